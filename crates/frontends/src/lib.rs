@@ -1,0 +1,1 @@
+//! One connection's whole life, and the client protocols. Pure.

@@ -1,0 +1,1 @@
+//! Who hears what: users, channels, subscriptions, publications. Pure.

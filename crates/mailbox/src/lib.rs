@@ -1,0 +1,1 @@
+//! The bounded queue between worker threads, with its wake.

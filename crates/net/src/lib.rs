@@ -1,0 +1,1 @@
+//! A worker's sockets: the seam, its back ends, timers and buffers.

@@ -1,0 +1,3 @@
+//! `veche`: the realtime application server.
+
+fn main() {}
