@@ -1,1 +1,5 @@
 //! The bounded queue between worker threads, with its wake.
+
+mod wake;
+
+pub use wake::Wake;
