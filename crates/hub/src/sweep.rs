@@ -25,7 +25,6 @@ impl Hub {
     /// again next turn, without waiting. What is still stalled waits for credit and is no reason
     /// to hurry.
     pub fn sweep(&mut self, deliveries_max: usize, outlet: &mut impl Outlet) -> bool {
-        self.retry_stalled(outlet);
         let mut left = deliveries_max;
         while left > 0
             && let Some(index) = self.busy.pop_front()
@@ -42,6 +41,8 @@ impl Hub {
                 self.busy.push_back(index);
             }
         }
+        // Queues have room again, and nobody would call for that.
+        self.retry_stalled(outlet);
         !self.busy.is_empty()
     }
 
