@@ -56,6 +56,8 @@ pub(crate) struct Wires {
     /// By the ticket of the subscribe request.
     pub(crate) lives: BTreeMap<Ticket, Life>,
     pub(crate) current: BTreeMap<Member, Ticket>,
+    /// Which worker published what; each numbers upwards.
+    pub(crate) sources: BTreeMap<u64, WorkerId>,
     /// Publications under way to another worker: their channel and number.
     pub(crate) published: BTreeMap<Ticket, (String, u64)>,
     pub(crate) disconnected: Vec<(WorkerId, SessionId)>,
@@ -198,6 +200,16 @@ impl World {
 
     /// Each received the order from its registration on; those still there, up to its end.
     pub(crate) fn check_sequences(&self) {
+        for (channel, order) in &self.wires.orders {
+            for worker in self.workers() {
+                let is_from = |number: &&u64| self.wires.sources[*number] == worker;
+                let is_sorted = order.iter().filter(is_from).is_sorted();
+                assert!(
+                    is_sorted,
+                    "{worker:?} was overtaken by itself on {channel}: {order:?}"
+                );
+            }
+        }
         for (ticket, life) in &self.wires.lives {
             let order = self
                 .wires
@@ -396,6 +408,7 @@ impl World {
             ticket,
         ));
         let bytes = &number.to_le_bytes();
+        self.wires.sources.insert(number, worker);
         let (hub, mut port) = self.at(worker);
         let payload = PayloadRef {
             kind: PayloadKind::Binary,

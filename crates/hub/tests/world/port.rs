@@ -1,6 +1,6 @@
 //! A worker's outlet, and what the model notes as things happen.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use veche_hub::{Delivery, Outlet};
 
@@ -21,6 +21,7 @@ impl Wires {
             orders: BTreeMap::new(),
             lives: BTreeMap::new(),
             current: BTreeMap::new(),
+            sources: BTreeMap::new(),
             published: BTreeMap::new(),
             disconnected: Vec::new(),
             disconnect_counts: BTreeMap::new(),
@@ -91,7 +92,7 @@ impl Outlet for Port<'_> {
         self.wires
             .lanes
             .entry((self.me, to))
-            .or_insert_with(VecDeque::new)
+            .or_default()
             .push_back(mail);
     }
 
