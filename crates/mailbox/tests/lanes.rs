@@ -165,11 +165,9 @@ fn mail_waits_for_a_worker_that_starts_late() {
 fn no_sender_starves_another() {
     let mut ends = Mailbox::mesh(3, &Options::default());
     for round in 0..4 {
-        for from in 0..2 {
-            ends[from]
-                .post(2, Class::Data, round)
-                .expect("there is room");
-            ends[from].flush();
+        for sender in ends.iter_mut().take(2) {
+            sender.post(2, Class::Data, round).expect("there is room");
+            sender.flush();
         }
         let mut seen = [false; 2];
         while let Some((from, mail)) = ends[2].pop() {

@@ -3,11 +3,13 @@
 //! [`Driver`] is the seam: everything above it sees transports by
 //! [`TransportId`], bytes lent for one call and [`Event`]s; nothing above it
 //! names a descriptor, epoll or io_uring. [`Epoll`] is the back end that works
+//! everywhere; [`Delayed`] wraps any back end and behaves like a badly timed
 //! asynchronous one, for tests.
 //!
 //! The crate does not know what the bytes mean: they go on to `frontends`.
 
 mod buffer;
+mod delayed;
 mod driver;
 mod epoll;
 mod listener;
@@ -18,6 +20,7 @@ mod transport;
 mod waker;
 
 pub use buffer::{Buffer, BufferPool};
+pub use delayed::Delayed;
 pub use driver::{CloseReason, Driver, Event, ListenerId, RECEIVE_AFTER_PAUSE_MAX, TransportId};
 pub use epoll::Epoll;
 pub use listener::{ListenOptions, bind};
