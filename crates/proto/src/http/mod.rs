@@ -1,6 +1,6 @@
 //! HTTP/1.0 and 1.1 as servers speak it (RFC 9110, RFC 9112).
 //!
-//! Requests come in: [`HeadScan`] finds the end of a head in growing input, [`parse_head`] reads it, [`BodyDecoder`]
+//! Requests come in: [`read_head`] takes a head off growing input (by [`HeadScan`] and [`parse_head`]), [`BodyDecoder`]
 //! takes the body off the wire. Responses go out: [`ResponseHead`] begins one by appending to a `Vec<u8>`,
 //! [`write_chunk`] and [`finish_chunks`] stream one. Nothing here knows routes, handlers, timeouts or how bytes
 //! travel; those live in `veche-frontends` above and `veche-net` below.
@@ -31,7 +31,7 @@ pub use etag::{EtagComparison, etag_list_matches};
 pub use framing::Framing;
 pub use head::{HEAD_BYTES_MAX, HEADERS_MAX, Head, Version};
 pub use method::Method;
-pub use parse::parse_head;
+pub use parse::{parse_head, read_head};
 pub use query::Query;
 pub use response::{
     CONTINUE, Date, InvalidHeader, ResponseBody, ResponseHead, ResponseWriter, finish_chunks,

@@ -4,19 +4,46 @@ use std::mem::MaybeUninit;
 
 use super::framing::FramingFields;
 use super::head::Span;
-use super::scan::{LEADING_LINES_MAX, refuse_request_line};
+use super::scan::{LEADING_LINES_MAX, METHOD_BYTES_MAX, refuse_request_line};
 use super::syntax::list_members;
 use super::target::{Target, check_host};
 use super::{
-    Framing, HEAD_BYTES_MAX, HEADERS_MAX, Head, HttpError, Limits, Method, Status, Version,
+    Framing, HEAD_BYTES_MAX, HEADERS_MAX, Head, HeadScan, HttpError, Limits, Method, Status,
+    Version,
 };
 
-/// Parses exactly one head, as [`HeadScan`](super::HeadScan) found it: with its last, empty line and nothing after.
+/// The head at the front of `input`, and how many bytes it took; `None` while it is incomplete. What follows those
+/// bytes is the body or the next request.
+///
+/// `scan` belongs to this head: it remembers what was looked at when more input comes. Usually a head comes whole, and
+/// then it is read in one pass and not scanned at all.
+///
+/// # Errors
+/// As [`HeadScan::find`] and [`parse_head`], the first of them that objects, however the input is split.
+pub fn read_head<'b>(
+    scan: &mut HeadScan,
+    input: &'b [u8],
+    limits: &Limits,
+) -> Result<Option<(Head<'b>, usize)>, HttpError> {
+    if scan.is_fresh() {
+        let window = &input[..input.len().min(limits.head_bytes_max).min(HEAD_BYTES_MAX)];
+        if let Ok(Some(whole)) = parse_front(window, limits) {
+            return Ok(Some(whole));
+        }
+        // Errors are found again below, in the order in which a head that comes in pieces meets them.
+    }
+    let Some(end) = scan.find(input, limits)? else {
+        return Ok(None);
+    };
+    Ok(Some((parse_head(&input[..end], limits)?, end)))
+}
+
+/// Parses exactly one head, as [`HeadScan`] found it: with its last, empty line and nothing after.
 ///
 /// # Errors
 /// 400 for what breaks the syntax or could be understood in two ways, 411 and 413 for the body's length, 414 and 431
-/// for sizes, 417 for an expectation other than `100-continue`, 501 for CONNECT and unknown transfer codings, 505 for
-/// versions that are not 1.0 or 1.1.
+/// for sizes, 417 for an expectation other than `100-continue`, 501 for CONNECT, overlong methods and unknown transfer
+/// codings, 505 for versions that are not 1.0 or 1.1.
 pub fn parse_head<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Head<'b>, HttpError> {
     if bytes.len() > limits.head_bytes_max.min(HEAD_BYTES_MAX) {
         return Err(HttpError::new(
@@ -24,15 +51,27 @@ pub fn parse_head<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Head<'b>, Http
             "the head is too large",
         ));
     }
+    match parse_front(bytes, limits)? {
+        Some((head, end)) if end == bytes.len() => Ok(head),
+        _ => Err(HttpError::bad("the head does not end where it should")),
+    }
+}
+
+/// A head at the front of at most `HEAD_BYTES_MAX` bytes.
+#[inline]
+fn parse_front<'b>(
+    bytes: &'b [u8],
+    limits: &Limits,
+) -> Result<Option<(Head<'b>, usize)>, HttpError> {
     let mut storage = [const { MaybeUninit::uninit() }; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut []);
-    match request
-        .parse_with_uninit_headers(bytes, &mut storage[..limits.headers_max.min(HEADERS_MAX)])
-    {
-        Ok(httparse::Status::Complete(end)) if end == bytes.len() => {}
-        Ok(_) => return Err(HttpError::bad("the head does not end where it should")),
-        Err(error) => return Err(refuse(error, bytes, limits)),
-    }
+    let headers_max = limits.headers_max.min(HEADERS_MAX);
+    let end = match request.parse_with_uninit_headers(bytes, &mut storage[..headers_max]) {
+        Ok(httparse::Status::Complete(end)) => end,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(refuse(error, bytes)),
+    };
+    let bytes = &bytes[..end];
     let (Some(token), Some(target), Some(minor)) = (request.method, request.path, request.version)
     else {
         return Err(HttpError::bad("the request line is malformed"));
@@ -41,6 +80,12 @@ pub fn parse_head<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Head<'b>, Http
         return Err(HttpError::new(
             Status::URI_TOO_LONG,
             "the request target is too long",
+        ));
+    }
+    if token.len() > METHOD_BYTES_MAX {
+        return Err(HttpError::new(
+            Status::NOT_IMPLEMENTED,
+            "the method is unknown",
         ));
     }
     let place = |part: &[u8]| part.as_ptr().addr() - bytes.as_ptr().addr();
@@ -98,7 +143,7 @@ pub fn parse_head<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Head<'b>, Http
             "only 100-continue can be expected",
         ));
     }
-    Ok(Head {
+    let head = Head {
         method,
         target,
         path,
@@ -114,7 +159,8 @@ pub fn parse_head<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Head<'b>, Http
         bytes,
         spans,
         spans_len: request.headers.len() as u8,
-    })
+    };
+    Ok(Some((head, end)))
 }
 
 /// The headers that decide how the message is read, gathered over all lines.
@@ -213,7 +259,7 @@ const BARE_LF: HttpError = HttpError::bad("a line does not end with CR LF");
 
 /// What to answer for what `httparse` refuses.
 #[cold]
-fn refuse(error: httparse::Error, bytes: &[u8], limits: &Limits) -> HttpError {
+fn refuse(error: httparse::Error, bytes: &[u8]) -> HttpError {
     match error {
         httparse::Error::HeaderName => HttpError::bad("a header name is malformed"),
         httparse::Error::HeaderValue => HttpError::bad("a header value is malformed"),
@@ -224,7 +270,7 @@ fn refuse(error: httparse::Error, bytes: &[u8], limits: &Limits) -> HttpError {
         httparse::Error::Token | httparse::Error::Version | httparse::Error::Status => {
             let lines = bytes.trim_ascii_start();
             let end = memchr::memchr2(b'\r', b'\n', lines).unwrap_or(lines.len());
-            refuse_request_line(&lines[..end], limits)
+            refuse_request_line(&lines[..end])
         }
     }
 }

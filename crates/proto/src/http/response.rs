@@ -23,7 +23,7 @@ pub enum ResponseBody {
 /// The part of a response's head that is not up to its author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseHead {
-    /// The final status; 101 and 100 are written elsewhere.
+    /// The final status, 200 to 599; anything else becomes 500. 100 and 101 are written elsewhere.
     pub status: Status,
     /// What the request spoke; the response says HTTP/1.1 all the same (RFC 9110 section 6.2).
     pub version: Version,
@@ -47,8 +47,11 @@ impl ResponseHead {
         .settled()
     }
 
-    /// Chunks are unknown to HTTP/1.0, and what ends by closing can't be kept.
+    /// Chunks are unknown to HTTP/1.0, what ends by closing can't be kept, and what is no final status is our fault.
     const fn settled(mut self) -> Self {
+        if self.status.0 < 200 || self.status.0 > 599 {
+            self.status = Status::INTERNAL_SERVER_ERROR;
+        }
         if matches!(self.version, Version::Http10) && matches!(self.body, ResponseBody::Chunked) {
             self.body = ResponseBody::UntilClose;
         }

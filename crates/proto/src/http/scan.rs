@@ -6,8 +6,11 @@ use super::{HEAD_BYTES_MAX, HttpError, Limits, Status};
 /// Empty lines before a request that are passed over (RFC 9112 section 2.2: at least one should be). More are refused.
 pub const LEADING_LINES_MAX: u8 = 4;
 
+/// Bytes of a method. A longer one is unknown to everybody.
+pub(super) const METHOD_BYTES_MAX: usize = 32;
+
 /// What a request line has beside its target: the method, two spaces, the version.
-const REQUEST_LINE_EXTRA_BYTES: usize = 64;
+const REQUEST_LINE_EXTRA_BYTES: usize = METHOD_BYTES_MAX + "  HTTP/1.1".len();
 
 /// Finds the end of a request's head. Remembers how far it looked, so a head that comes byte by byte costs as much in
 /// all as one that comes whole. One per connection while it waits for a head; `default()` for the next request.
@@ -66,6 +69,11 @@ impl HeadScan {
         Ok(None)
     }
 
+    /// Whether nothing was looked at yet.
+    pub(super) const fn is_fresh(&self) -> bool {
+        self.scanned == 0
+    }
+
     /// Whether the beginning of a request was seen, which is what a header timeout is about.
     #[must_use]
     pub const fn is_midway(&self) -> bool {
@@ -77,52 +85,62 @@ impl HeadScan {
             return Ok(());
         }
         let line = &window[self.line_start as usize..];
-        if line.len() > limits.target_bytes_max + REQUEST_LINE_EXTRA_BYTES
-            || window.len() == HEAD_BYTES_MAX
-        {
-            return Err(HttpError::new(
-                Status::URI_TOO_LONG,
-                "the request line is too long",
-            ));
+        if matches!(line, [] | [b'\r']) {
+            return Ok(());
         }
-        match line.first() {
-            Some(&byte) if byte != b'\r' && !is_token_byte(byte) => {
-                Err(HttpError::bad("this is not HTTP"))
-            }
-            _ => Ok(()),
+        check_request_start(line, limits)?;
+        if window.len() == limits.head_bytes_max.min(HEAD_BYTES_MAX) {
+            return Err(LINE_TOO_LONG);
         }
+        Ok(())
     }
 }
 
+/// What can be said of a request line before its end, so that a split makes no difference to the answer.
+fn check_request_start(line: &[u8], limits: &Limits) -> Result<(), HttpError> {
+    if !line.first().copied().is_some_and(is_token_byte) {
+        return Err(HttpError::bad("this is not HTTP"));
+    }
+    if line.strip_suffix(b"\r").unwrap_or(line).len()
+        > limits.target_bytes_max + REQUEST_LINE_EXTRA_BYTES
+    {
+        return Err(LINE_TOO_LONG);
+    }
+    Ok(())
+}
+
+const LINE_TOO_LONG: HttpError =
+    HttpError::new(Status::URI_TOO_LONG, "the request line is too long");
+
 /// Whether a first line can be one of a request that we speak; what it holds otherwise is `parse_head`'s matter.
-pub(super) fn check_request_line(line: &[u8], limits: &Limits) -> Result<(), HttpError> {
+fn check_request_line(line: &[u8], limits: &Limits) -> Result<(), HttpError> {
+    check_request_start(line, limits)?;
     if line.ends_with(b" HTTP/1.1") || line.ends_with(b" HTTP/1.0") {
         return Ok(());
     }
-    Err(refuse_request_line(line, limits))
+    Err(refuse_request_line(line))
 }
 
 /// Why a request line is refused that does not end with a version of ours.
 #[cold]
-pub(super) fn refuse_request_line(line: &[u8], limits: &Limits) -> HttpError {
+pub(super) fn refuse_request_line(line: &[u8]) -> HttpError {
     const NO_VERSION: HttpError = HttpError::new(
         Status::VERSION_NOT_SUPPORTED,
         "HTTP/1.1 or HTTP/1.0 is needed",
     );
-    if line.len() > limits.target_bytes_max + REQUEST_LINE_EXTRA_BYTES {
-        return HttpError::new(Status::URI_TOO_LONG, "the request line is too long");
-    }
     let mut parts = line.split(|&byte| byte == b' ');
     let is_method = parts
         .next()
         .is_some_and(|method| !method.is_empty() && method.iter().copied().all(is_token_byte));
-    let has_target = parts.next().is_some_and(|target| !target.is_empty());
-    match (is_method && has_target, parts.next(), parts.next()) {
+    let target = parts.next().unwrap_or_default();
+    match (is_method, parts.next(), parts.next()) {
         // `GET /`: HTTP/0.9.
-        (true, None, None) => NO_VERSION,
-        // `PRI * HTTP/2.0` (the preface of HTTP/2), `GET / HTTP/1.2`.
-        (true, Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor]), None)
-            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        (true, None, None) if target.starts_with(b"/") => NO_VERSION,
+        // `PRI * HTTP/2.0` (the preface of HTTP/2), `GET / HTTP/1.2`; with a version of ours the fault is elsewhere.
+        (true, Some([b'H', b'T', b'T', b'P', b'/', version @ ..]), None)
+            if matches!(version, [b'0'..=b'9', b'.', b'0'..=b'9'])
+                && !matches!(version, b"1.0" | b"1.1")
+                && !target.is_empty() =>
         {
             NO_VERSION
         }

@@ -73,15 +73,11 @@ impl Status {
         self.0 >= 200 && self.0 != 204 && self.0 != 304
     }
 
-    /// The three digits as they stand on the wire. Codes outside 100 to 999 are written as 500.
+    /// The three digits as they stand on the wire.
     pub(super) const fn digits(self) -> [u8; 3] {
-        let code = if self.0 < 100 || self.0 > 999 {
-            500
-        } else {
-            self.0
-        };
+        let code = self.0;
         [
-            b'0' + (code / 100) as u8,
+            b'0' + (code / 100 % 10) as u8,
             b'0' + (code / 10 % 10) as u8,
             b'0' + (code % 10) as u8,
         ]
