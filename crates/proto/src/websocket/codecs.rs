@@ -19,6 +19,8 @@ const LEVEL: Compression = Compression::new(4);
 const SPARE_PARTIALS_MAX: usize = 64;
 /// Scratch above this is given back when the next message comes.
 const SCRATCH_BYTES_MAX: usize = 256 * 1024;
+/// Final blocks in one message. Each costs us a new stream, and two bytes are enough to send one.
+const FINAL_BLOCKS_MAX: u32 = 256;
 /// Smallest room that a codec is given at once.
 const ROOM_BYTES_MIN: usize = 1024;
 
@@ -49,13 +51,10 @@ impl Codecs {
         Self::default()
     }
 
-    /// Gives back scratch that a large message has left. Events no longer borrow it by then.
+    /// Gives back the scratch that a large message has left, as the next message would. For a worker that falls idle.
     pub fn trim(&mut self) {
-        for scratch in [&mut self.message, &mut self.compressed] {
-            if scratch.capacity() > SCRATCH_BYTES_MAX {
-                *scratch = Vec::new();
-            }
-        }
+        renew(&mut self.message);
+        renew(&mut self.compressed);
     }
 
     /// Compresses `data` by itself, as for any receiver with this window, and lends the result.
@@ -83,7 +82,7 @@ impl Codecs {
             .inflate
             .get_or_insert_with(|| Box::new(Decompress::new(false)));
         inflate.reset(false);
-        self.message.clear();
+        renew(&mut self.message);
         inflate_message(inflate, data, &mut self.message, bytes_max)
     }
 
@@ -94,7 +93,7 @@ impl Codecs {
         data: &[u8],
         bytes_max: usize,
     ) -> Result<(), Error> {
-        self.message.clear();
+        renew(&mut self.message);
         inflate_message(context, data, &mut self.message, bytes_max)
     }
 
@@ -148,7 +147,7 @@ pub(super) fn new_inflate(window_bits: u8) -> Decompress {
 
 /// Replaces `out` by the compressed message, ended by a flush and without its [`TAIL`] (RFC 7692 section 7.2.1).
 fn compress(deflate: &mut Compress, mut data: &[u8], out: &mut Vec<u8>) {
-    out.clear();
+    renew(out);
     loop {
         out.reserve((data.len() / 2).max(ROOM_BYTES_MIN));
         let before = deflate.total_in();
@@ -174,6 +173,14 @@ fn compress(deflate: &mut Compress, mut data: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Empties a scratch buffer, and gives its memory back if a large message has left much.
+fn renew(scratch: &mut Vec<u8>) {
+    scratch.clear();
+    if scratch.capacity() > SCRATCH_BYTES_MAX {
+        *scratch = Vec::new();
+    }
+}
+
 /// Appends the inflated message to `out`, which holds at most `bytes_max` bytes then.
 fn inflate_message(
     inflate: &mut Decompress,
@@ -181,31 +188,26 @@ fn inflate_message(
     out: &mut Vec<u8>,
     bytes_max: usize,
 ) -> Result<(), Error> {
-    let ended = inflate_part(inflate, data, out, bytes_max)?;
-    if !ended {
-        inflate_part(inflate, &TAIL, out, bytes_max)?;
+    // No block at all, as some senders make of an empty message: nothing that the tail could complete.
+    if data.is_empty() {
+        return Ok(());
     }
-    Ok(())
-}
-
-/// Inflates all of `input`. Returns whether a final block ended right where it does.
-fn inflate_part(
-    inflate: &mut Decompress,
-    mut input: &[u8],
-    out: &mut Vec<u8>,
-    bytes_max: usize,
-) -> Result<bool, Error> {
+    let mut final_blocks = 0;
+    let mut input = data;
+    let mut tail = false;
     loop {
+        if input.is_empty() && !tail {
+            tail = true;
+            input = &TAIL;
+        }
         if out.len() == out.capacity() {
             // One byte more than allowed is enough to see that it is too much.
             let room = out
                 .len()
                 .max(input.len().saturating_mul(2))
                 .max(ROOM_BYTES_MIN);
-            out.reserve_exact(
-                room.min(bytes_max.saturating_add(1).saturating_sub(out.len()))
-                    .max(1),
-            );
+            let allowed = bytes_max.saturating_add(1).saturating_sub(out.len());
+            out.reserve_exact(room.min(allowed).max(1));
         }
         let before = (inflate.total_in(), out.len());
         let status = inflate
@@ -217,16 +219,26 @@ fn inflate_part(
             return Err(Error::MessageTooBig);
         }
         if status == Status::StreamEnd {
-            // A final block (RFC 7692 section 7.2.3.4); further blocks may follow.
+            // A final block ends a stream, but neither the message nor the context (RFC 7692 section 7.2.3.4). The
+            // library forgets its window with the stream; of the window, what this message has is given back.
+            final_blocks += 1;
+            if final_blocks > FINAL_BLOCKS_MAX {
+                return Err(Error::CorruptDeflate);
+            }
             inflate.reset(false);
+            let window = &out[out.len().saturating_sub(1 << WINDOW_BITS_MAX)..];
+            inflate
+                .set_dictionary(window)
+                .map_err(|_| Error::CorruptDeflate)?;
+            // Some senders leave out the byte behind the final block; then the tail has nothing to complete.
             if input.is_empty() {
-                return Ok(true);
+                return Ok(());
             }
         } else if out.len() < out.capacity() {
-            if input.is_empty() {
-                return Ok(false);
+            if input.is_empty() && tail {
+                return Ok(());
             }
-            if consumed == 0 && out.len() == before.1 {
+            if consumed == 0 && out.len() == before.1 && !input.is_empty() {
                 return Err(Error::CorruptDeflate);
             }
         }

@@ -161,6 +161,9 @@ impl Decoder {
                 return Err(Error::TooManyFragments);
             }
             if header.compressed {
+                if payload.len() > Codecs::compressed_bytes_max(limits.message_bytes_max) {
+                    return Err(Error::MessageTooBig);
+                }
                 mask::apply(payload, header.mask);
                 self.inflate(kind, payload, codecs, limits)?;
                 return Ok((end, Some(Found::Message(kind, Place::Codecs))));

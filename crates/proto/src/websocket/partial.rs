@@ -10,8 +10,8 @@ use super::{Codecs, Error, Limits, MessageKind, Role, mask, utf8};
 
 /// Smallest buffer that a message under way gets.
 const DATA_BYTES_MIN: usize = 256;
-/// Largest buffer that goes back to the pool.
-const SPARE_BYTES_MAX: usize = 64 * 1024;
+/// Largest buffer that goes back to the pool, and so the most that a connection can hold beyond twice what it sent.
+const SPARE_BYTES_MAX: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Partial {
