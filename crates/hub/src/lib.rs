@@ -29,10 +29,12 @@
 //!   ([`NoCredit`]) or mail is kept with its credit, so that its source pauses.
 
 mod channel;
+mod disconnect;
 mod few;
 mod hub;
 mod id;
 mod mail;
+mod membership;
 mod name;
 mod options;
 mod outlet;
@@ -43,9 +45,10 @@ mod stalled;
 mod subscription;
 mod sweep;
 
-pub use hub::{Counts, Hub, Outcome, SubscribeError};
+pub use hub::{Counts, Hub, Outcome};
 pub use id::{SessionId, Ticket, WorkerId};
 pub use mail::{Class, Mail, Registration};
+pub use membership::SubscribeError;
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};
 pub use options::{IMMEDIATE_MAX, Options};
 pub use outlet::{Answer, Outlet};

@@ -186,6 +186,38 @@ fn a_stalled_publication_keeps_its_place_and_its_lanes_but_no_others() {
 }
 
 #[test]
+fn a_stalled_publication_is_not_overtaken_when_its_lanes_change() {
+    let mut home = Hub::new(HOME, 4, 5, Options::default());
+    let mut desk = Desk {
+        credits: [0, 0, 0, 9],
+        ..Desk::default()
+    };
+    let name = names(&home).remove(0);
+    subscribe_from(FAR, &name, &mut home, &mut desk);
+    publish_from_source("first", &name, &mut home, &mut desk);
+    subscribe_from(SOURCE, &name, &mut home, &mut desk);
+    home.receive(
+        FAR,
+        Mail::Unsubscribe {
+            channel: Arc::from(&name[..]),
+        },
+        &mut desk,
+    );
+    publish_from_source("second", &name, &mut home, &mut desk);
+    assert!(desk.take().is_empty());
+    home.credit_returned(&mut desk);
+    let expected = [
+        "first to 3",
+        "handed 1",
+        "done 3",
+        "second to 3",
+        "handed 1",
+        "done 3",
+    ];
+    assert_eq!(desk.take(), expected);
+}
+
+#[test]
 fn a_full_queue_refuses_and_a_sweep_makes_room() {
     let options = Options {
         channel_queue_publications_max: 2,
