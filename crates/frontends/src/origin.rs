@@ -2,13 +2,13 @@
 //!
 //! Browsers send `Origin` and let no page forge it; other clients need not send one and are not held up by it.
 
-/// The origins that a route accepts from browsers.
+/// One rule of those by which a route accepts browsers; any one suffices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origins {
+pub enum Rule {
     /// Pages that were served by the same host and port (the default).
     SameHost,
     /// Pages of these origins.
-    Listed(Vec<Pattern>),
+    Listed(Pattern),
     /// Pages of anybody.
     Any,
 }
@@ -56,21 +56,19 @@ impl Pattern {
     }
 }
 
-impl Origins {
-    /// Whether a handshake with these `Origin` and `Host` headers may go on.
-    pub fn accept(&self, origin: Option<&str>, host: Option<&str>) -> bool {
-        let Some(origin) = origin else { return true };
-        match self {
-            Self::Any => true,
-            Self::Listed(patterns) => split(origin)
-                .is_some_and(|(scheme, name, port)| patterns.iter().any(|pattern| pattern.accepts(scheme, name, port))),
-            Self::SameHost => split(origin).is_some_and(|(scheme, name, port)| {
-                let Some((host, host_port)) = host.and_then(split_port) else { return false };
-                name.eq_ignore_ascii_case(host)
-                    && port.or(default_port(scheme)) == host_port.or(default_port(scheme))
-            }),
+/// Whether a handshake with these `Origin` and `Host` headers may go on.
+pub fn accept(rules: &[Rule], origin: Option<&str>, host: Option<&str>) -> bool {
+    let Some(origin) = origin else { return true };
+    let parts = split(origin);
+    rules.iter().any(|rule| match (rule, parts) {
+        (Rule::Any, _) => true,
+        (_, None) => false,
+        (Rule::Listed(pattern), Some((scheme, name, port))) => pattern.accepts(scheme, name, port),
+        (Rule::SameHost, Some((scheme, name, port))) => {
+            let Some((host, host_port)) = host.and_then(split_port) else { return false };
+            name.eq_ignore_ascii_case(host) && port.or(default_port(scheme)) == host_port.or(default_port(scheme))
         }
-    }
+    })
 }
 
 /// `scheme://host[:port]`, nothing after it. `null` and the like are none.
@@ -121,17 +119,17 @@ mod tests {
             (Some("http://"), false),
             (Some(""), false),
         ] {
-            assert_eq!(Origins::SameHost.accept(origin, host), accepted, "{origin:?}");
+            assert_eq!(accept(&[Rule::SameHost], origin, host), accepted, "{origin:?}");
         }
-        assert!(Origins::SameHost.accept(Some("https://good.example"), Some("good.example")));
-        assert!(Origins::SameHost.accept(Some("http://[::1]:80"), Some("[::1]")));
-        assert!(!Origins::SameHost.accept(Some("http://good.example"), None));
+        assert!(accept(&[Rule::SameHost], Some("https://good.example"), Some("good.example")));
+        assert!(accept(&[Rule::SameHost], Some("http://[::1]:80"), Some("[::1]")));
+        assert!(!accept(&[Rule::SameHost], Some("http://good.example"), None));
     }
 
     #[test]
     fn listed_origins_match_whole_labels() {
-        let listed = |list: &[&str]| Origins::Listed(list.iter().map(|&p| Pattern::parse(p).unwrap()).collect());
-        let origins = listed(&["https://shop.example", "https://*.team.example:8443"]);
+        let rules = |list: &[&str]| list.iter().map(|&p| Rule::Listed(Pattern::parse(p).unwrap())).collect::<Vec<_>>();
+        let rules = rules(&["https://shop.example", "https://*.team.example:8443"]);
         for (origin, accepted) in [
             ("https://shop.example", true),
             ("https://shop.example:443", true),
@@ -143,7 +141,7 @@ mod tests {
             ("https://.team.example:8443", false),
             ("https://ä.team.example:8443", true),
         ] {
-            assert_eq!(origins.accept(Some(origin), Some("irrelevant")), accepted, "{origin}");
+            assert_eq!(accept(&rules, Some(origin), Some("irrelevant")), accepted, "{origin}");
         }
         assert!(Pattern::parse("shop.example").is_none());
         assert!(Pattern::parse("https://*").is_none());

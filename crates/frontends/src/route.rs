@@ -10,7 +10,7 @@ use veche_proto::http::Method;
 use veche_proto::websocket;
 
 use crate::identity::Identity;
-use crate::origin::Origins;
+use crate::origin;
 
 /// What a route leads to, with that handler's own options.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct Route {
     /// Channel patterns that a client may ask for by `?channel=`: a name, or a beginning and `*`.
     pub channels: Vec<String>,
     /// Whose pages may open a WebSocket here.
-    pub origins: Origins,
+    pub origins: Vec<origin::Rule>,
     /// What is answered to an offer of permessage-deflate; `None` refuses it.
     pub compression: Option<websocket::deflate::Policy>,
     /// Limits of a client's message.
@@ -216,7 +216,7 @@ mod tests {
             handler,
             identity: Identity::None,
             channels: Vec::new(),
-            origins: Origins::SameHost,
+            origins: vec![origin::Rule::SameHost],
             compression: None,
             message_limits: websocket::Limits { message_bytes_max: 1 << 16, fragments_max: 1024 },
         }

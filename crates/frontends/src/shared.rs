@@ -175,7 +175,8 @@ impl Outlet for Ports {
     }
 
     fn mail_done(&mut self, from: WorkerId, class: Class) {
-        self.post.lanes[from.0 as usize].finished[lane_of(class)] += 1;
+        debug_assert_ne!(class, Class::Control);
+        self.post.lanes[from.0 as usize].finished += 1;
     }
 
     fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
@@ -195,6 +196,7 @@ impl Outlet for Ports {
 pub struct Post {
     /// By worker.
     pub lanes: Vec<Lane>,
+    credits: u32,
 }
 
 /// The lane to one other worker.
@@ -202,38 +204,35 @@ pub struct Post {
 pub struct Lane {
     /// To be sent at the end of the turn, in order.
     pub outgoing: Vec<Mail>,
-    /// Data mail that may still be sent, by class.
-    pub credits: [u32; 2],
-    /// Data mail of theirs that is finished, by class: credits to give back.
-    pub finished: [u32; 2],
-}
-
-fn lane_of(class: Class) -> usize {
-    match class {
-        Class::Publish => 0,
-        Class::Deliver | Class::Control => 1,
-    }
+    /// Data mail that they have not finished yet, this turn's included.
+    pub unfinished: u32,
+    /// Data mail of theirs that is finished: credits to give back.
+    pub finished: u32,
 }
 
 impl Post {
-    /// Lanes to so many workers, each with so many credits of each class.
+    /// Lanes to so many workers. Of each lane's `credits` one half is kept for deliveries, which wait for nothing but
+    /// the receiver's own work: publications can't starve them, so workers that publish to each other never lock.
     pub fn new(workers: u16, credits: u32) -> Self {
-        let lane = || Lane { credits: [credits; 2], ..Lane::default() };
-        Self { lanes: std::iter::repeat_with(lane).take(workers as usize).collect() }
+        let lanes = std::iter::repeat_with(Lane::default).take(workers as usize).collect();
+        Self { lanes, credits }
     }
 
     fn send(&mut self, to: WorkerId, mail: Mail) {
         let lane = &mut self.lanes[to.0 as usize];
-        let class = mail.class();
-        if class != Class::Control {
-            let credits = &mut lane.credits[lane_of(class)];
-            debug_assert!(*credits > 0, "data mail without credit");
-            *credits = credits.saturating_sub(1);
+        if mail.class() != Class::Control {
+            debug_assert!(lane.unfinished < self.credits, "data mail without credit");
+            lane.unfinished += 1;
         }
         lane.outgoing.push(mail);
     }
 
     fn has_credit(&self, to: WorkerId, class: Class) -> bool {
-        class == Class::Control || self.lanes[to.0 as usize].credits[lane_of(class)] > 0
+        let unfinished = self.lanes[to.0 as usize].unfinished;
+        match class {
+            Class::Control => true,
+            Class::Publish => unfinished < self.credits / 2,
+            Class::Deliver => unfinished < self.credits,
+        }
     }
 }

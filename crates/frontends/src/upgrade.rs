@@ -10,6 +10,7 @@ use veche_proto::http::{Head, Status};
 use veche_proto::websocket::{self, Decoder, handshake};
 
 use crate::identity::Unknown;
+use crate::origin;
 use crate::route::{Handler, Route};
 use crate::shared::Shared;
 use crate::socket::{Session, Socket};
@@ -45,7 +46,8 @@ pub(crate) fn upgrade(
     if shared.is_draining() {
         return Err(refused(Status::SERVICE_UNAVAILABLE, "going away", Handshake::Malformed));
     }
-    if !route.origins.accept(head.header("origin"), Some(head.host).filter(|host| !host.is_empty())) {
+    let host = Some(head.host).filter(|host| !host.is_empty());
+    if !origin::accept(&route.origins, head.header("origin"), host) {
         return Err(refused(Status::FORBIDDEN, "pages of this origin may not connect", Handshake::ForeignOrigin));
     }
     let session = match route.handler {
