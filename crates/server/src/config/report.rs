@@ -107,11 +107,9 @@ impl<'t> Problems<'t> {
         self.found.is_empty()
     }
 
-    /// Whether one was added for that line.
-    pub(super) fn has_line(&self, line: u32) -> bool {
-        self.found
-            .iter()
-            .any(|problem| problem.place.is_some_and(|place| place.line == line))
+    /// How many there are so far.
+    pub(super) fn count(&self) -> usize {
+        self.found.len()
     }
 
     /// Everything found, in the file's order; what is about the whole file comes last.

@@ -9,6 +9,7 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::checked::listeners_called;
 use super::effective::Effective;
 use super::names::{ChannelPattern, Identity, MethodSet, OriginRule, RoutePath};
 use super::report::Problem;
@@ -32,6 +33,32 @@ pub(crate) struct Config {
     pub(crate) warnings: Vec<Problem>,
     /// Every directive's value and where it came from.
     pub(crate) effective: Effective,
+}
+
+impl Config {
+    /// This configuration as a running server can take it over: what needs a restart (listeners, workers, io,
+    /// control) stays as it is in `running`, and routes are bound to the listeners that are there.
+    pub(crate) fn on_top_of(mut self, running: &Self) -> Self {
+        self.server = Server {
+            log: self.server.log,
+            ..running.server.clone()
+        };
+        self.listeners.clone_from(&running.listeners);
+        let there = || {
+            self.listeners
+                .iter()
+                .map(|l| (l.name.as_deref(), Some(l.role)))
+        };
+        for route in &mut self.routes {
+            route.listeners = listeners_called(&route.listen, there());
+        }
+        self
+    }
+
+    /// The first listener with that role.
+    pub(crate) fn listener(&self, role: Role) -> Option<&Listener> {
+        self.listeners.iter().find(|listener| listener.role == role)
+    }
 }
 
 /// `[server]`: the process itself.
@@ -77,6 +104,7 @@ impl Workers {
 pub(crate) enum Io {
     /// The best that works on this machine.
     Auto,
+    /// Readiness: works everywhere.
     Epoll,
     /// For tests: epoll that completes late and in parts.
     Delayed,
@@ -137,7 +165,10 @@ pub(crate) struct Route {
     pub(crate) path: RoutePath,
     /// Never empty.
     pub(crate) methods: MethodSet,
-    /// Places in [`Config::listeners`] of those that have this route; never empty, none has role push.
+    /// The name or role of the listeners that have this route, as the file says it.
+    pub(crate) listen: String,
+    /// Their places in [`Config::listeners`]; none has role push. Empty only after [`Config::on_top_of`]
+    /// when they wait for a restart.
     pub(crate) listeners: Vec<usize>,
     pub(crate) handler: Handler,
 }
@@ -212,7 +243,7 @@ pub(crate) struct Limits {
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) write_timeout: Duration,
     pub(crate) ping_interval: Option<Duration>,
-    /// At most `ping_interval` where that is on.
+    /// Counts from a ping, so it may be longer than `ping_interval`.
     pub(crate) pong_timeout: Duration,
     /// Zero: close at once.
     pub(crate) drain_time: Duration,

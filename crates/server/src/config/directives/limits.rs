@@ -55,10 +55,10 @@ pub(super) static LIMITS: &[Directive] = &[
         Kind::Duration {
             min: MS,
             max: DAY,
-            off: true,
+            off: false,
         },
         "\"75s\"",
-        "How long an HTTP connection may wait for its next request. Longer than the 60 s after which common load balancers let go, so that they and not Veche close first. Requests on one connection are not counted. `\"off\"` or `0`: connections are closed after each answer.",
+        "How long an HTTP connection may wait for its next request. Longer than the 60 s after which common load balancers let go, so that they and not Veche close first. Requests on one connection are not counted.",
     ),
     row(
         "idle_timeout",
@@ -98,7 +98,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         "\"10s\"",
-        "How long after a ping anything at all has to come from the client, before it counts as gone. At most `ping_interval`.",
+        "How long after a ping anything at all has to come from the client, before it counts as gone.",
     ),
     row(
         "drain_time",
