@@ -1,3 +1,10 @@
 //! `veche`: the realtime application server.
 
-fn main() {}
+#[allow(dead_code, unused_imports)]
+mod config;
+
+fn main() {
+    if let Err(report) = config::load("veche.toml".as_ref()) {
+        eprintln!("{report}");
+    }
+}
