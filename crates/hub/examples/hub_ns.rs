@@ -10,7 +10,6 @@ use veche_hub::{
     SessionId, Ticket, WorkerId,
 };
 
-const USERS: u32 = 10_000;
 /// Rounds are shorter than a time slice, so on a busy machine most are whole.
 const ROUNDS: usize = 301;
 
@@ -72,25 +71,27 @@ fn main() {
     let mut sink = Sink::default();
 
     let mut random = fastrand::Rng::with_seed(1);
-    let mut hub = hub_with(USERS, |index| format!("#user-{index:010}"));
-    // Side by side, as they would lie in received bytes.
-    let names: String = (0..USERS)
-        .map(|index| format!("user-{index:010}"))
-        .collect();
-    let users: Vec<&str> = (0..4_000)
-        .map(|_| {
-            let begin = 15 * random.usize(..USERS as usize);
-            &names[begin..begin + 15]
-        })
-        .collect();
-    let mut buffer = String::with_capacity(64);
-    let ns = ns_each(users.len(), || {
-        for user in &users {
-            let name = ChannelName::of_user(user, &mut buffer).expect("a valid name");
-            black_box(hub.publish(None, name, payload, &mut sink)).expect("there is room");
-        }
-    });
-    println!("publish to one of {USERS} users, its name spelled and checked: {ns:.1} ns");
+    for count in [100, 10_000] {
+        let mut hub = hub_with(count, |index| format!("#user-{index:010}"));
+        // Side by side, as they would lie in received bytes.
+        let names: String = (0..count)
+            .map(|index| format!("user-{index:010}"))
+            .collect();
+        let users: Vec<&str> = (0..4_000)
+            .map(|_| {
+                let begin = 15 * random.usize(..count as usize);
+                &names[begin..begin + 15]
+            })
+            .collect();
+        let mut buffer = String::with_capacity(64);
+        let ns = ns_each(users.len(), || {
+            for user in &users {
+                let name = ChannelName::of_user(user, &mut buffer).expect("a valid name");
+                black_box(hub.publish(None, name, payload, &mut sink)).expect("there is room");
+            }
+        });
+        println!("publish to one of {count} users, its name spelled and checked: {ns:.1} ns");
+    }
 
     for subscribers in [1_000, 5_000] {
         for burst in [1, 16] {
