@@ -41,6 +41,8 @@ pub struct Limits {
     pub body_timeout_ms: u64,
     /// Between two requests of a kept-alive connection.
     pub idle_timeout_ms: u64,
+    /// Without a message either way on an open session; 0: for ever, as long as it answers pings.
+    pub session_idle_timeout_ms: u64,
     /// Without progress while bytes wait to be sent.
     pub write_timeout_ms: u64,
     /// Silence of an open session after which a ping is sent; 0: never.
@@ -62,6 +64,7 @@ impl Default for Limits {
             handshake_timeout_ms: 15_000,
             body_timeout_ms: 30_000,
             idle_timeout_ms: 75_000,
+            session_idle_timeout_ms: 0,
             write_timeout_ms: 30_000,
             ping_interval_ms: 25_000,
             pong_timeout_ms: 10_000,
