@@ -21,8 +21,9 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Longest line either side takes. A config's text is the longest thing said.
-pub(crate) const LINE_BYTES_MAX: usize = 8 << 20;
+/// Longest line either side takes. The longest one has two configs of at most 1 MiB as JSON strings, where a
+/// character takes six bytes at worst.
+const LINE_BYTES_MAX: usize = 16 << 20;
 /// What may wait for the other side to read it.
 const UNSENT_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
 /// Descriptors in one message; the kernel's limit is 253 (`SCM_MAX_FD`).
