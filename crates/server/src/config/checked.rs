@@ -1,0 +1,308 @@
+//! From raw values to a [`Config`]: what values mean together, and what is allowed but risky.
+//!
+//! Goes on after each problem, and never judges a value whose own problem has been told already. The world is
+//! asked one thing only, whether a folder exists, through [`World`].
+
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::directives::Section;
+use super::effective::Effective;
+use super::raw::{self, Table};
+use super::report::{Problem, Problems, Report};
+use super::types::*;
+use super::value::Value;
+
+mod listeners;
+mod routes;
+
+pub(super) use routes::listeners_called;
+
+/// What the checks ask of the machine.
+pub(super) struct World<'w> {
+    pub(super) is_folder: &'w dyn Fn(&Path) -> bool,
+}
+
+/// Checks `text`, which is the content of `file`.
+pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config, Report> {
+    let mut problems = Problems::new(file, text);
+    let tables = raw::read(text, &mut problems);
+    let mut checker = Checker {
+        problems,
+        warnings: Vec::new(),
+        world,
+        base: base_of(file),
+    };
+    let one = |section| {
+        tables
+            .iter()
+            .find(|table| table.section == section)
+            .expect("raw makes one of each")
+    };
+    let all = |section| tables.iter().filter(move |table| table.section == section);
+
+    let server = checker.server(one(Section::Server));
+    let limits = limits(one(Section::Limits));
+    let api = checker.api(one(Section::Api));
+    let has_keys = !api.keys.is_empty() || !one(Section::Api).is_sound("keys");
+    let listeners = checker.listeners(all(Section::Listen), has_keys);
+    let routes = checker.routes(all(Section::Route), &listeners, &limits, has_keys);
+
+    let effective = Effective {
+        file: file.to_owned(),
+        settings: settings(&tables, &checker.problems),
+    };
+    let Checker {
+        problems,
+        mut warnings,
+        ..
+    } = checker;
+    if !problems.is_empty() {
+        return Err(Report {
+            problems: problems.into_sorted(),
+            unreadable: false,
+        });
+    }
+    warnings.sort_by_key(|warning| warning.place);
+    Ok(Config {
+        file: file.to_owned(),
+        server: server.expect("a problem otherwise"),
+        listeners: listeners
+            .into_iter()
+            .map(|l| l.listener.expect("a problem otherwise"))
+            .collect(),
+        routes: routes
+            .into_iter()
+            .map(|route| route.expect("a problem otherwise"))
+            .collect(),
+        limits,
+        api,
+        warnings,
+        effective,
+    })
+}
+
+/// The path of the control socket in `text`, whatever else is wrong with it.
+pub(super) fn control_of(file: &Path, text: &str) -> PathBuf {
+    let tables = raw::read(text, &mut Problems::new(file, text));
+    let server = tables.iter().find(|table| table.section == Section::Server);
+    let control = server.and_then(|table| self::text(table, "control"));
+    base_of(file).join(control.expect("raw makes the section, and the directive has a default"))
+}
+
+/// The folder that relative paths start at.
+fn base_of(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn settings(tables: &[Table], problems: &Problems<'_>) -> Vec<super::effective::Setting> {
+    let of_table = |table: &Table| {
+        let handler = match table.section {
+            Section::Route => table.value("handler"),
+            _ => None,
+        };
+        let concerns = move |handlers: &[&str]| match &handler {
+            Some(Value::Word(word)) => handlers.is_empty() || handlers.contains(word),
+            _ => true,
+        };
+        let rows = table
+            .section
+            .directives()
+            .filter(move |directive| concerns(directive.handlers));
+        rows.map(|directive| table.setting(directive, problems))
+            .collect::<Vec<_>>()
+    };
+    tables.iter().flat_map(of_table).collect()
+}
+
+/// Collects problems and warnings while the parts are built; a part with a problem comes out as `None`.
+struct Checker<'c> {
+    problems: Problems<'c>,
+    warnings: Vec<Problem>,
+    world: &'c World<'c>,
+    base: PathBuf,
+}
+
+impl Checker<'_> {
+    fn warn(&mut self, offset: Option<usize>, message: impl Into<String>) {
+        let warning = self.problems.problem(offset, message);
+        self.warnings.push(warning);
+    }
+
+    /// Takes the value of `result`; the other side becomes a problem at `offset`, told as `name: …`.
+    fn take<T>(
+        &mut self,
+        name: &str,
+        offset: Option<usize>,
+        result: Result<T, String>,
+    ) -> Option<T> {
+        result
+            .map_err(|message| self.problems.add(offset, format!("{name}: {message}")))
+            .ok()
+    }
+
+    /// The text of a directive that has to be set.
+    fn required(&mut self, table: &Table, name: &str) -> Option<String> {
+        match table.value(name) {
+            Some(value) => Some(text_of(&value).to_owned()),
+            None => {
+                if table.is_sound(name) {
+                    let header = table.section.header();
+                    self.problems.add(
+                        table.at,
+                        format!("{header} without {name:?}, which it has to have"),
+                    );
+                }
+                None
+            }
+        }
+    }
+
+    fn server(&mut self, table: &Table) -> Option<Server> {
+        let before = self.problems.count();
+        let control = self
+            .base
+            .join(text(table, "control").expect("has a default"));
+        if control.as_os_str().len() > CONTROL_PATH_BYTES_MAX {
+            let message = format!(
+                "control: the path of a socket has at most {CONTROL_PATH_BYTES_MAX} bytes, found {} with the file's folder in front",
+                control.as_os_str().len()
+            );
+            self.problems.add(table.value_at("control"), message);
+        }
+        let file = text(table, "log_file").map(|file| self.base.join(file));
+        if let Some(folder) = file.as_deref().and_then(Path::parent)
+            && !(self.world.is_folder)(folder)
+        {
+            self.problems.add(
+                table.value_at("log_file"),
+                format!("log_file: there is no folder {}", folder.display()),
+            );
+        }
+        let server = Server {
+            workers: match table.value("workers") {
+                Some(Value::Integer(count)) => Workers::Count(
+                    u16::try_from(count)
+                        .ok()
+                        .and_then(NonZeroU16::new)
+                        .expect("the table has the range"),
+                ),
+                _ => Workers::Auto,
+            },
+            io: match word(table, "io") {
+                "epoll" => Io::Epoll,
+                "delayed" => Io::Delayed,
+                _ => Io::Auto,
+            },
+            log: Log {
+                level: match word(table, "log") {
+                    "off" => LogLevel::Off,
+                    "error" => LogLevel::Error,
+                    "warn" => LogLevel::Warn,
+                    "debug" => LogLevel::Debug,
+                    "trace" => LogLevel::Trace,
+                    _ => LogLevel::Info,
+                },
+                format: if word(table, "log_format") == "json" {
+                    LogFormat::Json
+                } else {
+                    LogFormat::Text
+                },
+                file,
+            },
+            control,
+        };
+        (self.problems.count() == before).then_some(server)
+    }
+
+    fn api(&mut self, table: &Table) -> Api {
+        let Some(Value::Secrets(keys)) = table.value("keys") else {
+            return Api { keys: Vec::new() };
+        };
+        for (index, key) in keys.iter().enumerate() {
+            let at = table.item_at("keys", index);
+            let key = key.expose();
+            if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+                self.problems.add(at, "keys: a key is made of visible ASCII characters without spaces, since it travels in a header");
+            } else if key.len() < KEY_BYTES_SAFE {
+                self.warn(
+                    at,
+                    format!("keys: a key of less than {KEY_BYTES_SAFE} characters can be guessed"),
+                );
+            }
+        }
+        Api { keys }
+    }
+}
+
+/// Shorter keys get a warning.
+const KEY_BYTES_SAFE: usize = 16;
+
+fn limits(table: &Table) -> Limits {
+    let number = |name| match table.value(name) {
+        Some(Value::Integer(number)) => {
+            Some(u32::try_from(number).expect("the table has the range"))
+        }
+        _ => None,
+    };
+    let maybe = |name| match table.value(name) {
+        Some(Value::Duration(duration)) => Some(duration),
+        _ => None,
+    };
+    let duration = |name| maybe(name).unwrap_or(Duration::ZERO);
+    Limits {
+        connections: number("connections").map_or(ConnectionCap::Auto, ConnectionCap::Count),
+        connections_per_address: number("connections_per_address"),
+        header_timeout: duration("header_timeout"),
+        handshake_timeout: duration("handshake_timeout"),
+        keep_alive_timeout: duration("keep_alive_timeout"),
+        idle_timeout: maybe("idle_timeout"),
+        write_timeout: duration("write_timeout"),
+        ping_interval: maybe("ping_interval"),
+        pong_timeout: duration("pong_timeout"),
+        drain_time: duration("drain_time"),
+        outbox_bytes: size(table, "outbox_bytes"),
+        body_bytes_max: size(table, "body_bytes_max"),
+        header_bytes_max: size(table, "header_bytes_max"),
+        headers_max: number("headers_max").expect("has a default"),
+    }
+}
+
+fn size(table: &Table, name: &str) -> u64 {
+    match table.value(name) {
+        Some(Value::Size(bytes)) => bytes,
+        other => unreachable!("{name} has a default and is a size: {other:?}"),
+    }
+}
+
+fn word(table: &Table, name: &str) -> &'static str {
+    match table.value(name) {
+        Some(Value::Word(word)) => word,
+        // `"off"` among the levels of the log.
+        Some(Value::Off) => "off",
+        _ => "",
+    }
+}
+
+fn text(table: &Table, name: &str) -> Option<String> {
+    table.value(name).map(|value| text_of(&value).to_owned())
+}
+
+fn text_of(value: &Value) -> &str {
+    match value {
+        Value::Text(text) => text,
+        Value::Word(word) => word,
+        _ => "",
+    }
+}
+
+fn list(table: &Table, name: &str) -> Vec<String> {
+    match table.value(name) {
+        Some(Value::List(list)) => list,
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,163 @@
+//! `[[listen]]`: addresses that don't collide, and the risks of who can reach them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::{Checker, text, word};
+use crate::config::directives::ROLES;
+use crate::config::raw::Table;
+use crate::config::types::{Listener, Role};
+
+/// One `[[listen]]`, as far as it could be read.
+pub(super) struct Checked {
+    pub(super) name: Option<String>,
+    /// `None`: the role itself was no good.
+    pub(super) role: Option<Role>,
+    pub(super) address: Option<SocketAddr>,
+    /// `None`: it has a problem.
+    pub(super) listener: Option<Listener>,
+}
+
+impl Checker<'_> {
+    pub(super) fn listeners<'t>(
+        &mut self,
+        tables: impl Iterator<Item = &'t Table>,
+        has_keys: bool,
+    ) -> Vec<Checked> {
+        let mut listeners: Vec<Checked> = Vec::new();
+        for table in tables {
+            let before = self.problems.count();
+            let role = table.is_sound("role").then(|| role_of(word(table, "role")));
+            let address = self.address(table, &listeners);
+            let name = self.name(table, &listeners);
+            if let (Some(role), Some(address)) = (role, address)
+                && !address.ip().to_canonical().is_loopback()
+            {
+                self.exposed(table, role, address, has_keys);
+            }
+            let mut listener = None;
+            if self.problems.count() == before
+                && let (Some(role), Some(address)) = (role, address)
+            {
+                listener = Some(Listener {
+                    index: table.index,
+                    name: name.clone(),
+                    address,
+                    role,
+                });
+            }
+            listeners.push(Checked {
+                name,
+                role,
+                address,
+                listener,
+            });
+        }
+        if listeners.is_empty() && self.problems.is_empty() {
+            let example = "[[listen]] with address = \"127.0.0.1:8080\"";
+            self.problems.add(
+                None,
+                format!("no [[listen]], so nobody could connect; add {example}"),
+            );
+        }
+        listeners
+    }
+
+    fn address(&mut self, table: &Table, before: &[Checked]) -> Option<SocketAddr> {
+        let text = self.required(table, "address")?;
+        let at = table.value_at("address");
+        let Ok(address) = text.parse::<SocketAddr>() else {
+            let message = format!(
+                "address: expected an IP address and a port such as \"127.0.0.1:8080\", found {text:?}{}",
+                nearest_address(&text)
+            );
+            self.problems.add(at, message);
+            return None;
+        };
+        // With port 0 each gets a port of its own.
+        if address.port() != 0 && before.iter().any(|other| other.address == Some(address)) {
+            self.problems.add(
+                at,
+                format!("address: another [[listen]] has {address} already"),
+            );
+        }
+        Some(address)
+    }
+
+    fn name(&mut self, table: &Table, before: &[Checked]) -> Option<String> {
+        let name = text(table, "name")?;
+        let at = table.value_at("name");
+        if !name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+        {
+            self.problems.add(
+                at,
+                format!("name: expected letters, digits, \"-\" and \"_\", found {name:?}"),
+            );
+        }
+        if ROLES.contains(&name.as_str()) {
+            self.problems.add(
+                at,
+                format!("name: {name:?} is the word for a role; take another"),
+            );
+        }
+        if before
+            .iter()
+            .any(|other| other.name.as_ref() == Some(&name))
+        {
+            self.problems.add(
+                at,
+                format!("name: another [[listen]] is called {name:?} already"),
+            );
+        }
+        Some(name)
+    }
+
+    /// Says what a listener on other than loopback means for its role.
+    fn exposed(&mut self, table: &Table, role: Role, address: SocketAddr, has_keys: bool) {
+        let at = table.value_at("address");
+        match role {
+            Role::Public => {}
+            Role::Internal if !has_keys => self.problems.add(
+                at,
+                format!("address: {address} is not loopback, and without [api] keys whoever reaches it could push to every user; set keys or listen on 127.0.0.1"),
+            ),
+            Role::Internal => self.warn(
+                at,
+                format!("address: the internal listener on {address} is not loopback: whoever reaches it reads /health and /metrics, and the API keys cross the network as plain text"),
+            ),
+            Role::Push => self.warn(
+                at,
+                format!("address: the push listener on {address} is not loopback and asks for no key: whoever reaches it can push to every user"),
+            ),
+        }
+    }
+}
+
+fn role_of(word: &str) -> Role {
+    match word {
+        "internal" => Role::Internal,
+        "push" => Role::Push,
+        _ => Role::Public,
+    }
+}
+
+/// What was probably meant, where that is plain.
+fn nearest_address(text: &str) -> String {
+    let meant = if text.parse::<u16>().is_ok() {
+        format!("127.0.0.1:{text}")
+    } else if let Some(port) = text.strip_prefix("localhost:") {
+        format!("127.0.0.1:{port}")
+    } else if let Some(port) = text.strip_prefix("*:").or_else(|| text.strip_prefix(':')) {
+        format!("0.0.0.0:{port}")
+    } else if let Ok(ip) = text.parse::<IpAddr>() {
+        SocketAddr::new(ip, 8080).to_string()
+    } else {
+        return String::new();
+    };
+    if meant.parse::<SocketAddr>().is_ok() {
+        format!("; did you mean {meant:?}?")
+    } else {
+        String::new()
+    }
+}

@@ -1,0 +1,377 @@
+//! `[[route]]`: what each handler needs, which listeners have it, and that no two routes claim the same.
+
+use super::listeners::Checked;
+use super::{Checker, list, size, text, word};
+use crate::config::directives::methods_listed;
+use crate::config::names::{
+    ChannelPattern, Identity, METHODS, MethodSet, OriginRule, RoutePath, Segment,
+};
+use crate::config::raw::Table;
+use crate::config::report::did_you_mean;
+use crate::config::types::{Compression, Handler, Limits, Role, Route, StaticRoot, WebSocket};
+use crate::config::value::Value;
+
+/// What internal listeners serve by themselves.
+const RESERVED: [&str; 3] = ["api", "health", "metrics"];
+/// What `root` calls the things inside the binary.
+const BUILTIN: [&str; 1] = ["builtin:demo"];
+
+impl Checker<'_> {
+    pub(super) fn routes<'t>(
+        &mut self,
+        tables: impl Iterator<Item = &'t Table>,
+        listeners: &[Checked],
+        limits: &Limits,
+        has_keys: bool,
+    ) -> Vec<Option<Route>> {
+        let mut routes: Vec<Option<Route>> = Vec::new();
+        for table in tables {
+            let route = self.route(table, listeners, limits, has_keys);
+            if let Some(route) = &route {
+                self.collisions(table, route, routes.iter().flatten());
+            }
+            routes.push(route);
+        }
+        routes
+    }
+
+    fn route(
+        &mut self,
+        table: &Table,
+        listeners: &[Checked],
+        limits: &Limits,
+        has_keys: bool,
+    ) -> Option<Route> {
+        let path = self.required(table, "path").and_then(|path| {
+            let at = table.value_at("path");
+            self.take(
+                "path",
+                at,
+                RoutePath::parse(&path).map_err(|why| format!("{why}, found {path:?}")),
+            )
+        });
+        let handler_word = self.required(table, "handler");
+        let listen = text(table, "listen").unwrap_or_default();
+        let on = if table.is_sound("listen") {
+            self.listeners_of(table, &listen, listeners)
+        } else {
+            None
+        };
+        if let (Some(path), Some(on)) = (&path, &on) {
+            self.reserved(table, path, on, listeners);
+        }
+        let handler_word = handler_word?;
+        self.foreign(table, &handler_word);
+        let methods = self.methods(table, &handler_word);
+        let handler = self.handler(table, &handler_word, limits);
+        if handler_word == "api" && !has_keys {
+            self.problems.add(
+                table.value_at("handler"),
+                "handler: \"api\" outside of the internal listeners needs [api] keys, or whoever reaches it could push to every user",
+            );
+        }
+        Some(Route {
+            index: table.index,
+            path: path?,
+            methods: methods?,
+            listen,
+            listeners: on?,
+            handler: handler?,
+        })
+    }
+
+    /// Directives that this handler has no use for.
+    fn foreign(&mut self, table: &Table, handler: &str) {
+        for directive in table.section.directives() {
+            let name = directive.name;
+            if table.has(name)
+                && !directive.handlers.is_empty()
+                && !directive.handlers.contains(&handler)
+            {
+                let friends: Vec<String> = directive
+                    .handlers
+                    .iter()
+                    .map(|word| format!("{word:?}"))
+                    .collect();
+                let message = format!(
+                    "{name}: it means nothing to handler {handler:?}, only to {}",
+                    friends.join(", ")
+                );
+                self.problems.add(table.key_at(name), message);
+            }
+        }
+    }
+
+    fn listeners_of(
+        &mut self,
+        table: &Table,
+        listen: &str,
+        listeners: &[Checked],
+    ) -> Option<Vec<usize>> {
+        let at = table.value_at("listen");
+        let on = listeners_called(
+            listen,
+            listeners.iter().map(|l| (l.name.as_deref(), l.role)),
+        );
+        if on
+            .iter()
+            .any(|index| listeners[*index].role == Some(Role::Push))
+            || listen == "push"
+        {
+            self.problems.add(
+                at,
+                "listen: a push listener takes lines and no requests, so it has no routes",
+            );
+            return None;
+        }
+        if on.is_empty() {
+            let roles_known = listeners.iter().all(|listener| listener.role.is_some());
+            let message = match listen {
+                "public" | "internal" if !roles_known => return None,
+                "public" | "internal" if !table.has("listen") => {
+                    "no [[listen]] is public, so this route would never be used; say which with listen = NAME".to_owned()
+                }
+                "public" | "internal" => format!("listen: no [[listen]] has role {listen:?}"),
+                _ => {
+                    let names = listeners.iter().filter_map(|listener| listener.name.as_deref());
+                    let nearest = did_you_mean(listen, names.chain(["public", "internal"]));
+                    format!("listen: no [[listen]] has the name or role {listen:?}{nearest}")
+                }
+            };
+            self.problems.add(at, message);
+            return None;
+        }
+        Some(on)
+    }
+
+    fn reserved(&mut self, table: &Table, path: &RoutePath, on: &[usize], listeners: &[Checked]) {
+        let Some(Segment::Literal(first)) = path.segments().first() else {
+            return;
+        };
+        let is_reserved =
+            RESERVED.contains(&first.as_str()) && (first == "api" || path.segments().len() == 1);
+        if is_reserved
+            && on
+                .iter()
+                .any(|index| listeners[*index].role == Some(Role::Internal))
+        {
+            let message = format!(
+                "path: internal listeners serve {:?} themselves",
+                path.as_str()
+            );
+            self.problems.add(table.value_at("path"), message);
+        }
+    }
+
+    fn methods(&mut self, table: &Table, handler: &str) -> Option<MethodSet> {
+        let serves = MethodSet::of(match handler {
+            "static" => &["GET", "HEAD"],
+            "api" => &["GET", "POST"],
+            _ => &["GET"],
+        });
+        if !table.has("methods") || !table.is_sound("methods") {
+            return Some(serves);
+        }
+        let named = list(table, "methods");
+        let mut fine = true;
+        for (item, method) in named.iter().enumerate() {
+            let at = table.item_at("methods", item);
+            if !METHODS.contains(&method.as_str()) {
+                let nearest = did_you_mean_method(method);
+                self.problems.add(
+                    at,
+                    format!(
+                        "methods: expected some of {}, found {method:?}{nearest}",
+                        methods_listed()
+                    ),
+                );
+                fine = false;
+            } else if !serves.contains(method) {
+                let has: Vec<&str> = serves.iter().collect();
+                self.problems.add(
+                    at,
+                    format!(
+                        "methods: handler {handler:?} serves {}, not {method}",
+                        has.join(" and ")
+                    ),
+                );
+                fine = false;
+            }
+        }
+        let named: Vec<&str> = named.iter().map(String::as_str).collect();
+        fine.then(|| MethodSet::of(&named))
+    }
+
+    fn handler(&mut self, table: &Table, handler: &str, limits: &Limits) -> Option<Handler> {
+        if handler == "static" {
+            return Some(Handler::Static {
+                root: self.root(table)?,
+            });
+        }
+        let websocket = self.websocket(table);
+        if handler == "push" {
+            let identity = self.identity(table);
+            let channels = self.each(table, "channels", ChannelPattern::parse);
+            if identity == Some(Identity::None)
+                && channels.as_ref().is_some_and(Vec::is_empty)
+                && table.is_sound("channels")
+            {
+                self.warn(table.at, "[[route]] with neither identity nor channels: nothing can ever be pushed to its clients");
+            }
+            return Some(Handler::Push {
+                identity: identity?,
+                channels: channels?,
+                websocket: websocket?,
+            });
+        }
+        let websocket = websocket?;
+        if handler == "api" {
+            return Some(Handler::Api { websocket });
+        }
+        if websocket.message_bytes_max > limits.outbox_bytes {
+            self.warn(
+                table.key_at("message_bytes_max"),
+                "message_bytes_max: larger than limits.outbox_bytes: a message that is longer than that can't be sent back, and closes with 1013",
+            );
+        }
+        Some(Handler::Echo { websocket })
+    }
+
+    fn websocket(&mut self, table: &Table) -> Option<WebSocket> {
+        let origins = self.each(table, "origins", OriginRule::parse)?;
+        Some(WebSocket {
+            origins,
+            compression: match table.value("compression") {
+                Some(Value::Flag(true)) => Compression::On,
+                Some(Value::Word(_)) => Compression::Takeover,
+                _ => Compression::Off,
+            },
+            message_bytes_max: size(table, "message_bytes_max"),
+            fragments_max: match table.value("fragments_max") {
+                Some(Value::Integer(number)) => {
+                    u32::try_from(number).expect("the table has the range")
+                }
+                other => unreachable!("has a default and is a number: {other:?}"),
+            },
+        })
+    }
+
+    /// Parses each item of a list; all of them, so that each problem is told.
+    fn each<T>(
+        &mut self,
+        table: &Table,
+        name: &str,
+        parse: fn(&str) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        let items = list(table, name);
+        let parsed: Vec<Option<T>> = items
+            .iter()
+            .enumerate()
+            .map(|(item, text)| {
+                let read = parse(text).map_err(|why| format!("{why}, found {text:?}"));
+                self.take(name, table.item_at(name, item), read)
+            })
+            .collect();
+        parsed.into_iter().collect()
+    }
+
+    fn identity(&mut self, table: &Table) -> Option<Identity> {
+        let text = text(table, "identity")?;
+        let at = table.value_at("identity");
+        let identity = self.take(
+            "identity",
+            at,
+            Identity::parse(&text).map_err(|why| format!("{why}, found {text:?}")),
+        )?;
+        if matches!(identity, Identity::Query(_) | Identity::Header(_)) {
+            self.warn(
+                at,
+                format!("identity: {text:?} believes whatever the client says: for demos and trusted networks"),
+            );
+        }
+        Some(identity)
+    }
+
+    fn root(&mut self, table: &Table) -> Option<StaticRoot> {
+        let at = table.value_at("root");
+        let Some(root) = text(table, "root") else {
+            if table.is_sound("root") {
+                self.problems.add(table.at, "[[route]] with handler \"static\" has to have \"root\": a folder or \"builtin:demo\"");
+            }
+            return None;
+        };
+        if root.starts_with("builtin:") {
+            if root == BUILTIN[0] {
+                return Some(StaticRoot::BuiltinDemo);
+            }
+            let nearest = did_you_mean(&root, BUILTIN);
+            self.problems.add(
+                at,
+                format!("root: nothing inside Veche is called {root:?}{nearest}"),
+            );
+            return None;
+        }
+        let folder = self.base.join(&root);
+        if !(self.world.is_folder)(&folder) {
+            self.problems
+                .add(at, format!("root: there is no folder {}", folder.display()));
+            return None;
+        }
+        Some(StaticRoot::Folder(folder))
+    }
+
+    fn collisions<'r>(
+        &mut self,
+        table: &Table,
+        route: &Route,
+        before: impl Iterator<Item = &'r Route>,
+    ) {
+        for other in before {
+            let shares_listener = route
+                .listeners
+                .iter()
+                .any(|index| other.listeners.contains(index));
+            let both = route.methods.and(other.methods);
+            if shares_listener && !both.is_empty() && route.path.same_as(&other.path) {
+                let methods: Vec<&str> = both.iter().collect();
+                let message = format!(
+                    "path: {:?} is taken for {} by route {} ({:?})",
+                    route.path.as_str(),
+                    methods.join(", "),
+                    other.index + 1,
+                    other.path.as_str()
+                );
+                self.problems.add(table.value_at("path"), message);
+            }
+        }
+    }
+}
+
+/// The places of the listeners with that name, or else with that role.
+pub(in crate::config) fn listeners_called<'l>(
+    listen: &str,
+    listeners: impl Iterator<Item = (Option<&'l str>, Option<Role>)>,
+) -> Vec<usize> {
+    let role = match listen {
+        "public" => Some(Role::Public),
+        "internal" => Some(Role::Internal),
+        _ => None,
+    };
+    let wanted = |(name, its_role): (Option<&str>, Option<Role>)| match role {
+        Some(_) => its_role == role,
+        None => name == Some(listen),
+    };
+    listeners
+        .enumerate()
+        .filter(|(_, listener)| wanted(*listener))
+        .map(|(index, _)| index)
+        .collect()
+}
+
+fn did_you_mean_method(found: &str) -> String {
+    let capitals = found.to_ascii_uppercase();
+    match METHODS.into_iter().find(|method| *method == capitals) {
+        Some(method) => format!("; did you mean {method:?}?"),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,264 @@
+//! The table of directives: the one place that says which there are.
+//!
+//! The parser, `veche check`, `veche config`, the reference (docs/reference/config.md) and the comparison at
+//! reload all read it. To add a directive, add a row and the field that `checked` fills from it.
+
+use std::time::Duration;
+
+use super::names::METHODS;
+use super::types::WORKERS_MAX;
+use super::value::Kind;
+
+mod limits;
+mod route;
+
+/// A table of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Server,
+    Listen,
+    Route,
+    Limits,
+    Api,
+}
+
+impl Section {
+    /// In the order of the reference.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Server,
+        Self::Listen,
+        Self::Route,
+        Self::Limits,
+        Self::Api,
+    ];
+
+    /// Its name in the file.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Listen => "listen",
+            Self::Route => "route",
+            Self::Limits => "limits",
+            Self::Api => "api",
+        }
+    }
+
+    /// As written above its directives.
+    pub(crate) fn header(self) -> &'static str {
+        match self {
+            Self::Server => "[server]",
+            Self::Listen => "[[listen]]",
+            Self::Route => "[[route]]",
+            Self::Limits => "[limits]",
+            Self::Api => "[api]",
+        }
+    }
+
+    /// Whether there may be several.
+    pub(crate) fn repeats(self) -> bool {
+        matches!(self, Self::Listen | Self::Route)
+    }
+
+    /// What it is for.
+    pub(crate) fn doc(self) -> &'static str {
+        match self {
+            Self::Server => "The process: its threads, its log, its control socket.",
+            Self::Listen => {
+                "An address to listen on, and who is expected there. Write one for each address; there is at least one."
+            }
+            Self::Route => {
+                "Which requests a handler gets. The most specific path wins, whatever the order in the file: a literal piece before a parameter, a parameter before a prefix."
+            }
+            Self::Limits => {
+                "What one client may take, and all of them together. The defaults are meant for a server on the open internet."
+            }
+            Self::Api => {
+                "The API for the back end, on every internal listener under `/api/` and on routes with `handler = \"api\"`."
+            }
+        }
+    }
+
+    /// Its directives.
+    pub(crate) fn directives(self) -> impl Iterator<Item = &'static Directive> {
+        all().filter(move |directive| directive.section == self)
+    }
+}
+
+/// One row.
+#[derive(Debug)]
+pub(crate) struct Directive {
+    pub(crate) section: Section,
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) default: Default,
+    /// Of `[[route]]`: the handlers it means something to; empty for all.
+    pub(crate) handlers: &'static [&'static str],
+    pub(crate) change: Change,
+    /// Markdown, one paragraph.
+    pub(crate) doc: &'static str,
+}
+
+/// What counts where the file says nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Default {
+    /// The file has to say it.
+    Required,
+    /// Nothing; in words, what that means.
+    Unset(&'static str),
+    /// This, in TOML.
+    Toml(&'static str),
+}
+
+/// When a change takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Reload,
+    Restart,
+}
+
+/// Every row, in the order of the reference.
+pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
+    SERVER
+        .iter()
+        .chain(LISTEN)
+        .chain(route::ROUTE)
+        .chain(limits::LIMITS)
+        .chain(API)
+}
+
+/// The names that `handler` takes.
+pub(crate) const HANDLERS: &[&str] = &["push", "echo", "static", "api"];
+/// Those of them that open WebSockets.
+pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &["push", "echo", "api"];
+/// The names that `role` takes.
+pub(crate) const ROLES: &[&str] = &["public", "internal", "push"];
+
+static SERVER: &[Directive] = &[
+    Directive {
+        section: Section::Server,
+        name: "workers",
+        kind: Kind::Integer {
+            min: 1,
+            max: WORKERS_MAX as u64,
+            words: &["auto"],
+        },
+        default: Default::Toml("\"auto\""),
+        handlers: &[],
+        change: Change::Restart,
+        doc: "Worker threads; each holds its share of the connections. `\"auto\"` is one for each core that the process may use.",
+    },
+    Directive {
+        section: Section::Server,
+        name: "io",
+        kind: Kind::Word {
+            words: &["auto", "epoll"],
+            hidden: &["delayed"],
+        },
+        default: Default::Toml("\"auto\""),
+        handlers: &[],
+        change: Change::Restart,
+        doc: "How workers wait for sockets. `\"auto\"` takes the best that works on the machine.",
+    },
+    Directive {
+        section: Section::Server,
+        name: "log",
+        kind: Kind::Word {
+            words: &["off", "error", "warn", "info", "debug", "trace"],
+            hidden: &[],
+        },
+        default: Default::Toml("\"info\""),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "The least important lines that are still logged. `\"debug\"` has a line for each connection.",
+    },
+    Directive {
+        section: Section::Server,
+        name: "log_format",
+        kind: Kind::Word {
+            words: &["text", "json"],
+            hidden: &[],
+        },
+        default: Default::Toml("\"text\""),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "`\"text\"` for people, `\"json\"`, an object a line, for collectors.",
+    },
+    Directive {
+        section: Section::Server,
+        name: "log_file",
+        kind: Kind::Text {
+            expected: "the path of a file",
+        },
+        default: Default::Unset("standard error"),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "The file that the log is appended to. Its folder has to exist.",
+    },
+    Directive {
+        section: Section::Server,
+        name: "control",
+        kind: Kind::Text {
+            expected: "the path of a socket",
+        },
+        default: Default::Toml("\"veche.sock\""),
+        handlers: &[],
+        change: Change::Restart,
+        doc: "The Unix socket by which `veche status`, `reload` and `stop` reach the server, open to its user only. At most 107 bytes long. A packaged server keeps it under `/run/veche`.",
+    },
+];
+
+static LISTEN: &[Directive] = &[
+    Directive {
+        section: Section::Listen,
+        name: "address",
+        kind: Kind::Text {
+            expected: "an IP address and a port such as \"127.0.0.1:8080\" or \"[::]:8080\"",
+        },
+        default: Default::Required,
+        handlers: &[],
+        change: Change::Restart,
+        doc: "IP address and port: `\"0.0.0.0:80\"` is every IPv4 address of the machine, `\"[::]:80\"` every IPv6 address. With port 0 the system picks a free port, which `veche status` shows.",
+    },
+    Directive {
+        section: Section::Listen,
+        name: "role",
+        kind: Kind::Word {
+            words: ROLES,
+            hidden: &[],
+        },
+        default: Default::Toml("\"public\""),
+        handlers: &[],
+        change: Change::Restart,
+        doc: "Who is expected. `\"public\"`: clients, served by the routes. `\"internal\"`: the back end and the operator, with `/api/*`, `/health` and `/metrics` without a route; on other than loopback addresses it needs `api.keys`. `\"push\"`: the back end over plain TCP, one JSON object a line; it asks for no key, so keep it on loopback or on a network you trust.",
+    },
+    Directive {
+        section: Section::Listen,
+        name: "name",
+        kind: Kind::Text {
+            expected: "a name of letters, digits, \"-\" and \"_\"",
+        },
+        default: Default::Unset("known by its address"),
+        handlers: &[],
+        change: Change::Restart,
+        doc: "What routes and metrics call this listener. Unlike the other names of listeners, and unlike the roles.",
+    },
+];
+
+static API: &[Directive] = &[Directive {
+    section: Section::Api,
+    name: "keys",
+    kind: Kind::Secrets,
+    default: Default::Toml("[]"),
+    handlers: &[],
+    change: Change::Reload,
+    doc: "A request to the API carries one of these in `X-API-Key`; without it the answer is 401. Several, so that a key can be changed without a gap. With none, none is asked for, which only internal listeners on loopback may do. Never shown. Make one with `openssl rand -hex 32`.",
+}];
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// The methods, where a doc or an error lists them.
+pub(crate) fn methods_listed() -> String {
+    METHODS.map(|method| format!("{method:?}")).join(", ")
+}

@@ -1,0 +1,167 @@
+//! The rows of `[limits]`.
+
+use std::time::Duration;
+
+use super::{Change, Default, Directive, Section, seconds};
+use crate::config::value::Kind;
+
+const MS: Duration = Duration::from_millis(1);
+const HOUR: Duration = seconds(3_600);
+const DAY: Duration = seconds(86_400);
+
+pub(super) static LIMITS: &[Directive] = &[
+    row(
+        "connections",
+        Kind::Integer {
+            min: 1,
+            max: 100_000_000,
+            words: &["auto"],
+        },
+        "\"auto\"",
+        "Connections on all listeners together. At the cap Veche stops accepting, new clients wait in the kernel's queue, and it goes on when one leaves. `\"auto\"` is what the limit on open descriptors leaves after the server's own; a larger number than that is lowered to it, with a line in the log.",
+    ),
+    row(
+        "connections_per_address",
+        Kind::Integer {
+            min: 1,
+            max: 100_000_000,
+            words: &["off"],
+        },
+        "\"off\"",
+        "Connections from one IP address on public listeners; more are closed at once. Off (also `0`) by default because behind a proxy or a company's gateway all clients share an address. Facing the internet directly, 100 to 1,000 is a good start.",
+    ),
+    row(
+        "header_timeout",
+        Kind::Duration {
+            min: MS,
+            max: HOUR,
+            off: false,
+        },
+        "\"10s\"",
+        "From the first byte of a request to the end of its head, and from accept to the first byte; then 408. Slow on purpose is how servers are starved; an honest client on a bad line needs a second or two.",
+    ),
+    row(
+        "handshake_timeout",
+        Kind::Duration {
+            min: MS,
+            max: HOUR,
+            off: false,
+        },
+        "\"10s\"",
+        "From accept to an open WebSocket; for other requests, from the end of the head to the end of the body.",
+    ),
+    row(
+        "keep_alive_timeout",
+        Kind::Duration {
+            min: MS,
+            max: DAY,
+            off: false,
+        },
+        "\"75s\"",
+        "How long an HTTP connection may wait for its next request. Longer than the 60 s after which common load balancers let go, so that they and not Veche close first. Requests on one connection are not counted.",
+    ),
+    row(
+        "idle_timeout",
+        Kind::Duration {
+            min: MS,
+            max: seconds(30 * 86_400),
+            off: true,
+        },
+        "\"off\"",
+        "A WebSocket that carried no message in either direction for so long, pings and pongs not counted, is closed with 1001. Off (also `0`) by default: waiting in silence is what push clients do, and the dead are found by `ping_interval`.",
+    ),
+    row(
+        "write_timeout",
+        Kind::Duration {
+            min: MS,
+            max: HOUR,
+            off: false,
+        },
+        "\"30s\"",
+        "A connection that took none of what waits for it for so long is dropped.",
+    ),
+    row(
+        "ping_interval",
+        Kind::Duration {
+            min: MS,
+            max: DAY,
+            off: true,
+        },
+        "\"25s\"",
+        "A WebSocket that was silent for so long gets a ping. 25 s stays below the 30 s after which the strictest mobile networks and the 60 s after which proxies forget a silent connection. `\"off\"` or `0`: no pings, and a client that vanished without a word stays until a write to it fails.",
+    ),
+    row(
+        "pong_timeout",
+        Kind::Duration {
+            min: MS,
+            max: DAY,
+            off: false,
+        },
+        "\"10s\"",
+        "How long after a ping anything at all has to come from the client, before it counts as gone.",
+    ),
+    row(
+        "drain_time",
+        Kind::Duration {
+            min: Duration::ZERO,
+            max: DAY,
+            off: false,
+        },
+        "\"10s\"",
+        "When the server stops, WebSockets are closed with 1001 evenly over so long, so that their clients don't all come back in the same instant; then it ends. `0`: all at once.",
+    ),
+    row(
+        "outbox_bytes",
+        Kind::Size {
+            min: 1 << 10,
+            max: 1 << 32,
+        },
+        "\"256KiB\"",
+        "What may wait unsent for one client behind what the kernel's own buffer holds. Beyond it the client counts as too slow and is closed with 1013. 256 KiB is a thousand pushes of 250 bytes, or four messages of the longest kind by default, and a thousand stuck clients together still cost a quarter of a gigabyte at most. At least as large as the largest message that is to be delivered.",
+    ),
+    row(
+        "body_bytes_max",
+        Kind::Size {
+            min: 0,
+            max: 1 << 32,
+        },
+        "\"1MiB\"",
+        "The longest body of a request; a longer one gets 413. It bounds a push by HTTP, and a line on a push listener. With `0` no request may have a body.",
+    ),
+    row(
+        "header_bytes_max",
+        Kind::Size {
+            min: 1 << 10,
+            max: 1 << 20,
+        },
+        "\"16KiB\"",
+        "The longest head of a request, its first line included; a longer one gets 431. A site's cookies have to fit.",
+    ),
+    row(
+        "headers_max",
+        Kind::Integer {
+            min: 8,
+            max: 1_024,
+            words: &[],
+        },
+        "64",
+        "The most header lines of a request; more get 431.",
+    ),
+];
+
+const fn row(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    doc: &'static str,
+) -> Directive {
+    Directive {
+        section: Section::Limits,
+        name,
+        kind,
+        default: Default::Toml(default),
+        handlers: &[],
+        change: Change::Reload,
+        doc,
+    }
+}

@@ -1,0 +1,179 @@
+//! Every directive's value as it counts, and where it came from: for `veche config`, and to tell what a
+//! reload changes and what waits for a restart.
+
+use std::fmt::{self, Write as _};
+use std::path::PathBuf;
+
+use super::directives::{Change, Directive, Section};
+use super::report::shown;
+use super::value::Value;
+
+/// All values, in the order of the table of directives.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Effective {
+    pub(super) file: PathBuf,
+    pub(super) settings: Vec<Setting>,
+}
+
+/// One directive's value.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    pub(super) directive: &'static Directive,
+    /// Which one of a section that is written several times; 0 otherwise.
+    pub(super) index: usize,
+    /// `None`: not set, and without it nothing takes its place.
+    pub(super) value: Option<Value>,
+    pub(super) origin: Origin,
+}
+
+/// Where a value came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Default,
+    /// The line of the file.
+    Line(u32),
+}
+
+impl PartialEq for Setting {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.directive, other.directive)
+            && (self.index, &self.value, self.origin) == (other.index, &other.value, other.origin)
+    }
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.value.as_ref().map(ToString::to_string);
+        write!(
+            f,
+            "{}[{}].{} = {value:?} ({:?})",
+            self.directive.section.name(),
+            self.index,
+            self.directive.name,
+            self.origin
+        )
+    }
+}
+
+impl fmt::Display for Effective {
+    /// TOML that says the same as the file, with each value's origin; secrets are masked.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = shown(&self.file).to_string();
+        writeln!(
+            f,
+            "# What {file} amounts to; behind each value stands where it came from."
+        )?;
+        let mut table = None;
+        for setting in &self.settings {
+            let here = (setting.directive.section, setting.index);
+            if table != Some(here) {
+                writeln!(f, "\n{}", setting.directive.section.header())?;
+                table = Some(here);
+            }
+            let origin = match setting.origin {
+                Origin::Default => "default".to_owned(),
+                Origin::Line(line) => format!("{file}:{line}"),
+            };
+            match &setting.value {
+                Some(value) => writeln!(
+                    f,
+                    "{:<39} # {origin}",
+                    format!("{} = {value}", setting.directive.name)
+                )?,
+                None => writeln!(
+                    f,
+                    "{:<39} # {origin}",
+                    format!("# {} is not set", setting.directive.name)
+                )?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What differs between two configurations, by directive, as a person would call it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// Takes effect with a reload.
+    pub(crate) reload: Vec<String>,
+    /// Takes effect with a restart only; until then the old value counts.
+    pub(crate) restart: Vec<String>,
+}
+
+impl Changes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.reload.is_empty() && self.restart.is_empty()
+    }
+}
+
+impl Effective {
+    /// What changes when `new` takes the place of this.
+    pub(crate) fn changes(&self, new: &Self) -> Changes {
+        let mut changes = Changes::default();
+        for setting in &self.settings {
+            match new.find(setting.directive, setting.index) {
+                Some(other) if other.value == setting.value => {}
+                Some(_) => changes.note(setting.directive, setting.title()),
+                // The section went: said once, by the directive that names it.
+                None if setting.names_section() => {
+                    changes.note(
+                        setting.directive,
+                        format!("{} removed", self.section_title(setting)),
+                    );
+                }
+                None => {}
+            }
+        }
+        for setting in &new.settings {
+            if setting.names_section() && self.find(setting.directive, setting.index).is_none() {
+                changes.note(
+                    setting.directive,
+                    format!("{} added", new.section_title(setting)),
+                );
+            }
+        }
+        changes
+    }
+
+    fn find(&self, directive: &Directive, index: usize) -> Option<&Setting> {
+        self.settings
+            .iter()
+            .find(|s| std::ptr::eq(s.directive, directive) && s.index == index)
+    }
+
+    fn section_title(&self, setting: &Setting) -> String {
+        let mut title = setting.directive.section.header().to_owned();
+        if let Some(value) = &setting.value {
+            let _ = write!(title, " {value}");
+        }
+        title
+    }
+}
+
+impl Setting {
+    /// Whether its value is what people call a section of several by.
+    fn names_section(&self) -> bool {
+        matches!(
+            (self.directive.section, self.directive.name),
+            (Section::Listen, "address") | (Section::Route, "path")
+        )
+    }
+
+    /// `limits.ping_interval`, `route[2].origins` (counted from 1).
+    fn title(&self) -> String {
+        let Directive { section, name, .. } = self.directive;
+        match section.repeats() {
+            true => format!("{}[{}].{name}", section.name(), self.index + 1),
+            false => format!("{}.{name}", section.name()),
+        }
+    }
+}
+
+impl Changes {
+    fn note(&mut self, directive: &Directive, what: String) {
+        match directive.change {
+            Change::Reload => self.reload.push(what),
+            Change::Restart => self.restart.push(what),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The configuration: a TOML file → raw values by the table of directives → a checked [`Config`].
+//!
+//! `directives` says what there is, `raw` walks the file by it, `checked` judges what values mean together and
+//! builds the plain types of `types`; `effective` keeps where each value came from and compares two
+//! configurations; `reference` writes docs/reference/config.md. Every problem of a file is reported at once.
+//! Nothing here opens a socket or starts anything.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+mod checked;
+mod directives;
+mod effective;
+mod names;
+mod raw;
+#[cfg(test)]
+mod reference;
+mod report;
+mod types;
+mod units;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use effective::{Changes, Effective};
+pub(crate) use names::{ChannelPattern, Identity, MethodSet, OriginRule, RoutePath, Segment};
+pub(crate) use report::{Place, Problem, Report, shown};
+pub(crate) use types::*;
+pub(crate) use units::parse_duration;
+
+#[cfg(test)]
+pub(crate) use reference::assert_page_is_current;
+
+/// The longest file that is read: a mistake in `-c` should not fill the memory.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads and checks the file at `path`. The report has every problem that was found.
+pub(crate) fn load(path: &Path) -> Result<Config, Report> {
+    let text = read(path).map_err(|error| {
+        let message = format!("can't be read: {}", plain(&error));
+        let problem = Problem {
+            file: path.to_owned(),
+            place: None,
+            message,
+        };
+        Report {
+            problems: vec![problem],
+            unreadable: true,
+        }
+    })?;
+    parse(path, &text)
+}
+
+/// Checks `text`, which was read from `path`: relative paths start there, and problems name it.
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, Report> {
+    checked::check(
+        path,
+        text,
+        &checked::World {
+            is_folder: &Path::is_dir,
+        },
+    )
+}
+
+/// Where the control socket is according to the file at `path`, however wrong the rest of it is: a server that
+/// runs has to be stoppable while its file is being edited.
+pub(crate) fn control_of(path: &Path) -> io::Result<PathBuf> {
+    Ok(checked::control_of(path, &read(path)?))
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?
+        .take(FILE_BYTES_MAX + 1)
+        .read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other("it is longer than 1 MiB"));
+    }
+    Ok(text)
+}
+
+/// An error of the system as people say it, without its number.
+pub(crate) fn plain(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+        io::ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,337 @@
+//! The small languages inside strings: paths, methods, origins, channel patterns, identities.
+//!
+//! Each has one `parse` that says what was expected; matching happens where the traffic is.
+
+use std::fmt;
+
+/// A route's path: exact (`/app`), with parameters (`/room/:id`), a prefix (`/app/*`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RoutePath {
+    text: String,
+    segments: Vec<Segment>,
+    prefix: bool,
+}
+
+/// One piece of a path between slashes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Segment {
+    Literal(String),
+    /// `:name`: any one piece, handed on under that name.
+    Parameter(String),
+}
+
+/// The most pieces of a path.
+pub(crate) const SEGMENTS_MAX: usize = 32;
+
+impl RoutePath {
+    /// Reads `text`; the error says what is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let Some(rest) = text.strip_prefix('/') else {
+            return Err("a path starts with \"/\"".to_owned());
+        };
+        let mut segments: Vec<Segment> = Vec::new();
+        let mut prefix = false;
+        let mut pieces = rest.split('/').peekable();
+        while let Some(piece) = pieces.next() {
+            let is_last = pieces.peek().is_none();
+            match piece {
+                "*" if is_last => prefix = true,
+                // "/" itself, and a slash at the end, which makes another path.
+                "" if is_last => segments.push(Segment::Literal(String::new())),
+                "" => return Err("two slashes follow each other".to_owned()),
+                _ if piece.contains('*') => {
+                    return Err(
+                        "\"*\" stands alone as the last piece only, as in \"/app/*\"".to_owned(),
+                    );
+                }
+                _ => segments.push(Segment::parse(piece, &segments)?),
+            }
+        }
+        if segments.len() > SEGMENTS_MAX {
+            return Err(format!("a path has at most {SEGMENTS_MAX} pieces"));
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            segments,
+            prefix,
+        })
+    }
+
+    /// As written in the file.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The pieces, without the `*` of a prefix.
+    pub(crate) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Whether it ends in `/*`: all that lies below.
+    pub(crate) fn is_prefix(&self) -> bool {
+        self.prefix
+    }
+
+    /// Whether both match exactly the same paths: the names of parameters make no difference.
+    pub(crate) fn same_as(&self, other: &Self) -> bool {
+        self.prefix == other.prefix
+            && self.segments.len() == other.segments.len()
+            && self
+                .segments
+                .iter()
+                .zip(&other.segments)
+                .all(|pair| match pair {
+                    (Segment::Parameter(_), Segment::Parameter(_)) => true,
+                    (a, b) => a == b,
+                })
+    }
+}
+
+impl Segment {
+    fn parse(piece: &str, before: &[Self]) -> Result<Self, String> {
+        let Some(name) = piece.strip_prefix(':') else {
+            let allowed = |c: char| {
+                c.is_ascii_graphic() && !matches!(c, '?' | '#' | '"' | '<' | '>' | '\\' | '%')
+            };
+            return match piece.chars().find(|&c| !allowed(c)) {
+                _ if matches!(piece, "." | "..") => Err(format!(
+                    "a piece {piece:?} never arrives: clients resolve it"
+                )),
+                Some(c) => Err(format!("{c:?} can't be in a path")),
+                None => Ok(Self::Literal(piece.to_owned())),
+            };
+        };
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            return Err(format!(
+                "a parameter is \":\" and letters, digits or \"_\", not {piece:?}"
+            ));
+        }
+        if before
+            .iter()
+            .any(|segment| matches!(segment, Self::Parameter(other) if other == name))
+        {
+            return Err(format!("two parameters are called {piece:?}"));
+        }
+        Ok(Self::Parameter(name.to_owned()))
+    }
+}
+
+/// The methods that a route can be bound to.
+pub(crate) const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
+
+/// A set of [`METHODS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct MethodSet(u8);
+
+impl MethodSet {
+    /// The set of those of `names` that are methods.
+    pub(crate) fn of(names: &[&str]) -> Self {
+        let bit = |name: &&str| {
+            METHODS
+                .iter()
+                .position(|method| method == name)
+                .map_or(0, |at| 1 << at)
+        };
+        Self(names.iter().map(bit).fold(0, |set, bit: u8| set | bit))
+    }
+
+    /// Whether `name`, in capitals as on the wire, is in it.
+    pub(crate) fn contains(self, name: &str) -> bool {
+        !self.and(Self::of(&[name])).is_empty()
+    }
+
+    /// The names, in the order of [`METHODS`].
+    pub(crate) fn iter(self) -> impl Iterator<Item = &'static str> {
+        METHODS.into_iter().filter(move |name| self.contains(name))
+    }
+
+    /// What both have.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// One rule for a browser's `Origin`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OriginRule {
+    /// `"*"`
+    Any,
+    /// `"same-host"`: the origin's host and port are the request's `Host`.
+    SameHost,
+    /// `"https://x.example:8443"`: exactly this origin, in small letters.
+    Exact(String),
+    /// `"https://*.example"`: every host that ends in `suffix` (which starts with a dot), with this scheme and port.
+    Subdomains {
+        scheme: String,
+        suffix: String,
+        port: Option<u16>,
+    },
+}
+
+impl OriginRule {
+    /// Reads `text`; the error says what is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "*" => return Ok(Self::Any),
+            "same-host" => return Ok(Self::SameHost),
+            _ => {}
+        }
+        let text = text.to_ascii_lowercase();
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Err("an origin starts with its scheme, as in \"https://\"".to_owned());
+        };
+        if scheme.is_empty()
+            || !scheme
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+        {
+            return Err(format!("{scheme:?} is no scheme"));
+        }
+        if rest.contains('/') {
+            return Err("an origin ends after host and port: no path, no slash".to_owned());
+        }
+        let (host, port) = split_port(rest)?;
+        if let Some(parent) = host.strip_prefix("*.") {
+            check_host(parent)?;
+            return Ok(Self::Subdomains {
+                scheme: scheme.to_owned(),
+                suffix: format!(".{parent}"),
+                port,
+            });
+        }
+        check_host(host)?;
+        Ok(Self::Exact(text))
+    }
+}
+
+fn split_port(rest: &str) -> Result<(&str, Option<u16>), String> {
+    let colon = match rest.rfind(']') {
+        Some(bracket) => rest[bracket..].find(':').map(|at| bracket + at),
+        None => rest.find(':'),
+    };
+    let Some(colon) = colon else {
+        return Ok((rest, None));
+    };
+    match rest[colon + 1..].parse::<u16>() {
+        Ok(port) if port > 0 => Ok((&rest[..colon], Some(port))),
+        _ => Err(format!("{:?} is no port", &rest[colon + 1..])),
+    }
+}
+
+fn check_host(host: &str) -> Result<(), String> {
+    let inside = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let fine = match inside {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            !host.is_empty()
+                && host
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'))
+        }
+    };
+    if fine {
+        Ok(())
+    } else {
+        Err(format!(
+            "{host:?} is no host name (\"*\" stands in front of a dot only)"
+        ))
+    }
+}
+
+/// Channels that clients of a route may subscribe to: one (`news`) or all with a beginning (`room:*`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ChannelPattern {
+    Exact(String),
+    /// The beginning, without the `*`; may be empty.
+    Prefix(String),
+}
+
+/// The longest name of a channel in bytes.
+pub(crate) const CHANNEL_BYTES_MAX: usize = 255;
+
+impl ChannelPattern {
+    /// Reads `text`; the error says what is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() || text.len() > CHANNEL_BYTES_MAX {
+            return Err(format!(
+                "a channel's name has 1 to {CHANNEL_BYTES_MAX} bytes"
+            ));
+        }
+        if text.starts_with('#') {
+            return Err("channels that start with \"#\" are the users' own".to_owned());
+        }
+        if let Some(c) = text.chars().find(|c| c.is_whitespace() || c.is_control()) {
+            return Err(format!("{c:?} can't be in a channel's name"));
+        }
+        match text.strip_suffix('*') {
+            Some(start) if start.contains('*') => Err("\"*\" stands at the end only".to_owned()),
+            Some(start) => Ok(Self::Prefix(start.to_owned())),
+            None if text.contains('*') => Err("\"*\" stands at the end only".to_owned()),
+            None => Ok(Self::Exact(text.to_owned())),
+        }
+    }
+
+    /// Whether a client may subscribe to `channel` by it; users' own channels never.
+    pub(crate) fn matches(&self, channel: &str) -> bool {
+        match self {
+            Self::Exact(name) => channel == name,
+            Self::Prefix(start) => !channel.starts_with('#') && channel.starts_with(start),
+        }
+    }
+}
+
+/// Where a connection's user name comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// Nobody: the connection has channels only.
+    None,
+    /// A parameter of the query.
+    Query(String),
+    Cookie(String),
+    Header(String),
+}
+
+impl Identity {
+    /// Reads `text`; the error says what is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self::None);
+        }
+        let make = match text.split_once(':') {
+            Some(("query", name)) => (name, Self::Query as fn(String) -> Self),
+            Some(("cookie", name)) => (name, Self::Cookie as fn(String) -> Self),
+            Some(("header", name)) => (name, Self::Header as fn(String) -> Self),
+            _ => {
+                return Err(
+                    "it is \"query:NAME\", \"cookie:NAME\", \"header:NAME\" or \"none\"".to_owned(),
+                );
+            }
+        };
+        let (name, make) = make;
+        // RFC 9110 section 5.6.2: a token, which names of headers and cookies are; queries need no more.
+        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+        if name.is_empty() || !name.chars().all(token) {
+            return Err(format!(
+                "{name:?} is no name of a parameter, cookie or header"
+            ));
+        }
+        Ok(make(name.to_owned()))
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Query(name) => write!(f, "query:{name}"),
+            Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Header(name) => write!(f, "header:{name}"),
+        }
+    }
+}

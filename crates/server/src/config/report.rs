@@ -1,0 +1,143 @@
+//! Problems of a configuration with their places, and the report of all of them at once.
+//!
+//! Knows offsets, lines and columns; what is a problem the other modules decide. The lines go to standard
+//! error (`veche check`, `veche serve`) or to the log (reload).
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A place in the file; lines and columns (in characters) start at 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+/// One thing that is wrong, or (among the warnings) one that should be known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) file: PathBuf,
+    /// `None`: it is about the file as a whole.
+    pub(crate) place: Option<Place>,
+    /// What was expected and what was found, on one line.
+    pub(crate) message: String,
+}
+
+impl fmt::Display for Problem {
+    /// `veche.toml:12:1: message`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", shown(&self.file))?;
+        if let Some(Place { line, column }) = self.place {
+            write!(f, ":{line}:{column}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// Why a configuration was not accepted: every problem of it, in the file's order. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) problems: Vec<Problem>,
+    /// Whether the file could not even be read, so that what it says is unknown.
+    pub(crate) unreadable: bool,
+}
+
+impl fmt::Display for Report {
+    /// A line for each problem, without a newline after the last.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            let before = if index == 0 { "" } else { "\n" };
+            write!(f, "{before}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Report {}
+
+/// Collects problems by offset while a file is walked.
+pub(super) struct Problems<'t> {
+    file: &'t Path,
+    text: &'t str,
+    found: Vec<Problem>,
+}
+
+impl<'t> Problems<'t> {
+    /// For a file of that name with that text.
+    pub(super) fn new(file: &'t Path, text: &'t str) -> Self {
+        Self {
+            file,
+            text,
+            found: Vec::new(),
+        }
+    }
+
+    /// Adds one at byte `offset` of the text, or about the file as a whole.
+    pub(super) fn add(&mut self, offset: Option<usize>, message: impl Into<String>) {
+        let problem = self.problem(offset, message);
+        self.found.push(problem);
+    }
+
+    /// Makes one without adding it.
+    pub(super) fn problem(&self, offset: Option<usize>, message: impl Into<String>) -> Problem {
+        let place = offset.map(|offset| self.place(offset));
+        Problem {
+            file: self.file.to_owned(),
+            place,
+            message: message.into(),
+        }
+    }
+
+    /// The place of byte `offset`; offsets behind the end count as the end.
+    pub(super) fn place(&self, offset: usize) -> Place {
+        let mut offset = offset.min(self.text.len());
+        while !self.text.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        let before = &self.text[..offset];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Place {
+            line: number(before.matches('\n').count() + 1),
+            column: number(before[line_start..].chars().count() + 1),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// How many there are so far.
+    pub(super) fn count(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Everything found, in the file's order; what is about the whole file comes last.
+    pub(super) fn into_sorted(self) -> Vec<Problem> {
+        let mut found = self.found;
+        found.sort_by_key(|problem| (problem.place.is_none(), problem.place));
+        found.dedup();
+        found
+    }
+}
+
+/// A path as people write it: without a leading `./`.
+pub(crate) fn shown(path: &Path) -> std::path::Display<'_> {
+    path.strip_prefix("./").unwrap_or(path).display()
+}
+
+/// ` did you mean "x"?` for the candidate nearest to `found`, if one is near enough to be meant.
+pub(super) fn did_you_mean<'c>(
+    found: &str,
+    candidates: impl IntoIterator<Item = &'c str>,
+) -> String {
+    let found = found.to_ascii_lowercase();
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&found, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= (candidate.len().max(found.len()) / 3).max(1))
+        .min_by_key(|(distance, _)| *distance)
+        .map_or_else(String::new, |(_, candidate)| {
+            format!("; did you mean {candidate:?}?")
+        })
+}

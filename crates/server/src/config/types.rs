@@ -1,0 +1,291 @@
+//! What a configuration is once it has been checked: plain types that cannot hold an invalid value.
+//!
+//! Nothing here knows TOML, files or defaults; `checked` builds these from what `raw` has read, and the
+//! rest of the server takes them as its options.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::checked::listeners_called;
+use super::effective::Effective;
+use super::names::{ChannelPattern, Identity, MethodSet, OriginRule, RoutePath};
+use super::report::Problem;
+
+/// A whole checked configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Config {
+    /// The file it came from, as the user named it.
+    pub(crate) file: PathBuf,
+    /// `[server]`
+    pub(crate) server: Server,
+    /// `[[listen]]`, in the file's order; at least one.
+    pub(crate) listeners: Vec<Listener>,
+    /// `[[route]]`, in the file's order; `routes[i].index == i`.
+    pub(crate) routes: Vec<Route>,
+    /// `[limits]`
+    pub(crate) limits: Limits,
+    /// `[api]`
+    pub(crate) api: Api,
+    /// What is allowed but should be known: each goes to the log once, at start and at reload.
+    pub(crate) warnings: Vec<Problem>,
+    /// Every directive's value and where it came from.
+    pub(crate) effective: Effective,
+}
+
+impl Config {
+    /// This configuration as a running server can take it over: what needs a restart (listeners, workers, io,
+    /// control) stays as it is in `running`, and routes are bound to the listeners that are there.
+    pub(crate) fn on_top_of(mut self, running: &Self) -> Self {
+        self.server = Server {
+            log: self.server.log,
+            ..running.server.clone()
+        };
+        self.listeners.clone_from(&running.listeners);
+        let there = || {
+            self.listeners
+                .iter()
+                .map(|l| (l.name.as_deref(), Some(l.role)))
+        };
+        for route in &mut self.routes {
+            route.listeners = listeners_called(&route.listen, there());
+        }
+        self
+    }
+
+    /// The first listener with that role.
+    pub(crate) fn listener(&self, role: Role) -> Option<&Listener> {
+        self.listeners.iter().find(|listener| listener.role == role)
+    }
+}
+
+/// `[server]`: the process itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Server {
+    pub(crate) workers: Workers,
+    pub(crate) io: Io,
+    pub(crate) log: Log,
+    /// Where the control socket is; `status`, `reload` and `stop` find the server by it.
+    /// At most [`CONTROL_PATH_BYTES_MAX`] bytes long.
+    pub(crate) control: PathBuf,
+}
+
+/// The longest path that fits `sockaddr_un` with its closing NUL.
+pub(crate) const CONTROL_PATH_BYTES_MAX: usize = 107;
+
+/// How many worker threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Workers {
+    /// One per core that this process may use.
+    Auto,
+    /// So many; at most [`WORKERS_MAX`].
+    Count(NonZeroU16),
+}
+
+/// The most workers: mailboxes grow with its square.
+pub(crate) const WORKERS_MAX: u16 = 256;
+
+impl Workers {
+    /// The number to start when the process may use `cores` cores.
+    pub(crate) fn resolve(self, cores: usize) -> u16 {
+        match self {
+            Self::Auto => u16::try_from(cores)
+                .unwrap_or(WORKERS_MAX)
+                .clamp(1, WORKERS_MAX),
+            Self::Count(count) => count.get(),
+        }
+    }
+}
+
+/// The back end of the worker loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Io {
+    /// The best that works on this machine.
+    Auto,
+    /// Readiness: works everywhere.
+    Epoll,
+    /// For tests: epoll that completes late and in parts.
+    Delayed,
+}
+
+/// What is logged, how and to where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Log {
+    pub(crate) level: LogLevel,
+    pub(crate) format: LogFormat,
+    /// `None`: standard error.
+    pub(crate) file: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// `[[listen]]`: an address and who is expected there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listener {
+    /// Its place in [`Config::listeners`].
+    pub(crate) index: usize,
+    pub(crate) name: Option<String>,
+    /// Port 0: the system picks a free one at start.
+    pub(crate) address: SocketAddr,
+    pub(crate) role: Role,
+}
+
+/// Who is expected on a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Browsers and other clients: HTTP and WebSocket by the routes.
+    Public,
+    /// The back end and the operator: `/api/*`, `/health`, `/metrics`, and routes that name it.
+    Internal,
+    /// The back end: one JSON object a line over plain TCP.
+    Push,
+}
+
+/// `[[route]]`: which requests a handler gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// Its place in [`Config::routes`].
+    pub(crate) index: usize,
+    pub(crate) path: RoutePath,
+    /// Never empty.
+    pub(crate) methods: MethodSet,
+    /// The name or role of the listeners that have this route, as the file says it.
+    pub(crate) listen: String,
+    /// Their places in [`Config::listeners`]; none has role push. Empty only after [`Config::on_top_of`]
+    /// when they wait for a restart.
+    pub(crate) listeners: Vec<usize>,
+    pub(crate) handler: Handler,
+}
+
+/// Who answers on a route, with what only that handler knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Handler {
+    /// The push gateway: clients listen, the back end speaks.
+    Push {
+        identity: Identity,
+        channels: Vec<ChannelPattern>,
+        websocket: WebSocket,
+    },
+    /// Sends every message back.
+    Echo { websocket: WebSocket },
+    /// Files.
+    Static { root: StaticRoot },
+    /// The server API, beside the one that internal listeners have anyway.
+    Api { websocket: WebSocket },
+}
+
+impl Handler {
+    /// The options of the WebSockets that this handler opens, if it opens any.
+    pub(crate) fn websocket(&self) -> Option<&WebSocket> {
+        match self {
+            Self::Push { websocket, .. } | Self::Echo { websocket } | Self::Api { websocket } => {
+                Some(websocket)
+            }
+            Self::Static { .. } => None,
+        }
+    }
+}
+
+/// What a route allows on its WebSockets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WebSocket {
+    /// A browser's `Origin` has to match one of these; never empty.
+    pub(crate) origins: Vec<OriginRule>,
+    pub(crate) compression: Compression,
+    /// The longest message, inflated.
+    pub(crate) message_bytes_max: u64,
+    /// The most frames a message may come in.
+    pub(crate) fragments_max: u32,
+}
+
+/// permessage-deflate (RFC 7692) on a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compression {
+    Off,
+    /// Agreed to without context takeover.
+    On,
+    /// Agreed to with context takeover: smaller on the wire, a window of memory per connection.
+    Takeover,
+}
+
+/// Where static files come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StaticRoot {
+    Folder(PathBuf),
+    /// The demo page, built into the binary.
+    BuiltinDemo,
+}
+
+/// `[limits]`: what one client, and all of them, may take. In each `Option`, `None` is "off".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) connections: ConnectionCap,
+    pub(crate) connections_per_address: Option<u32>,
+    pub(crate) header_timeout: Duration,
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) keep_alive_timeout: Duration,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) write_timeout: Duration,
+    pub(crate) ping_interval: Option<Duration>,
+    /// Counts from a ping, so it may be longer than `ping_interval`.
+    pub(crate) pong_timeout: Duration,
+    /// Zero: close at once.
+    pub(crate) drain_time: Duration,
+    pub(crate) outbox_bytes: u64,
+    pub(crate) body_bytes_max: u64,
+    pub(crate) header_bytes_max: u64,
+    pub(crate) headers_max: u32,
+}
+
+/// The cap on connections of all listeners together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConnectionCap {
+    /// What the descriptor limit leaves.
+    Auto,
+    Count(u32),
+}
+
+/// `[api]`: the server API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Api {
+    /// Any one of them opens the API; with none, none is asked for, which only listeners on loopback may do.
+    pub(crate) keys: Vec<Secret>,
+}
+
+/// A value that must not be seen in logs or output.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    /// Keeps `text` out of sight.
+    pub(crate) fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The text itself, for comparing only.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"****\"")
+    }
+}

@@ -1,0 +1,253 @@
+//! What a directive's value may be, reading it from TOML, and writing it back.
+//!
+//! Types, units and ranges are judged here; what stands inside a string is `names`' matter.
+
+use std::fmt;
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+use super::report::did_you_mean;
+use super::types::Secret;
+use super::units::{format_duration, format_size, parse_duration, parse_size};
+
+/// The type of a directive with its range.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// A whole number, or one of some words.
+    Integer {
+        min: u64,
+        max: u64,
+        words: &'static [&'static str],
+    },
+    /// A number with a unit of time. `off`: it can be switched off, by `"off"` or zero.
+    Duration {
+        min: Duration,
+        max: Duration,
+        off: bool,
+    },
+    /// Bytes, with or without a unit.
+    Size { min: u64, max: u64 },
+    /// One of some words; the hidden ones are accepted and never shown.
+    Word {
+        words: &'static [&'static str],
+        hidden: &'static [&'static str],
+    },
+    /// A switch, or one of some words.
+    Flag { words: &'static [&'static str] },
+    /// A string; `expected` says of what.
+    Text { expected: &'static str },
+    /// A list of strings with at least one in it.
+    List { expected: &'static str },
+    /// A list of strings that are never shown.
+    Secrets,
+}
+
+/// A value of the right type and within its range.
+#[derive(Clone, PartialEq)]
+pub(crate) enum Value {
+    Off,
+    Word(&'static str),
+    Flag(bool),
+    Integer(u64),
+    Duration(Duration),
+    Size(u64),
+    Text(String),
+    List(Vec<String>),
+    Secrets(Vec<Secret>),
+}
+
+impl Kind {
+    /// Takes what TOML has; the error is the rest of "expected …".
+    pub(crate) fn read(&self, found: &DeValue<'_>) -> Result<Value, String> {
+        self.accept(found).ok_or_else(|| self.refusal(found))
+    }
+
+    fn accept(&self, found: &DeValue<'_>) -> Option<Value> {
+        let text = found.as_str();
+        let number = number_of(found);
+        match *self {
+            Self::Integer { words, .. } if words.contains(&"off") && number == Some(0) => {
+                Some(Value::Off)
+            }
+            Self::Integer { min, max, words } => match number {
+                Some(number) => (min..=max)
+                    .contains(&number)
+                    .then_some(Value::Integer(number)),
+                None => word_of(words, text?),
+            },
+            Self::Duration { min, max, off } => {
+                let duration = match (text, number) {
+                    (Some("off"), _) if off => return Some(Value::Off),
+                    (Some(text), _) => parse_duration(text)?,
+                    (None, Some(0)) => Duration::ZERO,
+                    _ => return None,
+                };
+                if off && duration.is_zero() {
+                    return Some(Value::Off);
+                }
+                (min..=max)
+                    .contains(&duration)
+                    .then_some(Value::Duration(duration))
+            }
+            Self::Size { min, max } => {
+                let bytes = number.or_else(|| text.and_then(parse_size))?;
+                (min..=max).contains(&bytes).then_some(Value::Size(bytes))
+            }
+            Self::Word { words, hidden } => {
+                word_of(words, text?).or_else(|| word_of(hidden, text?))
+            }
+            Self::Flag { words } => match found.as_bool() {
+                Some(flag) => Some(Value::Flag(flag)),
+                None => word_of(words, text?),
+            },
+            Self::Text { .. } => text
+                .filter(|text| !text.is_empty())
+                .map(|text| Value::Text(text.to_owned())),
+            Self::List { .. } => strings(found)
+                .filter(|list| !list.is_empty())
+                .map(Value::List),
+            Self::Secrets => {
+                let list = strings(found)?;
+                Some(Value::Secrets(list.into_iter().map(Secret::new).collect()))
+            }
+        }
+    }
+
+    fn refusal(&self, found: &DeValue<'_>) -> String {
+        let expected = self.expected();
+        if matches!(self, Self::Secrets) {
+            return format!("expected {expected}, found something else");
+        }
+        let nearest = found.as_str().map_or_else(String::new, |text| {
+            did_you_mean(text, self.words().iter().copied())
+        });
+        format!("expected {expected}, found {}{nearest}", describe(found))
+    }
+
+    /// The words that people may write.
+    pub(crate) fn words(&self) -> &'static [&'static str] {
+        match self {
+            Self::Integer { words, .. } | Self::Word { words, .. } | Self::Flag { words } => words,
+            Self::Duration { off: true, .. } => &["off"],
+            _ => &[],
+        }
+    }
+
+    /// What may be written, in words: for errors and for the reference.
+    pub(crate) fn expected(&self) -> String {
+        let mut choices: Vec<String> = match self {
+            Self::Integer { min, max, .. } => vec![format!("a whole number from {min} to {max}")],
+            Self::Duration { min, max, .. } => {
+                vec![format!(
+                    "a duration from {:?} to {:?}",
+                    format_duration(*min),
+                    format_duration(*max)
+                )]
+            }
+            Self::Size { min, max } => {
+                vec![format!(
+                    "a size from {:?} to {:?}",
+                    format_size(*min),
+                    format_size(*max)
+                )]
+            }
+            Self::Word { .. } => vec![],
+            Self::Flag { .. } => vec!["true".to_owned(), "false".to_owned()],
+            Self::Text { expected } => vec![(*expected).to_owned()],
+            Self::List { expected } => vec![format!("a list of {expected}")],
+            Self::Secrets => vec!["a list of strings".to_owned()],
+        };
+        choices.extend(self.words().iter().map(|word| format!("{word:?}")));
+        match choices.as_slice() {
+            [all @ .., last] if !all.is_empty() => format!("{} or {last}", all.join(", ")),
+            _ => choices.concat(),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    /// As TOML, with secrets masked.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quoted = |text: &str| toml::Value::from(text).to_string();
+        match self {
+            Self::Off => f.write_str("\"off\""),
+            Self::Word(word) => write!(f, "\"{word}\""),
+            Self::Flag(flag) => write!(f, "{flag}"),
+            Self::Integer(number) => write!(f, "{number}"),
+            Self::Duration(duration) => write!(f, "\"{}\"", format_duration(*duration)),
+            Self::Size(bytes) => write!(f, "\"{}\"", format_size(*bytes)),
+            Self::Text(text) => f.write_str(&quoted(text)),
+            Self::List(list) => {
+                write!(
+                    f,
+                    "[{}]",
+                    list.iter()
+                        .map(|text| quoted(text))
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                )
+            }
+            Self::Secrets(list) => write!(f, "[{}]", vec!["\"****\""; list.len()].join(", ")),
+        }
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The longest piece of a found value that an error repeats, in characters.
+const FOUND_CHARS_MAX: usize = 60;
+
+/// A found value on one line, as it would be written.
+pub(super) fn describe(found: &DeValue<'_>) -> String {
+    match found {
+        DeValue::String(text) if text.is_empty() => "an empty string".to_owned(),
+        DeValue::String(text) if text.chars().count() > FOUND_CHARS_MAX => {
+            format!(
+                "{:?}…",
+                text.chars().take(FOUND_CHARS_MAX).collect::<String>()
+            )
+        }
+        DeValue::String(text) => format!("{text:?}"),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(flag) => flag.to_string(),
+        DeValue::Datetime(_) => "a date or time".to_owned(),
+        DeValue::Array(list) if list.is_empty() => "an empty list".to_owned(),
+        DeValue::Array(list) if strings(found).is_none() => {
+            let odd = list.iter().find(|item| item.get_ref().as_str().is_none());
+            format!(
+                "a list with {} in it",
+                odd.map_or_else(String::new, |item| describe(item.get_ref()))
+            )
+        }
+        DeValue::Array(_) => "a list of strings".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+fn number_of(found: &DeValue<'_>) -> Option<u64> {
+    let number = found.as_integer()?;
+    u64::from_str_radix(number.as_str(), number.radix()).ok()
+}
+
+fn word_of(words: &[&'static str], text: &str) -> Option<Value> {
+    let word = words.iter().find(|word| **word == text)?;
+    Some(if *word == "off" {
+        Value::Off
+    } else {
+        Value::Word(word)
+    })
+}
+
+fn strings(found: &DeValue<'_>) -> Option<Vec<String>> {
+    found
+        .as_array()?
+        .iter()
+        .map(|item| item.get_ref().as_str().map(str::to_owned))
+        .collect()
+}
