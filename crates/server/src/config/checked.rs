@@ -83,6 +83,14 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     })
 }
 
+/// The path of the control socket in `text`, whatever else is wrong with it.
+pub(super) fn control_of(file: &Path, text: &str) -> PathBuf {
+    let tables = raw::read(text, &mut Problems::new(file, text));
+    let server = tables.iter().find(|table| table.section == Section::Server);
+    let control = server.and_then(|table| self::text(table, "control"));
+    base_of(file).join(control.expect("raw makes the section, and the directive has a default"))
+}
+
 /// The folder that relative paths start at.
 fn base_of(file: &Path) -> PathBuf {
     match file.parent() {

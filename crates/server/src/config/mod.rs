@@ -7,13 +7,14 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 mod checked;
 mod directives;
 mod effective;
 mod names;
 mod raw;
+#[cfg(test)]
 mod reference;
 mod report;
 mod types;
@@ -27,6 +28,10 @@ pub(crate) use effective::{Changes, Effective};
 pub(crate) use names::{ChannelPattern, Identity, MethodSet, OriginRule, RoutePath, Segment};
 pub(crate) use report::{Place, Problem, Report, shown};
 pub(crate) use types::*;
+pub(crate) use units::parse_duration;
+
+#[cfg(test)]
+pub(crate) use reference::assert_page_is_current;
 
 /// The longest file that is read: a mistake in `-c` should not fill the memory.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -45,13 +50,24 @@ pub(crate) fn load(path: &Path) -> Result<Config, Report> {
             unreadable: true,
         }
     })?;
+    parse(path, &text)
+}
+
+/// Checks `text`, which was read from `path`: relative paths start there, and problems name it.
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, Report> {
     checked::check(
         path,
-        &text,
+        text,
         &checked::World {
             is_folder: &Path::is_dir,
         },
     )
+}
+
+/// Where the control socket is according to the file at `path`, however wrong the rest of it is: a server that
+/// runs has to be stoppable while its file is being edited.
+pub(crate) fn control_of(path: &Path) -> io::Result<PathBuf> {
+    Ok(checked::control_of(path, &read(path)?))
 }
 
 fn read(path: &Path) -> io::Result<String> {

@@ -98,3 +98,29 @@ channels = ["news"]
 - **Relative paths** start at the folder of the file that has them.
 - **A change needs** a reload (`veche reload` or SIGHUP, no connection is dropped) or a restart. A reload of a file with errors changes nothing.
 "#;
+
+/// Fails when docs/reference/`name` is not `page`; writes it instead where VECHE_BLESS is set.
+pub(crate) fn assert_page_is_current(name: &str, page: &str) {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/reference")
+        .join(name);
+    if std::env::var_os("VECHE_BLESS").is_some() {
+        std::fs::write(&file, page).expect("docs/reference can be written");
+        return;
+    }
+    let found = std::fs::read_to_string(&file).unwrap_or_default();
+    let line = found
+        .lines()
+        .zip(page.lines())
+        .position(|(found, wanted)| found != wanted);
+    let line = line.unwrap_or_else(|| found.lines().count().min(page.lines().count())) + 1;
+    assert!(
+        found == page,
+        "docs/reference/{name} differs from line {line}; VECHE_BLESS=1 cargo test -p veche reference writes it anew"
+    );
+}
+
+#[test]
+fn reference_of_the_configuration_is_current() {
+    assert_page_is_current("config.md", &page());
+}

@@ -1,0 +1,233 @@
+//! The client's side of the control socket: one line of JSON there, one back.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::exit::{Exit, Failure, print_line};
+use crate::config::{self, shown};
+
+/// The version of the protocol.
+const VERSION: u32 = 1;
+/// The longest wait for an answer: a reload compiles and checks, the rest is immediate.
+const ANSWER_WAIT: Duration = Duration::from_secs(30);
+/// The longest answer that is read.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+/// How long a server may take to end beyond the time that it drains.
+const STOP_GRACE: Duration = Duration::from_secs(15);
+/// How often to look whether it is gone.
+const STOP_LOOK: Duration = Duration::from_millis(20);
+
+/// Where to find the running server.
+pub(super) struct Control {
+    socket: PathBuf,
+    file: PathBuf,
+}
+
+/// The control socket: as given, or as the configuration has it, even one with errors elsewhere.
+pub(super) fn find(file: &Path, given: Option<PathBuf>) -> Result<Control, Failure> {
+    let socket = match given {
+        Some(socket) => socket,
+        None => config::control_of(file).map_err(|error| {
+            Failure::new(
+                Exit::Config,
+                format!("{}: can't be read: {}", shown(file), config::plain(&error)),
+            )
+        })?,
+    };
+    Ok(Control {
+        socket,
+        file: file.to_owned(),
+    })
+}
+
+impl Control {
+    /// Sends a command and returns the answer, which is an object with `"ok": true`.
+    pub(super) fn ask(&self, command: &str, now: bool) -> Result<Value, Failure> {
+        self.open(command, now).map(|(answer, _)| answer)
+    }
+
+    /// The same, and the connection, which the server holds until it is gone.
+    fn open(&self, command: &str, now: bool) -> Result<(Value, BufReader<UnixStream>), Failure> {
+        let socket = UnixStream::connect(&self.socket).map_err(|error| self.nobody(&error))?;
+        let (line, connection) =
+            exchange(socket, command, now).map_err(|error| self.silent(&error))?;
+        let answer: Value = serde_json::from_str(&line).map_err(|_| {
+            self.silent(&io::Error::other(
+                "what it sent is no answer of a Veche server",
+            ))
+        })?;
+        if answer["ok"] != true {
+            let why = answer["error"]
+                .as_str()
+                .unwrap_or("the server refused and did not say why");
+            return Err(Failure::new(Exit::Refused, why));
+        }
+        Ok((answer, connection))
+    }
+
+    fn nobody(&self, error: &io::Error) -> Failure {
+        let socket = self.socket.display();
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::new(
+                Exit::NoServer,
+                format!(
+                    "no server answers at {socket}: is it running? (veche serve -c {})",
+                    shown(&self.file)
+                ),
+            ),
+            io::ErrorKind::PermissionDenied => Failure::new(
+                Exit::NoServer,
+                format!("{socket}: permission denied: ask as the user who runs the server"),
+            ),
+            _ => Failure::new(Exit::NoServer, format!("{socket}: {error}")),
+        }
+    }
+
+    fn silent(&self, error: &io::Error) -> Failure {
+        let socket = self.socket.display();
+        let why = match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                format!("not within {} s", ANSWER_WAIT.as_secs())
+            }
+            io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
+            _ => error.to_string(),
+        };
+        Failure::new(
+            Exit::NoServer,
+            format!("the server at {socket} gave no answer: {why}"),
+        )
+    }
+}
+
+fn exchange(
+    mut socket: UnixStream,
+    command: &str,
+    now: bool,
+) -> io::Result<(String, BufReader<UnixStream>)> {
+    socket.set_read_timeout(Some(ANSWER_WAIT))?;
+    socket.set_write_timeout(Some(ANSWER_WAIT))?;
+    let mut request = json!({"version": VERSION, "command": command});
+    if now {
+        request["now"] = Value::Bool(true);
+    }
+    writeln!(socket, "{request}")?;
+    let mut connection = BufReader::new(socket);
+    let mut line = String::new();
+    (&mut connection)
+        .take(ANSWER_BYTES_MAX)
+        .read_line(&mut line)?;
+    if line.is_empty() {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    } else {
+        Ok((line, connection))
+    }
+}
+
+/// `veche reload`
+pub(super) fn reload(control: &Control) -> Result<(), Failure> {
+    let answer = control.ask("reload", false)?;
+    let listed = |name: &str| -> Vec<String> {
+        let items = answer[name].as_array().into_iter().flatten();
+        items
+            .map(|item| {
+                item.as_str()
+                    .map_or_else(|| item.to_string(), str::to_owned)
+            })
+            .collect()
+    };
+    for warning in listed("warnings") {
+        eprintln!("{warning} (warning)");
+    }
+    let restart = listed("needs_restart");
+    if !restart.is_empty() {
+        eprintln!(
+            "veche: needs a restart to take effect: {}",
+            restart.join(", ")
+        );
+    }
+    match listed("changed") {
+        changed if changed.is_empty() => print_line(format_args!("reloaded: nothing changed")),
+        changed => print_line(format_args!("reloaded: {}", changed.join(", "))),
+    }
+}
+
+/// How long `stop` waits when nothing else is asked for.
+pub(super) fn stop_wait(file: &Path, now: bool) -> Duration {
+    match config::load(file) {
+        _ if now => STOP_GRACE,
+        Ok(config) => config.limits.drain_time + STOP_GRACE,
+        // What the running server has is not known then: a minute is more than the default.
+        Err(_) => Duration::from_secs(60) + STOP_GRACE,
+    }
+}
+
+/// `veche stop`: asks, then waits until the process is gone.
+pub(super) fn stop(control: &Control, now: bool, wait: Duration) -> Result<(), Failure> {
+    // Asked first, since afterwards there may be nobody left to ask.
+    let pid = control
+        .ask("status", false)
+        .ok()
+        .and_then(|answer| pid_of(&answer));
+    let (answer, mut connection) = control.open("stop", now)?;
+    let pid = pid_of(&answer).or(pid);
+    let mut waited = Duration::ZERO;
+    while waited < wait {
+        let gone = match pid {
+            Some(pid) => !is_alive(pid),
+            None => is_closed(&mut connection),
+        };
+        if gone {
+            return print_line(format_args!("stopped"));
+        }
+        thread::sleep(STOP_LOOK);
+        waited += STOP_LOOK;
+    }
+    let who = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+    Err(Failure::new(
+        Exit::TimedOut,
+        format!(
+            "the server{who} is still there after {} s; veche stop --now ends it at once",
+            wait.as_secs()
+        ),
+    ))
+}
+
+/// The process that owns the control socket.
+pub(super) fn pid_of(answer: &Value) -> Option<u64> {
+    let status = answer.get("status").unwrap_or(answer);
+    status["supervisor"]["pid"]
+        .as_u64()
+        .or_else(|| status["pid"].as_u64())
+}
+
+/// Whether the process runs. One that ended and that nobody has waited for yet does not.
+fn is_alive(pid: u64) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    // The state stands behind the name, which is in parentheses and may hold any character.
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, Some('Z' | 'X'))
+}
+
+/// Whether the server has let go of the connection, which it does when it ends.
+fn is_closed(connection: &mut BufReader<UnixStream>) -> bool {
+    // A deadline of zero would be refused as meaning none.
+    let soon = connection
+        .get_ref()
+        .set_read_timeout(Some(Duration::from_millis(1)));
+    match soon.and_then(|()| connection.read(&mut [0; 64])) {
+        Ok(count) => count == 0,
+        Err(error) => !matches!(
+            error.kind(),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+        ),
+    }
+}

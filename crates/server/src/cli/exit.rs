@@ -1,0 +1,104 @@
+//! How a command ends: its exit code, and the line that says why.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use crate::config::Report;
+
+/// The exit codes, which scripts rely on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exit {
+    Ok = 0,
+    Config = 1,
+    Usage = 2,
+    NoServer = 3,
+    Refused = 4,
+    Failed = 5,
+    TimedOut = 6,
+}
+
+/// Each code with its meaning.
+pub(super) const CODES: [(Exit, &str); 7] = [
+    (Exit::Ok, "done"),
+    (
+        Exit::Config,
+        "the configuration has problems or can't be read; each is on a line of its own",
+    ),
+    (Exit::Usage, "the command line makes no sense"),
+    (Exit::NoServer, "no server answers"),
+    (
+        Exit::Refused,
+        "the server answered with an error, for one push at least if there were several",
+    ),
+    (
+        Exit::Failed,
+        "the system refused something: an address in use, a broken pipe, a missing right",
+    ),
+    (
+        Exit::TimedOut,
+        "the server was still there when the wait was over",
+    ),
+];
+
+/// The codes as `--help` shows them.
+pub(super) fn table() -> String {
+    let mut table = String::from("Exit codes:");
+    for (exit, meaning) in CODES {
+        table += &format!("\n  {}  {meaning}", exit as u8);
+    }
+    table
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a command could not do what it was asked.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) exit: Exit,
+    message: String,
+}
+
+impl Failure {
+    /// `message` is what to do something about, without "veche: " in front.
+    pub(super) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+        }
+    }
+
+    /// Says it on standard error.
+    pub(super) fn print(&self) {
+        let prefix = if self.exit == Exit::Config {
+            ""
+        } else {
+            "veche: "
+        };
+        // When even standard error is closed nobody can be told.
+        let _ = writeln!(io::stderr().lock(), "{prefix}{}", self.message);
+    }
+}
+
+impl From<Report> for Failure {
+    fn from(report: Report) -> Self {
+        Self::new(Exit::Config, report.to_string())
+    }
+}
+
+/// Writes to standard output; that it is gone is a failure like any other.
+pub(super) fn print(text: fmt::Arguments<'_>) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_fmt(text)
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::new(Exit::Failed, format!("standard output: {error}")))
+}
+
+/// The same with a newline behind it.
+pub(super) fn print_line(text: fmt::Arguments<'_>) -> Result<(), Failure> {
+    print(format_args!("{text}\n"))
+}

@@ -1,0 +1,183 @@
+//! The command line: what can be asked of `veche`, and what a shell gets back.
+//!
+//! `serve` hands a checked configuration to [`crate::serve`]; the other commands are short-lived clients of the
+//! configuration, of the control socket or of the push listener. An error is one line to act on.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config;
+
+mod control;
+mod exit;
+mod push;
+#[cfg(test)]
+mod reference;
+mod status;
+
+use exit::{Exit, Failure};
+
+/// The realtime application server: it holds the connections, your back end pushes.
+#[derive(Debug, Parser)]
+#[command(name = "veche", version, about, after_help = exit::table(), disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// The configuration file
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        default_value = "./veche.toml",
+        global = true
+    )]
+    config: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start the server and stay until it is stopped
+    Serve,
+    /// Read the configuration and report every problem, without starting anything
+    Check,
+    /// Print every value that counts and where it came from
+    Config,
+    /// Push a message to users or into a channel, through the push listener
+    Push(PushArgs),
+    /// Show how the running server is doing
+    Status {
+        /// Print the answer as one JSON object
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        control: ControlArgs,
+    },
+    /// Make the running server read its configuration again; no connection is dropped
+    Reload {
+        #[command(flatten)]
+        control: ControlArgs,
+    },
+    /// Stop the running server and wait until it is gone
+    Stop {
+        /// Don't drain: close everything at once
+        #[arg(long)]
+        now: bool,
+        /// How long to wait for it to be gone; by default limits.drain_time and 15 seconds
+        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        timeout: Option<Duration>,
+        #[command(flatten)]
+        control: ControlArgs,
+    },
+}
+
+/// How to find the running server.
+#[derive(Args, Debug)]
+struct ControlArgs {
+    /// Its control socket; by default server.control of the configuration
+    #[arg(long, value_name = "SOCKET")]
+    control: Option<PathBuf>,
+}
+
+/// What to push, and to whom.
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("to").required(true).args(["user", "users", "channel"]))]
+struct PushArgs {
+    /// To all connections of this user
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// To all connections of these users, separated by commas
+    #[arg(long, value_name = "USER,USER", value_delimiter = ',')]
+    users: Option<Vec<String>>,
+    /// To all subscribers of this channel
+    #[arg(long, value_name = "CHANNEL")]
+    channel: Option<String>,
+    /// As a binary message; standard input is then one message as a whole
+    #[arg(long, conflicts_with = "json")]
+    binary: bool,
+    /// DATA is a JSON value
+    #[arg(long)]
+    json: bool,
+    /// The push listener; by default the first of the configuration with role "push"
+    #[arg(long, value_name = "IP:PORT")]
+    address: Option<SocketAddr>,
+    /// The message; "-" reads standard input, each line a message
+    #[arg(value_name = "DATA")]
+    data: OsString,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    config::parse_duration(text).ok_or_else(|| "expected a duration such as \"30s\"".to_owned())
+}
+
+/// Runs the command line of this process.
+pub(crate) fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no mistakes.
+            let exit = if error.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Ok
+            };
+            // Nobody is left to tell when even this can't be written.
+            let _ = error.print();
+            return exit.into();
+        }
+    };
+    match run(cli) {
+        Ok(()) => Exit::Ok.into(),
+        Err(failure) => {
+            failure.print();
+            failure.exit.into()
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    let file = cli.config;
+    match cli.command {
+        Command::Serve => {
+            let config = config::load(&file)?;
+            crate::serve(file, config)
+                .map_err(|error| Failure::new(Exit::Failed, format!("{error:#}")))
+        }
+        Command::Check => {
+            let config = config::load(&file)?;
+            for warning in &config.warnings {
+                eprintln!("{warning} (warning)");
+            }
+            let count = |number: usize, word: &str| {
+                format!("{number} {word}{}", if number == 1 { "" } else { "s" })
+            };
+            exit::print_line(format_args!(
+                "{}: ok ({}, {})",
+                config::shown(&file),
+                count(config.listeners.len(), "listener"),
+                count(config.routes.len(), "route")
+            ))
+        }
+        Command::Config => {
+            let config = config::load(&file)?;
+            exit::print(format_args!("{}", config.effective))
+        }
+        Command::Push(args) => push::run(&file, args),
+        Command::Status { json, control } => {
+            status::run(&control::find(&file, control.control)?, json)
+        }
+        Command::Reload { control } => control::reload(&control::find(&file, control.control)?),
+        Command::Stop {
+            now,
+            timeout,
+            control,
+        } => {
+            let wait = timeout.unwrap_or_else(|| control::stop_wait(&file, now));
+            control::stop(&control::find(&file, control.control)?, now, wait)
+        }
+    }
+}

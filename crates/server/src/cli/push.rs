@@ -1,0 +1,383 @@
+//! `veche push`: a back end of one command, through the push listener.
+//!
+//! Pushes from standard input are pipelined: up to [`WINDOW`] of them wait for their answers while a second
+//! thread reads these, and a lone line leaves at once.
+
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::PushArgs;
+use super::exit::{Exit, Failure, print_line};
+use crate::config::{self, Role};
+
+/// The most pushes without an answer yet.
+const WINDOW: usize = 256;
+/// How long the server may take: to be reached, to take a line, to answer one.
+const WAIT: Duration = Duration::from_secs(10);
+/// The longest message, and the longest line of standard input.
+const MESSAGE_BYTES_MAX: u64 = 16 << 20;
+/// The longest answer.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+
+/// Pushes what `args` say.
+pub(super) fn run(file: &Path, args: PushArgs) -> Result<(), Failure> {
+    let address = match args.address {
+        Some(address) => address,
+        None => address_of(file)?,
+    };
+    let maker = Maker::new(&args);
+    if args.data == "-" && !args.binary {
+        return stream(
+            Connection::open(address)?,
+            &maker,
+            BufReader::new(io::stdin()),
+        );
+    }
+    let mut data = args.data.as_encoded_bytes().to_owned();
+    if args.data == "-" {
+        data.clear();
+        let read = io::stdin()
+            .lock()
+            .take(MESSAGE_BYTES_MAX + 1)
+            .read_to_end(&mut data);
+        read.map_err(|error| unreadable(&error))?;
+        if data.len() as u64 > MESSAGE_BYTES_MAX {
+            return Err(Failure::new(
+                Exit::Usage,
+                "the message is longer than 16 MiB",
+            ));
+        }
+    }
+    let line = maker
+        .line(1, &data)
+        .map_err(|why| Failure::new(Exit::Usage, why))?;
+    let mut connection = Connection::open(address)?;
+    connection.send(&line)?;
+    match connection.answers.next(address)?.outcome {
+        Ok(handed) => print_line(format_args!("{}", handed_to(handed))),
+        Err(why) => Err(Failure::new(Exit::Refused, why)),
+    }
+}
+
+/// The push listener of the configuration, as a client reaches it.
+fn address_of(file: &Path) -> Result<SocketAddr, Failure> {
+    let config = config::load(file)?;
+    let Some(listener) = config.listener(Role::Push) else {
+        let why =
+            "has no push listener; add [[listen]] with role = \"push\", or name one with --address";
+        return Err(Failure::new(
+            Exit::Config,
+            format!("{}: {why}", config::shown(file)),
+        ));
+    };
+    let mut address = listener.address;
+    if address.port() == 0 {
+        let why = "the push listener has whatever port was free; veche status shows it, name it with --address";
+        return Err(Failure::new(
+            Exit::Config,
+            format!("{}: {why}", config::shown(file)),
+        ));
+    }
+    if address.ip().is_unspecified() {
+        let loopback = if address.is_ipv4() {
+            IpAddr::V4(Ipv4Addr::LOCALHOST)
+        } else {
+            IpAddr::V6(Ipv6Addr::LOCALHOST)
+        };
+        address.set_ip(loopback);
+    }
+    Ok(address)
+}
+
+/// Makes lines for the push listener.
+struct Maker {
+    to: (&'static str, Value),
+    binary: bool,
+    json: bool,
+}
+
+impl Maker {
+    fn new(args: &PushArgs) -> Self {
+        let to = match (&args.user, &args.users, &args.channel) {
+            (Some(user), _, _) => ("user", json!(user)),
+            (_, Some(users), _) => ("users", json!(users)),
+            (_, _, channel) => ("channel", json!(channel)),
+        };
+        Self {
+            to,
+            binary: args.binary,
+            json: args.json,
+        }
+    }
+
+    fn line(&self, id: u64, data: &[u8]) -> Result<String, String> {
+        let (to, whom) = &self.to;
+        let mut push = json!({ *to: whom, "ack": true, "id": id });
+        if self.binary {
+            push["binary"] = Value::String(STANDARD.encode(data));
+            return Ok(format!("{push}\n"));
+        }
+        let text = str::from_utf8(data)
+            .map_err(|_| "the message is not UTF-8 text; push it with --binary")?;
+        push["data"] = match self.json {
+            true => serde_json::from_str(text)
+                .map_err(|error| format!("the message is not JSON: {error}"))?,
+            false => Value::String(text.to_owned()),
+        };
+        Ok(format!("{push}\n"))
+    }
+}
+
+struct Connection {
+    address: SocketAddr,
+    out: BufWriter<TcpStream>,
+    answers: Answers,
+}
+
+struct Answers(BufReader<TcpStream>);
+
+impl Connection {
+    fn open(address: SocketAddr) -> Result<Self, Failure> {
+        let open = || {
+            let socket = TcpStream::connect_timeout(&address, WAIT)?;
+            socket.set_nodelay(true)?;
+            socket.set_read_timeout(Some(WAIT))?;
+            socket.set_write_timeout(Some(WAIT))?;
+            Ok((socket.try_clone()?, socket))
+        };
+        let (reader, writer) = open().map_err(|error: io::Error| {
+            let why = match error.kind() {
+                io::ErrorKind::ConnectionRefused => "is it running?".to_owned(),
+                _ => error.to_string(),
+            };
+            Failure::new(
+                Exit::NoServer,
+                format!("no push listener answers at {address}: {why}"),
+            )
+        })?;
+        Ok(Self {
+            address,
+            out: BufWriter::new(writer),
+            answers: Answers(BufReader::new(reader)),
+        })
+    }
+
+    fn send(&mut self, line: &str) -> Result<(), Failure> {
+        let sent = self
+            .out
+            .write_all(line.as_bytes())
+            .and_then(|()| self.out.flush());
+        sent.map_err(|error| lost(self.address, &error))
+    }
+}
+
+struct Answer {
+    /// Of the push, if the server could tell.
+    id: Option<u64>,
+    /// To how many connections it was handed, or why it was not.
+    outcome: Result<u64, String>,
+}
+
+impl Answers {
+    fn next(&mut self, address: SocketAddr) -> Result<Answer, Failure> {
+        let mut line = String::new();
+        let read = (&mut self.0).take(ANSWER_BYTES_MAX).read_line(&mut line);
+        read.map_err(|error| lost(address, &error))?;
+        if !line.ends_with('\n') {
+            return Err(lost(address, &io::ErrorKind::UnexpectedEof.into()));
+        }
+        let answer: Value = serde_json::from_str(&line).unwrap_or(Value::Null);
+        let id = answer["id"].as_u64();
+        if let Some(handed) = answer["result"]["handed"].as_u64() {
+            return Ok(Answer {
+                id,
+                outcome: Ok(handed),
+            });
+        }
+        let Some(message) = answer["error"]["message"].as_str() else {
+            let why = format!("what answers at {address} is no push listener of Veche");
+            return Err(Failure::new(Exit::NoServer, why));
+        };
+        let code = answer["error"]["code"]
+            .as_u64()
+            .map_or_else(String::new, |code| format!(" (error {code})"));
+        Ok(Answer {
+            id,
+            outcome: Err(format!("{message}{code}")),
+        })
+    }
+}
+
+fn lost(address: SocketAddr, error: &io::Error) -> Failure {
+    let why = match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!("gave no answer within {} s", WAIT.as_secs())
+        }
+        io::ErrorKind::UnexpectedEof => "closed the connection".to_owned(),
+        _ => format!("is gone: {error}"),
+    };
+    Failure::new(
+        Exit::NoServer,
+        format!("the push listener at {address} {why}"),
+    )
+}
+
+fn unreadable(error: &io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("standard input: {error}"))
+}
+
+/// What came of many pushes.
+#[derive(Default)]
+struct Sum {
+    pushes: u64,
+    handed: u64,
+    failed: u64,
+}
+
+fn stream(
+    connection: Connection,
+    maker: &Maker,
+    input: BufReader<impl Read>,
+) -> Result<(), Failure> {
+    let Connection {
+        address,
+        out,
+        answers,
+    } = connection;
+    let (tokens, waiting) = sync_channel(WINDOW);
+    let reader = thread::spawn(move || collect(answers, address, &waiting));
+    let mut sender = Sender {
+        address,
+        out,
+        tokens,
+        skipped: 0,
+    };
+    let sent = sender.all(maker, input);
+    let skipped = sender.skipped;
+    // Without its other end the reader stops after the last answer that is due.
+    drop(sender);
+    // When both failed, the reader's reason is the better one: it saw what the server did.
+    let sum = reader.join().expect("the reader returns its failures")?;
+    sent?;
+    let failed = sum.failed + skipped;
+    let plural = if sum.pushes == 1 { "push" } else { "pushes" };
+    print_line(format_args!(
+        "{} {plural}, {} in all",
+        sum.pushes,
+        handed_to(sum.handed)
+    ))?;
+    if failed > 0 {
+        let lines = sum.pushes + failed;
+        return Err(Failure::new(
+            Exit::Refused,
+            format!("{failed} of {lines} lines were not pushed"),
+        ));
+    }
+    Ok(())
+}
+
+struct Sender {
+    address: SocketAddr,
+    out: BufWriter<TcpStream>,
+    /// One for each push that has no answer yet.
+    tokens: SyncSender<()>,
+    skipped: u64,
+}
+
+impl Sender {
+    fn all(&mut self, maker: &Maker, mut input: BufReader<impl Read>) -> Result<(), Failure> {
+        let mut data = Vec::new();
+        for number in 1.. {
+            if input.buffer().is_empty() {
+                // The next line may be long in coming; what is here leaves first.
+                self.flush()?;
+            }
+            data.clear();
+            let read = (&mut input)
+                .take(MESSAGE_BYTES_MAX + 1)
+                .read_until(b'\n', &mut data);
+            if read.map_err(|error| unreadable(&error))? == 0 {
+                break;
+            }
+            if data.pop_if(|last| *last == b'\n').is_none() && data.len() as u64 > MESSAGE_BYTES_MAX
+            {
+                return Err(Failure::new(
+                    Exit::Usage,
+                    format!("line {number} is longer than 16 MiB"),
+                ));
+            }
+            match maker.line(number, &data) {
+                Ok(line) => {
+                    if !self.push(&line)? {
+                        break;
+                    }
+                }
+                Err(why) => {
+                    eprintln!("veche: line {number}: {why}");
+                    self.skipped += 1;
+                }
+            }
+        }
+        self.flush()
+    }
+
+    /// False when the reader has given up, which then says why.
+    fn push(&mut self, line: &str) -> Result<bool, Failure> {
+        match self.tokens.try_send(()) {
+            Ok(()) => {}
+            Err(TrySendError::Disconnected(())) => return Ok(false),
+            Err(TrySendError::Full(())) => {
+                self.flush()?;
+                if self.tokens.send(()).is_err() {
+                    return Ok(false);
+                }
+            }
+        }
+        self.out
+            .write_all(line.as_bytes())
+            .map_err(|error| lost(self.address, &error))?;
+        Ok(true)
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(|error| lost(self.address, &error))
+    }
+}
+
+fn collect(
+    mut answers: Answers,
+    address: SocketAddr,
+    waiting: &Receiver<()>,
+) -> Result<Sum, Failure> {
+    let mut sum = Sum::default();
+    while waiting.recv().is_ok() {
+        let Answer { id, outcome } = answers.next(address)?;
+        match outcome {
+            Ok(handed) => {
+                sum.pushes += 1;
+                sum.handed += handed;
+            }
+            Err(why) => {
+                let line = id.map_or_else(String::new, |id| format!("line {id}: "));
+                eprintln!("veche: {line}{why}");
+                sum.failed += 1;
+            }
+        }
+    }
+    Ok(sum)
+}
+
+fn handed_to(count: u64) -> String {
+    format!(
+        "handed to {count} connection{}",
+        if count == 1 { "" } else { "s" }
+    )
+}

@@ -1,0 +1,45 @@
+//! docs/reference/cli.md, written from the command line's own definitions.
+//!
+//! `VECHE_BLESS=1 cargo test -p veche reference` writes it anew.
+
+use std::fmt::Write as _;
+
+use clap::CommandFactory as _;
+
+use super::Cli;
+use super::exit::CODES;
+
+fn page() -> String {
+    let mut page = String::from(
+        "<!-- Written by `VECHE_BLESS=1 cargo test -p veche reference` from crates/server/src/cli/; a test compares. -->\n# Command line\n",
+    );
+    let mut root = Cli::command().term_width(96).after_help("");
+    root.build();
+    let _ = write!(
+        page,
+        "\n```text\n{}```\n",
+        trimmed(&root.render_long_help().to_string())
+    );
+    let _ = write!(page, "\n## Exit codes\n\n| code | meaning |\n|---|---|\n");
+    for (exit, meaning) in CODES {
+        let _ = writeln!(page, "| {} | {meaning} |", exit as u8);
+    }
+    page.push_str("\nAn error is one line on standard error (for a configuration, one for each problem) and names what to do.\n");
+    for command in root.get_subcommands_mut() {
+        let name = command.get_name().to_owned();
+        let help = trimmed(&command.render_long_help().to_string());
+        let _ = write!(page, "\n## veche {name}\n\n```text\n{help}```\n");
+    }
+    page
+}
+
+/// Without blanks at the ends of lines, and one newline at the end.
+fn trimmed(text: &str) -> String {
+    let lines: Vec<&str> = text.trim_end().lines().map(str::trim_end).collect();
+    lines.join("\n") + "\n"
+}
+
+#[test]
+fn reference_of_the_command_line_is_current() {
+    crate::config::assert_page_is_current("cli.md", &page());
+}

@@ -1,0 +1,174 @@
+//! `veche status`: the server's answer as a table for people.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::control::Control;
+use super::exit::{Failure, print, print_line};
+
+/// Asks and prints.
+pub(super) fn run(control: &Control, json: bool) -> Result<(), Failure> {
+    let answer = control.ask("status", false)?;
+    let status = answer.get("status").unwrap_or(&answer);
+    if json {
+        print_line(format_args!("{status}"))
+    } else {
+        print(format_args!("{}", table(status)))
+    }
+}
+
+/// The rows that come first, by where the answer has them; the rest follows as it comes.
+const ROWS: [(&str, &str); 12] = [
+    ("state", "/state"),
+    ("pid", "/pid"),
+    ("pid", "/supervisor/pid"),
+    ("uptime", "/uptime_ms"),
+    ("uptime", "/supervisor/uptime_ms"),
+    ("server pid", "/server/pid"),
+    ("server uptime", "/server/uptime_ms"),
+    ("version", "/version"),
+    ("config", "/config"),
+    ("restarts", "/restarts"),
+    ("last exit", "/last_exit/how"),
+    ("descriptors", "/descriptors_max"),
+];
+
+fn table(status: &Value) -> String {
+    let mut rows: Vec<(String, String)> = Vec::new();
+    for (title, place) in ROWS {
+        if let Some(value) = status.pointer(place).filter(|value| !value.is_null()) {
+            let text = if place.ends_with("_ms") {
+                uptime(value.as_u64().unwrap_or(0))
+            } else {
+                plain(value)
+            };
+            rows.push((title.to_owned(), text));
+        }
+    }
+    if let Some(report) = status["report"].as_object() {
+        counters(&mut rows, report);
+    }
+    if let Some(own) = status.as_object() {
+        let shown = |name: &str| {
+            let name = name.strip_prefix('/').unwrap_or(name);
+            ROWS.iter().any(|(_, place)| place[1..] == *name)
+                || matches!(name, "ok" | "report" | "report_error")
+        };
+        let rest: Map<String, Value> = own
+            .iter()
+            .filter(|(name, _)| !shown(name))
+            .map(|(n, v)| (n.clone(), v.clone()))
+            .collect();
+        counters(&mut rows, &rest);
+    }
+    if let Some(error) = status["report_error"].as_str() {
+        rows.push(("counters".to_owned(), format!("none: {error}")));
+    }
+    for listener in status["listeners"].as_array().into_iter().flatten() {
+        let name = listener["name"]
+            .as_str()
+            .map_or_else(String::new, |name| format!(" {name:?}"));
+        rows.push((
+            "listener".to_owned(),
+            format!(
+                "{} {}{name}",
+                plain(&listener["address"]),
+                plain(&listener["role"])
+            ),
+        ));
+    }
+    let width = rows.iter().map(|(title, _)| title.len()).max().unwrap_or(0);
+    rows.iter()
+        .map(|(title, text)| format!("{title:<width$}  {text}\n"))
+        .collect()
+}
+
+/// The members that are one value each; what has parts is for `--json`.
+fn counters(rows: &mut Vec<(String, String)>, object: &Map<String, Value>) {
+    for (name, value) in object {
+        if matches!(value, Value::Number(_) | Value::String(_) | Value::Bool(_)) {
+            rows.push((name.replace('_', " "), plain(value)));
+        }
+    }
+}
+
+/// On one line and without anything that moves the cursor.
+fn plain(value: &Value) -> String {
+    let text = value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned);
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+/// The two largest units: `3d 4h`, `12s`.
+fn uptime(ms: u64) -> String {
+    let seconds = Duration::from_millis(ms).as_secs();
+    let parts = [
+        (seconds / 86_400, "d"),
+        (seconds / 3_600 % 24, "h"),
+        (seconds / 60 % 60, "m"),
+        (seconds % 60, "s"),
+    ];
+    let first = parts
+        .iter()
+        .position(|(number, _)| *number > 0)
+        .unwrap_or(3);
+    let shown = parts[first..]
+        .iter()
+        .take(2)
+        .filter(|(number, unit)| *number > 0 || *unit == "s" && first == 3);
+    shown
+        .map(|(number, unit)| format!("{number}{unit}"))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn uptimes() {
+        for (ms, expected) in [
+            (0, "0s"),
+            (999, "0s"),
+            (12_000, "12s"),
+            (60_000, "1m"),
+            (61_000, "1m 1s"),
+            (273_600_000, "3d 4h"),
+        ] {
+            assert_eq!(uptime(ms), expected, "{ms}");
+        }
+    }
+
+    #[test]
+    fn a_table_of_what_the_supervisor_says() {
+        let status = json!({
+            "version": "0.1.0", "state": "ready", "supervisor": {"pid": 10, "uptime_ms": 61_000},
+            "server": {"pid": 11, "uptime_ms": 5_000}, "restarts": 1,
+            "last_exit": {"how": "signal 9", "pid": 9}, "descriptors_max": 1024,
+            "report": {"workers": 2, "connections": 17, "by_worker": [1, 2]}, "report_error": null,
+            "listeners": [{"address": "127.0.0.1:8080", "role": "public", "name": "site\u{1b}[2J"}],
+        });
+        let expected = "\
+state          ready
+pid            10
+uptime         1m 1s
+server pid     11
+server uptime  5s
+version        0.1.0
+restarts       1
+last exit      signal 9
+descriptors    1024
+connections    17
+workers        2
+listener       127.0.0.1:8080 public \"site\\u{1b}[2J\"
+";
+        assert_eq!(table(&status), expected);
+    }
+}

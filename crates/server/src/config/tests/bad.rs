@@ -1,0 +1,437 @@
+//! Bad files and exactly what is said about them.
+
+use super::{LISTEN, checked};
+
+/// `text` gets exactly these lines, each without the file's name in front.
+fn says(text: &str, expected: &[&str]) {
+    let report = checked(text)
+        .map(|config| config.warnings)
+        .expect_err(text)
+        .to_string();
+    let found: Vec<&str> = report
+        .lines()
+        .map(|line| line.strip_prefix("/etc/veche/veche.toml:").unwrap_or(line))
+        .collect();
+    assert_eq!(found, expected, "\n{text}");
+}
+
+/// The same for a file that starts with a good listener in its lines 1 and 2.
+fn says_after_listen(text: &str, expected: &[&str]) {
+    says(&format!("{LISTEN}{text}"), expected);
+}
+
+#[test]
+fn everything_at_once() {
+    says(
+        r#"
+worker = 3
+[servr]
+[server]
+workers = 0
+log = "inf"
+[[listen]]
+adress = "127.0.0.1:8080"
+role = "pubic"
+[[route]]
+path = "app"
+handler = "psuh"
+[limits]
+ping_interval = 25
+outbox_bytes = "64Kb"
+header_timeout = "off"
+timeout = "1s"
+"#,
+        &[
+            "2:1: unknown directive \"worker\" outside of any section",
+            "3:2: unknown section \"servr\"; did you mean \"server\"?",
+            "5:11: workers: expected a whole number from 1 to 256 or \"auto\", found 0",
+            "6:7: log: expected \"off\", \"error\", \"warn\", \"info\", \"debug\" or \"trace\", found \"inf\"; did you mean \"info\"?",
+            "7:1: [[listen]] without \"address\", which it has to have",
+            "8:1: unknown directive \"adress\" in [[listen]]; did you mean \"address\"?",
+            "9:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
+            "11:8: path: a path starts with \"/\", found \"app\"",
+            "12:11: handler: expected \"push\", \"echo\", \"static\" or \"api\", found \"psuh\"; did you mean \"push\"?",
+            "14:17: ping_interval: expected a duration from \"1ms\" to \"1d\" or \"off\", found 25",
+            "15:16: outbox_bytes: expected a size from \"1KiB\" to \"4GiB\", found \"64Kb\"",
+            "16:18: header_timeout: expected a duration from \"1ms\" to \"1h\", found \"off\"",
+            "17:1: unknown directive \"timeout\" in [limits]",
+        ],
+    );
+}
+
+#[test]
+fn sections() {
+    says(
+        "",
+        &[
+            " no [[listen]], so nobody could connect; add [[listen]] with address = \"127.0.0.1:8080\"",
+        ],
+    );
+    says(
+        "workers = 2\n",
+        &["1:1: \"workers\" stands outside of any section; it belongs under [server]"],
+    );
+    says(
+        "[listen]\naddress = \"127.0.0.1:1\"\n",
+        &["1:2: expected [[listen]], found [listen]: there may be several"],
+    );
+    says_after_listen(
+        "[[server]]\nworkers = 2\n",
+        &["3:3: expected [server], found [[server]]: there is only one"],
+    );
+    says(
+        "[listen]\n[listen]\n",
+        &[
+            "1:2: expected [[listen]], found [listen]: there may be several",
+            "2:2: not TOML: duplicate key; write [[listen]]",
+        ],
+    );
+    says_after_listen(
+        "[server]\npath = \"/\"\n",
+        &["4:1: unknown directive \"path\" in [server]; it belongs under [[route]]"],
+    );
+    says_after_listen(
+        "[auth]\n",
+        &[
+            "3:2: unknown section \"auth\"; there are [server], [[listen]], [[route]], [limits], [api]",
+        ],
+    );
+    says(
+        "server = 3\n",
+        &["1:1: expected [server], found server = 3: there is only one"],
+    );
+}
+
+#[test]
+fn syntax() {
+    says_after_listen(
+        "[server]\nworkers = 2\nworkers = 3\n",
+        &["5:1: not TOML: duplicate key: \"workers\" was there before"],
+    );
+    says_after_listen(
+        "[limits]\nheaders_max = 1.5.5\nheader_timeout = \"x\"\n",
+        &[
+            "4:15: not TOML: invalid mantissa",
+            "5:18: header_timeout: expected a duration from \"1ms\" to \"1h\", found \"x\"",
+        ],
+    );
+    says_after_listen(
+        "[server]\nlog = info\n",
+        &["4:7: not TOML: string values must be quoted, expected literal string"],
+    );
+}
+
+#[test]
+fn values() {
+    let limits =
+        |text: &str, expected: &str| says_after_listen(&format!("[limits]\n{text}\n"), &[expected]);
+    limits(
+        "connections = -1",
+        "4:15: connections: expected a whole number from 1 to 100000000 or \"auto\", found -1",
+    );
+    limits(
+        "connections = 1.5",
+        "4:15: connections: expected a whole number from 1 to 100000000 or \"auto\", found 1.5",
+    );
+    limits(
+        "connections = 99999999999999999999999",
+        "4:15: connections: expected a whole number from 1 to 100000000 or \"auto\", found 99999999999999999999999",
+    );
+    limits(
+        "connections = true",
+        "4:15: connections: expected a whole number from 1 to 100000000 or \"auto\", found true",
+    );
+    limits(
+        "connections = []",
+        "4:15: connections: expected a whole number from 1 to 100000000 or \"auto\", found an empty list",
+    );
+    limits(
+        "connections = { a = 1 }",
+        "4:15: connections: expected a whole number from 1 to 100000000 or \"auto\", found a table",
+    );
+    limits(
+        "write_timeout = \"2h\"",
+        "4:17: write_timeout: expected a duration from \"1ms\" to \"1h\", found \"2h\"",
+    );
+    limits(
+        "headers_max = 2000",
+        "4:15: headers_max: expected a whole number from 8 to 1024, found 2000",
+    );
+    limits(
+        "outbox_bytes = \"\"",
+        "4:16: outbox_bytes: expected a size from \"1KiB\" to \"4GiB\", found an empty string",
+    );
+    limits(
+        "drain_time = 1979-05-27",
+        "4:14: drain_time: expected a duration from \"0\" to \"1d\", found a date or time",
+    );
+}
+
+#[test]
+fn listeners() {
+    let address = |found: &str, hint: &str| {
+        says(
+            &format!("[[listen]]\naddress = {found:?}\n"),
+            &[&format!(
+                "2:11: address: expected an IP address and a port such as \"127.0.0.1:8080\", found {found:?}{hint}"
+            )],
+        );
+    };
+    address("localhost:80", "; did you mean \"127.0.0.1:80\"?");
+    address(":80", "; did you mean \"0.0.0.0:80\"?");
+    address("*:80", "; did you mean \"0.0.0.0:80\"?");
+    address("8080", "; did you mean \"127.0.0.1:8080\"?");
+    address("::1", "; did you mean \"[::1]:8080\"?");
+    address("127.0.0.1:99999", "");
+    address("example.com:80", "");
+    says_after_listen(
+        "[[listen]]\naddress = \"127.0.0.1:8080\"\n",
+        &["4:11: address: another [[listen]] has 127.0.0.1:8080 already"],
+    );
+    says_after_listen(
+        "name = \"a\"\n[[listen]]\naddress = \"127.0.0.1:1\"\nname = \"a\"\n",
+        &["6:8: name: another [[listen]] is called \"a\" already"],
+    );
+    says_after_listen(
+        "name = \"push\"\n",
+        &["3:8: name: \"push\" is the word for a role; take another"],
+    );
+    says_after_listen(
+        "name = \"a b\"\n",
+        &["3:8: name: expected letters, digits, \"-\" and \"_\", found \"a b\""],
+    );
+    says_after_listen(
+        "[[listen]]\naddress = \"0.0.0.0:81\"\nrole = \"internal\"\n",
+        &[
+            "4:11: address: 0.0.0.0:81 is not loopback, and without [api] keys whoever reaches it could push to every user; set keys or listen on 127.0.0.1",
+        ],
+    );
+    assert!(
+        checked(&format!(
+            "{LISTEN}[[listen]]\naddress = \"[::ffff:127.0.0.1]:81\"\nrole = \"internal\"\n"
+        ))
+        .is_ok()
+    );
+    assert!(
+        checked("[[listen]]\naddress = \"127.0.0.1:0\"\n[[listen]]\naddress = \"127.0.0.1:0\"\n")
+            .is_ok()
+    );
+}
+
+#[test]
+fn routes() {
+    let echo = |rest: &str, expected: &[&str]| {
+        says_after_listen(
+            &format!("[[route]]\nhandler = \"echo\"\n{rest}\n"),
+            expected,
+        );
+    };
+    echo(
+        "",
+        &["3:1: [[route]] without \"path\", which it has to have"],
+    );
+    for (path, why) in [
+        ("a", "a path starts with \"/\""),
+        ("/a//b", "two slashes follow each other"),
+        (
+            "/a*",
+            "\"*\" stands alone as the last piece only, as in \"/app/*\"",
+        ),
+        (
+            "/*/a",
+            "\"*\" stands alone as the last piece only, as in \"/app/*\"",
+        ),
+        (
+            "/:",
+            "a parameter is \":\" and letters, digits or \"_\", not \":\"",
+        ),
+        ("/:a/:a", "two parameters are called \":a\""),
+        ("/a b", "' ' can't be in a path"),
+        ("/a?b", "'?' can't be in a path"),
+        (
+            "/a/../b",
+            "a piece \"..\" never arrives: clients resolve it",
+        ),
+    ] {
+        echo(
+            &format!("path = {path:?}"),
+            &[&format!("5:8: path: {why}, found {path:?}")],
+        );
+    }
+    echo(
+        "path = \"/\"\nidentity = \"none\"",
+        &["6:1: identity: it means nothing to handler \"echo\", only to \"push\""],
+    );
+    echo(
+        "path = \"/\"\nroot = \"/srv/www\"",
+        &["6:1: root: it means nothing to handler \"echo\", only to \"static\""],
+    );
+    echo(
+        "path = \"/\"\nlisten = \"internal\"",
+        &["6:10: listen: no [[listen]] has role \"internal\""],
+    );
+    echo(
+        "path = \"/\"\nlisten = \"publik\"",
+        &["6:10: listen: no [[listen]] has the name or role \"publik\"; did you mean \"public\"?"],
+    );
+    echo(
+        "path = \"/\"\nlisten = \"push\"",
+        &["6:10: listen: a push listener takes lines and no requests, so it has no routes"],
+    );
+    echo(
+        "path = \"/\"\ncompression = \"takover\"",
+        &[
+            "6:15: compression: expected true, false or \"takeover\", found \"takover\"; did you mean \"takeover\"?",
+        ],
+    );
+    echo(
+        "path = \"/\"\norigins = []",
+        &[
+            "6:11: origins: expected a list of origins such as [\"same-host\", \"https://*.example.com\"], found an empty list",
+        ],
+    );
+    echo(
+        "path = \"/\"\norigins = [\"same-host\", 3]",
+        &[
+            "6:11: origins: expected a list of origins such as [\"same-host\", \"https://*.example.com\"], found a list with 3 in it",
+        ],
+    );
+    echo(
+        "path = \"/\"\norigins = [\"x.example\", \"https://x.example/\",\n  \"https://*x.example\", \"https://x.example:0\"]",
+        &[
+            "6:12: origins: an origin starts with its scheme, as in \"https://\", found \"x.example\"",
+            "6:25: origins: an origin ends after host and port: no path, no slash, found \"https://x.example/\"",
+            "7:3: origins: \"*x.example\" is no host name (\"*\" stands in front of a dot only), found \"https://*x.example\"",
+            "7:25: origins: \"0\" is no port, found \"https://x.example:0\"",
+        ],
+    );
+}
+
+#[test]
+fn handlers() {
+    let route = |text: &str, expected: &[&str]| {
+        says_after_listen(&format!("[[route]]\npath = \"/\"\n{text}\n"), expected)
+    };
+    route(
+        "",
+        &["3:1: [[route]] without \"handler\", which it has to have"],
+    );
+    route(
+        "handler = \"static\"",
+        &[
+            "3:1: [[route]] with handler \"static\" has to have \"root\": a folder or \"builtin:demo\"",
+        ],
+    );
+    route(
+        "handler = \"static\"\nroot = \"/nowhere\"",
+        &["6:8: root: there is no folder /nowhere"],
+    );
+    route(
+        "handler = \"static\"\nroot = \"www\"",
+        &["6:8: root: there is no folder /etc/veche/www"],
+    );
+    route(
+        "handler = \"static\"\nroot = \"builtin:dmo\"",
+        &[
+            "6:8: root: nothing inside Veche is called \"builtin:dmo\"; did you mean \"builtin:demo\"?",
+        ],
+    );
+    route(
+        "handler = \"static\"\nroot = \"/srv/www\"\nmethods = [\"get\", \"POST\"]",
+        &[
+            "7:12: methods: expected some of \"GET\", \"HEAD\", \"POST\", \"PUT\", \"DELETE\", \"OPTIONS\", \"PATCH\", found \"get\"; did you mean \"GET\"?",
+            "7:19: methods: handler \"static\" serves GET and HEAD, not POST",
+        ],
+    );
+    route(
+        "handler = \"api\"",
+        &[
+            "5:11: handler: \"api\" outside of the internal listeners needs [api] keys, or whoever reaches it could push to every user",
+        ],
+    );
+    route(
+        "handler = \"push\"\nidentity = \"jwt\"",
+        &[
+            "6:12: identity: it is \"query:NAME\", \"cookie:NAME\", \"header:NAME\" or \"none\", found \"jwt\"",
+        ],
+    );
+    route(
+        "handler = \"push\"\nidentity = \"cookie:\"",
+        &["6:12: identity: \"\" is no name of a parameter, cookie or header, found \"cookie:\""],
+    );
+    route(
+        "handler = \"push\"\nchannels = [\"#me\", \"a*b\", \"a b\", \"\"]",
+        &[
+            "6:13: channels: channels that start with \"#\" are the users' own, found \"#me\"",
+            "6:20: channels: \"*\" stands at the end only, found \"a*b\"",
+            "6:27: channels: ' ' can't be in a channel's name, found \"a b\"",
+            "6:34: channels: a channel's name has 1 to 255 bytes, found \"\"",
+        ],
+    );
+}
+
+#[test]
+fn routes_against_each_other() {
+    let two = |first: &str, second: &str| {
+        format!(
+            "{LISTEN}[[route]]\npath = {first:?}\nhandler = \"echo\"\n[[route]]\npath = {second:?}\nhandler = \"echo\"\n"
+        )
+    };
+    says(
+        &two("/a", "/a"),
+        &["7:8: path: \"/a\" is taken for GET by route 1 (\"/a\")"],
+    );
+    says(
+        &two("/room/:id", "/room/:name"),
+        &["7:8: path: \"/room/:name\" is taken for GET by route 1 (\"/room/:id\")"],
+    );
+    assert!(checked(&two("/a", "/a/*")).is_ok());
+    assert!(checked(&two("/room/:id", "/room/main")).is_ok());
+    let inside = |path: &str| {
+        format!(
+            "[[listen]]\naddress = \"127.0.0.1:1\"\nrole = \"internal\"\n[[route]]\npath = {path:?}\nhandler = \"echo\"\nlisten = \"internal\"\n"
+        )
+    };
+    says(
+        &inside("/api/x"),
+        &["5:8: path: internal listeners serve \"/api/x\" themselves"],
+    );
+    says(
+        &inside("/health"),
+        &["5:8: path: internal listeners serve \"/health\" themselves"],
+    );
+    assert!(checked(&inside("/healthy")).is_ok());
+    says(
+        "[[listen]]\naddress = \"127.0.0.1:1\"\nrole = \"internal\"\n[[route]]\npath = \"/\"\nhandler = \"echo\"\n",
+        &[
+            "4:1: no [[listen]] is public, so this route would never be used; say which with listen = NAME",
+        ],
+    );
+}
+
+#[test]
+fn server_and_api() {
+    says_after_listen(
+        "[server]\nlog_file = \"logs/veche.log\"\n",
+        &["4:12: log_file: there is no folder /etc/veche/logs"],
+    );
+    let long = format!("[server]\ncontrol = \"/{}\"\n", "x".repeat(107));
+    says_after_listen(
+        &long,
+        &[
+            "4:11: control: the path of a socket has at most 107 bytes, found 108 with the file's folder in front",
+        ],
+    );
+    says_after_listen(
+        "[server]\nio = \"uring\"\n",
+        &["4:6: io: expected \"auto\" or \"epoll\", found \"uring\""],
+    );
+    assert!(checked(&format!("{LISTEN}[server]\nio = \"delayed\"\n")).is_ok());
+    says_after_listen(
+        "[api]\nkeys = [\"\", \"two words\"]\n",
+        &[
+            "4:9: keys: a key is made of visible ASCII characters without spaces, since it travels in a header",
+            "4:13: keys: a key is made of visible ASCII characters without spaces, since it travels in a header",
+        ],
+    );
+}

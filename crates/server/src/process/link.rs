@@ -1,0 +1,286 @@
+//! One end of the control socket between supervisor and server process: lines both ways, descriptors one way.
+//!
+//! Non-blocking, with bounded buffers: neither side can be held up by the other. It does not know what the
+//! lines mean (`message` does) and waits for nothing: its owner polls [`Link::as_fd`] and calls
+//! [`Link::receive`] and [`Link::flush`].
+//!
+//! Descriptors are passed as `SCM_RIGHTS` rather than inherited by number, since a number can be made a
+//! descriptor again only by `unsafe`; the socket itself is inherited as standard input for the same reason.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Longest line either side takes. The longest one has two configs of at most 1 MiB as JSON strings, where a
+/// character takes six bytes at worst.
+const LINE_BYTES_MAX: usize = 16 << 20;
+/// What may wait for the other side to read it.
+const UNSENT_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
+/// Descriptors in one message; the kernel's limit is 253 (`SCM_MAX_FD`).
+const DESCRIPTORS_PER_MESSAGE: usize = 64;
+/// Descriptors that may wait to be claimed.
+const DESCRIPTORS_MAX: usize = 1 << 16;
+const RECEIVE_BYTES: usize = 64 << 10;
+
+/// See the module.
+pub(crate) struct Link {
+    socket: UnixStream,
+    received: Vec<u8>,
+    /// How far `received` is known to hold no line end.
+    scanned: usize,
+    descriptors: VecDeque<OwnedFd>,
+    unsent: Vec<u8>,
+    ended: bool,
+}
+
+impl Link {
+    /// A link and the socket that the other process gets.
+    pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        Ok((Self::new(ours)?, OwnedFd::from(theirs)))
+    }
+
+    /// The end that this process was started with, its standard input.
+    pub(crate) fn from_stdin() -> io::Result<Self> {
+        let socket = io::stdin().as_fd().try_clone_to_owned()?;
+        // Fails when standard input is no socket: somebody started the server process by hand.
+        rustix::net::sockopt::socket_type(&socket)?;
+        Self::new(UnixStream::from(socket))
+    }
+
+    fn new(socket: UnixStream) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self {
+            socket,
+            received: Vec::new(),
+            scanned: 0,
+            descriptors: VecDeque::new(),
+            unsent: Vec::new(),
+            ended: false,
+        })
+    }
+
+    /// Queues a message and sends what the socket takes now.
+    ///
+    /// # Errors
+    /// The other side is gone, or reads so little that more than a bounded amount would wait.
+    pub(crate) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
+        if line.len() > LINE_BYTES_MAX || self.unsent.len() + line.len() > UNSENT_BYTES_MAX {
+            return Err(io::Error::new(
+                io::ErrorKind::StorageFull,
+                "too much waits to be read on the control socket",
+            ));
+        }
+        self.unsent.extend_from_slice(&line);
+        self.flush()
+    }
+
+    /// Sends descriptors ahead of the next message. They ride on empty lines, which the reader skips.
+    ///
+    /// # Errors
+    /// The socket's; `WouldBlock` too, since this comes first on a fresh socket, which has room for it.
+    pub(crate) fn send_descriptors(&mut self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        for some in descriptors.chunks(DESCRIPTORS_PER_MESSAGE) {
+            let mut space =
+                [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_PER_MESSAGE))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            let fits = ancillary.push(SendAncillaryMessage::ScmRights(some));
+            debug_assert!(fits, "the space is for DESCRIPTORS_PER_MESSAGE");
+            sendmsg(&self.socket, &[IoSlice::new(b"\n")], &mut ancillary, SendFlags::NOSIGNAL)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what waits, as far as the socket takes it.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        let mut sent = 0;
+        let result = loop {
+            if sent == self.unsent.len() {
+                break Ok(());
+            }
+            match self.socket.write(&self.unsent[sent..]) {
+                Ok(n) => sent += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break Ok(()),
+                Err(e) => break Err(e),
+            }
+        };
+        self.unsent.drain(..sent);
+        result
+    }
+
+    /// Whether the owner is to wait for room to send.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// Whether the other side is gone. What it said before is still to be had from [`Self::next`].
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Gives the link up after an error.
+    pub(crate) fn end(&mut self) {
+        self.ended = true;
+        self.unsent.clear();
+    }
+
+    /// Takes what has arrived.
+    ///
+    /// # Errors
+    /// The socket's, and a line or a number of descriptors beyond the limits; the link is of no more use then.
+    pub(crate) fn receive(&mut self) -> io::Result<()> {
+        let mut bytes = [0; RECEIVE_BYTES];
+        loop {
+            let mut space =
+                [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_PER_MESSAGE))];
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let result = recvmsg(
+                &self.socket,
+                &mut [IoSliceMut::new(&mut bytes)],
+                &mut ancillary,
+                RecvFlags::CMSG_CLOEXEC,
+            );
+            let taken = match result {
+                Ok(message) => message.bytes,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Ok(()),
+                // A peer that died with our bytes unread; what it said before has been taken.
+                Err(Errno::CONNRESET) => 0,
+                Err(e) => return Err(e.into()),
+            };
+            for message in ancillary.drain() {
+                if let RecvAncillaryMessage::ScmRights(some) = message {
+                    self.descriptors.extend(some);
+                }
+            }
+            if taken == 0 {
+                self.ended = true;
+                return Ok(());
+            }
+            self.received.extend_from_slice(&bytes[..taken]);
+            if self.received.len() > 2 * LINE_BYTES_MAX || self.descriptors.len() > DESCRIPTORS_MAX {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "the control socket is flooded"));
+            }
+        }
+    }
+
+    /// The next message, if a whole one has arrived. A line that can't be understood is an error for that
+    /// line alone: the caller logs it and goes on.
+    pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Option<Result<T, serde_json::Error>> {
+        loop {
+            let Some(length) = memchr_line_end(&self.received[self.scanned..]) else {
+                self.scanned = self.received.len();
+                return None;
+            };
+            let end = self.scanned + length;
+            let line: Vec<u8> = self.received.drain(..=end).collect();
+            self.scanned = 0;
+            if line.len() > 1 {
+                return Some(serde_json::from_slice(&line));
+            }
+        }
+    }
+
+    /// The first `count` of the descriptors received and not yet taken; `None` when there are fewer.
+    pub(crate) fn take_descriptors(&mut self, count: usize) -> Option<Vec<OwnedFd>> {
+        (count <= self.descriptors.len()).then(|| self.descriptors.drain(..count).collect())
+    }
+}
+
+fn memchr_line_end(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|&byte| byte == b'\n')
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both() -> (Link, Link) {
+        let (a, b) = Link::pair().expect("a socket pair");
+        (a, Link::new(UnixStream::from(b)).expect("a link"))
+    }
+
+    #[test]
+    fn descriptors_arrive_ahead_of_their_line_and_in_order() {
+        let (mut ours, mut theirs) = both();
+        let sockets: Vec<_> = (0..150)
+            .map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("a port"))
+            .collect();
+        let borrowed: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+        ours.send_descriptors(&borrowed).expect("sent");
+        ours.send(&"start").expect("sent");
+        theirs.receive().expect("received");
+        assert_eq!(theirs.next::<String>().expect("a line").expect("JSON"), "start");
+        assert!(theirs.take_descriptors(151).is_none());
+        let got = theirs.take_descriptors(150).expect("all of them");
+        for (sent, got) in sockets.iter().zip(got) {
+            let got = std::net::TcpListener::from(got);
+            assert_eq!(sent.local_addr().expect("bound"), got.local_addr().expect("bound"));
+        }
+    }
+
+    #[test]
+    fn a_bad_line_spoils_itself_alone() {
+        let (mut ours, mut theirs) = both();
+        ours.unsent.extend_from_slice(b"{nonsense\n\n");
+        ours.send(&7).expect("sent");
+        theirs.receive().expect("received");
+        assert!(theirs.next::<u32>().expect("a line").is_err());
+        assert_eq!(theirs.next::<u32>().expect("a line").expect("JSON"), 7);
+        assert!(theirs.next::<u32>().is_none());
+    }
+
+    #[test]
+    fn a_long_line_waits_for_the_reader_and_arrives_whole() {
+        let (mut ours, mut theirs) = both();
+        let text = "x\n".repeat(1 << 20);
+        ours.send(&text).expect("queued");
+        assert!(ours.has_unsent(), "no socket buffer is that large");
+        let got = loop {
+            theirs.receive().expect("received");
+            if let Some(got) = theirs.next::<String>() {
+                break got.expect("JSON");
+            }
+            ours.flush().expect("flushed");
+        };
+        assert_eq!(got, text);
+        assert!(!ours.has_unsent());
+    }
+
+    #[test]
+    fn who_does_not_read_is_an_error_at_a_bound() {
+        let (mut ours, _theirs) = both();
+        let text = "x".repeat(1 << 20);
+        let refused = (0..100).position(|_| ours.send(&text).is_err()).expect("an error");
+        assert!(refused * text.len() <= UNSENT_BYTES_MAX + (1 << 20));
+    }
+
+    #[test]
+    fn the_end_comes_after_what_was_said() {
+        let (mut ours, mut theirs) = both();
+        ours.send(&1).expect("sent");
+        drop(ours);
+        theirs.receive().expect("received");
+        assert!(theirs.has_ended());
+        assert_eq!(theirs.next::<u32>().expect("a line").expect("JSON"), 1);
+    }
+}

@@ -1,0 +1,96 @@
+//! What supervisor and server process say to each other: one JSON object a line, over the control socket.
+//!
+//! Plain types. How lines and descriptors travel is `link`'s business, what a message causes is that of
+//! `supervisor` and of `process::run`. Either side skips a line it does not know, after a log line, so that
+//! a supervisor may be one version away from its server process during an upgrade; [`VERSION`] rises when
+//! that is not enough.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Version of this conversation: said by both sides in their first message.
+pub(crate) const VERSION: u32 = 1;
+
+/// From the supervisor. The listening sockets travel ahead of `Start`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ToServer {
+    /// The first message: everything that a server process needs.
+    Start(Start),
+    /// A validated config. Answered by `Reloaded`.
+    Reload {
+        /// Comes back in the answer.
+        id: u64,
+        /// The file's text as the supervisor read it.
+        text: String,
+    },
+    /// Take no more connections, end those that are, then exit.
+    Drain {
+        /// The server process ends after this time whatever is left.
+        within_ms: u64,
+    },
+    /// Exit without draining.
+    Stop,
+    /// Asks for figures. Answered by `Status`.
+    Status {
+        /// Comes back in the answer.
+        id: u64,
+    },
+}
+
+/// See [`ToServer::Start`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Start {
+    /// [`VERSION`] of the supervisor.
+    pub(crate) version: u32,
+    /// Where the text came from: for messages, and for what is relative to it.
+    pub(crate) config_path: PathBuf,
+    /// The config in force.
+    pub(crate) text: String,
+    /// The config that the supervisor started with, when another was loaded since: directives that need a
+    /// restart keep its values.
+    pub(crate) started_text: Option<String>,
+    /// How the sockets that came ahead are dealt out, in the order of `[[listen]]`.
+    pub(crate) listeners: Vec<ListenerSockets>,
+}
+
+/// One `[[listen]]` and its share of the sockets.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ListenerSockets {
+    /// The address bound: never port 0.
+    pub(crate) address: SocketAddr,
+    /// How many sockets are bound to it.
+    pub(crate) sockets: usize,
+}
+
+/// From the server process.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ToSupervisor {
+    /// Every worker accepts.
+    Ready {
+        /// [`VERSION`] of the server process.
+        version: u32,
+    },
+    /// It can't start, and says why before it exits.
+    Failed {
+        /// One line to act on.
+        error: String,
+    },
+    /// Answer to `Reload`.
+    Reloaded {
+        /// The question's.
+        id: u64,
+        /// Why the old config stays, if it does.
+        error: Option<String>,
+    },
+    /// Answer to `Status`.
+    Status {
+        /// The question's.
+        id: u64,
+        /// Figures; the supervisor passes them on without looking.
+        report: serde_json::Value,
+    },
+}

@@ -1,0 +1,269 @@
+//! The server process's side of the supervisor: how it comes up, is told things and goes down.
+//!
+//! [`run`] takes the config and the listening sockets from the control socket, has the server started and
+//! then stays as the process's one control thread: it blocks on the control socket and on signals, and calls
+//! a [`ServerControl`]. It does not know workers; `ServerControl` turns each call into their mail.
+//!
+//! Signals: SIGTERM drains. SIGINT and SIGHUP are for the supervisor, which gets them too when they come
+//! from a terminal; they and SIGUSR2 do nothing here. A control socket that ends means that the supervisor
+//! died: the process drains and exits, as nobody could stop it any more.
+
+pub(crate) mod inherited;
+pub(crate) mod link;
+pub(crate) mod message;
+pub(crate) mod settle;
+pub(crate) mod signals;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
+use tracing::{error, info, warn};
+
+pub(crate) use self::inherited::{InheritedListener, deal};
+use self::link::Link;
+use self::message::{ToServer, ToSupervisor, VERSION};
+use self::settle::settle;
+use self::signals::Signals;
+use crate::config::Config;
+use crate::logging;
+
+/// How long the supervisor may take to say `Start`; it says so at once.
+const START_WAIT: Duration = Duration::from_secs(10);
+/// How often a draining server is asked whether it is done.
+const DRAINED_EVERY: Duration = Duration::from_millis(20);
+
+/// What the server is started with.
+#[derive(Debug)]
+pub(crate) struct Start {
+    /// The config in force.
+    pub(crate) config: Arc<Config>,
+    /// In the order of `config.listeners`.
+    pub(crate) listeners: Vec<InheritedListener>,
+}
+
+/// The running server as the control thread sees it. No call may block for long: while one lasts, the
+/// supervisor hears nothing.
+pub(crate) trait ServerControl {
+    /// Puts a new config in force, whole or not at all; open connections stay. What can't change without a
+    /// restart has its old value in it.
+    ///
+    /// # Errors
+    /// Why the old config stays, on one line.
+    fn reload(&self, config: Arc<Config>) -> Result<(), String>;
+    /// Take no more connections, close those that are (1001, spread over the time) and end by then what is
+    /// left. May come again with a shorter time.
+    fn drain(&self, within: Duration);
+    /// Whether a drain has come to its end: no connection is left.
+    fn drained(&self) -> bool;
+    /// Figures for `veche status`: an object.
+    fn status(&self) -> serde_json::Value;
+}
+
+/// The whole life of a server process; to be called on its main thread.
+///
+/// `start` brings the workers up and returns once all of them accept. When this returns, the process is to
+/// exit with the code: workers may still run.
+pub(crate) fn run<C: ServerControl>(start: impl FnOnce(Start) -> Result<C, String>) -> ExitCode {
+    match Process::begin() {
+        Ok((process, started)) => process.serve(start, started),
+        Err(error) => {
+            eprintln!("veche: the server process can't start: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Process {
+    link: Link,
+    signals: Signals,
+    /// What the supervisor started with: directives that need a restart keep its values.
+    started: Arc<Config>,
+    /// The config in force.
+    config: Arc<Config>,
+    logs: logging::Logs,
+    /// By when a drain ends, if one has begun.
+    drain_ends: Option<Instant>,
+    /// Told to exit at once.
+    stopped: bool,
+}
+
+impl Process {
+    fn begin() -> Result<(Self, Vec<InheritedListener>), String> {
+        let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR2]).map_err(|e| e.to_string())?;
+        let mut link = Link::from_stdin()
+            .map_err(|_| "it is `veche serve` that starts it, with a control socket as standard input")?;
+        let start = await_start(&mut link)?;
+        let listeners = start
+            .listeners
+            .iter()
+            .map(|of| {
+                let sockets = link.take_descriptors(of.sockets)?;
+                Some(InheritedListener { address: of.address, sockets })
+            })
+            .collect::<Option<Vec<_>>>()
+            .ok_or("the supervisor sent fewer sockets than it said")?;
+        let parse = |text: &str| crate::config::parse(&start.config_path, text).map_err(|r| r.to_string());
+        let new = parse(&start.text)?;
+        let (started, config) = match &start.started_text {
+            None => {
+                let config = Arc::new(new);
+                (Arc::clone(&config), config)
+            }
+            Some(text) => {
+                let started = Arc::new(parse(text)?);
+                let config = Arc::new(settle(&started, new));
+                (started, config)
+            }
+        };
+        let logs = logging::start(&config.server.log).map_err(|e| e.to_string())?;
+        Ok((Self { link, signals, started, config, logs, drain_ends: None, stopped: false }, listeners))
+    }
+
+    fn serve<C: ServerControl>(
+        mut self,
+        start: impl FnOnce(Start) -> Result<C, String>,
+        listeners: Vec<InheritedListener>,
+    ) -> ExitCode {
+        let control = match start(Start { config: Arc::clone(&self.config), listeners }) {
+            Ok(control) => control,
+            Err(error) => {
+                error!(%error, "the server can't start");
+                let told = self.link.send(&ToSupervisor::Failed { error });
+                return if told.is_ok() { ExitCode::FAILURE } else { ExitCode::from(2) };
+            }
+        };
+        self.say(&ToSupervisor::Ready { version: VERSION });
+        while !self.is_done(&control) {
+            if let Err(error) = self.turn(&control) {
+                error!(%error, "the control thread can't go on");
+                return ExitCode::FAILURE;
+            }
+        }
+        ExitCode::SUCCESS
+    }
+
+    fn is_done(&self, control: &impl ServerControl) -> bool {
+        self.stopped || self.drain_ends.is_some_and(|end| control.drained() || now() >= end)
+    }
+
+    /// Waits for something to do, and does it.
+    fn turn(&mut self, control: &impl ServerControl) -> io::Result<()> {
+        let timeout = self.drain_ends.map(|_| DRAINED_EVERY);
+        let readable = wait(&self.link, &self.signals, timeout)?;
+        if self.signals.take().contains(&SIGTERM) && self.drain_ends.is_none() {
+            info!("SIGTERM: draining");
+            self.drain(control, self.config.limits.drain_time);
+        }
+        if !readable || self.link.has_ended() {
+            return Ok(());
+        }
+        let received = self.link.receive();
+        while let Some(message) = self.link.next() {
+            match message {
+                Ok(message) => self.obey(control, message),
+                Err(error) => warn!(%error, "the supervisor said what this version does not know"),
+            }
+        }
+        if let Err(error) = received.and_then(|()| self.link.flush()) {
+            warn!(%error, "the control socket broke");
+            self.link.end();
+        }
+        if self.link.has_ended() && !self.stopped && self.drain_ends.is_none() {
+            error!("the supervisor is gone: draining");
+            self.drain(control, self.config.limits.drain_time);
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, control: &impl ServerControl, message: ToServer) {
+        match message {
+            ToServer::Start(_) => warn!("the supervisor said `start` twice"),
+            ToServer::Reload { id, text } => {
+                let error = self.reload(control, &text).err();
+                self.say(&ToSupervisor::Reloaded { id, error });
+            }
+            ToServer::Drain { within_ms } => self.drain(control, Duration::from_millis(within_ms)),
+            ToServer::Stop => self.stopped = true,
+            ToServer::Status { id } => {
+                let report = control.status();
+                self.say(&ToSupervisor::Status { id, report });
+            }
+        }
+    }
+
+    fn reload(&mut self, control: &impl ServerControl, text: &str) -> Result<(), String> {
+        let new = crate::config::parse(&self.config.file, text).map_err(|report| report.to_string())?;
+        let config = Arc::new(settle(&self.started, new));
+        // What may fail comes first, so that a refused config has changed nothing.
+        let output = logging::open(&config.server.log).map_err(|error| error.to_string())?;
+        control.reload(Arc::clone(&config))?;
+        self.logs.switch(&config.server.log, output);
+        self.config = config;
+        Ok(())
+    }
+
+    fn drain(&mut self, control: &impl ServerControl, within: Duration) {
+        self.drain_ends = Some(now() + within);
+        control.drain(within);
+    }
+
+    /// Nobody to say it to is no error here: the link's end is seen in the same or the next turn.
+    fn say(&mut self, message: &ToSupervisor) {
+        if let Err(error) = self.link.send(message) {
+            warn!(%error, "the supervisor does not take an answer");
+        }
+    }
+}
+
+/// The first message.
+fn await_start(link: &mut Link) -> Result<message::Start, String> {
+    let deadline = now() + START_WAIT;
+    loop {
+        match link.next() {
+            Some(Ok(ToServer::Start(start))) if start.version == VERSION => return Ok(start),
+            Some(Ok(ToServer::Start(start))) => {
+                return Err(format!("the supervisor speaks version {}, this is {VERSION}", start.version));
+            }
+            Some(Ok(_)) => return Err("the supervisor did not say `start` first".to_owned()),
+            Some(Err(error)) => return Err(format!("the supervisor's `start` makes no sense: {error}")),
+            None if link.has_ended() => return Err("the supervisor is gone".to_owned()),
+            None if now() >= deadline => return Err("the supervisor does not say `start`".to_owned()),
+            None => {}
+        }
+        let mut fds = [PollFd::new(&*link, PollFlags::IN)];
+        poll_once(&mut fds, Some(Duration::from_millis(100))).map_err(|e| e.to_string())?;
+        link.receive().map_err(|e| e.to_string())?;
+    }
+}
+
+/// Waits for the link or a signal; whether the link wants attention.
+fn wait(link: &Link, signals: &Signals, timeout: Option<Duration>) -> io::Result<bool> {
+    let wants = if link.has_unsent() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+    // A link that has ended is readable for ever.
+    let wants = if link.has_ended() { PollFlags::empty() } else { wants };
+    let signal = PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN);
+    let mut fds = [signal, PollFd::from_borrowed_fd(link.as_fd(), wants)];
+    let some = if link.has_ended() { &mut fds[..1] } else { &mut fds[..] };
+    poll_once(some, timeout)?;
+    Ok(!fds[1].revents().is_empty())
+}
+
+/// `poll` to which an interrupting signal is no error: its pipe is among what is polled.
+pub(crate) fn poll_once(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
+    let timeout = timeout.map(|t| Timespec::try_from(t).unwrap_or(Timespec { tv_sec: 3600, tv_nsec: 0 }));
+    match poll(fds, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The clock of the control side.
+#[expect(clippy::disallowed_methods, reason = "supervisor and control thread are the control side")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,37 @@
+//! Signals as something to poll: a self-pipe behind `signal-hook`.
+//!
+//! Used by the supervisor and by the server process; neither does anything inside a signal handler. The same
+//! signal twice before [`Signals::take`] counts once, as it does in the kernel.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
+
+/// See the module.
+pub(crate) struct Signals {
+    delivery: SignalDelivery<UnixStream, SignalOnly>,
+}
+
+impl Signals {
+    /// Catches `signals` (numbers as in `signal_hook::consts`) until it is dropped; they no longer do what
+    /// they do by default.
+    pub(crate) fn catch(signals: &[i32]) -> io::Result<Self> {
+        let (read, write) = UnixStream::pair()?;
+        let delivery = SignalDelivery::with_pipe(read, write, SignalOnly::default(), signals)?;
+        Ok(Self { delivery })
+    }
+
+    /// Those that came since the last call.
+    pub(crate) fn take(&mut self) -> Vec<i32> {
+        self.delivery.pending().collect()
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.delivery.get_read().as_fd()
+    }
+}

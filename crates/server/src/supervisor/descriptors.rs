@@ -1,0 +1,27 @@
+//! The limit on open descriptors, raised as far as this user may.
+//!
+//! Each connection takes one, and the usual soft limit of 1,024 is there for programs that use `select`.
+//! The server process inherits what is set here and derives its connection cap from it.
+
+use std::io;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// What [`raise`] did; `None` is "no limit".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Raised {
+    /// The soft limit as it was.
+    pub(crate) from: Option<u64>,
+    /// The soft limit as it is: the hard one.
+    pub(crate) to: Option<u64>,
+}
+
+/// Raises the soft limit to the hard one.
+pub(crate) fn raise() -> io::Result<Raised> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Raised { from: limit.current, to: limit.maximum };
+    if raised.from != raised.to {
+        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+    }
+    Ok(raised)
+}

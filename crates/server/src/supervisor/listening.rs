@@ -1,0 +1,151 @@
+//! The listening sockets: bound once, kept for as long as the supervisor lives.
+//!
+//! For each address a fixed number of sockets listens with `SO_REUSEPORT`. The server process gets duplicates,
+//! so that connections queue here while there is none and nobody is refused. No socket is closed earlier,
+//! since closing one resets what is queued on it. What is accepted the supervisor never sees.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::config::Listener;
+
+/// Connections that may queue on each socket; the kernel cuts it down to `net.core.somaxconn`.
+const BACKLOG: i32 = 65_535;
+/// How long an address may stay in use before that is an error: a server process whose supervisor was killed
+/// needs a moment to see it and to close its listeners.
+const IN_USE_RETRIES: u32 = 20;
+const IN_USE_RETRY_EVERY: Duration = Duration::from_millis(100);
+
+/// The sockets of one `[[listen]]`.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    /// As bound: never port 0.
+    pub(crate) address: SocketAddr,
+    pub(crate) sockets: Vec<OwnedFd>,
+}
+
+/// Why an address can't be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("can't listen on {address}: {}", explain(source))]
+pub(crate) struct ListenError {
+    address: SocketAddr,
+    source: io::Error,
+}
+
+fn explain(source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => "the address is in use by another process".to_owned(),
+        io::ErrorKind::AddrNotAvailable => "this machine does not have that address".to_owned(),
+        io::ErrorKind::PermissionDenied => {
+            "permission denied (ports below 1024 need CAP_NET_BIND_SERVICE)".to_owned()
+        }
+        _ => source.to_string(),
+    }
+}
+
+/// Binds `sockets_each` sockets for every listener, in order.
+pub(crate) fn listen_on(listeners: &[Listener], sockets_each: usize) -> Result<Vec<Listening>, ListenError> {
+    listeners
+        .iter()
+        .map(|listener| {
+            let address = listener.address;
+            bind_set(address, sockets_each).map_err(|source| ListenError { address, source })
+        })
+        .collect()
+}
+
+fn bind_set(address: SocketAddr, count: usize) -> io::Result<Listening> {
+    wait_until_free(address)?;
+    let first = bind(address, true)?;
+    let address = first.local_addr()?.as_socket().unwrap_or(address);
+    let mut sockets = vec![first];
+    for _ in 1..count {
+        sockets.push(bind(address, true)?);
+    }
+    // Listening begins when all are bound: what can fail has not taken a connection yet.
+    for socket in &sockets {
+        socket.listen(BACKLOG)?;
+    }
+    Ok(Listening { address, sockets: sockets.into_iter().map(OwnedFd::from).collect() })
+}
+
+/// `SO_REUSEPORT` would let two servers of one user share an address without a word, each with a part of the
+/// connections. A bind without it finds the other.
+fn wait_until_free(address: SocketAddr) -> io::Result<()> {
+    if address.port() == 0 {
+        return Ok(());
+    }
+    let mut retries = 0;
+    loop {
+        match bind(address, false) {
+            Ok(_) => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && retries < IN_USE_RETRIES => {
+                retries += 1;
+                thread::sleep(IN_USE_RETRY_EVERY);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    // Connections of an earlier run that linger in TIME_WAIT are no reason not to start.
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(reuse_port)?;
+    if address.is_ipv6() {
+        // An IPv6 address is just that: `[::]:80` beside `0.0.0.0:80` is no conflict, and peers of the latter
+        // are seen with their IPv4 addresses.
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_set_shares_one_port() {
+        let set = bind_set(([127, 0, 0, 1], 0).into(), 4).expect("a free port");
+        assert_eq!(set.sockets.len(), 4);
+        for socket in set.sockets {
+            let address = TcpListener::from(socket).local_addr().expect("bound");
+            assert_eq!(address, set.address);
+            assert_ne!(address.port(), 0);
+        }
+    }
+
+    #[test]
+    fn an_address_in_use_is_refused_even_with_reuse_port() {
+        let other = bind_set(([127, 0, 0, 1], 0).into(), 1).expect("a free port");
+        assert_eq!(bind_set(other.address, 1).expect_err("in use").kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn an_address_that_gets_free_is_taken() {
+        let other = bind_set(([127, 0, 0, 1], 0).into(), 1).expect("a free port");
+        let address = other.address;
+        let frees = thread::spawn(move || {
+            thread::sleep(2 * IN_USE_RETRY_EVERY);
+            drop(other);
+        });
+        bind_set(address, 1).expect("free by now");
+        frees.join().expect("no panic");
+    }
+
+    #[test]
+    fn both_families_may_have_one_port() {
+        let Ok(six) = bind_set("[::]:0".parse().expect("an address"), 1) else { return };
+        bind_set(([0, 0, 0, 0], six.address.port()).into(), 1).expect("IPv4 beside IPv6");
+    }
+}

@@ -1,0 +1,379 @@
+//! `veche serve`: the supervisor, which owns the listening sockets and keeps one server process running.
+//!
+//! One thread, no async runtime, nothing that waits for anybody: signals, the server process's control socket
+//! and the clients of the control socket (`veche status`, `reload`, `stop`) are polled together, and every
+//! buffer is bounded. It never reads a byte that a client of Veche sent; those go to the server process, which
+//! may die without taking the sockets with it.
+//!
+//! Signals: SIGTERM and SIGINT drain, the second one kills; SIGHUP loads the config anew; SIGUSR2 is reserved
+//! for upgrades. Start reading at [`run`], then [`Supervisor::turn`].
+
+mod ask;
+mod client;
+mod clients;
+mod descriptors;
+mod door;
+mod listening;
+mod reload;
+mod revival;
+mod server;
+mod status;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR2};
+use tracing::{error, info, warn};
+
+pub(crate) use self::ask::{AskError, Command, ask};
+use self::clients::Clients;
+use self::descriptors::Raised;
+use self::door::{Door, DoorError};
+use self::listening::{ListenError, Listening, listen_on};
+use self::reload::{Loaded, PendingReload};
+use self::revival::Revival;
+use self::server::{Server, describe};
+use self::status::PendingStatus;
+use crate::config::{Config, Report};
+use crate::logging::{self, LogError, Logs};
+use crate::process::message::{Start, ToServer, ToSupervisor, VERSION};
+use crate::process::signals::Signals;
+use crate::process::{now, poll_once};
+
+/// How long a server process may take to be ready before it is killed.
+const READY_WAIT: Duration = Duration::from_secs(30);
+/// What a draining server process gets beyond its time, to end by itself.
+const DRAIN_GRACE: Duration = Duration::from_millis(500);
+
+/// What `veche serve` was told.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// The config file.
+    pub(crate) config: PathBuf,
+    /// The arguments with which this binary becomes a server process (see `process::run`).
+    pub(crate) server_arguments: Vec<OsString>,
+}
+
+/// How a supervisor came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The server process ended by itself, after a drain.
+    Drained,
+    /// It was killed: asked for twice, asked for at once, or not done when the drain's time was over.
+    Killed,
+}
+
+/// Why `veche serve` did not start, or could not go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    /// Every problem of the config, a line each.
+    #[error("{0}")]
+    Config(#[from] Report),
+    #[error(transparent)]
+    Door(#[from] DoorError),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The first server process said why it can't start: trying again would change nothing.
+    #[error("{0}")]
+    Server(String),
+    #[error("the supervisor can't go on: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Runs until the server is stopped. Nothing is started unless everything is in order.
+pub(crate) fn run(options: Options) -> Result<Ended, ServeError> {
+    let loaded = Loaded::read(&options.config)?;
+    let config = Arc::clone(&loaded.config);
+    let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGCHLD])?;
+    let door = Door::claim(&config.server.control)?;
+    let raised = descriptors::raise()?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // As many as there may ever be workers, so that each has one after any change of their number.
+    let sockets_each = cores.max(usize::from(config.server.workers.resolve(cores)));
+    let listening = listen_on(&config.listeners, sockets_each)?;
+    let logs = logging::start(&config.server.log)?;
+
+    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), config = %options.config.display(), "veche starts");
+    log_raised(raised);
+    for (listening, listener) in listening.iter().zip(&config.listeners) {
+        info!(address = %listening.address, role = ?listener.role, sockets = listening.sockets.len(), "listening");
+    }
+    reload::log_warnings(&config);
+
+    let mut supervisor = Supervisor {
+        options,
+        started: loaded.clone(),
+        current: loaded,
+        listening,
+        raised,
+        signals,
+        clients: Clients::new(door),
+        logs,
+        server: None,
+        revival: Revival::default(),
+        revive_at: Some(now()),
+        begun: now(),
+        was_ready: false,
+        starts: 0,
+        last_exit: None,
+        stopping: None,
+        ended: None,
+        next_id: 0,
+        reloads: Vec::new(),
+        statuses: Vec::new(),
+    };
+    supervisor.supervise()
+}
+
+fn log_raised(Raised { from, to }: Raised) {
+    let shown = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
+    if from == to {
+        info!(limit = shown(to), "the descriptor limit is at its hard limit already");
+    } else {
+        info!(from = shown(from), to = shown(to), "raised the descriptor limit to the hard limit");
+    }
+}
+
+/// See the module.
+struct Supervisor {
+    options: Options,
+    /// The config at the start: what can't change before a restart.
+    started: Loaded,
+    /// The config in force.
+    current: Loaded,
+    listening: Vec<Listening>,
+    raised: Raised,
+    signals: Signals,
+    clients: Clients,
+    logs: Logs,
+    server: Option<Server>,
+    revival: Revival,
+    /// When the next server process is started, while there is none.
+    revive_at: Option<Instant>,
+    begun: Instant,
+    /// Some server process has been ready.
+    was_ready: bool,
+    starts: u64,
+    last_exit: Option<LastExit>,
+    stopping: Option<Stopping>,
+    ended: Option<Ended>,
+    /// For questions to the server process.
+    next_id: u64,
+    reloads: Vec<PendingReload>,
+    statuses: Vec<PendingStatus>,
+}
+
+/// How the last server process died.
+struct LastExit {
+    how: String,
+    pid: u32,
+    lived: Duration,
+    at: Instant,
+}
+
+/// A stop under way.
+struct Stopping {
+    kill_at: Instant,
+    killed: bool,
+}
+
+impl Supervisor {
+    fn supervise(&mut self) -> Result<Ended, ServeError> {
+        loop {
+            self.turn()?;
+            if let Some(ended) = self.ended {
+                info!(?ended, "veche ends");
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Waits for something to happen, then looks at everything: each look is one cheap call that finds
+    /// nothing, and none is forgotten.
+    fn turn(&mut self) -> Result<(), ServeError> {
+        self.wait()?;
+        for signal in self.signals.take() {
+            self.obey_signal(signal);
+        }
+        self.hear_server();
+        self.reap_server()?;
+        self.serve_clients();
+        self.meet_deadlines(now());
+        Ok(())
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        if let Some(link) = self.server.as_ref().and_then(Server::link) {
+            let wants = if link.has_unsent() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            fds.push(PollFd::new(link, wants));
+        }
+        self.clients.add_to(&mut fds);
+        let deadline = [
+            self.revive_at,
+            self.stopping.as_ref().filter(|s| !s.killed).map(|s| s.kill_at),
+            self.server.as_ref().filter(|s| !s.is_ready).map(|s| s.started + READY_WAIT),
+            self.reloads.iter().map(|r| r.deadline).min(),
+            self.statuses.iter().map(|s| s.deadline).min(),
+            self.clients.deadline(),
+        ];
+        let timeout = deadline.into_iter().flatten().min().map(|deadline| {
+            // Rounded up: waking just before a deadline would spin until it.
+            deadline.saturating_duration_since(now()) + Duration::from_millis(1)
+        });
+        poll_once(&mut fds, timeout)
+    }
+
+    fn obey_signal(&mut self, signal: i32) {
+        match signal {
+            SIGTERM | SIGINT => {
+                let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
+                let at_once = self.stopping.is_some();
+                info!(signal = name, at_once, "told to stop");
+                self.stop(at_once);
+            }
+            SIGHUP => {
+                info!("SIGHUP: loading the config anew");
+                self.reload(None);
+            }
+            SIGUSR2 => warn!("SIGUSR2 is reserved for upgrades, which this version can't do"),
+            // Its work is done by waking: `reap_server` looks every turn.
+            _ => {}
+        }
+    }
+
+    /// Drains, or with `at_once` kills.
+    fn stop(&mut self, at_once: bool) {
+        self.revive_at = None;
+        let Some(server) = &mut self.server else {
+            self.ended = Some(Ended::Drained);
+            return;
+        };
+        let drain_time = self.current.config.limits.drain_time;
+        if self.stopping.is_none() {
+            self.stopping = Some(Stopping { kill_at: now() + drain_time + DRAIN_GRACE, killed: false });
+        }
+        if at_once {
+            self.kill_to_stop();
+            return;
+        }
+        info!(within = ?drain_time, "draining");
+        let within_ms = u64::try_from(drain_time.as_millis()).unwrap_or(u64::MAX);
+        if let Err(error) = server.say(&ToServer::Drain { within_ms }) {
+            warn!(%error, "the server process can't be told to drain");
+        }
+    }
+
+    fn kill_to_stop(&mut self) {
+        if let Some(stopping) = &mut self.stopping {
+            stopping.killed = true;
+        }
+        if let Some(server) = &mut self.server {
+            warn!(pid = server.pid(), "killing the server process");
+            server.kill();
+        }
+    }
+
+    fn start_server(&mut self) {
+        self.revive_at = None;
+        self.starts += 1;
+        let start = Start {
+            version: VERSION,
+            config_path: self.options.config.clone(),
+            text: self.current.text.clone(),
+            started_text: (self.current.text != self.started.text).then(|| self.started.text.clone()),
+            listeners: Vec::new(),
+        };
+        match Server::start(&self.options.server_arguments, &self.listening, start) {
+            Ok(server) => {
+                info!(pid = server.pid(), "started the server process");
+                self.server = Some(server);
+            }
+            Err(error) => {
+                // Too many processes, no memory: it may pass.
+                let wait = self.revival.wait_after(Duration::ZERO);
+                error!(%error, ?wait, "can't start the server process");
+                self.revive_at = Some(now() + wait);
+            }
+        }
+    }
+
+    fn hear_server(&mut self) {
+        let Some(server) = &mut self.server else { return };
+        for message in server.hear() {
+            self.take_message(message);
+        }
+    }
+
+    fn take_message(&mut self, message: ToSupervisor) {
+        match message {
+            ToSupervisor::Ready { version } => {
+                let Some(server) = &mut self.server else { return };
+                server.is_ready = true;
+                self.was_ready = true;
+                let took = now() - server.started;
+                info!(pid = server.pid(), version, "ready in {} ms", took.as_millis());
+            }
+            ToSupervisor::Failed { error } => {
+                error!(%error, "the server process can't start");
+                if let Some(server) = &mut self.server {
+                    server.failure = Some(error);
+                }
+            }
+            ToSupervisor::Reloaded { id, error } => self.reloaded(id, error),
+            ToSupervisor::Status { id, report } => self.answer_status(id, Ok(report)),
+        }
+    }
+
+    fn reap_server(&mut self) -> Result<(), ServeError> {
+        let Some(server) = &mut self.server else { return Ok(()) };
+        let Some(status) = server.reap()? else { return Ok(()) };
+        // Its last words may have come since.
+        self.hear_server();
+        let Some(server) = self.server.take() else { return Ok(()) };
+        let (how, pid, lived) = (describe(status), server.pid(), now() - server.started);
+        self.last_exit = Some(LastExit { how: how.clone(), pid, lived, at: now() });
+        self.forget_questions();
+        if let Some(stopping) = &self.stopping {
+            info!(pid, how, "the server process ended");
+            self.ended = Some(if stopping.killed { Ended::Killed } else { Ended::Drained });
+            return Ok(());
+        }
+        if let Some(failure) = server.failure.filter(|_| !self.was_ready) {
+            return Err(ServeError::Server(failure));
+        }
+        let wait = self.revival.wait_after(lived);
+        error!(pid, how, ?lived, ?wait, "the server process died: starting another");
+        self.revive_at = Some(now() + wait);
+        Ok(())
+    }
+
+    fn meet_deadlines(&mut self, now: Instant) {
+        if self.revive_at.is_some_and(|at| now >= at) {
+            self.start_server();
+        }
+        if self.stopping.as_ref().is_some_and(|s| !s.killed && now >= s.kill_at) {
+            warn!("the time to drain is over");
+            self.kill_to_stop();
+        }
+        if let Some(server) = self.server.as_mut().filter(|s| !s.is_ready && now >= s.started + READY_WAIT) {
+            error!(pid = server.pid(), wait = ?READY_WAIT, "the server process does not get ready: killing it");
+            server.kill();
+            // Once is enough; its death is reaped in a later turn.
+            server.is_ready = true;
+        }
+        self.expire_questions(now);
+        self.clients.expire(now);
+    }
+
+    fn take_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+}

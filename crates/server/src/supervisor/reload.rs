@@ -1,0 +1,145 @@
+//! Loading the config anew: checked here first, then put in force by the server process, or refused.
+//!
+//! The file is read once. The server process gets the very text that was checked, so that both sides have the
+//! same config whatever happens to the file meanwhile; it is in force here when the server process says so.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tracing::{error, info, warn};
+
+use super::Supervisor;
+use crate::config::{self, Config, Report};
+use crate::logging::{self, Output};
+use crate::process::message::ToServer;
+use crate::process::now;
+use crate::process::settle::settle;
+
+/// How long the server process may take to put a config in force.
+const RELOAD_WAIT: Duration = Duration::from_secs(10);
+
+/// A config and the text that it was read from.
+#[derive(Clone)]
+pub(super) struct Loaded {
+    pub(super) config: Arc<Config>,
+    pub(super) text: String,
+}
+
+impl Loaded {
+    pub(super) fn read(path: &Path) -> Result<Self, Report> {
+        let text = config::read_text(path)?;
+        let config = Arc::new(config::parse(path, &text)?);
+        Ok(Self { config, text })
+    }
+}
+
+/// A config that the server process was asked to put in force.
+pub(super) struct PendingReload {
+    id: u64,
+    loaded: Loaded,
+    output: Output,
+    changed: Vec<String>,
+    kept: Vec<String>,
+    /// Who asked on the control socket.
+    client: Option<u64>,
+    pub(super) deadline: Instant,
+}
+
+pub(super) fn log_warnings(config: &Config) {
+    for warning in &config.warnings {
+        warn!("{warning}");
+    }
+}
+
+impl Supervisor {
+    /// Loads the config anew; `client` gets the outcome, as the log does.
+    pub(super) fn reload(&mut self, client: Option<u64>) {
+        let refused = match self.offer(client) {
+            Ok(()) => return,
+            Err(refused) => refused,
+        };
+        for line in refused.lines() {
+            error!("config refused: {line}");
+        }
+        warn!("the config in force stays");
+        self.tell(client, Err(refused));
+    }
+
+    fn offer(&mut self, client: Option<u64>) -> Result<(), String> {
+        if self.stopping.is_some() {
+            return Err("veche is stopping".to_owned());
+        }
+        let read = Loaded::read(&self.options.config).map_err(|report| report.to_string())?;
+        let changed = self.current.config.effective.changes(&read.config.effective).reload;
+        let kept = self.started.config.effective.changes(&read.config.effective).restart;
+        let config = Arc::new(settle(&self.started.config, Config::clone(&read.config)));
+        let output = logging::open(&config.server.log).map_err(|error| error.to_string())?;
+        let id = self.take_id();
+        let loaded = Loaded { config, text: read.text };
+        let deadline = now() + RELOAD_WAIT;
+        let text = loaded.text.clone();
+        let pending = PendingReload { id, loaded, output, changed, kept, client, deadline };
+        let Some(server) = &mut self.server else {
+            // The next one starts with it.
+            self.put_in_force(pending);
+            return Ok(());
+        };
+        server.say(&ToServer::Reload { id, text }).map_err(|error| format!("the server process can't be told: {error}"))?;
+        self.reloads.push(pending);
+        Ok(())
+    }
+
+    /// The server process's answer.
+    pub(super) fn reloaded(&mut self, id: u64, error: Option<String>) {
+        let Some(place) = self.reloads.iter().position(|reload| reload.id == id) else {
+            // Its time was over; what is in force there is in doubt, which was logged then.
+            return;
+        };
+        let pending = self.reloads.remove(place);
+        match error {
+            None => self.put_in_force(pending),
+            Some(error) => self.refuse(pending.client, format!("the server process refused it: {error}")),
+        }
+    }
+
+    fn put_in_force(&mut self, pending: PendingReload) {
+        let PendingReload { loaded, output, changed, kept, client, .. } = pending;
+        self.logs.switch(&loaded.config.server.log, output);
+        log_warnings(&loaded.config);
+        for name in &kept {
+            warn!("{name}: takes a restart, the old value stays until then");
+        }
+        info!(changed = changed.join(", "), "the new config is in force");
+        self.current = loaded;
+        self.tell(client, Ok(json!({"changed": changed, "needs_restart": kept})));
+    }
+
+    fn refuse(&mut self, client: Option<u64>, why: String) {
+        error!("config refused: {why}");
+        self.tell(client, Err(why));
+    }
+
+    fn tell(&mut self, client: Option<u64>, outcome: Result<serde_json::Value, String>) {
+        if let Some(client) = client {
+            self.clients.answer(client, outcome);
+        }
+    }
+
+    /// The server process died with these: the next one starts with the old config, since the new one may be
+    /// what killed it.
+    pub(super) fn forget_reloads(&mut self) {
+        for pending in std::mem::take(&mut self.reloads) {
+            self.refuse(pending.client, "the server process died over it".to_owned());
+        }
+    }
+
+    pub(super) fn expire_reloads(&mut self, now: Instant) {
+        while let Some(place) = self.reloads.iter().position(|reload| now >= reload.deadline) {
+            let pending = self.reloads.remove(place);
+            let why = format!("the server process gave no answer within {RELOAD_WAIT:?}");
+            self.refuse(pending.client, why);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `veche status`: what the supervisor knows, and what the server process says of itself if it does so soon.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::Supervisor;
+use crate::process::message::ToServer;
+use crate::process::now;
+
+/// How long the server process may take to answer: a person waits.
+const REPORT_WAIT: Duration = Duration::from_millis(500);
+
+/// A client that waits for the server process's part.
+pub(super) struct PendingStatus {
+    id: u64,
+    client: u64,
+    pub(super) deadline: Instant,
+}
+
+impl Supervisor {
+    pub(super) fn ask_status(&mut self, client: u64) {
+        let id = self.take_id();
+        let Some(server) = self.server.as_mut().filter(|server| server.is_ready) else {
+            let why = if self.server.is_some() { "it is starting" } else { "it is not running" };
+            self.send_status(client, Err(why.to_owned()));
+            return;
+        };
+        match server.say(&ToServer::Status { id }) {
+            Ok(()) => self.statuses.push(PendingStatus { id, client, deadline: now() + REPORT_WAIT }),
+            Err(error) => self.send_status(client, Err(error.to_string())),
+        }
+    }
+
+    /// The server process's answer; too late, it has no one to go to.
+    pub(super) fn answer_status(&mut self, id: u64, report: Result<Value, String>) {
+        if let Some(place) = self.statuses.iter().position(|status| status.id == id) {
+            let pending = self.statuses.swap_remove(place);
+            self.send_status(pending.client, report);
+        }
+    }
+
+    /// The server process died: nobody answers these.
+    pub(super) fn forget_questions(&mut self) {
+        for pending in std::mem::take(&mut self.statuses) {
+            self.send_status(pending.client, Err("it just died".to_owned()));
+        }
+        self.forget_reloads();
+    }
+
+    pub(super) fn expire_questions(&mut self, now: Instant) {
+        while let Some(place) = self.statuses.iter().position(|status| now >= status.deadline) {
+            let pending = self.statuses.swap_remove(place);
+            let why = format!("it gave no answer within {REPORT_WAIT:?}");
+            self.send_status(pending.client, Err(why));
+        }
+        self.expire_reloads(now);
+    }
+
+    fn send_status(&mut self, client: u64, report: Result<Value, String>) {
+        let now = now();
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let state = match &self.server {
+            _ if self.stopping.is_some() => "stopping",
+            None => "waiting to restart",
+            Some(server) if server.is_ready => "ready",
+            Some(_) => "starting",
+        };
+        let (report, report_error) = match report {
+            Ok(report) => (report, None),
+            Err(error) => (Value::Null, Some(error)),
+        };
+        let server = self.server.as_ref().map(|server| {
+            json!({"pid": server.pid(), "uptime_ms": ms(now - server.started)})
+        });
+        let last_exit = self.last_exit.as_ref().map(|exit| {
+            json!({"pid": exit.pid, "how": exit.how, "lived_ms": ms(exit.lived), "ago_ms": ms(now - exit.at)})
+        });
+        let listeners: Vec<Value> = self
+            .listening
+            .iter()
+            .zip(&self.started.config.listeners)
+            .map(|(listening, listener)| {
+                json!({
+                    "address": listening.address.to_string(),
+                    "name": listener.name,
+                    "role": format!("{:?}", listener.role).to_lowercase(),
+                    "sockets": listening.sockets.len(),
+                })
+            })
+            .collect();
+        let status = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "state": state,
+            "config": self.options.config.display().to_string(),
+            "supervisor": {"pid": std::process::id(), "uptime_ms": ms(now - self.begun)},
+            "server": server,
+            "restarts": self.starts.saturating_sub(1),
+            "last_exit": last_exit,
+            "listeners": listeners,
+            "descriptors_max": self.raised.to,
+            "report": report,
+            "report_error": report_error,
+        });
+        self.clients.answer(client, Ok(json!({"status": status})));
+    }
+}

@@ -1,0 +1,381 @@
+//! The supervisor with real processes, signals and sockets, around a server that can be told to misbehave.
+//!
+//! This binary plays all parts: run by the tests with the name of [`act_as_veche`] it is the supervisor, which
+//! starts it once more as [`act_as_server`]. The fake server in `fake` answers each line it gets with its
+//! process id; its mood is in a file beside the config.
+
+#![allow(dead_code, unused_imports, reason = "modules of the binary, of which this uses a part")]
+
+#[path = "../src/config/mod.rs"]
+mod config;
+#[path = "../src/logging.rs"]
+mod logging;
+#[path = "../src/process/mod.rs"]
+mod process;
+#[path = "../src/supervisor/mod.rs"]
+mod supervisor;
+
+#[path = "supervisor/fake.rs"]
+mod fake;
+#[path = "supervisor/veche.rs"]
+mod veche;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::process::now;
+use crate::supervisor::{Command, Ended, Options, ask};
+use crate::veche::{SOON, Veche};
+
+#[test]
+#[ignore = "not a test: the supervisor, for the tests"]
+fn act_as_veche() {
+    let Some(config) = std::env::var_os("VECHE_TEST_CONFIG") else { return };
+    let server_arguments = ["act_as_server", "--exact", "--ignored", "--nocapture", "--quiet"].map(Into::into).to_vec();
+    let code = match supervisor::run(Options { config: PathBuf::from(config), server_arguments }) {
+        Ok(Ended::Drained) => 0,
+        Ok(Ended::Killed) => 1,
+        Err(error) => {
+            eprintln!("veche: {error}");
+            2
+        }
+    };
+    std::process::exit(code);
+}
+
+#[test]
+#[ignore = "not a test: the server process, for the tests"]
+fn act_as_server() {
+    if std::env::var_os("VECHE_TEST_CONFIG").is_some() {
+        let code = process::run(fake::start);
+        std::process::exit(if code == std::process::ExitCode::SUCCESS { 0 } else { 1 });
+    }
+}
+
+#[test]
+fn status_tells_what_runs() {
+    let veche = Veche::start("status", "");
+    let status = veche.status();
+    assert_eq!(status["state"], "ready");
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(status["supervisor"]["pid"], veche.pid());
+    assert_eq!(status["restarts"], 0);
+    assert!(status["last_exit"].is_null());
+    assert_eq!(status["listeners"][0]["role"], "public");
+    assert!(status["listeners"][0]["sockets"].as_u64() >= Some(2));
+    assert_eq!(status["report"]["fake"], true);
+    let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    assert_eq!(status["descriptors_max"].as_u64(), limits.maximum);
+    assert_eq!(status["report"]["descriptors_max"].as_u64(), limits.maximum, "the server inherits the limit");
+    assert_eq!(veche.answer().expect("an answer"), veche.server_pid().to_string());
+}
+
+/// Two kills: the first within five seconds of the start, so with the shortest back-off; nobody is refused.
+#[test]
+fn killing_the_server_refuses_nobody() {
+    let veche = Arc::new(Veche::start("kill", ""));
+    let done = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..3)
+        .map(|_| {
+            let (veche, done) = (Arc::clone(&veche), Arc::clone(&done));
+            thread::spawn(move || {
+                let mut connects = 0;
+                while !done.load(Ordering::Relaxed) {
+                    // Refused or reset here is what must not be; a server killed over our line is its loss.
+                    let mut client = veche.connect().expect("nobody is refused");
+                    let _ = client.write_all(b"hello\n").and_then(|()| client.read_to_string(&mut String::new()));
+                    connects += 1;
+                }
+                connects
+            })
+        })
+        .collect();
+    for _ in 0..2 {
+        thread::sleep(Duration::from_millis(300));
+        let old = veche.server_pid();
+        veche::kill(old, Signal::KILL);
+        let killed = now();
+        let new = veche.await_answer_of_another_than(old);
+        let took = now() - killed;
+        assert!(took < Duration::from_secs(1), "answered again after {took:?}");
+        veche.await_status("a new server", |status| status["server"]["pid"] == new && status["state"] == "ready");
+    }
+    done.store(true, Ordering::Relaxed);
+    let connects: usize = clients.into_iter().map(|client| client.join().expect("nobody was refused")).sum();
+    assert!(connects > 20, "only {connects} connects: the test tested nothing");
+    let status = veche.status();
+    assert_eq!(status["restarts"], 2);
+    assert_eq!(status["last_exit"]["how"], "signal 9 (SIGKILL)");
+}
+
+#[test]
+fn a_crash_loop_backs_off_and_does_not_spin() {
+    let veche = Veche::start("crash", "");
+    veche.set_mood("die");
+    veche::kill(veche.server_pid(), Signal::KILL);
+    thread::sleep(Duration::from_secs(3));
+    let status = veche.status();
+    let restarts = status["restarts"].as_u64().expect("a number");
+    // Waits of 0.2, 0.4, 0.8, 1.6 s.
+    assert!((3..=4).contains(&restarts), "{restarts} restarts in three seconds");
+    assert_eq!(status["last_exit"]["how"], "exit code 9");
+    let ticks = veche.cpu_ticks();
+    assert!(ticks <= 15, "the supervisor took {ticks} hundredths of a second");
+    veche.set_mood("");
+    veche.await_status("the end of the loop", |status| status["state"] == "ready");
+    assert!(veche.answer().is_ok());
+}
+
+#[test]
+fn sigterm_drains() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut veche = Veche::start("drain", "");
+        let mut client = veche.connect().expect("connected");
+        client.write_all(b"one\n").expect("sent");
+        veche.signal(signal);
+        let mut rest = String::new();
+        client.read_to_string(&mut rest).expect("a clean end");
+        assert!(rest.ends_with("drained\n"), "{rest:?}");
+        assert_eq!(veche.exit_code(), Some(0));
+        assert!(veche.log().contains("draining"));
+        assert!(!veche.control().exists());
+    }
+}
+
+#[test]
+fn a_second_sigterm_kills() {
+    let mut veche = Veche::start("twice", "drain_time = \"1m\"");
+    veche.set_mood("deaf");
+    let server = veche.server_pid();
+    veche.signal(Signal::TERM);
+    veche.await_status("draining", |status| status["state"] == "stopping");
+    thread::sleep(Duration::from_millis(200));
+    assert!(veche::is_alive(server));
+    let second = now();
+    veche.signal(Signal::TERM);
+    assert_eq!(veche.exit_code(), Some(1));
+    assert!(now() - second < Duration::from_secs(1));
+    assert!(!veche::is_alive(server));
+}
+
+#[test]
+fn the_end_of_drain_time_kills_even_a_frozen_server() {
+    let mut veche = Veche::start("frozen", "drain_time = \"300ms\"");
+    let server = veche.server_pid();
+    veche::kill(server, Signal::STOP);
+    let told = now();
+    veche.signal(Signal::TERM);
+    assert_eq!(veche.exit_code(), Some(1));
+    let took = now() - told;
+    assert!((Duration::from_millis(300)..Duration::from_secs(2)).contains(&took), "{took:?}");
+    assert!(!veche::is_alive(server));
+}
+
+#[test]
+fn sighup_puts_a_good_config_in_force() {
+    let veche = Veche::start("hup", "connections = 100");
+    let server = veche.server_pid();
+    let mut client = veche.connect().expect("connected");
+    assert!(veche.status()["report"]["connections"].to_string().contains("100"));
+    veche.write_config("connections = 200", "workers = 3");
+    veche.signal(Signal::HUP);
+    veche.await_status("the new config", |status| status["report"]["connections"].to_string().contains("200"));
+    assert_eq!(veche.server_pid(), server);
+    client.write_all(b"still here\n").expect("open");
+    let mut answer = [0; 4];
+    client.read_exact(&mut answer).expect("the connection stayed");
+    let log = veche.log();
+    assert!(log.contains("workers") && log.contains("takes a restart"), "{log}");
+    assert_eq!(veche.status()["report"]["workers"], "Count(2)");
+
+    // The next process has the new config too, and the old values where a restart is due.
+    veche::kill(server, Signal::KILL);
+    veche.await_answer_of_another_than(server);
+    veche.await_status("another", |status| status["state"] == "ready");
+    let report = &veche.status()["report"];
+    assert!(report["connections"].to_string().contains("200"));
+    assert_eq!(report["workers"], "Count(2)");
+}
+
+#[test]
+fn sighup_with_a_bad_config_changes_nothing() {
+    let veche = Veche::start("bad", "connections = 100");
+    let server = veche.server_pid();
+    veche.write_config("connections = 200\nconections_per_adress = 3\nidle_timeout = \"soon\"", "");
+    veche.signal(Signal::HUP);
+    veche.await_log("the config in force stays");
+    let log = veche.log();
+    assert!(log.contains("conections_per_adress") && log.contains("idle_timeout"), "all of them: {log}");
+    let status = veche.status();
+    assert_eq!(status["server"]["pid"], server);
+    assert!(status["report"]["connections"].to_string().contains("100"));
+    let refused = ask(&veche.control(), Command::Reload, false).expect_err("still bad").to_string();
+    assert!(refused.contains("conections_per_adress") && refused.contains("idle_timeout"), "{refused}");
+}
+
+#[test]
+fn what_the_server_refuses_is_not_in_force() {
+    let veche = Veche::start("refuse", "connections = 100");
+    veche.set_mood("refuse");
+    veche.write_config("connections = 200", "");
+    let refused = ask(&veche.control(), Command::Reload, false).expect_err("refused").to_string();
+    assert!(refused.contains("not in the mood"), "{refused}");
+    veche.set_mood("");
+    let old = veche.server_pid();
+    veche::kill(old, Signal::KILL);
+    veche.await_answer_of_another_than(old);
+    veche.await_status("another", |status| status["state"] == "ready");
+    assert!(veche.status()["report"]["connections"].to_string().contains("100"));
+    let answer = ask(&veche.control(), Command::Reload, false).expect("taken");
+    assert_eq!(answer["changed"].as_array().map(Vec::len), Some(1), "{answer}");
+}
+
+#[test]
+fn without_supervisor_the_server_drains_and_another_can_start() {
+    let mut veche = Veche::start("orphan", "");
+    let server = veche.server_pid();
+    let mut client = veche.connect().expect("connected");
+    client.write_all(b"one\n").expect("sent");
+    let address = veche.address();
+    veche.kill_supervisor();
+    let mut rest = String::new();
+    client.read_to_string(&mut rest).expect("a clean end");
+    assert!(rest.ends_with("drained\n"), "{rest:?}");
+    veche::until("the server to exit", || !veche::is_alive(server));
+    assert!(veche.control().exists(), "a stale control socket is what this is about");
+    veche.set_address(address);
+    veche.start_again();
+    assert_eq!(veche.address(), address);
+    assert!(veche.answer().is_ok());
+}
+
+#[test]
+fn a_second_start_is_one_clear_line() {
+    let veche = Veche::start("double", "");
+    let output = veche.command().output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    let line = error.lines().find(|line| line.starts_with("veche: ")).expect("an error");
+    assert!(line.contains("already runs"), "{line}");
+    assert_eq!(veche.status()["restarts"], 0);
+}
+
+#[test]
+fn a_server_that_says_why_it_cannot_start_ends_the_first_start() {
+    let mut veche = Veche::prepare("fail", "");
+    veche.set_mood("fail");
+    veche.spawn();
+    assert_eq!(veche.exit_code(), Some(2));
+    assert!(veche.log().contains("veche: no workers today"), "{}", veche.log());
+}
+
+#[test]
+fn signals_from_the_terminal_do_not_reach_through_to_the_server() {
+    let veche = Veche::start("terminal", "");
+    let server = veche.server_pid();
+    for signal in [Signal::INT, Signal::HUP, Signal::USR2] {
+        veche::kill(server, signal);
+    }
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(veche.answer().expect("it lives"), server.to_string());
+    // Told to end behind the supervisor's back, it drains, and is replaced.
+    veche::kill(server, Signal::TERM);
+    veche.await_answer_of_another_than(server);
+    veche.await_status("another", |status| status["last_exit"]["how"] == "exit code 0");
+    veche.signal(Signal::USR2);
+    veche.await_log("SIGUSR2 is reserved");
+}
+
+#[test]
+fn bad_clients_of_the_control_socket_hold_nobody_up() {
+    let veche = Veche::start("clients", "");
+    let mut bad: Vec<UnixStream> = Vec::new();
+    for i in 0..20 {
+        let mut client = UnixStream::connect(veche.control()).expect("connected");
+        match i % 4 {
+            0 => {}
+            1 => client.write_all(b"{\"version\":1,").expect("sent"),
+            2 => client.write_all(&[b'x'; 8192]).expect("sent"),
+            _ => client.write_all(b"\xff\x00garbage\n").expect("sent"),
+        }
+        bad.push(client);
+    }
+    let asked = now();
+    assert_eq!(veche.status()["state"], "ready");
+    assert!(now() - asked < Duration::from_secs(1));
+    let mut answer = String::new();
+    bad.pop().expect("the last").read_to_string(&mut answer).expect("answered");
+    assert!(answer.contains("\"ok\":false") && answer.contains("makes no sense"), "{answer}");
+    // Enough of them to fill the crowd: they are let go after their time, and others get in.
+    let more: Vec<_> = (0..40).map(|_| UnixStream::connect(veche.control()).expect("queued")).collect();
+    thread::sleep(Duration::from_millis(100));
+    let ticks = veche.cpu_ticks();
+    assert_eq!(veche.status()["state"], "ready");
+    assert!(now() - asked < Duration::from_secs(12));
+    assert!(veche.cpu_ticks() - ticks < 10, "a full crowd must not spin");
+    drop(more);
+
+    let mut raw = UnixStream::connect(veche.control()).expect("connected");
+    raw.write_all(b"{\"version\":7,\"command\":\"status\"}\n").expect("sent");
+    let mut answer = String::new();
+    raw.read_to_string(&mut answer).expect("answered");
+    assert!(answer.contains("version 7"), "{answer}");
+}
+
+#[test]
+fn a_frozen_server_does_not_freeze_status() {
+    let veche = Veche::start("slow", "");
+    veche::kill(veche.server_pid(), Signal::STOP);
+    let asked = now();
+    let status = veche.status();
+    let took = now() - asked;
+    assert!((Duration::from_millis(400)..Duration::from_millis(1500)).contains(&took), "{took:?}");
+    assert!(status["report"].is_null());
+    assert!(status["report_error"].as_str().expect("why").contains("no answer"));
+    veche::kill(veche.server_pid(), Signal::CONT);
+    assert_eq!(veche.status()["report"]["fake"], true);
+}
+
+#[test]
+fn stop_waits_for_the_end_and_stop_now_kills() {
+    let mut veche = Veche::start("stop", "");
+    ask(&veche.control(), Command::Stop, false).expect("stopped");
+    assert!(!veche.control().exists());
+    assert_eq!(veche.exit_code(), Some(0));
+
+    let mut veche = Veche::start("stop-now", "drain_time = \"1m\"");
+    veche.set_mood("deaf");
+    let asked = now();
+    ask(&veche.control(), Command::Stop, true).expect("stopped");
+    assert!(now() - asked < SOON);
+    assert_eq!(veche.exit_code(), Some(1));
+}
+
+#[test]
+fn logs_can_move_to_a_file_as_json() {
+    let veche = Veche::start("logs", "");
+    let file = veche.folder().join("veche.log");
+    veche.write_config("", &format!("log_format = \"json\"\nlog_file = {:?}", file.display().to_string()));
+    ask(&veche.control(), Command::Reload, false).expect("taken");
+    veche::kill(veche.server_pid(), Signal::KILL);
+    veche::until("lines of both processes", || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        text.contains("the server process died") && text.contains("fake server")
+    });
+    for line in std::fs::read_to_string(&file).expect("text").lines() {
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert!(line["level"].is_string() && line["timestamp"].is_string(), "{line}");
+    }
+    let nowhere = veche.folder().join("nowhere/veche.log");
+    veche.write_config("", &format!("log_file = {:?}", nowhere.display().to_string()));
+    let refused = ask(&veche.control(), Command::Reload, false).expect_err("refused").to_string();
+    assert!(refused.contains("nowhere"), "{refused}");
+}

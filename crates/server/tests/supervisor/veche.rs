@@ -1,0 +1,232 @@
+//! A `veche serve` of the test's own: its folder, its config, its process, its log.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::Value;
+
+use crate::process::now;
+use crate::supervisor::{self, ask};
+
+/// What is to happen happens within this time, on a busy machine too.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+pub(crate) struct Veche {
+    folder: PathBuf,
+    child: Option<Child>,
+    address: SocketAddr,
+    limits: String,
+}
+
+/// Waits for something that must happen.
+pub(crate) fn until(what: &str, happens: impl Fn() -> bool) {
+    let deadline = now() + SOON;
+    while !happens() {
+        assert!(now() < deadline, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn pid(raw: u32) -> Pid {
+    Pid::from_raw(raw.try_into().expect("a pid")).expect("not 0")
+}
+
+pub(crate) fn kill(raw: u32, signal: Signal) {
+    kill_process(pid(raw), signal).expect("it is there");
+}
+
+pub(crate) fn is_alive(raw: u32) -> bool {
+    // A process that nobody reaps is dead all the same.
+    let stat = fs::read_to_string(format!("/proc/{raw}/stat")).unwrap_or_default();
+    test_kill_process(pid(raw)).is_ok() && !stat.contains(") Z ") && !stat.is_empty()
+}
+
+impl Veche {
+    /// Its folder and config, without the process.
+    pub(crate) fn prepare(name: &str, limits: &str) -> Self {
+        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("veche-{name}-{}-{count}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        let address = ([127, 0, 0, 1], 0).into();
+        let veche = Self { folder, child: None, address, limits: limits.to_owned() };
+        veche.write_config(limits, "");
+        veche.set_mood("");
+        veche
+    }
+
+    /// Runs and is ready; `limits` are lines of `[limits]`.
+    pub(crate) fn start(name: &str, limits: &str) -> Self {
+        let mut veche = Self::prepare(name, limits);
+        veche.start_again();
+        veche
+    }
+
+    pub(crate) fn start_again(&mut self) {
+        self.spawn();
+        self.await_status("ready", |status| status["state"] == "ready");
+        let status = self.status();
+        self.address = status["listeners"][0]["address"].as_str().expect("text").parse().expect("an address");
+    }
+
+    pub(crate) fn spawn(&mut self) {
+        self.child = Some(self.command().spawn().expect("it starts"));
+    }
+
+    /// One that is to run with this config; its standard error goes to the log.
+    pub(crate) fn command(&self) -> Command {
+        let log = fs::File::options().append(true).create(true).open(self.folder.join("log")).expect("a log");
+        let mut command = Command::new(std::env::current_exe().expect("this binary"));
+        command
+            .args(["act_as_veche", "--exact", "--ignored", "--nocapture", "--quiet"])
+            .env("VECHE_TEST_CONFIG", self.folder.join("veche.toml"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        command
+    }
+
+    pub(crate) fn write_config(&self, limits: &str, server: &str) {
+        let workers = if server.contains("workers") { "" } else { "workers = 2" };
+        let text = format!(
+            "[server]\ncontrol = {:?}\n{workers}\n{server}\n[[listen]]\naddress = \"{}\"\n\
+             [[route]]\npath = \"/\"\nhandler = \"echo\"\n[limits]\n{limits}\n",
+            self.control().display().to_string(),
+            self.address,
+        );
+        fs::write(self.folder.join("veche.toml"), text).expect("written");
+    }
+
+    /// From the next start on.
+    pub(crate) fn set_address(&mut self, address: SocketAddr) {
+        self.address = address;
+        self.write_config(&self.limits, "");
+    }
+
+    pub(crate) fn set_mood(&self, mood: &str) {
+        fs::write(self.folder.join("mood"), mood).expect("written");
+    }
+
+    pub(crate) fn folder(&self) -> &PathBuf {
+        &self.folder
+    }
+
+    pub(crate) fn control(&self) -> PathBuf {
+        self.folder.join("veche.sock")
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().expect("started").id()
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        let answer = ask(&self.control(), supervisor::Command::Status, false);
+        answer.unwrap_or_else(|error| panic!("{error}\n{}", self.log()))["status"].take()
+    }
+
+    pub(crate) fn server_pid(&self) -> u32 {
+        let pid = self.status()["server"]["pid"].as_u64().expect("a server runs");
+        u32::try_from(pid).expect("a pid")
+    }
+
+    pub(crate) fn await_status(&self, what: &str, is: impl Fn(&Value) -> bool) {
+        until(what, || {
+            ask(&self.control(), supervisor::Command::Status, false).is_ok_and(|answer| is(&answer["status"]))
+        });
+    }
+
+    pub(crate) fn await_log(&self, part: &str) {
+        until(part, || self.log().contains(part));
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal);
+    }
+
+    pub(crate) fn connect(&self) -> io::Result<TcpStream> {
+        let client = TcpStream::connect(self.address)?;
+        client.set_read_timeout(Some(SOON))?;
+        Ok(client)
+    }
+
+    /// The process id of who answers a line.
+    pub(crate) fn answer(&self) -> io::Result<String> {
+        let mut client = self.connect()?;
+        client.write_all(b"hello\n")?;
+        let mut answer = String::new();
+        client.read_to_string(&mut answer)?;
+        Ok(answer.trim().to_owned())
+    }
+
+    pub(crate) fn await_answer_of_another_than(&self, old: u32) -> u32 {
+        let deadline = now() + SOON;
+        loop {
+            assert!(now() < deadline, "nobody else answers\n{}", self.log());
+            match self.answer().ok().and_then(|answer| answer.parse().ok()) {
+                Some(pid) if pid != old => return pid,
+                _ => thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    /// The supervisor's processor time so far, in hundredths of a second.
+    pub(crate) fn cpu_ticks(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it runs");
+        let fields: Vec<&str> = stat.rsplit(") ").next().expect("fields").split(' ').collect();
+        [11, 12].iter().map(|&i| fields[i].parse::<u64>().expect("a number")).sum()
+    }
+
+    /// SIGKILL, and reaped.
+    pub(crate) fn kill_supervisor(&mut self) {
+        let mut child = self.child.take().expect("started");
+        child.kill().expect("killed");
+        child.wait().expect("reaped");
+    }
+
+    /// Waits for its end.
+    pub(crate) fn exit_code(&mut self) -> Option<i32> {
+        let mut child = self.child.take().expect("started");
+        let deadline = now() + SOON;
+        loop {
+            if let Some(status) = child.try_wait().expect("ours") {
+                return status.code();
+            }
+            if now() > deadline {
+                let _ = child.kill();
+                panic!("it does not end\n{}", self.log());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Veche {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", self.log());
+        }
+        if let Some(mut child) = self.child.take() {
+            let server = ask(&self.control(), supervisor::Command::Stop, true);
+            if server.is_err() {
+                let _ = child.kill();
+            }
+            let _ = child.wait();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
