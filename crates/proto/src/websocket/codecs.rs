@@ -24,8 +24,9 @@ const FINAL_BLOCKS_MAX: u32 = 256;
 /// Smallest room that a codec is given at once.
 const ROOM_BYTES_MIN: usize = 1024;
 
-/// Shared by the connections of one worker. No connection's bytes stay in it: an event borrows it, and the next
-/// overwrites.
+/// Shared by the connections of one worker; one for receiving and one for sending, since an event borrows the first
+/// while its answer is encoded with the second. Each allocates only what its side needs. What stays in the scratch
+/// buffers after an event is overwritten by the next and never sent.
 #[derive(Debug, Default)]
 pub struct Codecs {
     /// A message that did not lie whole and plain in the input.
