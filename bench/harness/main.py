@@ -70,7 +70,7 @@ def _run(scenario, arguments):
         labels.append(label)
         present.append(subject)
     if not present or present[0] is not scenario.ours:
-        print("  veche is absent: build it first (make build) or set VECHE")
+        print("  veche is absent: build it first (make build) or set VECHE_BIN")
         return 1
     try:
         more = scenario.prepare(arguments.quick) if scenario.prepare else {}

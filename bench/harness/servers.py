@@ -27,8 +27,8 @@ def driver():
 
 
 def veche_binary():
-    if "VECHE" in os.environ:
-        return os.environ["VECHE"]
+    if "VECHE_BIN" in os.environ:
+        return os.environ["VECHE_BIN"]
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     return str(target / "release" / "veche")
 

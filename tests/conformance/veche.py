@@ -12,13 +12,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def binary():
-    """$VECHE, or the newest of the builds in the target folder."""
-    if "VECHE" in os.environ:
-        return os.environ["VECHE"]
+    """$VECHE_BIN, or the newest of the builds in the target folder."""
+    if "VECHE_BIN" in os.environ:
+        return os.environ["VECHE_BIN"]
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     built = [path for path in (target / profile / "veche" for profile in ("release", "debug")) if path.exists()]
     if not built:
-        raise SystemExit("no veche binary: make build, or set VECHE=/path/to/veche")
+        raise SystemExit("no veche binary: make build, or set VECHE_BIN=/path/to/veche")
     return str(max(built, key=lambda path: path.stat().st_mtime))
 
 
