@@ -189,7 +189,7 @@ fn types_and_methods() {
     }
 }
 
-const ETAG: &str = "\"2ebc9921.5-a\"";
+const ETAG: &str = "\"2ebc98a1.5-a\"";
 
 #[test]
 fn conditions_in_their_order() {
