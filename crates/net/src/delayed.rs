@@ -277,8 +277,8 @@ impl<D: Driver> Driver for Delayed<D> {
         for index in 0..self.links.len() as u32 {
             self.advance_sends(index);
         }
-        let busy = self.links.iter().any(Link::is_busy);
-        let timeout_ms = if busy { Some(0) } else { timeout_ms };
+        let wait_ms_max = self.links.iter().filter_map(Link::wait_ms_max).min();
+        let timeout_ms = wait_ms_max.into_iter().chain(timeout_ms).min();
         let mut events = Vec::new();
         self.driver.turn(timeout_ms, &mut |_, event| {
             events.push(match event {

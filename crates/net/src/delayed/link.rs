@@ -29,6 +29,12 @@ struct Send {
     given: usize,
 }
 
+impl Send {
+    fn is_given(&self) -> bool {
+        self.given == self.buffer.len()
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Sends(VecDeque<Send>);
 
@@ -84,23 +90,21 @@ impl Link {
         };
     }
 
-    /// Something is due without the driver below having anything to say.
-    pub(super) fn is_busy(&self) -> bool {
+    /// How long the next turn may wait for the driver below, in milliseconds;
+    /// `None`: until it has something to say.
+    pub(super) fn wait_ms_max(&self) -> Option<u64> {
         let tellable = match self.arrivals.front() {
-            Some((_, Arrival::Bytes(_) | Arrival::Ended)) => {
-                self.paused != Some(0) || self.is_closed_below()
-            }
+            Some((_, Arrival::Bytes(_))) => self.paused != Some(0) || self.is_closed_below(),
+            Some((_, Arrival::Ended)) => self.paused.is_none() || self.is_closed_below(),
             Some(_) => true,
             None => false,
         };
-        let givable = self
-            .sends
-            .0
-            .iter()
-            .any(|send| send.given < send.buffer.len());
-        let unfinished = self.live && self.shutdown && !self.shutdown_given;
-        // All given: the driver below says when it is done only by `unsent`.
-        tellable || givable || unfinished || !self.sends.is_empty() || self.above
+        let shutdown_due = self.live && self.shutdown && !self.shutdown_given;
+        if tellable || shutdown_due || self.sends.0.iter().any(|send| !send.is_given()) {
+            return Some(0);
+        }
+        // All is given; that it is sent shows only in `unsent`, without event.
+        (!self.sends.is_empty() || self.above).then_some(1)
     }
 
     pub(super) fn is_used(&self) -> bool {
