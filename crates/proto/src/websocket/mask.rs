@@ -27,9 +27,9 @@ pub(super) fn apply(data: &mut [u8], key: [u8; 4]) {
 
 /// The key as the byte after `count` further bytes meets it.
 #[inline]
-pub(super) fn advance(mut key: [u8; 4], count: usize) -> [u8; 4] {
-    key.rotate_left(count % 4);
-    key
+pub(super) fn advance(key: [u8; 4], count: usize) -> [u8; 4] {
+    let bits = 8 * (count % 4) as u32;
+    u32::from_be_bytes(key).rotate_left(bits).to_be_bytes()
 }
 
 #[cfg(test)]
