@@ -1,13 +1,15 @@
 //! Raw echo on the epoll back end, no protocol: what the loop itself costs.
 //!
 //! `cargo run --release --example echo -- [ADDRESS] [RECEIVE_KIB]`, then drive
-//! it with anything that sends and reads back; every ten seconds it says how
-//! many messages a second of its CPU time carried.
+//! it with anything that sends and reads back; every two seconds it says what a
+//! receive and a KiB cost of its CPU time, the send back included.
 
 use std::net::SocketAddr;
 
 use rustix::time::{ClockId, clock_gettime};
 use veche_net::{Buffer, BufferPool, Driver, Epoll, Event, ListenOptions, Options, bind};
+
+const REPORT_MS: u64 = 2_000;
 
 fn cpu_seconds() -> f64 {
     let cpu = clock_gettime(ClockId::ProcessCPUTime);
@@ -28,8 +30,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut driver = Epoll::new(options)?;
     driver.listen(bind(addr, &ListenOptions::default())?)?;
     let mut pool = BufferPool::new();
-    let (mut messages, mut turns, mut open) = (0_u64, 0_u64, 0_u64);
-    let mut report_at_ms = driver.now_ms() + 10_000;
+    let (mut receives, mut received_bytes, mut turns, mut open) = (0_u64, 0, 0_u64, 0_u64);
+    let mut report_at_ms = driver.now_ms() + REPORT_MS;
     let mut cpu_before = cpu_seconds();
     loop {
         let wait_ms = report_at_ms.saturating_sub(driver.now_ms());
@@ -38,7 +40,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             &mut |driver: &mut Epoll, event| match event {
                 Event::Accepted { .. } => open += 1,
                 Event::Received { id, bytes } => {
-                    messages += 1;
+                    receives += 1;
+                    received_bytes += bytes.len();
                     let mut out = pool.take();
                     out.extend_from_slice(bytes);
                     if let Some(buffer) = driver.send(id, Buffer::Owned(out), false) {
@@ -58,16 +61,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         )?;
         turns += 1;
         if driver.now_ms() >= report_at_ms {
-            report_at_ms = driver.now_ms() + 10_000;
+            report_at_ms = driver.now_ms() + REPORT_MS;
             let cpu = cpu_seconds() - cpu_before;
             cpu_before += cpu;
-            if messages > 0 {
+            if receives > 0 {
                 println!(
-                    "{open} open, {messages} messages in {turns} turns, {cpu:.2} s CPU, {:.3} µs each",
-                    cpu * 1e6 / messages as f64
+                    "{open} open, {receives} receives in {turns} turns, {cpu:.2} s CPU: \
+                     {:.3} µs a receive, {:.1} ns a KiB",
+                    cpu * 1e6 / receives as f64,
+                    cpu * 1e9 * 1024.0 / received_bytes as f64,
                 );
             }
-            (messages, turns) = (0, 0);
+            (receives, received_bytes, turns) = (0, 0, 0);
         }
     }
 }
