@@ -4,6 +4,8 @@
 
 /// The server stops; come back (RFC 6455, section 7.4.1).
 pub const GOING_AWAY: (u16, &str) = (1001, "server is going away");
+/// No message in either direction for longer than the route allows.
+pub const IDLE: (u16, &str) = (1001, "idle for too long");
 /// The client does not read what it is sent.
 pub const SLOW_CONSUMER: (u16, &str) = (1013, "too slow: try again later");
 /// The back end asked for it; no reconnect.

@@ -84,7 +84,7 @@ impl Connection {
         };
         let mut connection =
             Self { stage, input: Vec::new(), deadline_ms: 0, peer, blocked: None, ended: false, listener };
-        connection.settle_deadline(shared);
+        connection.settle_deadline(id, shared);
         connection
     }
 
@@ -107,7 +107,7 @@ impl Connection {
         }
         // A session's deadline is looked at when it comes, not with every message.
         if !was_session || !matches!(self.stage, Stage::Socket(_)) {
-            self.settle_deadline(shared);
+            self.settle_deadline(id, shared);
         }
     }
 
@@ -140,7 +140,7 @@ impl Connection {
             if self.ended && self.blocked.is_none() {
                 self.finish_after_end(id, shared);
             }
-            self.settle_deadline(shared);
+            self.settle_deadline(id, shared);
         }
     }
 
@@ -166,7 +166,7 @@ impl Connection {
         if self.ended && self.blocked.is_none() {
             self.finish_after_end(id, shared);
         }
-        self.settle_deadline(shared);
+        self.settle_deadline(id, shared);
     }
 
     /// Why input waits, if it does; the transport should be paused meanwhile.
@@ -200,7 +200,7 @@ impl Connection {
             Stage::Ending => false,
         };
         if alive {
-            self.settle_deadline(shared);
+            self.settle_deadline(id, shared);
         } else if matches!(self.stage, Stage::Http(_)) {
             // What was answered (408) should arrive.
             self.end(id, shared);
@@ -216,7 +216,7 @@ impl Connection {
             Stage::Http(_) | Stage::Lines(_) => self.end(id, shared),
             Stage::Ending => {}
         }
-        self.settle_deadline(shared);
+        self.settle_deadline(id, shared);
     }
 
     /// The client does not read what it is sent: its outbox is over its budget.
@@ -348,10 +348,10 @@ impl Connection {
         shared.ports.outboxes.finish(id, End::Shutdown);
     }
 
-    fn settle_deadline(&mut self, shared: &Shared) {
+    fn settle_deadline(&mut self, id: SessionId, shared: &Shared) {
         self.deadline_ms = match &self.stage {
             Stage::Http(http) => http.deadline_ms(shared),
-            Stage::Socket(socket) => socket.deadline_ms(shared),
+            Stage::Socket(socket) => socket.deadline_ms(id, shared),
             Stage::Lines(_) => u64::MAX,
             Stage::Ending => self.deadline_ms,
         };

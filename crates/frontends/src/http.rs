@@ -3,6 +3,7 @@
 //! It decides what a request leads to and writes the response; an upgrade ends the stage ([`upgrade`](crate::upgrade)).
 //! API calls are carried out by [`backend`](crate::backend), files are planned by [`files`](crate::files).
 
+use std::path::Path;
 use std::sync::Arc;
 
 use veche_hub::{Answer, SessionId, Ticket};
@@ -16,7 +17,7 @@ use crate::connection::{Block, Stage, Step, Then};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::route::{Found, Handler, Route};
 use crate::shared::Shared;
-use crate::files;
+use crate::static_files::{self, Body as FileBody, Content, ReadAt};
 use crate::stats::Handshake;
 use crate::upgrade::{Registration, upgrade};
 
@@ -55,8 +56,11 @@ struct Body {
     data: Vec<u8>,
     reply: Reply,
     /// What is answered after an unwanted body was read.
-    then: Option<Box<dyn FnOnce(SessionId, &mut Shared) -> Option<Stream>>>,
+    then: Option<AnswerLater>,
 }
+
+/// Writes an answer once the body that nobody wants has been read.
+type AnswerLater = Box<dyn FnOnce(SessionId, &mut Shared)>;
 
 /// What a response needs to know of its request.
 #[derive(Clone, Copy)]
@@ -67,10 +71,11 @@ pub(crate) struct Reply {
 }
 
 /// The rest of a response that is made piece by piece as the client reads.
-pub(crate) struct Stream {
-    pub(crate) source: Box<dyn files::Source>,
-    pub(crate) remaining: u64,
-    pub(crate) keep_alive: bool,
+struct Stream {
+    source: Arc<dyn ReadAt>,
+    offset: u64,
+    end: u64,
+    keep_alive: bool,
 }
 
 impl Reply {
@@ -201,19 +206,16 @@ impl Http {
                 };
                 self.answer(id, head, shared, move |id, shared| {
                     reply.write(id, status, "text/plain; charset=utf-8", text.as_bytes(), shared);
-                    None
                 })
             }
             Handler::Metrics => self.answer(id, head, shared, move |id, shared| {
                 let text = shared.process.metrics();
                 let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
                 reply.write(id, Status::OK, kind, text.as_bytes(), shared);
-                None
             }),
             Handler::Static { root } => {
                 if head.framing == Framing::None {
-                    // The usual case, without a box for later.
-                    let stream = files::answer(id, head, root, below, shared);
+                    let stream = file(id, head, root, below, shared);
                     return Ok(self.stream(id, reply, stream, shared));
                 }
                 self.refuse(id, head, Status::METHOD_NOT_ALLOWED, "files take no body", shared)
@@ -234,7 +236,6 @@ impl Http {
         let (reply, why) = (Reply::to(head), why.to_owned());
         self.answer(id, head, shared, move |id, shared| {
             reply.refuse(id, status, &why, shared);
-            None
         })
     }
 
@@ -244,12 +245,12 @@ impl Http {
         id: SessionId,
         head: &Head<'_>,
         shared: &mut Shared,
-        then: impl FnOnce(SessionId, &mut Shared) -> Option<Stream> + 'static,
+        then: impl FnOnce(SessionId, &mut Shared) + 'static,
     ) -> Result<Then, HttpError> {
         let droppable = match head.framing {
             Framing::None | Framing::Sized(0) => {
-                let stream = then(id, shared);
-                return Ok(self.stream(id, Reply::to(head), stream, shared));
+                then(id, shared);
+                return Ok(self.finish(id, head.keep_alive, shared));
             }
             Framing::Sized(length) => length <= SKIPPED_BODY_BYTES_MAX && !head.expect_continue,
             Framing::Chunked => false,
@@ -267,7 +268,7 @@ impl Http {
         id: SessionId,
         head: &Head<'_>,
         call: Option<Call>,
-        then: Option<Box<dyn FnOnce(SessionId, &mut Shared) -> Option<Stream>>>,
+        then: Option<AnswerLater>,
         shared: &mut Shared,
     ) -> Result<Then, HttpError> {
         let decoder = BodyDecoder::new(head.framing, &shared.site.limits.http);
@@ -301,8 +302,8 @@ impl Http {
     fn body_complete(&mut self, id: SessionId, body: Body, shared: &mut Shared) -> Then {
         self.since_ms = shared.now.mono_ms;
         if let Some(then) = body.then {
-            let stream = then(id, shared);
-            return self.stream(id, body.reply, stream, shared);
+            then(id, shared);
+            return self.finish(id, body.reply.keep_alive, shared);
         }
         let Some(mut call) = body.call else { unreachable!("a body is wanted by a call or dropped before an answer") };
         let end = call.run(&body.data, id, shared);
@@ -350,14 +351,14 @@ impl Http {
     /// Writes as much of a streamed response as the client's reading allows.
     fn pump(&mut self, id: SessionId, shared: &mut Shared) -> Then {
         let State::Streaming(stream) = &mut self.state else { return Then::GoOn };
-        while stream.remaining > 0 {
+        while stream.offset < stream.end {
             if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
                 return Then::Wait(Block::Output);
             }
-            let max = stream.remaining.min(STREAM_BYTES as u64) as usize;
+            let max = (stream.end - stream.offset).min(STREAM_BYTES as u64) as usize;
             let out = shared.ports.outboxes.buffer(id);
-            match stream.source.read(max, out) {
-                Ok(count @ 1..) => stream.remaining -= (count as u64).min(stream.remaining),
+            match stream.source.read_at(stream.offset, max, out) {
+                Ok(count @ 1..) => stream.offset += count as u64,
                 // The file shrank or the disk failed: the client sees a body that is too short and a closed connection.
                 Ok(0) | Err(_) => return Then::End,
             }
@@ -382,7 +383,6 @@ impl Http {
                     return self.answer(id, head, shared, move |id, shared| {
                         let headers = [("Sec-WebSocket-Version", "13"), ("Content-Type", "text/plain; charset=utf-8")];
                         reply.write_with(id, Status::UPGRADE_REQUIRED, &headers, format!("{why}\n").as_bytes(), shared);
-                        None
                     });
                 }
                 self.refuse(id, head, refused.status, &refused.why, shared)
@@ -458,6 +458,35 @@ impl Http {
         }
         false
     }
+}
+
+/// Answers with a file: the whole of it if it is in memory, else its head and the rest as the client reads.
+fn file(id: SessionId, head: &Head<'_>, root: &Path, below: &str, shared: &mut Shared) -> Option<Stream> {
+    let (answer, error) = static_files::answer(&mut *shared.files, root, below, head, shared.now.mono_ms);
+    if let Some(error) = error.filter(|error| !matches!(error, static_files::OpenError::NotFound)) {
+        shared.process.trouble(&format!("{}: {error}", head.path));
+    }
+    let mut response = ResponseHead::to(head, answer.status, ResponseBody::Sized(answer.len_bytes()));
+    response.keep_alive &= !shared.is_draining();
+    shared.stats.answer(answer.status.0);
+    let out = shared.ports.outboxes.buffer(id);
+    let mut writer = response.start(out, shared.date.text());
+    // The plan holds nothing that can't be written: see its documentation.
+    let _ = answer.write_headers(&mut writer);
+    writer.finish();
+    if head.method == Method::Head {
+        return None;
+    }
+    match answer.body {
+        FileBody::Text(text) => out.extend_from_slice(text.as_bytes()),
+        FileBody::Part(Content::Whole(bytes), part) => {
+            out.extend_from_slice(&bytes[part.start as usize..part.end as usize]);
+        }
+        FileBody::Part(Content::Stored(source), part) => {
+            return Some(Stream { source, offset: part.start, end: part.end, keep_alive: response.keep_alive });
+        }
+    }
+    None
 }
 
 /// Whether an upgrade on this route, at this place below it, opens a WebSocket.

@@ -46,6 +46,8 @@ pub struct Outbox {
     buffer: Vec<u8>,
     encoder: Encoder,
     generation: u32,
+    /// When the last message was written, in milliseconds; wraps.
+    messaged_ms: u32,
     /// Bytes that the transport took but could not send yet.
     unsent: u32,
     agreed: Option<Agreed>,
@@ -56,7 +58,7 @@ pub struct Outbox {
     touched: bool,
 }
 
-const _: () = assert!(size_of::<Outbox>() <= 64);
+const _: () = assert!(size_of::<Outbox>() <= 72);
 
 impl Default for Outbox {
     fn default() -> Self {
@@ -64,6 +66,7 @@ impl Default for Outbox {
             buffer: Vec::new(),
             encoder: Encoder::new(Role::Server, None),
             generation: 0,
+            messaged_ms: 0,
             unsent: 0,
             agreed: None,
             pushes: Pushes::Refused,
@@ -78,6 +81,11 @@ impl Outbox {
     /// Bytes on their way out, in this buffer and in the transport.
     pub fn queued(&self) -> usize {
         self.buffer.len() + self.unsent as usize
+    }
+
+    /// When the last message was written: the low 32 bits of monotonic milliseconds.
+    pub(crate) fn messaged_ms(&self) -> u32 {
+        self.messaged_ms
     }
 
     /// What becomes of the transport when all is sent.
@@ -96,6 +104,7 @@ pub struct Outboxes {
     overflowed: Vec<SessionId>,
     outbox_bytes_max: usize,
     sent: Sent,
+    now_ms: u32,
 }
 
 /// Counts of messages written, and of the bytes of their payload.
@@ -118,7 +127,13 @@ impl Outboxes {
             overflowed: Vec::new(),
             outbox_bytes_max,
             sent: Sent::default(),
+            now_ms: 0,
         }
+    }
+
+    /// The time of the turn.
+    pub(crate) fn set_now_ms(&mut self, mono_ms: u64) {
+        self.now_ms = mono_ms as u32;
     }
 
     /// Changes the budget of publications (reload).
@@ -189,6 +204,7 @@ impl Outboxes {
     pub fn message(&mut self, id: SessionId, kind: MessageKind, data: &[u8]) {
         self.sent.messages += 1;
         self.sent.bytes += data.len() as u64;
+        self.boxes[id.index as usize].messaged_ms = self.now_ms;
         if self.of(id).agreed.is_none() {
             return websocket::encode_message(self.buffer(id), kind, data, None);
         }
@@ -201,11 +217,13 @@ impl Outboxes {
     /// Starts a session of WebSocket frames. Where it `listens`, publications are written from now on; until
     /// [`Outboxes::release`] they wait behind what `buffer` already holds (the 101).
     pub fn begin_session(&mut self, id: SessionId, agreed: Option<Agreed>, listens: bool) {
+        let now_ms = self.now_ms;
         let outbox = self.of_mut(id);
         outbox.agreed = agreed;
         outbox.encoder = Encoder::new(Role::Server, agreed);
         outbox.pushes = if listens { Pushes::Framed } else { Pushes::Refused };
         outbox.held = true;
+        outbox.messaged_ms = now_ms;
     }
 
     /// The registration is answered: what was held may leave.
@@ -261,8 +279,9 @@ impl Outboxes {
             PayloadKind::Binary => MessageKind::Binary,
         };
         self.buffer(session);
-        let Self { boxes, codecs, .. } = self;
+        let Self { boxes, codecs, now_ms, .. } = self;
         let outbox = &mut boxes[session.index as usize];
+        outbox.messaged_ms = *now_ms;
         match outbox.agreed {
             // A plain frame is a header of 2 to 10 bytes before the payload: nothing worth caching.
             None => websocket::encode_message(&mut outbox.buffer, kind, bytes, None),

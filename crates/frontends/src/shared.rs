@@ -12,7 +12,7 @@ use veche_proto::websocket::Codecs;
 
 use crate::outbox::Outboxes;
 use crate::site::Site;
-use crate::files::Files;
+use crate::static_files::Files;
 use crate::stats::Stats;
 
 /// The time of a turn, taken once.
@@ -30,6 +30,8 @@ pub trait Process {
     fn is_ready(&self) -> bool;
     /// The text of `/metrics`.
     fn metrics(&self) -> String;
+    /// Something of ours went wrong that the operator should see in the log.
+    fn trouble(&self, what: &str);
     /// The `nodes` of `GET /api/info`: a JSON array.
     fn nodes(&self) -> String;
 }
@@ -101,6 +103,7 @@ impl Shared {
     pub fn set_now(&mut self, now: Now) {
         self.now = now;
         self.date.set(now.wall_ms);
+        self.ports.outboxes.set_now_ms(now.mono_ms);
     }
 
     /// From now on no connection is kept alive: the server is going away.

@@ -22,6 +22,8 @@ pub(crate) struct Socket {
     session: Session,
     /// When the last byte came, in milliseconds; wraps after 49 days, as do comparisons with it.
     heard_ms: u32,
+    /// When the last message came; the outbox knows when the last one went.
+    messaged_ms: u32,
     phase: Phase,
     /// A ping is out since `heard_ms` and `ping_interval`.
     pinged: bool,
@@ -44,7 +46,7 @@ enum Phase {
 
 impl Socket {
     pub(crate) fn new(decoder: Decoder, session: Session, route: Arc<Route>, now: Now) -> Self {
-        Self { decoder, route, session, heard_ms: now.mono_ms as u32, phase: Phase::Open, pinged: false }
+        Self { decoder, route, session, heard_ms: now.mono_ms as u32, messaged_ms: now.mono_ms as u32, phase: Phase::Open, pinged: false }
     }
 
     /// Something came from the peer.
@@ -70,6 +72,7 @@ impl Socket {
                 Event::Message { kind, data } => {
                     shared.stats.messages_received.add(1);
                     shared.stats.message_bytes_received.add(data.len() as u64);
+                    self.messaged_ms = shared.now.mono_ms as u32;
                     if self.phase != Phase::Open {
                         Then::GoOn
                     } else {
@@ -184,30 +187,43 @@ impl Socket {
         Step { taken, then: Then::End }
     }
 
-    fn silent_ms(&self, now: Now) -> u64 {
-        u64::from((now.mono_ms as u32).wrapping_sub(self.heard_ms))
+    pub(crate) fn deadline_ms(&self, id: SessionId, shared: &Shared) -> u64 {
+        if let Phase::Closing { since_ms } = self.phase {
+            return since_ms + shared.site.limits.close_timeout_ms;
+        }
+        self.ping_deadline_ms(shared).min(self.idle_deadline_ms(id, shared))
     }
 
-    pub(crate) fn deadline_ms(&self, shared: &Shared) -> u64 {
+    fn ping_deadline_ms(&self, shared: &Shared) -> u64 {
         let limits = &shared.site.limits;
-        if let Phase::Closing { since_ms } = self.phase {
-            return since_ms + limits.close_timeout_ms;
-        }
         if limits.ping_interval_ms == 0 {
             return u64::MAX;
         }
-        let heard_ms = shared.now.mono_ms - self.silent_ms(shared.now);
         let wait = limits.ping_interval_ms + if self.pinged { limits.pong_timeout_ms } else { 0 };
-        heard_ms + wait
+        since(self.heard_ms, shared.now) + wait
+    }
+
+    fn idle_deadline_ms(&self, id: SessionId, shared: &Shared) -> u64 {
+        let timeout_ms = shared.site.limits.session_idle_timeout_ms;
+        if timeout_ms == 0 {
+            return u64::MAX;
+        }
+        let sent_ms = shared.ports.outboxes.of(id).messaged_ms();
+        since(self.messaged_ms, shared.now).max(since(sent_ms, shared.now)) + timeout_ms
     }
 
     /// Pings a silent peer, gives up a dead one. `false`: the transport is to be closed.
     pub(crate) fn timeout(&mut self, id: SessionId, shared: &mut Shared) -> bool {
-        if self.deadline_ms(shared) > shared.now.mono_ms {
+        if self.deadline_ms(id, shared) > shared.now.mono_ms {
             return true;
         }
         if self.phase != Phase::Open {
             return false;
+        }
+        if self.idle_deadline_ms(id, shared) <= shared.now.mono_ms {
+            let (code, reason) = crate::close::IDLE;
+            self.close(id, code, reason, shared);
+            return true;
         }
         if self.pinged {
             shared.stats.silent_closed.add(1);
@@ -217,6 +233,11 @@ impl Socket {
         websocket::encode_control(shared.ports.outboxes.buffer(id), Opcode::Ping, b"", None);
         true
     }
+}
+
+/// The full time of a moment of which the low 32 bits were kept, and which is less than 49 days ago.
+fn since(low_ms: u32, now: Now) -> u64 {
+    now.mono_ms - u64::from((now.mono_ms as u32).wrapping_sub(low_ms)).min(now.mono_ms)
 }
 
 /// Writes the answers that are complete; whether there were any.

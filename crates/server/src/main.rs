@@ -1,16 +1,37 @@
 //! `veche`: the realtime application server.
+//!
+//! One binary, two kinds of processes: `veche serve` is the [`supervisor`], which starts this same binary as the
+//! server [`process`], in which [`server`] brings up a [`worker`] per core. The other commands are short-lived
+//! ([`cli`]). ARCHITECTURE.md has the map.
+
+#![forbid(unsafe_code)]
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 mod cli;
-#[allow(dead_code, unused_imports)]
+mod common;
 mod config;
+mod files;
+mod logging;
+mod metrics;
+mod process;
+mod server;
+mod site;
+mod supervisor;
+mod worker;
 
-fn serve(_path: PathBuf, _config: config::Config) -> anyhow::Result<()> {
-    anyhow::bail!("serve comes with the supervisor")
-}
+/// The argument with which the supervisor starts the server process; nobody else has a use for it.
+const SERVER_PROCESS: &str = "server-process";
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == SERVER_PROCESS) {
+        return process::run(server::start);
+    }
     cli::main()
+}
+
+/// `veche serve`.
+fn serve(config: PathBuf) -> Result<supervisor::Ended, supervisor::ServeError> {
+    supervisor::run(supervisor::Options { config, server_arguments: vec![SERVER_PROCESS.into()] })
 }

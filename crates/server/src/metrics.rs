@@ -65,6 +65,10 @@ impl Process for Report {
         text
     }
 
+    fn trouble(&self, what: &str) {
+        tracing::error!("{what}");
+    }
+
     fn nodes(&self) -> String {
         json!([{
             "uid": self.uid,
@@ -87,6 +91,9 @@ impl fmt::Debug for Workers {
         write!(out, "Workers({})", self.0.stats.len())
     }
 }
+
+/// The histogram has no exemplars; the library wants to know what labels they don't have.
+type NoExemplar = [(&'static str, &'static str); 0];
 
 type Read = fn(&Stats) -> &Cell;
 
@@ -172,7 +179,7 @@ impl Collector for Workers {
             let buckets: Vec<(f64, u64)> = bounds.zip(stats.turns.iter().map(Cell::read)).collect();
             let count = buckets.iter().map(|(_, count)| count).sum();
             let mut metric = family.encode_family(&labels)?;
-            metric.encode_histogram::<()>(stats.turn_us.read() as f64 / 1e6, count, &buckets, None)?;
+            metric.encode_histogram::<NoExemplar>(stats.turn_us.read() as f64 / 1e6, count, &buckets, None)?;
         }
         Ok(())
     }

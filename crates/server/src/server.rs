@@ -38,10 +38,6 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let workers = usize::from(config.server.workers.resolve(cores));
     let common = Arc::new(Common::new(workers, process::now()));
     set_caps(&common, &config);
-    for warning in &config.warnings {
-        warn!("{warning}");
-    }
-
     let report = Arc::new(Report::new(Arc::clone(&common), random_uid()?));
     let options = veche_mailbox::Options::default();
     let mut ends = Mailbox::mesh(workers + 1, &options);
@@ -122,9 +118,6 @@ impl Server {
 
 impl ServerControl for Server {
     fn reload(&self, config: Arc<Config>) -> Result<(), String> {
-        for warning in &config.warnings {
-            warn!("{warning}");
-        }
         set_caps(&self.common, &config);
         let site = Arc::new(site::build(&config));
         self.tell(|| Letter::Reload(Arc::clone(&site), outbox_bytes_max(&config)));

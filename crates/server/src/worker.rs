@@ -433,7 +433,8 @@ impl Rest {
         };
         // The first connection needn't wait for its share of the time.
         let due = due.max(drain.end.min(1));
-        let from = std::mem::replace(&mut drain.next, due.max(drain.next));
+        let from = drain.next;
+        drain.next = due.max(from);
         for index in from..due {
             if let Some(id) = self.slots.at(index) {
                 self.with(driver, id, |connection, shared| connection.drain(id, shared));

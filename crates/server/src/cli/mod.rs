@@ -143,9 +143,11 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let file = cli.config;
     match cli.command {
         Command::Serve => {
-            let config = config::load(&file)?;
-            crate::serve(file, config)
-                .map_err(|error| Failure::new(Exit::Failed, format!("{error:#}")))
+            // Loaded here for its own exit code; the supervisor reads it again.
+            config::load(&file)?;
+            crate::serve(file)
+                .map(|_| ())
+                .map_err(|error| Failure::new(Exit::Failed, error.to_string()))
         }
         Command::Check => {
             let config = config::load(&file)?;
