@@ -1,1 +1,32 @@
-//! One connection's whole life, and the client protocols. Pure.
+//! One connection's whole life, and the client protocols.
+//!
+//! Pure: no socket, no clock, no thread. The worker (in `veche`, over `veche-net`) hands in bytes, deadlines and the
+//! hub's answers, and takes out what the outboxes hold; tests, fuzzer and simulator do the same without a socket.
+//! Begin with [`connection`].
+
+#![forbid(unsafe_code)]
+
+mod api;
+pub mod backend;
+pub mod close;
+pub mod command;
+pub mod connection;
+mod files;
+mod http;
+pub mod identity;
+mod lines;
+pub mod origin;
+pub mod outbox;
+pub mod route;
+pub mod shared;
+pub mod site;
+mod socket;
+pub mod stats;
+pub mod upgrade;
+
+pub use connection::{Block, Connection};
+pub use files::{Files, Source};
+pub use outbox::{End, Outbox, Outboxes};
+pub use shared::{Lane, Now, Ports, Post, Process, Shared};
+pub use site::{ApiKey, Limits, Listener, Role, Site};
+pub use stats::Stats;

@@ -1,1 +1,58 @@
 //! Who hears what: users, channels, subscriptions, publications. Pure.
+//!
+//! There is one [`Hub`] per worker, and it plays two roles. As the *home* of the channels whose
+//! hash falls to this worker it orders their publications and knows how many subscribers each
+//! worker has. As the *local* hub it knows which sessions of this worker are subscribed, and fans
+//! out to them. A user is a personal channel, `#user`: whatever channels learn to do, users get.
+//!
+//! The hub knows no socket, clock, thread or wire format. What it wants done goes through
+//! [`Outlet`]: mail to the hubs of other workers, deliveries to sessions, answers to tickets.
+//! From there the bytes go to a front end, which encodes them (once per format, see
+//! [`Encodings`]) into the outbox of a connection.
+//!
+//! # Calls of a turn
+//!
+//! * *commands*: [`Hub::subscribe`], [`Hub::unsubscribe`], [`Hub::close`], [`Hub::publish`],
+//!   [`Hub::disconnect_user`]: a session or the back end asks.
+//! * *handle*: [`Hub::receive`] for each mail, [`Hub::credit_returned`] once after a batch of
+//!   returned credits.
+//! * *drain*: [`Hub::sweep`] once a turn, after the rest; when it says that more is left, the next
+//!   turn must not wait.
+//!
+//! # What it promises
+//!
+//! * Publications of a channel reach every subscriber in the one order that its home chose, each
+//!   once.
+//! * Whoever saw [`Answer::Subscribed`] gets every publication ordered from then on, and none that
+//!   was ordered before its registration.
+//! * Nothing is dropped inside the hub: where there is no room, publishers are refused
+//!   ([`NoCredit`]) or mail is kept with its credit, so that its source pauses.
+
+mod channel;
+mod disconnect;
+mod few;
+mod hub;
+mod id;
+mod mail;
+mod membership;
+mod name;
+mod options;
+mod outlet;
+mod payload;
+mod publish;
+mod queue;
+mod stalled;
+mod subscription;
+mod sweep;
+
+pub use hub::{Counts, Hub, Outcome};
+pub use id::{SessionId, Ticket, WorkerId};
+pub use mail::{Class, Mail, Registration};
+pub use membership::SubscribeError;
+pub use name::{ChannelName, NAME_BYTES_MAX, NameError};
+pub use options::{IMMEDIATE_MAX, Options};
+pub use outlet::{Answer, Outlet};
+pub use payload::{
+    Delivery, ENCODINGS_MAX, Encodings, Format, Payload, PayloadKind, PayloadRef, Publication,
+};
+pub use publish::NoCredit;

@@ -1,1 +1,28 @@
 //! A worker's sockets: the seam, its back ends, timers and buffers.
+//!
+//! [`Driver`] is the seam: everything above it sees transports by
+//! [`TransportId`], bytes lent for one call and [`Event`]s; nothing above it
+//! names a descriptor, epoll or io_uring. [`Epoll`] is the back end that works
+//! everywhere; [`Delayed`] wraps any back end and behaves like a badly timed
+//! asynchronous one, for tests.
+//!
+//! The crate does not know what the bytes mean: they go on to `frontends`.
+
+mod buffer;
+mod delayed;
+mod driver;
+mod epoll;
+mod listener;
+mod options;
+mod sys;
+mod timer;
+mod transport;
+mod waker;
+
+pub use buffer::{Buffer, BufferPool};
+pub use delayed::Delayed;
+pub use driver::{CloseReason, Driver, Event, ListenerId, RECEIVE_AFTER_PAUSE_MAX, TransportId};
+pub use epoll::Epoll;
+pub use listener::{ListenOptions, bind};
+pub use options::Options;
+pub use waker::Waker;

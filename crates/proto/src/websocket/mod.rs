@@ -1,1 +1,55 @@
 //! WebSocket: RFC 6455 and permessage-deflate of RFC 7692, both roles.
+//!
+//! Received bytes go into a [`Decoder`], which yields whole messages and control frames; what is to be sent is
+//! appended to a `Vec<u8>` by [`encode_message`], [`encode_control`], [`encode_close`] or an [`Encoder`], which
+//! compresses. [`handshake`] reads and writes the HTTP side of the upgrade, [`deflate`] negotiates compression.
+//!
+//! Nothing here knows a socket, a clock, a session or a limit's default. When to answer a ping, how long to wait for a
+//! close and what to do with a message is decided in `veche-frontends`.
+
+pub mod close;
+mod codecs;
+mod decoder;
+pub mod deflate;
+mod encoder;
+mod error;
+mod extensions;
+mod frame;
+pub mod handshake;
+mod mask;
+mod partial;
+mod utf8;
+
+pub use codecs::Codecs;
+pub use decoder::{Decoder, Event};
+pub use encoder::{Encoder, encode_close, encode_control, encode_message};
+pub use error::Error;
+pub use frame::{HEADER_BYTES_MAX, Opcode};
+
+/// Which end of the connection we are. A server receives masked frames and sends plain ones, a client the reverse
+/// (RFC 6455 section 5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The end that accepted the connection.
+    Server,
+    /// The end that opened the connection.
+    Client,
+}
+
+/// What a message holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MessageKind {
+    /// UTF-8; a [`Decoder`] has checked it.
+    Text,
+    /// Any bytes.
+    Binary,
+}
+
+/// What a peer may make us hold. Crossing either ends the connection with 1009.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one message, inflated, over all its fragments.
+    pub message_bytes_max: usize,
+    /// Frames of one message; empty ones count, since each costs us work.
+    pub fragments_max: u32,
+}

@@ -39,21 +39,10 @@ pub(super) const TABLES_MAX: usize = 1_024;
 pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<Table> {
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
-        let span = error.span();
-        let word = span
-            .as_ref()
-            .and_then(|span| text.get(span.clone()))
-            .unwrap_or_default();
-        let hint = match (error.message(), section_named(word)) {
-            ("duplicate key", Some(section)) if section.repeats() => {
-                format!("; write {}", section.header())
-            }
-            ("duplicate key", _) if !word.is_empty() => format!(": {word:?} was there before"),
-            _ => String::new(),
-        };
+        let message = not_toml(text, error.message(), error.span());
         problems.add(
-            span.map(|span| span.start),
-            format!("not TOML: {}{hint}", error.message()),
+            error.span().map(|span| span.start),
+            format!("not TOML: {message}"),
         );
     }
     // After an error the parser goes on with a guess; what it guessed wrong on the same line is no news.
@@ -83,6 +72,38 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<Table> {
     walk.tables
         .sort_by_key(|table| (order(table.section), table.index));
     walk.tables
+}
+
+/// The parser's message, in better words where the mistake is a common one.
+fn not_toml(text: &str, message: &str, span: Option<std::ops::Range<usize>>) -> String {
+    let Some(span) = span else {
+        return message.to_owned();
+    };
+    let word = text.get(span.clone()).unwrap_or_default();
+    if message == "duplicate key" {
+        return match section_named(word) {
+            Some(section) if section.repeats() => {
+                format!("duplicate key; write {}", section.header())
+            }
+            _ => format!("duplicate key: {word:?} was there before"),
+        };
+    }
+    let (before, rest) = (
+        text.get(..span.start).unwrap_or_default(),
+        text.get(span.start..).unwrap_or_default(),
+    );
+    let bare = &rest[..rest
+        .find(|c: char| c.is_whitespace() || c == '#')
+        .unwrap_or(rest.len())];
+    if before.trim_end_matches(' ').ends_with('=')
+        && bare.starts_with(|c: char| c.is_alphabetic() || c == '/')
+    {
+        return format!(
+            "text stands in quotes: {:?}",
+            bare.chars().take(60).collect::<String>()
+        );
+    }
+    message.to_owned()
 }
 
 fn section_named(name: &str) -> Option<Section> {

@@ -80,11 +80,23 @@ impl<'t> Problems<'t> {
 
     /// Makes one without adding it.
     pub(super) fn problem(&self, offset: Option<usize>, message: impl Into<String>) -> Problem {
+        let mut message: String = message.into();
+        if message.contains(char::is_control) {
+            // Paths and the like come from the file: one line stays one line, and moves no cursor.
+            let escaped = |c: char| {
+                if c.is_control() {
+                    c.escape_debug().to_string()
+                } else {
+                    c.to_string()
+                }
+            };
+            message = message.chars().map(escaped).collect();
+        }
         let place = offset.map(|offset| self.place(offset));
         Problem {
             file: self.file.to_owned(),
             place,
-            message: message.into(),
+            message,
         }
     }
 

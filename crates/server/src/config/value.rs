@@ -102,7 +102,7 @@ impl Kind {
                 None => word_of(words, text?),
             },
             Self::Text { .. } => text
-                .filter(|text| !text.is_empty())
+                .filter(|text| !text.is_empty() && !text.contains(char::is_control))
                 .map(|text| Value::Text(text.to_owned())),
             Self::List { .. } => strings(found)
                 .filter(|list| !list.is_empty())

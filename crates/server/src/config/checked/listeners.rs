@@ -146,12 +146,12 @@ fn role_of(word: &str) -> Role {
 fn nearest_address(text: &str) -> String {
     let meant = if text.parse::<u16>().is_ok() {
         format!("127.0.0.1:{text}")
+    } else if let Ok(ip) = text.parse::<IpAddr>() {
+        SocketAddr::new(ip, 8080).to_string()
     } else if let Some(port) = text.strip_prefix("localhost:") {
         format!("127.0.0.1:{port}")
     } else if let Some(port) = text.strip_prefix("*:").or_else(|| text.strip_prefix(':')) {
         format!("0.0.0.0:{port}")
-    } else if let Ok(ip) = text.parse::<IpAddr>() {
-        SocketAddr::new(ip, 8080).to_string()
     } else {
         return String::new();
     };

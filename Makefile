@@ -1,0 +1,41 @@
+# What a person does with this repository. Each target is one line or two; the work is in the scripts they name.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+VECHE := $(or $(CARGO_TARGET_DIR),target)/release/veche
+
+help:            ## this list
+	@sed -n 's/^\([a-z-]*\): .*## /  make \1\t/p' Makefile | expand -t 18
+
+run: build       ## install what is missing, build, serve the push demo
+	$(VECHE) serve -c examples/push/veche.toml
+
+build: setup-run ## the release binary
+	cargo build --release --quiet --locked --package veche
+
+test: setup-test ## everything that must hold before a merge: under 15 minutes
+	tests/run quick
+
+test-full: setup-test setup-fuzz ## test, all 517 Autobahn cases, fuzz time, churn
+	tests/run full
+
+bench: build setup-bench ## the side-by-side figures; see bench/README.md
+	bench/run
+
+fuzz: setup-fuzz ## ten CPU-minutes of each fuzz target; MINUTES=1 for less
+	tests/fuzz.py $(or $(MINUTES),10)
+
+setup: setup-run setup-test setup-bench ## install all that run, test and bench need
+
+setup-run:
+	@tests/setup/packages.sh run
+	@tests/setup/rust.sh
+
+setup-test: setup-run
+	@tests/setup/packages.sh test
+
+setup-bench: setup-run
+	@tests/setup/packages.sh bench
+
+setup-fuzz: setup-run
+	@tests/setup/fuzz.sh
+
+.PHONY: help run build test test-full bench fuzz setup setup-run setup-test setup-bench setup-fuzz

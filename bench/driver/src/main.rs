@@ -1,0 +1,223 @@
+//! The load driver: one thread, one epoll, plain sockets, every answer verified byte by byte. It prints one JSON
+//! object per run and knows nothing about the server beyond its address and, for CPU time and memory, its pid.
+//! `bench/run` calls it and compares; it can be used by hand just as well.
+
+mod closed_loop;
+mod cpu;
+mod fleet;
+mod frame;
+mod handshake;
+mod idle;
+mod open_loop;
+mod poll;
+mod push;
+mod send_alone;
+mod storm;
+
+use std::net::SocketAddr;
+
+use clap::{Args, Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Load driver for WebSocket servers; one JSON object per run")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every load of connections needs.
+#[derive(Args, Clone)]
+struct Target {
+    /// Address of the server.
+    #[arg(long)]
+    address: SocketAddr,
+    /// Request target of the handshake.
+    #[arg(long, default_value = "/")]
+    path: String,
+    /// Connections.
+    #[arg(long, short = 'c', default_value_t = 240)]
+    connections: usize,
+    /// Handshakes at a time while opening.
+    #[arg(long, default_value_t = 100)]
+    opening: usize,
+    /// Server process whose CPU time is taken over the measured interval.
+    #[arg(long)]
+    pid: Option<u32>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Closed loop: each active connection has DEPTH messages in flight and sends the next when all came back.
+    Echo {
+        #[command(flatten)]
+        target: Target,
+        /// Bytes of a message.
+        #[arg(long, default_value_t = 20)]
+        size: usize,
+        /// Messages in flight on an active connection, sent in one write.
+        #[arg(long, default_value_t = 1)]
+        depth: usize,
+        /// Connections active at a time, round robin over all (default: all).
+        #[arg(long)]
+        active: Option<usize>,
+        /// Send text messages instead of binary ones.
+        #[arg(long)]
+        text: bool,
+        #[arg(long, default_value_t = 500)]
+        warmup_ms: u64,
+        #[arg(long, default_value_t = 2000)]
+        measure_ms: u64,
+    },
+    /// Open loop at a fixed rate; latency counts from the intended time of each send.
+    Rate {
+        #[command(flatten)]
+        target: Target,
+        #[arg(long, default_value_t = 20)]
+        size: usize,
+        /// Messages a second over all connections.
+        #[arg(long)]
+        rate: u64,
+        #[arg(long, default_value_t = 500)]
+        warmup_ms: u64,
+        #[arg(long, default_value_t = 3000)]
+        measure_ms: u64,
+    },
+    /// Handshakes as fast as they go, one message and its answer each; `--opening 0` is all at once.
+    Storm {
+        #[command(flatten)]
+        target: Target,
+        #[arg(long, default_value_t = 20)]
+        size: usize,
+        /// The server pushes nothing back: no message, handshakes only.
+        #[arg(long)]
+        silent: bool,
+        #[arg(long, default_value_t = 60_000)]
+        deadline_ms: u64,
+    },
+    /// Open the connections, print one line, hold them until standard input ends.
+    Idle {
+        #[command(flatten)]
+        target: Target,
+        /// `?user=` names of this many bytes are appended to the path; 0 for none.
+        #[arg(long, default_value_t = 0)]
+        user_bytes: usize,
+    },
+    /// Users on one side, one TCP connection with a JSON object a line on the other; counts and verifies arrivals.
+    Push {
+        #[command(flatten)]
+        target: Target,
+        /// Address of the push listener (or of send-alone's control port).
+        #[arg(long)]
+        push: SocketAddr,
+        /// What is written there: JSON lines, or one byte per message for send-alone.
+        #[arg(long, value_enum, default_value_t = push::Control::Lines)]
+        control: push::Control,
+        #[arg(long, default_value_t = 20)]
+        size: usize,
+        #[arg(long, default_value_t = 16)]
+        user_bytes: usize,
+        /// Consecutive messages to one user before the next user's turn.
+        #[arg(long, default_value_t = 1)]
+        burst: usize,
+        /// Messages on their way at most (default: one burst per user).
+        #[arg(long)]
+        window: Option<usize>,
+        #[arg(long, default_value_t = 500)]
+        warmup_ms: u64,
+        #[arg(long, default_value_t = 2000)]
+        measure_ms: u64,
+    },
+    /// Not a load but the yardstick of `push`: a server that does nothing but epoll and one send per message.
+    SendAlone {
+        #[arg(long)]
+        address: SocketAddr,
+        #[arg(long)]
+        control: SocketAddr,
+        #[arg(long, default_value_t = 20)]
+        size: usize,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    cpu::raise_descriptor_limit()?;
+    let report = match Cli::parse().command {
+        Command::Echo {
+            target,
+            size,
+            depth,
+            active,
+            text,
+            warmup_ms,
+            measure_ms,
+        } => {
+            let active = active.unwrap_or(target.connections);
+            let plan = closed_loop::Plan {
+                size,
+                depth,
+                active,
+                text,
+                warmup_ms,
+                measure_ms,
+            };
+            serde_json::to_value(closed_loop::run(&target, &plan)?)?
+        }
+        Command::Rate {
+            target,
+            size,
+            rate,
+            warmup_ms,
+            measure_ms,
+        } => {
+            let plan = open_loop::Plan {
+                size,
+                rate,
+                warmup_ms,
+                measure_ms,
+            };
+            serde_json::to_value(open_loop::run(&target, &plan)?)?
+        }
+        Command::Storm {
+            target,
+            size,
+            silent,
+            deadline_ms,
+        } => {
+            let size = (!silent).then_some(size);
+            serde_json::to_value(storm::run(&target, size, deadline_ms)?)?
+        }
+        Command::Idle { target, user_bytes } => {
+            serde_json::to_value(idle::run(&target, user_bytes)?)?
+        }
+        Command::Push {
+            target,
+            push,
+            control,
+            size,
+            user_bytes,
+            burst,
+            window,
+            warmup_ms,
+            measure_ms,
+        } => {
+            let window = window.unwrap_or(target.connections * burst);
+            let plan = push::Plan {
+                push,
+                control,
+                size,
+                user_bytes,
+                burst,
+                window,
+                warmup_ms,
+                measure_ms,
+            };
+            serde_json::to_value(push::run(&target, &plan)?)?
+        }
+        Command::SendAlone {
+            address,
+            control,
+            size,
+        } => return send_alone::run(address, control, size),
+    };
+    println!("{report}");
+    Ok(())
+}

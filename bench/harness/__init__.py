@@ -1,0 +1,1 @@
+"""The bench harness: starts servers, drives them in turn, compares. Standard library only."""

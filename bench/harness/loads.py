@@ -1,0 +1,116 @@
+"""One run of one load against one started server: a dict with at least `value`, what the scenario compares."""
+
+import json
+import re
+import subprocess
+import time
+
+from harness import servers
+
+
+class LoadError(Exception):
+    """The load did not go as it must: failed connections, wrong answers, requests not kept alive."""
+
+
+def _pinned(command):
+    return ["taskset", "-c", servers.DRIVER_CORE, *map(str, command)]
+
+
+def _output(command, timeout_s=180):
+    done = subprocess.run(_pinned(command), capture_output=True, text=True, timeout=timeout_s)
+    if done.returncode != 0:
+        raise LoadError(f"{' '.join(map(str, command))}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def _driver(server, mode, path, options):
+    command = [servers.driver(), mode, "--address", f"127.0.0.1:{server.port}", "--path", path, "--pid", server.pid]
+    return json.loads(_output(command + options))
+
+
+def _interval(quick):
+    return ["--warmup-ms", 200, "--measure-ms", 500] if quick else ["--warmup-ms", 400, "--measure-ms", 1600]
+
+
+def echo(server, quick, connections, size, depth=1, active=None):
+    options = ["-c", connections, "--size", size, "--depth", depth, *_interval(quick)]
+    if active:
+        options += ["--active", active]
+    report = _driver(server, "echo", "/echo", options)
+    return report | {"value": report["cpu_ns_per_message"]}
+
+
+def rate(server, quick, connections, size, per_second):
+    options = ["-c", connections, "--size", size, "--rate", per_second, *_interval(quick)]
+    report = _driver(server, "rate", "/echo", options)
+    return report | {"value": report["p99_us"]}
+
+
+def storm(server, quick, connections):
+    report = _driver(server, "storm", "/echo", ["-c", connections, "--opening", 0])
+    if report["failed"]:
+        raise LoadError(f"{server.name}: {report['failed']} of {connections} failed: {report['failures']}")
+    return report | {"value": report["cpu_ns_per_handshake"]}
+
+
+def push(server, quick, users, burst, control="lines"):
+    to = f"127.0.0.1:{server.extra_push}"
+    options = ["-c", users, "--push", to, "--control", control, "--burst", burst, *_interval(quick)]
+    report = _driver(server, "push", "/push", options)
+    return report | {"value": report["cpu_ns_per_message"]}
+
+
+def idle(server, quick, connections, path, user_bytes):
+    """Bytes of resident memory that a connection adds while it does nothing."""
+    command = [servers.driver(), "idle", "--address", f"127.0.0.1:{server.port}", "--path", path]
+    command += ["-c", connections, "--user-bytes", user_bytes]
+    # One connection before, so that what is set up once is not charged to the crowd.
+    before = _hold(command[:-4] + ["-c", 1, "--user-bytes", user_bytes], server)
+    after = _hold(command, server)
+    return {"before_bytes": before, "after_bytes": after, "value": (after - before) / connections}
+
+
+def _hold(command, server):
+    process = subprocess.Popen(_pinned(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    if process.stdout.readline().strip() != "open":
+        raise LoadError("the idle crowd did not open")
+    time.sleep(1.0)
+    memory = server.memory_bytes()
+    output, _ = process.communicate("", timeout=60)
+    if json.loads(output)["closed_meanwhile"]:
+        raise LoadError("idle connections were closed")
+    time.sleep(0.3)
+    return memory
+
+
+def wrk(server, quick, threads, connections):
+    seconds = 1 if quick else 3
+    url = f"http://127.0.0.1:{server.port}/hello.txt"
+    before = server.cpu_ns()
+    text = _output(["wrk", f"-t{threads}", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", url])
+    cpu = server.cpu_ns() - before
+    requests = int(re.search(r"(\d+) requests in", text)[1])
+    if re.search(r"Non-2xx|Socket errors", text) or not requests:
+        raise LoadError(f"{server.name}: {text}")
+    per_second = float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])
+    return {"requests": requests, "requests_per_second": per_second, "value": cpu / requests}
+
+
+def ab(server, quick, concurrency):
+    count = 20_000 if quick else 100_000
+    url = f"http://127.0.0.1:{server.port}/hello.txt"
+    before = server.cpu_ns()
+    text = _output(["ab", "-q", "-c", concurrency, "-k", "-n", count, url])
+    cpu = server.cpu_ns() - before
+
+    def field(name):
+        found = re.search(rf"^{name}:\s+(\d+)", text, re.MULTILINE)
+        return int(found[1]) if found else 0
+
+    kept = field("Keep-Alive requests")
+    if field("Complete requests") != count or field("Failed requests") or field("Non-2xx responses"):
+        raise LoadError(f"{server.name}: {text}")
+    if kept != count and server.name == "veche":
+        raise LoadError(f"veche: only {kept} of {count} requests kept alive")
+    per_second = float(re.search(r"Requests per second:\s+([\d.]+)", text)[1])
+    return {"requests": count, "kept_alive": kept, "requests_per_second": per_second, "value": cpu / count}

@@ -1,0 +1,145 @@
+"""The table of scenarios: who is compared with whom, under which load, against which target."""
+
+from functools import partial
+
+from harness import loads, servers
+
+
+class Subject:
+    """A server under one load. `rounds` limits those that are there for information only."""
+
+    def __init__(self, make, load, label=None, target=None, rounds=None, **options):
+        self.make, self.load, self.options = make, load, options
+        self.target, self.rounds, self.label = target, rounds, label
+
+    def run(self, quick, **more):
+        server = self.make()
+        server.start()
+        try:
+            return self.load(server, quick, **self.options, **more)
+        finally:
+            server.stop()
+
+
+class Scenario:
+    """`ours` against each of `others`, round by round; without others, `ours` against an absolute target."""
+
+    def __init__(self, name, what, unit, ours, others=(), target=None, prepare=None):
+        self.name, self.what, self.unit, self.ours = name, what, unit, ours
+        self.others, self.target, self.prepare = list(others), target, prepare
+
+
+def _pushed(make, port):
+    def made():
+        server = make()
+        server.extra_push = port
+        return server
+
+    return made
+
+
+def _half_capacity(quick):
+    """The rate of the latency scenario: half of what the peer's CPU time per message lets one core do."""
+    for make in (servers.uwebsockets, servers.veche):
+        if make().present:
+            runs = [Subject(make, loads.echo, connections=240, size=20).run(quick)["value"] for _ in range(3)]
+            return {"per_second": int(0.5e9 / sorted(runs)[1])}
+    return {}
+
+
+def _echo(connections, size, depth=1, target=1.0):
+    load = partial(Subject, load=loads.echo, connections=connections, size=size, depth=depth)
+    flight = "one" if depth == 1 else depth
+    name = f"echo-{connections}-{size}" + (f"-depth{depth}" if depth > 1 else "")
+    return Scenario(
+        name,
+        f"echo, {connections} connections, {size} B, {flight} in flight",
+        "ns of CPU per message",
+        load(servers.veche),
+        [load(servers.uwebsockets, target=target)],
+    )
+
+
+def _http(name, what, load, informative, **options):
+    subject = partial(Subject, load=load, **options)
+    return Scenario(
+        name,
+        what,
+        "ns of CPU per request",
+        subject(servers.veche),
+        [
+            subject(servers.hyper, target=1.0),
+            subject(servers.fasthttp, target=0.7),
+            *(subject(make, rounds=5) for make in informative),
+        ],
+    )
+
+
+def _storm(connections):
+    load = partial(Subject, load=loads.storm, connections=connections)
+    return Scenario(
+        f"storm-{connections}",
+        f"{connections} handshakes at once, one message and its answer on each",
+        "ns of CPU per handshake",
+        load(servers.veche),
+        [load(servers.uwebsockets, target=1.0)],
+    )
+
+
+def _push(name, what, burst, target):
+    return Scenario(
+        name,
+        what,
+        "ns of CPU per push",
+        Subject(_pushed(servers.veche, 9702), loads.push, users=1000, burst=burst),
+        [Subject(_pushed(servers.send_alone, 9752), loads.push, users=1000, burst=1, control="ticks", target=target)],
+    )
+
+
+def _memory(name, path, user_bytes, target):
+    load = partial(Subject, load=loads.idle, connections=10_000, user_bytes=user_bytes)
+    others = [load(servers.uwebsockets, path="/", rounds=3)] if not user_bytes else []
+    return Scenario(
+        name,
+        f"memory of an idle connection on {path}, 10,000 of them",
+        "bytes of RSS grown per connection",
+        load(servers.veche, path=path),
+        others,
+        target=target,
+    )
+
+
+# uWebSockets refuses HTTP/1.0, which is what ab speaks.
+_WITH_WRK = [servers.uwebsockets, servers.nginx]
+
+SCENARIOS = [
+    *(_echo(connections, size) for connections in (240, 400) for size in (20, 1024, 8192)),
+    _echo(240, 20, depth=8, target=0.92),
+    Scenario(
+        "p99",
+        "echo p99 at half of capacity, 240 connections, 20 B, open loop",
+        "µs, p99",
+        Subject(servers.veche, loads.rate, connections=240, size=20),
+        [Subject(servers.uwebsockets, loads.rate, connections=240, size=20, target=1.1)],
+        prepare=_half_capacity,
+    ),
+    _http("http-wrk1", "wrk -t1 -c1000", loads.wrk, _WITH_WRK, threads=1, connections=1000),
+    _http("http-wrk10", "wrk -t10 -c1000", loads.wrk, _WITH_WRK, threads=10, connections=1000),
+    _http("http-ab", "ab -c 10 -k", loads.ab, [servers.nginx], concurrency=10),
+    _storm(10_000),
+    _storm(19_500),
+    _push("push-single", "pushes to 1,000 users in turn", burst=1, target=1.25),
+    _push("push-burst", "pushes to 1,000 users in bursts of 16", burst=16, target=0.15),
+    _memory("memory-echo", "/echo", user_bytes=0, target=400),
+    _memory("memory-push", "/push", user_bytes=16, target=700),
+    Scenario(
+        "many",
+        "echo, 240 in flight, 15,000 connections against 1,000",
+        "ns of CPU per message",
+        Subject(servers.veche, loads.echo, label="15,000", connections=15_000, size=20, active=240),
+        [
+            Subject(servers.veche, loads.echo, label="1,000", connections=1000, size=20, active=240, target=1.15),
+            Subject(servers.uwebsockets, loads.echo, label="15,000", connections=15_000, size=20, active=240, rounds=5),
+        ],
+    ),
+]

@@ -1,0 +1,152 @@
+"""The servers under test: how each is started, pinned to the server's core, found in /proc and stopped.
+
+What is not ours comes from the environment (PEER_…): without it a peer is absent and said to be so.
+"""
+
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+
+BENCH = pathlib.Path(__file__).resolve().parent.parent
+ROOT = BENCH.parent
+BODY = BENCH / "www" / "hello.txt"
+SERVER_CORE = os.environ.get("BENCH_SERVER_CORE", "0")
+DRIVER_CORE = os.environ.get("BENCH_DRIVER_CORE", "1")
+
+
+def cargo_target(name):
+    return pathlib.Path(os.environ.get("BENCH_TARGET_DIR", BENCH / "target")) / name
+
+
+def driver():
+    return os.environ.get("BENCH_DRIVER") or str(cargo_target("driver") / "release" / "veche-bench-driver")
+
+
+def veche_binary():
+    if "VECHE_BIN" in os.environ:
+        return os.environ["VECHE_BIN"]
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    return str(target / "release" / "veche")
+
+
+class Server:
+    """One server: `port` speaks HTTP and WebSocket; a path that does not exist makes it absent."""
+
+    def __init__(self, name, port, command, binary, env=None, extra_ports=()):
+        self.name, self.port, self.command, self.env = name, port, command, env or {}
+        self.binary, self.extra_ports = binary, extra_ports
+        self.process = self.log = None
+
+    @property
+    def present(self):
+        return bool(self.binary) and shutil.which(self.binary) is not None
+
+    def start(self):
+        self.log = tempfile.TemporaryFile()
+        command = ["taskset", "-c", SERVER_CORE, *map(str, self.command)]
+        env = os.environ | self.env
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL, env=env)
+        for port in (self.port, *self.extra_ports):
+            self._await(port)
+
+    def _await(self, port):
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                break
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.02)
+        self.log.seek(0)
+        tail = self.log.read()[-2000:].decode(errors="replace")
+        self.stop()
+        raise RuntimeError(f"{self.name} does not answer on port {port}:\n{tail}")
+
+    @property
+    def pid(self):
+        """The process that serves: a supervisor's or master's only child, else the process itself."""
+        pid = self.process.pid
+        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return int(children[0]) if children else pid
+
+    def cpu_ns(self):
+        return cpu_ns(self.pid)
+
+    def memory_bytes(self):
+        for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise RuntimeError("no VmRSS")
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            # Measured is what came before: nobody waits for a drain.
+            for _ in range(2):
+                self.process.terminate()
+                try:
+                    self.process.wait(3)
+                    break
+                except subprocess.TimeoutExpired:
+                    continue
+            else:
+                self.process.kill()
+                self.process.wait()
+        self.process = None
+
+
+def cpu_ns(pid):
+    """Nanoseconds on a core, all threads of a process."""
+    total = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        try:
+            total += int((task / "schedstat").read_text().split()[0])
+        except FileNotFoundError:
+            pass  # a thread that ended meanwhile
+    return total
+
+
+def veche():
+    binary = veche_binary()
+    config = BENCH / "veche.toml"
+    return Server("veche", 9701, [binary, "serve", "-c", config], binary, extra_ports=(9702,))
+
+
+def uwebsockets():
+    """A C++ echo server: `BINARY PORT`, WebSocket echo without compression and a short body for GET."""
+    binary = os.environ.get("PEER_UWEBSOCKETS_ECHO", "")
+    return Server("uwebsockets", 9711, [binary, "9711"], binary)
+
+
+def hyper():
+    binary = str(cargo_target("hyper") / "release" / "veche-bench-hyper")
+    return Server("hyper", 9721, [binary, "127.0.0.1:9721", BODY], binary)
+
+
+def fasthttp():
+    binary = str(cargo_target("fasthttp") / "fasthttp-peer")
+    return Server("fasthttp", 9731, [binary, "127.0.0.1:9731", BODY], binary, env={"GOMAXPROCS": "1"})
+
+
+def nginx():
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="veche-bench-nginx-"))
+    config = directory / "nginx.conf"
+    body = BODY.read_text().rstrip()
+    config.write_text(
+        "daemon off; worker_processes 1; pid nginx.pid; error_log stderr crit;\n"
+        "events { worker_connections 20000; }\n"
+        "http { access_log off; keepalive_requests 100000000; default_type text/plain;\n"
+        f"  server {{ listen 127.0.0.1:9741 backlog=4096; location / {{ return 200 \"{body}\\n\"; }} }} }}\n"
+    )
+    directory.chmod(0o755)
+    return Server("nginx", 9741, ["nginx", "-p", directory, "-c", config], "nginx")
+
+
+def send_alone():
+    command = [driver(), "send-alone", "--address", "127.0.0.1:9751", "--control", "127.0.0.1:9752"]
+    return Server("send alone", 9751, command, driver())

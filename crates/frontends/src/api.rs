@@ -1,0 +1,137 @@
+//! The back end's HTTP API: which call a path names, who may call, what is answered.
+//!
+//! Publishing itself is [`backend`](crate::backend)'s. Answers are `{"result":{…}}` or `{"error":{"code","message"}}`,
+//! with status 200: the transport did its work.
+
+use veche_hub::{Answer, SessionId, Ticket};
+use veche_proto::http::{Head, Method, Status};
+
+use crate::backend::{BAD_REQUEST, Backend, METHOD_NOT_FOUND, Progress, Shape, write_error};
+use crate::command::{self, BadCommand, Command, Target};
+use crate::connection::Block;
+use crate::shared::Shared;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    Push,
+    Publish,
+    Broadcast,
+    Disconnect,
+    Info,
+    Unknown,
+}
+
+/// One call, from its head to its answer.
+pub(crate) struct Call {
+    name: Name,
+    backend: Backend,
+    /// The body, while it waits to be carried out.
+    kept: Option<Vec<u8>>,
+}
+
+/// What came of carrying out a call.
+pub(crate) enum CallEnd {
+    /// The body of the answer.
+    Answered(Vec<u8>),
+    /// Resume it later.
+    Waits(Block),
+}
+
+impl Call {
+    /// Judges the head of a call; `below` is the path below `/api`.
+    pub(crate) fn begin(head: &Head<'_>, below: &str, shared: &Shared) -> Result<Self, (Status, &'static str)> {
+        if !shared.site.authorizes(head) {
+            return Err((Status::UNAUTHORIZED, "X-API-Key is missing or wrong"));
+        }
+        let name = match below.trim_matches('/') {
+            "push" => Name::Push,
+            "publish" => Name::Publish,
+            "broadcast" => Name::Broadcast,
+            "disconnect" => Name::Disconnect,
+            "info" => Name::Info,
+            "socket" => return Err((Status::UPGRADE_REQUIRED, "this path speaks WebSocket")),
+            _ => Name::Unknown,
+        };
+        match (name, &head.method) {
+            (Name::Info, Method::Get | Method::Head) | (_, Method::Post) => {}
+            _ => return Err((Status::METHOD_NOT_ALLOWED, "API calls are POST (and GET for info)")),
+        }
+        Ok(Self { name, backend: Backend::default(), kept: None })
+    }
+
+    /// Carries the call out.
+    pub(crate) fn run(&mut self, body: &[u8], id: SessionId, shared: &mut Shared) -> CallEnd {
+        match self.name {
+            Name::Unknown => return CallEnd::Answered(error(METHOD_NOT_FOUND, "method not found")),
+            Name::Info => {
+                let nodes = shared.process.nodes();
+                return CallEnd::Answered(format!("{{\"result\":{{\"nodes\":{nodes}}}}}").into_bytes());
+            }
+            _ => {}
+        }
+        let mut scratch = std::mem::take(&mut shared.scratch.payload);
+        let parsed = command::parse(body, &mut scratch);
+        shared.scratch.payload = scratch;
+        let progress = parsed.and_then(|command| {
+            self.check(&command)?;
+            match self.name {
+                Name::Disconnect => self.backend.disconnect(&command, id, shared),
+                Name::Broadcast => self.backend.publish(&command, Shape::Each, true, id, shared),
+                _ => self.backend.publish(&command, Shape::Sum, true, id, shared),
+            }
+        });
+        match progress {
+            Err(BadCommand(why)) => {
+                shared.stats.pushes_refused.add(1);
+                CallEnd::Answered(error(BAD_REQUEST, &why))
+            }
+            Ok(Progress::Unfinished) => CallEnd::Waits(Block::Credit),
+            Ok(Progress::NoCredit | Progress::TooManyOpen) => {
+                self.kept = Some(body.to_vec());
+                CallEnd::Waits(Block::Credit)
+            }
+            Ok(Progress::Taken) => self.end(),
+        }
+    }
+
+    /// Whether the object says what this call is about.
+    fn check(&self, command: &Command<'_>) -> Result<(), BadCommand> {
+        let wanted = match (self.name, &command.target) {
+            (Name::Push, Target::User(_) | Target::Users(_))
+            | (Name::Publish, Target::Channel(_))
+            | (Name::Broadcast, Target::Channels(_))
+            | (Name::Disconnect, Target::User(_)) => return Ok(()),
+            (Name::Push, _) => "\"user\" or \"users\"",
+            (Name::Publish, _) => "\"channel\"",
+            (Name::Broadcast, _) => "\"channels\"",
+            _ => "\"user\"",
+        };
+        Err(BadCommand(format!("this call takes {wanted}")))
+    }
+
+    pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> CallEnd {
+        if let Some(body) = self.kept.take() {
+            return self.run(&body, id, shared);
+        }
+        if !self.backend.resume(id, shared) {
+            return CallEnd::Waits(Block::Credit);
+        }
+        self.end()
+    }
+
+    pub(crate) fn answered(&mut self, ticket: Ticket, answer: Answer) {
+        self.backend.answered(ticket, answer);
+    }
+
+    fn end(&mut self) -> CallEnd {
+        let mut body = Vec::new();
+        if self.backend.write_answer(&mut body) { CallEnd::Answered(body) } else { CallEnd::Waits(Block::Answer) }
+    }
+}
+
+fn error(code: u32, message: &str) -> Vec<u8> {
+    let mut text = String::from("{");
+    write_error(&mut text, code, message);
+    text.push('}');
+    text.into_bytes()
+}

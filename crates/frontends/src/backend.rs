@@ -1,0 +1,346 @@
+//! What a back end asked for, carried out: publications go to the hub, answers are put together and kept in order.
+//!
+//! Shared by the push line, the API's HTTP calls and its WebSocket, which differ only in framing. It does not know
+//! which of them it serves.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+
+use veche_hub::{Answer, ChannelName, Outcome, Payload, PayloadRef, SessionId, Ticket};
+
+use crate::command::{BadCommand, Command, Target};
+use crate::shared::Shared;
+
+/// Most questions of one back end that may wait for their answers; its input waits then.
+pub const EXCHANGES_MAX: usize = 1024;
+
+/// Error code for a request that can't be understood or carried out as written.
+pub const BAD_REQUEST: u32 = 107;
+/// Error code for a method that does not exist.
+pub const METHOD_NOT_FOUND: u32 = 104;
+
+/// How an answer adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// `{"handed":N}`, all targets together.
+    Sum,
+    /// `{"responses":[…]}`, one for each target.
+    Each,
+    /// `{"disconnected":N}`.
+    Disconnected,
+}
+
+/// What became of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Taken; its answer, if one is due, is on its way.
+    Taken,
+    /// Not taken: ask again when the hub accepts publications.
+    NoCredit,
+    /// Taken, but what is left of it waits for credit: call [`Backend::resume`] then.
+    Unfinished,
+    /// Not taken: too many answers are owed; ask again after one has left.
+    TooManyOpen,
+}
+
+/// The exchanges of one back end's connection, in the order of asking.
+#[derive(Debug, Default)]
+pub struct Backend {
+    exchanges: VecDeque<Exchange>,
+    /// Number of the exchange at the front.
+    first: u32,
+    unfinished: Option<Job>,
+    /// A command that came in a frame and could not be taken yet.
+    kept: Option<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Exchange {
+    id: Option<Box<str>>,
+    shape: Shape,
+    handed: Vec<u32>,
+    /// Answers of homes on other workers that are still to come, and one more while a job is unfinished.
+    open: u32,
+    error: Option<String>,
+}
+
+/// A publication to many, of which some wait for credit.
+#[derive(Debug)]
+struct Job {
+    targets: Vec<Box<str>>,
+    next: usize,
+    payload: Payload,
+    exchange: Option<u32>,
+}
+
+/// A ticket names the exchange (22 bits, wrapping) and the target in it (10 bits).
+const TARGET_BITS: u32 = 10;
+const EXCHANGE_MASK: u32 = u32::MAX >> TARGET_BITS;
+
+fn ticket(exchange: u32, target: usize) -> Ticket {
+    Ticket((exchange & EXCHANGE_MASK) << TARGET_BITS | target as u32)
+}
+
+impl Backend {
+    /// Carries out a command that publishes.
+    ///
+    /// `answered`: whether an answer is to be written. On [`Progress::NoCredit`] and [`Progress::TooManyOpen`]
+    /// nothing has happened.
+    pub fn publish(
+        &mut self,
+        command: &Command<'_>,
+        shape: Shape,
+        answered: bool,
+        session: SessionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, BadCommand> {
+        if answered && self.exchanges.len() >= EXCHANGES_MAX {
+            return Ok(Progress::TooManyOpen);
+        }
+        let data = command.data.ok_or_else(|| BadCommand("\"data\" (or \"message\", or \"binary\") is missing".into()))?;
+        let mut payload_scratch = std::mem::take(&mut shared.scratch.payload);
+        let mut name = std::mem::take(&mut shared.scratch.name);
+        let result = data.payload(&mut payload_scratch).and_then(|payload| match &command.target {
+            Target::User(user) => {
+                let channel = personal(&user.0, &mut name)?;
+                Ok(self.publish_one(channel, payload, command.id, shape, answered, session, shared))
+            }
+            Target::Channel(channel) => {
+                let channel = named(&channel.0)?;
+                Ok(self.publish_one(channel, payload, command.id, shape, answered, session, shared))
+            }
+            Target::Users(users) => {
+                let targets = users.iter().map(|user| Ok(personal(&user.0, &mut name)?.as_str().into()));
+                let targets = targets.collect::<Result<Vec<Box<str>>, BadCommand>>()?;
+                Ok(self.publish_many(targets, payload, command.id, shape, answered, session, shared))
+            }
+            Target::Channels(channels) => {
+                let targets = channels.iter().map(|channel| Ok(named(&channel.0)?.as_str().into()));
+                let targets = targets.collect::<Result<Vec<Box<str>>, BadCommand>>()?;
+                Ok(self.publish_many(targets, payload, command.id, shape, answered, session, shared))
+            }
+        });
+        payload_scratch.clear();
+        shared.scratch.payload = payload_scratch;
+        shared.scratch.name = name;
+        result
+    }
+
+    /// Ends all connections of a user.
+    pub fn disconnect(
+        &mut self,
+        command: &Command<'_>,
+        session: SessionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, BadCommand> {
+        let Target::User(user) = &command.target else {
+            return Err(BadCommand("\"user\" is missing".into()));
+        };
+        let exchange = self.next_number();
+        let mut name = std::mem::take(&mut shared.scratch.name);
+        let outcome = personal(&user.0, &mut name).map(|_| {
+            let from = Some((session, ticket(exchange, 0)));
+            let (code, reason) = crate::close::DISCONNECTED;
+            shared.hub.disconnect_user(from, &user.0, code, reason, &mut shared.ports)
+        });
+        shared.scratch.name = name;
+        let (count, open) = match outcome?.map_err(|error| BadCommand(error.to_string()))? {
+            Outcome::Handed(count) => (count, 0),
+            Outcome::Pending => (0, 1),
+        };
+        let id = command.id.map(Into::into);
+        self.exchanges.push_back(Exchange { id, shape: Shape::Disconnected, handed: vec![count], open, error: None });
+        shared.stats.pushes.add(1);
+        Ok(Progress::Taken)
+    }
+
+    /// Puts an error in the place of an answer, so that answers keep their order.
+    pub fn refuse(&mut self, id: Option<&str>, error: String, shared: &mut Shared) {
+        shared.stats.pushes_refused.add(1);
+        let id = id.map(Into::into);
+        self.exchanges.push_back(Exchange { id, shape: Shape::Sum, handed: Vec::new(), open: 0, error: Some(error) });
+    }
+
+    /// Goes on with what waited for credit; `true` when nothing of it is left.
+    pub fn resume(&mut self, session: SessionId, shared: &mut Shared) -> bool {
+        let Some(mut job) = self.unfinished.take() else { return true };
+        if self.advance(&mut job, session, shared) {
+            if let Some(exchange) = job.exchange.and_then(|number| self.exchange(number)) {
+                exchange.open -= 1;
+            }
+            return true;
+        }
+        self.unfinished = Some(job);
+        false
+    }
+
+    /// Whether every answer has been written and nothing waits for credit.
+    pub fn is_settled(&self) -> bool {
+        self.exchanges.is_empty() && self.unfinished.is_none()
+    }
+
+    /// Keeps a command that could not be taken; its source is blocked meanwhile, so there is one at most.
+    pub fn keep(&mut self, command: &[u8]) {
+        self.kept = Some(command.to_vec());
+    }
+
+    /// Gives back what was kept.
+    pub fn take_kept(&mut self) -> Option<Vec<u8>> {
+        self.kept.take()
+    }
+
+    /// A home answered.
+    pub fn answered(&mut self, Ticket(ticket): Ticket, answer: Answer) {
+        let (number, target) = (ticket >> TARGET_BITS, (ticket & ((1 << TARGET_BITS) - 1)) as usize);
+        let Some(exchange) = self.exchange(number) else { return };
+        let count = match answer {
+            Answer::Published { handed } => handed,
+            Answer::Disconnected { count } => count,
+            Answer::Subscribed => return,
+        };
+        if let Some(slot) = exchange.handed.get_mut(target) {
+            *slot = count;
+        }
+        exchange.open = exchange.open.saturating_sub(1);
+    }
+
+    /// Writes the next answer that is complete, as one JSON object; `false` when none is.
+    pub fn write_answer(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(exchange) = self.exchanges.front().filter(|exchange| exchange.open == 0) else { return false };
+        exchange.write(out);
+        self.exchanges.pop_front();
+        self.first = self.first.wrapping_add(1) & EXCHANGE_MASK;
+        true
+    }
+
+    fn exchange(&mut self, number: u32) -> Option<&mut Exchange> {
+        self.exchanges.get_mut((number.wrapping_sub(self.first) & EXCHANGE_MASK) as usize)
+    }
+
+    fn next_number(&self) -> u32 {
+        self.first.wrapping_add(self.exchanges.len() as u32) & EXCHANGE_MASK
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the hot path: nothing is gathered into a struct first")]
+    fn publish_one(
+        &mut self,
+        channel: ChannelName<'_>,
+        payload: PayloadRef<'_>,
+        id: Option<&str>,
+        shape: Shape,
+        answered: bool,
+        session: SessionId,
+        shared: &mut Shared,
+    ) -> Progress {
+        let from = answered.then(|| (session, ticket(self.next_number(), 0)));
+        let Ok(outcome) = shared.hub.publish(from, channel, payload, &mut shared.ports) else {
+            shared.stats.credits_refused.add(1);
+            return Progress::NoCredit;
+        };
+        shared.stats.pushes.add(1);
+        let (handed, open) = match outcome {
+            Outcome::Handed(handed) => {
+                shared.stats.fanned_out.add(u64::from(handed));
+                (handed, 0)
+            }
+            Outcome::Pending => (0, 1),
+        };
+        if answered {
+            let id = id.map(Into::into);
+            self.exchanges.push_back(Exchange { id, shape, handed: vec![handed], open, error: None });
+        }
+        Progress::Taken
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "as publish_one")]
+    fn publish_many(
+        &mut self,
+        targets: Vec<Box<str>>,
+        payload: PayloadRef<'_>,
+        id: Option<&str>,
+        shape: Shape,
+        answered: bool,
+        session: SessionId,
+        shared: &mut Shared,
+    ) -> Progress {
+        let exchange = answered.then(|| self.next_number());
+        if answered {
+            let (id, handed) = (id.map(Into::into), vec![0; targets.len()]);
+            self.exchanges.push_back(Exchange { id, shape, handed, open: 1, error: None });
+        }
+        shared.stats.pushes.add(1);
+        self.unfinished = Some(Job { targets, next: 0, payload: payload.to_payload(), exchange });
+        if self.resume(session, shared) { Progress::Taken } else { Progress::Unfinished }
+    }
+
+    /// Publishes to further targets; `true` when all are done.
+    fn advance(&mut self, job: &mut Job, session: SessionId, shared: &mut Shared) -> bool {
+        while let Some(target) = job.targets.get(job.next) {
+            let from = job.exchange.map(|number| (session, ticket(number, job.next)));
+            let Ok(channel) = ChannelName::new(target) else { unreachable!("checked when the job was made") };
+            match shared.hub.publish(from, channel, job.payload.borrow(), &mut shared.ports) {
+                Err(_) => {
+                    shared.stats.credits_refused.add(1);
+                    return false;
+                }
+                Ok(outcome) => {
+                    if let Outcome::Handed(handed) = outcome {
+                        shared.stats.fanned_out.add(u64::from(handed));
+                    }
+                    if let Some(exchange) = job.exchange.and_then(|number| self.exchange(number)) {
+                        match outcome {
+                            Outcome::Handed(handed) => exchange.handed[job.next] = handed,
+                            Outcome::Pending => exchange.open += 1,
+                        }
+                    }
+                }
+            }
+            job.next += 1;
+        }
+        true
+    }
+}
+
+impl Exchange {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut text = String::with_capacity(64);
+        text.push('{');
+        if let Some(id) = &self.id {
+            let _ = write!(text, "\"id\":{id},");
+        }
+        match (&self.error, self.shape) {
+            (Some(error), _) => write_error(&mut text, BAD_REQUEST, error),
+            (None, Shape::Sum) => {
+                let handed: u64 = self.handed.iter().map(|&handed| u64::from(handed)).sum();
+                let _ = write!(text, "\"result\":{{\"handed\":{handed}}}");
+            }
+            (None, Shape::Disconnected) => {
+                let _ = write!(text, "\"result\":{{\"disconnected\":{}}}", self.handed[0]);
+            }
+            (None, Shape::Each) => {
+                text.push_str("\"result\":{\"responses\":[");
+                for (index, handed) in self.handed.iter().enumerate() {
+                    let comma = if index == 0 { "" } else { "," };
+                    let _ = write!(text, "{comma}{{\"result\":{{\"handed\":{handed}}}}}");
+                }
+                text.push_str("]}");
+            }
+        }
+        text.push('}');
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// `"error":{…}`, without the braces around.
+pub fn write_error(text: &mut String, code: u32, message: &str) {
+    let message = serde_json::Value::from(message);
+    let _ = write!(text, "\"error\":{{\"code\":{code},\"message\":{message}}}");
+}
+
+fn personal<'n>(user: &str, name: &'n mut String) -> Result<ChannelName<'n>, BadCommand> {
+    ChannelName::of_user(user, name).map_err(|error| BadCommand(format!("bad user {user:?}: {error}")))
+}
+
+fn named(channel: &str) -> Result<ChannelName<'_>, BadCommand> {
+    ChannelName::new(channel).map_err(|error| BadCommand(format!("bad channel {channel:?}: {error}")))
+}

@@ -1,0 +1,10 @@
+//! Why a session is closed: the codes that a client sees, in one place.
+//!
+//! 1000 to 1015 are RFC 6455's; 3000 to 3999 are those that Centrifuge clients know.
+
+/// The server stops; come back (RFC 6455, section 7.4.1).
+pub const GOING_AWAY: (u16, &str) = (1001, "server is going away");
+/// The client does not read what it is sent.
+pub const SLOW_CONSUMER: (u16, &str) = (1013, "too slow: try again later");
+/// The back end asked for it; no reconnect.
+pub const DISCONNECTED: (u16, &str) = (3503, "disconnected by the back end");

@@ -1,0 +1,268 @@
+//! What a back end asks for, as one JSON object: the push line, the body of an API call, a frame on `/api/socket`.
+//!
+//! It turns bytes into a [`Command`] that borrows from them where it can; carrying it out is `backend`'s part.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde_json::value::RawValue;
+use veche_hub::{PayloadKind, PayloadRef};
+
+/// Most receivers that one command may name.
+pub const TARGETS_MAX: usize = 1024;
+
+/// A JSON string, borrowed unless it has escapes.
+///
+/// (`Cow` inside an `Option` is always owned when serde derives it.)
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text<'a>(pub Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Borrowing;
+        impl<'de> Visitor<'de> for Borrowing {
+            type Value = Text<'de>;
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a string")
+            }
+            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(Borrowing)
+    }
+}
+
+/// The object as it is written. A key that nobody knows is an error: an option that is silently ignored would be a
+/// promise broken.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire<'a> {
+    #[serde(borrow)]
+    user: Option<Text<'a>>,
+    #[serde(borrow)]
+    users: Option<Vec<Text<'a>>>,
+    #[serde(borrow)]
+    channel: Option<Text<'a>>,
+    #[serde(borrow)]
+    channels: Option<Vec<Text<'a>>>,
+    /// `data` and `message` are the same word.
+    #[serde(borrow, default, alias = "message", deserialize_with = "even_null")]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    binary: Option<Text<'a>>,
+    #[serde(default)]
+    ack: bool,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+}
+
+/// `null` is a value to push like any other; serde would take it for an absent key.
+fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// Who a publication is for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// Every connection of one user.
+    User(Text<'a>),
+    /// Every connection of several users.
+    Users(Vec<Text<'a>>),
+    /// Every subscriber of a channel.
+    Channel(Text<'a>),
+    /// Every subscriber of several channels.
+    Channels(Vec<Text<'a>>),
+}
+
+/// One thing asked for.
+#[derive(Debug)]
+pub struct Command<'a> {
+    /// For whom.
+    pub target: Target<'a>,
+    /// What; `None` only for calls that carry nothing (disconnect).
+    pub data: Option<Data<'a>>,
+    /// Whether an answer is wanted where answers are optional.
+    pub ack: bool,
+    /// The asker's own id for the answer: compact JSON text, a number or a string.
+    pub id: Option<&'a str>,
+}
+
+/// What is pushed, before it is decoded.
+#[derive(Clone, Copy, Debug)]
+pub enum Data<'a> {
+    /// A JSON value: a string is pushed as its text, anything else as compact JSON text.
+    Json(&'a RawValue),
+    /// Decoded base64 in the scratch buffer given to [`parse`].
+    Binary,
+}
+
+/// What is wrong with an object; the text is for the person who wrote it.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadCommand(pub String);
+
+/// Reads one object. A binary payload is decoded into `scratch`.
+pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, BadCommand> {
+    // serde would also take an array for a struct, by position.
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|&byte| byte != b'{') {
+        return bad("expected a JSON object");
+    }
+    let wire: Wire<'a> = serde_json::from_slice(bytes).map_err(|error| BadCommand(explain(&error, bytes)))?;
+    let target = match (wire.user, wire.users, wire.channel, wire.channels) {
+        (Some(user), None, None, None) => Target::User(user),
+        (None, Some(users), None, None) => Target::Users(users),
+        (None, None, Some(channel), None) => Target::Channel(channel),
+        (None, None, None, Some(channels)) => Target::Channels(channels),
+        (None, None, None, None) => return bad("one of \"user\", \"users\", \"channel\", \"channels\" is missing"),
+        _ => return bad("only one of \"user\", \"users\", \"channel\", \"channels\" may stand in one object"),
+    };
+    if let Target::Users(list) | Target::Channels(list) = &target
+        && (list.is_empty() || list.len() > TARGETS_MAX)
+    {
+        return bad("a list of receivers has 1 to 1024 names");
+    }
+    let data = match (wire.data, wire.binary) {
+        (Some(value), None) => Some(Data::Json(value)),
+        (None, Some(base64)) => {
+            scratch.clear();
+            if STANDARD.decode_vec(base64.0.as_bytes(), scratch).is_err() {
+                return bad("\"binary\" is not base64 (standard alphabet, padded)");
+            }
+            Some(Data::Binary)
+        }
+        (None, None) => None,
+        (Some(_), Some(_)) => return bad("only one of \"data\" (or \"message\") and \"binary\" may stand in one object"),
+    };
+    let id = match wire.id.map(RawValue::get) {
+        Some(id) if id.len() > 128 || !id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) => {
+            return bad("\"id\" is a number or a string of at most 126 bytes");
+        }
+        id => id,
+    };
+    Ok(Command { target, data, ack: wire.ack, id })
+}
+
+impl Data<'_> {
+    /// The payload as clients will get it, using `scratch` where it has to be rewritten. For [`Data::Binary`]
+    /// `scratch` is the one that [`parse`] filled.
+    pub fn payload<'s>(self, scratch: &'s mut Vec<u8>) -> Result<PayloadRef<'s>, BadCommand>
+    where
+        Self: 's,
+    {
+        let Data::Json(value) = self else {
+            return Ok(PayloadRef { kind: PayloadKind::Binary, bytes: scratch });
+        };
+        let text = value.get();
+        if let Some(inner) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+            if !inner.contains('\\') {
+                return Ok(PayloadRef { kind: PayloadKind::Text, bytes: inner.as_bytes() });
+            }
+            // Unpaired surrogates and the like show up only here.
+            let decoded: String =
+                serde_json::from_str(text).map_err(|error| BadCommand(format!("bad string in \"data\": {error}")))?;
+            scratch.clear();
+            scratch.extend_from_slice(decoded.as_bytes());
+            return Ok(PayloadRef { kind: PayloadKind::Text, bytes: scratch });
+        }
+        if !text.bytes().any(|byte| byte.is_ascii_whitespace()) {
+            return Ok(PayloadRef { kind: PayloadKind::Json, bytes: text.as_bytes() });
+        }
+        scratch.clear();
+        compact(text.as_bytes(), scratch);
+        Ok(PayloadRef { kind: PayloadKind::Json, bytes: scratch })
+    }
+}
+
+/// Copies valid JSON without the white space between its tokens.
+fn compact(json: &[u8], out: &mut Vec<u8>) {
+    let (mut in_string, mut escaped) = (false, false);
+    for &byte in json {
+        if in_string {
+            in_string = escaped || byte != b'"';
+            escaped = byte == b'\\' && !escaped;
+        } else if byte.is_ascii_whitespace() {
+            continue;
+        } else {
+            in_string = byte == b'"';
+        }
+        out.push(byte);
+    }
+}
+
+fn bad<T>(text: &str) -> Result<T, BadCommand> {
+    Err(BadCommand(text.to_owned()))
+}
+
+/// serde's message without its "line 1": the caller knows better which line it is.
+fn explain(error: &serde_json::Error, bytes: &[u8]) -> String {
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return "expected a JSON object, found nothing".to_owned();
+    }
+    let text = error.to_string();
+    let what = text.split(" at line ").next().unwrap_or(&text);
+    match error.column() {
+        0 => format!("bad JSON: {what}"),
+        column => format!("bad JSON at column {column}: {what}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pushed(line: &str) -> Result<(PayloadKind, String), String> {
+        let mut scratch = Vec::new();
+        let command = parse(line.as_bytes(), &mut scratch).map_err(|error| error.0)?;
+        let data = command.data.ok_or("no data")?;
+        let payload = data.payload(&mut scratch).map_err(|error| error.0)?;
+        Ok((payload.kind, String::from_utf8_lossy(payload.bytes).into_owned()))
+    }
+
+    #[test]
+    fn a_string_is_pushed_verbatim_and_anything_else_as_compact_json() {
+        for (line, kind, expected) in [
+            (r#"{"user":"tester01","message":"test"}"#, PayloadKind::Text, "test"),
+            (r#"{"user":"u","data":"a\n\"\u00e4\ud83d\ude00"}"#, PayloadKind::Text, "a\n\"ä😀"),
+            (r#"{"user":"u","data":""}"#, PayloadKind::Text, ""),
+            (r#"{"user":"u","data":{"a":1}}"#, PayloadKind::Json, r#"{"a":1}"#),
+            (r#"{"user":"u","data": { "a b" : [ 1 , "\" x" ] } }"#, PayloadKind::Json, r#"{"a b":[1,"\" x"]}"#),
+            (r#"{"user":"u","data":1.10}"#, PayloadKind::Json, "1.10"),
+            (r#"{"user":"u","data":12345678901234567890123}"#, PayloadKind::Json, "12345678901234567890123"),
+            (r#"{"user":"u","data":null}"#, PayloadKind::Json, "null"),
+            (r#"{"user":"u","binary":"AAEC"}"#, PayloadKind::Binary, "\u{0}\u{1}\u{2}"),
+        ] {
+            assert_eq!(pushed(line), Ok((kind, expected.to_owned())), "{line}");
+        }
+        assert_eq!(pushed(r#"{"user":"u"}"#), Err("no data".to_owned()));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (line, expected) in [
+            ("", "expected a JSON object, found nothing"),
+            ("{", "bad JSON at column 1: EOF while parsing an object"),
+            (r#"{"user":"u","mesage":"x"}"#, "unknown field `mesage`"),
+            (r#"{"message":"x"}"#, "is missing"),
+            (r#"{"user":"u","channel":"c","data":1}"#, "only one of"),
+            (r#"{"user":"u","data":1,"message":2}"#, "duplicate field"),
+            (r#"{"user":"u","data":1,"binary":"AA=="}"#, "only one of \"data\""),
+            (r#"{"user":"u","binary":"*"}"#, "not base64"),
+            (r#"{"users":[],"data":1}"#, "1 to 1024"),
+            (r#"{"user":7,"data":1}"#, "expected a string"),
+            (r#"{"user":"u","data":"\ud800"}"#, ""),
+            (r#"{"user":"u","data":1,"id":{}}"#, "\"id\" is a number"),
+            ("[1]", "expected a JSON object"),
+        ] {
+            let error = pushed(line).unwrap_err();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+        assert!(pushed(std::str::from_utf8(&[b'['; 100_000]).unwrap()).is_err());
+    }
+}

@@ -1,0 +1,359 @@
+//! One connection's whole life as a state machine: head → route → upgrade → frames → session. Start reading here.
+//!
+//! Bytes come in through [`Connection::received`]; what is to be sent is written into the connection's outbox; what
+//! it wants of the transport is asked by the worker afterwards ([`Connection::is_blocked`], [`Connection::deadline_ms`],
+//! [`Outbox::end`](crate::Outbox::end)). No socket, no clock: tests, fuzzer and simulator reach all of it.
+//!
+//! A stage that can't go on (its client does not read, a home worker has not answered, the hub takes no further
+//! publication) says so; the connection keeps the input, the transport is paused, and [`Connection::resume`] goes on.
+
+use std::net::IpAddr;
+
+use veche_hub::{Answer, SessionId, Ticket};
+
+use crate::http::Http;
+use crate::lines::Lines;
+use crate::outbox::{ANSWERS_BYTES_HIGH, End};
+use crate::shared::Shared;
+use crate::site::Role;
+use crate::socket::Socket;
+
+/// A connection, from accept to close.
+pub struct Connection {
+    stage: Stage,
+    /// Input that was received and not worked on: an unfinished head or line, or anything while blocked.
+    input: Vec<u8>,
+    /// When the next look is due; see [`Connection::timeout`].
+    deadline_ms: u64,
+    /// Where the peer is, for logs.
+    pub peer: IpAddr,
+    blocked: Option<Block>,
+    /// The peer will send no more.
+    ended: bool,
+    listener: u16,
+}
+
+const _: () = assert!(size_of::<Connection>() <= 152);
+
+/// What a connection speaks at the moment.
+pub(crate) enum Stage {
+    Http(Box<Http>),
+    Socket(Socket),
+    Lines(Box<Lines>),
+    /// Nothing is read any more; the transport goes down in good order.
+    Ending,
+}
+
+/// Why a connection's input waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// Its own answers have to leave first.
+    Output,
+    /// The hub takes no publication at the moment.
+    Credit,
+    /// A home worker has yet to answer.
+    Answer,
+}
+
+/// What came of a piece of input.
+pub(crate) struct Step {
+    pub(crate) taken: usize,
+    pub(crate) then: Then,
+}
+
+pub(crate) enum Then {
+    /// There may be more to do in what is left.
+    GoOn,
+    /// What is left is incomplete.
+    NeedInput,
+    /// What is left waits.
+    Wait(Block),
+    /// What is left is for another stage.
+    Become(Stage),
+    /// What is left, and all that comes, is of no interest.
+    End,
+}
+
+impl Connection {
+    /// A connection that was just accepted; its outbox is opened.
+    pub fn accept(id: SessionId, listener: u16, peer: IpAddr, shared: &mut Shared) -> Self {
+        shared.ports.outboxes.open(id);
+        let stage = match shared.site.listeners[listener as usize].role {
+            Role::Push => Stage::Lines(Box::default()),
+            Role::Public | Role::Internal => Stage::Http(Box::new(Http::new(listener, shared.now.mono_ms))),
+        };
+        let mut connection =
+            Self { stage, input: Vec::new(), deadline_ms: 0, peer, blocked: None, ended: false, listener };
+        connection.settle_deadline(shared);
+        connection
+    }
+
+    /// Bytes of the peer; they may be overwritten.
+    pub fn received(&mut self, id: SessionId, bytes: &mut [u8], shared: &mut Shared) {
+        let was_session = matches!(self.stage, Stage::Socket(_));
+        if self.input.is_empty() && self.blocked.is_none() {
+            let taken = self.work(id, bytes, shared);
+            if taken < bytes.len() {
+                self.input.extend_from_slice(&bytes[taken..]);
+            }
+        } else {
+            self.input.extend_from_slice(bytes);
+            if self.blocked.is_none() {
+                self.work_on_input(id, shared);
+            }
+        }
+        if let Stage::Socket(socket) = &mut self.stage {
+            socket.heard(shared.now);
+        }
+        // A session's deadline is looked at when it comes, not with every message.
+        if !was_session || !matches!(self.stage, Stage::Socket(_)) {
+            self.settle_deadline(shared);
+        }
+    }
+
+    /// The peer sent FIN.
+    pub fn ended(&mut self, id: SessionId, shared: &mut Shared) {
+        self.ended = true;
+        if self.blocked.is_none() {
+            self.finish_after_end(id, shared);
+        }
+    }
+
+    /// A home answered one of this connection's tickets.
+    pub fn answered(&mut self, id: SessionId, ticket: Ticket, answer: Answer, shared: &mut Shared) {
+        let goes_on = match &mut self.stage {
+            Stage::Http(http) => match http.answered(id, ticket, answer, shared) {
+                Then::Become(stage) => {
+                    self.stage = stage;
+                    true
+                }
+                Then::GoOn => true,
+                _ => false,
+            },
+            Stage::Socket(socket) => socket.answered(id, ticket, answer, shared),
+            Stage::Lines(lines) => lines.answered(id, ticket, answer, shared),
+            Stage::Ending => false,
+        };
+        if goes_on && self.blocked == Some(Block::Answer) {
+            self.resume(id, shared);
+        } else {
+            if self.ended && self.blocked.is_none() {
+                self.finish_after_end(id, shared);
+            }
+            self.settle_deadline(shared);
+        }
+    }
+
+    /// Goes on after a block: the worker calls it when what was waited for may have come.
+    pub fn resume(&mut self, id: SessionId, shared: &mut Shared) {
+        let Some(block) = self.blocked else { return };
+        if block == Block::Output && shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
+            shared.waiting_for_output.push(id);
+            return;
+        }
+        self.blocked = None;
+        let more = match &mut self.stage {
+            Stage::Http(http) => http.resume(id, shared),
+            Stage::Socket(socket) => socket.resume(id, shared),
+            Stage::Lines(lines) => lines.resume(id, shared),
+            Stage::Ending => Then::End,
+        };
+        match more {
+            Then::Wait(block) => self.block(id, block, shared),
+            Then::End => self.end(id, shared),
+            _ => self.work_on_input(id, shared),
+        }
+        if self.ended && self.blocked.is_none() {
+            self.finish_after_end(id, shared);
+        }
+        self.settle_deadline(shared);
+    }
+
+    /// Why input waits, if it does; the transport should be paused meanwhile.
+    pub fn is_blocked(&self) -> Option<Block> {
+        self.blocked
+    }
+
+    /// Monotonic time at which [`Connection::timeout`] has something to look at.
+    pub fn deadline_ms(&self) -> u64 {
+        self.deadline_ms
+    }
+
+    /// The deadline has come; [`Connection::deadline_ms`] then says the next one.
+    ///
+    /// `stalled_since_ms`: since when the transport has made no progress in sending, if it should.
+    pub fn timeout(&mut self, id: SessionId, stalled_since_ms: Option<u64>, shared: &mut Shared) {
+        let now = shared.now.mono_ms;
+        if let Some(since) = stalled_since_ms
+            && now >= since + shared.site.limits.write_timeout_ms
+        {
+            shared.stats.slow_consumers.add(1);
+            return self.abort(id, shared);
+        }
+        if now < self.deadline_ms {
+            return;
+        }
+        let alive = match &mut self.stage {
+            Stage::Http(http) => http.timeout(id, shared),
+            Stage::Socket(socket) => socket.timeout(id, shared),
+            Stage::Lines(_) => true,
+            Stage::Ending => false,
+        };
+        if alive {
+            self.settle_deadline(shared);
+        } else if matches!(self.stage, Stage::Http(_)) {
+            // What was answered (408) should arrive.
+            self.end(id, shared);
+        } else {
+            self.abort(id, shared);
+        }
+    }
+
+    /// Closes the session with a code: the hub, the operator or a limit wants it.
+    pub fn disconnect(&mut self, id: SessionId, code: u16, reason: &str, shared: &mut Shared) {
+        match &mut self.stage {
+            Stage::Socket(socket) => socket.close(id, code, reason, shared),
+            Stage::Http(_) | Stage::Lines(_) => self.end(id, shared),
+            Stage::Ending => {}
+        }
+        self.settle_deadline(shared);
+    }
+
+    /// The client does not read what it is sent: its outbox is over its budget.
+    pub fn overflowed(&mut self, id: SessionId, shared: &mut Shared) {
+        shared.stats.slow_consumers.add(1);
+        shared.ports.outboxes.drop_pushes(id);
+        let (code, reason) = crate::close::SLOW_CONSUMER;
+        self.disconnect(id, code, reason, shared);
+    }
+
+    /// The server goes away: sessions are closed, what is idle ends, what is under way is answered and then ends.
+    pub fn drain(&mut self, id: SessionId, shared: &mut Shared) {
+        match &mut self.stage {
+            Stage::Http(http) if http.is_idle() && self.input.is_empty() => self.end(id, shared),
+            Stage::Http(_) | Stage::Ending => {}
+            Stage::Socket(_) | Stage::Lines(_) => {
+                let (code, reason) = crate::close::GOING_AWAY;
+                self.disconnect(id, code, reason, shared);
+            }
+        }
+    }
+
+    /// The transport is gone; nothing of the connection stays.
+    pub fn closed(&mut self, id: SessionId, shared: &mut Shared) {
+        if let Stage::Socket(socket) = &mut self.stage {
+            socket.closed(shared);
+        }
+        shared.hub.close(id, &mut shared.ports);
+        shared.ports.outboxes.close(id);
+    }
+
+    /// Whether the peer has sent FIN: once everything is sent, nothing keeps the transport.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The listener that accepted it.
+    pub fn listener(&self) -> u16 {
+        self.listener
+    }
+
+    fn work_on_input(&mut self, id: SessionId, shared: &mut Shared) {
+        let mut input = std::mem::take(&mut self.input);
+        let taken = self.work(id, &mut input, shared);
+        if taken < input.len() {
+            input.drain(..taken);
+            self.input = input;
+        } else {
+            shared.ports.outboxes.recycle(input);
+        }
+    }
+
+    /// Works through input as far as it goes; returns the bytes taken.
+    fn work(&mut self, id: SessionId, bytes: &mut [u8], shared: &mut Shared) -> usize {
+        let mut taken = 0;
+        loop {
+            let input = &mut bytes[taken..];
+            if input.is_empty() {
+                return taken;
+            }
+            let step = match &mut self.stage {
+                Stage::Http(http) => http.step(id, input, shared),
+                Stage::Socket(socket) => socket.step(id, input, shared),
+                Stage::Lines(lines) => lines.step(id, input, shared),
+                Stage::Ending => return bytes.len(),
+            };
+            taken += step.taken;
+            match step.then {
+                Then::GoOn => {}
+                Then::NeedInput => return taken,
+                Then::Wait(block) => {
+                    self.block(id, block, shared);
+                    return taken;
+                }
+                Then::Become(stage) => self.stage = stage,
+                Then::End => {
+                    self.end(id, shared);
+                    return bytes.len();
+                }
+            }
+        }
+    }
+
+    fn block(&mut self, id: SessionId, block: Block, shared: &mut Shared) {
+        self.blocked = Some(block);
+        match block {
+            Block::Output => shared.waiting_for_output.push(id),
+            Block::Credit => shared.waiting_for_credit.push(id),
+            Block::Answer => {}
+        }
+    }
+
+    /// Sends what is written, then FIN, and waits a little for the peer's.
+    fn end(&mut self, id: SessionId, shared: &mut Shared) {
+        if matches!(self.stage, Stage::Ending) {
+            return;
+        }
+        if let Stage::Socket(socket) = &mut self.stage {
+            socket.closed(shared);
+        }
+        self.stage = Stage::Ending;
+        self.blocked = None;
+        self.input = Vec::new();
+        self.deadline_ms = shared.now.mono_ms + shared.site.limits.close_timeout_ms;
+        shared.ports.outboxes.refuse_pushes(id);
+        shared.ports.outboxes.finish(id, End::Shutdown);
+    }
+
+    fn abort(&mut self, id: SessionId, shared: &mut Shared) {
+        self.end(id, shared);
+        shared.ports.outboxes.finish(id, End::Abort);
+    }
+
+    /// After the peer's FIN all that was asked is answered; then nothing keeps the connection.
+    fn finish_after_end(&mut self, id: SessionId, shared: &mut Shared) {
+        if let Stage::Lines(lines) = &self.stage {
+            // The last line may lack its end: `printf … | nc` writes such.
+            if !self.input.is_empty() && self.input.last() != Some(&b'\n') {
+                self.input.push(b'\n');
+                self.work_on_input(id, shared);
+                return self.ended(id, shared);
+            }
+            if !lines.is_settled() {
+                return;
+            }
+        }
+        self.end(id, shared);
+        // The worker closes the transport when the last byte has left.
+        shared.ports.outboxes.finish(id, End::Shutdown);
+    }
+
+    fn settle_deadline(&mut self, shared: &Shared) {
+        self.deadline_ms = match &self.stage {
+            Stage::Http(http) => http.deadline_ms(shared),
+            Stage::Socket(socket) => socket.deadline_ms(shared),
+            Stage::Lines(_) => u64::MAX,
+            Stage::Ending => self.deadline_ms,
+        };
+    }
+}

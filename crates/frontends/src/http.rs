@@ -1,0 +1,476 @@
+//! A connection while it speaks HTTP: head → route → handler → response, request after request.
+//!
+//! It decides what a request leads to and writes the response; an upgrade ends the stage ([`upgrade`](crate::upgrade)).
+//! API calls are carried out by [`backend`](crate::backend), files are planned by [`files`](crate::files).
+
+use std::sync::Arc;
+
+use veche_hub::{Answer, SessionId, Ticket};
+use veche_proto::http::{
+    self, BodyDecoder, CONTINUE, Framing, Head, HeadScan, HttpError, Method, ResponseBody, ResponseHead, Status,
+    Version,
+};
+
+use crate::api::{Call, CallEnd};
+use crate::connection::{Block, Stage, Step, Then};
+use crate::outbox::ANSWERS_BYTES_HIGH;
+use crate::route::{Found, Handler, Route};
+use crate::shared::Shared;
+use crate::files;
+use crate::stats::Handshake;
+use crate::upgrade::{Registration, upgrade};
+
+/// Unwanted bodies up to this size are read and dropped so that the connection can go on; larger ones end it.
+const SKIPPED_BODY_BYTES_MAX: u64 = 64 << 10;
+
+/// Bytes of a streamed response made at a time.
+const STREAM_BYTES: usize = 32 << 10;
+
+/// The stage's state; boxed, since few connections stay in it.
+pub(crate) struct Http {
+    scan: HeadScan,
+    state: State,
+    listener: u16,
+    /// Since when the present wait lasts: accept, first byte of a head, end of a head, end of a response.
+    since_ms: u64,
+    accepted_ms: u64,
+    requests: u64,
+}
+
+enum State {
+    Head,
+    Body(Box<Body>),
+    /// A home worker has yet to answer an API call.
+    Call(Box<Call>, Reply),
+    /// A home worker has yet to register the session.
+    Registering(Box<Registration>),
+    Streaming(Box<Stream>),
+}
+
+/// A request whose body is being read.
+struct Body {
+    decoder: BodyDecoder,
+    /// What it is for; `None` drops it.
+    call: Option<Call>,
+    data: Vec<u8>,
+    reply: Reply,
+    /// What is answered after an unwanted body was read.
+    then: Option<Box<dyn FnOnce(SessionId, &mut Shared) -> Option<Stream>>>,
+}
+
+/// What a response needs to know of its request.
+#[derive(Clone, Copy)]
+pub(crate) struct Reply {
+    pub(crate) version: Version,
+    pub(crate) keep_alive: bool,
+    pub(crate) head_only: bool,
+}
+
+/// The rest of a response that is made piece by piece as the client reads.
+pub(crate) struct Stream {
+    pub(crate) source: Box<dyn files::Source>,
+    pub(crate) remaining: u64,
+    pub(crate) keep_alive: bool,
+}
+
+impl Reply {
+    fn to(head: &Head<'_>) -> Self {
+        Self {
+            version: head.version,
+            keep_alive: head.keep_alive,
+            head_only: head.method == Method::Head,
+        }
+    }
+
+    /// Writes a whole response with a body of one type.
+    pub(crate) fn write(self, id: SessionId, status: Status, content_type: &str, body: &[u8], shared: &mut Shared) {
+        self.write_with(id, status, &[("Content-Type", content_type)], body, shared);
+    }
+
+    pub(crate) fn write_with(
+        self,
+        id: SessionId,
+        status: Status,
+        headers: &[(&str, &str)],
+        body: &[u8],
+        shared: &mut Shared,
+    ) {
+        let head = ResponseHead {
+            status,
+            version: self.version,
+            keep_alive: self.keep_alive && !shared.is_draining(),
+            body: ResponseBody::Sized(body.len() as u64),
+        };
+        shared.stats.answer(status.0);
+        let out = shared.ports.outboxes.buffer(id);
+        if head.write(out, shared.date.text(), headers).is_err() {
+            // Ours, not the peer's: a header that can't be written says nothing, but the response stays whole.
+            let _ = head.write(out, shared.date.text(), &[]);
+        }
+        if !self.head_only {
+            out.extend_from_slice(body);
+        }
+    }
+
+    /// A short text about what went wrong.
+    pub(crate) fn refuse(self, id: SessionId, status: Status, why: &str, shared: &mut Shared) {
+        self.write(id, status, "text/plain; charset=utf-8", format!("{why}\n").as_bytes(), shared);
+    }
+}
+
+impl Http {
+    pub(crate) fn new(listener: u16, now_ms: u64) -> Self {
+        Self {
+            scan: HeadScan::default(),
+            state: State::Head,
+            listener,
+            since_ms: now_ms,
+            accepted_ms: now_ms,
+            requests: 0,
+        }
+    }
+
+    /// Whether it waits for a request of which nothing has come.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.state, State::Head) && !self.scan.is_midway()
+    }
+
+    pub(crate) fn step(&mut self, id: SessionId, input: &mut [u8], shared: &mut Shared) -> Step {
+        let result = match &mut self.state {
+            State::Head => self.head(id, input, shared),
+            State::Body(_) => self.body(id, input, shared),
+            // Input waits while these last.
+            State::Call(..) | State::Registering(_) | State::Streaming(_) => {
+                Ok(Step { taken: 0, then: Then::Wait(Block::Answer) })
+            }
+        };
+        result.unwrap_or_else(|error| {
+            refuse_request(id, &error, shared);
+            Step { taken: input.len(), then: Then::End }
+        })
+    }
+
+    fn head(&mut self, id: SessionId, input: &[u8], shared: &mut Shared) -> Result<Step, HttpError> {
+        let site = Arc::clone(&shared.site);
+        if !self.scan.is_midway() {
+            self.since_ms = if self.requests == 0 { self.accepted_ms } else { shared.now.mono_ms };
+        }
+        let Some(end) = self.scan.find(input, &site.limits.http)? else {
+            return Ok(Step { taken: 0, then: Then::NeedInput });
+        };
+        let head = http::parse_head(&input[..end], &site.limits.http)?;
+        self.scan = HeadScan::default();
+        self.requests += 1;
+        self.since_ms = shared.now.mono_ms;
+        let then = self.request(id, &head, shared)?;
+        Ok(Step { taken: end, then })
+    }
+
+    /// What a request leads to.
+    fn request(&mut self, id: SessionId, head: &Head<'_>, shared: &mut Shared) -> Result<Then, HttpError> {
+        let site = Arc::clone(&shared.site);
+        let reply = Reply::to(head);
+        let (route, below) = match site.listeners[self.listener as usize].router.find(&head.method, head.path) {
+            Found::Route { index, below } => (&site.routes[index as usize], below),
+            Found::MethodNotAllowed => {
+                return self.refuse(id, head, Status::METHOD_NOT_ALLOWED, "this path has another method", shared);
+            }
+            Found::Nothing => {
+                if head.header_bytes("upgrade").is_some() {
+                    shared.stats.handshake(Handshake::NotFound);
+                }
+                return self.refuse(id, head, Status::NOT_FOUND, "nothing here", shared);
+            }
+        };
+        let socket_only = matches!(route.handler, Handler::Push | Handler::Echo);
+        if socket_only || (head.header_bytes("upgrade").is_some() && takes_socket_here(route, below)) {
+            return self.upgrade(id, head, route, shared);
+        }
+        match &route.handler {
+            Handler::Api => {
+                let call = match Call::begin(head, below, shared) {
+                    Ok(call) => call,
+                    Err((status, why)) => return self.refuse(id, head, status, why, shared),
+                };
+                self.read_body(id, head, Some(call), None, shared)
+            }
+            Handler::Health => {
+                let (status, text) = match shared.process.is_ready() && !shared.is_draining() {
+                    true => (Status::OK, "ok\n"),
+                    false => (Status::SERVICE_UNAVAILABLE, "not ready\n"),
+                };
+                self.answer(id, head, shared, move |id, shared| {
+                    reply.write(id, status, "text/plain; charset=utf-8", text.as_bytes(), shared);
+                    None
+                })
+            }
+            Handler::Metrics => self.answer(id, head, shared, move |id, shared| {
+                let text = shared.process.metrics();
+                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+                reply.write(id, Status::OK, kind, text.as_bytes(), shared);
+                None
+            }),
+            Handler::Static { root } => {
+                if head.framing == Framing::None {
+                    // The usual case, without a box for later.
+                    let stream = files::answer(id, head, root, below, shared);
+                    return Ok(self.stream(id, reply, stream, shared));
+                }
+                self.refuse(id, head, Status::METHOD_NOT_ALLOWED, "files take no body", shared)
+            }
+            Handler::Push | Handler::Echo => unreachable!("handled above: these speak WebSocket only"),
+        }
+    }
+
+    /// Refuses one request; the connection goes on if its body is small enough to be dropped.
+    fn refuse(
+        &mut self,
+        id: SessionId,
+        head: &Head<'_>,
+        status: Status,
+        why: &str,
+        shared: &mut Shared,
+    ) -> Result<Then, HttpError> {
+        let (reply, why) = (Reply::to(head), why.to_owned());
+        self.answer(id, head, shared, move |id, shared| {
+            reply.refuse(id, status, &why, shared);
+            None
+        })
+    }
+
+    /// Answers a request whose body, if any, nobody wants.
+    fn answer(
+        &mut self,
+        id: SessionId,
+        head: &Head<'_>,
+        shared: &mut Shared,
+        then: impl FnOnce(SessionId, &mut Shared) -> Option<Stream> + 'static,
+    ) -> Result<Then, HttpError> {
+        let droppable = match head.framing {
+            Framing::None | Framing::Sized(0) => {
+                let stream = then(id, shared);
+                return Ok(self.stream(id, Reply::to(head), stream, shared));
+            }
+            Framing::Sized(length) => length <= SKIPPED_BODY_BYTES_MAX && !head.expect_continue,
+            Framing::Chunked => false,
+        };
+        if droppable {
+            return self.read_body(id, head, None, Some(Box::new(then)), shared);
+        }
+        // The answer comes before the body: what follows can't be told apart from a request any more.
+        then(id, shared);
+        Ok(Then::End)
+    }
+
+    fn read_body(
+        &mut self,
+        id: SessionId,
+        head: &Head<'_>,
+        call: Option<Call>,
+        then: Option<Box<dyn FnOnce(SessionId, &mut Shared) -> Option<Stream>>>,
+        shared: &mut Shared,
+    ) -> Result<Then, HttpError> {
+        let decoder = BodyDecoder::new(head.framing, &shared.site.limits.http);
+        if head.expect_continue && !decoder.is_end() {
+            shared.ports.outboxes.buffer(id).extend_from_slice(CONTINUE);
+        }
+        let is_end = decoder.is_end();
+        let body = Body { decoder, call, data: Vec::new(), reply: Reply::to(head), then };
+        if is_end {
+            return Ok(self.body_complete(id, body, shared));
+        }
+        self.state = State::Body(Box::new(body));
+        Ok(Then::GoOn)
+    }
+
+    fn body(&mut self, id: SessionId, input: &[u8], shared: &mut Shared) -> Result<Step, HttpError> {
+        let State::Body(body) = &mut self.state else { unreachable!("called in this state only") };
+        let piece = body.decoder.decode(input)?;
+        if body.call.is_some() {
+            body.data.extend_from_slice(&input[piece.data.clone()]);
+        }
+        let taken = piece.consumed;
+        if !piece.is_end {
+            let then = if taken < input.len() { Then::GoOn } else { Then::NeedInput };
+            return Ok(Step { taken, then });
+        }
+        let State::Body(body) = std::mem::replace(&mut self.state, State::Head) else { unreachable!("as above") };
+        Ok(Step { taken, then: self.body_complete(id, *body, shared) })
+    }
+
+    fn body_complete(&mut self, id: SessionId, body: Body, shared: &mut Shared) -> Then {
+        self.since_ms = shared.now.mono_ms;
+        if let Some(then) = body.then {
+            let stream = then(id, shared);
+            return self.stream(id, body.reply, stream, shared);
+        }
+        let Some(mut call) = body.call else { unreachable!("a body is wanted by a call or dropped before an answer") };
+        let end = call.run(&body.data, id, shared);
+        self.call_ended(id, end, call, body.reply, shared)
+    }
+
+    fn call_ended(&mut self, id: SessionId, end: CallEnd, call: Call, reply: Reply, shared: &mut Shared) -> Then {
+        match end {
+            CallEnd::Answered(body) => {
+                reply.write(id, Status::OK, "application/json", &body, shared);
+                self.state = State::Head;
+                self.finish(id, reply.keep_alive, shared)
+            }
+            CallEnd::Waits(block) => {
+                self.state = State::Call(Box::new(call), reply);
+                Then::Wait(block)
+            }
+        }
+    }
+
+    /// After a response: go on with the next request, or end.
+    fn finish(&mut self, id: SessionId, keep_alive: bool, shared: &mut Shared) -> Then {
+        self.since_ms = shared.now.mono_ms;
+        if !keep_alive || shared.is_draining() {
+            return Then::End;
+        }
+        // Whoever pipelines must also read.
+        if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
+            return Then::Wait(Block::Output);
+        }
+        Then::GoOn
+    }
+
+    /// Begins to stream the rest of a response, if there is one.
+    fn stream(&mut self, id: SessionId, reply: Reply, stream: Option<Stream>, shared: &mut Shared) -> Then {
+        match stream {
+            None => self.finish(id, reply.keep_alive, shared),
+            Some(stream) => {
+                self.state = State::Streaming(Box::new(stream));
+                self.pump(id, shared)
+            }
+        }
+    }
+
+    /// Writes as much of a streamed response as the client's reading allows.
+    fn pump(&mut self, id: SessionId, shared: &mut Shared) -> Then {
+        let State::Streaming(stream) = &mut self.state else { return Then::GoOn };
+        while stream.remaining > 0 {
+            if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
+                return Then::Wait(Block::Output);
+            }
+            let max = stream.remaining.min(STREAM_BYTES as u64) as usize;
+            let out = shared.ports.outboxes.buffer(id);
+            match stream.source.read(max, out) {
+                Ok(count @ 1..) => stream.remaining -= (count as u64).min(stream.remaining),
+                // The file shrank or the disk failed: the client sees a body that is too short and a closed connection.
+                Ok(0) | Err(_) => return Then::End,
+            }
+        }
+        let keep_alive = stream.keep_alive;
+        self.state = State::Head;
+        self.finish(id, keep_alive, shared)
+    }
+
+    fn upgrade(
+        &mut self,
+        id: SessionId,
+        head: &Head<'_>,
+        route: &Arc<Route>,
+        shared: &mut Shared,
+    ) -> Result<Then, HttpError> {
+        match upgrade(id, head, route, shared) {
+            Err(refused) => {
+                shared.stats.handshake(refused.outcome);
+                if refused.status == Status::UPGRADE_REQUIRED {
+                    let (reply, why) = (Reply::to(head), refused.why);
+                    return self.answer(id, head, shared, move |id, shared| {
+                        let headers = [("Sec-WebSocket-Version", "13"), ("Content-Type", "text/plain; charset=utf-8")];
+                        reply.write_with(id, Status::UPGRADE_REQUIRED, &headers, format!("{why}\n").as_bytes(), shared);
+                        None
+                    });
+                }
+                self.refuse(id, head, refused.status, &refused.why, shared)
+            }
+            Ok(registration) => {
+                if registration.is_complete() {
+                    return Ok(Then::Become(Stage::Socket(registration.open(id, shared))));
+                }
+                self.state = State::Registering(Box::new(registration));
+                Ok(Then::Wait(Block::Answer))
+            }
+        }
+    }
+
+    pub(crate) fn answered(&mut self, id: SessionId, ticket: Ticket, answer: Answer, shared: &mut Shared) -> Then {
+        match &mut self.state {
+            State::Call(call, _) => {
+                call.answered(ticket, answer);
+                Then::GoOn
+            }
+            State::Registering(registration) => {
+                registration.answered();
+                if !registration.is_complete() {
+                    return Then::Wait(Block::Answer);
+                }
+                let State::Registering(registration) = std::mem::replace(&mut self.state, State::Head) else {
+                    unreachable!("matched above")
+                };
+                Then::Become(Stage::Socket(registration.open(id, shared)))
+            }
+            _ => Then::Wait(Block::Answer),
+        }
+    }
+
+    pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> Then {
+        match std::mem::replace(&mut self.state, State::Head) {
+            State::Call(mut call, reply) => {
+                let end = call.resume(id, shared);
+                self.call_ended(id, end, *call, reply, shared)
+            }
+            State::Streaming(stream) => {
+                self.state = State::Streaming(stream);
+                self.pump(id, shared)
+            }
+            other => {
+                self.state = other;
+                Then::GoOn
+            }
+        }
+    }
+
+    pub(crate) fn deadline_ms(&self, shared: &Shared) -> u64 {
+        let limits = &shared.site.limits;
+        let wait = match self.state {
+            State::Head if self.requests > 0 && !self.scan.is_midway() => limits.idle_timeout_ms,
+            State::Head => limits.header_timeout_ms.min(limits.handshake_timeout_ms),
+            State::Body(_) => limits.body_timeout_ms,
+            State::Registering(_) => limits.handshake_timeout_ms,
+            // A home worker always answers, and a stalled send has its own deadline.
+            State::Call(..) | State::Streaming(_) => return u64::MAX,
+        };
+        self.since_ms.saturating_add(wait)
+    }
+
+    /// The wait is over; says 408 where something had begun.
+    pub(crate) fn timeout(&mut self, id: SessionId, shared: &mut Shared) -> bool {
+        if self.deadline_ms(shared) > shared.now.mono_ms {
+            return true;
+        }
+        if !self.is_idle() || self.requests == 0 {
+            let error = HttpError { status: Status::REQUEST_TIMEOUT, reason: "the request took too long to arrive" };
+            refuse_request(id, &error, shared);
+        }
+        false
+    }
+}
+
+/// Whether an upgrade on this route, at this place below it, opens a WebSocket.
+fn takes_socket_here(route: &Route, below: &str) -> bool {
+    match route.handler {
+        Handler::Api => below.trim_end_matches('/') == "/socket",
+        _ => route.handler.takes_websocket(),
+    }
+}
+
+/// A request that can't be trusted to end where it seems to: answered, and the connection ends.
+fn refuse_request(id: SessionId, error: &HttpError, shared: &mut Shared) {
+    shared.stats.answer(error.status.0);
+    shared.stats.protocol_errors.add(1);
+    http::write_error(shared.ports.outboxes.buffer(id), error, shared.date.text());
+}

@@ -1,0 +1,127 @@
+//! A push listener's connection: one JSON object a line, from the back end.
+//!
+//! A good line is answered only when it asks for it (`"ack":true`, or an `id`); a bad one always, by one line that
+//! says which and why, and the connection stays open. An empty line means nothing.
+
+use veche_hub::{Answer, SessionId, Ticket};
+
+use crate::backend::{Backend, Progress, Shape};
+use crate::command;
+use crate::connection::{Block, Step, Then};
+use crate::outbox::ANSWERS_BYTES_HIGH;
+use crate::shared::Shared;
+
+/// The stage's state.
+#[derive(Default)]
+pub(crate) struct Lines {
+    backend: Backend,
+    /// Lines taken so far; the first is line 1.
+    count: u64,
+    /// Bytes of the unfinished line that were searched for its end.
+    searched: usize,
+}
+
+impl Lines {
+    pub(crate) fn step(&mut self, id: SessionId, input: &mut [u8], shared: &mut Shared) -> Step {
+        let mut taken = 0;
+        let then = loop {
+            let rest = &input[taken..];
+            let Some(length) = memchr::memchr(b'\n', &rest[self.searched.min(rest.len())..]) else {
+                if rest.len() > shared.site.limits.line_bytes_max {
+                    self.count += 1;
+                    let line = self.count;
+                    let max = shared.site.limits.line_bytes_max;
+                    self.backend.refuse(None, format!("line {line}: longer than {max} bytes"), shared);
+                    self.write_answers(id, shared);
+                    // Where the next line begins can't be known without reading on without end.
+                    return Step { taken: input.len(), then: Then::End };
+                }
+                self.searched = rest.len();
+                break Then::NeedInput;
+            };
+            let length = self.searched.min(rest.len()) + length;
+            self.searched = 0;
+            match self.line(id, &rest[..length], shared) {
+                Progress::Taken => {}
+                Progress::Unfinished => {
+                    taken += length + 1;
+                    break Then::Wait(Block::Credit);
+                }
+                Progress::NoCredit => break Then::Wait(Block::Credit),
+                Progress::TooManyOpen => break Then::Wait(Block::Answer),
+            }
+            taken += length + 1;
+            if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
+                break Then::Wait(Block::Output);
+            }
+            if taken == input.len() {
+                break Then::NeedInput;
+            }
+        };
+        self.write_answers(id, shared);
+        Step { taken, then }
+    }
+
+    fn line(&mut self, id: SessionId, line: &[u8], shared: &mut Shared) -> Progress {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            self.count += 1;
+            return Progress::Taken;
+        }
+        let mut scratch = std::mem::take(&mut shared.scratch.payload);
+        let parsed = command::parse(line, &mut scratch);
+        shared.scratch.payload = scratch;
+        let (command_id, result) = match parsed {
+            Err(error) => (None, Err(error)),
+            Ok(command) => {
+                let answered = command.ack || command.id.is_some();
+                (command.id, self.backend.publish(&command, Shape::Sum, answered, id, shared))
+            }
+        };
+        match result {
+            Ok(progress) => {
+                if matches!(progress, Progress::Taken | Progress::Unfinished) {
+                    self.count += 1;
+                }
+                progress
+            }
+            Err(error) => {
+                self.count += 1;
+                self.backend.refuse(command_id, format!("line {}: {}", self.count, error.0), shared);
+                Progress::Taken
+            }
+        }
+    }
+
+    /// Whether nothing is owed to the back end any more.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.backend.is_settled()
+    }
+
+    pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> Then {
+        if !self.backend.resume(id, shared) {
+            return Then::Wait(Block::Credit);
+        }
+        self.write_answers(id, shared);
+        Then::GoOn
+    }
+
+    /// Returns whether input that waited for an answer may go on.
+    pub(crate) fn answered(&mut self, id: SessionId, ticket: Ticket, answer: Answer, shared: &mut Shared) -> bool {
+        self.backend.answered(ticket, answer);
+        self.write_answers(id, shared)
+    }
+
+    fn write_answers(&mut self, id: SessionId, shared: &mut Shared) -> bool {
+        let mut wrote = false;
+        if self.backend.is_settled() {
+            return wrote;
+        }
+        let out = shared.ports.outboxes.buffer(id);
+        while self.backend.write_answer(out) {
+            out.push(b'\n');
+            wrote = true;
+        }
+        wrote
+    }
+}

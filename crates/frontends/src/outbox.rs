@@ -1,0 +1,329 @@
+//! What is on its way out of each connection: back pressure lives here.
+//!
+//! An [`Outbox`] gathers all that a turn makes for one connection; the worker hands the bytes to the transport once,
+//! at the end of the turn. It is kept apart from the connection so that a publication can be written into any
+//! outbox while some connection is being worked on. It does not know sockets: the worker tells it what is unsent.
+
+use bytes::Bytes;
+use veche_hub::{Delivery, Format, PayloadKind, SessionId};
+use veche_proto::websocket::deflate::Agreed;
+use veche_proto::websocket::{self, Codecs, Encoder, MessageKind, Role};
+
+/// Above this many bytes on their way out a connection's input is not worked on: whoever asks must also read.
+pub const ANSWERS_BYTES_HIGH: usize = 64 << 10;
+
+/// A buffer that grew beyond this is not kept for the next connection.
+const POOLED_BYTES_MAX: usize = 64 << 10;
+
+/// Most spare buffers a worker keeps.
+const POOL_MAX: usize = 256;
+
+/// What becomes of the transport once everything is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum End {
+    /// It stays open.
+    #[default]
+    Open,
+    /// FIN after what is queued; the connection still reads until the peer's FIN or a deadline.
+    Shutdown,
+    /// Closed at once; what is queued is dropped.
+    Abort,
+}
+
+/// Whether publications may be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Pushes {
+    /// No session is open (HTTP, a line connection, or the close handshake has begun).
+    #[default]
+    Refused,
+    /// An open session that gets WebSocket frames.
+    Framed,
+}
+
+/// One connection's outgoing half.
+pub struct Outbox {
+    /// Whole frames or response parts of this turn, not yet handed to the transport.
+    buffer: Vec<u8>,
+    encoder: Encoder,
+    generation: u32,
+    /// Bytes that the transport took but could not send yet.
+    unsent: u32,
+    agreed: Option<Agreed>,
+    pushes: Pushes,
+    end: End,
+    /// Written but not to be sent before the registration is answered.
+    held: bool,
+    touched: bool,
+}
+
+const _: () = assert!(size_of::<Outbox>() <= 64);
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self {
+            buffer: Vec::new(),
+            encoder: Encoder::new(Role::Server, None),
+            generation: 0,
+            unsent: 0,
+            agreed: None,
+            pushes: Pushes::Refused,
+            end: End::Open,
+            held: false,
+            touched: false,
+        }
+    }
+}
+
+impl Outbox {
+    /// Bytes on their way out, in this buffer and in the transport.
+    pub fn queued(&self) -> usize {
+        self.buffer.len() + self.unsent as usize
+    }
+
+    /// What becomes of the transport when all is sent.
+    pub fn end(&self) -> End {
+        self.end
+    }
+}
+
+/// The outboxes of one worker.
+pub struct Outboxes {
+    boxes: Vec<Outbox>,
+    touched: Vec<u32>,
+    pool: Vec<Vec<u8>>,
+    codecs: Codecs,
+    /// Sessions whose outbox overflowed in this turn; the worker closes them.
+    overflowed: Vec<SessionId>,
+    outbox_bytes_max: usize,
+    sent: Sent,
+}
+
+/// Counts of messages written, and of the bytes of their payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes, before compression.
+    pub bytes: u64,
+}
+
+impl Outboxes {
+    /// No outbox yet; each may hold `outbox_bytes_max` bytes of publications.
+    pub fn new(outbox_bytes_max: usize) -> Self {
+        Self {
+            boxes: Vec::new(),
+            touched: Vec::new(),
+            pool: Vec::new(),
+            codecs: Codecs::default(),
+            overflowed: Vec::new(),
+            outbox_bytes_max,
+            sent: Sent::default(),
+        }
+    }
+
+    /// Changes the budget of publications (reload).
+    pub fn set_outbox_bytes_max(&mut self, bytes: usize) {
+        self.outbox_bytes_max = bytes;
+    }
+
+    /// Starts an empty outbox for a new connection.
+    pub fn open(&mut self, id: SessionId) {
+        let index = id.index as usize;
+        if index >= self.boxes.len() {
+            self.boxes.resize_with(index + 1, Outbox::default);
+        }
+        let touched = self.boxes[index].touched;
+        self.boxes[index] = Outbox { generation: id.generation, touched, ..Outbox::default() };
+    }
+
+    /// Forgets a connection that is gone.
+    pub fn close(&mut self, id: SessionId) {
+        if let Some(outbox) = self.find(id) {
+            let buffer = std::mem::take(&mut outbox.buffer);
+            let touched = outbox.touched;
+            // A generation that no session has: late deliveries fail.
+            *outbox = Outbox { generation: u32::MAX, touched, ..Outbox::default() };
+            self.recycle(buffer);
+        }
+    }
+
+    /// The outbox of a live connection.
+    ///
+    /// # Panics
+    /// When `id` is stale: only the connection itself asks for its outbox, while it lives.
+    pub fn of(&self, id: SessionId) -> &Outbox {
+        let outbox = &self.boxes[id.index as usize];
+        assert_eq!(outbox.generation, id.generation, "an outbox outlived its connection");
+        outbox
+    }
+
+    fn of_mut(&mut self, id: SessionId) -> &mut Outbox {
+        let outbox = &mut self.boxes[id.index as usize];
+        assert_eq!(outbox.generation, id.generation, "an outbox outlived its connection");
+        outbox
+    }
+
+    fn find(&mut self, id: SessionId) -> Option<&mut Outbox> {
+        self.boxes.get_mut(id.index as usize).filter(|outbox| outbox.generation == id.generation)
+    }
+
+    /// The bytes of this turn, to append to.
+    pub fn buffer(&mut self, id: SessionId) -> &mut Vec<u8> {
+        let index = id.index as usize;
+        let outbox = &mut self.boxes[index];
+        debug_assert_eq!(outbox.generation, id.generation);
+        if !outbox.touched {
+            outbox.touched = true;
+            self.touched.push(id.index);
+        }
+        if outbox.buffer.capacity() == 0
+            && let Some(spare) = self.pool.pop()
+        {
+            outbox.buffer = spare;
+        }
+        &mut self.boxes[index].buffer
+    }
+
+    /// Writes a message for the client as its answer or echo (not counted against the budget: the connection stops
+    /// reading while too much is unread).
+    pub fn message(&mut self, id: SessionId, kind: MessageKind, data: &[u8]) {
+        self.sent.messages += 1;
+        self.sent.bytes += data.len() as u64;
+        if self.of(id).agreed.is_none() {
+            return websocket::encode_message(self.buffer(id), kind, data, None);
+        }
+        self.buffer(id);
+        let Self { boxes, codecs, .. } = self;
+        let outbox = &mut boxes[id.index as usize];
+        outbox.encoder.encode(&mut outbox.buffer, kind, data, codecs, None);
+    }
+
+    /// Starts a session of WebSocket frames. Where it `listens`, publications are written from now on; until
+    /// [`Outboxes::release`] they wait behind what `buffer` already holds (the 101).
+    pub fn begin_session(&mut self, id: SessionId, agreed: Option<Agreed>, listens: bool) {
+        let outbox = self.of_mut(id);
+        outbox.agreed = agreed;
+        outbox.encoder = Encoder::new(Role::Server, agreed);
+        outbox.pushes = if listens { Pushes::Framed } else { Pushes::Refused };
+        outbox.held = true;
+    }
+
+    /// The registration is answered: what was held may leave.
+    pub fn release(&mut self, id: SessionId) {
+        self.of_mut(id).held = false;
+        self.buffer(id);
+    }
+
+    /// Drops what was written for this connection and not handed to the transport yet.
+    pub fn discard(&mut self, id: SessionId) {
+        let outbox = self.of_mut(id);
+        outbox.buffer.clear();
+        outbox.held = false;
+    }
+
+    /// No further publication is written.
+    pub fn refuse_pushes(&mut self, id: SessionId) {
+        self.of_mut(id).pushes = Pushes::Refused;
+    }
+
+    /// Decides what becomes of the transport when all is sent; never weakens an earlier decision.
+    pub fn finish(&mut self, id: SessionId, end: End) {
+        let outbox = self.of_mut(id);
+        if outbox.end != End::Abort {
+            outbox.end = end;
+        }
+        self.buffer(id);
+    }
+
+    /// Tells what the transport could not send yet.
+    pub fn set_unsent(&mut self, id: SessionId, unsent: usize) {
+        if let Some(outbox) = self.find(id) {
+            outbox.unsent = u32::try_from(unsent).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// Writes a publication into a session's outbox, encoded once per format; a full one is marked for closing.
+    pub fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
+        let bytes = delivery.payload.bytes;
+        let max = self.outbox_bytes_max;
+        let Some(outbox) = self.find(session).filter(|outbox| outbox.pushes == Pushes::Framed) else { return };
+        let queued = outbox.queued();
+        if queued > 0 && queued + bytes.len() > max {
+            // Marked once; the worker closes it in this turn.
+            outbox.pushes = Pushes::Refused;
+            self.overflowed.push(session);
+            return;
+        }
+        self.sent.messages += 1;
+        self.sent.bytes += bytes.len() as u64;
+        let kind = match delivery.payload.kind {
+            PayloadKind::Text | PayloadKind::Json => MessageKind::Text,
+            PayloadKind::Binary => MessageKind::Binary,
+        };
+        self.buffer(session);
+        let Self { boxes, codecs, .. } = self;
+        let outbox = &mut boxes[session.index as usize];
+        match outbox.agreed {
+            // A plain frame is a header of 2 to 10 bytes before the payload: nothing worth caching.
+            None => websocket::encode_message(&mut outbox.buffer, kind, bytes, None),
+            Some(agreed) => match agreed.sharing_key(Role::Server) {
+                // With the sender's context kept each receiver's bytes differ.
+                None => drop(outbox.encoder.encode(&mut outbox.buffer, kind, bytes, codecs, None)),
+                Some(key) => {
+                    let frame = delivery.encodings.find_or_encode(Format(u32::from(key)), || {
+                        let mut frame = Vec::new();
+                        Encoder::new(Role::Server, Some(agreed)).encode(&mut frame, kind, bytes, codecs, None);
+                        Bytes::from(frame)
+                    });
+                    outbox.buffer.extend_from_slice(&frame);
+                }
+            },
+        }
+    }
+
+    /// Messages written since the last call.
+    pub fn take_sent(&mut self) -> Sent {
+        std::mem::take(&mut self.sent)
+    }
+
+    /// Sessions whose outbox overflowed since the last call.
+    pub fn take_overflowed(&mut self, into: &mut Vec<SessionId>) {
+        into.append(&mut self.overflowed);
+    }
+
+    /// Makes room for the last word to a slow reader: frames that have not reached the transport are dropped.
+    pub fn drop_pushes(&mut self, id: SessionId) {
+        self.refuse_pushes(id);
+        self.of_mut(id).buffer.clear();
+    }
+
+    /// Connections that were written to or finished in this turn, each once; the worker flushes them.
+    pub fn take_touched(&mut self, into: &mut Vec<u32>) {
+        into.append(&mut self.touched);
+    }
+
+    /// What the worker has to do for a touched connection: bytes to send (may be empty) and then the end.
+    pub fn take(&mut self, index: u32) -> Option<(SessionId, Vec<u8>, End)> {
+        let outbox = &mut self.boxes[index as usize];
+        outbox.touched = false;
+        let id = SessionId { index, generation: outbox.generation };
+        if outbox.held && outbox.end != End::Abort {
+            return None;
+        }
+        Some((id, std::mem::take(&mut outbox.buffer), outbox.end))
+    }
+
+    /// Takes back a buffer that has been sent.
+    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if (1..=POOLED_BYTES_MAX).contains(&buffer.capacity()) && self.pool.len() < POOL_MAX {
+            buffer.clear();
+            self.pool.push(buffer);
+        }
+    }
+
+    /// Writes a Close frame and stops publications.
+    pub fn close_frame(&mut self, id: SessionId, code: Option<u16>, reason: &str) {
+        self.refuse_pushes(id);
+        websocket::encode_close(self.buffer(id), code, reason, None);
+    }
+}

@@ -1,0 +1,238 @@
+//! What the connections of one worker share: the hub, the outboxes, the site, the codecs, the time of the turn.
+//!
+//! Connections are handed a `&mut Shared` with every call. They write into outboxes and speak to the hub; what the
+//! hub wants of *other* connections is noted in [`Ports`] and carried out by the worker when the call is over, so
+//! nothing re-enters a connection.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use veche_hub::{Answer, Class, Delivery, Hub, Mail, Outlet, SessionId, Ticket, WorkerId};
+use veche_proto::websocket::Codecs;
+
+use crate::outbox::Outboxes;
+use crate::site::Site;
+use crate::files::Files;
+use crate::stats::Stats;
+
+/// The time of a turn, taken once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Monotonic milliseconds since some start.
+    pub mono_ms: u64,
+    /// Milliseconds since 1970, UTC.
+    pub wall_ms: u64,
+}
+
+/// What is asked of the process rather than of a worker.
+pub trait Process {
+    /// Whether new work is welcome: `/health` says 200, else 503.
+    fn is_ready(&self) -> bool;
+    /// The text of `/metrics`.
+    fn metrics(&self) -> String;
+    /// The `nodes` of `GET /api/info`: a JSON array.
+    fn nodes(&self) -> String;
+}
+
+/// See the module's text.
+pub struct Shared {
+    /// This worker's part of the hub.
+    pub hub: Hub,
+    /// Where the hub's effects go.
+    pub ports: Ports,
+    /// The configuration in force.
+    pub site: Arc<Site>,
+    /// For what comes in; outboxes have their own.
+    pub codecs: Codecs,
+    /// The time of this turn.
+    pub now: Now,
+    /// The time of this turn for `Date`.
+    pub date: Date,
+    /// This worker's counters.
+    pub stats: Arc<Stats>,
+    /// Where static files come from.
+    pub files: Box<dyn Files>,
+    /// The process around.
+    pub process: Arc<dyn Process>,
+    /// Connections whose work waits until their own answers have left.
+    pub waiting_for_output: Vec<SessionId>,
+    /// Connections whose work waits for the hub to take publications again.
+    pub waiting_for_credit: Vec<SessionId>,
+    /// Decoded payloads, names and replies; empty between calls.
+    pub(crate) scratch: Scratch,
+    draining: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub(crate) payload: Vec<u8>,
+    pub(crate) name: String,
+    pub(crate) reply: Vec<u8>,
+}
+
+impl Shared {
+    /// The state of a worker without connections.
+    pub fn new(
+        hub: Hub,
+        ports: Ports,
+        site: Arc<Site>,
+        stats: Arc<Stats>,
+        files: Box<dyn Files>,
+        process: Arc<dyn Process>,
+    ) -> Self {
+        Self {
+            hub,
+            ports,
+            site,
+            codecs: Codecs::default(),
+            now: Now::default(),
+            date: Date::default(),
+            stats,
+            files,
+            process,
+            waiting_for_output: Vec::new(),
+            waiting_for_credit: Vec::new(),
+            scratch: Scratch::default(),
+            draining: false,
+        }
+    }
+
+    /// Begins a turn.
+    pub fn set_now(&mut self, now: Now) {
+        self.now = now;
+        self.date.set(now.wall_ms);
+    }
+
+    /// From now on no connection is kept alive: the server is going away.
+    pub fn start_draining(&mut self) {
+        self.draining = true;
+    }
+
+    /// Whether the server is going away.
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+}
+
+/// The `Date` header's value, written once a second.
+#[derive(Clone, Debug)]
+pub struct Date {
+    second: u64,
+    text: [u8; 29],
+}
+
+impl Default for Date {
+    fn default() -> Self {
+        Self { second: 0, text: *b"Thu, 01 Jan 1970 00:00:00 GMT" }
+    }
+}
+
+impl Date {
+    fn set(&mut self, wall_ms: u64) {
+        let second = wall_ms / 1000;
+        if second != self.second {
+            self.second = second;
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(second);
+            let text = httpdate::fmt_http_date(time);
+            if let Ok(text) = text.as_bytes().try_into() {
+                self.text = text;
+            }
+        }
+    }
+
+    /// RFC 9110, section 5.6.7: always 29 bytes.
+    pub fn text(&self) -> &[u8; 29] {
+        &self.text
+    }
+}
+
+/// Where the hub's effects go.
+pub struct Ports {
+    /// Publications are written here at once.
+    pub outboxes: Outboxes,
+    /// Mail for other workers, sent at the end of the turn.
+    pub post: Post,
+    /// Answers to hand to their sessions.
+    pub answers: VecDeque<(SessionId, Ticket, Answer)>,
+    /// Sessions to disconnect.
+    pub kicks: Vec<(SessionId, u16, String)>,
+}
+
+impl Ports {
+    /// Nothing to do yet.
+    pub fn new(outboxes: Outboxes, post: Post) -> Self {
+        Self { outboxes, post, answers: VecDeque::new(), kicks: Vec::new() }
+    }
+}
+
+impl Outlet for Ports {
+    fn mail(&mut self, to: WorkerId, mail: Mail) {
+        self.post.send(to, mail);
+    }
+
+    fn has_credit(&self, to: WorkerId, class: Class) -> bool {
+        self.post.has_credit(to, class)
+    }
+
+    fn mail_done(&mut self, from: WorkerId, class: Class) {
+        debug_assert_ne!(class, Class::Control);
+        self.post.lanes[from.0 as usize].finished += 1;
+    }
+
+    fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
+        self.outboxes.deliver(session, delivery);
+    }
+
+    fn answer(&mut self, session: SessionId, ticket: Ticket, answer: Answer) {
+        self.answers.push_back((session, ticket, answer));
+    }
+
+    fn disconnect(&mut self, session: SessionId, code: u16, reason: &str) {
+        self.kicks.push((session, code, reason.to_owned()));
+    }
+}
+
+/// Mail of this turn for the other workers, and what they still let us send.
+pub struct Post {
+    /// By worker.
+    pub lanes: Vec<Lane>,
+    credits: u32,
+}
+
+/// The lane to one other worker.
+#[derive(Debug, Default)]
+pub struct Lane {
+    /// To be sent at the end of the turn, in order.
+    pub outgoing: Vec<Mail>,
+    /// Data mail that they have not finished yet, this turn's included.
+    pub unfinished: u32,
+    /// Data mail of theirs that is finished: credits to give back.
+    pub finished: u32,
+}
+
+impl Post {
+    /// Lanes to so many workers. Of each lane's `credits` one half is kept for deliveries, which wait for nothing but
+    /// the receiver's own work: publications can't starve them, so workers that publish to each other never lock.
+    pub fn new(workers: u16, credits: u32) -> Self {
+        let lanes = std::iter::repeat_with(Lane::default).take(workers as usize).collect();
+        Self { lanes, credits }
+    }
+
+    fn send(&mut self, to: WorkerId, mail: Mail) {
+        let lane = &mut self.lanes[to.0 as usize];
+        if mail.class() != Class::Control {
+            debug_assert!(lane.unfinished < self.credits, "data mail without credit");
+            lane.unfinished += 1;
+        }
+        lane.outgoing.push(mail);
+    }
+
+    fn has_credit(&self, to: WorkerId, class: Class) -> bool {
+        let unfinished = self.lanes[to.0 as usize].unfinished;
+        match class {
+            Class::Control => true,
+            Class::Publish => unfinished < self.credits / 2,
+            Class::Deliver => unfinished < self.credits,
+        }
+    }
+}

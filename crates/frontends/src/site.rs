@@ -1,0 +1,124 @@
+//! What the configuration says, as connections need it: listeners, routes, limits, keys.
+//!
+//! Plain values, checked before they come here. A reload makes a new [`Site`]; open sessions keep the
+//! [`Route`] that they were opened on.
+
+use std::sync::Arc;
+
+use subtle::ConstantTimeEq as _;
+use veche_proto::http;
+
+use crate::route::{Route, Router};
+
+/// What a listener's connections speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// HTTP and WebSocket, for browsers and phones.
+    Public,
+    /// HTTP and WebSocket, for the back end and the operator.
+    Internal,
+    /// One JSON object a line, for the back end.
+    Push,
+}
+
+/// One listener.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// What it speaks.
+    pub role: Role,
+    /// Its routes; empty for [`Role::Push`].
+    pub router: Router,
+}
+
+/// Limits of every connection. Times are in milliseconds; 0 turns one off where the field says so.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// From the first byte of a request, or the accept, to the end of its head.
+    pub header_timeout_ms: u64,
+    /// From the accept to an open session or the first complete request.
+    pub handshake_timeout_ms: u64,
+    /// From the end of a request's head to the end of its body.
+    pub body_timeout_ms: u64,
+    /// Between two requests of a kept-alive connection.
+    pub idle_timeout_ms: u64,
+    /// Without a message either way on an open session; 0: for ever, as long as it answers pings.
+    pub session_idle_timeout_ms: u64,
+    /// Without progress while bytes wait to be sent.
+    pub write_timeout_ms: u64,
+    /// Silence of an open session after which a ping is sent; 0: never.
+    pub ping_interval_ms: u64,
+    /// Silence after that ping after which the connection is closed.
+    pub pong_timeout_ms: u64,
+    /// Waiting for the peer's part of a close.
+    pub close_timeout_ms: u64,
+    /// Longest line of a push listener, in bytes.
+    pub line_bytes_max: usize,
+    /// Limits of request heads and bodies.
+    pub http: http::Limits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            header_timeout_ms: 10_000,
+            handshake_timeout_ms: 15_000,
+            body_timeout_ms: 30_000,
+            idle_timeout_ms: 75_000,
+            session_idle_timeout_ms: 0,
+            write_timeout_ms: 30_000,
+            ping_interval_ms: 25_000,
+            pong_timeout_ms: 10_000,
+            close_timeout_ms: 5_000,
+            line_bytes_max: 1 << 20,
+            http: http::Limits::default(),
+        }
+    }
+}
+
+/// The whole of it.
+pub struct Site {
+    /// By the transport's listener number.
+    pub listeners: Vec<Listener>,
+    /// By the index that routers give.
+    pub routes: Vec<Arc<Route>>,
+    /// Of every connection.
+    pub limits: Limits,
+    /// Keys of the back end's API.
+    pub api_keys: Vec<ApiKey>,
+}
+
+/// A secret that opens the API. It shows itself to nobody.
+#[derive(Clone)]
+pub struct ApiKey(Box<[u8]>);
+
+impl ApiKey {
+    /// Takes a key.
+    pub fn new(key: &str) -> Self {
+        Self(key.as_bytes().into())
+    }
+}
+
+impl std::fmt::Debug for ApiKey {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("ApiKey(…)")
+    }
+}
+
+impl Site {
+    /// Whether the caller of the API may go on.
+    ///
+    /// Every key is compared, each in constant time. Without any key only callers that are no browser may: the
+    /// listener is on loopback then, and a foreign page that makes a browser call it is told by the headers that
+    /// browsers add and pages can't leave out.
+    pub fn authorizes(&self, head: &http::Head<'_>) -> bool {
+        if self.api_keys.is_empty() {
+            return head.header_bytes("origin").is_none() && head.header_bytes("sec-fetch-site").is_none();
+        }
+        let Some(given) = head.header_bytes("x-api-key") else { return false };
+        let mut found = subtle::Choice::from(0);
+        for key in &self.api_keys {
+            found |= key.0.ct_eq(given);
+        }
+        found.into()
+    }
+}

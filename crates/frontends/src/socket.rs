@@ -1,0 +1,235 @@
+//! A connection while it speaks WebSocket: frames to messages, pings, the closing handshake.
+//!
+//! What a message means is the session's: the echo sends it back, the push gateway expects none, the back end's
+//! socket takes each for a command. It does not know the wire: frames are `veche_proto`'s.
+
+use std::sync::Arc;
+
+use veche_hub::{Answer, SessionId, Ticket};
+use veche_proto::websocket::{self, Decoder, Event, MessageKind, Opcode, close};
+
+use crate::backend::{Backend, Progress, Shape};
+use crate::command;
+use crate::connection::{Block, Step, Then};
+use crate::outbox::ANSWERS_BYTES_HIGH;
+use crate::route::Route;
+use crate::shared::{Now, Shared};
+
+/// An open WebSocket.
+pub(crate) struct Socket {
+    decoder: Decoder,
+    route: Arc<Route>,
+    session: Session,
+    /// When the last byte came, in milliseconds; wraps after 49 days, as do comparisons with it.
+    heard_ms: u32,
+    phase: Phase,
+    /// A ping is out since `heard_ms` and `ping_interval`.
+    pinged: bool,
+}
+
+/// What a session does with messages. One line for each front end of this kind.
+pub(crate) enum Session {
+    Echo,
+    /// Clients listen; what they say is counted and dropped.
+    Push,
+    Backend(Box<Backend>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// Our Close frame is out; the peer's is awaited since then.
+    Closing { since_ms: u64 },
+}
+
+impl Socket {
+    pub(crate) fn new(decoder: Decoder, session: Session, route: Arc<Route>, now: Now) -> Self {
+        Self { decoder, route, session, heard_ms: now.mono_ms as u32, phase: Phase::Open, pinged: false }
+    }
+
+    /// Something came from the peer.
+    pub(crate) fn heard(&mut self, now: Now) {
+        self.heard_ms = now.mono_ms as u32;
+        self.pinged = false;
+    }
+
+    pub(crate) fn step(&mut self, id: SessionId, input: &mut [u8], shared: &mut Shared) -> Step {
+        let mut taken = 0;
+        while taken < input.len() {
+            let result = self.decoder.decode(&mut input[taken..], &mut shared.codecs, &self.route.message_limits);
+            let (count, event) = match result {
+                Ok(decoded) => decoded,
+                Err(error) => {
+                    shared.stats.protocol_errors.add(1);
+                    return self.fail(id, error.close_code(), &error.to_string(), input.len(), shared);
+                }
+            };
+            taken += count;
+            let Some(event) = event else { break };
+            let then = match event {
+                Event::Message { kind, data } => {
+                    shared.stats.messages_received.add(1);
+                    shared.stats.message_bytes_received.add(data.len() as u64);
+                    if self.phase != Phase::Open {
+                        Then::GoOn
+                    } else {
+                        match &mut self.session {
+                            Session::Echo => {
+                                shared.ports.outboxes.message(id, kind, data);
+                                Then::GoOn
+                            }
+                            Session::Push => Then::GoOn,
+                            Session::Backend(_) => {
+                                // The codecs may hold the message; a command needs all of `shared`.
+                                let data = data.to_vec();
+                                self.command(id, kind, &data, shared)
+                            }
+                        }
+                    }
+                }
+                Event::Ping(payload) => {
+                    if self.phase == Phase::Open {
+                        websocket::encode_control(shared.ports.outboxes.buffer(id), Opcode::Pong, payload, None);
+                    }
+                    Then::GoOn
+                }
+                Event::Pong(_) => Then::GoOn,
+                Event::Close { code, reason } => {
+                    // RFC 6455, section 5.5.1: answered with the same code, unless ours is out already.
+                    if self.phase == Phase::Open {
+                        shared.ports.outboxes.close_frame(id, code, reason);
+                    }
+                    Then::End
+                }
+            };
+            match then {
+                Then::GoOn if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH => {
+                    return Step { taken, then: Then::Wait(Block::Output) };
+                }
+                Then::GoOn => {}
+                then => return Step { taken, then },
+            }
+        }
+        Step { taken, then: Then::NeedInput }
+    }
+
+    /// One frame on `/api/socket`: a command, answered always and in order.
+    fn command(&mut self, id: SessionId, kind: MessageKind, data: &[u8], shared: &mut Shared) -> Then {
+        let Session::Backend(backend) = &mut self.session else { return Then::GoOn };
+        let mut scratch = std::mem::take(&mut shared.scratch.payload);
+        let result = match kind {
+            MessageKind::Text => command::parse(data, &mut scratch),
+            MessageKind::Binary => Err(command::BadCommand("expected a text message with a JSON object".into())),
+        };
+        shared.scratch.payload = scratch;
+        let progress = match result {
+            Err(error) => {
+                backend.refuse(None, error.0, shared);
+                Ok(Progress::Taken)
+            }
+            Ok(command) => backend.publish(&command, Shape::Sum, true, id, shared).or_else(|error| {
+                backend.refuse(command.id, error.0, shared);
+                Ok::<_, std::convert::Infallible>(Progress::Taken)
+            }),
+        };
+        write_answers(backend, id, shared);
+        let Ok(progress) = progress;
+        match progress {
+            Progress::Taken => Then::GoOn,
+            Progress::Unfinished => Then::Wait(Block::Credit),
+            Progress::NoCredit | Progress::TooManyOpen => {
+                // A frame can't be untaken once decoded: it is kept here.
+                backend.keep(data);
+                Then::Wait(if progress == Progress::NoCredit { Block::Credit } else { Block::Answer })
+            }
+        }
+    }
+
+    pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> Then {
+        let Session::Backend(backend) = &mut self.session else { return Then::GoOn };
+        if !backend.resume(id, shared) {
+            return Then::Wait(Block::Credit);
+        }
+        write_answers(backend, id, shared);
+        match backend.take_kept() {
+            Some(data) => self.command(id, MessageKind::Text, &data, shared),
+            None => Then::GoOn,
+        }
+    }
+
+    /// Returns whether input that waited for an answer may go on.
+    pub(crate) fn answered(&mut self, id: SessionId, ticket: Ticket, answer: Answer, shared: &mut Shared) -> bool {
+        let Session::Backend(backend) = &mut self.session else { return false };
+        backend.answered(ticket, answer);
+        write_answers(backend, id, shared)
+    }
+
+    /// Begins the closing handshake.
+    pub(crate) fn close(&mut self, id: SessionId, code: u16, reason: &str, shared: &mut Shared) {
+        if self.phase == Phase::Open {
+            self.phase = Phase::Closing { since_ms: shared.now.mono_ms };
+            shared.ports.outboxes.close_frame(id, Some(code), reason);
+        }
+    }
+
+    /// The session is over, however it came to be.
+    pub(crate) fn closed(&mut self, shared: &mut Shared) {
+        shared.stats.sessions.sub(1);
+    }
+
+    fn fail(&mut self, id: SessionId, code: u16, reason: &str, taken: usize, shared: &mut Shared) -> Step {
+        if self.phase == Phase::Open {
+            shared.ports.outboxes.close_frame(id, Some(code), reason);
+        }
+        Step { taken, then: Then::End }
+    }
+
+    fn silent_ms(&self, now: Now) -> u64 {
+        u64::from((now.mono_ms as u32).wrapping_sub(self.heard_ms))
+    }
+
+    pub(crate) fn deadline_ms(&self, shared: &Shared) -> u64 {
+        let limits = &shared.site.limits;
+        if let Phase::Closing { since_ms } = self.phase {
+            return since_ms + limits.close_timeout_ms;
+        }
+        if limits.ping_interval_ms == 0 {
+            return u64::MAX;
+        }
+        let heard_ms = shared.now.mono_ms - self.silent_ms(shared.now);
+        let wait = limits.ping_interval_ms + if self.pinged { limits.pong_timeout_ms } else { 0 };
+        heard_ms + wait
+    }
+
+    /// Pings a silent peer, gives up a dead one. `false`: the transport is to be closed.
+    pub(crate) fn timeout(&mut self, id: SessionId, shared: &mut Shared) -> bool {
+        if self.deadline_ms(shared) > shared.now.mono_ms {
+            return true;
+        }
+        if self.phase != Phase::Open {
+            return false;
+        }
+        if self.pinged {
+            shared.stats.silent_closed.add(1);
+            return false;
+        }
+        self.pinged = true;
+        websocket::encode_control(shared.ports.outboxes.buffer(id), Opcode::Ping, b"", None);
+        true
+    }
+}
+
+/// Writes the answers that are complete; whether there were any.
+fn write_answers(backend: &mut Backend, id: SessionId, shared: &mut Shared) -> bool {
+    let mut wrote = false;
+    let mut reply = std::mem::take(&mut shared.scratch.reply);
+    while backend.write_answer(&mut reply) {
+        shared.ports.outboxes.message(id, MessageKind::Text, &reply);
+        reply.clear();
+        wrote = true;
+    }
+    shared.scratch.reply = reply;
+    wrote
+}
+
+const _: () = assert!(close::TRY_AGAIN == crate::close::SLOW_CONSUMER.0);

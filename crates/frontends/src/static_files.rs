@@ -1,0 +1,286 @@
+//! Static files: a request below a route's root to the plan of its answer (RFC 9110 sections 13 and 14).
+//!
+//! It decides which file is meant, whether the client has it already and which part is sent. It opens nothing itself:
+//! [`Files`] does, and is where the root is kept closed. Whoever holds the connection writes the answer's head and
+//! lets the body's bytes follow, whole or piece by piece.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use veche_proto::http::{Head, InvalidHeader, Method, ResponseWriter, Status};
+
+mod conditions;
+mod description;
+mod path;
+mod range;
+
+pub use description::Description;
+
+use conditions::Verdict;
+
+/// What a folder is answered with.
+const INDEX: &str = "index.html";
+
+/// Where files come from. One per worker, so it may cache without locks.
+pub trait Files {
+    /// Opens what lies at `relative` below `root`: names joined by `/`, none of them empty, `.` or `..`, without NUL
+    /// and backslash; or nothing, for the root itself. However files and links are arranged, and whoever changes them
+    /// meanwhile, nothing outside of `root` may be opened; a link that stays inside may be followed. What is neither
+    /// file nor folder is not found. `now_ms` is monotonic, for caches.
+    ///
+    /// # Errors
+    /// [`OpenError`]; names that are too long, a file where a folder should be and links out of the root are
+    /// [`OpenError::NotFound`].
+    fn open(&mut self, root: &Path, relative: &str, now_ms: u64) -> Result<Opened, OpenError>;
+}
+
+/// What was found at a path.
+#[derive(Clone)]
+pub enum Opened {
+    /// A folder, with or without an index.
+    Folder,
+    /// A regular file.
+    File(File),
+}
+
+/// A file that is open or cached.
+#[derive(Clone)]
+pub struct File {
+    /// What is said about it.
+    pub description: Arc<Description>,
+    /// What it holds.
+    pub content: Content,
+}
+
+/// Where a file's bytes are.
+#[derive(Clone)]
+pub enum Content {
+    /// In memory, whole.
+    Whole(Bytes),
+    /// To be read as the client takes them.
+    Stored(Arc<dyn ReadAt>),
+}
+
+/// A file that is read in pieces.
+pub trait ReadAt: Send + Sync {
+    /// Appends at most `bytes_max` bytes from `offset` on; 0 only at the end, which comes early if the file has
+    /// shrunk: the connection then has to be closed, as the length was promised.
+    ///
+    /// # Errors
+    /// Of the file system.
+    fn read_at(&self, offset: u64, bytes_max: usize, out: &mut Vec<u8>) -> io::Result<usize>;
+}
+
+/// Why nothing was opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Nothing is there that may be served: 404.
+    #[error("not found")]
+    NotFound,
+    /// It is there and the server may not read it: 403, and worth a log line.
+    #[error("permission denied")]
+    Denied,
+    /// Our own trouble, such as no descriptors left: 500, and worth a log line.
+    #[error(transparent)]
+    Failed(#[from] io::Error),
+}
+
+/// The plan of an answer.
+pub struct Answer {
+    /// Its status.
+    pub status: Status,
+    /// Its body. To HEAD the same length is said and nothing sent.
+    pub body: Body,
+    headers: Headers,
+    file: Option<Arc<Description>>,
+}
+
+/// An answer's body.
+pub enum Body {
+    /// None, or one that the status itself explains.
+    Text(&'static str),
+    /// So many bytes of a file.
+    Part(Content, Range<u64>),
+}
+
+/// The headers that depend on more than the file.
+enum Headers {
+    None,
+    Allow,
+    Location(String),
+    /// Of a file of this length.
+    Unsatisfiable(u64),
+    NotModified,
+    Whole,
+    Part(Range<u64>),
+}
+
+/// Plans the answer to a request for what lies `below` a route's root; `below` is the end of `head.path`. A refusal
+/// of the file system is handed back beside its answer, for the log.
+pub fn answer(
+    files: &mut dyn Files,
+    root: &Path,
+    below: &str,
+    head: &Head<'_>,
+    now_ms: u64,
+) -> (Answer, Option<OpenError>) {
+    if !matches!(head.method, Method::Get | Method::Head) {
+        let text = "only GET and HEAD\n";
+        return (
+            Answer::plain(Status::METHOD_NOT_ALLOWED, Headers::Allow, text),
+            None,
+        );
+    }
+    match find(files, root, below, head, now_ms) {
+        Ok(Found::File(file)) => (Answer::file(file, head), None),
+        Ok(Found::Elsewhere(location)) => (
+            Answer::plain(Status::MOVED_PERMANENTLY, Headers::Location(location), ""),
+            None,
+        ),
+        Err(error) => {
+            let (status, text) = match error {
+                OpenError::NotFound => (Status::NOT_FOUND, "not found\n"),
+                OpenError::Denied => (Status::FORBIDDEN, "forbidden\n"),
+                OpenError::Failed(_) => (
+                    Status::INTERNAL_SERVER_ERROR,
+                    "the file could not be read\n",
+                ),
+            };
+            (Answer::plain(status, Headers::None, text), Some(error))
+        }
+    }
+}
+
+enum Found {
+    File(File),
+    Elsewhere(String),
+}
+
+fn find(
+    files: &mut dyn Files,
+    root: &Path,
+    below: &str,
+    head: &Head<'_>,
+    now_ms: u64,
+) -> Result<Found, OpenError> {
+    let relative = path::relative(below).ok_or(OpenError::NotFound)?;
+    let is_folder_asked = head.path.ends_with('/');
+    if !is_folder_asked {
+        return match files.open(root, &relative, now_ms)? {
+            Opened::File(file) => Ok(Found::File(file)),
+            Opened::Folder => Ok(Found::Elsewhere(path::with_slash(head.path, head.query))),
+        };
+    }
+    let index = if relative.is_empty() {
+        INDEX.to_owned()
+    } else {
+        format!("{relative}/{INDEX}")
+    };
+    match files.open(root, &index, now_ms)? {
+        Opened::File(file) => Ok(Found::File(file)),
+        Opened::Folder => Err(OpenError::NotFound),
+    }
+}
+
+impl Answer {
+    fn plain(status: Status, headers: Headers, text: &'static str) -> Self {
+        Self {
+            status,
+            body: Body::Text(text),
+            headers,
+            file: None,
+        }
+    }
+
+    fn file(file: File, head: &Head<'_>) -> Self {
+        let File {
+            description,
+            content,
+        } = file;
+        let length = description.len_bytes;
+        let (status, body, headers) = match conditions::judge(head, &description) {
+            Verdict::Failed => (
+                Status::PRECONDITION_FAILED,
+                Body::Text(""),
+                Headers::NotModified,
+            ),
+            Verdict::NotModified => (Status::NOT_MODIFIED, Body::Text(""), Headers::NotModified),
+            Verdict::Send => match range::choose(head, &description) {
+                range::Choice::Whole => {
+                    (Status::OK, Body::Part(content, 0..length), Headers::Whole)
+                }
+                range::Choice::Part(part) => (
+                    Status::PARTIAL_CONTENT,
+                    Body::Part(content, part.clone()),
+                    Headers::Part(part),
+                ),
+                range::Choice::Unsatisfiable => (
+                    Status::RANGE_NOT_SATISFIABLE,
+                    Body::Text(""),
+                    Headers::Unsatisfiable(length),
+                ),
+            },
+        };
+        Self {
+            status,
+            body,
+            headers,
+            file: Some(description),
+        }
+    }
+
+    /// The length of the body, for `Content-Length`.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        match &self.body {
+            Body::Text(text) => text.len() as u64,
+            Body::Part(_, part) => part.end - part.start,
+        }
+    }
+
+    /// Writes the answer's own headers after those that frame it.
+    ///
+    /// # Errors
+    /// [`InvalidHeader`] never comes from what a peer sent: what is reflected was checked with the request's head.
+    pub fn write_headers(&self, writer: &mut ResponseWriter<'_>) -> Result<(), InvalidHeader> {
+        match (&self.headers, &self.file) {
+            (Headers::Whole | Headers::Part(_), Some(file)) => {
+                writer.header("Content-Type", &*file.content_type)?;
+                writer.header("Accept-Ranges", "bytes")?;
+            }
+            _ if self.len_bytes() > 0 => {
+                writer.header("Content-Type", "text/plain; charset=utf-8")?
+            }
+            _ => {}
+        }
+        if let (Headers::Whole | Headers::Part(_) | Headers::NotModified, Some(file)) =
+            (&self.headers, &self.file)
+        {
+            writer.header("ETag", &*file.etag)?;
+            writer.header("Last-Modified", &*file.last_modified)?;
+        }
+        match &self.headers {
+            Headers::Allow => writer.header("Allow", "GET, HEAD")?,
+            Headers::Location(location) => writer.header("Location", location)?,
+            Headers::Unsatisfiable(length) => {
+                writer.header("Content-Range", format!("bytes */{length}"))?
+            }
+            Headers::Part(part) => {
+                let length = self.file.as_ref().map_or(0, |file| file.len_bytes);
+                writer.header(
+                    "Content-Range",
+                    format!("bytes {}-{}/{length}", part.start, part.end - 1),
+                )?;
+            }
+            Headers::None | Headers::NotModified | Headers::Whole => {}
+        }
+        // A text that a user put there must not become a script in a browser that guesses.
+        writer.header("X-Content-Type-Options", "nosniff")
+    }
+}
+
+#[cfg(test)]
+mod tests;

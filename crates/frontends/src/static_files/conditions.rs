@@ -1,0 +1,50 @@
+//! Conditional requests (RFC 9110 section 13): whether the client has the file already.
+
+use std::time::SystemTime;
+
+use veche_proto::http::{EtagComparison, Head, etag_list_matches};
+
+use super::Description;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Send,
+    /// 304: what the client has is the same.
+    NotModified,
+    /// 412: what the client wants to be there is not.
+    Failed,
+}
+
+/// In the order of section 13.2.2. Dates that can't be read are as if they weren't there.
+pub(super) fn judge(head: &Head<'_>, file: &Description) -> Verdict {
+    let mut if_match = head.header_all("if-match").peekable();
+    if if_match.peek().is_some() {
+        if !if_match.any(|list| etag_list_matches(list, &file.etag, EtagComparison::Strong)) {
+            return Verdict::Failed;
+        }
+    } else if let Some(since) = head.header("if-unmodified-since").and_then(unix_s)
+        && file.modified_unix_s > since
+    {
+        return Verdict::Failed;
+    }
+    let mut if_none_match = head.header_all("if-none-match").peekable();
+    if if_none_match.peek().is_some() {
+        if if_none_match.any(|list| etag_list_matches(list, &file.etag, EtagComparison::Weak)) {
+            return Verdict::NotModified;
+        }
+    } else if let Some(since) = head.header("if-modified-since")
+        && (*since == *file.last_modified
+            || unix_s(since).is_some_and(|since| file.modified_unix_s <= since))
+    {
+        return Verdict::NotModified;
+    }
+    Verdict::Send
+}
+
+/// A date header in seconds since 1970.
+fn unix_s(date: &str) -> Option<u64> {
+    let date = httpdate::parse_http_date(date).ok()?;
+    date.duration_since(SystemTime::UNIX_EPOCH)
+        .ok()
+        .map(|since| since.as_secs())
+}

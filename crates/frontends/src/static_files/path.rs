@@ -1,0 +1,56 @@
+//! Which file a request's path means, and that it can mean no other.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+/// The only name with a dot in front that is served, and only at the root: RFC 8615.
+const WELL_KNOWN: &str = ".well-known";
+
+/// The path below the root that a percent-encoded path means: names joined by `/`, empty for the root itself. `None`
+/// for everything that could leave the root or that different readers take differently: `.`, `..`, empty names, names
+/// with a slash, backslash or control character in them, hidden ones, and those that are not UTF-8. Decoded once:
+/// what is still encoded then is part of the name.
+pub(super) fn relative(below: &str) -> Option<Cow<'_, str>> {
+    let below = below.strip_prefix('/').unwrap_or(below);
+    let below = below.strip_suffix('/').unwrap_or(below);
+    if below.is_empty() {
+        return Some(Cow::Borrowed(below));
+    }
+    if !below.contains('%') {
+        return below
+            .split('/')
+            .enumerate()
+            .all(|(depth, name)| is_safe(depth, name))
+            .then_some(Cow::Borrowed(below));
+    }
+    let mut relative = String::with_capacity(below.len());
+    for (depth, name) in below.split('/').enumerate() {
+        let name = percent_decode_str(name).decode_utf8().ok()?;
+        if !is_safe(depth, &name) {
+            return None;
+        }
+        if depth > 0 {
+            relative.push('/');
+        }
+        relative.push_str(&name);
+    }
+    Some(Cow::Owned(relative))
+}
+
+fn is_safe(depth: usize, name: &str) -> bool {
+    let is_hidden = name.starts_with('.') && !(depth == 0 && name == WELL_KNOWN);
+    !name.is_empty()
+        && !is_hidden
+        && !name
+            .bytes()
+            .any(|byte| matches!(byte, b'/' | b'\\' | 0..=0x1f | 0x7f))
+}
+
+/// Where a folder is that was asked for without its slash: relative to itself and without a host, so that a path that
+/// begins with `//` can't lead to another site.
+pub(super) fn with_slash(path: &str, query: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("./{name}/{mark}{query}")
+}

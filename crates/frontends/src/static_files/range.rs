@@ -1,0 +1,73 @@
+//! Range requests (RFC 9110 section 14): one range of bytes, or the whole.
+
+use std::ops::Range;
+
+use veche_proto::http::{Head, Method};
+
+use super::Description;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    Whole,
+    /// Never empty.
+    Part(Range<u64>),
+    /// 416.
+    Unsatisfiable,
+}
+
+/// Which part is sent. Several ranges get the whole, which section 14.2 allows and which makes overlapping ones
+/// harmless; so does a range that can't be read, or one of another version of the file.
+pub(super) fn choose(head: &Head<'_>, file: &Description) -> Choice {
+    let Some(range) = head.header("range").filter(|_| head.method == Method::Get) else {
+        return Choice::Whole;
+    };
+    // Section 13.1.5: a strong tag, or exactly the date that we gave.
+    let is_of_this_version = head
+        .header_bytes("if-range")
+        .is_none_or(|of| of == file.etag.as_bytes() || of == file.last_modified.as_bytes());
+    if !is_of_this_version || head.header_all("range").count() > 1 {
+        return Choice::Whole;
+    }
+    parse(range, file.len_bytes).unwrap_or(Choice::Whole)
+}
+
+/// `None`: not one range of bytes.
+fn parse(range: &str, len_bytes: u64) -> Option<Choice> {
+    let unit_end = range.find('=')?;
+    let (unit, spec) = (
+        &range[..unit_end],
+        range[unit_end + 1..].trim_matches([' ', '\t']),
+    );
+    if !unit.eq_ignore_ascii_case("bytes") {
+        return None;
+    }
+    let (first, last) = spec.split_once('-')?;
+    if first.is_empty() {
+        let suffix = number(last)?;
+        if suffix == 0 || len_bytes == 0 {
+            return Some(Choice::Unsatisfiable);
+        }
+        return Some(Choice::Part(len_bytes.saturating_sub(suffix)..len_bytes));
+    }
+    let first = number(first)?;
+    let last = if last.is_empty() {
+        u64::MAX
+    } else {
+        number(last)?
+    };
+    if last < first {
+        return None;
+    }
+    if first >= len_bytes {
+        return Some(Choice::Unsatisfiable);
+    }
+    Some(Choice::Part(first..last.saturating_add(1).min(len_bytes)))
+}
+
+/// Digits and nothing else; more than a `u64` holds is as much as it holds.
+fn number(digits: &str) -> Option<u64> {
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some(digits.parse().unwrap_or(u64::MAX))
+}

@@ -1,0 +1,303 @@
+//! Tables: paths, conditions, ranges, over a root in memory.
+
+use std::collections::HashMap;
+
+use veche_proto::http::{Limits, ResponseBody, ResponseHead, parse_head};
+
+use super::*;
+
+/// Files by relative path. Anything asked for that is not safe fails the test.
+struct Memory(HashMap<&'static str, &'static str>);
+
+impl Files for Memory {
+    fn open(&mut self, root: &Path, relative: &str, _now_ms: u64) -> Result<Opened, OpenError> {
+        assert_eq!(root, Path::new("/srv"));
+        assert!(
+            !relative.contains(['\\', '\0']) && !relative.starts_with('/'),
+            "{relative:?}"
+        );
+        assert!(
+            relative.is_empty()
+                || relative
+                    .split('/')
+                    .all(|name| !matches!(name, "" | "." | "..")),
+            "{relative:?}"
+        );
+        if relative.is_empty()
+            || self
+                .0
+                .keys()
+                .any(|name| name.starts_with(&format!("{relative}/")))
+        {
+            return Ok(Opened::Folder);
+        }
+        if relative == "secret" {
+            return Err(OpenError::Denied);
+        }
+        let text = self.0.get(relative).ok_or(OpenError::NotFound)?;
+        let description = Description::of_file(relative, text.len() as u64, 784_111_777, 5);
+        let content = Content::Whole(Bytes::from_static(text.as_bytes()));
+        Ok(Opened::File(File {
+            description: Arc::new(description),
+            content,
+        }))
+    }
+}
+
+fn memory() -> Memory {
+    Memory(HashMap::from([
+        ("index.html", "<h1>"),
+        ("a.txt", "0123456789"),
+        ("empty.bin", ""),
+        ("b/index.html", "b"),
+        ("b c/é.css", "x"),
+        ("100%.txt", "%"),
+        (".well-known/acme", "acme"),
+        (".htpasswd", "never"),
+        ("b/.git", "never"),
+        ("app.js", "js"),
+        ("c/x.json", "{}"),
+    ]))
+}
+
+/// The answer's status, its own headers and its body.
+fn get(method: &str, target: &str, headers: &str) -> (u16, String, String) {
+    let wire = format!("{method} {target} HTTP/1.1\r\nHost: a\r\n{headers}\r\n");
+    let limits = Limits::default();
+    let head = parse_head(wire.as_bytes(), &limits).unwrap();
+    let (answer, _) = answer(&mut memory(), Path::new("/srv"), head.path, &head, 0);
+    let mut out = Vec::new();
+    let response = ResponseHead::to(
+        &head,
+        answer.status,
+        ResponseBody::Sized(answer.len_bytes()),
+    );
+    let mut writer = response.start(&mut out, b"Sun, 06 Nov 1994 08:49:37 GMT");
+    answer.write_headers(&mut writer).unwrap();
+    writer.finish();
+    let body = match answer.body {
+        Body::Text(text) => text.to_owned(),
+        Body::Part(Content::Whole(bytes), part) => {
+            String::from_utf8(bytes[part.start as usize..part.end as usize].to_vec()).unwrap()
+        }
+        Body::Part(Content::Stored(_), _) => unreachable!("all is in memory"),
+    };
+    (answer.status.0, String::from_utf8(out).unwrap(), body)
+}
+
+fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+#[test]
+fn paths_stay_inside() {
+    let rows: &[(&str, u16, &str)] = &[
+        ("/", 200, "<h1>"),
+        ("/?x=/../", 200, "<h1>"),
+        ("/index.html", 200, "<h1>"),
+        ("/a.txt", 200, "0123456789"),
+        ("/%61.txt", 200, "0123456789"),
+        ("/b/", 200, "b"),
+        ("/b%20c/%C3%A9.css", 200, "x"),
+        ("/b%20c/\u{e9}.css", 200, "x"),
+        ("/100%25.txt", 200, "%"),
+        ("/100%.txt", 200, "%"),
+        ("/.well-known/acme", 200, "acme"),
+        ("http://a/a.txt", 200, "0123456789"),
+        ("/b", 301, ""),
+        ("/c/", 404, "not found\n"),
+        ("/a.txt/", 404, "not found\n"),
+        ("/none", 404, "not found\n"),
+        ("/secret", 403, "forbidden\n"),
+        ("/.htpasswd", 404, "not found\n"),
+        ("/b/.git", 404, "not found\n"),
+        ("/b/.well-known", 404, "not found\n"),
+        ("/%2ehtpasswd", 404, "not found\n"),
+        ("/..", 404, "not found\n"),
+        ("/../a.txt", 404, "not found\n"),
+        ("/b/../a.txt", 404, "not found\n"),
+        ("/./a.txt", 404, "not found\n"),
+        ("/..%2fa.txt", 404, "not found\n"),
+        ("/%2e%2e/a.txt", 404, "not found\n"),
+        ("/%2e%2e%2fa.txt", 404, "not found\n"),
+        ("/.%2e/a.txt", 404, "not found\n"),
+        ("/b%2findex.html", 404, "not found\n"),
+        ("/..\\a.txt", 404, "not found\n"),
+        ("/..%5ca.txt", 404, "not found\n"),
+        ("/b\\index.html", 404, "not found\n"),
+        ("/a.txt%00.html", 404, "not found\n"),
+        ("/a.txt%0a", 404, "not found\n"),
+        ("/%252e%252e/a.txt", 404, "not found\n"),
+        ("/%c0%ae%c0%ae/a.txt", 404, "not found\n"),
+        ("/%ff", 404, "not found\n"),
+        ("//a.txt", 404, "not found\n"),
+        ("//etc/passwd", 404, "not found\n"),
+        ("/b//index.html", 404, "not found\n"),
+        ("/a.txt//", 404, "not found\n"),
+        ("/file:///etc/passwd", 404, "not found\n"),
+        ("/C:/windows/win.ini", 404, "not found\n"),
+    ];
+    for (target, status, body) in rows {
+        let (found_status, _, found_body) = get("GET", target, "");
+        assert_eq!((found_status, &*found_body), (*status, *body), "{target}");
+    }
+    let deep = format!("/{}", "x/".repeat(4000));
+    assert_eq!(get("GET", &deep, "").0, 404);
+}
+
+#[test]
+fn folders_are_sent_to_their_slash() {
+    assert_eq!(header(&get("GET", "/b", "").1, "Location"), Some("./b/"));
+    assert_eq!(
+        header(&get("GET", "/b?user=%0d%0aX:y", "").1, "Location"),
+        Some("./b/?user=%0d%0aX:y")
+    );
+    assert_eq!(path::with_slash("//evil.example/b", ""), "./b/");
+    assert_eq!(path::with_slash("/javascript:x", ""), "./javascript:x/");
+}
+
+#[test]
+fn types_and_methods() {
+    let rows = [
+        ("/", "text/html; charset=utf-8"),
+        ("/a.txt", "text/plain; charset=utf-8"),
+        ("/b%20c/%C3%A9.css", "text/css; charset=utf-8"),
+        ("/app.js", "text/javascript; charset=utf-8"),
+        ("/c/x.json", "application/json"),
+        ("/empty.bin", "application/octet-stream"),
+        ("/.well-known/acme", "application/octet-stream"),
+    ];
+    for (target, content_type) in rows {
+        let (_, head, _) = get("GET", target, "");
+        assert_eq!(
+            header(&head, "Content-Type"),
+            Some(content_type),
+            "{target}"
+        );
+        assert_eq!(header(&head, "X-Content-Type-Options"), Some("nosniff"));
+    }
+    let (status, head, _) = get("HEAD", "/a.txt", "Range: bytes=0-1\r\n");
+    assert_eq!((status, header(&head, "Content-Length")), (200, Some("10")));
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "get"] {
+        let (status, head, _) = get(method, "/a.txt", "");
+        assert_eq!(
+            (status, header(&head, "Allow")),
+            (405, Some("GET, HEAD")),
+            "{method}"
+        );
+    }
+}
+
+const ETAG: &str = "\"2ebc98a1.5-a\"";
+
+#[test]
+fn conditions_in_their_order() {
+    let (_, head, _) = get("GET", "/a.txt", "");
+    assert_eq!(header(&head, "ETag"), Some(ETAG));
+    assert_eq!(
+        header(&head, "Last-Modified"),
+        Some("Sun, 06 Nov 1994 08:49:37 GMT")
+    );
+    let before = "Sun, 06 Nov 1994 08:49:36 GMT";
+    let same = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let same_rfc850 = "Sunday, 06-Nov-94 08:49:37 GMT";
+    let after = "Mon, 07 Nov 1994 08:49:37 GMT";
+    let rows = [
+        (format!("If-None-Match: {ETAG}"), 304),
+        (format!("If-None-Match: W/{ETAG}"), 304),
+        (format!("If-None-Match: \"x\", {ETAG}"), 304),
+        (
+            format!("If-None-Match: \"x\"\r\nIf-None-Match: {ETAG}"),
+            304,
+        ),
+        ("If-None-Match: *".into(), 304),
+        ("If-None-Match: \"x\"".into(), 200),
+        (
+            format!("If-None-Match: \"x\"\r\nIf-Modified-Since: {after}"),
+            200,
+        ),
+        (format!("If-Modified-Since: {same}"), 304),
+        (format!("If-Modified-Since: {same_rfc850}"), 304),
+        (format!("If-Modified-Since: {after}"), 304),
+        (format!("If-Modified-Since: {before}"), 200),
+        ("If-Modified-Since: yesterday".into(), 200),
+        (format!("If-Match: {ETAG}"), 200),
+        ("If-Match: *".into(), 200),
+        ("If-Match: \"x\"".into(), 412),
+        (format!("If-Match: W/{ETAG}"), 412),
+        (format!("If-Match: \"x\"\r\nIf-None-Match: {ETAG}"), 412),
+        (
+            format!("If-Match: {ETAG}\r\nIf-Unmodified-Since: {before}"),
+            200,
+        ),
+        (format!("If-Unmodified-Since: {before}"), 412),
+        (format!("If-Unmodified-Since: {same}"), 200),
+    ];
+    for (headers, expected) in rows {
+        let (status, head, body) = get("GET", "/a.txt", &format!("{headers}\r\n"));
+        assert_eq!(status, expected, "{headers}");
+        assert_eq!(header(&head, "ETag"), Some(ETAG), "{headers}");
+        assert_eq!(body.is_empty(), expected != 200, "{headers}");
+    }
+}
+
+#[test]
+fn ranges() {
+    let rows: &[(&str, u16, &str, Option<&str>)] = &[
+        ("bytes=0-0", 206, "0", Some("bytes 0-0/10")),
+        ("bytes=2-4", 206, "234", Some("bytes 2-4/10")),
+        ("BYTES= 2-4 ", 206, "234", Some("bytes 2-4/10")),
+        ("bytes=5-", 206, "56789", Some("bytes 5-9/10")),
+        ("bytes=-3", 206, "789", Some("bytes 7-9/10")),
+        ("bytes=-30", 206, "0123456789", Some("bytes 0-9/10")),
+        ("bytes=5-100", 206, "56789", Some("bytes 5-9/10")),
+        (
+            "bytes=0-99999999999999999999999",
+            206,
+            "0123456789",
+            Some("bytes 0-9/10"),
+        ),
+        (
+            "bytes=0-18446744073709551615",
+            206,
+            "0123456789",
+            Some("bytes 0-9/10"),
+        ),
+        ("bytes=10-", 416, "", Some("bytes */10")),
+        ("bytes=99999999999999999999-", 416, "", Some("bytes */10")),
+        ("bytes=-0", 416, "", Some("bytes */10")),
+        ("bytes=4-2", 200, "0123456789", None),
+        ("bytes=0-0,2-2", 200, "0123456789", None),
+        ("bytes=", 200, "0123456789", None),
+        ("bytes=-", 200, "0123456789", None),
+        ("bytes=a-b", 200, "0123456789", None),
+        ("bytes=+1-2", 200, "0123456789", None),
+        ("bytes=1--2", 200, "0123456789", None),
+        ("lines=1-2", 200, "0123456789", None),
+        ("1-2", 200, "0123456789", None),
+    ];
+    for (range, status, body, content_range) in rows {
+        let (found_status, head, found_body) = get("GET", "/a.txt", &format!("Range: {range}\r\n"));
+        assert_eq!((found_status, &*found_body), (*status, *body), "{range}");
+        assert_eq!(header(&head, "Content-Range"), *content_range, "{range}");
+        assert_eq!(
+            header(&head, "Content-Length").unwrap(),
+            body.len().to_string(),
+            "{range}"
+        );
+    }
+    let many = format!("Range: bytes={}\r\n", vec!["0-"; 1000].join(","));
+    assert_eq!(get("GET", "/a.txt", &many).0, 200);
+    assert_eq!(get("GET", "/empty.bin", "Range: bytes=0-\r\n").0, 416);
+    assert_eq!(get("GET", "/empty.bin", "Range: bytes=-1\r\n").0, 416);
+    for (of, status) in [
+        (ETAG, 206),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 206),
+        ("\"x\"", 200),
+        ("W/\"x\"", 200),
+    ] {
+        let headers = format!("Range: bytes=0-0\r\nIf-Range: {of}\r\n");
+        assert_eq!(get("GET", "/a.txt", &headers).0, status, "{of}");
+    }
+}

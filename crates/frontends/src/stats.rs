@@ -1,0 +1,142 @@
+//! What a worker counts. Each worker owns one [`Stats`]; others only read it.
+//!
+//! A [`Cell`] has a single writer, so adding is a load and a store, not a locked instruction.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A number that one thread writes and any thread reads.
+#[derive(Debug, Default)]
+pub struct Cell(AtomicU64);
+
+impl Cell {
+    /// Adds. For the owning worker only.
+    pub fn add(&self, count: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
+    }
+
+    /// Takes away. For the owning worker only.
+    pub fn sub(&self, count: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_sub(count), Relaxed);
+    }
+
+    /// Replaces. For the owning worker only.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
+    }
+
+    /// Reads.
+    pub fn read(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// How a handshake ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handshake {
+    /// 101.
+    Opened,
+    /// No route, or one without WebSocket.
+    NotFound,
+    /// Not a valid upgrade.
+    Malformed,
+    /// A page of a foreign origin.
+    ForeignOrigin,
+    /// No user, or a bad one.
+    Unidentified,
+    /// A channel that the route does not allow.
+    ForbiddenChannel,
+    /// No key for the API.
+    Unauthorized,
+}
+
+impl Handshake {
+    /// Every outcome, with its label in the metrics.
+    pub const ALL: [(Self, &'static str); 7] = [
+        (Self::Opened, "opened"),
+        (Self::NotFound, "not_found"),
+        (Self::Malformed, "malformed"),
+        (Self::ForeignOrigin, "foreign_origin"),
+        (Self::Unidentified, "unidentified"),
+        (Self::ForbiddenChannel, "forbidden_channel"),
+        (Self::Unauthorized, "unauthorized"),
+    ];
+}
+
+/// Upper bounds of the buckets of [`Stats::turns`], in microseconds; the last bucket has none.
+pub const TURN_BUCKETS_US: [u64; 9] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000];
+
+/// The counters of one worker.
+#[derive(Debug, Default)]
+pub struct Stats {
+    /// Open transports.
+    pub connections: Cell,
+    /// Open sessions (WebSocket, after the 101).
+    pub sessions: Cell,
+    /// Transports ever accepted.
+    pub accepted: Cell,
+    /// Accepts that had to wait: at the cap, or out of descriptors.
+    pub accepts_stalled: Cell,
+    /// Handshakes by outcome.
+    pub handshakes: [Cell; Handshake::ALL.len()],
+    /// HTTP answers by class of status: 1xx to 5xx.
+    pub answers: [Cell; 5],
+    /// Messages of clients, and the bytes of their payload.
+    pub messages_received: Cell,
+    /// See [`Stats::messages_received`].
+    pub message_bytes_received: Cell,
+    /// Messages to clients: publications and echoes.
+    pub messages_sent: Cell,
+    /// See [`Stats::messages_sent`].
+    pub message_bytes_sent: Cell,
+    /// Bytes on the wire.
+    pub bytes_received: Cell,
+    /// See [`Stats::bytes_received`].
+    pub bytes_sent: Cell,
+    /// Commands of back ends that were carried out.
+    pub pushes: Cell,
+    /// Commands of back ends that were refused.
+    pub pushes_refused: Cell,
+    /// Connections to which publications of here-homed channels were handed.
+    pub fanned_out: Cell,
+    /// Connections closed because they did not read.
+    pub slow_consumers: Cell,
+    /// Connections closed because nothing was heard of them.
+    pub silent_closed: Cell,
+    /// Connections closed for breaking a protocol.
+    pub protocol_errors: Cell,
+    /// Mail waiting for this worker.
+    pub mailbox_depth: Cell,
+    /// Times that work waited for a credit.
+    pub credits_refused: Cell,
+    /// Channels and users whose home is here, and subscriptions of sessions here.
+    pub channels: Cell,
+    /// See [`Stats::channels`].
+    pub users: Cell,
+    /// See [`Stats::channels`].
+    pub subscriptions: Cell,
+    /// Turns by the time they took.
+    pub turns: [Cell; TURN_BUCKETS_US.len() + 1],
+    /// All that time together, in microseconds.
+    pub turn_us: Cell,
+}
+
+impl Stats {
+    /// Counts a handshake.
+    pub fn handshake(&self, outcome: Handshake) {
+        self.handshakes[outcome as usize].add(1);
+    }
+
+    /// Counts an HTTP answer.
+    pub fn answer(&self, status: u16) {
+        if let Some(cell) = self.answers.get((status / 100).wrapping_sub(1) as usize) {
+            cell.add(1);
+        }
+    }
+
+    /// Counts a turn.
+    pub fn turn(&self, took_us: u64) {
+        let bucket = TURN_BUCKETS_US.iter().position(|&bound| took_us <= bound).unwrap_or(TURN_BUCKETS_US.len());
+        self.turns[bucket].add(1);
+        self.turn_us.add(took_us);
+    }
+}

@@ -1,0 +1,131 @@
+//! Nanoseconds of hub time per publish to a user and per delivery of a fan-out.
+//!
+//! `cargo run --profile bench -p veche-hub --example hub_ns`
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use veche_hub::{
+    Answer, ChannelName, Class, Delivery, Hub, Mail, Options, Outlet, PayloadKind, PayloadRef,
+    SessionId, Ticket, WorkerId,
+};
+
+/// Rounds are shorter than a time slice, so on a busy machine most are whole.
+const ROUNDS: usize = 301;
+
+/// Takes deliveries and does next to nothing with them.
+#[derive(Default)]
+struct Sink(u64);
+
+impl Outlet for Sink {
+    fn mail(&mut self, _: WorkerId, _: Mail) {}
+    fn has_credit(&self, _: WorkerId, _: Class) -> bool {
+        true
+    }
+    fn mail_done(&mut self, _: WorkerId, _: Class) {}
+    fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
+        self.0 += u64::from(session.index) + delivery.payload.bytes.len() as u64;
+    }
+    fn answer(&mut self, _: SessionId, _: Ticket, _: Answer) {}
+    fn disconnect(&mut self, _: SessionId, _: u16, _: &str) {}
+}
+
+#[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// The median of the rounds.
+fn ns_each(count: usize, mut round: impl FnMut()) -> f64 {
+    let mut times: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let begun = now();
+            round();
+            begun.elapsed().as_nanos() as f64 / count as f64
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[ROUNDS / 2]
+}
+
+fn hub_with(subscribers: u32, name: impl Fn(u32) -> String) -> Hub {
+    let mut hub = Hub::new(WorkerId(0), 1, 42, Options::default());
+    for index in 0..subscribers {
+        let session = SessionId {
+            index,
+            generation: 1,
+        };
+        let name = name(index);
+        let name = ChannelName::new(&name).expect("a valid name");
+        hub.subscribe(session, name, Ticket(0), &mut Sink::default())
+            .expect("there is room");
+    }
+    hub
+}
+
+fn main() {
+    let payload = PayloadRef {
+        kind: PayloadKind::Text,
+        bytes: &[b'x'; 128],
+    };
+    let mut sink = Sink::default();
+
+    let mut random = fastrand::Rng::with_seed(1);
+    for count in [100, 10_000] {
+        let mut hub = hub_with(count, |index| format!("#user-{index:010}"));
+        // Side by side, as they would lie in received bytes.
+        let names: String = (0..count)
+            .map(|index| format!("user-{index:010}"))
+            .collect();
+        let users: Vec<&str> = (0..4_000)
+            .map(|_| {
+                let begin = 15 * random.usize(..count as usize);
+                &names[begin..begin + 15]
+            })
+            .collect();
+        let mut buffer = String::with_capacity(64);
+        let ns = ns_each(users.len(), || {
+            for user in &users {
+                let name = ChannelName::of_user(user, &mut buffer).expect("a valid name");
+                black_box(hub.publish(None, name, payload, &mut sink)).expect("there is room");
+            }
+        });
+        println!("publish to one of {count} users, its name spelled and checked: {ns:.1} ns");
+    }
+
+    for subscribers in [1_000, 5_000] {
+        for burst in [1, 16] {
+            let mut hub = hub_with(subscribers, |_| "news".to_owned());
+            let name = ChannelName::new("news").expect("a valid name");
+            let publications = 16;
+            let ns = ns_each(publications * subscribers as usize, || {
+                for _ in 0..publications / burst {
+                    for _ in 0..burst {
+                        hub.publish(None, name, payload, &mut sink)
+                            .expect("there is room");
+                    }
+                    while hub.sweep(1_000, &mut sink) {}
+                }
+            });
+            println!("fan-out to {subscribers} in bursts of {burst}: {ns:.2} ns per delivery");
+        }
+    }
+
+    let sessions = 10_000_u32;
+    let mut hub = hub_with(0, |_| String::new());
+    let name = ChannelName::new("news").expect("a valid name");
+    let mut generation = 0;
+    let ns = ns_each(sessions as usize, || {
+        generation += 1;
+        for index in 0..sessions {
+            let session = SessionId { index, generation };
+            hub.subscribe(session, name, Ticket(0), &mut sink)
+                .expect("there is room");
+        }
+        for index in 0..sessions {
+            hub.close(SessionId { index, generation }, &mut sink);
+        }
+    });
+    println!("subscribe and close, {sessions} in one channel: {ns:.1} ns");
+    black_box(sink.0);
+}

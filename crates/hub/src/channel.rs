@@ -1,0 +1,235 @@
+//! The channels that this worker knows of, by name: as their home, as a place where subscribers
+//! are, or as both.
+//!
+//! One entry serves both roles, so a user who is connected here and has the home here costs one
+//! entry and a publication to them one look-up.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use foldhash::SharedSeed;
+use foldhash::quality::FoldHasher;
+use hashbrown::HashTable;
+
+use crate::WorkerId;
+use crate::few::Few;
+use crate::queue::Queue;
+use crate::subscription::NONE;
+
+/// How many subscribers another worker has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub(crate) worker: WorkerId,
+    pub(crate) count: u32,
+}
+
+/// A channel in both roles.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) name: Arc<str>,
+    /// Local: the live subscribers by slot; [`NONE`] where one has left while publications are
+    /// queued, because those know their audience by place.
+    pub(crate) subscribers: Few<u32>,
+    /// Home: the other workers with subscribers, never with a count of 0. The own subscribers
+    /// are not counted twice: they are `subscribers`.
+    pub(crate) shares: Few<Share>,
+    /// Local: what waits for a sweep; there only while something does.
+    pub(crate) queue: Option<Box<Queue>>,
+    /// Local: subscriptions whose home has not answered yet. Home: publications that are stalled.
+    /// A channel has its home here or not, so it is never both.
+    pub(crate) waiting: u32,
+    pub(crate) home: WorkerId,
+}
+
+// A silent channel may cost 200 B and its name in all; the table takes up to 10 B more.
+const _: () = assert!(size_of::<Option<Channel>>() <= 64);
+
+impl Channel {
+    /// Live subscribers here.
+    pub(crate) fn subscribers_here(&self) -> usize {
+        let left = self.queue.as_ref().map_or(0, |queue| queue.tombstones);
+        self.subscribers.len() - left
+    }
+
+    /// Home: registered subscribers on all workers.
+    pub(crate) fn subscribers_all(&self) -> u32 {
+        let there: u32 = self.shares.as_slice().iter().map(|share| share.count).sum();
+        self.subscribers_here() as u32 + there
+    }
+
+    /// Takes the subscriber at `place` out. Returns the slot that moved to its place, if one did.
+    pub(crate) fn remove_subscriber(&mut self, place: u32) -> Option<u32> {
+        match &mut self.queue {
+            Some(queue) => {
+                self.subscribers.as_mut_slice()[place as usize] = NONE;
+                queue.tombstones += 1;
+                None
+            }
+            None => {
+                self.subscribers.swap_remove(place as usize);
+                self.subscribers.as_slice().get(place as usize).copied()
+            }
+        }
+    }
+
+    /// Home: one more subscriber on `worker`.
+    pub(crate) fn add_share(&mut self, worker: WorkerId) {
+        match self
+            .shares
+            .as_mut_slice()
+            .iter_mut()
+            .find(|share| share.worker == worker)
+        {
+            Some(share) => share.count += 1,
+            None => {
+                self.shares.push(Share { worker, count: 1 });
+            }
+        }
+    }
+
+    /// Home: one subscriber less on `worker`. False if it had none: the caller's mail is wrong.
+    pub(crate) fn remove_share(&mut self, worker: WorkerId) -> bool {
+        let Some(place) = self
+            .shares
+            .as_slice()
+            .iter()
+            .position(|share| share.worker == worker)
+        else {
+            return false;
+        };
+        let share = &mut self.shares.as_mut_slice()[place];
+        share.count -= 1;
+        if share.count == 0 {
+            self.shares.swap_remove(place);
+        }
+        true
+    }
+
+    /// Whether anybody still needs the entry.
+    fn is_idle(&self) -> bool {
+        self.subscribers.is_empty()
+            && self.shares.is_empty()
+            && self.queue.is_none()
+            && self.waiting == 0
+    }
+}
+
+/// Entries by name. Indices are reused.
+pub(crate) struct Channels {
+    entries: Vec<Option<Channel>>,
+    free: Vec<u32>,
+    names: HashTable<u32>,
+    seed: u64,
+    shared_seed: SharedSeed,
+}
+
+impl Channels {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            entries: Vec::new(),
+            free: Vec::new(),
+            names: HashTable::new(),
+            seed,
+            // Both parts must be unknown to peers: with a known multiplier there are names that
+            // collide whatever the seed.
+            shared_seed: SharedSeed::from_u64(seed.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15),
+        }
+    }
+
+    /// One hash for the table and for the choice of the home.
+    pub(crate) fn hash(&self, name: &str) -> u64 {
+        hash(self.seed, &self.shared_seed, name)
+    }
+
+    pub(crate) fn find(&self, hash: u64, name: &str) -> Option<u32> {
+        self.names
+            .find(hash, |index| &*self[*index].name == name)
+            .copied()
+    }
+
+    /// Adds a channel that [`find`](Self::find) did not find.
+    pub(crate) fn insert(&mut self, hash: u64, name: Arc<str>, home: WorkerId) -> u32 {
+        let channel = Channel {
+            name,
+            subscribers: Few::None,
+            shares: Few::None,
+            queue: None,
+            waiting: 0,
+            home,
+        };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.entries[index as usize] = Some(channel);
+                index
+            }
+            None => {
+                reserve_one(&mut self.entries);
+                self.entries.push(Some(channel));
+                self.entries.len() as u32 - 1
+            }
+        };
+        let Self {
+            entries,
+            names,
+            seed,
+            shared_seed,
+            ..
+        } = self;
+        names.insert_unique(hash, index, |index| {
+            let channel = entries[*index as usize]
+                .as_ref()
+                .expect("named channels exist");
+            self::hash(*seed, shared_seed, &channel.name)
+        });
+        index
+    }
+
+    /// Forgets the entry if nobody needs it.
+    pub(crate) fn release(&mut self, index: u32) {
+        if !self[index].is_idle() {
+            return;
+        }
+        let hash = self.hash(&self[index].name);
+        if let Ok(entry) = self.names.find_entry(hash, |found| *found == index) {
+            entry.remove();
+        }
+        self.entries[index as usize] = None;
+        self.free.push(index);
+    }
+
+    /// Entries in use, in either role.
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+}
+
+impl std::ops::Index<u32> for Channels {
+    type Output = Channel;
+
+    fn index(&self, index: u32) -> &Channel {
+        self.entries[index as usize]
+            .as_ref()
+            .expect("indices are held only while waited for")
+    }
+}
+
+impl std::ops::IndexMut<u32> for Channels {
+    fn index_mut(&mut self, index: u32) -> &mut Channel {
+        self.entries[index as usize]
+            .as_mut()
+            .expect("indices are held only while waited for")
+    }
+}
+
+fn hash(seed: u64, shared_seed: &SharedSeed, name: &str) -> u64 {
+    let mut hasher = FoldHasher::with_seed(seed, shared_seed);
+    hasher.write(name.as_bytes());
+    hasher.finish()
+}
+
+/// Grows by half instead of doubling: with many small entries the slack is what memory goes to.
+pub(crate) fn reserve_one<T>(entries: &mut Vec<T>) {
+    if entries.len() == entries.capacity() {
+        entries.reserve_exact((entries.len() / 2).max(16));
+    }
+}

@@ -1,0 +1,208 @@
+//! The hub's state, and where mail goes. Start reading here.
+//!
+//! Who joins and leaves is in `membership.rs`, publishing in `publish.rs`, what can't go on for
+//! lack of credit in `stalled.rs`, fan-out in `sweep.rs`, the end of a user in `disconnect.rs`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::channel::Channels;
+use crate::queue::Queue;
+use crate::stalled::Stalled;
+use crate::subscription::Subscriptions;
+use crate::{Answer, ChannelName, Encodings, Mail, Options, Outlet, WorkerId};
+
+/// One worker's hub.
+pub struct Hub {
+    pub(crate) me: WorkerId,
+    pub(crate) workers: u16,
+    pub(crate) options: Options,
+    pub(crate) channels: Channels,
+    pub(crate) subscriptions: Subscriptions,
+    /// Channels with a queue, in the order of their turns.
+    pub(crate) busy: VecDeque<u32>,
+    pub(crate) stalled: Stalled,
+    /// Publications that wait for a sweep, and the bytes of their payloads.
+    pub(crate) queued: usize,
+    pub(crate) queued_bytes: usize,
+    /// For deliveries that are not queued.
+    pub(crate) scratch: Encodings,
+    /// Empty queues for the next channels that need one.
+    #[expect(clippy::vec_box, reason = "channels hold them by a thin pointer")]
+    pub(crate) spare_queues: Vec<Box<Queue>>,
+    /// As home: channels with a subscriber anywhere, and how many of them are personal.
+    pub(crate) occupied: u32,
+    pub(crate) users: u32,
+}
+
+/// What became of a request at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The home is here and did it: so many registered subscribers, on all workers.
+    Handed(u32),
+    /// It is on its way to the home; if it had a ticket, its answer comes later.
+    Pending,
+}
+
+/// The hub's gauges, for metrics. Sum them over the workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Channels with their home here that have a subscriber on any worker, personal ones included.
+    pub channels: u32,
+    /// Users with their home here that are connected to any worker.
+    pub users: u32,
+    /// Subscriptions of this worker's sessions.
+    pub subscriptions: u32,
+    /// Publications that wait here for a sweep.
+    pub queued: u32,
+    /// Bytes of their payloads.
+    pub queued_bytes: u64,
+    /// Publications that wait here, their home, for credit.
+    pub stalled: u32,
+    /// Entries of the table of channels, in either role.
+    pub entries: u32,
+}
+
+impl Hub {
+    /// The hub of worker `me` of `workers`. `seed` must be the same for all of them, and one that
+    /// peers can't guess: it decides about hash collisions.
+    ///
+    /// # Panics
+    /// If `me` is not one of `workers`.
+    pub fn new(me: WorkerId, workers: u16, seed: u64, options: Options) -> Self {
+        assert!(me.0 < workers, "worker {} of {workers}", me.0);
+        Self {
+            me,
+            workers,
+            options,
+            channels: Channels::new(seed),
+            subscriptions: Subscriptions::new(),
+            busy: VecDeque::new(),
+            stalled: Stalled::new(workers),
+            queued: 0,
+            queued_bytes: 0,
+            scratch: Encodings::default(),
+            spare_queues: Vec::new(),
+            occupied: 0,
+            users: 0,
+        }
+    }
+
+    /// Takes a mail from the hub of another worker.
+    pub fn receive(&mut self, from: WorkerId, mail: Mail, outlet: &mut impl Outlet) {
+        match mail {
+            Mail::Subscribe {
+                channel,
+                session,
+                ticket,
+                registration,
+            } => {
+                self.count_in(from, channel);
+                outlet.mail(
+                    from,
+                    Mail::Subscribed {
+                        session,
+                        ticket,
+                        registration,
+                    },
+                );
+            }
+            Mail::Subscribed {
+                session,
+                ticket,
+                registration,
+            } => {
+                self.subscribed(session, ticket, registration, outlet);
+            }
+            Mail::Unsubscribe { channel } => self.count_out(from, &channel),
+            Mail::Publish {
+                channel,
+                payload,
+                reply,
+            } => {
+                self.receive_publish(from, &channel, payload, reply, outlet);
+            }
+            Mail::Published {
+                session,
+                ticket,
+                handed,
+            } => {
+                outlet.answer(session, ticket, Answer::Published { handed });
+            }
+            Mail::Deliver { channel, payload } => {
+                self.receive_deliver(from, &channel, payload, outlet);
+            }
+            Mail::DisconnectUser {
+                channel,
+                code,
+                reason,
+                reply,
+            } => {
+                let found = self.find(&channel);
+                let count = found.map_or(0, |index| self.disconnect(index, code, &reason, outlet));
+                if let Some((session, ticket)) = reply {
+                    outlet.mail(
+                        from,
+                        Mail::Disconnected {
+                            session,
+                            ticket,
+                            count,
+                        },
+                    );
+                }
+            }
+            Mail::Disconnect {
+                channel,
+                code,
+                reason,
+            } => {
+                if let Some(index) = self.find(&channel) {
+                    self.disconnect_here(index, code, &reason, outlet);
+                }
+            }
+            Mail::Disconnected {
+                session,
+                ticket,
+                count,
+            } => {
+                outlet.answer(session, ticket, Answer::Disconnected { count });
+            }
+        }
+    }
+
+    /// The gauges as they stand.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            channels: self.occupied,
+            users: self.users,
+            subscriptions: self.subscriptions.len(),
+            queued: self.queued as u32,
+            queued_bytes: self.queued_bytes as u64,
+            stalled: self.stalled.len() as u32,
+            entries: self.channels.len() as u32,
+        }
+    }
+
+    /// The worker that orders a channel: all hubs of one seed agree.
+    pub fn home_of(&self, channel: ChannelName<'_>) -> WorkerId {
+        self.home(self.channels.hash(channel.as_str()))
+    }
+
+    pub(crate) fn home(&self, hash: u64) -> WorkerId {
+        // Scaled instead of divided. The bits in the middle: the table of names uses both ends.
+        let bits = u64::from((hash >> 24) as u32);
+        WorkerId(((bits * u64::from(self.workers)) >> 32) as u16)
+    }
+
+    pub(crate) fn find(&self, channel: &str) -> Option<u32> {
+        self.channels.find(self.channels.hash(channel), channel)
+    }
+
+    /// The name to send, shared with the entry if there is one.
+    pub(crate) fn channel_name(&self, hash: u64, name: &str) -> Arc<str> {
+        match self.channels.find(hash, name) {
+            Some(index) => self.channels[index].name.clone(),
+            None => Arc::from(name),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What the hubs of two workers say to each other.
+//!
+//! Mail from one worker to another arrives in the order of sending, over all classes. Credits and
+//! queues are the mailbox's: the hub only names the class, asks
+//! [`Outlet::has_credit`](crate::Outlet::has_credit) and says
+//! [`Outlet::mail_done`](crate::Outlet::mail_done).
+
+use std::sync::Arc;
+
+use crate::{Payload, SessionId, Ticket};
+
+/// What a mail needs to be sent.
+///
+/// Publishing and delivering must never wait for each other's credits: a home that can't deliver
+/// keeps `Publish` mail and its credits, so with one pool for both two workers that publish to each
+/// other's channels would starve each other's deliveries for ever. `Deliver` mail waits for nothing
+/// but the receiving worker's own sweep. A mailbox with one pool of credits per lane keeps this
+/// rule by allowing `Publish` only while more than half of the pool is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Takes a credit of the sender's publications to that home.
+    Publish,
+    /// Takes a credit of the home's deliveries to that worker.
+    Deliver,
+    /// Membership, answers, disconnects: has room of its own and is always sent.
+    Control,
+}
+
+/// Finds a subscription again when its home answers; opaque outside its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registration {
+    pub(crate) slot: u32,
+    /// Tells apart the registrations that used the same slot one after the other.
+    pub(crate) serial: u32,
+}
+
+/// A message between two hubs.
+#[derive(Clone, Debug)]
+pub enum Mail {
+    /// To the home: one more subscriber here.
+    Subscribe {
+        /// Where.
+        channel: Arc<str>,
+        /// Whose.
+        session: SessionId,
+        /// Whom to answer.
+        ticket: Ticket,
+        /// What to make live.
+        registration: Registration,
+    },
+    /// From the home: the subscriber is counted; the next publication reaches it.
+    Subscribed {
+        /// From `Subscribe`.
+        session: SessionId,
+        /// From `Subscribe`.
+        ticket: Ticket,
+        /// From `Subscribe`.
+        registration: Registration,
+    },
+    /// To the home: one subscriber less here.
+    Unsubscribe {
+        /// Where.
+        channel: Arc<str>,
+    },
+    /// To the home: order this.
+    Publish {
+        /// Where.
+        channel: Arc<str>,
+        /// What.
+        payload: Payload,
+        /// Who wants to know to how many it was handed.
+        reply: Option<(SessionId, Ticket)>,
+    },
+    /// From the home: ordered and handed on.
+    Published {
+        /// From `Publish`.
+        session: SessionId,
+        /// From `Publish`.
+        ticket: Ticket,
+        /// Registered subscribers on all workers.
+        handed: u32,
+    },
+    /// From the home: give this to the subscribers here.
+    Deliver {
+        /// Where.
+        channel: Arc<str>,
+        /// What.
+        payload: Payload,
+    },
+    /// To the home: disconnect all subscribers of a personal channel.
+    DisconnectUser {
+        /// The personal channel.
+        channel: Arc<str>,
+        /// Close code.
+        code: u16,
+        /// Close reason.
+        reason: Arc<str>,
+        /// Who wants to know how many they were.
+        reply: Option<(SessionId, Ticket)>,
+    },
+    /// From the home: disconnect those that are here.
+    Disconnect {
+        /// The personal channel.
+        channel: Arc<str>,
+        /// Close code.
+        code: u16,
+        /// Close reason.
+        reason: Arc<str>,
+    },
+    /// From the home: told to all.
+    Disconnected {
+        /// From `DisconnectUser`.
+        session: SessionId,
+        /// From `DisconnectUser`.
+        ticket: Ticket,
+        /// Registered connections on all workers.
+        count: u32,
+    },
+}
+
+impl Mail {
+    /// What it needs to be sent.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Publish { .. } => Class::Publish,
+            Self::Deliver { .. } => Class::Deliver,
+            Self::Subscribe { .. }
+            | Self::Subscribed { .. }
+            | Self::Unsubscribe { .. }
+            | Self::Published { .. }
+            | Self::DisconnectUser { .. }
+            | Self::Disconnect { .. }
+            | Self::Disconnected { .. } => Class::Control,
+        }
+    }
+}

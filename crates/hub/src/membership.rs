@@ -1,0 +1,211 @@
+//! Who joins, who leaves, and who is counted where.
+//!
+//! A subscription lives on its session's worker and is counted by the channel's home. Where that
+//! is another worker it is *pending* until the home has answered, and only then in the list of
+//! those who get publications; so it gets exactly what the home ordered after counting it.
+
+use std::sync::Arc;
+
+use crate::channel::Channel;
+use crate::subscription::{SLOTS_MAX, Standing};
+use crate::{Answer, ChannelName, Hub, Mail, Outlet, Registration, SessionId, Ticket, WorkerId};
+
+/// Why a session can't subscribe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SubscribeError {
+    /// It is subscribed to that channel, or about to be.
+    #[error("already subscribed")]
+    Already,
+    /// The session has ended: ours to ignore.
+    #[error("the session has ended")]
+    Stale,
+    /// The worker holds as many subscriptions or sessions as it may.
+    #[error("too many subscriptions on this worker")]
+    Full,
+}
+
+impl Hub {
+    /// Subscribes a session. [`Answer::Subscribed`] comes when the channel's home has counted it:
+    /// within this call if the home is here. From the answer on it gets every publication. There is
+    /// no answer if it unsubscribes or closes first.
+    pub fn subscribe(
+        &mut self,
+        session: SessionId,
+        channel: ChannelName<'_>,
+        ticket: Ticket,
+        outlet: &mut impl Outlet,
+    ) -> Result<(), SubscribeError> {
+        match self.subscriptions.standing(session) {
+            Standing::Open => {}
+            Standing::Successor(forerunner) => self.close(forerunner, outlet),
+            Standing::Stale => return Err(SubscribeError::Stale),
+        }
+        let slots_max = self.options.subscriptions_max.min(SLOTS_MAX);
+        if self.subscriptions.len() >= slots_max || session.index >= self.options.sessions_max {
+            return Err(SubscribeError::Full);
+        }
+
+        let hash = self.channels.hash(channel.as_str());
+        let home = self.home(hash);
+        let index = match self.channels.find(hash, channel.as_str()) {
+            Some(index) => index,
+            None => self
+                .channels
+                .insert(hash, Arc::from(channel.as_str()), home),
+        };
+        if self.subscriptions.find(session, index).is_some() {
+            return Err(SubscribeError::Already);
+        }
+        let registration = self.subscriptions.insert(session, index);
+        if home == self.me {
+            self.make_live(index, registration.slot);
+            outlet.answer(session, ticket, Answer::Subscribed);
+        } else {
+            let entry = &mut self.channels[index];
+            entry.waiting += 1;
+            let channel = entry.name.clone();
+            outlet.mail(
+                home,
+                Mail::Subscribe {
+                    channel,
+                    session,
+                    ticket,
+                    registration,
+                },
+            );
+        }
+        Ok(())
+    }
+
+    /// Ends one subscription; nothing more is delivered on it. False if there was none.
+    pub fn unsubscribe(
+        &mut self,
+        session: SessionId,
+        channel: ChannelName<'_>,
+        outlet: &mut impl Outlet,
+    ) -> bool {
+        let hash = self.channels.hash(channel.as_str());
+        let slot = self
+            .channels
+            .find(hash, channel.as_str())
+            .and_then(|index| self.subscriptions.find(session, index));
+        match slot {
+            Some(slot) => {
+                self.remove(slot, outlet);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Ends all subscriptions of a session; from now on its id is stale.
+    pub fn close(&mut self, session: SessionId, outlet: &mut impl Outlet) {
+        while let Some(slot) = self.subscriptions.first(session) {
+            self.remove(slot, outlet);
+        }
+        self.subscriptions.end(session);
+    }
+
+    /// Home: counts a subscriber of another worker.
+    pub(crate) fn count_in(&mut self, from: WorkerId, name: Arc<str>) {
+        let hash = self.channels.hash(&name);
+        debug_assert_eq!(self.home(hash), self.me, "all workers have one seed");
+        let index = match self.channels.find(hash, &name) {
+            Some(index) => index,
+            None => self.channels.insert(hash, name, self.me),
+        };
+        let channel = &mut self.channels[index];
+        let was_vacant = channel.subscribers_all() == 0;
+        channel.add_share(from);
+        if was_vacant {
+            self.note_occupied(index);
+        }
+    }
+
+    /// Home: counts a subscriber of another worker out.
+    pub(crate) fn count_out(&mut self, from: WorkerId, name: &str) {
+        let Some(index) = self.find(name) else {
+            debug_assert!(false, "unsubscribe follows subscribe on the same lane");
+            return;
+        };
+        let channel = &mut self.channels[index];
+        let was_counted = channel.remove_share(from);
+        debug_assert!(
+            was_counted,
+            "unsubscribe follows subscribe on the same lane"
+        );
+        if was_counted && channel.subscribers_all() == 0 {
+            self.note_vacated(index);
+        }
+        self.channels.release(index);
+    }
+
+    /// Local: the home has counted it.
+    pub(crate) fn subscribed(
+        &mut self,
+        session: SessionId,
+        ticket: Ticket,
+        registration: Registration,
+        outlet: &mut impl Outlet,
+    ) {
+        // It may have unsubscribed meanwhile; then the home hears of that next.
+        if let Some(index) = self.subscriptions.pending(registration, session) {
+            self.channels[index].waiting -= 1;
+            self.make_live(index, registration.slot);
+            outlet.answer(session, ticket, Answer::Subscribed);
+        }
+    }
+
+    /// Local: from now on publications go to this slot.
+    fn make_live(&mut self, index: u32, slot: u32) {
+        let channel = &mut self.channels[index];
+        let was_vacant = channel.home == self.me && channel.subscribers_all() == 0;
+        let place = channel.subscribers.push(slot);
+        self.subscriptions.set_place(slot, place as u32);
+        if was_vacant {
+            self.note_occupied(index);
+        }
+    }
+
+    /// Local: ends a subscription, live or not, and tells the home.
+    fn remove(&mut self, slot: u32, outlet: &mut impl Outlet) {
+        let removed = self.subscriptions.remove(slot);
+        let index = removed.channel;
+        let channel = &mut self.channels[index];
+        match removed.place() {
+            Some(place) => {
+                if let Some(moved) = channel.remove_subscriber(place) {
+                    self.subscriptions.set_place(moved, place);
+                }
+            }
+            None => channel.waiting -= 1,
+        }
+        if channel.home != self.me {
+            outlet.mail(
+                channel.home,
+                Mail::Unsubscribe {
+                    channel: channel.name.clone(),
+                },
+            );
+        } else if channel.subscribers_all() == 0 {
+            self.note_vacated(index);
+        }
+        self.channels.release(index);
+    }
+
+    /// Home: a channel got its first subscriber.
+    fn note_occupied(&mut self, index: u32) {
+        self.occupied += 1;
+        self.users += u32::from(is_personal(&self.channels[index]));
+    }
+
+    /// Home: a channel lost its last subscriber.
+    fn note_vacated(&mut self, index: u32) {
+        self.occupied -= 1;
+        self.users -= u32::from(is_personal(&self.channels[index]));
+    }
+}
+
+fn is_personal(channel: &Channel) -> bool {
+    channel.name.starts_with('#')
+}

@@ -1,0 +1,121 @@
+//! Channel names: checked once at the edge, then carried as a type.
+
+use std::fmt;
+
+/// The longest channel name in bytes. A user's name is one byte shorter: `#` stands before it.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// A channel's name: 1 to [`NAME_BYTES_MAX`] bytes without control characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChannelName<'a>(&'a str);
+
+impl<'a> ChannelName<'a> {
+    /// Checks a name.
+    pub fn new(name: &'a str) -> Result<Self, NameError> {
+        if name.is_empty() {
+            return Err(NameError::Empty);
+        }
+        if name.len() > NAME_BYTES_MAX {
+            return Err(NameError::Long);
+        }
+        // Without an early end: that way the compiler takes many bytes at once.
+        let is_ascii_text = name
+            .bytes()
+            .fold(true, |is_text, byte| is_text & matches!(byte, 0x20..=0x7e));
+        if !is_ascii_text && name.chars().any(char::is_control) {
+            return Err(NameError::Control);
+        }
+        Ok(Self(name))
+    }
+
+    /// The personal channel of `user`, spelled into `buffer`, which callers keep so that naming a
+    /// user allocates nothing.
+    pub fn of_user(user: &str, buffer: &'a mut String) -> Result<Self, NameError> {
+        if user.is_empty() {
+            return Err(NameError::Empty);
+        }
+        if user.len() >= NAME_BYTES_MAX {
+            return Err(NameError::Long);
+        }
+        buffer.clear();
+        buffer.push('#');
+        buffer.push_str(user);
+        Self::new(buffer)
+    }
+
+    /// The name as text.
+    pub fn as_str(self) -> &'a str {
+        self.0
+    }
+
+    /// The user whose personal channel this is, if it is one.
+    pub fn user(self) -> Option<&'a str> {
+        self.0.strip_prefix('#')
+    }
+}
+
+impl fmt::Display for ChannelName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// Why a text is no channel or user name: the peer's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// No byte at all.
+    #[error("the name is empty")]
+    Empty,
+    /// More than [`NAME_BYTES_MAX`] bytes, the `#` of a personal channel included.
+    #[error("the name is longer than {NAME_BYTES_MAX} bytes")]
+    Long,
+    /// A line break, a NUL or their like.
+    #[error("the name holds a control character")]
+    Control,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let longest = "x".repeat(NAME_BYTES_MAX);
+        let longer = "x".repeat(NAME_BYTES_MAX + 1);
+        let rows: [(&str, Option<NameError>); 9] = [
+            ("news", None),
+            ("chat:42", None),
+            ("#вече", None),
+            (&longest, None),
+            ("", Some(NameError::Empty)),
+            (&longer, Some(NameError::Long)),
+            ("a\nb", Some(NameError::Control)),
+            ("\u{7f}", Some(NameError::Control)),
+            ("é\u{85}", Some(NameError::Control)),
+        ];
+        for (name, expected) in rows {
+            assert_eq!(ChannelName::new(name).err(), expected, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn personal_names() {
+        let mut buffer = String::from("left over");
+        let name = ChannelName::of_user("tester01", &mut buffer).expect("a valid user");
+        assert_eq!(name.as_str(), "#tester01");
+        assert_eq!(name.user(), Some("tester01"));
+        let rows = [
+            ("", Some(NameError::Empty)),
+            ("a\0", Some(NameError::Control)),
+            (&"x".repeat(NAME_BYTES_MAX)[..], Some(NameError::Long)),
+            (&"x".repeat(NAME_BYTES_MAX - 1)[..], None),
+        ];
+        for (user, expected) in rows {
+            assert_eq!(
+                ChannelName::of_user(user, &mut buffer).err(),
+                expected,
+                "{user:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The hub's effects: everything that it wants done.
+
+use crate::{Class, Delivery, Mail, SessionId, Ticket, WorkerId};
+
+/// What a ticket is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The subscription is registered at the channel's home.
+    Subscribed,
+    /// A publication was ordered by a home on another worker.
+    Published {
+        /// Registered subscribers on all workers to whom it goes.
+        handed: u32,
+    },
+    /// A user's connections were told to end by a home on another worker.
+    Disconnected {
+        /// How many they were on all workers.
+        count: u32,
+    },
+}
+
+/// Where the hub's effects go. The worker implements it over its mailbox and its connections.
+///
+/// No method may re-enter the hub: note what is to be done and do it after the call. Sessions
+/// that have ended meanwhile are the implementor's to recognise by their generation.
+pub trait Outlet {
+    /// Sends `mail`. Data mail is sent only after [`has_credit`](Self::has_credit) said yes in the
+    /// same call of the hub, and takes that credit.
+    fn mail(&mut self, to: WorkerId, mail: Mail);
+
+    /// Whether a mail of this class can be sent to that worker now. Asked for data only.
+    fn has_credit(&self, to: WorkerId, class: Class) -> bool;
+
+    /// A data mail from that worker is finished: its credit of this class goes back.
+    fn mail_done(&mut self, from: WorkerId, class: Class);
+
+    /// Gives a publication to a subscriber.
+    fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>);
+
+    /// Answers a ticket. It may be a session that never subscribed to anything.
+    fn answer(&mut self, session: SessionId, ticket: Ticket, answer: Answer);
+
+    /// Asks for the end of a session's connection; [`Hub::close`](crate::Hub::close) follows later.
+    fn disconnect(&mut self, session: SessionId, code: u16, reason: &str);
+}

@@ -1,0 +1,146 @@
+//! What is published, and what is kept beside it while it fans out.
+//!
+//! The hub stores a payload as the publisher gave it and never looks inside; front ends derive
+//! their encodings and leave them in [`Encodings`] for the next receiver.
+
+use bytes::Bytes;
+
+/// What the bytes of a payload are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PayloadKind {
+    /// UTF-8 text, to be shown to clients verbatim.
+    Text,
+    /// One compact JSON value in UTF-8.
+    Json,
+    /// Any bytes.
+    Binary,
+}
+
+/// A payload that is borrowed for the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PayloadRef<'a> {
+    /// What the bytes are.
+    pub kind: PayloadKind,
+    /// The bytes themselves.
+    pub bytes: &'a [u8],
+}
+
+/// A payload that is kept: cloning shares the bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// What the bytes are.
+    pub kind: PayloadKind,
+    /// The bytes themselves.
+    pub bytes: Bytes,
+}
+
+impl Payload {
+    /// Lends it.
+    pub fn borrow(&self) -> PayloadRef<'_> {
+        PayloadRef {
+            kind: self.kind,
+            bytes: &self.bytes,
+        }
+    }
+}
+
+impl PayloadRef<'_> {
+    /// Copies it into memory of its own.
+    pub fn to_payload(self) -> Payload {
+        Payload {
+            kind: self.kind,
+            bytes: Bytes::copy_from_slice(self.bytes),
+        }
+    }
+}
+
+/// A payload that is copied only when somebody must keep it.
+pub(crate) enum Source<'a> {
+    Borrowed(PayloadRef<'a>),
+    Kept(Payload),
+}
+
+impl Source<'_> {
+    pub(crate) fn borrow(&self) -> PayloadRef<'_> {
+        match self {
+            Source::Borrowed(payload) => *payload,
+            Source::Kept(payload) => payload.borrow(),
+        }
+    }
+
+    /// A copy to keep; the bytes are copied the first time only.
+    pub(crate) fn keep(&mut self) -> Payload {
+        if let Source::Borrowed(payload) = self {
+            *self = Source::Kept(payload.to_payload());
+        }
+        match self {
+            Source::Kept(payload) => payload.clone(),
+            Source::Borrowed(_) => unreachable!("it was kept above"),
+        }
+    }
+}
+
+/// One data of a channel, as it waits here for its receivers.
+#[derive(Clone, Debug)]
+pub struct Publication {
+    /// What was published.
+    pub payload: Payload,
+    /// What front ends made of it so far.
+    pub encodings: Encodings,
+}
+
+/// The name of an encoding, chosen by front ends: a client protocol, its framing and, where it
+/// is compressed, the parameters of that. Two receivers with the same format get the same bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Format(pub u32);
+
+/// How many encodings one publication keeps. A format beyond that is encoded for each receiver.
+pub const ENCODINGS_MAX: usize = 16;
+
+/// A publication's encodings: each is made once per worker and shared by all receivers.
+#[derive(Clone, Debug, Default)]
+pub struct Encodings {
+    made: Vec<(Format, Bytes)>,
+}
+
+impl Encodings {
+    /// The encoding of this format, if somebody has made it.
+    pub fn find(&self, format: Format) -> Option<&Bytes> {
+        // A handful of entries: a walk beats any map.
+        self.made
+            .iter()
+            .find(|(made, _)| *made == format)
+            .map(|(_, bytes)| bytes)
+    }
+
+    /// The encoding of this format, made now if nobody has yet.
+    pub fn find_or_encode(&mut self, format: Format, encode: impl FnOnce() -> Bytes) -> Bytes {
+        if let Some(bytes) = self.find(format) {
+            return bytes.clone();
+        }
+        let bytes = encode();
+        if self.made.len() < ENCODINGS_MAX {
+            self.made.push((format, bytes.clone()));
+        }
+        bytes
+    }
+
+    /// Forgets them and keeps the room.
+    pub(crate) fn clear(&mut self) {
+        self.made.clear();
+    }
+}
+
+/// What a subscriber is given: borrowed for the call.
+#[derive(Debug)]
+pub struct Delivery<'a> {
+    /// The channel; `#user` when it came by the personal one.
+    pub channel: &'a str,
+    /// What was published.
+    pub payload: PayloadRef<'a>,
+    /// The encodings made so far. For an only receiver it does not pay to add one: encode
+    /// straight into the outbox.
+    pub encodings: &'a mut Encodings,
+    /// How many sessions of this worker get this publication, this one included.
+    pub receivers: u32,
+}

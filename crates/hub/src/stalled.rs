@@ -1,0 +1,109 @@
+//! Publications that their home can't order for now.
+//!
+//! They wait in order of arrival and keep their credits, so there are never more of them than
+//! credits of the lanes they came by, and their sources pause. A stalled publication reserves the
+//! lanes that it waits for: nothing that came later takes their next credit, so each is waited for
+//! only by those before it. Lanes that no stalled publication needs go on.
+
+use std::collections::VecDeque;
+
+use crate::payload::Source;
+use crate::publish::{Blocked, finish};
+use crate::{Hub, Outlet, Payload, SessionId, Ticket, WorkerId};
+
+struct Mail {
+    channel: u32,
+    from: WorkerId,
+    payload: Payload,
+    reply: Option<(SessionId, Ticket)>,
+}
+
+pub(crate) struct Stalled {
+    mails: VecDeque<Mail>,
+    /// By worker.
+    reserved: Box<[bool]>,
+}
+
+impl Stalled {
+    pub(crate) fn new(workers: u16) -> Self {
+        Self {
+            mails: VecDeque::new(),
+            reserved: vec![false; workers.into()].into(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.mails.len()
+    }
+
+    /// Whether the next credit of the lane to that worker is spoken for.
+    pub(crate) fn reserves(&self, worker: WorkerId) -> bool {
+        self.reserved[usize::from(worker.0)]
+    }
+}
+
+impl Hub {
+    /// Credits of the mailbox came back: stalled publications go on. Call it before anything new
+    /// is published.
+    pub fn credit_returned(&mut self, outlet: &mut impl Outlet) {
+        self.retry_stalled(outlet);
+    }
+
+    /// Home: keeps a publication until it can be ordered.
+    pub(crate) fn stall(
+        &mut self,
+        channel: u32,
+        blocked: Blocked,
+        from: WorkerId,
+        payload: Payload,
+        reply: Option<(SessionId, Ticket)>,
+    ) {
+        self.channels[channel].waiting += 1;
+        self.reserve(channel, blocked);
+        self.stalled.mails.push_back(Mail {
+            channel,
+            from,
+            payload,
+            reply,
+        });
+    }
+
+    /// One pass over all that are stalled, oldest first.
+    pub(crate) fn retry_stalled(&mut self, outlet: &mut impl Outlet) {
+        if self.stalled.mails.is_empty() {
+            return;
+        }
+        self.stalled.reserved.fill(false);
+        for _ in 0..self.stalled.mails.len() {
+            let Some(mail) = self.stalled.mails.pop_front() else {
+                break;
+            };
+            // Within a pass room only shrinks and reservations only grow, so a publication never
+            // overtakes an earlier one of its channel.
+            if let Some(blocked) = self.blocked_by_room(mail.channel, outlet) {
+                self.reserve(mail.channel, blocked);
+                self.stalled.mails.push_back(mail);
+                continue;
+            }
+            let Mail {
+                channel,
+                from,
+                payload,
+                reply,
+            } = mail;
+            let handed = self.order(channel, Source::Kept(payload), outlet);
+            self.channels[channel].waiting -= 1;
+            self.channels.release(channel);
+            finish(from, reply, handed, outlet);
+        }
+    }
+
+    /// A full queue here is emptied by the next sweep and needs no reservation.
+    fn reserve(&mut self, channel: u32, blocked: Blocked) {
+        if blocked == Blocked::Lane {
+            for share in self.channels[channel].shares.as_slice() {
+                self.stalled.reserved[usize::from(share.worker.0)] = true;
+            }
+        }
+    }
+}

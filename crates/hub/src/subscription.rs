@@ -1,0 +1,309 @@
+//! The subscriptions of this worker: which session is in which channel.
+//!
+//! One slab for all of them. Each knows its place in the channel's list and its neighbours in
+//! the session's, so that to join, to leave and to end a session cost the same with any number of
+//! others around.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+use crate::channel::reserve_one;
+use crate::{Registration, SessionId};
+
+/// No slot.
+pub(crate) const NONE: u32 = u32::MAX;
+/// In a session's `first`: nobody has had this index yet.
+const NEVER: u32 = u32::MAX - 1;
+/// In a session's `first`: the last one that had it has ended.
+const ENDED: u32 = u32::MAX - 2;
+/// In `place`: the home has not answered yet; the other bits are the registration's serial.
+const PENDING: u32 = 1 << 31;
+
+/// Slots stay below the marks above.
+pub(crate) const SLOTS_MAX: u32 = u32::MAX - 3;
+
+/// A session in a channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subscription {
+    pub(crate) session: SessionId,
+    /// Index of the channel; [`NONE`] in a free slot.
+    pub(crate) channel: u32,
+    /// Place in the channel's list of subscribers, or [`PENDING`] and a serial.
+    place: u32,
+    /// The session's next one; in a free slot the next free slot.
+    next: u32,
+    previous: u32,
+}
+
+const _: () = assert!(size_of::<Subscription>() == 24);
+
+impl Subscription {
+    /// The place in the channel's list, once it is live.
+    pub(crate) fn place(&self) -> Option<u32> {
+        (self.place & PENDING == 0).then_some(self.place)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    generation: u32,
+    /// The latest of its subscriptions, or [`NONE`], [`NEVER`], [`ENDED`].
+    first: u32,
+}
+
+/// What the hub knows of a session id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It can subscribe.
+    Open,
+    /// It can, once its forerunner on the same index, which never was closed, is closed.
+    Successor(SessionId),
+    /// It has ended.
+    Stale,
+}
+
+#[derive(Default)]
+pub(crate) struct Subscriptions {
+    slots: Vec<Subscription>,
+    free: u32,
+    count: u32,
+    sessions: Vec<Session>,
+    /// Slots by session index and channel.
+    by_pair: HashTable<u32>,
+    hasher: RandomState,
+    serial: u32,
+}
+
+impl Subscriptions {
+    pub(crate) fn new() -> Self {
+        Self {
+            free: NONE,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.count
+    }
+
+    pub(crate) fn standing(&self, session: SessionId) -> Standing {
+        let Some(known) = self.sessions.get(session.index as usize) else {
+            return Standing::Open;
+        };
+        let ahead = session.generation.wrapping_sub(known.generation) as i32;
+        match known.first {
+            NEVER => Standing::Open,
+            ENDED if ahead > 0 => Standing::Open,
+            ENDED => Standing::Stale,
+            _ if ahead == 0 => Standing::Open,
+            _ if ahead < 0 => Standing::Stale,
+            _ => Standing::Successor(SessionId {
+                generation: known.generation,
+                ..session
+            }),
+        }
+    }
+
+    pub(crate) fn find(&self, session: SessionId, channel: u32) -> Option<u32> {
+        let hash = self.hasher.hash_one(pair(session.index, channel));
+        let is_same = |slot: &u32| {
+            let found = &self.slots[*slot as usize];
+            found.channel == channel && found.session == session
+        };
+        self.by_pair.find(hash, is_same).copied()
+    }
+
+    /// Adds a pending one for a session that stands [`Open`](Standing::Open) and has none there.
+    pub(crate) fn insert(&mut self, session: SessionId, channel: u32) -> Registration {
+        let place = session.index as usize;
+        while self.sessions.len() <= place {
+            reserve_one(&mut self.sessions);
+            self.sessions.push(Session {
+                generation: 0,
+                first: NEVER,
+            });
+        }
+        let known = &mut self.sessions[place];
+        let next = if known.first >= ENDED {
+            NONE
+        } else {
+            known.first
+        };
+
+        self.serial = (self.serial + 1) & !PENDING;
+        let added = Subscription {
+            session,
+            channel,
+            place: PENDING | self.serial,
+            next,
+            previous: NONE,
+        };
+        let slot = if self.free == NONE {
+            reserve_one(&mut self.slots);
+            self.slots.push(added);
+            self.slots.len() as u32 - 1
+        } else {
+            let slot = self.free;
+            self.free = self.slots[slot as usize].next;
+            self.slots[slot as usize] = added;
+            slot
+        };
+        *known = Session {
+            generation: session.generation,
+            first: slot,
+        };
+        if next != NONE {
+            self.slots[next as usize].previous = slot;
+        }
+        self.count += 1;
+
+        let Self {
+            by_pair,
+            slots,
+            hasher,
+            ..
+        } = self;
+        by_pair.insert_unique(
+            hasher.hash_one(pair(session.index, channel)),
+            slot,
+            |slot| {
+                let one = &slots[*slot as usize];
+                hasher.hash_one(pair(one.session.index, one.channel))
+            },
+        );
+        Registration {
+            slot,
+            serial: self.serial,
+        }
+    }
+
+    /// The channel of a subscription that still waits for exactly this answer.
+    pub(crate) fn pending(&self, registration: Registration, session: SessionId) -> Option<u32> {
+        let found = self.slots.get(registration.slot as usize)?;
+        let is_it = found.channel != NONE
+            && found.session == session
+            && found.place == PENDING | registration.serial;
+        is_it.then_some(found.channel)
+    }
+
+    /// Notes its place in the channel's list; that makes it live.
+    pub(crate) fn set_place(&mut self, slot: u32, place: u32) {
+        self.slots[slot as usize].place = place;
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) -> Subscription {
+        let removed = self.slots[slot as usize];
+        if removed.previous == NONE {
+            self.sessions[removed.session.index as usize].first = removed.next;
+        } else {
+            self.slots[removed.previous as usize].next = removed.next;
+        }
+        if removed.next != NONE {
+            self.slots[removed.next as usize].previous = removed.previous;
+        }
+        let hash = self
+            .hasher
+            .hash_one(pair(removed.session.index, removed.channel));
+        if let Ok(entry) = self.by_pair.find_entry(hash, |found| *found == slot) {
+            entry.remove();
+        }
+        let freed = &mut self.slots[slot as usize];
+        freed.channel = NONE;
+        freed.next = self.free;
+        self.free = slot;
+        self.count -= 1;
+        removed
+    }
+
+    /// Any subscription of the session.
+    pub(crate) fn first(&self, session: SessionId) -> Option<u32> {
+        let known = self.sessions.get(session.index as usize)?;
+        (known.generation == session.generation && known.first < ENDED).then_some(known.first)
+    }
+
+    /// From now on the id is stale. Its subscriptions are gone already.
+    pub(crate) fn end(&mut self, session: SessionId) {
+        if let Some(known) = self.sessions.get_mut(session.index as usize)
+            && known.generation == session.generation
+            && known.first == NONE
+        {
+            known.first = ENDED;
+        }
+    }
+
+    /// The session of a live slot.
+    #[inline]
+    pub(crate) fn session(&self, slot: u32) -> SessionId {
+        self.slots[slot as usize].session
+    }
+}
+
+fn pair(session: u32, channel: u32) -> u64 {
+    u64::from(session) << 32 | u64::from(channel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standing_follows_generations() {
+        let id = |generation| SessionId {
+            index: 3,
+            generation,
+        };
+        let mut all = Subscriptions::new();
+        assert_eq!(all.standing(id(7)), Standing::Open);
+        let slot = all.insert(id(7), 0).slot;
+        let rows = [
+            (id(7), Standing::Open),
+            (id(6), Standing::Stale),
+            (id(8), Standing::Successor(id(7))),
+        ];
+        for (id, expected) in rows {
+            assert_eq!(all.standing(id), expected, "{id:?}");
+        }
+        all.remove(slot);
+        all.end(id(6));
+        assert_eq!(
+            all.standing(id(7)),
+            Standing::Open,
+            "a stale end ends nobody"
+        );
+        all.end(id(7));
+        assert_eq!(all.standing(id(7)), Standing::Stale);
+        assert_eq!(all.standing(id(8)), Standing::Open);
+        // Index 0 was never used though the table now reaches beyond it.
+        assert_eq!(
+            all.standing(SessionId {
+                index: 0,
+                generation: 0
+            }),
+            Standing::Open
+        );
+        // Generations wrap.
+        let slot = all.insert(id(u32::MAX), 0).slot;
+        assert_eq!(all.standing(id(0)), Standing::Successor(id(u32::MAX)));
+        all.remove(slot);
+    }
+
+    #[test]
+    fn an_answer_meets_only_its_own_registration() {
+        let session = SessionId {
+            index: 0,
+            generation: 1,
+        };
+        let mut all = Subscriptions::new();
+        let first = all.insert(session, 5);
+        assert_eq!(all.pending(first, session), Some(5));
+        all.remove(first.slot);
+        assert_eq!(all.pending(first, session), None);
+        let second = all.insert(session, 5);
+        assert_eq!(second.slot, first.slot, "slots are reused");
+        assert_eq!(all.pending(first, session), None);
+        all.set_place(second.slot, 0);
+        assert_eq!(all.pending(second, session), None, "it is live already");
+    }
+}

@@ -1,0 +1,208 @@
+//! Fan-out on this worker: at once for a few subscribers, by resumable sweeps for many.
+//!
+//! A sweep goes over a batch: all publications that wait on a channel when it begins. Each
+//! subscriber gets all of the batch before the next one gets any, so what a turn published leaves
+//! in one write per connection.
+
+use crate::channel::Channel;
+use crate::payload::Source;
+use crate::queue::Queued;
+use crate::subscription::NONE;
+use crate::{
+    Class, Delivery, Encodings, Hub, IMMEDIATE_MAX, Outlet, Payload, Publication, SessionId,
+    WorkerId,
+};
+
+/// After so many deliveries it is another channel's turn.
+const SLICE_DELIVERIES_MAX: usize = 512;
+
+/// So many empty queues are kept for reuse.
+const SPARE_QUEUES_MAX: usize = 16;
+
+impl Hub {
+    /// Goes on with the fan-outs under way, round robin between channels, for at most
+    /// `deliveries_max` deliveries, and with what was stalled. True if deliveries are left: call
+    /// again next turn, without waiting. What is still stalled waits for credit and is no reason
+    /// to hurry.
+    pub fn sweep(&mut self, deliveries_max: usize, outlet: &mut impl Outlet) -> bool {
+        let mut left = deliveries_max;
+        while left > 0
+            && let Some(index) = self.busy.pop_front()
+        {
+            let slice = left.min(SLICE_DELIVERIES_MAX);
+            let (used, is_over) = sweep_slice(
+                &mut self.channels[index],
+                |slot| self.subscriptions.session(slot),
+                slice,
+                outlet,
+            );
+            left -= used;
+            if !is_over || self.end_sweep(index, outlet) {
+                self.busy.push_back(index);
+            }
+        }
+        // Queues have room again, and nobody would call for that.
+        self.retry_stalled(outlet);
+        !self.busy.is_empty()
+    }
+
+    /// Local: a publication of a home on another worker.
+    ///
+    /// It is queued whatever the limits of the queue say: it keeps its credit until its sweep is
+    /// over, so the credits of that lane are its limit.
+    pub(crate) fn receive_deliver(
+        &mut self,
+        from: WorkerId,
+        channel: &str,
+        payload: Payload,
+        outlet: &mut impl Outlet,
+    ) {
+        match self.find(channel) {
+            Some(index) => self.fan_out(index, Source::Kept(payload), Some(from), outlet),
+            // The last subscriber left; the home doesn't know yet.
+            None => outlet.mail_done(from, Class::Deliver),
+        }
+    }
+
+    /// Whether a publication could be delivered at once or queued.
+    pub(crate) fn has_queue_room(&self, channel: &Channel) -> bool {
+        match &channel.queue {
+            None if is_immediate(channel) => true,
+            None => self.queued_bytes < self.options.queue_bytes_max,
+            Some(queue) => {
+                self.queued_bytes < self.options.queue_bytes_max
+                    && queue.waiting.len() < self.options.channel_queue_publications_max
+            }
+        }
+    }
+
+    /// Local: gives a publication to the live subscribers, now or by a sweep.
+    pub(crate) fn fan_out(
+        &mut self,
+        index: u32,
+        mut payload: Source<'_>,
+        from: Option<WorkerId>,
+        outlet: &mut impl Outlet,
+    ) {
+        let channel = &mut self.channels[index];
+        if is_immediate(channel) {
+            self.scratch.clear();
+            let subscribers = channel.subscribers.as_slice();
+            let mut delivery = Delivery {
+                channel: &channel.name,
+                payload: payload.borrow(),
+                encodings: &mut self.scratch,
+                receivers: subscribers.len() as u32,
+            };
+            for slot in subscribers {
+                outlet.deliver(self.subscriptions.session(*slot), &mut delivery);
+            }
+            if let Some(from) = from {
+                outlet.mail_done(from, Class::Deliver);
+            }
+            return;
+        }
+
+        let payload = payload.keep();
+        self.queued += 1;
+        self.queued_bytes += payload.bytes.len();
+        let receivers = channel.subscribers_here() as u32;
+        let audience = channel.subscribers.len() as u32;
+        let queue = channel.queue.get_or_insert_with(|| {
+            self.busy.push_back(index);
+            self.spare_queues.pop().unwrap_or_default()
+        });
+        let publication = Publication {
+            payload,
+            encodings: Encodings::default(),
+        };
+        queue.waiting.push_back(Queued {
+            publication,
+            audience,
+            receivers,
+            from,
+        });
+    }
+
+    /// Takes the swept batch off the channel's queue. True if more waits on it.
+    fn end_sweep(&mut self, index: u32, outlet: &mut impl Outlet) -> bool {
+        let channel = &mut self.channels[index];
+        let queue = channel.queue.as_mut().expect("busy channels have a queue");
+        for queued in queue.waiting.drain(..queue.batch) {
+            self.queued -= 1;
+            self.queued_bytes -= queued.publication.payload.bytes.len();
+            if let Some(from) = queued.from {
+                outlet.mail_done(from, Class::Deliver);
+            }
+        }
+        queue.batch = 0;
+
+        let is_empty = queue.waiting.is_empty();
+        let is_sparse = queue.tombstones * 2 >= channel.subscribers.len();
+        if queue.tombstones > 0 && (is_empty || is_sparse) {
+            queue.compact(&mut channel.subscribers);
+            for (place, slot) in channel.subscribers.as_slice().iter().enumerate() {
+                self.subscriptions.set_place(*slot, place as u32);
+            }
+        }
+        if !is_empty {
+            return true;
+        }
+        if let Some(queue) = channel.queue.take()
+            && self.spare_queues.len() < SPARE_QUEUES_MAX
+        {
+            self.spare_queues.push(queue);
+        }
+        self.channels.release(index);
+        false
+    }
+}
+
+/// Few enough subscribers, and nothing queued that must come first.
+fn is_immediate(channel: &Channel) -> bool {
+    channel.queue.is_none() && channel.subscribers.len() <= IMMEDIATE_MAX
+}
+
+/// Delivers at most `deliveries_max` of the channel's batch; begins a batch where none is under
+/// way. Returns the deliveries and whether the batch is through.
+fn sweep_slice(
+    channel: &mut Channel,
+    session: impl Fn(u32) -> SessionId,
+    deliveries_max: usize,
+    outlet: &mut impl Outlet,
+) -> (usize, bool) {
+    let queue = channel.queue.as_mut().expect("busy channels have a queue");
+    if queue.batch == 0 {
+        queue.begin();
+    }
+    let batch = queue.batch;
+    let end = queue.waiting[batch - 1].audience;
+    let mut used = 0;
+    while queue.cursor < end {
+        let slot = channel.subscribers.as_slice()[queue.cursor as usize];
+        if slot != NONE {
+            let session = session(slot);
+            while queue.next < batch {
+                let queued = &mut queue.waiting[queue.next];
+                // Those before it were ordered before this subscriber came.
+                if queue.cursor < queued.audience {
+                    if used == deliveries_max {
+                        return (used, false);
+                    }
+                    used += 1;
+                    let mut delivery = Delivery {
+                        channel: &channel.name,
+                        payload: queued.publication.payload.borrow(),
+                        encodings: &mut queued.publication.encodings,
+                        receivers: queued.receivers,
+                    };
+                    outlet.deliver(session, &mut delivery);
+                }
+                queue.next += 1;
+            }
+        }
+        queue.cursor += 1;
+        queue.next = 0;
+    }
+    (used, true)
+}

@@ -1,0 +1,262 @@
+//! A home whose deliveries lack credit: what waits, what goes on, in which order.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use veche_hub::{
+    Answer, ChannelName, Class, Delivery, Hub, Mail, NoCredit, Options, Outcome, Outlet, Payload,
+    PayloadKind, PayloadRef, SessionId, Ticket, WorkerId,
+};
+
+const HOME: WorkerId = WorkerId(0);
+const NEAR: WorkerId = WorkerId(1);
+const FAR: WorkerId = WorkerId(2);
+const SOURCE: WorkerId = WorkerId(3);
+
+/// Credits by worker; what went out, as words.
+#[derive(Default)]
+struct Desk {
+    credits: [usize; 4],
+    out: RefCell<Vec<String>>,
+}
+
+impl Desk {
+    fn take(&self) -> Vec<String> {
+        self.out.take()
+    }
+}
+
+impl Outlet for Desk {
+    fn mail(&mut self, to: WorkerId, mail: Mail) {
+        let word = match mail {
+            Mail::Deliver { payload, .. } => {
+                self.credits[usize::from(to.0)] -= 1;
+                format!("{} to {}", String::from_utf8_lossy(&payload.bytes), to.0)
+            }
+            Mail::Published { handed, .. } => format!("handed {handed}"),
+            _ => return,
+        };
+        self.out.borrow_mut().push(word);
+    }
+    fn has_credit(&self, to: WorkerId, _: Class) -> bool {
+        self.credits[usize::from(to.0)] > 0
+    }
+    fn mail_done(&mut self, from: WorkerId, _: Class) {
+        self.out.borrow_mut().push(format!("done {}", from.0));
+    }
+    fn deliver(&mut self, _: SessionId, delivery: &mut Delivery<'_>) {
+        let text = String::from_utf8_lossy(delivery.payload.bytes).into_owned();
+        self.out.borrow_mut().push(text);
+    }
+    fn answer(&mut self, _: SessionId, _: Ticket, _: Answer) {}
+    fn disconnect(&mut self, _: SessionId, _: u16, _: &str) {}
+}
+
+/// Names of channels whose home is worker 0 of 4.
+fn names(hub: &Hub) -> Vec<String> {
+    let all = (0..).map(|number| format!("channel-{number}"));
+    let is_home = |name: &String| {
+        let name = ChannelName::new(name).expect("a valid name");
+        hub.home_of(name) == HOME
+    };
+    all.filter(is_home).take(3).collect()
+}
+
+/// A subscriber of another worker, by way of that worker's hub.
+fn subscribe_from(worker: WorkerId, name: &str, home: &mut Hub, desk: &mut Desk) {
+    struct Carry<'a>(&'a mut Hub, &'a mut Desk, WorkerId);
+    impl Outlet for Carry<'_> {
+        fn mail(&mut self, _: WorkerId, mail: Mail) {
+            self.0.receive(self.2, mail, self.1);
+        }
+        fn has_credit(&self, _: WorkerId, _: Class) -> bool {
+            true
+        }
+        fn mail_done(&mut self, _: WorkerId, _: Class) {}
+        fn deliver(&mut self, _: SessionId, _: &mut Delivery<'_>) {}
+        fn answer(&mut self, _: SessionId, _: Ticket, _: Answer) {}
+        fn disconnect(&mut self, _: SessionId, _: u16, _: &str) {}
+    }
+    let mut there = Hub::new(worker, 4, 5, Options::default());
+    let session = SessionId {
+        index: 0,
+        generation: 0,
+    };
+    let name = ChannelName::new(name).expect("a valid name");
+    let mut carry = Carry(home, desk, worker);
+    there
+        .subscribe(session, name, Ticket(0), &mut carry)
+        .expect("there is room");
+}
+
+fn publish_from_source(text: &'static str, name: &str, home: &mut Hub, desk: &mut Desk) {
+    let payload = Payload {
+        kind: PayloadKind::Text,
+        bytes: Bytes::from_static(text.as_bytes()),
+    };
+    let reply = Some((
+        SessionId {
+            index: 0,
+            generation: 0,
+        },
+        Ticket(0),
+    ));
+    home.receive(
+        SOURCE,
+        Mail::Publish {
+            channel: Arc::from(name),
+            payload,
+            reply,
+        },
+        desk,
+    );
+}
+
+fn publish_here(
+    text: &str,
+    name: &str,
+    home: &mut Hub,
+    desk: &mut Desk,
+) -> Result<Outcome, NoCredit> {
+    let name = ChannelName::new(name).expect("a valid name");
+    let payload = PayloadRef {
+        kind: PayloadKind::Text,
+        bytes: text.as_bytes(),
+    };
+    home.publish(None, name, payload, desk)
+}
+
+#[test]
+fn a_stalled_publication_keeps_its_place_and_its_lanes_but_no_others() {
+    let mut home = Hub::new(HOME, 4, 5, Options::default());
+    let mut desk = Desk {
+        credits: [0, 1, 0, 9],
+        ..Desk::default()
+    };
+    let names = names(&home);
+    let [both, near, source] = &names[..] else {
+        panic!("three names")
+    };
+    subscribe_from(NEAR, both, &mut home, &mut desk);
+    subscribe_from(FAR, both, &mut home, &mut desk);
+    subscribe_from(NEAR, near, &mut home, &mut desk);
+    subscribe_from(SOURCE, source, &mut home, &mut desk);
+
+    publish_from_source("first", both, &mut home, &mut desk);
+    publish_from_source("second", both, &mut home, &mut desk);
+    assert!(
+        desk.take().is_empty(),
+        "FAR can't be sent to; credits are kept"
+    );
+    assert_eq!(home.counts().stalled, 2);
+    assert_eq!(
+        publish_here("third", both, &mut home, &mut desk),
+        Err(NoCredit)
+    );
+    assert_eq!(
+        publish_here("thief", near, &mut home, &mut desk),
+        Err(NoCredit),
+        "the one credit of NEAR is the first publication's"
+    );
+    assert_eq!(
+        publish_here("free", source, &mut home, &mut desk),
+        Ok(Outcome::Handed(1))
+    );
+    assert_eq!(desk.take(), ["free to 3"]);
+
+    desk.credits[2] = 2;
+    home.credit_returned(&mut desk);
+    assert_eq!(
+        desk.take(),
+        ["first to 1", "first to 2", "handed 2", "done 3"]
+    );
+    desk.credits[1] = 2;
+    home.credit_returned(&mut desk);
+    assert_eq!(
+        desk.take(),
+        ["second to 1", "second to 2", "handed 2", "done 3"]
+    );
+    assert_eq!(home.counts().stalled, 0);
+    assert_eq!(
+        publish_here("honest", near, &mut home, &mut desk),
+        Ok(Outcome::Handed(1))
+    );
+    assert_eq!(desk.take(), ["honest to 1"]);
+}
+
+#[test]
+fn a_stalled_publication_is_not_overtaken_when_its_lanes_change() {
+    let mut home = Hub::new(HOME, 4, 5, Options::default());
+    let mut desk = Desk {
+        credits: [0, 0, 0, 9],
+        ..Desk::default()
+    };
+    let name = names(&home).remove(0);
+    subscribe_from(FAR, &name, &mut home, &mut desk);
+    publish_from_source("first", &name, &mut home, &mut desk);
+    subscribe_from(SOURCE, &name, &mut home, &mut desk);
+    home.receive(
+        FAR,
+        Mail::Unsubscribe {
+            channel: Arc::from(&name[..]),
+        },
+        &mut desk,
+    );
+    publish_from_source("second", &name, &mut home, &mut desk);
+    assert!(desk.take().is_empty());
+    home.credit_returned(&mut desk);
+    let expected = [
+        "first to 3",
+        "handed 1",
+        "done 3",
+        "second to 3",
+        "handed 1",
+        "done 3",
+    ];
+    assert_eq!(desk.take(), expected);
+}
+
+#[test]
+fn a_full_queue_refuses_and_a_sweep_makes_room() {
+    let options = Options {
+        channel_queue_publications_max: 2,
+        ..Options::default()
+    };
+    let mut home = Hub::new(HOME, 4, 5, options);
+    let mut desk = Desk::default();
+    let name = names(&home).remove(0);
+    let channel = ChannelName::new(&name).expect("a valid name");
+    for index in 0..20 {
+        let session = SessionId {
+            index,
+            generation: 0,
+        };
+        home.subscribe(session, channel, Ticket(0), &mut desk)
+            .expect("there is room");
+    }
+    for text in ["a", "b"] {
+        assert_eq!(
+            publish_here(text, &name, &mut home, &mut desk),
+            Ok(Outcome::Handed(20))
+        );
+    }
+    assert_eq!(
+        publish_here("c", &name, &mut home, &mut desk),
+        Err(NoCredit)
+    );
+    publish_from_source("d", &name, &mut home, &mut desk);
+    assert_eq!((home.counts().queued, home.counts().stalled), (2, 1));
+    assert!(desk.take().is_empty());
+
+    assert!(home.sweep(39, &mut desk), "one delivery is left");
+    assert_eq!(
+        desk.take()[..4],
+        ["a", "b", "a", "b"],
+        "the whole batch for each in turn"
+    );
+    assert!(home.sweep(1, &mut desk), "the stalled one is queued now");
+    assert_eq!(desk.take(), ["b", "handed 20", "done 3"]);
+    assert!(!home.sweep(100, &mut desk));
+    assert_eq!(desk.take(), vec!["d"; 20]);
+}

@@ -1,0 +1,64 @@
+//! Hubs joined by queues with credits, in random interleavings, against a plain model.
+//!
+//! The model knows of each channel only the order in which its home took the publications, and of
+//! each subscription where in that order it was registered. Everything else follows: what a
+//! subscriber received is the order from there on, up to now or to the moment it left.
+//!
+//! A failure prints its seed; `HUB_SEED=… cargo test -p veche-hub --test joined` repeats it.
+
+mod world;
+
+use world::{Lanes, Setup, World};
+
+/// Prints the seed if the case fails.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("failed with HUB_SEED={}", self.0);
+        }
+    }
+}
+
+fn run(seed: u64, steps: usize) {
+    let _seed = Seed(seed);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let setup = Setup {
+        workers: random.u16(1..=4),
+        lanes: match random.u8(0..3) {
+            0 => Lanes::Apart { credits: 1 },
+            1 => Lanes::Apart {
+                credits: random.usize(2..=8),
+            },
+            _ => Lanes::Shared {
+                credits: random.usize(2..=8),
+            },
+        },
+        queue_publications_max: random.usize(1..=6),
+        queue_bytes_max: random.usize(1..=64),
+        sessions: random.u32(4..=60),
+        channels: random.usize(1..=6),
+    };
+    let mut world = World::new(&setup, seed);
+    for _ in 0..steps {
+        world.step(&mut random);
+    }
+    world.settle(&mut random);
+    world.check_sequences();
+    world.check_handed();
+    world.check_disconnect(&mut random);
+    world.end();
+}
+
+#[test]
+fn every_subscriber_gets_the_order_of_its_home() {
+    if let Ok(seed) = std::env::var("HUB_SEED") {
+        run(seed.parse().expect("HUB_SEED is a number"), 4_000);
+        return;
+    }
+    let base = fastrand::u64(..);
+    for case in 0..400 {
+        run(base.wrapping_add(case), 4_000);
+    }
+}

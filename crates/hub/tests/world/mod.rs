@@ -1,0 +1,485 @@
+//! The hubs, what joins them, and the model.
+
+mod port;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use veche_hub::{
+    Answer, ChannelName, Class, Hub, Mail, NoCredit, Options, Outcome, PayloadKind, PayloadRef,
+    SessionId, SubscribeError, Ticket, WorkerId,
+};
+
+use port::Port;
+
+/// How credits are counted on a lane.
+#[derive(Clone, Copy)]
+pub(crate) enum Lanes {
+    /// A pool for each class.
+    Apart { credits: usize },
+    /// One pool; publications leave half of it to deliveries.
+    Shared { credits: usize },
+}
+
+pub(crate) struct Setup {
+    pub(crate) workers: u16,
+    pub(crate) lanes: Lanes,
+    pub(crate) queue_publications_max: usize,
+    pub(crate) queue_bytes_max: usize,
+    pub(crate) sessions: u32,
+    pub(crate) channels: usize,
+}
+
+/// Where, who, in what.
+type Member = (WorkerId, SessionId, String);
+
+/// One subscription from its request to its end.
+#[derive(Debug)]
+pub(crate) struct Life {
+    member: Member,
+    answered: bool,
+    /// Length of the channel's order when the home registered it.
+    since: Option<usize>,
+    received: Vec<u64>,
+    ended: bool,
+}
+
+/// All that is not a hub.
+pub(crate) struct Wires {
+    pub(crate) setup: Lanes,
+    pub(crate) lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<Mail>>,
+    /// Taken credits.
+    pub(crate) taken: BTreeMap<(WorkerId, WorkerId, Class2), usize>,
+    /// Finished, on the way back to the sender.
+    pub(crate) returning: Vec<(WorkerId, WorkerId, Class2)>,
+    /// Each channel's publications as its home took them.
+    pub(crate) orders: BTreeMap<String, Vec<u64>>,
+    /// By the ticket of the subscribe request.
+    pub(crate) lives: BTreeMap<Ticket, Life>,
+    pub(crate) current: BTreeMap<Member, Ticket>,
+    /// Which worker published what; each numbers upwards.
+    pub(crate) sources: BTreeMap<u64, WorkerId>,
+    /// Publications under way to another worker: their channel and number.
+    pub(crate) published: BTreeMap<Ticket, (String, u64)>,
+    pub(crate) disconnected: Vec<(WorkerId, SessionId)>,
+    pub(crate) disconnect_counts: BTreeMap<Ticket, u32>,
+}
+
+/// `Class` as a key: 0 for publications, 1 for deliveries.
+type Class2 = u8;
+
+pub(crate) struct World {
+    hubs: Vec<Hub>,
+    wires: Wires,
+    sessions: Vec<Vec<SessionId>>,
+    channels: Vec<String>,
+    /// Refused publications of each worker, in order.
+    paused: Vec<VecDeque<(String, u64)>>,
+    next: u32,
+}
+
+impl World {
+    pub(crate) fn new(setup: &Setup, seed: u64) -> Self {
+        let options = Options {
+            channel_queue_publications_max: setup.queue_publications_max,
+            queue_bytes_max: setup.queue_bytes_max,
+            ..Options::default()
+        };
+        let workers = setup.workers;
+        let hub = |me| Hub::new(WorkerId(me), workers, seed, options.clone());
+        let sessions = (0..setup.sessions).map(|index| SessionId {
+            index,
+            generation: 0,
+        });
+        let sessions: Vec<_> = sessions.collect();
+        let channels = ["news", "#tester01", "chat:1", "#tester02", "chat:2", "вече"];
+        Self {
+            hubs: (0..workers).map(hub).collect(),
+            wires: Wires::new(setup.lanes),
+            sessions: vec![sessions; workers.into()],
+            channels: channels[..setup.channels]
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            paused: vec![VecDeque::new(); workers.into()],
+            next: 0,
+        }
+    }
+
+    /// One random event.
+    pub(crate) fn step(&mut self, random: &mut fastrand::Rng) {
+        let worker = WorkerId(random.u16(0..self.hubs.len() as u16));
+        match random.u8(0..100) {
+            0..20 => {
+                let session = self.any_session(worker, random);
+                let channel = self.any_channel(random);
+                self.subscribe(worker, session, &channel);
+            }
+            20..30 => {
+                let session = self.any_session(worker, random);
+                let channel = self.any_channel(random);
+                self.unsubscribe(worker, session, &channel);
+            }
+            30..33 => {
+                let session = self.any_session(worker, random);
+                self.close(worker, session);
+            }
+            33..55 => {
+                let channel = self.any_channel(random);
+                let number = self.number();
+                self.paused[usize::from(worker.0)].push_back((channel, number.into()));
+                self.publish_paused(worker);
+            }
+            55..60 => {
+                self.publish_paused(worker);
+            }
+            60..85 => {
+                let from = WorkerId(random.u16(0..self.hubs.len() as u16));
+                self.carry(from, worker);
+            }
+            85..90 => {
+                self.return_credits(random.usize(..8));
+            }
+            90..92 => {
+                let (hub, mut port) = self.at(worker);
+                hub.credit_returned(&mut port);
+            }
+            _ => {
+                let deliveries_max = random.usize(1..60);
+                let (hub, mut port) = self.at(worker);
+                hub.sweep(deliveries_max, &mut port);
+            }
+        }
+    }
+
+    /// Lets everything under way arrive. Fails if anything is stuck.
+    pub(crate) fn settle(&mut self, random: &mut fastrand::Rng) {
+        // Far beyond what a case can hold; each round carries at least something.
+        for _ in 0..200_000 {
+            let mut is_quiet = true;
+            for from in self.workers() {
+                for to in self.workers() {
+                    is_quiet &= !self.carry(from, to);
+                }
+            }
+            self.return_credits(usize::MAX);
+            for worker in self.workers() {
+                let deliveries_max = random.usize(1..200);
+                let (hub, mut port) = self.at(worker);
+                hub.credit_returned(&mut port);
+                is_quiet &= !hub.sweep(deliveries_max, &mut port);
+                is_quiet &= !self.publish_paused(worker);
+            }
+            is_quiet &= self.wires.returning.is_empty();
+            is_quiet &= self.wires.lanes.values().all(VecDeque::is_empty);
+            if is_quiet {
+                break;
+            }
+        }
+        for (worker, hub) in self.hubs.iter().enumerate() {
+            let counts = hub.counts();
+            let waiting = (counts.stalled, counts.queued, counts.queued_bytes);
+            assert_eq!(waiting, (0, 0, 0), "stuck on worker {worker}");
+            assert!(
+                self.paused[worker].is_empty(),
+                "a source of worker {worker} is stuck"
+            );
+        }
+        assert!(
+            self.wires.lanes.values().all(VecDeque::is_empty),
+            "mail is stuck"
+        );
+        assert!(
+            self.wires.taken.values().all(|taken| *taken == 0),
+            "credits are lost"
+        );
+        assert!(
+            self.wires.published.is_empty(),
+            "publications without an answer"
+        );
+    }
+
+    /// Each received the order from its registration on; those still there, up to its end.
+    pub(crate) fn check_sequences(&self) {
+        for (channel, order) in &self.wires.orders {
+            for worker in self.workers() {
+                let is_from = |number: &&u64| self.wires.sources[*number] == worker;
+                let is_sorted = order.iter().filter(is_from).is_sorted();
+                assert!(
+                    is_sorted,
+                    "{worker:?} was overtaken by itself on {channel}: {order:?}"
+                );
+            }
+        }
+        for (ticket, life) in &self.wires.lives {
+            let order = self
+                .wires
+                .orders
+                .get(&life.member.2)
+                .map_or(&[][..], Vec::as_slice);
+            let Some(since) = life.since else {
+                assert!(
+                    life.ended && life.received.is_empty(),
+                    "{ticket:?} {life:?}"
+                );
+                continue;
+            };
+            let due = &order[since..];
+            if life.ended {
+                assert!(
+                    due.starts_with(&life.received),
+                    "{ticket:?} {life:?} not in {due:?}"
+                );
+            } else {
+                assert!(life.answered, "{ticket:?} {life:?}");
+                assert_eq!(life.received, due, "{ticket:?} {:?}", life.member);
+            }
+        }
+    }
+
+    /// When nothing is under way, a publication is handed to exactly those who are there.
+    pub(crate) fn check_handed(&mut self) {
+        let mut totals = (0, 0, 0);
+        for channel in self.channels.clone() {
+            let members = self
+                .wires
+                .current
+                .keys()
+                .filter(|member| member.2 == channel);
+            let expected = members.count() as u32;
+            let name = ChannelName::new(&channel).expect("a valid name");
+            let home = self.hubs[0].home_of(name);
+            let number = self.number();
+            let outcome = self.publish(home, &channel, number.into());
+            assert_eq!(outcome, Ok(Outcome::Handed(expected)), "{channel}");
+            totals.0 += u32::from(expected > 0);
+            totals.1 += u32::from(expected > 0 && name.user().is_some());
+            totals.2 += expected;
+            self.settle(&mut fastrand::Rng::with_seed(1));
+        }
+        self.check_sequences();
+        let counts = self.hubs.iter().map(Hub::counts);
+        let found = counts.fold((0, 0, 0), |sum, counts| {
+            (
+                sum.0 + counts.channels,
+                sum.1 + counts.users,
+                sum.2 + counts.subscriptions,
+            )
+        });
+        assert_eq!(found, totals, "channels, users, subscriptions");
+    }
+
+    /// A user's connections are told, counted and, once closed, gone.
+    pub(crate) fn check_disconnect(&mut self, random: &mut fastrand::Rng) {
+        for worker in self.workers() {
+            let channel = if worker.0 % 2 == 0 {
+                "#tester01"
+            } else {
+                "#tester02"
+            };
+            let members = self
+                .wires
+                .current
+                .keys()
+                .filter(|member| member.2 == channel);
+            let mut expected: Vec<_> = members.map(|member| (member.0, member.1)).collect();
+            let ticket = Ticket(self.number());
+            let from = Some((
+                SessionId {
+                    index: 9,
+                    generation: 9,
+                },
+                ticket,
+            ));
+            let (hub, mut port) = self.at(worker);
+            let outcome = hub.disconnect_user(from, &channel[1..], 3000, "begone", &mut port);
+            self.settle(random);
+            let count = match outcome {
+                Ok(Outcome::Handed(count)) => Some(count),
+                Ok(Outcome::Pending) => self.wires.disconnect_counts.get(&ticket).copied(),
+                Err(_) => None,
+            };
+            assert_eq!(count, Some(expected.len() as u32));
+            let mut told = std::mem::take(&mut self.wires.disconnected);
+            told.sort();
+            expected.sort();
+            assert_eq!(told, expected);
+            for (worker, session) in told {
+                self.close(worker, session);
+            }
+            self.settle(random);
+        }
+    }
+
+    /// Closes all; nothing may be left anywhere.
+    pub(crate) fn end(&mut self) {
+        for worker in self.workers() {
+            for session in self.sessions[usize::from(worker.0)].clone() {
+                self.close(worker, session);
+            }
+        }
+        self.settle(&mut fastrand::Rng::with_seed(2));
+        for hub in &self.hubs {
+            assert_eq!(
+                hub.counts(),
+                veche_hub::Counts::default(),
+                "something is left"
+            );
+        }
+    }
+
+    fn subscribe(&mut self, worker: WorkerId, session: SessionId, channel: &str) {
+        let member = (worker, session, channel.to_owned());
+        let ticket = Ticket(self.number());
+        let is_new = !self.wires.current.contains_key(&member);
+        if is_new {
+            let life = Life {
+                member: member.clone(),
+                answered: false,
+                since: None,
+                received: Vec::new(),
+                ended: false,
+            };
+            self.wires.lives.insert(ticket, life);
+            self.wires.current.insert(member, ticket);
+        }
+        let name = ChannelName::new(channel).expect("a valid name");
+        let (hub, mut port) = self.at(worker);
+        let result = hub.subscribe(session, name, ticket, &mut port);
+        let expected = if is_new {
+            Ok(())
+        } else {
+            Err(SubscribeError::Already)
+        };
+        assert_eq!(result, expected);
+    }
+
+    fn unsubscribe(&mut self, worker: WorkerId, session: SessionId, channel: &str) {
+        let was_there = self.wires.leave(&(worker, session, channel.to_owned()));
+        let name = ChannelName::new(channel).expect("a valid name");
+        let (hub, mut port) = self.at(worker);
+        assert_eq!(hub.unsubscribe(session, name, &mut port), was_there);
+    }
+
+    fn close(&mut self, worker: WorkerId, session: SessionId) {
+        for channel in self.channels.clone() {
+            self.wires.leave(&(worker, session, channel));
+        }
+        let known = &mut self.sessions[usize::from(worker.0)][session.index as usize];
+        let had_any = self.hubs[usize::from(worker.0)].counts().subscriptions > 0;
+        if *known == session {
+            known.generation += 1;
+        }
+        let (hub, mut port) = self.at(worker);
+        hub.close(session, &mut port);
+        if had_any {
+            // A stale id does nothing, cleanly.
+            let name = ChannelName::new("news").expect("a valid name");
+            assert!(!hub.unsubscribe(session, name, &mut port));
+            hub.close(session, &mut port);
+        }
+    }
+
+    /// Publishes what the worker's source holds back; true if anything went.
+    fn publish_paused(&mut self, worker: WorkerId) -> bool {
+        let mut has_gone = false;
+        while let Some((channel, number)) = self.paused[usize::from(worker.0)].pop_front() {
+            if self.publish(worker, &channel, number).is_err() {
+                self.paused[usize::from(worker.0)].push_front((channel, number));
+                break;
+            }
+            has_gone = true;
+        }
+        has_gone
+    }
+
+    fn publish(
+        &mut self,
+        worker: WorkerId,
+        channel: &str,
+        number: u64,
+    ) -> Result<Outcome, NoCredit> {
+        let name = ChannelName::new(channel).expect("a valid name");
+        let ticket = Ticket(self.number());
+        let from = Some((
+            SessionId {
+                index: 7,
+                generation: 7,
+            },
+            ticket,
+        ));
+        let bytes = &number.to_le_bytes();
+        self.wires.sources.insert(number, worker);
+        let (hub, mut port) = self.at(worker);
+        let payload = PayloadRef {
+            kind: PayloadKind::Binary,
+            bytes,
+        };
+        let outcome = hub.publish(from, name, payload, &mut port)?;
+        match outcome {
+            Outcome::Handed(_) => self.wires.order(channel, number),
+            Outcome::Pending => {
+                self.wires
+                    .published
+                    .insert(ticket, (channel.to_owned(), number));
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Carries one mail; false if there was none.
+    fn carry(&mut self, from: WorkerId, to: WorkerId) -> bool {
+        let mail = self
+            .wires
+            .lanes
+            .get_mut(&(from, to))
+            .and_then(VecDeque::pop_front);
+        let Some(mail) = mail else { return false };
+        let (hub, mut port) = self.at(to);
+        hub.receive(from, mail, &mut port);
+        true
+    }
+
+    fn return_credits(&mut self, count: usize) {
+        let count = count.min(self.wires.returning.len());
+        for lane in self.wires.returning.drain(..count) {
+            let taken = self.wires.taken.get_mut(&lane).expect("it was taken");
+            *taken = taken.checked_sub(1).expect("credits go back once");
+        }
+    }
+
+    fn at(&mut self, worker: WorkerId) -> (&mut Hub, Port<'_>) {
+        let hub = &mut self.hubs[usize::from(worker.0)];
+        (
+            hub,
+            Port {
+                me: worker,
+                wires: &mut self.wires,
+            },
+        )
+    }
+
+    fn workers(&self) -> impl Iterator<Item = WorkerId> + use<> {
+        (0..self.hubs.len() as u16).map(WorkerId)
+    }
+
+    fn any_session(&self, worker: WorkerId, random: &mut fastrand::Rng) -> SessionId {
+        *random
+            .choice(&self.sessions[usize::from(worker.0)])
+            .expect("there are sessions")
+    }
+
+    /// The first channel is the crowded one.
+    fn any_channel(&self, random: &mut fastrand::Rng) -> String {
+        let index = if random.bool() {
+            0
+        } else {
+            random.usize(..self.channels.len())
+        };
+        self.channels[index].clone()
+    }
+
+    fn number(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+}

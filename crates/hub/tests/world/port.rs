@@ -1,0 +1,173 @@
+//! A worker's outlet, and what the model notes as things happen.
+
+use std::collections::BTreeMap;
+
+use veche_hub::{Delivery, Outlet};
+
+use super::{Answer, Class, Class2, Lanes, Mail, Member, SessionId, Ticket, Wires, WorkerId};
+
+pub(crate) struct Port<'w> {
+    pub(crate) me: WorkerId,
+    pub(crate) wires: &'w mut Wires,
+}
+
+impl Wires {
+    pub(crate) fn new(setup: Lanes) -> Self {
+        Self {
+            setup,
+            lanes: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            returning: Vec::new(),
+            orders: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            current: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            published: BTreeMap::new(),
+            disconnected: Vec::new(),
+            disconnect_counts: BTreeMap::new(),
+        }
+    }
+
+    /// The home took a publication.
+    pub(crate) fn order(&mut self, channel: &str, number: u64) {
+        self.orders
+            .entry(channel.to_owned())
+            .or_default()
+            .push(number);
+    }
+
+    /// A member leaves; false if it was none.
+    pub(crate) fn leave(&mut self, member: &Member) -> bool {
+        let Some(ticket) = self.current.remove(member) else {
+            return false;
+        };
+        self.lives
+            .get_mut(&ticket)
+            .expect("members have a life")
+            .ended = true;
+        true
+    }
+
+    /// The home registered a subscription.
+    fn register(&mut self, ticket: Ticket) {
+        let life = self.lives.get_mut(&ticket).expect("a ticket of ours");
+        let order = self.orders.get(&life.member.2);
+        let since = life.since.replace(order.map_or(0, Vec::len));
+        assert_eq!(since, None, "registered once");
+    }
+}
+
+fn key(class: Class) -> Class2 {
+    match class {
+        Class::Publish => 0,
+        Class::Deliver => 1,
+        Class::Control => panic!("control mail takes no credit"),
+    }
+}
+
+impl Outlet for Port<'_> {
+    fn mail(&mut self, to: WorkerId, mail: Mail) {
+        assert_ne!(to, self.me, "a worker writes no mail to itself");
+        if mail.class() != Class::Control {
+            assert!(self.has_credit(to, mail.class()), "sent without credit");
+            *self
+                .wires
+                .taken
+                .entry((self.me, to, key(mail.class())))
+                .or_default() += 1;
+        }
+        match &mail {
+            Mail::Subscribed { ticket, .. } => self.wires.register(*ticket),
+            Mail::Published { ticket, .. } => {
+                let (channel, number) = self
+                    .wires
+                    .published
+                    .get(ticket)
+                    .cloned()
+                    .expect("it was published");
+                self.wires.order(&channel, number);
+            }
+            _ => {}
+        }
+        self.wires
+            .lanes
+            .entry((self.me, to))
+            .or_default()
+            .push_back(mail);
+    }
+
+    fn has_credit(&self, to: WorkerId, class: Class) -> bool {
+        let taken = |class| {
+            self.wires
+                .taken
+                .get(&(self.me, to, class))
+                .copied()
+                .unwrap_or(0)
+        };
+        match self.wires.setup {
+            Lanes::Apart { credits } => taken(key(class)) < credits,
+            Lanes::Shared { credits } => {
+                let free = credits - taken(0) - taken(1);
+                free > if class == Class::Publish {
+                    credits / 2
+                } else {
+                    0
+                }
+            }
+        }
+    }
+
+    fn mail_done(&mut self, from: WorkerId, class: Class) {
+        self.wires.returning.push((from, self.me, key(class)));
+    }
+
+    fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
+        let number = delivery.payload.bytes.try_into().expect("eight bytes");
+        let number = u64::from_le_bytes(number);
+        let member = (self.me, session, delivery.channel.to_owned());
+        let ticket = self
+            .wires
+            .current
+            .get(&member)
+            .expect("delivered to a member");
+        let life = self
+            .wires
+            .lives
+            .get_mut(ticket)
+            .expect("members have a life");
+        assert!(life.answered, "delivered before the answer");
+        life.received.push(number);
+    }
+
+    fn answer(&mut self, session: SessionId, ticket: Ticket, answer: Answer) {
+        match answer {
+            Answer::Subscribed => {
+                if self.wires.lives[&ticket].since.is_none() {
+                    // The home is here: there was no mail to see it by.
+                    self.wires.register(ticket);
+                }
+                let life = self.wires.lives.get_mut(&ticket).expect("a ticket of ours");
+                assert_eq!((life.member.0, life.member.1), (self.me, session));
+                assert!(
+                    !life.answered && !life.ended,
+                    "answered once, and only while it lasts"
+                );
+                life.answered = true;
+            }
+            Answer::Published { .. } => {
+                assert!(
+                    self.wires.published.remove(&ticket).is_some(),
+                    "answered once"
+                );
+            }
+            Answer::Disconnected { count } => {
+                assert_eq!(self.wires.disconnect_counts.insert(ticket, count), None);
+            }
+        }
+    }
+
+    fn disconnect(&mut self, session: SessionId, code: u16, reason: &str) {
+        assert_eq!((code, reason), (3000, "begone"));
+        self.wires.disconnected.push((self.me, session));
+    }
+}

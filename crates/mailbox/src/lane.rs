@@ -1,0 +1,80 @@
+//! What two workers share in one direction.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+
+/// Which room a piece of mail takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Takes a credit, which comes back when the receiver has finished it.
+    /// Without credit the source has to wait.
+    Data,
+    /// Replies, membership, closes: has room of its own, so that a lane full of
+    /// data never blocks the answers that would empty it.
+    Control,
+}
+
+/// Mail on its way from one worker to another.
+#[derive(Debug)]
+pub(crate) struct Lane<T> {
+    queue: Mutex<Queue<T>>,
+    /// The queue has mail; set under the lock, a hint outside of it.
+    waiting: AtomicBool,
+    /// Data finished by the receiver, and control taken by it, since the start.
+    /// They wrap; only the distance to what was posted counts.
+    pub(crate) finished: AtomicU32,
+    pub(crate) taken: AtomicU32,
+    /// The sender was refused a credit and wants to hear of the next one.
+    pub(crate) starved: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Queue<T> {
+    mail: VecDeque<T>,
+    control: u32,
+}
+
+impl<T> Lane<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            queue: Mutex::new(Queue {
+                mail: VecDeque::new(),
+                control: 0,
+            }),
+            waiting: AtomicBool::new(false),
+            finished: AtomicU32::new(0),
+            taken: AtomicU32::new(0),
+            starved: AtomicBool::new(false),
+        }
+    }
+
+    /// Moves a batch in; `batch` is empty afterwards and keeps a buffer.
+    pub(crate) fn push(&self, batch: &mut VecDeque<T>, control: u32) {
+        let mut queue = self.queue.lock();
+        if queue.mail.is_empty() {
+            std::mem::swap(&mut queue.mail, batch);
+        } else {
+            queue.mail.append(batch);
+        }
+        queue.control += control;
+        self.waiting.store(true, Ordering::Relaxed);
+    }
+
+    /// Moves everything out into `batch`, which is empty.
+    pub(crate) fn take(&self, batch: &mut VecDeque<T>) {
+        // A push that this misses rings the bell after it.
+        if !self.waiting.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut queue = self.queue.lock();
+        std::mem::swap(&mut queue.mail, batch);
+        let control = std::mem::take(&mut queue.control);
+        self.waiting.store(false, Ordering::Relaxed);
+        drop(queue);
+        if control != 0 {
+            self.taken.fetch_add(control, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The fake asynchronous back end: any driver, badly timed.
+//!
+//! It completes late and in parts, as a completion queue may: received bytes
+//! arrive in odd pieces and turns after the kernel had them, some even after
+//! `pause`; sends are kept for some turns, go out in pieces and come back as
+//! `Sent`; `Accepted`, `Ended` and `Closed` are late. It keeps every promise of
+//! [`Driver`] and no other, so what runs on it does not depend on epoll's
+//! habits. All chance comes from one seed. For tests; speed is no aim.
+//!
+//! A transport has an id of its own here, because the driver below is done with
+//! its id before `Closed` has been told above.
+
+mod link;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use fastrand::Rng;
+
+use crate::{Buffer, CloseReason, Driver, Event, ListenerId, Options, TransportId, Waker};
+
+use link::{Arrival, Link};
+
+/// Most turns that anything is late.
+const LATE_TURNS_MAX: u64 = 4;
+
+/// A [`Driver`] that completes late and in parts.
+#[derive(Debug)]
+pub struct Delayed<D> {
+    driver: D,
+    rng: Rng,
+    turn: u64,
+    links: Vec<Link>,
+    free: Vec<u32>,
+    /// Our index of a live transport of the driver below.
+    indexes: HashMap<TransportId, u32>,
+}
+
+impl<D: Driver> Delayed<D> {
+    /// Wraps `driver`; equal seeds make equal choices.
+    #[must_use]
+    pub fn new(driver: D, seed: u64) -> Self {
+        Self {
+            driver,
+            rng: Rng::with_seed(seed),
+            turn: 0,
+            links: Vec::new(),
+            free: Vec::new(),
+            indexes: HashMap::new(),
+        }
+    }
+
+    fn add(&mut self, below: TransportId) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.links.push(Link::free());
+            self.links.len() as u32 - 1
+        });
+        self.links[index as usize].open(below);
+        self.indexes.insert(below, index);
+        index
+    }
+
+    fn id(&self, index: u32) -> TransportId {
+        TransportId {
+            index,
+            generation: self.links[index as usize].generation,
+        }
+    }
+
+    fn live(&mut self, id: TransportId) -> Option<&mut Link> {
+        self.links
+            .get_mut(id.index as usize)
+            .filter(|link| link.generation == id.generation && link.live)
+    }
+
+    /// The turn in which something of now is told.
+    fn later(&mut self) -> u64 {
+        self.turn + self.rng.u64(0..=LATE_TURNS_MAX)
+    }
+
+    /// Takes an event of the driver below into the link it belongs to.
+    fn arrive(&mut self, below: TransportId, arrival: Arrival) {
+        let due = self.later();
+        if let Some(&index) = self.indexes.get(&below) {
+            if matches!(arrival, Arrival::Closed(_)) {
+                self.indexes.remove(&below);
+                self.links[index as usize].below = None;
+            }
+            self.links[index as usize].arrive(due, arrival);
+        }
+    }
+
+    /// Lets queued sends go down, in pieces.
+    fn advance_sends(&mut self, index: u32) {
+        let link = &mut self.links[index as usize];
+        link.advance_sends(self.turn, &mut self.rng, &mut self.driver);
+        // Whatever is held for the caller stands still below.
+        if let Some(below) = link.below {
+            if link.wants_bytes() {
+                self.driver.resume(below);
+            } else {
+                self.driver.pause(below);
+            }
+        }
+    }
+
+    /// Tells the caller what is due on a link.
+    fn tell(&mut self, index: u32, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        let id = self.id(index);
+        let low_water = self.driver.options().low_water_bytes;
+        while self.links[index as usize].generation == id.generation {
+            let link = &mut self.links[index as usize];
+            if let Some(buffer) = link.next_sent(&self.driver) {
+                sink(self, Event::Sent { id, buffer });
+                continue;
+            }
+            if link.drained(low_water, &self.driver) {
+                sink(self, Event::Drained { id });
+                continue;
+            }
+            let Some(arrival) = link.next_arrival(self.turn, &mut self.rng) else {
+                break;
+            };
+            match arrival {
+                Arrival::Accepted(listener, peer) => {
+                    sink(self, Event::Accepted { id, listener, peer });
+                }
+                Arrival::Connected => sink(self, Event::Connected { id }),
+                Arrival::Bytes(mut bytes) => {
+                    sink(
+                        self,
+                        Event::Received {
+                            id,
+                            bytes: &mut bytes,
+                        },
+                    );
+                }
+                Arrival::Ended => sink(self, Event::Ended { id }),
+                Arrival::Closed(reason) => {
+                    self.links[index as usize].live = false;
+                    sink(self, Event::Closed { id, reason });
+                    self.links[index as usize].reset();
+                    self.free.push(index);
+                }
+            }
+        }
+    }
+}
+
+/// What of an event outlives the call.
+enum Owned {
+    Of(TransportId, Arrival),
+    Timer(TransportId),
+    Stalled(ListenerId, i32),
+    Woken,
+}
+
+impl<D: Driver> Driver for Delayed<D> {
+    fn listen(&mut self, socket: OwnedFd) -> io::Result<ListenerId> {
+        self.driver.listen(socket)
+    }
+
+    fn pause_accept(&mut self, listener: ListenerId) {
+        self.driver.pause_accept(listener);
+    }
+
+    fn resume_accept(&mut self, listener: ListenerId) {
+        self.driver.resume_accept(listener);
+    }
+
+    fn connect(&mut self, addr: SocketAddr) -> io::Result<TransportId> {
+        let below = self.driver.connect(addr)?;
+        let index = self.add(below);
+        Ok(self.id(index))
+    }
+
+    fn send(&mut self, id: TransportId, buffer: Buffer, _more: bool) -> Option<Buffer> {
+        let due = self.later();
+        let at_once = self.rng.u8(0..4) == 0;
+        let Some(link) = self.live(id) else {
+            return Some(buffer);
+        };
+        if buffer.is_empty() || link.shutdown {
+            return Some(buffer);
+        }
+        // Now and then as epoll does it: callers must live with both.
+        if at_once
+            && let Some(below) = link.below
+            && link.sends.is_empty()
+        {
+            let copy = Buffer::Owned(buffer.as_slice().to_vec());
+            if self.driver.send(below, copy, false).is_some() {
+                return Some(buffer);
+            }
+            let length = buffer.len();
+            self.live(id)?.queue(due, buffer, length);
+            return None;
+        }
+        link.queue(due, buffer, 0);
+        let low_water = self.driver.options().low_water_bytes;
+        let link = &mut self.links[id.index as usize];
+        link.above |= link.unsent(&self.driver) > low_water;
+        None
+    }
+
+    fn unsent(&self, id: TransportId) -> usize {
+        self.links
+            .get(id.index as usize)
+            .filter(|link| link.generation == id.generation && link.live)
+            .map_or(0, |link| link.unsent(&self.driver))
+    }
+
+    fn pause(&mut self, id: TransportId) {
+        let bytes_max = self.rng.usize(0..=crate::RECEIVE_AFTER_PAUSE_MAX);
+        let Some(link) = self.live(id) else { return };
+        link.pause(bytes_max);
+        if let Some(below) = link.below {
+            self.driver.pause(below);
+        }
+    }
+
+    fn resume(&mut self, id: TransportId) {
+        if let Some(link) = self.live(id) {
+            link.resume();
+        }
+    }
+
+    fn shutdown(&mut self, id: TransportId) {
+        if let Some(link) = self.live(id) {
+            link.shutdown = true;
+        }
+    }
+
+    fn close(&mut self, id: TransportId) {
+        let due = self.later();
+        let Some(link) = self.live(id) else { return };
+        let below = link.below.take();
+        link.close(due, CloseReason::Asked);
+        if let Some(below) = below {
+            self.indexes.remove(&below);
+            self.driver.close(below);
+        }
+    }
+
+    fn set_timer(&mut self, id: TransportId, deadline_ms: u64) {
+        if let Some(below) = self.live(id).and_then(|link| link.below) {
+            self.driver.set_timer(below, deadline_ms);
+        }
+    }
+
+    fn clear_timer(&mut self, id: TransportId) {
+        if let Some(below) = self.live(id).and_then(|link| link.below) {
+            self.driver.clear_timer(below);
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        self.driver.waker()
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.driver.now_ms()
+    }
+
+    fn options(&self) -> &Options {
+        self.driver.options()
+    }
+
+    fn turn(
+        &mut self,
+        timeout_ms: Option<u64>,
+        sink: &mut impl FnMut(&mut Self, Event<'_>),
+    ) -> io::Result<()> {
+        self.turn += 1;
+        for index in 0..self.links.len() as u32 {
+            self.advance_sends(index);
+        }
+        let wait_ms_max = self.links.iter().filter_map(Link::wait_ms_max).min();
+        let timeout_ms = wait_ms_max.into_iter().chain(timeout_ms).min();
+        let mut events = Vec::new();
+        self.driver.turn(timeout_ms, &mut |_, event| {
+            events.push(match event {
+                Event::Accepted { id, listener, peer } => {
+                    Owned::Of(id, Arrival::Accepted(listener, peer))
+                }
+                Event::Connected { id } => Owned::Of(id, Arrival::Connected),
+                Event::Received { id, bytes } => Owned::Of(id, Arrival::Bytes(bytes.to_vec())),
+                Event::Ended { id } => Owned::Of(id, Arrival::Ended),
+                Event::Closed { id, reason } => Owned::Of(id, Arrival::Closed(reason)),
+                Event::Timer { id } => Owned::Timer(id),
+                Event::AcceptStalled { listener, errno } => Owned::Stalled(listener, errno),
+                Event::Woken => Owned::Woken,
+                // Ours follow from what is unsent.
+                Event::Sent { .. } | Event::Drained { .. } => return,
+            });
+        })?;
+        for event in events {
+            match event {
+                Owned::Of(below, arrival) => {
+                    if matches!(arrival, Arrival::Accepted(..)) {
+                        self.add(below);
+                    }
+                    self.arrive(below, arrival);
+                }
+                Owned::Timer(below) => {
+                    if let Some(&index) = self.indexes.get(&below) {
+                        sink(self, Event::Timer { id: self.id(index) });
+                    }
+                }
+                Owned::Stalled(listener, errno) => {
+                    sink(self, Event::AcceptStalled { listener, errno })
+                }
+                Owned::Woken => sink(self, Event::Woken),
+            }
+        }
+        for index in 0..self.links.len() as u32 {
+            if self.links[index as usize].is_used() {
+                self.tell(index, sink);
+            }
+        }
+        Ok(())
+    }
+}

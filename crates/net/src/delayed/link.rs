@@ -1,0 +1,271 @@
+//! One transport of [`Delayed`](super::Delayed): what is late in each direction.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use fastrand::Rng;
+
+use crate::{Buffer, CloseReason, Driver, ListenerId, RECEIVE_AFTER_PAUSE_MAX, TransportId};
+
+/// Bytes held for the caller beyond which the driver below is paused.
+const HELD_BYTES_MAX: usize = RECEIVE_AFTER_PAUSE_MAX;
+
+/// Something of the driver below that the caller has not been told yet.
+#[derive(Debug)]
+pub(super) enum Arrival {
+    Accepted(ListenerId, SocketAddr),
+    Connected,
+    Bytes(Vec<u8>),
+    Ended,
+    Closed(CloseReason),
+}
+
+/// A buffer of the caller's that is on its way.
+#[derive(Debug)]
+struct Send {
+    due: u64,
+    buffer: Buffer,
+    /// Bytes of it that went down.
+    given: usize,
+}
+
+impl Send {
+    fn is_given(&self) -> bool {
+        self.given == self.buffer.len()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Sends(VecDeque<Send>);
+
+impl Sends {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) generation: u32,
+    /// The caller may still use the id.
+    pub(super) live: bool,
+    /// The transport below; `None` once it is closed there.
+    pub(super) below: Option<TransportId>,
+    arrivals: VecDeque<(u64, Arrival)>,
+    pub(super) sends: Sends,
+    pub(super) shutdown: bool,
+    shutdown_given: bool,
+    /// More than low water was unsent: its fall is to be told.
+    pub(super) above: bool,
+    /// While paused: bytes that may still be told.
+    paused: Option<usize>,
+}
+
+impl Link {
+    pub(super) fn free() -> Self {
+        Self {
+            generation: 1,
+            live: false,
+            below: None,
+            arrivals: VecDeque::new(),
+            sends: Sends(VecDeque::new()),
+            shutdown: false,
+            shutdown_given: false,
+            above: false,
+            paused: None,
+        }
+    }
+
+    pub(super) fn open(&mut self, below: TransportId) {
+        self.live = true;
+        self.below = Some(below);
+    }
+
+    /// Ready for the next transport.
+    pub(super) fn reset(&mut self) {
+        let generation = self.generation.wrapping_add(1).max(1);
+        *self = Self {
+            generation,
+            ..Self::free()
+        };
+    }
+
+    /// How long the next turn may wait for the driver below, in milliseconds;
+    /// `None`: until it has something to say.
+    pub(super) fn wait_ms_max(&self) -> Option<u64> {
+        let tellable = match self.arrivals.front() {
+            Some((_, Arrival::Bytes(_))) => self.paused != Some(0) || self.is_closed_below(),
+            Some((_, Arrival::Ended)) => self.paused.is_none() || self.is_closed_below(),
+            Some(_) => true,
+            None => false,
+        };
+        let shutdown_due = self.live && self.shutdown && !self.shutdown_given;
+        if tellable || shutdown_due || self.sends.0.iter().any(|send| !send.is_given()) {
+            return Some(0);
+        }
+        // All is given; that it is sent shows only in `unsent`, without event.
+        (!self.sends.is_empty() || self.above).then_some(1)
+    }
+
+    pub(super) fn is_used(&self) -> bool {
+        self.live || !self.arrivals.is_empty()
+    }
+
+    fn is_closed_below(&self) -> bool {
+        matches!(self.arrivals.back(), Some((_, Arrival::Closed(_))))
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.arrivals
+            .iter()
+            .map(|(_, arrival)| {
+                if let Arrival::Bytes(bytes) = arrival {
+                    bytes.len()
+                } else {
+                    0
+                }
+            })
+            .sum()
+    }
+
+    pub(super) fn wants_bytes(&self) -> bool {
+        self.paused.is_none() && self.held_bytes() < HELD_BYTES_MAX
+    }
+
+    pub(super) fn pause(&mut self, bytes_max: usize) {
+        if self.paused.is_none() {
+            self.paused = Some(bytes_max);
+        }
+    }
+
+    pub(super) fn resume(&mut self) {
+        self.paused = None;
+    }
+
+    pub(super) fn arrive(&mut self, due: u64, arrival: Arrival) {
+        if let Arrival::Closed(reason) = arrival {
+            // A buffer that did not go out is dropped with the transport.
+            self.sends.0.clear();
+            self.above = false;
+            self.arrivals.push_back((due, Arrival::Closed(reason)));
+        } else {
+            self.arrivals.push_back((due, arrival));
+        }
+    }
+
+    /// The caller closes: nothing but `Closed` comes.
+    pub(super) fn close(&mut self, due: u64, reason: CloseReason) {
+        self.live = false;
+        self.sends.0.clear();
+        self.above = false;
+        self.arrivals.clear();
+        self.arrivals.push_back((due, Arrival::Closed(reason)));
+    }
+
+    pub(super) fn queue(&mut self, due: u64, buffer: Buffer, given: usize) {
+        self.sends.0.push_back(Send { due, buffer, given });
+    }
+
+    pub(super) fn unsent(&self, driver: &impl Driver) -> usize {
+        let kept: usize = self
+            .sends
+            .0
+            .iter()
+            .map(|send| send.buffer.len() - send.given)
+            .sum();
+        kept + self.below.map_or(0, |below| driver.unsent(below))
+    }
+
+    /// Gives pieces of due buffers to the driver below.
+    pub(super) fn advance_sends(&mut self, turn: u64, rng: &mut Rng, driver: &mut impl Driver) {
+        let Some(below) = self.below else { return };
+        for send in &mut self.sends.0 {
+            if send.due > turn {
+                break;
+            }
+            let rest = &send.buffer.as_slice()[send.given..];
+            if rest.is_empty() {
+                continue;
+            }
+            let piece = if rng.bool() {
+                rest.len()
+            } else {
+                rng.usize(1..=rest.len())
+            };
+            driver.send(below, Buffer::Owned(rest[..piece].to_vec()), rng.bool());
+            send.given += piece;
+            if piece < rest.len() {
+                send.due = turn + 1;
+                break;
+            }
+        }
+        let all_given = self
+            .sends
+            .0
+            .iter()
+            .all(|send| send.given == send.buffer.len());
+        if self.shutdown && !self.shutdown_given && all_given {
+            self.shutdown_given = true;
+            driver.shutdown(below);
+        }
+    }
+
+    /// The next buffer that the kernel has all of.
+    pub(super) fn next_sent(&mut self, driver: &impl Driver) -> Option<Buffer> {
+        let below = self.below?;
+        let front = self.sends.0.front()?;
+        // Buffers given after this one are counted as well: a bit too late is
+        // what we are here for.
+        if !self.live || front.given < front.buffer.len() || driver.unsent(below) > 0 {
+            return None;
+        }
+        self.sends.0.pop_front().map(|send| send.buffer)
+    }
+
+    /// Whether the fall below low water is to be told, now and once.
+    pub(super) fn drained(&mut self, low_water: usize, driver: &impl Driver) -> bool {
+        let above = self.unsent(driver) > low_water;
+        let drained = self.live && self.above && !above;
+        self.above &= above;
+        drained
+    }
+
+    /// The next thing to tell in this turn; bytes come in pieces.
+    pub(super) fn next_arrival(&mut self, turn: u64, rng: &mut Rng) -> Option<Arrival> {
+        let closed_below = self.is_closed_below();
+        let (due, front) = self.arrivals.front_mut()?;
+        if *due > turn {
+            return None;
+        }
+        let bytes = match front {
+            Arrival::Bytes(bytes) => bytes,
+            // Nobody reads any more, so what was read ahead is lost.
+            Arrival::Ended if self.paused.is_some() && !closed_below => return None,
+            _ => return self.arrivals.pop_front().map(|(_, arrival)| arrival),
+        };
+        let mut piece = if rng.bool() {
+            bytes.len()
+        } else {
+            rng.usize(1..=bytes.len())
+        };
+        if let Some(left) = &mut self.paused {
+            piece = piece.min(*left);
+            *left -= piece;
+            if piece == 0 && closed_below {
+                self.arrivals
+                    .retain(|(_, arrival)| matches!(arrival, Arrival::Closed(_)));
+                return self.next_arrival(turn, rng);
+            }
+            if piece == 0 {
+                return None;
+            }
+        }
+        if piece == bytes.len() {
+            return self.arrivals.pop_front().map(|(_, arrival)| arrival);
+        }
+        let rest = bytes.split_off(piece);
+        let told = std::mem::replace(bytes, rest);
+        *due = turn + rng.u64(0..2);
+        Some(Arrival::Bytes(told))
+    }
+}

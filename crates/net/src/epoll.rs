@@ -1,0 +1,357 @@
+//! The back end that works everywhere: level-triggered epoll.
+//!
+//! One `epoll_wait` brings a batch; each ready transport costs one receive,
+//! and a send that fits the socket's buffer costs one send and nothing else.
+//! Level-triggered, so what a turn leaves behind is told again and the kernel
+//! goes round robin. Interest is changed lazily: a `pause` costs a system call
+//! only if bytes come while it lasts.
+//!
+//! Decides nothing about bytes: they go to the sink, to be parsed above.
+
+mod accept;
+mod receive;
+mod send;
+
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+
+use crate::sys::epoll::{Event as Ready, EventFlags, Poller};
+use crate::sys::socket;
+use crate::timer::Wheel;
+use crate::transport::{State, Transports};
+use crate::{Buffer, CloseReason, Driver, Event, ListenerId, Options, TransportId, Waker};
+
+use accept::Listener;
+pub(crate) use send::SendQueue;
+
+/// Bits of `Transport::interest`: what epoll has been told.
+const REGISTERED: u8 = 1;
+const INPUT: u8 = 2;
+const OUTPUT: u8 = 4;
+
+/// The waker's tag. Tags with generation 0 are no transport's.
+const TAG_WAKER: u32 = u32::MAX;
+
+fn tag(id: TransportId) -> u64 {
+    u64::from(id.generation) << 32 | u64::from(id.index)
+}
+
+fn flags(interest: u8) -> EventFlags {
+    let mut flags = EventFlags::empty();
+    flags.set(EventFlags::IN, interest & INPUT != 0);
+    flags.set(EventFlags::OUT, interest & OUTPUT != 0);
+    flags
+}
+
+/// What a call caused and the sink has not been told yet.
+#[derive(Debug)]
+enum Pending {
+    Sent(TransportId, Buffer),
+    Drained(TransportId),
+}
+
+/// A [`Driver`] on epoll.
+pub struct Epoll {
+    options: Options,
+    poller: Poller,
+    waker: Waker,
+    transports: Transports,
+    wheel: Wheel,
+    now_ms: u64,
+    listeners: Vec<Listener>,
+    /// Listeners that wait for their next attempt.
+    stalled: usize,
+    events: Vec<Ready>,
+    receive: Box<[u8]>,
+    pending: Vec<Pending>,
+    closed: Vec<(TransportId, CloseReason)>,
+    /// Transports that hold bytes back because `more` was promised.
+    held: Vec<TransportId>,
+    queues: send::Queues,
+}
+
+impl Epoll {
+    /// Makes a driver with no sockets.
+    ///
+    /// # Errors
+    /// No descriptor for the epoll instance or the eventfd.
+    pub fn new(options: Options) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        let waker = Waker::new()?;
+        // Edge-triggered: each wake is told once, and nobody has to read it.
+        poller.add(
+            waker.eventfd(),
+            u64::from(TAG_WAKER),
+            EventFlags::IN | EventFlags::ET,
+        )?;
+        let now_ms = socket::now_ms();
+        Ok(Self {
+            poller,
+            waker,
+            transports: Transports::new(),
+            wheel: Wheel::new(now_ms),
+            now_ms,
+            listeners: Vec::new(),
+            stalled: 0,
+            events: Vec::with_capacity(options.receives_max.max(1)),
+            receive: vec![0; options.receive_bytes.max(1)].into_boxed_slice(),
+            pending: Vec::new(),
+            closed: Vec::new(),
+            held: Vec::new(),
+            queues: send::Queues::default(),
+            options,
+        })
+    }
+
+    /// Tells epoll what to look for on a live transport, if that is news.
+    fn set_interest(&mut self, id: TransportId, interest: u8) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        let before = mem::replace(&mut transport.interest, interest);
+        if before == interest {
+            return;
+        }
+        let socket = transport
+            .socket
+            .as_ref()
+            .expect("a live transport has a socket");
+        let done = if interest & REGISTERED == 0 {
+            self.poller.delete(socket)
+        } else if before & REGISTERED == 0 {
+            self.poller.add(socket, tag(id), flags(interest))
+        } else {
+            self.poller.modify(socket, tag(id), flags(interest))
+        };
+        if let Err(errno) = done {
+            self.end(id, errno.into());
+        }
+    }
+
+    /// The end of a live transport, whatever the reason.
+    #[cold]
+    fn end(&mut self, id: TransportId, reason: CloseReason) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        transport.state = State::Closed;
+        let queue = transport.queue.take();
+        if let Some(socket) = transport.socket.take()
+            && transport.interest & REGISTERED != 0
+        {
+            // A duplicate of the descriptor in another process would keep the
+            // registration alive beyond our close. Failing means it is gone.
+            let _ = self.poller.delete(&socket);
+        }
+        self.wheel.clear(&mut self.transports, id.index);
+        if let Some(queue) = queue {
+            self.queues.give(queue);
+        }
+        self.closed.push((id, reason));
+    }
+
+    /// How long the wait may last.
+    fn wait_ms(&self, timeout_ms: Option<u64>) -> Option<u64> {
+        if !self.pending.is_empty() || !self.closed.is_empty() {
+            return Some(0);
+        }
+        let retry_ms = if self.stalled == 0 {
+            None
+        } else {
+            self.next_accept_ms()
+        };
+        [self.wheel.next_ms(), retry_ms]
+            .into_iter()
+            .flatten()
+            .map(|at_ms| at_ms.saturating_sub(self.now_ms))
+            .chain(timeout_ms)
+            .min()
+    }
+
+    #[inline]
+    fn ready(
+        &mut self,
+        ready: Ready,
+        bytes: &mut [u8],
+        sink: &mut impl FnMut(&mut Self, Event<'_>),
+    ) {
+        let tag = ready.data.u64();
+        let id = TransportId {
+            index: tag as u32,
+            generation: (tag >> 32) as u32,
+        };
+        if id.generation != 0 {
+            self.transport_ready(id, ready.flags, bytes, sink);
+        } else if id.index == TAG_WAKER {
+            sink(self, Event::Woken);
+        } else {
+            self.accept(ListenerId(id.index), sink);
+        }
+    }
+
+    fn fire_timers(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        for _ in 0..self.options.timers_max {
+            let Some(index) = self.wheel.pop(&mut self.transports, self.now_ms) else {
+                break;
+            };
+            let id = self.transports.id(index);
+            sink(self, Event::Timer { id });
+        }
+    }
+
+    /// What calls have caused up to now; what the sink causes comes next turn.
+    fn deliver_pending(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        let mut pending = mem::take(&mut self.pending);
+        for event in pending.drain(..) {
+            match event {
+                Pending::Sent(id, buffer) if self.transports.peek(id).is_some() => {
+                    sink(self, Event::Sent { id, buffer });
+                }
+                Pending::Drained(id) if self.transports.peek(id).is_some() => {
+                    sink(self, Event::Drained { id });
+                }
+                Pending::Sent(..) | Pending::Drained(_) => {}
+            }
+        }
+        pending.append(&mut self.pending);
+        self.pending = pending;
+    }
+
+    fn deliver_closed(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        let mut closed = mem::take(&mut self.closed);
+        for (id, reason) in closed.drain(..) {
+            sink(self, Event::Closed { id, reason });
+            self.transports.remove(id);
+        }
+        closed.append(&mut self.closed);
+        self.closed = closed;
+    }
+}
+
+impl Driver for Epoll {
+    fn listen(&mut self, socket: OwnedFd) -> io::Result<ListenerId> {
+        self.add_listener(socket)
+    }
+
+    fn pause_accept(&mut self, listener: ListenerId) {
+        self.set_accepting(listener, false);
+    }
+
+    fn resume_accept(&mut self, listener: ListenerId) {
+        self.set_accepting(listener, true);
+    }
+
+    fn connect(&mut self, addr: SocketAddr) -> io::Result<TransportId> {
+        let socket = socket::new_for(&addr)?;
+        let begun = socket::connect(&socket, &addr);
+        let id = self.transports.add(socket, State::Connecting);
+        match begun {
+            // Writable means connected, or failed with an error on the socket.
+            Ok(()) => self.set_interest(id, REGISTERED | OUTPUT),
+            Err(errno) => self.end(id, errno.into()),
+        }
+        Ok(id)
+    }
+
+    #[inline]
+    fn send(&mut self, id: TransportId, buffer: Buffer, more: bool) -> Option<Buffer> {
+        self.send_buffer(id, buffer, more)
+    }
+
+    fn unsent(&self, id: TransportId) -> usize {
+        self.transports
+            .peek(id)
+            .and_then(|transport| transport.queue.as_deref())
+            .map_or(0, SendQueue::unsent)
+    }
+
+    fn pause(&mut self, id: TransportId) {
+        if let Some(transport) = self.transports.live(id) {
+            transport.paused = true;
+        }
+    }
+
+    fn resume(&mut self, id: TransportId) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        transport.paused = false;
+        if transport.state == State::Open && !transport.ended {
+            let interest = transport.interest | REGISTERED | INPUT;
+            self.set_interest(id, interest);
+        }
+    }
+
+    fn shutdown(&mut self, id: TransportId) {
+        self.shutdown_send(id);
+    }
+
+    fn close(&mut self, id: TransportId) {
+        self.end(id, CloseReason::Asked);
+    }
+
+    #[inline]
+    fn set_timer(&mut self, id: TransportId, deadline_ms: u64) {
+        if self.transports.live(id).is_some() {
+            // Never in the millisecond that is being fired: a sink that sets
+            // the same timer again and again must not hold up the turn.
+            let deadline_ms = deadline_ms.max(self.now_ms + 1);
+            self.wheel.set(&mut self.transports, id.index, deadline_ms);
+        }
+    }
+
+    #[inline]
+    fn clear_timer(&mut self, id: TransportId) {
+        if self.transports.live(id).is_some() {
+            self.wheel.clear(&mut self.transports, id.index);
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    #[inline]
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn turn(
+        &mut self,
+        timeout_ms: Option<u64>,
+        sink: &mut impl FnMut(&mut Self, Event<'_>),
+    ) -> io::Result<()> {
+        self.flush_held();
+        let timeout_ms = self.wait_ms(timeout_ms);
+        match self.poller.wait(&mut self.events, timeout_ms) {
+            Ok(()) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        self.now_ms = socket::now_ms();
+
+        // Lent to the sink beside `self`, so they leave it for the batch.
+        let mut bytes = mem::take(&mut self.receive);
+        let mut events = mem::take(&mut self.events);
+        for ready in events.drain(..) {
+            self.ready(ready, &mut bytes, sink);
+        }
+        self.events = events;
+        self.receive = bytes;
+
+        if self.stalled != 0 {
+            self.retry_accept();
+        }
+        self.fire_timers(sink);
+        self.deliver_pending(sink);
+        self.deliver_closed(sink);
+        Ok(())
+    }
+}

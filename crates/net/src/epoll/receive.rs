@@ -1,0 +1,109 @@
+//! A ready transport: connected, readable, writable or broken.
+
+use rustix::io::Errno;
+
+use super::{Epoll, INPUT, OUTPUT, REGISTERED};
+use crate::sys::epoll::EventFlags;
+use crate::sys::socket;
+use crate::transport::State;
+use crate::{CloseReason, Event, TransportId};
+
+const READABLE: EventFlags = EventFlags::IN.union(EventFlags::ERR).union(EventFlags::HUP);
+
+impl Epoll {
+    #[inline]
+    pub(super) fn transport_ready(
+        &mut self,
+        id: TransportId,
+        flags: EventFlags,
+        bytes: &mut [u8],
+        sink: &mut impl FnMut(&mut Self, Event<'_>),
+    ) {
+        // Closed by an earlier event of the batch: nothing to do.
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        if transport.state == State::Connecting {
+            return self.connect_ready(id, sink);
+        }
+        if flags.intersects(READABLE) {
+            if transport.paused || transport.ended {
+                self.unreadable_ready(id, flags);
+            } else {
+                let socket = transport
+                    .socket
+                    .as_ref()
+                    .expect("a live transport has a socket");
+                match socket::receive(socket, bytes) {
+                    Ok(0) => self.peer_ended(id, sink),
+                    Ok(count) => {
+                        let bytes = &mut bytes[..count];
+                        sink(self, Event::Received { id, bytes });
+                    }
+                    Err(Errno::AGAIN | Errno::INTR) => {}
+                    Err(errno) => self.end(id, errno.into()),
+                }
+            }
+        }
+        if flags.contains(EventFlags::OUT) {
+            self.writable(id);
+        }
+    }
+
+    #[cold]
+    fn connect_ready(&mut self, id: TransportId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        let socket = transport
+            .socket
+            .as_ref()
+            .expect("a live transport has a socket");
+        if let Err(errno) = socket::take_error(socket) {
+            return self.end(id, errno.into());
+        }
+        transport.state = State::Open;
+        let output = if transport.queue.is_some() { OUTPUT } else { 0 };
+        self.set_interest(id, REGISTERED | INPUT | output);
+        sink(self, Event::Connected { id });
+        self.settle(id);
+    }
+
+    #[cold]
+    fn peer_ended(&mut self, id: TransportId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        transport.ended = true;
+        // The end stays readable for ever: without this the loop would spin.
+        let interest = transport.interest & !INPUT;
+        self.set_interest(id, interest);
+        sink(self, Event::Ended { id });
+    }
+
+    /// A transport that nobody wants to read is readable or broken.
+    #[cold]
+    fn unreadable_ready(&mut self, id: TransportId, flags: EventFlags) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        let socket = transport
+            .socket
+            .as_ref()
+            .expect("a live transport has a socket");
+        let interest = transport.interest & !INPUT;
+        if flags.contains(EventFlags::ERR) {
+            let reason = socket::take_error(socket)
+                .err()
+                .map_or(CloseReason::Reset, Into::into);
+            self.end(id, reason);
+        } else if flags.contains(EventFlags::HUP) {
+            // Both halves have ended. Epoll would say so in every turn, whatever
+            // the interest, and will say nothing else: leave it until `resume`
+            // wants what is still unread.
+            self.set_interest(id, 0);
+        } else {
+            self.set_interest(id, interest);
+        }
+    }
+}

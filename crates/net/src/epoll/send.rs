@@ -1,0 +1,291 @@
+//! Sending: at once where the socket takes it, else from a queue.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use rustix::io::Errno;
+
+use super::{Epoll, OUTPUT, Pending};
+use crate::sys::socket;
+use crate::transport::{Fin, State};
+use crate::{Buffer, TransportId};
+
+/// Most buffers that one system call takes, and most that are held back.
+const SLICES_MAX: usize = 64;
+
+/// What a transport still has to send. A transport has one only while there is
+/// something in it.
+#[derive(Debug, Default)]
+pub(crate) struct SendQueue {
+    buffers: VecDeque<Buffer>,
+    /// Bytes of the first buffer that the kernel has.
+    front_sent: usize,
+    /// Bytes of all buffers that the kernel does not have.
+    unsent: usize,
+    /// The caller promised more: no attempt has been made yet.
+    held: bool,
+}
+
+impl SendQueue {
+    pub(crate) fn unsent(&self) -> usize {
+        self.unsent
+    }
+
+    fn push(&mut self, buffer: Buffer) {
+        self.unsent += buffer.len();
+        self.buffers.push_back(buffer);
+    }
+}
+
+/// Spare queues, so that a slow reader costs no allocation each time.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    #[expect(clippy::vec_box, reason = "transports hold the box: it moves as it is")]
+    spare: Vec<Box<SendQueue>>,
+}
+
+impl Queues {
+    const SPARE_MAX: usize = 64;
+
+    fn take(&mut self) -> Box<SendQueue> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    pub(super) fn give(&mut self, mut queue: Box<SendQueue>) {
+        if self.spare.len() < Self::SPARE_MAX && queue.buffers.capacity() <= SLICES_MAX {
+            queue.buffers.clear();
+            *queue = SendQueue {
+                buffers: std::mem::take(&mut queue.buffers),
+                ..Default::default()
+            };
+            self.spare.push(queue);
+        }
+    }
+}
+
+impl Epoll {
+    #[inline]
+    pub(super) fn send_buffer(
+        &mut self,
+        id: TransportId,
+        buffer: Buffer,
+        more: bool,
+    ) -> Option<Buffer> {
+        let Some(transport) = self.transports.live(id) else {
+            return Some(buffer);
+        };
+        if transport.fin != Fin::None {
+            return Some(buffer);
+        }
+        if more || transport.queue.is_some() || transport.state != State::Open {
+            return self.send_queued(id, buffer, more);
+        }
+        if buffer.is_empty() {
+            return Some(buffer);
+        }
+        let socket = transport
+            .socket
+            .as_ref()
+            .expect("a live transport has a socket");
+        let sent = match socket::send_one(socket, buffer.as_slice()) {
+            Ok(count) if count == buffer.len() => return Some(buffer),
+            Ok(count) => count,
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(errno) => {
+                self.end(id, errno.into());
+                return Some(buffer);
+            }
+        };
+        self.send_rest(id, buffer, sent);
+        None
+    }
+
+    /// The socket took a part, or nothing: the rest waits until it is writable.
+    #[cold]
+    fn send_rest(&mut self, id: TransportId, buffer: Buffer, sent: usize) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        let mut queue = self.queues.take();
+        queue.push(buffer);
+        queue.front_sent = sent;
+        queue.unsent -= sent;
+        transport.above = queue.unsent > self.options.low_water_bytes;
+        transport.queue = Some(queue);
+        let interest = transport.interest | OUTPUT;
+        self.set_interest(id, interest);
+    }
+
+    /// There is a queue, or there shall be one because more is promised.
+    fn send_queued(&mut self, id: TransportId, buffer: Buffer, more: bool) -> Option<Buffer> {
+        let transport = self.transports.live(id)?;
+        if buffer.is_empty() && (more || transport.queue.is_none()) {
+            return Some(buffer);
+        }
+        let queue = transport.queue.get_or_insert_with(|| self.queues.take());
+        let kept = if buffer.is_empty() {
+            Some(buffer)
+        } else {
+            queue.push(buffer);
+            None
+        };
+        let blocked = transport.interest & OUTPUT != 0 || transport.state != State::Open;
+        if blocked {
+            transport.above |= queue.unsent > self.options.low_water_bytes;
+            return kept;
+        }
+        if more && queue.buffers.len() < SLICES_MAX {
+            if !queue.held {
+                queue.held = true;
+                self.held.push(id);
+            }
+            return kept;
+        }
+        let done = self.flush(id);
+        // What went out with this call comes back with it, not as an event.
+        let returned = if done && kept.is_none() {
+            self.take_last_sent(id)
+        } else {
+            kept
+        };
+        self.settle(id);
+        returned
+    }
+
+    fn take_last_sent(&mut self, id: TransportId) -> Option<Buffer> {
+        match self.pending.pop() {
+            Some(Pending::Sent(of, buffer)) if of == id => Some(buffer),
+            other => {
+                self.pending.extend(other);
+                None
+            }
+        }
+    }
+
+    /// Sends what was held back for a `send` that never came.
+    #[inline]
+    pub(super) fn flush_held(&mut self) {
+        while let Some(id) = self.held.pop() {
+            let held = self
+                .transports
+                .live(id)
+                .and_then(|transport| transport.queue.as_deref());
+            if held.is_some_and(|queue| queue.held) {
+                self.flush(id);
+                self.settle(id);
+            }
+        }
+    }
+
+    #[cold]
+    pub(super) fn writable(&mut self, id: TransportId) {
+        self.flush(id);
+        self.settle(id);
+    }
+
+    /// Sends as much of the queue as the socket takes; true when all is gone.
+    fn flush(&mut self, id: TransportId) -> bool {
+        let Some(transport) = self.transports.live(id) else {
+            return false;
+        };
+        let Some(queue) = transport.queue.as_deref_mut() else {
+            return true;
+        };
+        let socket = transport
+            .socket
+            .as_ref()
+            .expect("a live transport has a socket");
+        queue.held = false;
+        while !queue.buffers.is_empty() {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let mut count = 0;
+            let mut offered = 0;
+            for (slice, buffer) in slices.iter_mut().zip(&queue.buffers) {
+                let skip = if count == 0 { queue.front_sent } else { 0 };
+                *slice = IoSlice::new(&buffer.as_slice()[skip..]);
+                offered += slice.len();
+                count += 1;
+            }
+            let sent = match socket::send_many(socket, &slices[..count]) {
+                Ok(sent) => sent,
+                Err(Errno::AGAIN | Errno::INTR) => 0,
+                Err(errno) => {
+                    self.end(id, errno.into());
+                    return false;
+                }
+            };
+            queue.unsent -= sent;
+            queue.front_sent += sent;
+            while let Some(front) = queue.buffers.front()
+                && front.len() <= queue.front_sent
+            {
+                queue.front_sent -= front.len();
+                self.pending.extend(
+                    queue
+                        .buffers
+                        .pop_front()
+                        .map(|buffer| Pending::Sent(id, buffer)),
+                );
+            }
+            if sent < offered {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// After an attempt to send: interest, low water, the queue's end, FIN.
+    pub(super) fn settle(&mut self, id: TransportId) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        let mut interest = transport.interest;
+        match &transport.queue {
+            Some(queue) if !queue.buffers.is_empty() => {
+                // Held back, or still connecting: no attempt was made.
+                if !queue.held && transport.state == State::Open {
+                    interest |= OUTPUT;
+                }
+            }
+            Some(_) => {
+                interest &= !OUTPUT;
+                let queue = transport.queue.take();
+                queue.into_iter().for_each(|queue| self.queues.give(queue));
+            }
+            None => interest &= !OUTPUT,
+        }
+        let unsent = transport.queue.as_deref().map_or(0, SendQueue::unsent);
+        let above = unsent > self.options.low_water_bytes;
+        if transport.above && !above {
+            self.pending.push(Pending::Drained(id));
+        }
+        transport.above = above;
+        if transport.state == State::Open {
+            if transport.queue.is_none() && transport.fin == Fin::Wanted {
+                transport.fin = Fin::Sent;
+                let socket = transport
+                    .socket
+                    .as_ref()
+                    .expect("a live transport has a socket");
+                if let Err(errno) = socket::shutdown_write(socket) {
+                    return self.end(id, errno.into());
+                }
+            }
+            self.set_interest(id, interest);
+        }
+    }
+
+    pub(super) fn shutdown_send(&mut self, id: TransportId) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        if transport.fin != Fin::None {
+            return;
+        }
+        transport.fin = Fin::Wanted;
+        if transport.queue.as_deref().is_some_and(|queue| queue.held) {
+            self.flush(id);
+        }
+        self.settle(id);
+    }
+}

@@ -1,0 +1,33 @@
+//! What a driver can be told, with defaults that are good.
+
+/// Limits and sizes of one driver, that is of one worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Size of the one buffer that all transports receive into; the longest
+    /// `Received`. Default 128 KiB.
+    pub receive_bytes: usize,
+    /// Most sockets looked at in a turn, each with at most one receive.
+    /// Default 1,024.
+    pub receives_max: usize,
+    /// Most connections that one listener accepts in a turn. Default 64.
+    pub accepts_max: usize,
+    /// Most timers that fire in a turn. Default 1,024.
+    pub timers_max: usize,
+    /// Where `Drained` fires. Default 16 KiB.
+    pub low_water_bytes: usize,
+    /// Pause of a listener after descriptors ran out. Default 100 ms.
+    pub accept_retry_ms: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            receive_bytes: 128 * 1024,
+            receives_max: 1024,
+            accepts_max: 64,
+            timers_max: 1024,
+            low_water_bytes: 16 * 1024,
+            accept_retry_ms: 100,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The socket calls, and the clock.
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, SocketType,
+    acceptfrom_with, recv, send, sendmsg, socket_with, sockopt,
+};
+use rustix::time::{ClockId, clock_gettime};
+
+const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
+/// Milliseconds of the monotonic clock.
+#[inline]
+pub(crate) fn now_ms() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+}
+
+/// Bytes received; 0 when the peer has ended.
+#[inline]
+pub(crate) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> Result<usize, Errno> {
+    recv(socket, bytes, RecvFlags::empty()).map(|(_, count)| count)
+}
+
+/// Bytes the kernel took. A peer that is gone is EPIPE, never SIGPIPE.
+#[inline]
+pub(crate) fn send_one(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
+    send(socket, bytes, SendFlags::NOSIGNAL)
+}
+
+/// As [`send_one`], from several places at once.
+pub(crate) fn send_many(socket: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    sendmsg(
+        socket,
+        slices,
+        &mut SendAncillaryBuffer::default(),
+        SendFlags::NOSIGNAL,
+    )
+}
+
+pub(crate) fn accept(listener: &OwnedFd) -> Result<(OwnedFd, SocketAddr), Errno> {
+    let (socket, peer) = acceptfrom_with(listener, FLAGS)?;
+    // TCP always says who the peer is.
+    let peer = peer
+        .and_then(|peer| SocketAddr::try_from(peer).ok())
+        .unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+    Ok((socket, peer))
+}
+
+/// A socket for [`connect`], which sends small messages at once.
+pub(crate) fn new_for(addr: &SocketAddr) -> Result<OwnedFd, Errno> {
+    let family = if addr.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let socket = socket_with(family, SocketType::STREAM, FLAGS, None)?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    Ok(socket)
+}
+
+/// Begins to connect; EINPROGRESS is success.
+pub(crate) fn connect(socket: &OwnedFd, addr: &SocketAddr) -> Result<(), Errno> {
+    match rustix::net::connect(socket, addr) {
+        Err(Errno::INPROGRESS | Errno::INTR) => Ok(()),
+        done => done,
+    }
+}
+
+/// The error that waits on the socket, which is taken off it.
+pub(crate) fn take_error(socket: impl AsFd) -> Result<(), Errno> {
+    sockopt::socket_error(socket)?
+}
+
+pub(crate) fn shutdown_write(socket: &OwnedFd) -> Result<(), Errno> {
+    rustix::net::shutdown(socket, Shutdown::Write)
+}

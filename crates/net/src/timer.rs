@@ -1,0 +1,318 @@
+//! The timer wheel: one timer per transport, its links kept in the transport.
+//!
+//! Eleven levels of 64 slots: level 0 holds the milliseconds that differ from
+//! now in their lowest six bits only, level 1 those that differ in the next
+//! six, and so on, so that every `u64` has its slot and none needs a special
+//! case. Setting and clearing cost the same however many timers there are; a
+//! timer moves down at most once per level on its way.
+//!
+//! The wheel reads no clock: time comes with each call.
+
+const SLOT_BITS: u32 = 6;
+const SLOTS: usize = 1 << SLOT_BITS;
+const LEVELS: usize = 11;
+
+/// No node.
+pub(crate) const NIL: u32 = u32::MAX;
+/// In `previous`: not a node but the head of the slot in the lower bits. It
+/// bounds the number of nodes to 2^31.
+const HEAD: u32 = 1 << 31;
+
+/// A timer: its deadline and its neighbours in the slot's list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node {
+    deadline_ms: u64,
+    /// `NIL` at the end of the list. Free for the owner's use while unset.
+    pub(crate) next: u32,
+    /// `HEAD | slot` at the front of the list; `NIL` while the timer is unset.
+    previous: u32,
+}
+
+const _: () = assert!(size_of::<Node>() == 16);
+
+impl Node {
+    pub(crate) const UNSET: Self = Self {
+        deadline_ms: 0,
+        next: NIL,
+        previous: NIL,
+    };
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.previous != NIL
+    }
+}
+
+/// Where the nodes live; the wheel knows them by index only.
+pub(crate) trait Nodes {
+    fn node(&mut self, index: u32) -> &mut Node;
+}
+
+#[derive(Debug)]
+pub(crate) struct Wheel {
+    /// First node of each slot, level by level.
+    heads: Box<[u32; LEVELS * SLOTS]>,
+    /// One bit per slot that holds a node.
+    occupied: [u64; LEVELS],
+    /// Every deadline before this has been popped. Each node shares with it
+    /// all digits above its level's, and its own digit there is larger (or, at
+    /// level 0, equal).
+    now_ms: u64,
+}
+
+impl Wheel {
+    pub(crate) fn new(now_ms: u64) -> Self {
+        Self {
+            heads: Box::new([NIL; LEVELS * SLOTS]),
+            occupied: [0; LEVELS],
+            now_ms,
+        }
+    }
+
+    /// Sets timer `index`, in place of an earlier deadline. A deadline in the
+    /// past counts as now.
+    #[inline]
+    pub(crate) fn set(&mut self, nodes: &mut impl Nodes, index: u32, deadline_ms: u64) {
+        self.clear(nodes, index);
+        self.link(nodes, index, deadline_ms.max(self.now_ms));
+    }
+
+    /// Unsets timer `index`, if it is set.
+    #[inline]
+    pub(crate) fn clear(&mut self, nodes: &mut impl Nodes, index: u32) {
+        let node = nodes.node(index);
+        if !node.is_set() {
+            return;
+        }
+        let Node { next, previous, .. } = *node;
+        *node = Node::UNSET;
+        if previous & HEAD != 0 {
+            let slot = (previous & !HEAD) as usize;
+            self.heads[slot] = next;
+            if next == NIL {
+                self.occupied[slot / SLOTS] &= !(1 << (slot % SLOTS));
+            }
+        } else {
+            nodes.node(previous).next = next;
+        }
+        if next != NIL {
+            nodes.node(next).previous = previous;
+        }
+    }
+
+    /// When [`pop`](Self::pop) has work again: the next deadline, or earlier
+    /// when timers have to move down a level before.
+    #[inline]
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        let (level, slot) = self.first_slot()?;
+        Some(self.start_ms(level, slot))
+    }
+
+    /// Takes out a timer whose deadline is `until_ms` or before, the earliest
+    /// first; equal deadlines come in any order. `None`: there are no more, and
+    /// the wheel's time is now `until_ms`.
+    pub(crate) fn pop(&mut self, nodes: &mut impl Nodes, until_ms: u64) -> Option<u32> {
+        loop {
+            let due = self
+                .first_slot()
+                .map(|(level, slot)| (level, level * SLOTS + slot, self.start_ms(level, slot)));
+            let Some((level, head, start_ms)) = due.filter(|&(.., start)| start <= until_ms) else {
+                self.now_ms = self.now_ms.max(until_ms);
+                return None;
+            };
+            self.now_ms = start_ms;
+            let mut index = self.heads[head];
+            if level == 0 {
+                self.clear(nodes, index);
+                return Some(index);
+            }
+            self.heads[head] = NIL;
+            self.occupied[level] &= !(1 << (head % SLOTS));
+            while index != NIL {
+                let Node {
+                    deadline_ms, next, ..
+                } = *nodes.node(index);
+                self.link(nodes, index, deadline_ms);
+                index = next;
+            }
+        }
+    }
+
+    /// The slot of the earliest nodes: any on a lower level is before all on a
+    /// higher one, and slots of one level stand in the order of time.
+    #[inline]
+    fn first_slot(&self) -> Option<(usize, usize)> {
+        let level = self.occupied.iter().position(|&slots| slots != 0)?;
+        Some((level, self.occupied[level].trailing_zeros() as usize))
+    }
+
+    /// The first millisecond that belongs to a slot.
+    #[inline]
+    fn start_ms(&self, level: usize, slot: usize) -> u64 {
+        let shift = level as u32 * SLOT_BITS;
+        let above = self.now_ms.checked_shr(shift + SLOT_BITS).unwrap_or(0);
+        (above.checked_shl(shift + SLOT_BITS).unwrap_or(0)) | ((slot as u64) << shift)
+    }
+
+    /// Links an unset node whose deadline is not in the past.
+    #[inline]
+    fn link(&mut self, nodes: &mut impl Nodes, index: u32, deadline_ms: u64) {
+        let differs = (deadline_ms ^ self.now_ms) | 1;
+        let level = differs.ilog2() / SLOT_BITS;
+        let slot = (deadline_ms >> (level * SLOT_BITS)) as usize % SLOTS;
+        let level = level as usize;
+        let head = level * SLOTS + slot;
+        let next = self.heads[head];
+        *nodes.node(index) = Node {
+            deadline_ms,
+            next,
+            previous: HEAD | head as u32,
+        };
+        if next != NIL {
+            nodes.node(next).previous = index;
+        }
+        self.heads[head] = index;
+        self.occupied[level] |= 1 << slot;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl Nodes for Vec<Node> {
+        fn node(&mut self, index: u32) -> &mut Node {
+            &mut self[index as usize]
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Set(u32, u64),
+        Clear(u32),
+        Advance(u64),
+    }
+
+    const NODES: u32 = 40;
+
+    /// Distances on every level, with many near the borders between levels.
+    fn distance() -> impl Strategy<Value = u64> {
+        (0..60_u32, 0..4_u64, any::<bool>(), any::<u64>()).prop_map(|(bits, off, near, any)| {
+            let edge = 1_u64 << bits;
+            if near {
+                edge.saturating_add(off).saturating_sub(2)
+            } else {
+                any % edge
+            }
+        })
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0..NODES, distance()).prop_map(|(node, ms)| Step::Set(node, ms)),
+            1 => (0..NODES).prop_map(Step::Clear),
+            2 => distance().prop_map(Step::Advance),
+        ]
+    }
+
+    /// Runs `steps` on the wheel and on a sorted map and compares each pop.
+    fn check(start_ms: u64, steps: &[Step]) {
+        let mut nodes = vec![Node::UNSET; NODES as usize];
+        let mut wheel = Wheel::new(start_ms);
+        let mut model: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
+        let mut deadlines = vec![None; NODES as usize];
+        let mut now_ms = start_ms;
+        let forget = |model: &mut BTreeMap<u64, BTreeSet<u32>>, deadline: u64, index: u32| {
+            let same = model
+                .get_mut(&deadline)
+                .expect("the model knows every set timer");
+            assert!(same.remove(&index));
+            if same.is_empty() {
+                model.remove(&deadline);
+            }
+        };
+        for step in steps {
+            match *step {
+                Step::Set(index, ms) => {
+                    let deadline = now_ms.saturating_add(ms);
+                    wheel.set(&mut nodes, index, deadline);
+                    if let Some(old) = deadlines[index as usize].replace(deadline) {
+                        forget(&mut model, old, index);
+                    }
+                    model.entry(deadline).or_default().insert(index);
+                }
+                Step::Clear(index) => {
+                    wheel.clear(&mut nodes, index);
+                    if let Some(old) = deadlines[index as usize].take() {
+                        forget(&mut model, old, index);
+                    }
+                }
+                Step::Advance(ms) => {
+                    now_ms = now_ms.saturating_add(ms);
+                    while let Some(index) = wheel.pop(&mut nodes, now_ms) {
+                        let deadline = deadlines[index as usize].take().expect("it was set");
+                        assert!(deadline <= now_ms, "early");
+                        assert_eq!(Some(&deadline), model.keys().next(), "out of order");
+                        forget(&mut model, deadline, index);
+                    }
+                    assert!(
+                        model.keys().next().is_none_or(|&next| next > now_ms),
+                        "late"
+                    );
+                }
+            }
+            let next = model.keys().next().copied();
+            assert_eq!(wheel.next_ms().is_some(), next.is_some());
+            if let (Some(wheel_ms), Some(model_ms)) = (wheel.next_ms(), next) {
+                assert!(wheel_ms <= model_ms, "would sleep past a deadline");
+            }
+            for (node, deadline) in nodes.iter().zip(&deadlines) {
+                assert_eq!(node.is_set(), deadline.is_some());
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn agrees_with_a_sorted_map(
+            start_ms in prop_oneof![Just(0), 0..10_000_u64, any::<u64>()],
+            steps in prop::collection::vec(step(), 1..200),
+        ) {
+            check(start_ms, &steps);
+        }
+    }
+
+    #[test]
+    fn wakes_are_few() {
+        // A timeout of 30 s needs at most one stop per level, not one per slot.
+        let mut nodes = vec![Node::UNSET; 1];
+        let mut wheel = Wheel::new(123_456_789);
+        let deadline_ms = 123_456_789 + 30_000;
+        wheel.set(&mut nodes, 0, deadline_ms);
+        for stops in 1.. {
+            let next_ms = wheel.next_ms().expect("a timer is set");
+            if wheel.pop(&mut nodes, next_ms) == Some(0) {
+                assert_eq!(next_ms, deadline_ms);
+                assert!(stops <= 4, "{stops} stops");
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_time_has_a_slot() {
+        let mut nodes = vec![Node::UNSET; 2];
+        let mut wheel = Wheel::new(0);
+        wheel.set(&mut nodes, 0, u64::MAX);
+        wheel.set(&mut nodes, 1, u64::MAX - 1);
+        assert_eq!(wheel.pop(&mut nodes, u64::MAX - 2), None);
+        assert_eq!(wheel.pop(&mut nodes, u64::MAX), Some(1));
+        assert_eq!(wheel.pop(&mut nodes, u64::MAX), Some(0));
+        assert_eq!(wheel.pop(&mut nodes, u64::MAX), None);
+    }
+}

@@ -1,0 +1,149 @@
+//! The table of transports: one compact slot each, reused by generation.
+//!
+//! What every transport needs stands in the slot; what only a slow or busy one
+//! needs (a queue) is boxed, so an idle connection costs the slot and no more.
+
+use std::os::fd::OwnedFd;
+
+use crate::TransportId;
+use crate::epoll::SendQueue;
+use crate::timer::{NIL, Node, Nodes};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nobody's; linked into the free list by `timer.next`.
+    Free,
+    /// The kernel is connecting.
+    Connecting,
+    Open,
+    /// The socket is gone, `Closed` is still to be delivered.
+    Closed,
+}
+
+/// Our half of the connection's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fin {
+    None,
+    /// To be sent when the queue is empty.
+    Wanted,
+    Sent,
+}
+
+#[derive(Debug)]
+pub(crate) struct Transport {
+    /// There is one only while something waits to be sent.
+    pub(crate) queue: Option<Box<SendQueue>>,
+    pub(crate) timer: Node,
+    pub(crate) socket: Option<OwnedFd>,
+    generation: u32,
+    pub(crate) state: State,
+    pub(crate) fin: Fin,
+    /// What the back end has registered, in its own bits.
+    pub(crate) interest: u8,
+    pub(crate) paused: bool,
+    /// The peer sent FIN.
+    pub(crate) ended: bool,
+    /// More than low water is queued: its fall is to be told.
+    pub(crate) above: bool,
+}
+
+// The promise of the crate: at most 48 bytes of our own per idle transport.
+const _: () = assert!(size_of::<Transport>() <= 40);
+
+#[derive(Debug)]
+pub(crate) struct Transports {
+    slots: Vec<Transport>,
+    /// Head of the list of free slots.
+    free: u32,
+}
+
+impl Transports {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: NIL,
+        }
+    }
+
+    /// Gives a socket its id.
+    pub(crate) fn add(&mut self, socket: OwnedFd, state: State) -> TransportId {
+        if self.free == NIL {
+            let index = self.slots.len() as u32;
+            // The limit of descriptors is far below: Linux caps it at 2^30.
+            assert!(index < 1 << 31, "the wheel's links need the top bit");
+            self.slots.push(Transport {
+                queue: None,
+                timer: Node::UNSET,
+                socket: None,
+                generation: 1,
+                state: State::Free,
+                fin: Fin::None,
+                interest: 0,
+                paused: false,
+                ended: false,
+                above: false,
+            });
+            self.free = index;
+        }
+        let index = self.free;
+        let slot = &mut self.slots[index as usize];
+        debug_assert!(slot.state == State::Free && !slot.timer.is_set() && slot.queue.is_none());
+        self.free = slot.timer.next;
+        slot.timer = Node::UNSET;
+        slot.socket = Some(socket);
+        slot.state = state;
+        slot.fin = Fin::None;
+        slot.interest = 0;
+        slot.paused = false;
+        slot.ended = false;
+        slot.above = false;
+        TransportId {
+            index,
+            generation: slot.generation,
+        }
+    }
+
+    /// Frees the slot of a closed transport: its id is stale from now on.
+    pub(crate) fn remove(&mut self, id: TransportId) {
+        let slot = &mut self.slots[id.index as usize];
+        debug_assert!(slot.generation == id.generation && slot.state == State::Closed);
+        slot.state = State::Free;
+        // 0 is what the epoll tags of listeners and the waker use.
+        slot.generation = slot.generation.wrapping_add(1).max(1);
+        slot.timer.next = self.free;
+        self.free = id.index;
+    }
+
+    /// The transport of `id`, unless the id is stale or its `close` is done.
+    #[inline]
+    pub(crate) fn live(&mut self, id: TransportId) -> Option<&mut Transport> {
+        self.slots.get_mut(id.index as usize).filter(|slot| {
+            slot.generation == id.generation
+                && matches!(slot.state, State::Open | State::Connecting)
+        })
+    }
+
+    /// As [`live`](Self::live), to look only.
+    #[inline]
+    pub(crate) fn peek(&self, id: TransportId) -> Option<&Transport> {
+        self.slots.get(id.index as usize).filter(|slot| {
+            slot.generation == id.generation
+                && matches!(slot.state, State::Open | State::Connecting)
+        })
+    }
+
+    /// The id of the transport that lives in a slot.
+    pub(crate) fn id(&self, index: u32) -> TransportId {
+        TransportId {
+            index,
+            generation: self.slots[index as usize].generation,
+        }
+    }
+}
+
+impl Nodes for Transports {
+    #[inline]
+    fn node(&mut self, index: u32) -> &mut Node {
+        &mut self.slots[index as usize].timer
+    }
+}

@@ -1,0 +1,90 @@
+//! In the steady state a message costs no allocation.
+//!
+//! The only test of its binary, because it counts the process's allocations.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use veche_net::{Buffer, BufferPool, Driver, Epoll, Event, ListenOptions, Options, bind};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+#[expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(place, layout) }
+    }
+
+    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.realloc(place, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[test]
+fn an_echo_allocates_nothing() {
+    let mut driver = Epoll::new(Options::default()).expect("descriptors");
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let socket = bind(any, &ListenOptions::default()).expect("a free port");
+    let addr = socket2::SockRef::from(&socket)
+        .local_addr()
+        .expect("bound")
+        .as_socket();
+    driver.listen(socket).expect("the listener registers");
+    let connect = || TcpStream::connect(addr.expect("an internet address")).expect("listening");
+    let mut peers: Vec<_> = (0..50).map(|_| connect()).collect();
+    let mut pool = BufferPool::new();
+    let mut got = [0; 100];
+    let mut echoes = |rounds: usize| {
+        for round in 0..rounds {
+            for peer in &mut peers {
+                peer.write_all(&[round as u8; 100]).expect("open");
+            }
+            let mut left = peers.len() * 100;
+            while left > 0 {
+                let mut sink = |driver: &mut Epoll, event: Event<'_>| match event {
+                    Event::Received { id, bytes } => {
+                        left -= bytes.len();
+                        // In two parts, so that the queue for `more` is used.
+                        let (first, second) = bytes.split_at(bytes.len() / 2);
+                        for (part, more) in [(first, true), (second, false)] {
+                            let mut out = pool.take();
+                            out.extend_from_slice(part);
+                            let back = driver.send(id, Buffer::Owned(out), more);
+                            back.into_iter().for_each(|buffer| pool.give_buffer(buffer));
+                        }
+                        driver.set_timer(id, driver.now_ms() + 30_000);
+                    }
+                    Event::Sent { buffer, .. } => pool.give_buffer(buffer),
+                    _ => {}
+                };
+                driver.turn(None, &mut sink).expect("the wait works");
+            }
+            for peer in &mut peers {
+                peer.read_exact(&mut got).expect("an echo");
+                assert_eq!(got, [round as u8; 100]);
+            }
+        }
+        ALLOCATIONS.with(Cell::get)
+    };
+    let warm = echoes(100);
+    assert_eq!(echoes(400) - warm, 0, "allocations in 20,000 messages");
+}

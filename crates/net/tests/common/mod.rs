@@ -1,0 +1,302 @@
+//! A driver under test: keeps a log and checks the contract on every event.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(unreachable_pub, reason = "a module of a test binary has no outside")]
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use veche_net::{
+    Buffer, CloseReason, Driver, Event, ListenOptions, ListenerId, Options, TransportId, bind,
+};
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Logged {
+    Accepted(TransportId),
+    Stalled,
+    Connected(TransportId),
+    Ended(TransportId),
+    Sent(TransportId, usize),
+    Drained(TransportId),
+    Closed(TransportId, CloseReason),
+    Timer(TransportId),
+    Woken,
+}
+
+/// What the contract lets us check of one id.
+#[derive(Default)]
+struct Life {
+    ended: bool,
+    close_called: bool,
+}
+
+#[derive(Default)]
+pub struct Log {
+    pub events: Vec<Logged>,
+    pub received: HashMap<TransportId, Vec<u8>>,
+    lives: HashMap<TransportId, Life>,
+}
+
+impl Log {
+    pub fn count(&self, wanted: &Logged) -> usize {
+        self.events.iter().filter(|event| *event == wanted).count()
+    }
+
+    pub fn has(&self, wanted: &Logged) -> bool {
+        self.count(wanted) > 0
+    }
+
+    pub fn accepted(&self) -> Vec<TransportId> {
+        let ids = self.events.iter().filter_map(|event| match event {
+            Logged::Accepted(id) => Some(*id),
+            _ => None,
+        });
+        ids.collect()
+    }
+
+    pub fn closed(&self, wanted: TransportId) -> Option<CloseReason> {
+        self.events.iter().find_map(|event| match event {
+            Logged::Closed(id, reason) if *id == wanted => Some(*reason),
+            _ => None,
+        })
+    }
+
+    /// How many ids ended since the last call; the log forgets all events.
+    pub fn drain_closed(&mut self) -> usize {
+        self.events
+            .drain(..)
+            .filter(|event| matches!(event, Logged::Closed(..)))
+            .count()
+    }
+
+    pub fn bytes(&self, id: TransportId) -> &[u8] {
+        self.received.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// A test is about to close `id`, or has just done so.
+    pub fn close_called(&mut self, id: TransportId) {
+        if let Some(life) = self.lives.get_mut(&id) {
+            life.close_called = true;
+        }
+    }
+
+    /// A test has called `connect`.
+    pub fn connecting(&mut self, id: TransportId) {
+        self.born(id);
+    }
+
+    fn born(&mut self, id: TransportId) {
+        assert!(
+            self.lives.keys().all(|live| live.index != id.index),
+            "{id:?} reuses an index before Closed"
+        );
+        self.lives.insert(id, Life::default());
+    }
+
+    fn add(&mut self, event: &Event<'_>) {
+        let logged = match event {
+            Event::Accepted { id, .. } => {
+                self.born(*id);
+                Logged::Accepted(*id)
+            }
+            Event::AcceptStalled { .. } => Logged::Stalled,
+            Event::Connected { id } => Logged::Connected(*id),
+            Event::Received { id, bytes } => {
+                assert!(!bytes.is_empty());
+                assert!(!self.life(*id).ended, "Received after Ended");
+                self.received
+                    .entry(*id)
+                    .or_default()
+                    .extend_from_slice(bytes);
+                return;
+            }
+            Event::Ended { id } => {
+                assert!(
+                    !std::mem::replace(&mut self.life(*id).ended, true),
+                    "Ended twice"
+                );
+                Logged::Ended(*id)
+            }
+            Event::Sent { id, buffer } => {
+                self.life(*id);
+                Logged::Sent(*id, buffer.len())
+            }
+            Event::Drained { id } => {
+                self.life(*id);
+                Logged::Drained(*id)
+            }
+            Event::Timer { id } => {
+                self.life(*id);
+                Logged::Timer(*id)
+            }
+            Event::Closed { id, reason } => {
+                let life = self.lives.remove(id).expect("Closed once, of a known id");
+                assert_eq!(
+                    life.close_called,
+                    *reason == CloseReason::Asked,
+                    "{reason:?}"
+                );
+                Logged::Closed(*id, *reason)
+            }
+            Event::Woken => Logged::Woken,
+        };
+        self.events.push(logged);
+    }
+
+    /// The life of an id that may have events.
+    fn life(&mut self, id: TransportId) -> &mut Life {
+        let life = self
+            .lives
+            .get_mut(&id)
+            .expect("events only between birth and Closed");
+        assert!(!life.close_called, "only Closed comes after close");
+        life
+    }
+}
+
+/// What a test wants done with each event, after the log has it.
+pub type React<D> = fn(&mut D, &mut Log, Event<'_>);
+
+/// The reaction of a test that looks at the log only.
+pub fn ignore<D>(_: &mut D, _: &mut Log, _: Event<'_>) {}
+
+/// Sends back what came, and reads no more than the peer does.
+pub fn echo<D: Driver>(driver: &mut D, log: &mut Log, event: Event<'_>) {
+    match event {
+        Event::Received { id, bytes } => {
+            driver.send(id, Buffer::Owned(bytes.to_vec()), false);
+            if driver.unsent(id) > driver.options().low_water_bytes {
+                driver.pause(id);
+            }
+        }
+        Event::Drained { id } => driver.resume(id),
+        Event::Ended { id } => {
+            log.close_called(id);
+            driver.close(id);
+        }
+        _ => {}
+    }
+}
+
+pub struct World<D> {
+    pub driver: D,
+    pub log: Log,
+    pub listener: ListenerId,
+    pub addr: SocketAddr,
+    react: React<D>,
+}
+
+pub fn small() -> Options {
+    Options {
+        receive_bytes: 8192,
+        ..Options::default()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests watch the clock")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+impl<D: Driver> World<D> {
+    pub fn new(mut driver: D, react: React<D>) -> Self {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let socket = bind(any, &ListenOptions::default()).expect("a free port");
+        let addr = local_addr(&socket);
+        let listener = driver.listen(socket).expect("the listener registers");
+        Self {
+            driver,
+            log: Log::default(),
+            listener,
+            addr,
+            react,
+        }
+    }
+
+    pub fn turn(&mut self, timeout_ms: Option<u64>) {
+        let Self {
+            driver, log, react, ..
+        } = self;
+        driver
+            .turn(timeout_ms, &mut |driver, event| {
+                log.add(&event);
+                react(driver, log, event);
+            })
+            .expect("the wait works");
+    }
+
+    /// Turns until `done`; a test that hangs fails with its name.
+    pub fn until(&mut self, what: &str, mut done: impl FnMut(&Log) -> bool) {
+        let start = now();
+        while !done(&self.log) {
+            assert!(
+                start.elapsed() < Duration::from_secs(30),
+                "{what}: {:?}",
+                self.log.events
+            );
+            self.turn(Some(10));
+        }
+    }
+
+    /// Turns until the kernel has all that was sent.
+    pub fn until_sent(&mut self, id: TransportId) {
+        let start = now();
+        while self.driver.unsent(id) > 0 {
+            assert!(start.elapsed() < Duration::from_secs(30), "nothing moves");
+            self.turn(Some(1));
+        }
+    }
+
+    /// Some turns, enough for everything late to come.
+    pub fn settle(&mut self) {
+        for _ in 0..40 {
+            self.turn(Some(1));
+        }
+    }
+
+    /// A loop with nothing to do waits as long as it may.
+    pub fn assert_waits(&mut self) {
+        self.settle();
+        let start = now();
+        self.turn(Some(40));
+        assert!(
+            start.elapsed() >= Duration::from_millis(39),
+            "the loop spins"
+        );
+    }
+
+    pub fn close(&mut self, id: TransportId) {
+        self.log.close_called(id);
+        self.driver.close(id);
+    }
+
+    /// A connection to our listener: its id here and the peer's socket.
+    pub fn accept(&mut self) -> (TransportId, TcpStream) {
+        let peer = TcpStream::connect(self.addr).expect("the listener listens");
+        let before = self.log.accepted().len();
+        self.until("accept", |log| log.accepted().len() > before);
+        (self.log.accepted()[before], peer)
+    }
+}
+
+pub fn local_addr(socket: &OwnedFd) -> SocketAddr {
+    let addr = socket2::SockRef::from(socket)
+        .local_addr()
+        .expect("a bound socket");
+    addr.as_socket().expect("an internet address")
+}
+
+/// Ends a peer's connection with RST.
+pub fn reset(peer: TcpStream) {
+    socket2::SockRef::from(&peer)
+        .set_linger(Some(Duration::ZERO))
+        .expect("a socket option");
+}
+
+pub fn random(seed: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
+    bytes
+}

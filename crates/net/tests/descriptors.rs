@@ -1,0 +1,60 @@
+//! Descriptors run out: the listener rests, nothing spins, and it goes on.
+//!
+//! The only test of its binary: it lowers the limit of the whole process.
+
+mod common;
+
+use std::fs::File;
+use std::net::TcpStream;
+
+use common::{Logged, World, ignore, now, small};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use veche_net::{Driver, Epoll};
+
+fn limit(current: u64) {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(current),
+            maximum,
+        },
+    )
+    .expect("below the maximum");
+}
+
+#[test]
+fn a_listener_without_descriptors_rests_and_recovers() {
+    let mut world = World::new(Epoll::new(small()).expect("descriptors"), ignore);
+    // The peers have their descriptors before we have none.
+    let peers: Vec<_> = (0..3)
+        .map(|_| TcpStream::connect(world.addr).expect("listening"))
+        .collect();
+    limit(128);
+    let mut hoard: Vec<File> = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        hoard.push(file);
+    }
+    let start = now();
+    let mut turns = 0;
+    while start.elapsed().as_millis() < 350 {
+        world.turn(Some(50));
+        turns += 1;
+    }
+    let stalls = world.log.count(&Logged::Stalled);
+    assert!(
+        (1..=4).contains(&stalls),
+        "{stalls} stalls in 350 ms, one attempt each 100 ms"
+    );
+    assert!(turns < 30, "{turns} turns: it spins");
+    assert!(world.log.accepted().is_empty());
+    // A paused listener does not try.
+    world.driver.pause_accept(world.listener);
+    world.turn(Some(150));
+    world.turn(Some(50));
+    assert_eq!(world.log.count(&Logged::Stalled), stalls);
+    drop(hoard);
+    world.driver.resume_accept(world.listener);
+    world.until("accepted", |log| log.accepted().len() == peers.len());
+    world.assert_waits();
+}

@@ -1,0 +1,42 @@
+//! Entity tags (RFC 9110 section 8.8.3) and the lists in If-Match and If-None-Match.
+
+/// How two entity tags are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EtagComparison {
+    /// Neither may be weak: If-Match, If-Range.
+    Strong,
+    /// Weakness does not matter: If-None-Match.
+    Weak,
+}
+
+/// Whether a list of entity tags, or `*`, has this one. `etag` is as on the wire: `"…"` or `W/"…"`. Reading stops at
+/// the first member that is malformed; those before it count.
+#[must_use]
+pub fn etag_list_matches(list: &str, etag: &str, comparison: EtagComparison) -> bool {
+    if list.trim_matches([' ', '\t']) == "*" {
+        return true;
+    }
+    let (is_weak, opaque) = split_weak(etag);
+    if is_weak && comparison == EtagComparison::Strong {
+        return false;
+    }
+    let mut rest = list;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        let (member_is_weak, tag) = split_weak(rest);
+        // The opaque part may hold commas, so it is read from quote to quote.
+        let Some(end) = tag.strip_prefix('"').and_then(|inside| inside.find('"')) else {
+            return false;
+        };
+        let (member, after) = tag.split_at(end + 2);
+        if member == opaque && !(member_is_weak && comparison == EtagComparison::Strong) {
+            return true;
+        }
+        rest = after;
+    }
+}
+
+fn split_weak(etag: &str) -> (bool, &str) {
+    etag.strip_prefix("W/")
+        .map_or((false, etag), |opaque| (true, opaque))
+}

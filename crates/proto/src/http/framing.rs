@@ -1,0 +1,112 @@
+//! How long a request's body is (RFC 9112 section 6): where request smuggling is stopped.
+
+use super::syntax::trim_ows;
+use super::{HttpError, Limits, Method, Status, Version};
+
+/// How the end of a request's body is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// No body: neither length nor coding is given, or the length is 0.
+    None,
+    /// So many bytes, at least 1.
+    Sized(u64),
+    /// Chunks with a last, empty one and trailers.
+    Chunked,
+}
+
+/// Gathers Content-Length and Transfer-Encoding over a head's lines.
+#[derive(Default)]
+pub(super) struct FramingFields {
+    length: Option<u64>,
+    coding: Option<Coding>,
+}
+
+/// What the Transfer-Encoding lines say together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Chunked,
+    /// Codings that we do not know, none of them `chunked`.
+    Unknown,
+    /// The same, and `chunked` as the last.
+    UnknownThenChunked,
+}
+
+impl FramingFields {
+    /// One Content-Length line. Digits and nothing else: no sign, no list, and no second line even if it says the
+    /// same, as somebody before us may have taken the other one.
+    pub(super) fn content_length(&mut self, value: &[u8]) -> Result<(), HttpError> {
+        if self.length.is_some() {
+            return Err(HttpError::bad("more than one Content-Length"));
+        }
+        if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+            return Err(HttpError::bad("Content-Length is not a number"));
+        }
+        // Digits that overflow are a length all the same, one above every limit.
+        let length = value.iter().try_fold(0u64, |sum, digit| {
+            sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+        });
+        self.length = Some(length.unwrap_or(u64::MAX));
+        Ok(())
+    }
+
+    /// One Transfer-Encoding line; several make one list.
+    pub(super) fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), HttpError> {
+        let value = str::from_utf8(value)
+            .map_err(|_| HttpError::bad("Transfer-Encoding is not a list of tokens"))?;
+        for member in value.split(',') {
+            let is_chunked = trim_ows(member).eq_ignore_ascii_case("chunked");
+            self.coding = Some(match (self.coding, is_chunked) {
+                (None, true) => Coding::Chunked,
+                (None | Some(Coding::Unknown), false) => Coding::Unknown,
+                (Some(Coding::Unknown), true) => Coding::UnknownThenChunked,
+                (Some(Coding::Chunked | Coding::UnknownThenChunked), _) => {
+                    return Err(HttpError::bad("a transfer coding after chunked"));
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// The verdict over all lines.
+    pub(super) fn finish(
+        self,
+        method: &Method<'_>,
+        version: Version,
+        limits: &Limits,
+    ) -> Result<Framing, HttpError> {
+        match (self.coding, self.length) {
+            (None, None) => {
+                // RFC 1945 section 7.2.2: in 1.0 the length of such a body can't be known. In 1.1 there is none.
+                if version == Version::Http10
+                    && matches!(method, Method::Post | Method::Put | Method::Patch)
+                {
+                    return Err(HttpError::new(
+                        Status::LENGTH_REQUIRED,
+                        "Content-Length is missing",
+                    ));
+                }
+                Ok(Framing::None)
+            }
+            (None, Some(0)) => Ok(Framing::None),
+            (None, Some(length)) if length > limits.body_bytes_max => Err(HttpError::new(
+                Status::CONTENT_TOO_LARGE,
+                "the body is too large",
+            )),
+            (None, Some(length)) => Ok(Framing::Sized(length)),
+            // RFC 9112 section 6.1: both at once, or a coding in 1.0, means that somebody was misled.
+            (Some(_), Some(_)) => Err(HttpError::bad("both Transfer-Encoding and Content-Length")),
+            (Some(_), None) if version == Version::Http10 => {
+                Err(HttpError::bad("Transfer-Encoding in HTTP/1.0"))
+            }
+            (Some(Coding::Chunked), None) => Ok(Framing::Chunked),
+            // Section 6.3, rule 4: where the body ends is not certain.
+            (Some(Coding::Unknown), None) => {
+                Err(HttpError::bad("the last transfer coding is not chunked"))
+            }
+            (Some(Coding::UnknownThenChunked), None) => Err(HttpError::new(
+                Status::NOT_IMPLEMENTED,
+                "a transfer coding other than chunked",
+            )),
+        }
+    }
+}

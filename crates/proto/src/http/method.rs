@@ -1,0 +1,63 @@
+//! Request methods (RFC 9110 section 9, and PATCH of RFC 5789).
+
+/// A request method. Methods are case-sensitive: `get` is `Other("get")`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method<'b> {
+    /// Transfer a representation of the target.
+    Get,
+    /// As GET, without the body.
+    Head,
+    /// Process the request's body.
+    Post,
+    /// Replace the target by the body.
+    Put,
+    /// Remove the target.
+    Delete,
+    /// Establish a tunnel. [`parse_head`](super::parse_head) refuses it with 501.
+    Connect,
+    /// Describe what may be done with the target.
+    Options,
+    /// Loop the request back.
+    Trace,
+    /// Change the target in part.
+    Patch,
+    /// Any other token.
+    Other(&'b str),
+}
+
+impl<'b> Method<'b> {
+    /// The method that a token names.
+    #[inline]
+    #[must_use]
+    pub fn from_token(token: &'b str) -> Self {
+        match token {
+            "GET" => Self::Get,
+            "HEAD" => Self::Head,
+            "POST" => Self::Post,
+            "PUT" => Self::Put,
+            "DELETE" => Self::Delete,
+            "CONNECT" => Self::Connect,
+            "OPTIONS" => Self::Options,
+            "TRACE" => Self::Trace,
+            "PATCH" => Self::Patch,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The token on the wire.
+    #[must_use]
+    pub const fn as_str(&self) -> &'b str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
+            Self::Options => "OPTIONS",
+            Self::Trace => "TRACE",
+            Self::Patch => "PATCH",
+            Self::Other(token) => token,
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Bytes of one head to a [`Head`]: `httparse` reads the lines, the rules of RFC 9112 are applied here.
+
+use std::mem::MaybeUninit;
+
+use super::framing::FramingFields;
+use super::head::Span;
+use super::scan::{LEADING_LINES_MAX, METHOD_BYTES_MAX, refuse_request_line};
+use super::syntax::list_members;
+use super::target::{Target, check_host};
+use super::{
+    Framing, HEAD_BYTES_MAX, HEADERS_MAX, Head, HeadScan, HttpError, Limits, Method, Status,
+    Version,
+};
+
+/// The head at the front of `input`, and how many bytes it took; `None` while it is incomplete. What follows those
+/// bytes is the body or the next request.
+///
+/// `scan` belongs to this head: it remembers what was looked at when more input comes. Usually a head comes whole, and
+/// then it is read in one pass and not scanned at all.
+///
+/// # Errors
+/// As [`HeadScan::find`] and [`parse_head`], the first of them that objects, however the input is split.
+pub fn read_head<'b>(
+    scan: &mut HeadScan,
+    input: &'b [u8],
+    limits: &Limits,
+) -> Result<Option<(Head<'b>, usize)>, HttpError> {
+    if scan.is_fresh() {
+        let window = &input[..input.len().min(limits.head_bytes_max).min(HEAD_BYTES_MAX)];
+        if let Ok(Some(whole)) = parse_front(window, limits) {
+            return Ok(Some(whole));
+        }
+        // Errors are found again below, in the order in which a head that comes in pieces meets them.
+    }
+    let Some(end) = scan.find(input, limits)? else {
+        return Ok(None);
+    };
+    Ok(Some((parse_head(&input[..end], limits)?, end)))
+}
+
+/// Parses exactly one head, as [`HeadScan`] found it: with its last, empty line and nothing after.
+///
+/// # Errors
+/// 400 for what breaks the syntax or could be understood in two ways, 411 and 413 for the body's length, 414 and 431
+/// for sizes, 417 for an expectation other than `100-continue`, 501 for CONNECT, overlong methods and unknown transfer
+/// codings, 505 for versions that are not 1.0 or 1.1.
+pub fn parse_head<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Head<'b>, HttpError> {
+    if bytes.len() > limits.head_bytes_max.min(HEAD_BYTES_MAX) {
+        return Err(HttpError::new(
+            Status::HEADERS_TOO_LARGE,
+            "the head is too large",
+        ));
+    }
+    match parse_front(bytes, limits)? {
+        Some((head, end)) if end == bytes.len() => Ok(head),
+        _ => Err(HttpError::bad("the head does not end where it should")),
+    }
+}
+
+/// A head at the front of at most `HEAD_BYTES_MAX` bytes.
+#[inline]
+fn parse_front<'b>(
+    bytes: &'b [u8],
+    limits: &Limits,
+) -> Result<Option<(Head<'b>, usize)>, HttpError> {
+    let mut storage = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut []);
+    let headers_max = limits.headers_max.min(HEADERS_MAX);
+    let end = match request.parse_with_uninit_headers(bytes, &mut storage[..headers_max]) {
+        Ok(httparse::Status::Complete(end)) => end,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(refuse(error, bytes)),
+    };
+    let bytes = &bytes[..end];
+    let (Some(token), Some(target), Some(minor)) = (request.method, request.path, request.version)
+    else {
+        return Err(HttpError::bad("the request line is malformed"));
+    };
+    if target.len() > limits.target_bytes_max {
+        return Err(HttpError::new(
+            Status::URI_TOO_LONG,
+            "the request target is too long",
+        ));
+    }
+    if token.len() > METHOD_BYTES_MAX {
+        return Err(HttpError::new(
+            Status::NOT_IMPLEMENTED,
+            "the method is unknown",
+        ));
+    }
+    let place = |part: &[u8]| part.as_ptr().addr() - bytes.as_ptr().addr();
+    check_line_ends(
+        bytes,
+        place(token.as_bytes()),
+        place(target.as_bytes()) + target.len(),
+    )?;
+
+    let version = if minor == 0 {
+        Version::Http10
+    } else {
+        Version::Http11
+    };
+    let method = Method::from_token(token);
+    let Target {
+        authority,
+        path,
+        query,
+    } = Target::split(&method, target)?;
+
+    let mut spans = [Span::default(); HEADERS_MAX];
+    let mut fields = Fields::default();
+    for (span, header) in spans.iter_mut().zip(request.headers.iter()) {
+        let (name, value) = (header.name.as_bytes(), header.value);
+        // All four are below HEAD_BYTES_MAX.
+        *span = Span {
+            name_at: place(name) as u16,
+            name_len: name.len() as u16,
+            value_at: place(value) as u16,
+            value_len: value.len() as u16,
+        };
+        check_value_end(bytes, place(value) + value.len())?;
+        fields.take(name, value)?;
+    }
+
+    let has_authority = authority.is_some();
+    let host = match (fields.host, authority) {
+        (Some(host), None) => host,
+        (_, Some(authority)) => authority,
+        (None, None) => "",
+    };
+    if fields.host.is_none() && version == Version::Http11 {
+        // RFC 9112 section 3.2: even if the target names the host.
+        return Err(HttpError::bad(if has_authority {
+            "Host is missing beside the URL"
+        } else {
+            "Host is missing"
+        }));
+    }
+    let framing = fields.framing.finish(&method, version, limits)?;
+    if fields.expects_other && version == Version::Http11 {
+        return Err(HttpError::new(
+            Status::EXPECTATION_FAILED,
+            "only 100-continue can be expected",
+        ));
+    }
+    let head = Head {
+        method,
+        target,
+        path,
+        query,
+        version,
+        host,
+        framing,
+        keep_alive: !fields.close && (version == Version::Http11 || fields.keep_alive),
+        // RFC 9110 section 10.1.1: not for 1.0 and not without a body.
+        expect_continue: fields.expects_continue
+            && version == Version::Http11
+            && framing != Framing::None,
+        bytes,
+        spans,
+        spans_len: request.headers.len() as u8,
+    };
+    Ok(Some((head, end)))
+}
+
+/// The headers that decide how the message is read, gathered over all lines.
+#[derive(Default)]
+struct Fields<'b> {
+    host: Option<&'b str>,
+    framing: FramingFields,
+    close: bool,
+    keep_alive: bool,
+    expects_continue: bool,
+    expects_other: bool,
+}
+
+impl<'b> Fields<'b> {
+    #[inline]
+    fn take(&mut self, name: &'b [u8], value: &'b [u8]) -> Result<(), HttpError> {
+        // The length first: most headers are none of these.
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => self.host(value),
+            6 if name.eq_ignore_ascii_case(b"expect") => {
+                self.expect(value);
+                Ok(())
+            }
+            10 if name.eq_ignore_ascii_case(b"connection") => self.connection(value),
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                self.framing.content_length(value)
+            }
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                self.framing.transfer_encoding(value)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn host(&mut self, value: &'b [u8]) -> Result<(), HttpError> {
+        if self.host.is_some() {
+            return Err(HttpError::bad("more than one Host"));
+        }
+        let host = str::from_utf8(value).map_err(|_| HttpError::bad("Host is not a valid name"))?;
+        check_host(host)?;
+        self.host = Some(host);
+        Ok(())
+    }
+
+    fn connection(&mut self, value: &[u8]) -> Result<(), HttpError> {
+        if value.eq_ignore_ascii_case(b"keep-alive") {
+            self.keep_alive = true;
+            return Ok(());
+        }
+        let value = str::from_utf8(value)
+            .map_err(|_| HttpError::bad("Connection is not a list of tokens"))?;
+        for member in list_members(value) {
+            self.close |= member.eq_ignore_ascii_case("close");
+            self.keep_alive |= member.eq_ignore_ascii_case("keep-alive");
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn expect(&mut self, value: &[u8]) {
+        let is_continue = value.eq_ignore_ascii_case(b"100-continue");
+        self.expects_continue |= is_continue;
+        self.expects_other |= !is_continue;
+    }
+}
+
+/// `httparse` takes a bare LF for the end of a line; others may not, and there a request could be hidden
+/// (RFC 9112 section 2.2 lets us choose). Here: the empty lines in front, the request line, the end of the head.
+fn check_line_ends(bytes: &[u8], method_at: usize, target_end: usize) -> Result<(), HttpError> {
+    const VERSION_BYTES: usize = " HTTP/1.1".len();
+    let leading = &bytes[..method_at];
+    if method_at > 2 * LEADING_LINES_MAX as usize || leading.chunks(2).any(|line| line != b"\r\n") {
+        return Err(HttpError::bad("empty lines instead of a request"));
+    }
+    if bytes.get(target_end + VERSION_BYTES) != Some(&b'\r') || !bytes.ends_with(b"\r\n\r\n") {
+        return Err(BARE_LF);
+    }
+    Ok(())
+}
+
+/// The same for a header line: after the value stand spaces at most, then CR.
+#[inline]
+fn check_value_end(bytes: &[u8], value_end: usize) -> Result<(), HttpError> {
+    let mut at = value_end;
+    while let Some(b' ' | b'\t') = bytes.get(at) {
+        at += 1;
+    }
+    if bytes.get(at) == Some(&b'\r') {
+        Ok(())
+    } else {
+        Err(BARE_LF)
+    }
+}
+
+const BARE_LF: HttpError = HttpError::bad("a line does not end with CR LF");
+
+/// What to answer for what `httparse` refuses.
+#[cold]
+fn refuse(error: httparse::Error, bytes: &[u8]) -> HttpError {
+    match error {
+        httparse::Error::HeaderName => HttpError::bad("a header name is malformed"),
+        httparse::Error::HeaderValue => HttpError::bad("a header value is malformed"),
+        httparse::Error::NewLine => BARE_LF,
+        httparse::Error::TooManyHeaders => {
+            HttpError::new(Status::HEADERS_TOO_LARGE, "too many headers")
+        }
+        httparse::Error::Token | httparse::Error::Version | httparse::Error::Status => {
+            let lines = bytes.trim_ascii_start();
+            let end = memchr::memchr2(b'\r', b'\n', lines).unwrap_or(lines.len());
+            refuse_request_line(&lines[..end])
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! A query string: `name=value&…`, percent-encoded, with `+` for a space.
+
+use std::borrow::Cow;
+
+/// A query string as it came. Looked through anew at each question, in linear time and without tables, so that keys
+/// made to collide cost nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'b>(&'b str);
+
+impl<'b> Query<'b> {
+    /// `query` without the `?`. A body of type `application/x-www-form-urlencoded` has the same form.
+    #[must_use]
+    pub const fn new(query: &'b str) -> Self {
+        Self(query)
+    }
+
+    /// The first value of that name, decoded. `None` as well if it decodes to something not UTF-8: a value with
+    /// replacement characters in it could pass for another one.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<Cow<'b, str>> {
+        self.raw()
+            .find(|(raw_name, _)| decodes_to(raw_name, name))
+            .and_then(|(_, value)| decode(value))
+    }
+
+    /// All values of that name, decoded, in order; without those that are not UTF-8.
+    pub fn find_all<'n>(&self, name: &'n str) -> impl Iterator<Item = Cow<'b, str>> + use<'b, 'n> {
+        self.raw()
+            .filter(move |(raw_name, _)| decodes_to(raw_name, name))
+            .filter_map(|(_, value)| decode(value))
+    }
+
+    /// All names and values, decoded, in order; without those that are not UTF-8.
+    pub fn iter(&self) -> impl Iterator<Item = (Cow<'b, str>, Cow<'b, str>)> + use<'b> {
+        self.raw()
+            .filter_map(|(name, value)| Some((decode(name)?, decode(value)?)))
+    }
+
+    fn raw(&self) -> impl Iterator<Item = (&'b str, &'b str)> + use<'b> {
+        self.0
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+    }
+}
+
+fn decode(raw: &str) -> Option<Cow<'_, str>> {
+    if memchr::memchr2(b'%', b'+', raw.as_bytes()).is_none() {
+        return Some(Cow::Borrowed(raw));
+    }
+    String::from_utf8(decoded_bytes(raw).collect())
+        .ok()
+        .map(Cow::Owned)
+}
+
+fn decodes_to(raw: &str, name: &str) -> bool {
+    // Decoding never makes longer.
+    raw.len() >= name.len() && decoded_bytes(raw).eq(name.bytes())
+}
+
+fn decoded_bytes(raw: &str) -> impl Iterator<Item = u8> {
+    raw.split('+').enumerate().flat_map(|(index, part)| {
+        (index > 0)
+            .then_some(b' ')
+            .into_iter()
+            .chain(percent_encoding::percent_decode_str(part))
+    })
+}

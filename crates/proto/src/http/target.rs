@@ -1,0 +1,141 @@
+//! The request target's four forms (RFC 9112 section 3.2) and the Host rules.
+
+use super::{HttpError, Method, Status};
+
+/// A target taken apart.
+pub(super) struct Target<'b> {
+    /// The authority of an absolute-form target; it outweighs the Host header (RFC 9112 section 3.2.2).
+    pub(super) authority: Option<&'b str>,
+    /// From the first `/`, still percent-encoded; `*` for `OPTIONS *`.
+    pub(super) path: &'b str,
+    /// What follows `?`, without it.
+    pub(super) query: &'b str,
+}
+
+impl<'b> Target<'b> {
+    pub(super) fn split(method: &Method<'_>, target: &'b str) -> Result<Self, HttpError> {
+        if *method == Method::Connect {
+            return Err(HttpError::new(
+                Status::NOT_IMPLEMENTED,
+                "CONNECT is not implemented",
+            ));
+        }
+        if target.starts_with('/') {
+            let (path, query) = split_query(target)?;
+            return Ok(Self {
+                authority: None,
+                path,
+                query,
+            });
+        }
+        if target == "*" && *method == Method::Options {
+            return Ok(Self {
+                authority: None,
+                path: target,
+                query: "",
+            });
+        }
+        Self::split_absolute(target)
+    }
+
+    /// `http://host:port/path?query`.
+    #[cold]
+    fn split_absolute(target: &'b str) -> Result<Self, HttpError> {
+        let rest = ["http://", "https://"]
+            .iter()
+            .find_map(|scheme| {
+                let head = target.get(..scheme.len())?;
+                head.eq_ignore_ascii_case(scheme)
+                    .then(|| &target[scheme.len()..])
+            })
+            .ok_or(HttpError::bad(
+                "the request target is neither a path nor a URL",
+            ))?;
+        let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, rest) = rest.split_at(authority_end);
+        // RFC 9110 section 4.2.4: user information there is a trick, not a name; `@` fails the host check too.
+        check_host(authority)?;
+        let (path, query) = split_query(rest)?;
+        Ok(Self {
+            authority: Some(authority),
+            path: if path.is_empty() { "/" } else { path },
+            query,
+        })
+    }
+}
+
+fn split_query(rest: &str) -> Result<(&str, &str), HttpError> {
+    // One pass for both: a fragment never goes over the wire.
+    let bytes = rest.as_bytes();
+    let Some(at) = memchr::memchr2(b'?', b'#', bytes) else {
+        return Ok((rest, ""));
+    };
+    let (path, query) = (&rest[..at], &rest[at + 1..]);
+    if bytes[at] == b'#' || memchr::memchr(b'#', query.as_bytes()).is_some() {
+        return Err(HttpError::bad("a fragment in the request target"));
+    }
+    Ok((path, query))
+}
+
+/// `uri-host [ ":" port ]` (RFC 9110 section 7.2). Not empty: an http URL always has a host.
+pub(super) fn check_host(host: &str) -> Result<(), HttpError> {
+    let bytes = host.as_bytes();
+    let name_end = if bytes.first() == Some(&b'[') {
+        let end = bytes.iter().position(|&byte| byte == b']').unwrap_or(0);
+        let inside = bytes.get(1..end).unwrap_or_default();
+        if inside.is_empty()
+            || !inside
+                .iter()
+                .all(|&b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.'))
+        {
+            return Err(BAD_HOST);
+        }
+        end + 1
+    } else {
+        let end = bytes
+            .iter()
+            .position(|&byte| !HOST[byte as usize])
+            .unwrap_or(bytes.len());
+        if end == 0 {
+            return Err(BAD_HOST);
+        }
+        end
+    };
+    match &bytes[name_end..] {
+        [] => Ok(()),
+        [b':', port @ ..] if port.len() <= 5 && port.iter().all(u8::is_ascii_digit) => Ok(()),
+        _ => Err(BAD_HOST),
+    }
+}
+
+const BAD_HOST: HttpError = HttpError::bad("Host is not a valid name");
+
+/// `reg-name` of RFC 3986 section 3.2.2.
+static HOST: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let b = byte as u8;
+        table[byte] = b.is_ascii_alphanumeric()
+            || matches!(
+                b,
+                b'-' | b'.'
+                    | b'_'
+                    | b'~'
+                    | b'%'
+                    | b'!'
+                    | b'$'
+                    | b'&'
+                    | b'\''
+                    | b'('
+                    | b')'
+                    | b'*'
+                    | b'+'
+                    | b','
+                    | b';'
+                    | b'='
+            );
+        byte += 1;
+    }
+    table
+};

@@ -1,0 +1,301 @@
+//! permessage-deflate (RFC 7692): what may be agreed on, and the negotiation of it, both roles.
+//!
+//! Knows header values only. The codecs themselves are in [`Codecs`](super::Codecs), which sees no window bits but
+//! those of an [`Agreed`].
+
+use super::Role;
+use super::extensions::{self, Extension};
+
+/// The extension's registered name.
+const NAME: &str = "permessage-deflate";
+/// Smallest window that can be agreed on: 2⁸ bytes.
+pub const WINDOW_BITS_MIN: u8 = 8;
+/// Largest window, and the one without agreement: 2¹⁵ bytes.
+pub const WINDOW_BITS_MAX: u8 = 15;
+/// Smallest window that the library works with.
+pub(super) const LIBRARY_WINDOW_BITS_MIN: u8 = 9;
+
+const SERVER_NO_CONTEXT: u8 = 1;
+const CLIENT_NO_CONTEXT: u8 = 2;
+/// The offer limited the server's window, so the response must too, even to 15 (RFC 7692 section 7.1.2.1).
+const SERVER_WINDOW_ASKED: u8 = 4;
+
+/// What this end is willing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Whether contexts may outlive messages, in either direction. Better compression of small messages for some
+    /// hundred KiB per connection. Otherwise `server_no_context_takeover` and `client_no_context_takeover` are
+    /// demanded, as a server may unasked (RFC 7692 section 7.1.1.2).
+    pub takeover: bool,
+    /// Largest window of what the server compresses, 8 to 15 bits.
+    pub server_window_bits: u8,
+    /// Largest window of what the client compresses, 8 to 15 bits. A server can only ask for less than 15 where the
+    /// client's offer allows it.
+    pub client_window_bits: u8,
+}
+
+impl Default for Policy {
+    /// No takeover, full windows.
+    fn default() -> Self {
+        Self {
+            takeover: false,
+            server_window_bits: WINDOW_BITS_MAX,
+            client_window_bits: WINDOW_BITS_MAX,
+        }
+    }
+}
+
+/// The parameters that a connection compresses with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Agreed {
+    flags: u8,
+    server_window_bits: u8,
+    client_window_bits: u8,
+}
+
+// Each connection that compresses holds two.
+const _: () = assert!(size_of::<Option<Agreed>>() <= 4);
+
+impl Agreed {
+    /// The server forgets its context after each message.
+    #[must_use]
+    pub fn server_no_context_takeover(self) -> bool {
+        self.flags & SERVER_NO_CONTEXT != 0
+    }
+
+    /// The client forgets its context after each message.
+    #[must_use]
+    pub fn client_no_context_takeover(self) -> bool {
+        self.flags & CLIENT_NO_CONTEXT != 0
+    }
+
+    /// The server refers back less than 2 to this many bytes; 8 to 15.
+    #[must_use]
+    pub fn server_window_bits(self) -> u8 {
+        self.server_window_bits
+    }
+
+    /// The client refers back less than 2 to this many bytes; 8 to 15.
+    #[must_use]
+    pub fn client_window_bits(self) -> u8 {
+        self.client_window_bits
+    }
+
+    /// What the bytes of a compressed message from `sender` depend on beside the message: connections with the same
+    /// key can be sent the same bytes. `None` where each has a context of its own.
+    #[must_use]
+    pub fn sharing_key(self, sender: Role) -> Option<u8> {
+        // All that the library compresses with 9 bits fits 8, so they share.
+        (!self.keeps_context(sender))
+            .then(|| self.window_bits_of(sender).max(LIBRARY_WINDOW_BITS_MIN))
+    }
+
+    /// Appends the value of the response's `Sec-WebSocket-Extensions`.
+    pub fn write_response(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(NAME.as_bytes());
+        if self.server_no_context_takeover() {
+            out.extend_from_slice(b"; server_no_context_takeover");
+        }
+        if self.client_no_context_takeover() {
+            out.extend_from_slice(b"; client_no_context_takeover");
+        }
+        if self.server_window_bits < WINDOW_BITS_MAX || self.flags & SERVER_WINDOW_ASKED != 0 {
+            out.extend_from_slice(b"; server_max_window_bits=");
+            write_bits(out, self.server_window_bits);
+        }
+        // Below 15 only if the offer allowed it.
+        if self.client_window_bits < WINDOW_BITS_MAX {
+            out.extend_from_slice(b"; client_max_window_bits=");
+            write_bits(out, self.client_window_bits);
+        }
+    }
+
+    pub(super) fn keeps_context(self, sender: Role) -> bool {
+        match sender {
+            Role::Server => !self.server_no_context_takeover(),
+            Role::Client => !self.client_no_context_takeover(),
+        }
+    }
+
+    pub(super) fn peer_keeps_context(self, receiver: Role) -> bool {
+        self.keeps_context(receiver.peer())
+    }
+
+    pub(super) fn window_bits_of(self, sender: Role) -> u8 {
+        match sender {
+            Role::Server => self.server_window_bits,
+            Role::Client => self.client_window_bits,
+        }
+    }
+
+    /// About what an inflater of our own takes: its window and its tables.
+    pub(super) fn inflate_bytes(self, receiver: Role) -> usize {
+        (1 << self
+            .window_bits_of(receiver.peer())
+            .max(LIBRARY_WINDOW_BITS_MIN))
+            + 8 * 1024
+    }
+}
+
+impl Role {
+    pub(super) fn peer(self) -> Self {
+        match self {
+            Self::Server => Self::Client,
+            Self::Client => Self::Server,
+        }
+    }
+}
+
+/// A server's choice: the first acceptable offer among the values of `Sec-WebSocket-Extensions`, in the client's order
+/// of preference. Offers with unknown, doubled or malformed parameters are passed over (RFC 7692 section 7).
+pub fn negotiate<'h>(offers: impl Iterator<Item = &'h str>, policy: &Policy) -> Option<Agreed> {
+    offers
+        .flat_map(extensions::parse)
+        .filter(|offer| offer.name.eq_ignore_ascii_case(NAME))
+        .find_map(|offer| Parameters::read(offer).map(|offered| accept(&offered, policy)))
+}
+
+fn accept(offered: &Parameters, policy: &Policy) -> Agreed {
+    let mut flags = 0;
+    if offered.server_no_context_takeover || !policy.takeover {
+        flags |= SERVER_NO_CONTEXT;
+    }
+    if offered.client_no_context_takeover || !policy.takeover {
+        flags |= CLIENT_NO_CONTEXT;
+    }
+    let mut server_window_bits = clamp(policy.server_window_bits);
+    // Without a value it would be no valid offer, and `Parameters::read` has refused it.
+    if let Some(Some(bits)) = offered.server_max_window_bits {
+        flags |= SERVER_WINDOW_ASKED;
+        server_window_bits = server_window_bits.min(bits);
+    }
+    let client_window_bits = match offered.client_max_window_bits {
+        Some(hint) => clamp(policy.client_window_bits).min(hint.unwrap_or(WINDOW_BITS_MAX)),
+        None => WINDOW_BITS_MAX,
+    };
+    Agreed {
+        flags,
+        server_window_bits,
+        client_window_bits,
+    }
+}
+
+/// Appends the value of a client's `Sec-WebSocket-Extensions`.
+pub fn write_offer(out: &mut Vec<u8>, policy: &Policy) {
+    out.extend_from_slice(NAME.as_bytes());
+    if !policy.takeover {
+        out.extend_from_slice(b"; server_no_context_takeover; client_no_context_takeover");
+    }
+    if clamp(policy.server_window_bits) < WINDOW_BITS_MAX {
+        out.extend_from_slice(b"; server_max_window_bits=");
+        write_bits(out, clamp(policy.server_window_bits));
+    }
+    out.extend_from_slice(b"; client_max_window_bits");
+    if clamp(policy.client_window_bits) < WINDOW_BITS_MAX {
+        out.push(b'=');
+        write_bits(out, clamp(policy.client_window_bits));
+    }
+}
+
+/// A client's reading of the values of the response's `Sec-WebSocket-Extensions` to the offer that [`write_offer`]
+/// makes of the same policy. `Ok(None)`: the server does not compress.
+///
+/// # Errors
+/// The response is none to that offer; the connection must be failed (RFC 6455 section 4.1, RFC 7692 section 7.1).
+pub fn read_response<'h>(
+    values: impl Iterator<Item = &'h str>,
+    policy: Option<&Policy>,
+) -> Result<Option<Agreed>, &'static str> {
+    let mut extensions = values.flat_map(extensions::parse);
+    let Some(extension) = extensions.next() else {
+        return Ok(None);
+    };
+    let Some(policy) = policy else {
+        return Err("extension that was not offered");
+    };
+    if extensions.next().is_some() || !extension.name.eq_ignore_ascii_case(NAME) {
+        return Err("extension that was not offered");
+    }
+    let answer = Parameters::read(extension).ok_or("malformed permessage-deflate parameters")?;
+    if !policy.takeover && !answer.server_no_context_takeover {
+        return Err("server_no_context_takeover not granted");
+    }
+    let server_window_bits = answer.server_max_window_bits.flatten();
+    if server_window_bits.unwrap_or(WINDOW_BITS_MAX) > clamp(policy.server_window_bits) {
+        return Err("server_max_window_bits above what was offered");
+    }
+    let client_window_bits = match answer.client_max_window_bits {
+        Some(None) => return Err("client_max_window_bits without a value"),
+        Some(Some(bits)) => bits.min(clamp(policy.client_window_bits)),
+        None => clamp(policy.client_window_bits),
+    };
+    let mut flags = 0;
+    if answer.server_no_context_takeover {
+        flags |= SERVER_NO_CONTEXT;
+    }
+    if answer.client_no_context_takeover || !policy.takeover {
+        flags |= CLIENT_NO_CONTEXT;
+    }
+    Ok(Some(Agreed {
+        flags,
+        server_window_bits: server_window_bits.unwrap_or(WINDOW_BITS_MAX),
+        client_window_bits,
+    }))
+}
+
+/// The parameters of one offer or response, as they stand there. The outer `Option` is presence, the inner the value.
+#[derive(Default)]
+struct Parameters {
+    server_no_context_takeover: bool,
+    client_no_context_takeover: bool,
+    server_max_window_bits: Option<Option<u8>>,
+    client_max_window_bits: Option<Option<u8>>,
+}
+
+impl Parameters {
+    /// `None` if anything in it is unknown, doubled or malformed.
+    fn read(extension: Extension<'_>) -> Option<Self> {
+        let mut read = Self::default();
+        for (name, value) in extension.parameters() {
+            match (name, value) {
+                ("server_no_context_takeover", None) if !read.server_no_context_takeover => {
+                    read.server_no_context_takeover = true;
+                }
+                ("client_no_context_takeover", None) if !read.client_no_context_takeover => {
+                    read.client_no_context_takeover = true;
+                }
+                ("server_max_window_bits", Some(value))
+                    if read.server_max_window_bits.is_none() =>
+                {
+                    read.server_max_window_bits = Some(Some(parse_bits(value)?));
+                }
+                ("client_max_window_bits", value) if read.client_max_window_bits.is_none() => {
+                    read.client_max_window_bits =
+                        Some(value.map_or(Some(None), |value| parse_bits(value).map(Some))?);
+                }
+                _ => return None,
+            }
+        }
+        Some(read)
+    }
+}
+
+/// A decimal integer from 8 to 15 without leading zeros (RFC 7692 section 7.1.2.1).
+fn parse_bits(value: &str) -> Option<u8> {
+    match value.as_bytes() {
+        [digit @ b'8'..=b'9'] => Some(digit - b'0'),
+        [b'1', digit @ b'0'..=b'5'] => Some(10 + digit - b'0'),
+        _ => None,
+    }
+}
+
+fn write_bits(out: &mut Vec<u8>, bits: u8) {
+    if bits >= 10 {
+        out.push(b'1');
+    }
+    out.push(b'0' + bits % 10);
+}
+
+fn clamp(bits: u8) -> u8 {
+    bits.clamp(WINDOW_BITS_MIN, WINDOW_BITS_MAX)
+}

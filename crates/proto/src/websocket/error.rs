@@ -1,0 +1,75 @@
+//! Why a peer's bytes were refused. Every variant is the peer's fault and ends its connection.
+
+use super::close;
+
+/// A violation by the peer. `Display` is fit to be sent as the reason of a close frame (at most 123 bytes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// RSV2 or RSV3 set, or RSV1 where no extension gives it a meaning (RFC 6455 section 5.2, RFC 7692 section 6).
+    #[error("reserved bit set")]
+    ReservedBit,
+    /// Opcode 3 to 7 or 11 to 15.
+    #[error("reserved opcode")]
+    ReservedOpcode,
+    /// A frame to a server without a mask (RFC 6455 section 5.1).
+    #[error("frame from client not masked")]
+    NotMasked,
+    /// A frame to a client with a mask.
+    #[error("frame from server masked")]
+    Masked,
+    /// A length not in its shortest form, or with its highest bit set (RFC 6455 section 5.2).
+    #[error("malformed payload length")]
+    MalformedLength,
+    /// A ping, pong or close without FIN (RFC 6455 section 5.5).
+    #[error("fragmented control frame")]
+    ControlFragmented,
+    /// A ping, pong or close with more than 125 bytes.
+    #[error("control frame over 125 bytes")]
+    ControlTooLong,
+    /// A continuation frame where no message is open.
+    #[error("continuation without a message")]
+    ContinuationUnexpected,
+    /// A text or binary frame inside a fragmented message (RFC 6455 section 5.4).
+    #[error("new message inside a fragmented one")]
+    ContinuationExpected,
+    /// A close frame with a body of one byte.
+    #[error("close frame of one byte")]
+    CloseTruncated,
+    /// A close code that may not be sent (RFC 6455 section 7.4).
+    #[error("invalid close code")]
+    CloseCode,
+    /// Text or a close reason that is not UTF-8 (RFC 6455 section 8.1).
+    #[error("invalid UTF-8")]
+    InvalidUtf8,
+    /// Compressed data that is no DEFLATE stream.
+    #[error("corrupt compressed data")]
+    CorruptDeflate,
+    /// More bytes than [`message_bytes_max`](super::Limits::message_bytes_max).
+    #[error("message too big")]
+    MessageTooBig,
+    /// More frames than [`fragments_max`](super::Limits::fragments_max).
+    #[error("too many fragments")]
+    TooManyFragments,
+}
+
+impl Error {
+    /// The code to close the connection with: 1002, 1007 or 1009.
+    #[must_use]
+    pub fn close_code(self) -> u16 {
+        match self {
+            Self::ReservedBit
+            | Self::ReservedOpcode
+            | Self::NotMasked
+            | Self::Masked
+            | Self::MalformedLength
+            | Self::ControlFragmented
+            | Self::ControlTooLong
+            | Self::ContinuationUnexpected
+            | Self::ContinuationExpected
+            | Self::CloseTruncated
+            | Self::CloseCode => close::PROTOCOL_ERROR,
+            Self::InvalidUtf8 | Self::CorruptDeflate => close::INVALID_DATA,
+            Self::MessageTooBig | Self::TooManyFragments => close::TOO_BIG,
+        }
+    }
+}

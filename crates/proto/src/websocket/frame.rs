@@ -1,0 +1,199 @@
+//! The frame header of RFC 6455 section 5.2, read and written. Knows single frames, not messages.
+
+use super::{Error, MessageKind, Role};
+
+/// Bytes of the longest header: two, eight of length, four of mask.
+pub const HEADER_BYTES_MAX: usize = 14;
+
+/// Longest payload of a control frame (RFC 6455 section 5.5).
+pub(super) const CONTROL_BYTES_MAX: usize = 125;
+
+const FIN: u8 = 0x80;
+const RSV1: u8 = 0x40;
+const RSV2_RSV3: u8 = 0x30;
+const MASKED: u8 = 0x80;
+
+/// What a frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Opcode {
+    /// A further part of a message.
+    Continuation = 0,
+    /// The first part of a text message.
+    Text = 1,
+    /// The first part of a binary message.
+    Binary = 2,
+    /// The last frame of its direction.
+    Close = 8,
+    /// To be answered by a pong with the same payload.
+    Ping = 9,
+    /// The answer to a ping, or unasked.
+    Pong = 10,
+}
+
+impl Opcode {
+    fn from_bits(bits: u8) -> Result<Self, Error> {
+        Ok(match bits {
+            0 => Self::Continuation,
+            1 => Self::Text,
+            2 => Self::Binary,
+            8 => Self::Close,
+            9 => Self::Ping,
+            10 => Self::Pong,
+            _ => return Err(Error::ReservedOpcode),
+        })
+    }
+
+    pub(super) fn is_control(self) -> bool {
+        self as u8 >= 8
+    }
+
+    /// What the message holds that a frame with this opcode opens.
+    pub(super) fn message_kind(self) -> Option<MessageKind> {
+        match self {
+            Self::Text => Some(MessageKind::Text),
+            Self::Binary => Some(MessageKind::Binary),
+            _ => None,
+        }
+    }
+}
+
+impl From<MessageKind> for Opcode {
+    fn from(kind: MessageKind) -> Self {
+        match kind {
+            MessageKind::Text => Self::Text,
+            MessageKind::Binary => Self::Binary,
+        }
+    }
+}
+
+/// A received header that is valid by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header {
+    pub(super) opcode: Opcode,
+    pub(super) fin: bool,
+    /// RSV1 on the first frame of a message (RFC 7692 section 6).
+    pub(super) compressed: bool,
+    /// Zero where the frame is not masked, which unmasks to itself.
+    pub(super) mask: [u8; 4],
+    /// Bytes of the header itself.
+    pub(super) size: usize,
+    /// Bytes of payload, as announced. Believe nothing.
+    pub(super) payload_bytes: u64,
+}
+
+impl Header {
+    /// Reads a header from the front of `input`; `None` while it is incomplete. Faults that the first two bytes show
+    /// are found with two bytes.
+    #[inline]
+    pub(super) fn parse(
+        input: &[u8],
+        receiver: Role,
+        deflate: bool,
+    ) -> Result<Option<Self>, Error> {
+        let [first, second, ..] = *input else {
+            return Ok(None);
+        };
+        let opcode = Opcode::from_bits(first & 0x0f)?;
+        let fin = first & FIN != 0;
+        let compressed = first & RSV1 != 0;
+        if first & RSV2_RSV3 != 0
+            || (compressed && !(deflate && matches!(opcode, Opcode::Text | Opcode::Binary)))
+        {
+            return Err(Error::ReservedBit);
+        }
+        let masked = second & MASKED != 0;
+        match receiver {
+            Role::Server if !masked => return Err(Error::NotMasked),
+            Role::Client if masked => return Err(Error::Masked),
+            _ => {}
+        }
+        let short = second & 0x7f;
+        if opcode.is_control() {
+            if !fin {
+                return Err(Error::ControlFragmented);
+            }
+            if usize::from(short) > CONTROL_BYTES_MAX {
+                return Err(Error::ControlTooLong);
+            }
+        }
+        let (payload_bytes, at) = match short {
+            126 => {
+                let Some(bytes) = input.get(2..).and_then(|rest| rest.first_chunk()) else {
+                    return Ok(None);
+                };
+                let length = u16::from_be_bytes(*bytes);
+                if length < 126 {
+                    return Err(Error::MalformedLength);
+                }
+                (u64::from(length), 4)
+            }
+            127 => {
+                let Some(bytes) = input.get(2..).and_then(|rest| rest.first_chunk()) else {
+                    return Ok(None);
+                };
+                let length = u64::from_be_bytes(*bytes);
+                if length <= u64::from(u16::MAX) || length > i64::MAX as u64 {
+                    return Err(Error::MalformedLength);
+                }
+                (length, 10)
+            }
+            _ => (u64::from(short), 2),
+        };
+        let (mask, size) = if masked {
+            let Some(key) = input.get(at..).and_then(|rest| rest.first_chunk()) else {
+                return Ok(None);
+            };
+            (*key, at + 4)
+        } else {
+            ([0; 4], at)
+        };
+        Ok(Some(Self {
+            opcode,
+            fin,
+            compressed,
+            mask,
+            size,
+            payload_bytes,
+        }))
+    }
+
+    /// Where the frame ends, if all of it is within the first `available` bytes.
+    #[inline]
+    pub(super) fn end_within(&self, available: usize) -> Option<usize> {
+        let room = available.checked_sub(self.size)?;
+        let payload_bytes = usize::try_from(self.payload_bytes).ok()?;
+        (payload_bytes <= room).then(|| self.size + payload_bytes)
+    }
+}
+
+/// Appends the header of a frame that is a whole message or control frame.
+#[inline]
+pub(super) fn write_header(
+    out: &mut Vec<u8>,
+    opcode: Opcode,
+    compressed: bool,
+    payload_bytes: usize,
+    mask: Option<[u8; 4]>,
+) {
+    let mut header = [0; HEADER_BYTES_MAX];
+    header[0] = FIN | if compressed { RSV1 } else { 0 } | opcode as u8;
+    let mut size = if payload_bytes <= CONTROL_BYTES_MAX {
+        header[1] = payload_bytes as u8;
+        2
+    } else if let Ok(length) = u16::try_from(payload_bytes) {
+        header[1] = 126;
+        header[2..4].copy_from_slice(&length.to_be_bytes());
+        4
+    } else {
+        header[1] = 127;
+        header[2..10].copy_from_slice(&(payload_bytes as u64).to_be_bytes());
+        10
+    };
+    if let Some(key) = mask {
+        header[1] |= MASKED;
+        header[size..size + 4].copy_from_slice(&key);
+        size += 4;
+    }
+    out.extend_from_slice(&header[..size]);
+}

@@ -1,0 +1,365 @@
+//! permessage-deflate: the negotiation's table, windows kept within what was agreed, and hostile streams.
+
+use veche_proto::websocket::deflate::{Agreed, Policy, negotiate, read_response, write_offer};
+use veche_proto::websocket::{
+    Codecs, Decoder, Encoder, Error, Event, Limits, MessageKind, Role, encode_message,
+};
+
+#[path = "websocket_deflate/inflate.rs"]
+mod inflate;
+
+const WINDOWS: Policy = Policy {
+    takeover: true,
+    server_window_bits: 15,
+    client_window_bits: 15,
+};
+
+/// The response to these offers; empty where compression is declined.
+fn answer(policy: &Policy, offers: &[&str]) -> String {
+    let mut out = Vec::new();
+    if let Some(agreed) = negotiate(offers.iter().copied(), policy) {
+        agreed.write_response(&mut out);
+    }
+    String::from_utf8(out)
+        .unwrap()
+        .replace("permessage-deflate", "pd")
+}
+
+fn pd(parameters: &str) -> String {
+    format!("permessage-deflate{parameters}")
+}
+
+#[test]
+fn a_server_answers_offers() {
+    let takeover = |parameters: &str| answer(&WINDOWS, &[&pd(parameters)]);
+    assert_eq!(takeover(""), "pd");
+    assert_eq!(takeover("; client_max_window_bits"), "pd");
+    assert_eq!(takeover("; client_max_window_bits=15"), "pd");
+    assert_eq!(
+        takeover("; client_max_window_bits=9"),
+        "pd; client_max_window_bits=9"
+    );
+    assert_eq!(
+        takeover("; client_max_window_bits=8"),
+        "pd; client_max_window_bits=8"
+    );
+    assert_eq!(
+        takeover("; server_max_window_bits=15"),
+        "pd; server_max_window_bits=15"
+    );
+    assert_eq!(
+        takeover("; server_max_window_bits=8"),
+        "pd; server_max_window_bits=8"
+    );
+    assert_eq!(
+        takeover("; server_max_window_bits=\"10\""),
+        "pd; server_max_window_bits=10"
+    );
+    assert_eq!(
+        takeover("; server_no_context_takeover"),
+        "pd; server_no_context_takeover"
+    );
+    assert_eq!(
+        takeover("; client_no_context_takeover"),
+        "pd; client_no_context_takeover"
+    );
+    assert_eq!(answer(&WINDOWS, &["Permessage-Deflate"]), "pd");
+    // Offers that no server may take.
+    for wrong in [
+        "; server_max_window_bits",
+        "; server_max_window_bits=7",
+        "; server_max_window_bits=16",
+        "; server_max_window_bits=010",
+        "; server_max_window_bits=\"\"",
+        "; server_max_window_bits=+9",
+        "; client_max_window_bits=7",
+        "; client_max_window_bits=",
+        "; client_max_window_bits=99999999999999999999",
+        "; server_no_context_takeover=1",
+        "; server_no_context_takeover; server_no_context_takeover",
+        "; client_max_window_bits; client_max_window_bits",
+        "; server_max_window_bits=9; server_max_window_bits=10",
+        "; unknown",
+        "; __proto__=1",
+        ";",
+    ] {
+        assert_eq!(takeover(wrong), "", "{wrong}");
+        // The next offer counts, in the same header or another.
+        let both = format!("{}, permessage-deflate", pd(wrong));
+        assert_eq!(answer(&WINDOWS, &[&both]), "pd", "{wrong}");
+        assert_eq!(
+            answer(&WINDOWS, &[&pd(wrong), "permessage-deflate"]),
+            "pd",
+            "{wrong}"
+        );
+    }
+    assert_eq!(
+        answer(&WINDOWS, &["permessage-bzip2, x-webkit-deflate-frame"]),
+        ""
+    );
+    assert_eq!(answer(&WINDOWS, &[]), "");
+}
+
+#[test]
+fn the_default_keeps_no_context() {
+    let offer = ["permessage-deflate; client_max_window_bits"];
+    let expected = "pd; server_no_context_takeover; client_no_context_takeover";
+    assert_eq!(answer(&Policy::default(), &offer), expected);
+    let small = Policy {
+        server_window_bits: 11,
+        client_window_bits: 10,
+        ..WINDOWS
+    };
+    let expected = "pd; server_max_window_bits=11; client_max_window_bits=10";
+    assert_eq!(answer(&small, &offer), expected);
+    // A client that does not say so can't be made to use a smaller window.
+    assert_eq!(
+        answer(&small, &["permessage-deflate"]),
+        "pd; server_max_window_bits=11"
+    );
+}
+
+#[test]
+fn a_client_reads_responses() {
+    let small = Policy {
+        server_window_bits: 12,
+        ..WINDOWS
+    };
+    let mut offer = Vec::new();
+    write_offer(&mut offer, &small);
+    assert_eq!(
+        offer,
+        pd("; server_max_window_bits=12; client_max_window_bits").as_bytes()
+    );
+    let read = |response: &str| read_response([response].into_iter(), Some(&small));
+    assert!(read("").unwrap().is_none());
+    let agreed = read(&pd("; server_max_window_bits=12; client_max_window_bits=9"))
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (agreed.server_window_bits(), agreed.client_window_bits()),
+        (12, 9)
+    );
+    for wrong in [
+        "; server_max_window_bits=13",
+        "",
+        "; server_max_window_bits=12; client_max_window_bits",
+        "; server_max_window_bits=12; unknown",
+        "; server_max_window_bits=12, permessage-deflate",
+    ] {
+        assert!(read(&pd(wrong)).is_err(), "{wrong}");
+    }
+    assert!(read("permessage-bzip2").is_err());
+    assert!(read_response(["permessage-deflate"].into_iter(), Some(&Policy::default())).is_err());
+}
+
+#[test]
+fn hostile_headers_take_linear_time() {
+    let quotes = format!("a; b=\"{}", "\\c".repeat(500_000));
+    let offers = "permessage-deflate; unknown, ".repeat(30_000);
+    let parameters = format!("permessage-deflate{}", "; a=b".repeat(200_000));
+    for header in [
+        quotes,
+        offers,
+        parameters,
+        ",".repeat(1 << 20),
+        "\"\\".repeat(1 << 19),
+    ] {
+        assert_eq!(answer(&WINDOWS, &[&header]), "");
+    }
+}
+
+fn agreed(bits: u8, takeover: bool) -> Agreed {
+    let policy = Policy {
+        takeover,
+        server_window_bits: bits,
+        client_window_bits: bits,
+    };
+    negotiate(
+        ["permessage-deflate; client_max_window_bits"].into_iter(),
+        &policy,
+    )
+    .unwrap()
+}
+
+/// Repeats at every distance that tempts a deflater past its window.
+fn tempting(random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut data: Vec<u8> = (0..random.usize(20..200)).map(|_| random.u8(..)).collect();
+    while data.len() < 20_000 {
+        let reach = 1 << random.u32(4..15);
+        let back = random.usize(1..=data.len().min(reach));
+        let start = data.len() - back;
+        let length = random.usize(3..=300).min(back);
+        data.extend_from_within(start..start + length);
+        if random.u8(..4) == 0 {
+            data.push(random.u8(..));
+        }
+    }
+    data
+}
+
+/// The library works with 9 bits and more; 8 is given 9, and must hold all the same.
+#[test]
+fn distances_stay_within_the_window() {
+    let mut random = fastrand::Rng::with_seed(7692);
+    for takeover in [false, true] {
+        for bits in 8..=15 {
+            let agreed = agreed(bits, takeover);
+            let mut encoder = Encoder::new(Role::Server, Some(agreed));
+            let mut decoder = Decoder::new(Role::Client, Some(agreed));
+            let (mut sending, mut receiving) = (Codecs::new(), Codecs::new());
+            let limits = Limits {
+                message_bytes_max: 1 << 20,
+                fragments_max: 1,
+            };
+            let mut history = Vec::new();
+            let mut reach = 0;
+            for _ in 0..10 {
+                let data = tempting(&mut random);
+                let mut wire = Vec::new();
+                assert!(encoder.encode(&mut wire, MessageKind::Binary, &data, &mut sending, None));
+                let payload = match wire[1] {
+                    126 => &wire[4..],
+                    127 => &wire[10..],
+                    _ => &wire[2..],
+                };
+                if !takeover {
+                    history.clear();
+                }
+                let farthest = inflate::message(payload, &mut history);
+                assert!(history.ends_with(&data));
+                assert!(
+                    farthest <= 1 << bits,
+                    "{farthest} bytes back with {bits} bits"
+                );
+                reach = farthest.max(reach);
+                match decoder
+                    .decode(&mut wire, &mut receiving, &limits)
+                    .unwrap()
+                    .1
+                {
+                    Some(Event::Message { data: received, .. }) => assert!(received == data),
+                    other => panic!("{other:?}"),
+                }
+            }
+            // The test would see it: the window is made use of, as far as the library's lookahead lets it.
+            assert!(
+                bits < 10 || reach > 1 << (bits - 2),
+                "{reach} with {bits} bits"
+            );
+        }
+    }
+}
+
+/// One frame to a client.
+fn compressed_frame(payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    encode_message(&mut frame, MessageKind::Binary, payload, None);
+    frame[0] |= 0x40;
+    frame
+}
+
+#[test]
+fn bombs_stop_at_the_limit() {
+    let limits = Limits {
+        message_bytes_max: 1 << 20,
+        fragments_max: 100_000,
+    };
+    // 64 MiB of zeros in 64 KiB.
+    let mut bomb = Vec::new();
+    let mut codecs = Codecs::new();
+    let zeros = vec![0; 64 << 20];
+    Encoder::new(Role::Server, Some(agreed(15, false))).encode(
+        &mut bomb,
+        MessageKind::Binary,
+        &zeros,
+        &mut codecs,
+        None,
+    );
+    assert!(bomb.len() < 100_000);
+    for takeover in [false, true] {
+        let mut codecs = Codecs::new();
+        let mut decoder = Decoder::new(Role::Client, Some(agreed(15, takeover)));
+        let mut wire = bomb.clone();
+        let stopped = decoder.decode(&mut wire, &mut codecs, &limits);
+        assert_eq!(stopped, Err(Error::MessageTooBig));
+        // And in thousands of fragments.
+        let mut wire = Vec::new();
+        let header = if bomb[1] == 126 { 4 } else { 10 };
+        let parts = bomb[header..].chunks(10);
+        let last = parts.len() - 1;
+        for (index, part) in parts.enumerate() {
+            let mut frame = compressed_frame(part);
+            frame[0] = match index {
+                0 => 0x42,
+                _ if index == last => 0x80,
+                _ => 0,
+            };
+            wire.extend_from_slice(&frame);
+        }
+        let mut decoder = Decoder::new(Role::Client, Some(agreed(15, takeover)));
+        let stopped = decoder.decode(&mut wire, &mut codecs, &limits);
+        assert_eq!(stopped, Err(Error::MessageTooBig));
+        assert_eq!(decoder.heap_bytes(), 0);
+    }
+}
+
+/// Two bytes each, and each would cost a new stream.
+#[test]
+fn final_blocks_are_counted() {
+    let limits = Limits {
+        message_bytes_max: 1 << 20,
+        fragments_max: 1,
+    };
+    for (blocks, refused) in [(200, false), (300, true), (400_000, true)] {
+        let mut frame = compressed_frame(&[3, 0].repeat(blocks));
+        let mut codecs = Codecs::new();
+        let mut decoder = Decoder::new(Role::Client, Some(agreed(15, false)));
+        let result = decoder.decode(&mut frame, &mut codecs, &limits);
+        assert_eq!(result.is_err(), refused, "{blocks}: {result:?}");
+    }
+}
+
+#[test]
+fn empty_messages_in_a_row_keep_the_context() {
+    let agreed = agreed(15, true);
+    let mut encoder = Encoder::new(Role::Server, Some(agreed));
+    let mut decoder = Decoder::new(Role::Client, Some(agreed));
+    let (mut sending, mut receiving) = (Codecs::new(), Codecs::new());
+    let limits = Limits {
+        message_bytes_max: 100,
+        fragments_max: 1,
+    };
+    for text in ["", "", "Hello", "", "", "", "Hello", "Hello, Hello"] {
+        let mut wire = Vec::new();
+        encoder.encode(
+            &mut wire,
+            MessageKind::Text,
+            text.as_bytes(),
+            &mut sending,
+            None,
+        );
+        match decoder
+            .decode(&mut wire, &mut receiving, &limits)
+            .unwrap()
+            .1
+        {
+            Some(Event::Message { data, .. }) => assert_eq!(data, text.as_bytes()),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn connections_share_what_they_can() {
+    let (eight, nine, full) = (agreed(8, false), agreed(9, false), agreed(15, false));
+    assert_eq!(
+        eight.sharing_key(Role::Server),
+        nine.sharing_key(Role::Server)
+    );
+    assert_ne!(
+        nine.sharing_key(Role::Server),
+        full.sharing_key(Role::Server)
+    );
+    assert_eq!(agreed(15, true).sharing_key(Role::Server), None);
+}

@@ -1,0 +1,180 @@
+//! What `/metrics`, `/api/info` and `veche status` say: every worker's counters, summed or side by side at the moment
+//! of asking.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text::encode};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use veche_frontends::stats::{Cell, Handshake, Stats, TURN_BUCKETS_US};
+use veche_frontends::Process;
+
+use crate::common::Common;
+
+/// The process as the front ends ask it.
+pub(crate) struct Report {
+    common: Arc<Common>,
+    registry: Registry,
+    uid: String,
+}
+
+impl Report {
+    /// A report on these workers.
+    pub(crate) fn new(common: Arc<Common>, uid: String) -> Self {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Workers(Arc::clone(&common))));
+        Self { common, registry, uid }
+    }
+
+    /// Figures for `veche status`.
+    pub(crate) fn status(&self) -> Value {
+        let sum = |cell: fn(&Stats) -> &Cell| self.sum(cell);
+        json!({
+            "workers": self.common.stats.len(),
+            "connections": self.common.connections(),
+            "connections_max": self.common.connections_max(),
+            "sessions": sum(|s| &s.sessions),
+            "users": sum(|s| &s.users),
+            "channels": sum(|s| &s.channels),
+            "messages_received": sum(|s| &s.messages_received),
+            "messages_sent": sum(|s| &s.messages_sent),
+            "pushes": sum(|s| &s.pushes),
+            "slow_consumers": sum(|s| &s.slow_consumers),
+        })
+    }
+
+    fn sum(&self, cell: fn(&Stats) -> &Cell) -> u64 {
+        self.common.stats.iter().map(|stats| cell(stats).read()).sum()
+    }
+}
+
+impl Process for Report {
+    fn is_ready(&self) -> bool {
+        self.common.is_ready()
+    }
+
+    fn metrics(&self) -> String {
+        let mut text = String::with_capacity(16 << 10);
+        // Writing into a string can't fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+
+    fn nodes(&self) -> String {
+        json!([{
+            "uid": self.uid,
+            "name": "veche",
+            "version": env!("CARGO_PKG_VERSION"),
+            "num_clients": self.sum(|s| &s.sessions),
+            "num_users": self.sum(|s| &s.users),
+            "num_channels": self.sum(|s| &s.channels),
+            "num_subs": self.sum(|s| &s.subscriptions),
+            "uptime": self.common.started.elapsed().as_secs(),
+        }])
+        .to_string()
+    }
+}
+
+struct Workers(Arc<Common>);
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Workers({})", self.0.stats.len())
+    }
+}
+
+type Read = fn(&Stats) -> &Cell;
+
+/// Plain counters: name, help, where.
+const COUNTERS: &[(&str, &str, Read)] = &[
+    ("veche_connections_accepted", "Connections accepted", |s| &s.accepted),
+    ("veche_accepts_stalled", "Times accepting had to wait: at the cap, or out of descriptors", |s| &s.accepts_stalled),
+    ("veche_received_bytes", "Bytes received from connections", |s| &s.bytes_received),
+    ("veche_sent_bytes", "Bytes handed to connections", |s| &s.bytes_sent),
+    ("veche_pushes", "Commands of back ends carried out", |s| &s.pushes),
+    ("veche_pushes_refused", "Commands of back ends refused as bad", |s| &s.pushes_refused),
+    ("veche_push_fan_out", "Connections to which publications ordered here were handed", |s| &s.fanned_out),
+    ("veche_slow_consumers", "Connections closed because they did not read", |s| &s.slow_consumers),
+    ("veche_silent_closed", "Connections closed because nothing was heard of them", |s| &s.silent_closed),
+    ("veche_protocol_errors", "Connections closed for breaking a protocol", |s| &s.protocol_errors),
+    ("veche_mailbox_credits_refused", "Times work waited for a credit of a mailbox", |s| &s.credits_refused),
+];
+
+const GAUGES: &[(&str, &str, Read)] = &[
+    ("veche_connections", "Open connections", |s| &s.connections),
+    ("veche_sessions", "Open WebSocket sessions", |s| &s.sessions),
+    ("veche_users", "Connected users whose home is this worker", |s| &s.users),
+    ("veche_channels", "Channels with subscribers whose home is this worker", |s| &s.channels),
+    ("veche_subscriptions", "Subscriptions of sessions on this worker", |s| &s.subscriptions),
+    ("veche_mailbox_depth", "Mail taken in the worker's last turn", |s| &s.mailbox_depth),
+];
+
+impl Collector for Workers {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let workers = || self.0.stats.iter().enumerate().map(|(index, stats)| (index.to_string(), stats));
+        for (name, help, read) in GAUGES {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (worker, stats) in workers() {
+                let labels = [("worker", worker.as_str())];
+                ConstGauge::new(read(stats).read() as i64).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        for (name, help, read) in COUNTERS {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (worker, stats) in workers() {
+                let labels = [("worker", worker.as_str())];
+                ConstCounter::new(read(stats).read()).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let directions: [(&str, &str, [(&str, Read); 2]); 2] = [
+            ("veche_messages", "Messages", [("in", |s| &s.messages_received), ("out", |s| &s.messages_sent)]),
+            (
+                "veche_message_bytes",
+                "Payload bytes of messages",
+                [("in", |s| &s.message_bytes_received), ("out", |s| &s.message_bytes_sent)],
+            ),
+        ];
+        for (name, help, reads) in directions {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (worker, stats) in workers() {
+                for (direction, read) in reads {
+                    let labels = [("worker", worker.as_str()), ("direction", direction)];
+                    ConstCounter::new(read(stats).read()).encode(family.encode_family(&labels)?)?;
+                }
+            }
+        }
+        let mut family =
+            encoder.encode_descriptor("veche_handshakes", "WebSocket handshakes", None, MetricType::Counter)?;
+        for (worker, stats) in workers() {
+            for (outcome, label) in Handshake::ALL {
+                let labels = [("worker", worker.as_str()), ("outcome", label)];
+                let count = stats.handshakes[outcome as usize].read();
+                ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let mut family = encoder.encode_descriptor("veche_http_answers", "HTTP answers", None, MetricType::Counter)?;
+        for (worker, stats) in workers() {
+            for (class, cell) in ["1xx", "2xx", "3xx", "4xx", "5xx"].iter().zip(&stats.answers) {
+                let labels = [("worker", worker.as_str()), ("status", *class)];
+                ConstCounter::new(cell.read()).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let help = "Time of a turn of the worker's loop, without its wait";
+        let mut family = encoder.encode_descriptor("veche_turn_seconds", help, None, MetricType::Histogram)?;
+        for (worker, stats) in workers() {
+            let labels = [("worker", worker.as_str())];
+            let bounds = TURN_BUCKETS_US.iter().map(|&us| us as f64 / 1e6).chain([f64::MAX]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(stats.turns.iter().map(Cell::read)).collect();
+            let count = buckets.iter().map(|(_, count)| count).sum();
+            let mut metric = family.encode_family(&labels)?;
+            metric.encode_histogram::<()>(stats.turn_us.read() as f64 / 1e6, count, &buckets, None)?;
+        }
+        Ok(())
+    }
+}
+

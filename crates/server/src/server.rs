@@ -1,0 +1,169 @@
+//! The server process: workers come up on inherited sockets, and the control thread's orders reach them.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tracing::{info, warn};
+use veche_frontends::{Outboxes, Ports, Post, Shared};
+use veche_hub::{Hub, WorkerId};
+use veche_mailbox::{Class, Mailbox};
+use veche_net::{Delayed, Driver, Epoll};
+
+use crate::common::Common;
+use crate::config::{Config, ConnectionCap, Io};
+use crate::files::FileServer;
+use crate::metrics::Report;
+use crate::process::{self, ServerControl, Start};
+use crate::site;
+use crate::worker::{Letter, Worker};
+
+/// Descriptors that are no connections: listeners, logs, epoll, what the system opens.
+const SPARE_DESCRIPTORS: u64 = 64;
+
+/// The running server, as the control thread holds it.
+struct Server {
+    /// The control thread's end of the mesh.
+    mailbox: Mutex<Mailbox<Letter>>,
+    workers: usize,
+    common: Arc<Common>,
+    report: Arc<Report>,
+}
+
+/// Brings all workers up; returns when they accept.
+pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
+    let config = start.config;
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let workers = usize::from(config.server.workers.resolve(cores));
+    let common = Arc::new(Common::new(workers, process::now()));
+    set_caps(&common, &config);
+    for warning in &config.warnings {
+        warn!("{warning}");
+    }
+
+    let report = Arc::new(Report::new(Arc::clone(&common), random_uid()?));
+    let options = veche_mailbox::Options::default();
+    let mut ends = Mailbox::mesh(workers + 1, &options);
+    let control = ends.pop().ok_or("no mailbox for the control thread")?;
+    let site = Arc::new(site::build(&config));
+    let seed = random_u64()?;
+    let hands = process::deal(start.listeners, workers);
+    let (failed, failures) = std::sync::mpsc::sync_channel(workers);
+    for (me, (mailbox, sockets)) in ends.into_iter().zip(hands).enumerate() {
+        let hub = Hub::new(WorkerId(me as u16), workers as u16, seed, veche_hub::Options::default());
+        let outboxes = Outboxes::new(outbox_bytes_max(&config));
+        let ports = Ports::new(outboxes, Post::new(workers as u16, options.credits));
+        let (site, common) = (Arc::clone(&site), Arc::clone(&common));
+        let report: Arc<Report> = Arc::clone(&report);
+        let (io, failed) = (config.server.io, failed.clone());
+        thread::Builder::new()
+            .name(format!("worker {me}"))
+            .spawn(move || {
+                let stats = Arc::clone(&common.stats[me]);
+                // The files' cache is this worker's own, so it is made here.
+                let shared = Shared::new(hub, ports, site, stats, Box::new(FileServer::new()), report);
+                let options = veche_net::Options::default();
+                let result = match (io, Epoll::new(options)) {
+                    (_, Err(error)) => Err(error),
+                    (Io::Auto | Io::Epoll, Ok(driver)) => Ok(serve(driver, shared, mailbox, common, sockets, &failed)),
+                    (Io::Delayed, Ok(driver)) => {
+                        let driver = Delayed::new(driver, seed ^ me as u64);
+                        Ok(serve(driver, shared, mailbox, common, sockets, &failed))
+                    }
+                };
+                if let Err(error) = result {
+                    let _ = failed.send(Err(error));
+                }
+            })
+            .map_err(|error| format!("no thread for worker {me}: {error}"))?;
+    }
+    drop(failed);
+    for _ in 0..workers {
+        match failures.recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(format!("a worker can't start: {error}")),
+            Err(_) => return Err("a worker died while starting".to_owned()),
+        }
+    }
+    info!(workers, io = ?config.server.io, connections_max = common.connections_max(), "workers are up");
+    common.set_ready(true);
+    Ok(Server { mailbox: Mutex::new(control), workers, common, report })
+}
+
+fn serve<D: Driver>(
+    driver: D,
+    shared: Shared,
+    mailbox: Mailbox<Letter>,
+    common: Arc<Common>,
+    sockets: Vec<(usize, std::os::fd::OwnedFd)>,
+    up: &std::sync::mpsc::SyncSender<std::io::Result<()>>,
+) {
+    let mut worker = Worker::new(driver, shared, mailbox, common);
+    let result = sockets.into_iter().try_for_each(|(listener, socket)| worker.listen(listener as u16, socket));
+    let is_up = result.is_ok();
+    let _ = up.send(result);
+    if is_up {
+        worker.run();
+    }
+}
+
+impl Server {
+    fn tell(&self, letter: impl Fn() -> Letter) {
+        let mut mailbox = self.mailbox.lock();
+        for worker in 0..self.workers {
+            if mailbox.post(worker, Class::Control, letter()).is_err() {
+                warn!(worker, "a worker does not take orders");
+            }
+        }
+        mailbox.flush();
+    }
+}
+
+impl ServerControl for Server {
+    fn reload(&self, config: Arc<Config>) -> Result<(), String> {
+        for warning in &config.warnings {
+            warn!("{warning}");
+        }
+        set_caps(&self.common, &config);
+        let site = Arc::new(site::build(&config));
+        self.tell(|| Letter::Reload(Arc::clone(&site), outbox_bytes_max(&config)));
+        Ok(())
+    }
+
+    fn drain(&self, within: Duration) {
+        self.common.set_ready(false);
+        self.tell(|| Letter::Drain(u64::try_from(within.as_millis()).unwrap_or(u64::MAX)));
+    }
+
+    fn drained(&self) -> bool {
+        self.common.connections() == 0
+    }
+
+    fn status(&self) -> serde_json::Value {
+        self.report.status()
+    }
+}
+
+fn set_caps(common: &Common, config: &Config) {
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let fit = usize::try_from(descriptors.saturating_sub(SPARE_DESCRIPTORS)).unwrap_or(usize::MAX).max(1);
+    let connections = match config.limits.connections {
+        ConnectionCap::Auto => fit,
+        ConnectionCap::Count(count) => fit.min(count as usize),
+    };
+    common.set_caps(connections, config.limits.connections_per_address.map_or(0, |max| max as usize));
+}
+
+fn outbox_bytes_max(config: &Config) -> usize {
+    usize::try_from(config.limits.outbox_bytes).unwrap_or(usize::MAX)
+}
+
+fn random_u64() -> Result<u64, String> {
+    getrandom::u64().map_err(|error| format!("the system gives no random numbers: {error}"))
+}
+
+fn random_uid() -> Result<String, String> {
+    Ok(format!("{:016x}", random_u64()?))
+}
+

@@ -1,0 +1,150 @@
+//! From the checked configuration to what connections need: the front ends' [`Site`].
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use veche_frontends::identity::Identity;
+use veche_frontends::origin::{Pattern, Rule};
+use veche_frontends::route::{Handler, Route, Router};
+use veche_frontends::site::{ApiKey, Limits, Listener, Role, Site};
+use veche_proto::http;
+use veche_proto::websocket::{self, deflate};
+
+use crate::config::{self, Config};
+
+/// The front ends' view of a configuration.
+pub(crate) fn build(config: &Config) -> Site {
+    let limits = limits(&config.limits);
+    let mut routes: Vec<Arc<Route>> = config.routes.iter().map(|route| Arc::new(self::route(route))).collect();
+    let own: Vec<u16> = [("/api/*", Handler::Api), ("/health", Handler::Health), ("/metrics", Handler::Metrics)]
+        .into_iter()
+        .map(|(path, handler)| {
+            routes.push(Arc::new(internal(path, handler)));
+            routes.len() as u16 - 1
+        })
+        .collect();
+    let listeners = config
+        .listeners
+        .iter()
+        .map(|listener| {
+            let of_config = config.routes.iter().filter(|route| route.listeners.contains(&listener.index));
+            let mut indexes: Vec<u16> = of_config.map(|route| route.index as u16).collect();
+            if listener.role == config::Role::Internal {
+                // After the configured ones: whoever routes `/health` elsewhere means it.
+                indexes.extend(&own);
+            }
+            Listener {
+                role: match listener.role {
+                    config::Role::Public => Role::Public,
+                    config::Role::Internal => Role::Internal,
+                    config::Role::Push => Role::Push,
+                },
+                router: Router::new(indexes.iter().map(|&index| (index, &*routes[index as usize]))),
+            }
+        })
+        .collect();
+    let api_keys = config.api.keys.iter().map(|key| ApiKey::new(key.expose())).collect();
+    Site { listeners, routes, limits, api_keys }
+}
+
+fn limits(limits: &config::Limits) -> Limits {
+    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    Limits {
+        header_timeout_ms: ms(limits.header_timeout),
+        handshake_timeout_ms: ms(limits.handshake_timeout),
+        idle_timeout_ms: ms(limits.keep_alive_timeout),
+        session_idle_timeout_ms: limits.idle_timeout.map_or(0, ms),
+        write_timeout_ms: ms(limits.write_timeout),
+        ping_interval_ms: limits.ping_interval.map_or(0, ms),
+        pong_timeout_ms: ms(limits.pong_timeout),
+        line_bytes_max: usize::try_from(limits.body_bytes_max).unwrap_or(usize::MAX),
+        http: http::Limits {
+            head_bytes_max: usize::try_from(limits.header_bytes_max).unwrap_or(usize::MAX),
+            headers_max: limits.headers_max as usize,
+            body_bytes_max: limits.body_bytes_max,
+            ..http::Limits::default()
+        },
+        ..Limits::default()
+    }
+}
+
+fn route(route: &config::Route) -> Route {
+    let (identity, channels) = match &route.handler {
+        config::Handler::Push { identity, channels, .. } => (self::identity(identity), channels.as_slice()),
+        _ => (Identity::None, &[][..]),
+    };
+    let channel = |pattern: &config::ChannelPattern| match pattern {
+        config::ChannelPattern::Exact(name) => name.clone(),
+        config::ChannelPattern::Prefix(beginning) => format!("{beginning}*"),
+    };
+    let websocket = route.handler.websocket();
+    Route {
+        path: route.path.as_str().to_owned(),
+        methods: route.methods.iter().map(str::to_owned).collect(),
+        handler: match &route.handler {
+            config::Handler::Push { .. } => Handler::Push,
+            config::Handler::Echo { .. } => Handler::Echo,
+            config::Handler::Api { .. } => Handler::Api,
+            config::Handler::Static { root } => Handler::Static {
+                root: match root {
+                    config::StaticRoot::Folder(folder) => folder.clone(),
+                    config::StaticRoot::BuiltinDemo => PathBuf::from("builtin:demo"),
+                },
+            },
+        },
+        identity,
+        channels: channels.iter().map(channel).collect(),
+        origins: websocket.map_or_else(Vec::new, |websocket| websocket.origins.iter().map(origin).collect()),
+        compression: websocket.and_then(|websocket| match websocket.compression {
+            config::Compression::Off => None,
+            config::Compression::On => Some(deflate::Policy::default()),
+            config::Compression::Takeover => Some(deflate::Policy { takeover: true, ..deflate::Policy::default() }),
+        }),
+        message_limits: websocket.map_or(MESSAGES, |websocket| websocket::Limits {
+            message_bytes_max: usize::try_from(websocket.message_bytes_max).unwrap_or(usize::MAX),
+            fragments_max: websocket.fragments_max,
+        }),
+    }
+}
+
+/// Of routes that the configuration does not name.
+const MESSAGES: websocket::Limits = websocket::Limits { message_bytes_max: 1 << 20, fragments_max: 1024 };
+
+fn internal(path: &str, handler: Handler) -> Route {
+    Route {
+        path: path.to_owned(),
+        methods: Vec::new(),
+        handler,
+        identity: Identity::None,
+        channels: Vec::new(),
+        origins: vec![Rule::SameHost],
+        compression: None,
+        message_limits: MESSAGES,
+    }
+}
+
+fn identity(identity: &config::Identity) -> Identity {
+    match identity {
+        config::Identity::None => Identity::None,
+        config::Identity::Query(name) => Identity::Query(name.clone()),
+        config::Identity::Cookie(name) => Identity::Cookie(name.clone()),
+        config::Identity::Header(name) => Identity::Header(name.clone()),
+    }
+}
+
+fn origin(rule: &config::OriginRule) -> Rule {
+    let pattern = |text: &str| match Pattern::parse(text) {
+        Some(pattern) => Rule::Listed(pattern),
+        None => unreachable!("the configuration checks origins by a stricter rule: {text}"),
+    };
+    match rule {
+        config::OriginRule::Any => Rule::Any,
+        config::OriginRule::SameHost => Rule::SameHost,
+        config::OriginRule::Exact(origin) => pattern(origin),
+        config::OriginRule::Subdomains { scheme, suffix, port } => {
+            let port = port.map_or_else(String::new, |port| format!(":{port}"));
+            pattern(&format!("{scheme}://*{suffix}{port}"))
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The connections of a worker, beside the driver's table of transports: same index, same generation.
+
+use veche_frontends::Connection;
+use veche_hub::SessionId;
+use veche_net::{Driver, TransportId};
+
+/// A connection and what the driver was last told about it.
+pub(super) struct Slot {
+    pub(super) connection: Connection,
+    generation: u32,
+    /// When the driver's timer is set for; `u64::MAX`: it is not.
+    pub(super) armed_ms: u64,
+    pub(super) stall: Stall,
+    paused: bool,
+}
+
+/// Whether what is queued makes progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stall {
+    /// 0: nothing is stalled.
+    since_ms: u64,
+    unsent: usize,
+}
+
+impl Stall {
+    /// A send was not completed at once; whether it is the first.
+    pub(super) fn begin(&mut self, unsent: usize, now_ms: u64) -> bool {
+        let first = self.since_ms == 0;
+        if first {
+            *self = Self { since_ms: now_ms.max(1), unsent };
+        }
+        first
+    }
+
+    /// The transport said that it took more.
+    pub(super) fn progress(&mut self, unsent: usize, now_ms: u64) {
+        *self = if unsent == 0 { Self::default() } else { Self { since_ms: now_ms.max(1), unsent } };
+    }
+
+    /// Since when nothing has moved, if something should.
+    pub(super) fn since(&mut self, unsent: usize, now_ms: u64) -> Option<u64> {
+        if self.since_ms != 0 && unsent < self.unsent {
+            self.progress(unsent, now_ms);
+        }
+        self.since_ms()
+    }
+
+    pub(super) fn since_ms(&self) -> Option<u64> {
+        (self.since_ms != 0).then_some(self.since_ms)
+    }
+}
+
+impl Slot {
+    /// Tells the driver what the connection now wants: a nearer deadline, receiving or not.
+    pub(super) fn settle<D: Driver>(&mut self, driver: &mut D, id: TransportId) {
+        self.arm(driver, id, self.connection.deadline_ms());
+        let blocked = self.connection.is_blocked().is_some();
+        if blocked != self.paused {
+            self.paused = blocked;
+            if blocked { driver.pause(id) } else { driver.resume(id) }
+        }
+    }
+
+    /// Makes sure that the timer fires by then. A timer that fires early is looked at and set again, so activity
+    /// never touches it.
+    pub(super) fn arm<D: Driver>(&mut self, driver: &mut D, id: TransportId, deadline_ms: u64) {
+        if deadline_ms < self.armed_ms {
+            self.armed_ms = deadline_ms;
+            driver.set_timer(id, deadline_ms);
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Slots {
+    slots: Vec<Option<Slot>>,
+}
+
+impl Slots {
+    pub(super) fn insert(&mut self, id: SessionId, connection: Connection) -> &mut Slot {
+        let index = id.index as usize;
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, || None);
+        }
+        self.slots[index].insert(Slot {
+            connection,
+            generation: id.generation,
+            armed_ms: u64::MAX,
+            stall: Stall::default(),
+            paused: false,
+        })
+    }
+
+    pub(super) fn find(&mut self, id: SessionId) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(id.index as usize)?.as_mut()?;
+        (slot.generation == id.generation).then_some(slot)
+    }
+
+    pub(super) fn remove(&mut self, id: SessionId) -> Option<Slot> {
+        self.find(id)?;
+        self.slots[id.index as usize].take()
+    }
+
+    /// One more than the greatest index in use so far.
+    pub(super) fn end(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    pub(super) fn at(&self, index: u32) -> Option<SessionId> {
+        let slot = self.slots.get(index as usize)?.as_ref()?;
+        Some(SessionId { index, generation: slot.generation })
+    }
+}

@@ -1,0 +1,391 @@
+//! The real binary as a shell sees it: output, errors, exit codes. Servers are played by the test.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+use serde_json::{Value, json};
+
+/// A folder of its own for each test, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("veche-cli-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("the temporary folder is writable");
+        Self(path)
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(self.0.join("veche.toml"), text).expect("the folder is writable");
+    }
+
+    fn veche(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_veche"));
+        command.current_dir(&self.0).args(args).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs and returns exit code, standard output and standard error.
+    fn run(&self, args: &[&str]) -> (i32, String, String) {
+        seen(self.veche(args).output().expect("the binary runs"))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn seen(output: Output) -> (i32, String, String) {
+    let text = |bytes| String::from_utf8(bytes).expect("output is text");
+    (
+        output.status.code().unwrap_or(-1),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+const GOOD: &str = "\
+[[listen]]
+address = \"127.0.0.1:8080\"
+[[listen]]
+address = \"127.0.0.1:8082\"
+role = \"push\"
+[[route]]
+path = \"/\"
+handler = \"static\"
+root = \"builtin:demo\"
+";
+
+#[test]
+fn check() {
+    let folder = Folder::new("check");
+    let (code, out, err) = folder.run(&["check"]);
+    let missing = "veche.toml: can't be read: there is no such file\n";
+    assert_eq!((code, out.as_str(), err.as_str()), (1, "", missing));
+    folder.write(GOOD);
+    let fine = "veche.toml: ok (2 listeners, 1 route)\n".to_owned();
+    assert_eq!(folder.run(&["check"]), (0, fine, String::new()));
+    let bad = GOOD.replace(
+        "address = \"127.0.0.1:8080\"",
+        "adress = \"127.0.0.1:8080\"",
+    );
+    folder.write(&bad.replace("builtin:demo", "builtin:x"));
+    let (code, out, err) = folder.run(&["check", "-c", "veche.toml"]);
+    let expected = "\
+veche.toml:1:1: [[listen]] without \"address\", which it has to have
+veche.toml:2:1: unknown directive \"adress\" in [[listen]]; did you mean \"address\"?
+veche.toml:9:8: root: nothing inside Veche is called \"builtin:x\"; did you mean \"builtin:demo\"?
+";
+    assert_eq!((code, out.as_str(), err.as_str()), (1, "", expected));
+    let (code, _, err) = folder.run(&["serve"]);
+    assert_eq!((code, err.as_str()), (1, expected), "nothing starts");
+    folder.write(&GOOD.replace("127.0.0.1:8082", "0.0.0.0:8082"));
+    let (code, out, err) = folder.run(&["check"]);
+    assert_eq!((code, out.lines().count()), (0, 1));
+    assert!(
+        err.starts_with("veche.toml:4:11: ") && err.ends_with("(warning)\n"),
+        "{err}"
+    );
+}
+
+#[test]
+fn config_is_toml_that_checks() {
+    let folder = Folder::new("config");
+    folder.write(&format!(
+        "{GOOD}[api]\nkeys = [\"a-secret-of-some-length\"]\n"
+    ));
+    let (code, out, _) = folder.run(&["config"]);
+    assert_eq!(code, 0);
+    assert!(
+        out.contains("# veche.toml:2\n") && out.contains("# default\n"),
+        "{out}"
+    );
+    assert!(!out.contains("secret"), "{out}");
+    folder.write(&out);
+    assert_eq!(folder.run(&["check"]).0, 0, "{out}");
+}
+
+#[test]
+fn usage() {
+    let folder = Folder::new("usage");
+    let version = format!("veche {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(folder.run(&["--version"]), (0, version, String::new()));
+    let (code, out, _) = folder.run(&["--help"]);
+    assert!(code == 0 && out.contains("Exit codes:"), "{out}");
+    let both = ["push", "--user", "a", "--channel", "b", "hello"];
+    for bad in [
+        &["chek"][..],
+        &[],
+        &["push", "hello"],
+        &both,
+        &["check", "more"],
+    ] {
+        assert_eq!(folder.run(bad).0, 2, "{bad:?}");
+    }
+}
+
+#[test]
+fn nobody_answers() {
+    let folder = Folder::new("nobody");
+    folder.write(GOOD);
+    for command in ["status", "reload", "stop"] {
+        let expected = "veche: no server answers at ./veche.sock: is it running? (veche serve -c veche.toml)\n";
+        assert_eq!(
+            folder.run(&[command]),
+            (3, String::new(), expected.to_owned()),
+            "{command}"
+        );
+    }
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string();
+    let (code, _, err) = folder.run(&["push", "--user", "a", "--address", &closed, "hello"]);
+    let expected = format!("veche: no push listener answers at {closed}: is it running?\n");
+    assert_eq!((code, err), (3, expected));
+    folder.write("[[listen]]\naddress = \"127.0.0.1:8080\"\n");
+    let (code, _, err) = folder.run(&["push", "--user", "a", "hello"]);
+    let expected = "veche.toml: has no push listener; add [[listen]] with role = \"push\", or name one with --address\n";
+    assert_eq!((code, err.as_str()), (1, expected));
+}
+
+/// Plays the push listener for one connection: answers each line by `answer`.
+fn push_listener(answer: fn(&Value) -> Value) -> (String, thread::JoinHandle<Vec<Value>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut requests = Vec::new();
+        for line in BufReader::new(socket.try_clone().unwrap()).lines() {
+            let request: Value = serde_json::from_str(&line.unwrap()).expect("an object a line");
+            writeln!(socket, "{}", answer(&request)).unwrap();
+            requests.push(request);
+        }
+        requests
+    });
+    (address, server)
+}
+
+fn handed_two(request: &Value) -> Value {
+    json!({"id": request["id"], "result": {"handed": 2}})
+}
+
+#[test]
+fn push_one() {
+    let folder = Folder::new("push-one");
+    let text = "a \"quote\"\n";
+    for (args, mut expected) in [
+        (
+            &["--user", "tester01", text][..],
+            json!({"user": "tester01", "data": text}),
+        ),
+        (
+            &["--users", "a,b", "hello"],
+            json!({"users": ["a", "b"], "data": "hello"}),
+        ),
+        (
+            &["--channel", "news", "--json", "{\"x\": [1, null]}"],
+            json!({"channel": "news", "data": {"x": [1, null]}}),
+        ),
+        (
+            &["--user", "a", "--binary", "\u{1}hi"],
+            json!({"user": "a", "binary": "AWhp"}),
+        ),
+        (
+            &["--user", "a", "--", "-x"],
+            json!({"user": "a", "data": "-x"}),
+        ),
+    ] {
+        let (address, server) = push_listener(handed_two);
+        let args = [&["push", "--address", &address], args].concat();
+        let done = "handed to 2 connections\n".to_owned();
+        assert_eq!(folder.run(&args), (0, done, String::new()), "{args:?}");
+        expected["ack"] = json!(true);
+        expected["id"] = json!(1);
+        assert_eq!(server.join().unwrap(), [expected]);
+    }
+    let error = |_: &Value| json!({"id": 1, "error": {"code": 107, "message": "no such user"}});
+    let (address, server) = push_listener(error);
+    let (code, out, err) = folder.run(&["push", "--address", &address, "--user", "a", "hello"]);
+    assert_eq!(
+        (code, out.as_str(), err.as_str()),
+        (4, "", "veche: no such user (error 107)\n")
+    );
+    server.join().unwrap();
+    let (code, _, err) = folder.run(&[
+        "push",
+        "--address",
+        "127.0.0.1:1",
+        "--user",
+        "a",
+        "--json",
+        "{",
+    ]);
+    assert!(
+        code == 2 && err.starts_with("veche: the message is not JSON: "),
+        "{err}"
+    );
+}
+
+#[test]
+fn push_from_standard_input_is_pipelined() {
+    const LINES: usize = 5_000;
+    let folder = Folder::new("push-many");
+    let (address, server) = push_listener(|request| match request["id"].as_u64() {
+        Some(3) => json!({"id": 3, "error": {"code": 107, "message": "refused"}}),
+        _ => handed_two(request),
+    });
+    let mut child = folder
+        .veche(&["push", "--address", &address, "--user", "a", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for line in 1..LINES {
+        writeln!(input, "line {line}").unwrap();
+    }
+    // The last one without a newline.
+    write!(input, "line {LINES}").unwrap();
+    drop(input);
+    let (code, out, err) = seen(child.wait_with_output().unwrap());
+    assert_eq!(out, "4999 pushes, handed to 9998 connections in all\n");
+    let expected = "veche: line 3: refused (error 107)\nveche: 1 of 5000 lines were not pushed\n";
+    assert_eq!((code, err.as_str()), (4, expected));
+    let requests = server.join().unwrap();
+    assert_eq!(requests.len(), LINES);
+    for (index, request) in requests.iter().enumerate() {
+        assert_eq!(request["data"], format!("line {}", index + 1));
+    }
+}
+
+#[test]
+fn a_lone_line_of_standard_input_leaves_at_once() {
+    let folder = Folder::new("push-lone");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mut child = folder
+        .veche(&["push", "--address", &address, "--channel", "c", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let (mut socket, _) = listener.accept().unwrap();
+    let mut lines = BufReader::new(socket.try_clone().unwrap()).lines();
+    for word in ["one", "two"] {
+        writeln!(input, "{word}").unwrap();
+        let request: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(request["data"], word);
+        writeln!(socket, "{}", handed_two(&request)).unwrap();
+    }
+    drop(input);
+    assert!(child.wait().unwrap().success());
+}
+
+/// Plays the supervisor for as many commands as there are answers.
+fn supervisor(folder: &Folder, answers: Vec<Value>) -> thread::JoinHandle<Vec<Value>> {
+    let listener = UnixListener::bind(folder.0.join("veche.sock")).unwrap();
+    thread::spawn(move || {
+        let mut requests = Vec::new();
+        for answer in answers {
+            let (mut socket, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(socket.try_clone().unwrap())
+                .read_line(&mut line)
+                .unwrap();
+            requests.push(serde_json::from_str(&line).unwrap());
+            writeln!(socket, "{answer}").unwrap();
+        }
+        requests
+    })
+}
+
+#[test]
+fn status_and_reload() {
+    let folder = Folder::new("control");
+    folder.write("[[listen]]\nbroken = 1\n");
+    let status =
+        json!({"version": "9.9", "supervisor": {"pid": 7, "uptime_ms": 90_000}, "restarts": 0});
+    let changes = json!({"ok": true, "changed": ["limits.idle_timeout"], "needs_restart": ["server.workers"]});
+    let server = supervisor(
+        &folder,
+        vec![
+            json!({"ok": true, "status": status}),
+            json!({"ok": true, "status": status}),
+            changes,
+            json!({"ok": false, "error": "veche.toml:2:1: unknown directive"}),
+            json!("nonsense"),
+        ],
+    );
+    let (code, out, _) = folder.run(&["status"]);
+    assert_eq!(
+        (code, out.as_str()),
+        (
+            0,
+            "pid       7\nuptime    1m 30s\nversion   9.9\nrestarts  0\n"
+        )
+    );
+    let (code, out, _) = folder.run(&["status", "--json"]);
+    assert_eq!(
+        (code, serde_json::from_str::<Value>(&out).unwrap()),
+        (0, status)
+    );
+    let (code, out, err) = folder.run(&["reload"]);
+    assert_eq!((code, out.as_str()), (0, "reloaded: limits.idle_timeout\n"));
+    assert_eq!(
+        err,
+        "veche: needs a restart to take effect: server.workers\n"
+    );
+    let (code, _, err) = folder.run(&["reload"]);
+    assert_eq!(
+        (code, err.as_str()),
+        (4, "veche: veche.toml:2:1: unknown directive\n")
+    );
+    let (code, _, err) = folder.run(&["status"]);
+    assert_eq!(
+        (code, err.as_str()),
+        (4, "veche: the server refused and did not say why\n")
+    );
+    let requests = server.join().unwrap();
+    assert_eq!(requests[0], json!({"version": 1, "command": "status"}));
+    assert_eq!(requests[2], json!({"version": 1, "command": "reload"}));
+}
+
+#[test]
+fn stop_waits_until_the_process_is_gone() {
+    let folder = Folder::new("stop");
+    folder.write(GOOD);
+    // A process to be stopped; the answers name it.
+    let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
+    let status = json!({"ok": true, "status": {"supervisor": {"pid": sleeper.id()}}});
+    let ok = json!({"ok": true});
+    let server = supervisor(&folder, vec![status.clone(), ok.clone(), status, ok]);
+    let (code, out, err) = folder.run(&["stop", "--timeout", "300ms"]);
+    assert_eq!((code, out.as_str()), (6, ""));
+    assert!(err.contains("is still there"), "{err}");
+    let stop = folder
+        .veche(&["stop", "--now"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    sleeper.kill().unwrap();
+    let (code, out, _) = seen(stop.wait_with_output().unwrap());
+    assert_eq!((code, out.as_str()), (0, "stopped\n"));
+    sleeper.wait().unwrap();
+    let requests = server.join().unwrap();
+    assert_eq!(requests[1], json!({"version": 1, "command": "stop"}));
+    assert_eq!(
+        requests[3],
+        json!({"version": 1, "command": "stop", "now": true})
+    );
+}

@@ -1,0 +1,40 @@
+<?php
+// A back end in PHP: a plain socket, no extension. Where no answer is needed, three lines do it:
+//
+//   $veche = stream_socket_client('tcp://127.0.0.1:1234');
+//   fwrite($veche, json_encode(['user' => 'tester01', 'message' => 'hello']) . "\n");
+//   fclose($veche);
+//
+// This program asks for the answer too, and exits with 1 when Veche is not there or refuses:
+//
+//   php push.php tester01 "hello"
+
+declare(strict_types=1);
+
+if ($argc !== 3) {
+    fwrite(STDERR, "usage: php push.php USER MESSAGE\n");
+    exit(2);
+}
+
+/** Pushes to all connections of a user; returns to how many it was handed. */
+function push(string $user, mixed $message): int
+{
+    $veche = @stream_socket_client('tcp://' . (getenv('VECHE_PUSH') ?: '127.0.0.1:1234'), $code, $why, 2.0);
+    if ($veche === false) {
+        throw new RuntimeException("Veche does not answer: $why");
+    }
+    stream_set_timeout($veche, 2);
+    fwrite($veche, json_encode(['user' => $user, 'message' => $message, 'ack' => true], JSON_THROW_ON_ERROR) . "\n");
+    $answer = json_decode(fgets($veche) ?: 'null', true);
+    fclose($veche);
+
+    return $answer['result']['handed']
+        ?? throw new RuntimeException($answer['error']['message'] ?? 'no answer from Veche');
+}
+
+try {
+    printf("handed to %d\n", push($argv[1], $argv[2]));
+} catch (RuntimeException | JsonException $error) {
+    fwrite(STDERR, $error->getMessage() . "\n");
+    exit(1);
+}

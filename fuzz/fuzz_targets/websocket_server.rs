@@ -1,0 +1,6 @@
+#![no_main]
+//! Arbitrary bytes to a WebSocket server's decoder.
+
+use veche_proto::websocket::Role;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| veche_fuzz::websocket::run(Role::Server, data));

@@ -1,0 +1,3 @@
+//! What the targets do with their input. The proto crate's tests include these files and replay the corpora with them.
+
+pub mod websocket;

@@ -1,0 +1,144 @@
+//! Any bytes to a decoder: no panic, memory within bounds, the same events however the bytes are split, and every
+//! message comes back from an encoder and decoder pair as it was.
+//!
+//! The first byte of the input chooses compression and limits, the second how the bytes are split; the rest is the wire.
+
+use std::cell::RefCell;
+
+use veche_proto::websocket::{
+    Codecs, Decoder, Encoder, Error, Event, Limits, MessageKind, Role, deflate,
+};
+
+/// What a decoder said, kept.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    Message(MessageKind, Vec<u8>),
+    Ping(Vec<u8>),
+    Pong(Vec<u8>),
+    Close(Option<u16>, String),
+    Error(Error),
+}
+
+thread_local! {
+    // Shared by all inputs, as it is by all connections of a worker.
+    static CODECS: RefCell<Codecs> = RefCell::new(Codecs::new());
+}
+
+/// Runs one input; panics on a finding.
+pub fn run(role: Role, data: &[u8]) {
+    CODECS.with_borrow_mut(|codecs| run_with(role, data, codecs));
+}
+
+fn run_with(role: Role, data: &[u8], codecs: &mut Codecs) {
+    let [config, split, wire @ ..] = data else {
+        return;
+    };
+    let agreed = agreed(config & 3);
+    let limits = Limits {
+        message_bytes_max: if config & 4 == 0 { 64 * 1024 } else { 100 },
+        fragments_max: if config & 8 == 0 { 1000 } else { 3 },
+    };
+    let whole = decode(role, agreed, limits, wire, codecs, |rest| rest);
+    let mut seed = u32::from(*split);
+    let pieces = decode(role, agreed, limits, wire, codecs, |rest| {
+        // A linear congruential generator: pieces of 1 to 16 bytes, or all of the same size for small seeds.
+        if *split < 16 {
+            return rest.min(usize::from(*split) + 1);
+        }
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        rest.min((seed >> 28) as usize + 1)
+    });
+    assert_eq!(whole, pieces, "splitting changes what is said");
+    round_trip(role, agreed, limits, &whole, codecs);
+}
+
+fn agreed(config: u8) -> Option<deflate::Agreed> {
+    let offer = match config {
+        0 => return None,
+        1 => "permessage-deflate",
+        2 => "permessage-deflate; client_max_window_bits",
+        _ => "permessage-deflate; client_max_window_bits=9; server_max_window_bits=8",
+    };
+    let policy = deflate::Policy {
+        takeover: config >= 2,
+        ..Default::default()
+    };
+    deflate::negotiate([offer].into_iter(), &policy)
+}
+
+fn decode(
+    role: Role,
+    agreed: Option<deflate::Agreed>,
+    limits: Limits,
+    wire: &[u8],
+    codecs: &mut Codecs,
+    mut next: impl FnMut(usize) -> usize,
+) -> Vec<Said> {
+    let mut decoder = Decoder::new(role, agreed);
+    let mut said = Vec::new();
+    let mut at = 0;
+    let mut ended = false;
+    while at < wire.len() {
+        let count = next(wire.len() - at);
+        let mut input = wire[at..at + count].to_vec();
+        at += count;
+        let mut input = &mut input[..];
+        while !input.is_empty() {
+            let given = input.len();
+            let (taken, event) = match decoder.decode(input, codecs, &limits) {
+                Ok(progress) => progress,
+                Err(error) => {
+                    assert!(error.to_string().len() <= 123);
+                    said.push(Said::Error(error));
+                    return said;
+                }
+            };
+            assert!(event.is_some() || taken == given);
+            assert!(event.is_none() || !ended, "an event after a close");
+            match event {
+                Some(Event::Message { kind, data }) => {
+                    assert!(data.len() <= limits.message_bytes_max);
+                    assert!(kind == MessageKind::Binary || std::str::from_utf8(data).is_ok());
+                    said.push(Said::Message(kind, data.to_vec()));
+                }
+                Some(Event::Ping(data)) => said.push(Said::Ping(data.to_vec())),
+                Some(Event::Pong(data)) => said.push(Said::Pong(data.to_vec())),
+                Some(Event::Close { code, reason }) => {
+                    ended = true;
+                    said.push(Said::Close(code, reason.to_owned()));
+                }
+                None => {}
+            }
+            input = &mut input[taken..];
+        }
+        // Twice what came or a pooled buffer, the state, and a window and its tables where the peer keeps a context.
+        let context_bytes = 48 * 1024 * usize::from(agreed.is_some());
+        assert!(decoder.heap_bytes() <= (2 * at).max(16 * 1024) + 1024 + context_bytes);
+        assert!(!(ended && decoder.is_midway()));
+    }
+    said
+}
+
+/// What was said is said again by an encoder of the peer's.
+fn round_trip(
+    role: Role,
+    agreed: Option<deflate::Agreed>,
+    limits: Limits,
+    said: &[Said],
+    codecs: &mut Codecs,
+) {
+    let (peer, mask) = match role {
+        Role::Server => (Role::Client, Some([1, 2, 3, 4])),
+        Role::Client => (Role::Server, None),
+    };
+    let mut encoder = Encoder::new(peer, agreed);
+    let mut out = Vec::new();
+    for each in said {
+        if let Said::Message(kind, data) = each {
+            encoder.encode(&mut out, *kind, data, codecs, mask);
+        }
+    }
+    let again = decode(role, agreed, limits, &out, codecs, |rest| rest);
+    let messages = said.iter().filter(|each| matches!(each, Said::Message(..)));
+    assert!(again.iter().eq(messages), "encode and decode: {again:?}");
+}

@@ -1,0 +1,253 @@
+// The main job, seen by the person in front of it: two browsers, one server, every way in.
+// run.sh starts the server and says where it is.
+
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { mkdirSync } from "node:fs";
+import { connect } from "node:net";
+import { after, before, test } from "node:test";
+import { promisify } from "node:util";
+import { chromium } from "playwright-core";
+
+const { VECHE_BIN, VECHE_URL, VECHE_API, VECHE_PUSH, VECHE_KEY, VECHE_CONFIG, VECHE_PID, VECHE_SHOTS } = process.env;
+const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const SILENCE_MS = 400; // long enough for a stray push to show
+const DESKTOP = { width: 1280, height: 800 };
+const PHONE = { width: 360, height: 740 };
+
+const run = promisify(execFile);
+let browser, anna, boris;
+const complaints = [];
+
+before(async () => {
+  mkdirSync(VECHE_SHOTS, { recursive: true });
+  browser = await chromium.launch({
+    executablePath: CHROMIUM,
+    args: [
+      "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+      "--disable-component-update", "--disable-sync",
+    ],
+  });
+  anna = await open("anna");
+  boris = await open("boris");
+});
+
+after(() => browser?.close());
+
+/** A page in a context of its own, connected as `user`. */
+async function open(user, options = {}) {
+  const context = await browser.newContext({ viewport: DESKTOP, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(15_000);
+  page.on("pageerror", (error) => complaints.push(`${user}: ${error}`));
+  page.on("console", (line) => {
+    // The browser itself reports each failed request; the tests cause some on purpose.
+    const isNetwork = /Failed to load resource|WebSocket connection to/.test(line.text());
+    if (line.type() === "error" && !isNetwork) complaints.push(`${user}: ${line.text()}`);
+  });
+  await page.goto(`${VECHE_URL}/?user=${encodeURIComponent(user)}`);
+  await state(page, "open");
+  return page;
+}
+
+const state = (page, name) => page.waitForSelector(`body[data-state=${name}]`);
+const bodies = (page) => page.locator(".push-body").allTextContents();
+
+/** `text` shows on `page` as its newest push, within the default timeout. */
+const shows = (page, text) =>
+  page.waitForFunction((wanted) => document.querySelector(".push-body")?.textContent === wanted, text);
+
+async function api(method, body) {
+  const answer = await fetch(`${VECHE_API}/${method}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-API-Key": VECHE_KEY },
+    body: JSON.stringify(body),
+  });
+  return answer.json();
+}
+
+/** Sends lines to the push port and resolves with the answer lines. */
+function lines(...objects) {
+  const [host, port] = VECHE_PUSH.split(":");
+  return new Promise((done, fail) => {
+    let text = "";
+    const socket = connect(Number(port), host, () => socket.end(objects.map((each) => `${JSON.stringify(each)}\n`).join("")));
+    socket.setTimeout(5_000, () => socket.destroy(new Error("the push port did not end the connection")));
+    socket.on("data", (bytes) => (text += bytes));
+    socket.on("error", fail);
+    socket.on("close", () => done(text.split("\n").filter(Boolean).map((line) => JSON.parse(line))));
+  });
+}
+
+/** Pushes with `send`, then checks that Anna's page alone shows it. */
+async function onlyAnna(text, send) {
+  const before = await bodies(boris);
+  await send();
+  await shows(anna, text);
+  await boris.waitForTimeout(SILENCE_MS);
+  assert.deepEqual(await bodies(boris), before, "Boris must not see what is Anna's");
+}
+
+test("a push by HTTP reaches the addressed user alone", () =>
+  onlyAnna("by HTTP", async () => {
+    assert.deepEqual(await api("push", { user: "anna", data: "by HTTP" }), { result: { handed: 1 } });
+  }));
+
+test("a push by a line over TCP reaches the addressed user alone", () =>
+  onlyAnna("by TCP", async () => {
+    assert.deepEqual(await lines({ user: "anna", message: "by TCP", ack: true }), [{ result: { handed: 1 } }]);
+  }));
+
+test("a push by `veche push` reaches the addressed user alone", () =>
+  onlyAnna("by veche", () => run(VECHE_BIN, ["push", "-c", VECHE_CONFIG, "--user", "anna", "by veche"])));
+
+test("a push from the page reaches the addressed user alone, and says so", () =>
+  onlyAnna("by the page", async () => {
+    await boris.fill("#name", "anna");
+    await boris.fill("#message", "by the page");
+    await boris.click("#send");
+    await boris.waitForFunction(() => /^Handed to 1 connection/.test(document.getElementById("result").textContent));
+  }));
+
+test("nobody there: the page says that the message is gone", async () => {
+  await boris.fill("#name", "nobody");
+  await boris.click("#send");
+  await boris.waitForFunction(() => /^Handed to 0 connections/.test(document.getElementById("result").textContent));
+});
+
+test("a wrong key: the page says so", async () => {
+  await boris.fill("#key", "wrong");
+  await boris.click("#send");
+  await boris.waitForFunction(() => /401/.test(document.getElementById("result").textContent));
+  await boris.fill("#key", VECHE_KEY);
+});
+
+test("a channel reaches both, JSON is laid out, bytes show as hex", async () => {
+  const json = JSON.stringify({ order: 42 }, null, 2);
+  await api("publish", { channel: "news", data: { order: 42 } });
+  await Promise.all([shows(anna, json), shows(boris, json)]);
+  await api("push", { user: "anna", binary: "AEH/" });
+  await shows(anna, `${"00 41 ff".padEnd(47)}  ·A·`);
+  await api("push", { user: "anna", data: "<img src=x onerror=alert(1)>" });
+  await shows(anna, "<img src=x onerror=alert(1)>");
+});
+
+test("two tabs of one user both show it", async () => {
+  const second = await open("anna");
+  assert.deepEqual(await api("push", { user: "anna", data: "twice" }), { result: { handed: 2 } });
+  await Promise.all([shows(anna, "twice"), shows(second, "twice")]);
+  await second.context().close();
+});
+
+test("a burst of a thousand arrives whole and in order, and the list stays bounded", async () => {
+  const page = await open("burst");
+  await lines(...Array.from({ length: 1_000 }, (_, index) => ({ user: "burst", message: `push ${index + 1}` })));
+  await shows(page, "push 1000");
+  assert.equal(await page.textContent("#fact-pushes"), "1,000");
+  assert.deepEqual(await bodies(page), Array.from({ length: 200 }, (_, index) => `push ${1_000 - index}`));
+  await page.context().close();
+});
+
+test("the keyboard alone is enough", async () => {
+  await anna.focus("#message");
+  await anna.fill("#message", "by keyboard");
+  await anna.keyboard.press("Control+Enter");
+  await shows(anna, "by keyboard");
+  await anna.focus("#tab-curl");
+  await anna.keyboard.press("ArrowLeft");
+  assert.equal(await anna.getAttribute("#tab-shell", "aria-selected"), "true");
+});
+
+test("the lines to copy work as they stand", async () => {
+  await anna.fill("#message", "it's a \"copy\" $HOME");
+  await anna.click("#tab-curl");
+  await run("sh", ["-c", await anna.innerText("#code")]);
+  await shows(anna, "it's a \"copy\" $HOME");
+  await anna.click("#tab-veche");
+  const folder = VECHE_CONFIG.replace(/\/[^/]*$/, "");
+  const line = (await anna.innerText("#code")).replace(/^veche /, `'${VECHE_BIN}' `);
+  await anna.click("#clear");
+  await run("sh", ["-c", line], { cwd: folder });
+  await shows(anna, "it's a \"copy\" $HOME");
+});
+
+test("a user cut off by the back end stays away until asked back", async () => {
+  const page = await open("cut");
+  await api("disconnect", { user: "cut" });
+  await state(page, "ended");
+  await page.click("#retry");
+  await state(page, "open");
+  await page.context().close();
+});
+
+test("the server process is killed: the page says lost and comes back by itself", async () => {
+  const { stdout } = await run("pgrep", ["-P", VECHE_PID]);
+  const children = stdout.trim().split("\n").map(Number);
+  assert.equal(children.length, 1, "the supervisor has one child, the server process");
+  const lost = state(anna, "waiting");
+  process.kill(children[0], "SIGKILL");
+  await lost;
+  await Promise.all([state(anna, "open"), state(boris, "open")]);
+  await onlyAnna("after the kill", () => api("push", { user: "anna", data: "after the kill" }));
+});
+
+test("the server is gone for good: the page says so, and a click brings it back", { timeout: 60_000 }, async () => {
+  const ended = new Promise((done) => {
+    const watch = setInterval(() => {
+      try {
+        process.kill(Number(VECHE_PID), 0);
+      } catch {
+        clearInterval(watch);
+        done();
+      }
+    }, 50);
+  });
+  process.kill(Number(VECHE_PID), "SIGTERM");
+  await state(anna, "waiting");
+  await anna.waitForFunction(() => /1001|1012|goodbye|Nothing answers/.test(document.getElementById("status-text").textContent));
+  await new Promise((done) => setTimeout(done, 500));
+  try {
+    process.kill(Number(VECHE_PID), "SIGTERM"); // the second one ends it at once
+  } catch {
+    // It had ended already.
+  }
+  await ended;
+  await anna.waitForFunction(() => /Nothing answers/.test(document.getElementById("status-text").textContent), null, { timeout: 30_000 });
+  await anna.screenshot({ path: `${VECHE_SHOTS}/gone.png` });
+
+  const again = spawn(VECHE_BIN, ["serve", "-c", VECHE_CONFIG], { stdio: "ignore" });
+  try {
+    for (let tries = 0; tries < 100 && !(await fetch(VECHE_URL).then(() => true, () => false)); tries += 1) {
+      await new Promise((done) => setTimeout(done, 100));
+    }
+    if (await anna.isVisible("#retry")) await anna.click("#retry");
+    await state(anna, "open");
+    await shots();
+  } finally {
+    const exit = new Promise((done) => again.once("exit", done));
+    again.kill("SIGTERM");
+    setTimeout(() => again.kill("SIGTERM"), 300);
+    await exit;
+  }
+});
+
+test("no page complained", () => assert.deepEqual(complaints, []));
+
+/** Phone and desktop, light and dark, with what a visitor sees after a minute. */
+async function shots() {
+  for (const [name, viewport] of Object.entries({ desktop: DESKTOP, phone: PHONE })) {
+    for (const colorScheme of ["light", "dark"]) {
+      const page = await open("onfim27", { viewport, colorScheme });
+      await api("push", { user: "onfim27", data: "Your parcel has left Novgorod" });
+      await api("push", { user: "onfim27", data: { order: 42, state: "on its way" } });
+      await api("publish", { channel: "news", data: "All to the square" });
+      await page.click("#send");
+      await page.waitForFunction(() => document.querySelectorAll(".push").length === 4);
+      await page.waitForTimeout(1_500); // the bell comes to rest
+      await page.screenshot({ path: `${VECHE_SHOTS}/${name}-${colorScheme}.png` });
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(wide <= 0, `${name} scrolls sideways by ${wide} px`);
+      await page.context().close();
+    }
+  }
+}

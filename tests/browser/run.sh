@@ -1,0 +1,14 @@
+#!/bin/bash
+# The browser test: unit tests of the demo page, then Chromium against a real server on free ports.
+# Screenshots go to target/browser/. Needs node, chromium, php, python3, curl, nc; see CONTRIBUTING.md.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+[[ -d node_modules/playwright-core ]] || npm ci --no-audit --no-fund --silent
+report=$(node --test --test-reporter=tap unit/) || { echo "$report"; exit 1; }
+sed -n 's/^# \(tests\|pass\) /page, \1: /p' <<< "$report"
+
+source ../demo_server.sh
+export VECHE_SHOTS=$target/browser
+node --test --test-reporter=spec browser.test.mjs
+echo "screenshots: $VECHE_SHOTS"

@@ -1,0 +1,8 @@
+#!/bin/bash
+# cargo-fuzz, when it is missing. It drives the pinned toolchain, so no nightly is installed.
+set -euo pipefail
+export PATH="$HOME/.cargo/bin:$PATH"
+if ! command -v cargo-fuzz > /dev/null; then
+  echo "installing cargo-fuzz"
+  cargo install cargo-fuzz --version 0.13.1 --locked --quiet
+fi

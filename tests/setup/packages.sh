@@ -1,0 +1,43 @@
+#!/bin/bash
+# packages.sh run|test|bench: installs Debian's packages that a purpose needs, when one is missing. Quiet when all are there.
+set -euo pipefail
+
+declare -A packages=(
+  [run]="build-essential ca-certificates curl"
+  [test]="chromium nodejs npm php-cli procps python3 python3-venv util-linux"
+  [bench]="apache2-utils golang nginx-light procps python3 util-linux wrk"
+)
+# What stands for a package that came another way, such as a Node from its makers.
+declare -A command_of=(
+  [build-essential]=cc [ca-certificates]=update-ca-certificates [curl]=curl [chromium]=chromium [nodejs]=node [npm]=npm
+  [php-cli]=php [procps]=ps [python3]=python3 [util-linux]=taskset [apache2-utils]=ab [golang]=go [nginx-light]=nginx [wrk]=wrk
+)
+
+purpose=${1:-run}
+missing=()
+for package in ${packages[$purpose]}; do
+  command=${command_of[$package]:-}
+  if [ -n "$command" ] && command -v "$command" > /dev/null; then
+    continue
+  fi
+  dpkg-query -W -f '${Status}' "$package" 2> /dev/null | grep -q 'ok installed' || missing+=("$package")
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  exit 0
+fi
+
+if ! command -v apt-get > /dev/null; then
+  echo "these are missing and there is no apt-get to install them: ${missing[*]}" >&2
+  exit 1
+fi
+sudo=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo > /dev/null || { echo "as root: apt-get install ${missing[*]}" >&2; exit 1; }
+  sudo=(sudo)
+fi
+echo "installing ${missing[*]}"
+log=$(mktemp)
+export DEBIAN_FRONTEND=noninteractive
+"${sudo[@]}" apt-get update -qq > "$log" 2>&1 &&
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >> "$log" 2>&1 ||
+  { tail -n 20 "$log" >&2; echo "apt-get failed: $log" >&2; exit 1; }

@@ -1,0 +1,105 @@
+// One WebSocket that is kept up: connects, notices the end, waits with jitter, connects again.
+// It knows no DOM and shows nothing; the page listens to its two events:
+//   "state"    after every change of `state`, `nextAt`, `end`
+//   "message"  with `detail` = a string, or an ArrayBuffer
+
+import { soonMs, STEADY_MS, waitMs } from "./backoff.js";
+import { explain } from "./closing.js";
+
+/** An attempt without an answer is given up after this long. */
+const OPEN_TIMEOUT_MS = 10_000;
+
+export class Connection extends EventTarget {
+  /** "connecting" | "open" | "waiting" (for the next attempt) | "ended" (until `retry`) */
+  state = "ended";
+  /** Has it ever been open? Tells "connecting" from "reconnecting". */
+  hasBeenOpen = false;
+  /** Attempts in a row that did not last. */
+  failures = 0;
+  /** When "waiting": the `Date.now()` of the wait's start and of the next attempt. */
+  waitFrom = 0;
+  nextAt = 0;
+  /** What `explain` said about the last end, if any. */
+  end = null;
+
+  #url;
+  #socket = null;
+  #timer = 0;
+  #openedAt = 0;
+
+  constructor(url) {
+    super();
+    this.#url = url;
+  }
+
+  /** Connects now, whatever it was doing. A click on "retry now" ends here. */
+  retry() {
+    this.#drop();
+    this.#set("connecting");
+    const socket = new WebSocket(this.#url);
+    socket.binaryType = "arraybuffer";
+    socket.onopen = () => this.#opened();
+    socket.onmessage = (event) => this.dispatchEvent(new CustomEvent("message", { detail: event.data }));
+    socket.onclose = (event) => this.#closed(event.code, event.reason);
+    this.#socket = socket;
+    // A server that accepts and then says nothing would otherwise hold the page for minutes.
+    this.#timer = setTimeout(() => {
+      this.#drop();
+      this.#closed(1006, "");
+    }, OPEN_TIMEOUT_MS);
+  }
+
+  /** Brings a long wait forward, with jitter. For `online` and for a tab that is looked at again. */
+  hurry() {
+    const soon = soonMs();
+    if (this.state === "waiting" && this.nextAt - Date.now() > soon) this.#wait(soon);
+  }
+
+  /** Ends it for good; no event follows. */
+  close() {
+    this.#drop();
+    this.state = "ended";
+  }
+
+  #opened() {
+    clearTimeout(this.#timer);
+    this.hasBeenOpen = true;
+    this.#openedAt = Date.now();
+    this.end = null;
+    this.#set("open");
+  }
+
+  #closed(code, reason) {
+    const wasOpen = this.state === "open";
+    this.#drop();
+    // Only a connection that lasted ends the row: a server that accepts and then drops must not be hammered.
+    const lasted = wasOpen && Date.now() - this.#openedAt >= STEADY_MS;
+    this.failures = lasted ? 0 : this.failures + 1;
+    this.end = { ...explain({ code, reason, wasOpen }), code, wasOpen };
+    if (!this.end.again) return this.#set("ended");
+    this.#wait(waitMs(Math.max(0, this.failures - 1), this.end.leastCeilingMs));
+  }
+
+  #wait(ms) {
+    clearTimeout(this.#timer);
+    this.waitFrom = Date.now();
+    this.nextAt = this.waitFrom + ms;
+    this.#timer = setTimeout(() => this.retry(), ms);
+    this.#set("waiting");
+  }
+
+  /** Lets go of socket and timer. Handlers go first: a late event of an old socket must not speak for the new one. */
+  #drop() {
+    clearTimeout(this.#timer);
+    const socket = this.#socket;
+    this.#socket = null;
+    if (!socket) return;
+    socket.onopen = socket.onmessage = socket.onclose = null;
+    socket.close();
+  }
+
+  #set(state) {
+    this.state = state;
+    this.dispatchEvent(new Event("state"));
+  }
+}

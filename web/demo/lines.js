@@ -1,0 +1,102 @@
+// The ready-to-copy lines: one push, in each language a back end may speak. Pure.
+// Every value goes through its language's own quoting: what a visitor types must survive the paste
+// exactly, and must never become code.
+
+/** Where examples/push/veche.toml puts the push listener. */
+export const PUSH_HOST = "127.0.0.1";
+export const PUSH_PORT = 1234;
+
+/**
+ * @typedef {{to: "user" | "channel", name: string, word: "data" | "binary", value: unknown}} Push
+ *   `value` is any JSON value; for "binary" it is base64.
+ */
+
+/** The push as the JSON object that the back end sends. */
+export function pushObject({ to, name, word, value }) {
+  return { [to]: name, [word]: value };
+}
+
+/** The API method that takes this push. */
+export function methodOf({ to }) {
+  return to === "user" ? "push" : "publish";
+}
+
+/** Name, explanation and code of each way in. */
+export const LINES = [
+  {
+    id: "curl",
+    label: "curl",
+    note: "HTTP. Answers with the number of connections.",
+    code: (push, { origin, key }) =>
+      `curl ${shell(`${origin}/api/${methodOf(push)}`)} \\\n  -H ${shell(`X-API-Key: ${key}`)} \\\n  -d ${shell(JSON.stringify(pushObject(push)))}`,
+  },
+  {
+    id: "veche",
+    label: "veche",
+    note: "The server’s own command, run beside its veche.toml.",
+    code: vecheLine,
+  },
+  {
+    id: "php",
+    label: "PHP",
+    note: "A plain socket, no extension.",
+    code: (push) =>
+      `$veche = stream_socket_client('tcp://${PUSH_HOST}:${PUSH_PORT}');\n` +
+      `fwrite($veche, json_encode(${php(pushObject(push))}) . "\\n");\n` +
+      `fclose($veche);`,
+  },
+  {
+    id: "python",
+    label: "Python",
+    note: "The standard library alone.",
+    code: (push) =>
+      `import json, socket\n` +
+      `with socket.create_connection(("${PUSH_HOST}", ${PUSH_PORT})) as veche:\n` +
+      `    veche.sendall(json.dumps(${python(pushObject(push))}).encode() + b"\\n")`,
+  },
+  {
+    id: "shell",
+    label: "shell",
+    note: "One JSON object a line, over TCP.",
+    code: (push) => `printf '%s\\n' ${shell(JSON.stringify(pushObject(push)))} \\\n  | nc -w 1 ${PUSH_HOST} ${PUSH_PORT}`,
+  },
+];
+
+/** `veche push` takes the text as an argument; what is not text goes in as its own kind. */
+function vecheLine(push) {
+  const target = `--${push.to} ${shell(push.name)}`;
+  if (push.word === "binary") return `printf '%s' ${shell(push.value)} | base64 -d \\\n  | veche push ${target} --binary -`;
+  if (typeof push.value === "string") return `veche push ${target} -- ${shell(push.value)}`;
+  return `veche push ${target} --json -- ${shell(JSON.stringify(push.value))}`;
+}
+
+/** POSIX: inside single quotes everything is itself; the quote alone has to step outside. */
+export function shell(text) {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+/** A PHP literal. In single quotes only the backslash and the quote are special. */
+export function php(value) {
+  if (value === null) return "null";
+  if (typeof value === "string") return `'${value.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
+  if (Array.isArray(value)) return `[${value.map(php).join(", ")}]`;
+  if (typeof value === "object") {
+    const rows = Object.entries(value).map(([key, item]) => `${php(key)} => ${php(item)}`);
+    // PHP encodes an empty array, and one with the keys 0, 1, 2, as a JSON array.
+    const isAmbiguous = Object.keys(value).every((key) => /^\d+$/.test(key));
+    return `${isAmbiguous ? "(object) " : ""}[${rows.join(", ")}]`;
+  }
+  return JSON.stringify(value);
+}
+
+/** A Python literal. A JSON string is one, except for astral characters, which Python reads as they are. */
+export function python(value) {
+  if (value === null) return "None";
+  if (value === true) return "True";
+  if (value === false) return "False";
+  if (Array.isArray(value)) return `[${value.map(python).join(", ")}]`;
+  if (typeof value === "object") {
+    return `{${Object.entries(value).map(([key, item]) => `${python(key)}: ${python(item)}`).join(", ")}}`;
+  }
+  return JSON.stringify(value);
+}

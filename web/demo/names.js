@@ -1,0 +1,31 @@
+// Names for visitors: people who wrote, or are named in, Novgorod's birch-bark letters.
+
+const NAMES = [
+  "onfim", "danilo", "gostyata", "nastasya", "mikita", "ulyana", "zhiznomir", "yakim", "milusha", "marena",
+  "boris", "tverdyata", "petr", "fevronya", "stepan", "ofimya", "grigoriy", "matvey", "nezhka", "zavid",
+];
+
+/** The user's name is a query parameter and a JSON string, so any text will do; this only bounds it. */
+export const NAME_CHARS_MAX = 64;
+
+/** A fresh name such as "onfim27". */
+export function randomName() {
+  const name = NAMES[Math.floor(Math.random() * NAMES.length)];
+  return `${name}${Math.floor(10 + Math.random() * 90)}`;
+}
+
+/** The name in `?user=`, or a fresh one, written into the address so that a reload keeps it. */
+export function nameFromAddress() {
+  const given = new URLSearchParams(location.search).get("user")?.trim().slice(0, NAME_CHARS_MAX);
+  if (given) return given;
+  const fresh = randomName();
+  history.replaceState(null, "", addressOf(fresh));
+  return fresh;
+}
+
+/** The address of this page for `user`; keeps the other parameters. */
+export function addressOf(user) {
+  const address = new URL(location.href);
+  address.searchParams.set("user", user);
+  return address.pathname + address.search;
+}
