@@ -233,7 +233,7 @@ fn a_second_sigterm_kills() {
 fn the_end_of_drain_time_kills_even_a_frozen_server() {
     let mut veche = Veche::start("frozen", "drain_time = \"300ms\"");
     let server = veche.server_pid();
-    veche::kill(server, Signal::STOP);
+    veche::freeze(server);
     let told = now();
     veche.signal(Signal::TERM);
     assert_eq!(veche.exit_code(), Some(1));
@@ -249,7 +249,7 @@ fn the_end_of_drain_time_kills_even_a_frozen_server() {
 fn sighup_puts_a_good_config_in_force() {
     let veche = Veche::start("hup", "connections = 100");
     let server = veche.server_pid();
-    let mut client = veche.connect().expect("connected");
+    let mut client = veche.open();
     assert!(
         veche.status()["report"]["connections"]
             .to_string()
@@ -266,6 +266,7 @@ fn sighup_puts_a_good_config_in_force() {
     client
         .read_exact(&mut answer)
         .expect("the connection stayed");
+    veche.await_log("takes a restart");
     let log = veche.log();
     assert!(
         log.contains("workers") && log.contains("takes a restart"),
@@ -455,7 +456,7 @@ fn bad_clients_of_the_control_socket_hold_nobody_up() {
 #[test]
 fn a_frozen_server_does_not_freeze_status() {
     let veche = Veche::start("slow", "");
-    veche::kill(veche.server_pid(), Signal::STOP);
+    veche::freeze(veche.server_pid());
     let asked = now();
     let status = veche.status();
     let took = now() - asked;

@@ -41,6 +41,14 @@ pub(crate) fn kill(raw: u32, signal: Signal) {
     kill_process(pid(raw), signal).expect("it is there");
 }
 
+/// SIGSTOP, and until it shows: the process may run on for a moment.
+pub(crate) fn freeze(raw: u32) {
+    kill(raw, Signal::STOP);
+    until("the process to freeze", || {
+        fs::read_to_string(format!("/proc/{raw}/stat")).is_ok_and(|stat| stat.contains(") T "))
+    });
+}
+
 pub(crate) fn is_alive(raw: u32) -> bool {
     // A process that nobody reaps is dead all the same.
     let stat = fs::read_to_string(format!("/proc/{raw}/stat")).unwrap_or_default();
