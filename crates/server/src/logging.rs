@@ -61,7 +61,10 @@ pub(crate) fn open(log: &Log) -> Result<Output, LogError> {
     };
     match OpenOptions::new().append(true).create(true).open(path) {
         Ok(file) => Ok(Output(Box::new(file))),
-        Err(source) => Err(LogError::File { path: path.clone(), source }),
+        Err(source) => Err(LogError::File {
+            path: path.clone(),
+            source,
+        }),
     }
 }
 
@@ -103,7 +106,9 @@ impl Logs {
     pub(crate) fn switch(&self, log: &Log, output: Output) {
         // Fails only when the subscriber is gone, which lives as long as the process.
         let _ = self.level.reload(filter(log.level));
-        self.sink.json.store(log.format == LogFormat::Json, Ordering::Relaxed);
+        self.sink
+            .json
+            .store(log.format == LogFormat::Json, Ordering::Relaxed);
         self.sink.state.lock().next_output = Some(output.0);
         self.sink.changed.notify_all();
     }
@@ -124,8 +129,15 @@ struct EitherFormat {
 
 impl EitherFormat {
     fn new(sink: &Arc<Sink>) -> Self {
-        let json = format::json().flatten_event(true).with_current_span(false).with_span_list(false);
-        Self { sink: Arc::clone(sink), text: format::format().with_ansi(false), json }
+        let json = format::json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false);
+        Self {
+            sink: Arc::clone(sink),
+            text: format::format().with_ansi(false),
+            json,
+        }
     }
 }
 
@@ -315,7 +327,10 @@ mod tests {
             ("вече ©\n", "вече ©\n"),
             ("a\x1b[31mb\n", "a\\u001b[31mb\n"),
             ("forged\nline\r\n", "forged\\u000aline\\u000d\n"),
-            ("del\x7f c1\u{9b}31m\u{80}\n", "del\\u007f c1\\u009b31m\\u0080\n"),
+            (
+                "del\x7f c1\u{9b}31m\u{80}\n",
+                "del\\u007f c1\\u009b31m\\u0080\n",
+            ),
             ("no end", "no end"),
             ("\n", "\n"),
             ("", ""),
@@ -352,8 +367,11 @@ mod tests {
     fn a_stuck_output_holds_nobody_up_and_the_loss_is_told() {
         let (started, let_go) = (Arc::new(Mutex::new(false)), Arc::new(Mutex::new(())));
         let written = Arc::new(Mutex::new(Vec::new()));
-        let output =
-            Stuck { started: Arc::clone(&started), let_go: Arc::clone(&let_go), written: Arc::clone(&written) };
+        let output = Stuck {
+            started: Arc::clone(&started),
+            let_go: Arc::clone(&let_go),
+            written: Arc::clone(&written),
+        };
         let sink = Arc::new(Sink::new(LogFormat::Text));
         let writer = Arc::clone(&sink);
         let held = let_go.lock();

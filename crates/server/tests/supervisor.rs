@@ -4,8 +4,12 @@
 //! starts it once more as [`act_as_server`]. The fake server in `fake` answers each line it gets with its
 //! process id; its mood is in a file beside the config.
 
-#![allow(dead_code, unused_imports, reason = "modules of the binary, of which this uses a part")]
-
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_qualifications,
+    reason = "a module of the binary, of which this uses a part"
+)]
 #[path = "../src/config/mod.rs"]
 mod config;
 #[path = "../src/logging.rs"]
@@ -15,15 +19,17 @@ mod process;
 #[path = "../src/supervisor/mod.rs"]
 mod supervisor;
 
+#[path = "supervisor/ask.rs"]
+mod ask;
 #[path = "supervisor/fake.rs"]
 mod fake;
 #[path = "supervisor/veche.rs"]
 mod veche;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -31,16 +37,31 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::ask::{Command, ask};
 use crate::process::now;
-use crate::supervisor::{Command, Ended, Options, ask};
+use crate::supervisor::{Ended, Options};
+
 use crate::veche::{SOON, Veche};
 
 #[test]
 #[ignore = "not a test: the supervisor, for the tests"]
 fn act_as_veche() {
-    let Some(config) = std::env::var_os("VECHE_TEST_CONFIG") else { return };
-    let server_arguments = ["act_as_server", "--exact", "--ignored", "--nocapture", "--quiet"].map(Into::into).to_vec();
-    let code = match supervisor::run(Options { config: PathBuf::from(config), server_arguments }) {
+    let Some(config) = std::env::var_os("VECHE_TEST_CONFIG") else {
+        return;
+    };
+    let server_arguments = [
+        "act_as_server",
+        "--exact",
+        "--ignored",
+        "--nocapture",
+        "--quiet",
+    ]
+    .map(Into::into)
+    .to_vec();
+    let code = match supervisor::run(Options {
+        config: PathBuf::from(config),
+        server_arguments,
+    }) {
         Ok(Ended::Drained) => 0,
         Ok(Ended::Killed) => 1,
         Err(error) => {
@@ -56,7 +77,11 @@ fn act_as_veche() {
 fn act_as_server() {
     if std::env::var_os("VECHE_TEST_CONFIG").is_some() {
         let code = process::run(fake::start);
-        std::process::exit(if code == std::process::ExitCode::SUCCESS { 0 } else { 1 });
+        std::process::exit(if code == std::process::ExitCode::SUCCESS {
+            0
+        } else {
+            1
+        });
     }
 }
 
@@ -74,8 +99,15 @@ fn status_tells_what_runs() {
     assert_eq!(status["report"]["fake"], true);
     let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     assert_eq!(status["descriptors_max"].as_u64(), limits.maximum);
-    assert_eq!(status["report"]["descriptors_max"].as_u64(), limits.maximum, "the server inherits the limit");
-    assert_eq!(veche.answer().expect("an answer"), veche.server_pid().to_string());
+    assert_eq!(
+        status["report"]["descriptors_max"].as_u64(),
+        limits.maximum,
+        "the server inherits the limit"
+    );
+    assert_eq!(
+        veche.answer().expect("an answer"),
+        veche.server_pid().to_string()
+    );
 }
 
 /// Two kills: the first within five seconds of the start, so with the shortest back-off; nobody is refused.
@@ -91,7 +123,9 @@ fn killing_the_server_refuses_nobody() {
                 while !done.load(Ordering::Relaxed) {
                     // Refused or reset here is what must not be; a server killed over our line is its loss.
                     let mut client = veche.connect().expect("nobody is refused");
-                    let _ = client.write_all(b"hello\n").and_then(|()| client.read_to_string(&mut String::new()));
+                    let _ = client
+                        .write_all(b"hello\n")
+                        .and_then(|()| client.read_to_string(&mut String::new()));
                     connects += 1;
                 }
                 connects
@@ -105,12 +139,23 @@ fn killing_the_server_refuses_nobody() {
         let killed = now();
         let new = veche.await_answer_of_another_than(old);
         let took = now() - killed;
-        assert!(took < Duration::from_secs(1), "answered again after {took:?}");
-        veche.await_status("a new server", |status| status["server"]["pid"] == new && status["state"] == "ready");
+        assert!(
+            took < Duration::from_secs(1),
+            "answered again after {took:?}"
+        );
+        veche.await_status("a new server", |status| {
+            status["server"]["pid"] == new && status["state"] == "ready"
+        });
     }
     done.store(true, Ordering::Relaxed);
-    let connects: usize = clients.into_iter().map(|client| client.join().expect("nobody was refused")).sum();
-    assert!(connects > 20, "only {connects} connects: the test tested nothing");
+    let connects: usize = clients
+        .into_iter()
+        .map(|client| client.join().expect("nobody was refused"))
+        .sum();
+    assert!(
+        connects > 20,
+        "only {connects} connects: the test tested nothing"
+    );
     let status = veche.status();
     assert_eq!(status["restarts"], 2);
     assert_eq!(status["last_exit"]["how"], "signal 9 (SIGKILL)");
@@ -125,10 +170,16 @@ fn a_crash_loop_backs_off_and_does_not_spin() {
     let status = veche.status();
     let restarts = status["restarts"].as_u64().expect("a number");
     // Waits of 0.2, 0.4, 0.8, 1.6 s.
-    assert!((3..=4).contains(&restarts), "{restarts} restarts in three seconds");
+    assert!(
+        (3..=4).contains(&restarts),
+        "{restarts} restarts in three seconds"
+    );
     assert_eq!(status["last_exit"]["how"], "exit code 9");
     let ticks = veche.cpu_ticks();
-    assert!(ticks <= 15, "the supervisor took {ticks} hundredths of a second");
+    assert!(
+        ticks <= 15,
+        "the supervisor took {ticks} hundredths of a second"
+    );
     veche.set_mood("");
     veche.await_status("the end of the loop", |status| status["state"] == "ready");
     assert!(veche.answer().is_ok());
@@ -138,8 +189,7 @@ fn a_crash_loop_backs_off_and_does_not_spin() {
 fn sigterm_drains() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut veche = Veche::start("drain", "");
-        let mut client = veche.connect().expect("connected");
-        client.write_all(b"one\n").expect("sent");
+        let mut client = veche.open();
         veche.signal(signal);
         let mut rest = String::new();
         client.read_to_string(&mut rest).expect("a clean end");
@@ -147,6 +197,19 @@ fn sigterm_drains() {
         assert_eq!(veche.exit_code(), Some(0));
         assert!(veche.log().contains("draining"));
         assert!(!veche.control().exists());
+    }
+}
+
+/// What is said while the server process starts is not lost.
+#[test]
+fn sigterm_right_after_the_start_drains() {
+    for delay_ms in [20, 22, 25, 30, 40] {
+        let mut veche = Veche::prepare("early", "drain_time = \"1m\"");
+        veche.spawn();
+        veche.await_log("veche starts");
+        thread::sleep(Duration::from_millis(delay_ms - 20));
+        veche.signal(Signal::TERM);
+        assert_eq!(veche.exit_code(), Some(0));
     }
 }
 
@@ -170,12 +233,15 @@ fn a_second_sigterm_kills() {
 fn the_end_of_drain_time_kills_even_a_frozen_server() {
     let mut veche = Veche::start("frozen", "drain_time = \"300ms\"");
     let server = veche.server_pid();
-    veche::kill(server, Signal::STOP);
+    veche::freeze(server);
     let told = now();
     veche.signal(Signal::TERM);
     assert_eq!(veche.exit_code(), Some(1));
     let took = now() - told;
-    assert!((Duration::from_millis(300)..Duration::from_secs(2)).contains(&took), "{took:?}");
+    assert!(
+        (Duration::from_millis(300)..Duration::from_secs(2)).contains(&took),
+        "{took:?}"
+    );
     assert!(!veche::is_alive(server));
 }
 
@@ -183,17 +249,29 @@ fn the_end_of_drain_time_kills_even_a_frozen_server() {
 fn sighup_puts_a_good_config_in_force() {
     let veche = Veche::start("hup", "connections = 100");
     let server = veche.server_pid();
-    let mut client = veche.connect().expect("connected");
-    assert!(veche.status()["report"]["connections"].to_string().contains("100"));
+    let mut client = veche.open();
+    assert!(
+        veche.status()["report"]["connections"]
+            .to_string()
+            .contains("100")
+    );
     veche.write_config("connections = 200", "workers = 3");
     veche.signal(Signal::HUP);
-    veche.await_status("the new config", |status| status["report"]["connections"].to_string().contains("200"));
+    veche.await_status("the new config", |status| {
+        status["report"]["connections"].to_string().contains("200")
+    });
     assert_eq!(veche.server_pid(), server);
     client.write_all(b"still here\n").expect("open");
     let mut answer = [0; 4];
-    client.read_exact(&mut answer).expect("the connection stayed");
+    client
+        .read_exact(&mut answer)
+        .expect("the connection stayed");
+    veche.await_log("takes a restart");
     let log = veche.log();
-    assert!(log.contains("workers") && log.contains("takes a restart"), "{log}");
+    assert!(
+        log.contains("workers") && log.contains("takes a restart"),
+        "{log}"
+    );
     assert_eq!(veche.status()["report"]["workers"], "Count(2)");
 
     // The next process has the new config too, and the old values where a restart is due.
@@ -209,16 +287,27 @@ fn sighup_puts_a_good_config_in_force() {
 fn sighup_with_a_bad_config_changes_nothing() {
     let veche = Veche::start("bad", "connections = 100");
     let server = veche.server_pid();
-    veche.write_config("connections = 200\nconections_per_adress = 3\nidle_timeout = \"soon\"", "");
+    veche.write_config(
+        "connections = 200\nconections_per_adress = 3\nidle_timeout = \"soon\"",
+        "",
+    );
     veche.signal(Signal::HUP);
     veche.await_log("the config in force stays");
     let log = veche.log();
-    assert!(log.contains("conections_per_adress") && log.contains("idle_timeout"), "all of them: {log}");
+    assert!(
+        log.contains("conections_per_adress") && log.contains("idle_timeout"),
+        "all of them: {log}"
+    );
     let status = veche.status();
     assert_eq!(status["server"]["pid"], server);
     assert!(status["report"]["connections"].to_string().contains("100"));
-    let refused = ask(&veche.control(), Command::Reload, false).expect_err("still bad").to_string();
-    assert!(refused.contains("conections_per_adress") && refused.contains("idle_timeout"), "{refused}");
+    let refused = ask(&veche.control(), Command::Reload, false)
+        .expect_err("still bad")
+        .to_string();
+    assert!(
+        refused.contains("conections_per_adress") && refused.contains("idle_timeout"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -226,31 +315,43 @@ fn what_the_server_refuses_is_not_in_force() {
     let veche = Veche::start("refuse", "connections = 100");
     veche.set_mood("refuse");
     veche.write_config("connections = 200", "");
-    let refused = ask(&veche.control(), Command::Reload, false).expect_err("refused").to_string();
+    let refused = ask(&veche.control(), Command::Reload, false)
+        .expect_err("refused")
+        .to_string();
     assert!(refused.contains("not in the mood"), "{refused}");
     veche.set_mood("");
     let old = veche.server_pid();
     veche::kill(old, Signal::KILL);
     veche.await_answer_of_another_than(old);
     veche.await_status("another", |status| status["state"] == "ready");
-    assert!(veche.status()["report"]["connections"].to_string().contains("100"));
+    assert!(
+        veche.status()["report"]["connections"]
+            .to_string()
+            .contains("100")
+    );
     let answer = ask(&veche.control(), Command::Reload, false).expect("taken");
-    assert_eq!(answer["changed"].as_array().map(Vec::len), Some(1), "{answer}");
+    assert_eq!(
+        answer["changed"].as_array().map(Vec::len),
+        Some(1),
+        "{answer}"
+    );
 }
 
 #[test]
 fn without_supervisor_the_server_drains_and_another_can_start() {
     let mut veche = Veche::start("orphan", "");
     let server = veche.server_pid();
-    let mut client = veche.connect().expect("connected");
-    client.write_all(b"one\n").expect("sent");
+    let mut client = veche.open();
     let address = veche.address();
     veche.kill_supervisor();
     let mut rest = String::new();
     client.read_to_string(&mut rest).expect("a clean end");
     assert!(rest.ends_with("drained\n"), "{rest:?}");
     veche::until("the server to exit", || !veche::is_alive(server));
-    assert!(veche.control().exists(), "a stale control socket is what this is about");
+    assert!(
+        veche.control().exists(),
+        "a stale control socket is what this is about"
+    );
     veche.set_address(address);
     veche.start_again();
     assert_eq!(veche.address(), address);
@@ -260,11 +361,18 @@ fn without_supervisor_the_server_drains_and_another_can_start() {
 #[test]
 fn a_second_start_is_one_clear_line() {
     let veche = Veche::start("double", "");
-    let output = veche.command().output().expect("it runs");
+    let output = veche
+        .command()
+        .stderr(Stdio::piped())
+        .output()
+        .expect("it runs");
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8_lossy(&output.stderr);
-    let line = error.lines().find(|line| line.starts_with("veche: ")).expect("an error");
-    assert!(line.contains("already runs"), "{line}");
+    let line = error
+        .lines()
+        .find(|line| line.starts_with("veche: "))
+        .expect("an error");
+    assert!(line.contains("already running"), "{line}");
     assert_eq!(veche.status()["restarts"], 0);
 }
 
@@ -274,7 +382,11 @@ fn a_server_that_says_why_it_cannot_start_ends_the_first_start() {
     veche.set_mood("fail");
     veche.spawn();
     assert_eq!(veche.exit_code(), Some(2));
-    assert!(veche.log().contains("veche: no workers today"), "{}", veche.log());
+    assert!(
+        veche.log().contains("veche: no workers today"),
+        "{}",
+        veche.log()
+    );
 }
 
 #[test]
@@ -289,7 +401,9 @@ fn signals_from_the_terminal_do_not_reach_through_to_the_server() {
     // Told to end behind the supervisor's back, it drains, and is replaced.
     veche::kill(server, Signal::TERM);
     veche.await_answer_of_another_than(server);
-    veche.await_status("another", |status| status["last_exit"]["how"] == "exit code 0");
+    veche.await_status("another", |status| {
+        status["last_exit"]["how"] == "exit code 0"
+    });
     veche.signal(Signal::USR2);
     veche.await_log("SIGUSR2 is reserved");
 }
@@ -312,10 +426,18 @@ fn bad_clients_of_the_control_socket_hold_nobody_up() {
     assert_eq!(veche.status()["state"], "ready");
     assert!(now() - asked < Duration::from_secs(1));
     let mut answer = String::new();
-    bad.pop().expect("the last").read_to_string(&mut answer).expect("answered");
-    assert!(answer.contains("\"ok\":false") && answer.contains("makes no sense"), "{answer}");
+    bad.pop()
+        .expect("the last")
+        .read_to_string(&mut answer)
+        .expect("answered");
+    assert!(
+        answer.contains("\"ok\":false") && answer.contains("makes no sense"),
+        "{answer}"
+    );
     // Enough of them to fill the crowd: they are let go after their time, and others get in.
-    let more: Vec<_> = (0..40).map(|_| UnixStream::connect(veche.control()).expect("queued")).collect();
+    let more: Vec<_> = (0..40)
+        .map(|_| UnixStream::connect(veche.control()).expect("queued"))
+        .collect();
     thread::sleep(Duration::from_millis(100));
     let ticks = veche.cpu_ticks();
     assert_eq!(veche.status()["state"], "ready");
@@ -324,7 +446,8 @@ fn bad_clients_of_the_control_socket_hold_nobody_up() {
     drop(more);
 
     let mut raw = UnixStream::connect(veche.control()).expect("connected");
-    raw.write_all(b"{\"version\":7,\"command\":\"status\"}\n").expect("sent");
+    raw.write_all(b"{\"version\":7,\"command\":\"status\"}\n")
+        .expect("sent");
     let mut answer = String::new();
     raw.read_to_string(&mut answer).expect("answered");
     assert!(answer.contains("version 7"), "{answer}");
@@ -333,13 +456,21 @@ fn bad_clients_of_the_control_socket_hold_nobody_up() {
 #[test]
 fn a_frozen_server_does_not_freeze_status() {
     let veche = Veche::start("slow", "");
-    veche::kill(veche.server_pid(), Signal::STOP);
+    veche::freeze(veche.server_pid());
     let asked = now();
     let status = veche.status();
     let took = now() - asked;
-    assert!((Duration::from_millis(400)..Duration::from_millis(1500)).contains(&took), "{took:?}");
+    assert!(
+        (Duration::from_millis(400)..Duration::from_millis(1500)).contains(&took),
+        "{took:?}"
+    );
     assert!(status["report"].is_null());
-    assert!(status["report_error"].as_str().expect("why").contains("no answer"));
+    assert!(
+        status["report_error"]
+            .as_str()
+            .expect("why")
+            .contains("no answer")
+    );
     veche::kill(veche.server_pid(), Signal::CONT);
     assert_eq!(veche.status()["report"]["fake"], true);
 }
@@ -363,7 +494,13 @@ fn stop_waits_for_the_end_and_stop_now_kills() {
 fn logs_can_move_to_a_file_as_json() {
     let veche = Veche::start("logs", "");
     let file = veche.folder().join("veche.log");
-    veche.write_config("", &format!("log_format = \"json\"\nlog_file = {:?}", file.display().to_string()));
+    veche.write_config(
+        "",
+        &format!(
+            "log_format = \"json\"\nlog_file = {:?}",
+            file.display().to_string()
+        ),
+    );
     ask(&veche.control(), Command::Reload, false).expect("taken");
     veche::kill(veche.server_pid(), Signal::KILL);
     veche::until("lines of both processes", || {
@@ -372,10 +509,18 @@ fn logs_can_move_to_a_file_as_json() {
     });
     for line in std::fs::read_to_string(&file).expect("text").lines() {
         let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
-        assert!(line["level"].is_string() && line["timestamp"].is_string(), "{line}");
+        assert!(
+            line["level"].is_string() && line["timestamp"].is_string(),
+            "{line}"
+        );
     }
     let nowhere = veche.folder().join("nowhere/veche.log");
-    veche.write_config("", &format!("log_file = {:?}", nowhere.display().to_string()));
-    let refused = ask(&veche.control(), Command::Reload, false).expect_err("refused").to_string();
+    veche.write_config(
+        "",
+        &format!("log_file = {:?}", nowhere.display().to_string()),
+    );
+    let refused = ask(&veche.control(), Command::Reload, false)
+        .expect_err("refused")
+        .to_string();
     assert!(refused.contains("nowhere"), "{refused}");
 }

@@ -21,7 +21,10 @@ pub(crate) struct InheritedListener {
 ///
 /// Returns for each worker its sockets with the index of their listener (the place of its `[[listen]]`).
 /// With more workers than sockets some workers get none of a listener; the supervisor binds enough.
-pub(crate) fn deal(listeners: Vec<InheritedListener>, workers: usize) -> Vec<Vec<(usize, OwnedFd)>> {
+pub(crate) fn deal(
+    listeners: Vec<InheritedListener>,
+    workers: usize,
+) -> Vec<Vec<(usize, OwnedFd)>> {
     let mut hands: Vec<Vec<(usize, OwnedFd)>> = (0..workers).map(|_| Vec::new()).collect();
     for (listener, inherited) in listeners.into_iter().enumerate() {
         for (j, socket) in inherited.sockets.into_iter().enumerate() {
@@ -42,7 +45,11 @@ mod tests {
                 .map(|_| InheritedListener {
                     address: ([127, 0, 0, 1], 1).into(),
                     sockets: (0..sockets)
-                        .map(|_| std::net::UdpSocket::bind("127.0.0.1:0").expect("a port").into())
+                        .map(|_| {
+                            std::net::UdpSocket::bind("127.0.0.1:0")
+                                .expect("a port")
+                                .into()
+                        })
                         .collect(),
                 })
                 .collect();

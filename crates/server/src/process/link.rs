@@ -15,8 +15,8 @@ use std::os::unix::net::UnixStream;
 
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -98,13 +98,21 @@ impl Link {
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
             let fits = ancillary.push(SendAncillaryMessage::ScmRights(some));
             debug_assert!(fits, "the space is for DESCRIPTORS_PER_MESSAGE");
-            sendmsg(&self.socket, &[IoSlice::new(b"\n")], &mut ancillary, SendFlags::NOSIGNAL)?;
+            sendmsg(
+                &self.socket,
+                &[IoSlice::new(b"\n")],
+                &mut ancillary,
+                SendFlags::NOSIGNAL,
+            )?;
         }
         Ok(())
     }
 
     /// Sends what waits, as far as the socket takes it.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
+        if self.ended {
+            self.unsent.clear();
+        }
         let mut sent = 0;
         let result = loop {
             if sent == self.unsent.len() {
@@ -171,8 +179,12 @@ impl Link {
                 return Ok(());
             }
             self.received.extend_from_slice(&bytes[..taken]);
-            if self.received.len() > 2 * LINE_BYTES_MAX || self.descriptors.len() > DESCRIPTORS_MAX {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "the control socket is flooded"));
+            if self.received.len() > 2 * LINE_BYTES_MAX || self.descriptors.len() > DESCRIPTORS_MAX
+            {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the control socket is flooded",
+                ));
             }
         }
     }
@@ -229,12 +241,18 @@ mod tests {
         ours.send_descriptors(&borrowed).expect("sent");
         ours.send(&"start").expect("sent");
         theirs.receive().expect("received");
-        assert_eq!(theirs.next::<String>().expect("a line").expect("JSON"), "start");
+        assert_eq!(
+            theirs.next::<String>().expect("a line").expect("JSON"),
+            "start"
+        );
         assert!(theirs.take_descriptors(151).is_none());
         let got = theirs.take_descriptors(150).expect("all of them");
         for (sent, got) in sockets.iter().zip(got) {
             let got = std::net::TcpListener::from(got);
-            assert_eq!(sent.local_addr().expect("bound"), got.local_addr().expect("bound"));
+            assert_eq!(
+                sent.local_addr().expect("bound"),
+                got.local_addr().expect("bound")
+            );
         }
     }
 
@@ -270,7 +288,9 @@ mod tests {
     fn who_does_not_read_is_an_error_at_a_bound() {
         let (mut ours, _theirs) = both();
         let text = "x".repeat(1 << 20);
-        let refused = (0..100).position(|_| ours.send(&text).is_err()).expect("an error");
+        let refused = (0..100)
+            .position(|_| ours.send(&text).is_err())
+            .expect("an error");
         assert!(refused * text.len() <= UNSENT_BYTES_MAX + (1 << 20));
     }
 

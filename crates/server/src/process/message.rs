@@ -31,8 +31,6 @@ pub(crate) enum ToServer {
         /// The server process ends after this time whatever is left.
         within_ms: u64,
     },
-    /// Exit without draining.
-    Stop,
     /// Asks for figures. Answered by `Status`.
     Status {
         /// Comes back in the answer.

@@ -11,7 +11,6 @@
 pub(crate) mod inherited;
 pub(crate) mod link;
 pub(crate) mod message;
-pub(crate) mod settle;
 pub(crate) mod signals;
 
 use std::io;
@@ -27,7 +26,6 @@ use tracing::{error, info, warn};
 pub(crate) use self::inherited::{InheritedListener, deal};
 use self::link::Link;
 use self::message::{ToServer, ToSupervisor, VERSION};
-use self::settle::settle;
 use self::signals::Signals;
 use crate::config::Config;
 use crate::logging;
@@ -88,26 +86,30 @@ struct Process {
     logs: logging::Logs,
     /// By when a drain ends, if one has begun.
     drain_ends: Option<Instant>,
-    /// Told to exit at once.
-    stopped: bool,
 }
 
 impl Process {
     fn begin() -> Result<(Self, Vec<InheritedListener>), String> {
-        let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR2]).map_err(|e| e.to_string())?;
-        let mut link = Link::from_stdin()
-            .map_err(|_| "it is `veche serve` that starts it, with a control socket as standard input")?;
+        let signals =
+            Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR2]).map_err(|e| e.to_string())?;
+        let mut link = Link::from_stdin().map_err(
+            |_| "it is `veche serve` that starts it, with a control socket as standard input",
+        )?;
         let start = await_start(&mut link)?;
         let listeners = start
             .listeners
             .iter()
             .map(|of| {
                 let sockets = link.take_descriptors(of.sockets)?;
-                Some(InheritedListener { address: of.address, sockets })
+                Some(InheritedListener {
+                    address: of.address,
+                    sockets,
+                })
             })
             .collect::<Option<Vec<_>>>()
             .ok_or("the supervisor sent fewer sockets than it said")?;
-        let parse = |text: &str| crate::config::parse(&start.config_path, text).map_err(|r| r.to_string());
+        let parse =
+            |text: &str| crate::config::parse(&start.config_path, text).map_err(|r| r.to_string());
         let new = parse(&start.text)?;
         let (started, config) = match &start.started_text {
             None => {
@@ -116,12 +118,22 @@ impl Process {
             }
             Some(text) => {
                 let started = Arc::new(parse(text)?);
-                let config = Arc::new(settle(&started, new));
+                let config = Arc::new(new.on_top_of(&started));
                 (started, config)
             }
         };
         let logs = logging::start(&config.server.log).map_err(|e| e.to_string())?;
-        Ok((Self { link, signals, started, config, logs, drain_ends: None, stopped: false }, listeners))
+        Ok((
+            Self {
+                link,
+                signals,
+                started,
+                config,
+                logs,
+                drain_ends: None,
+            },
+            listeners,
+        ))
     }
 
     fn serve<C: ServerControl>(
@@ -129,15 +141,24 @@ impl Process {
         start: impl FnOnce(Start) -> Result<C, String>,
         listeners: Vec<InheritedListener>,
     ) -> ExitCode {
-        let control = match start(Start { config: Arc::clone(&self.config), listeners }) {
+        let control = match start(Start {
+            config: Arc::clone(&self.config),
+            listeners,
+        }) {
             Ok(control) => control,
             Err(error) => {
                 error!(%error, "the server can't start");
                 let told = self.link.send(&ToSupervisor::Failed { error });
-                return if told.is_ok() { ExitCode::FAILURE } else { ExitCode::from(2) };
+                return if told.is_ok() {
+                    ExitCode::FAILURE
+                } else {
+                    ExitCode::from(2)
+                };
             }
         };
         self.say(&ToSupervisor::Ready { version: VERSION });
+        // What came together with `Start` would wake nobody any more.
+        self.hear(&control);
         while !self.is_done(&control) {
             if let Err(error) = self.turn(&control) {
                 error!(%error, "the control thread can't go on");
@@ -148,7 +169,8 @@ impl Process {
     }
 
     fn is_done(&self, control: &impl ServerControl) -> bool {
-        self.stopped || self.drain_ends.is_some_and(|end| control.drained() || now() >= end)
+        self.drain_ends
+            .is_some_and(|end| control.drained() || now() >= end)
     }
 
     /// Waits for something to do, and does it.
@@ -159,25 +181,29 @@ impl Process {
             info!("SIGTERM: draining");
             self.drain(control, self.config.limits.drain_time);
         }
-        if !readable || self.link.has_ended() {
-            return Ok(());
+        if readable {
+            let moved = self.link.receive().and_then(|()| self.link.flush());
+            if let Err(error) = moved {
+                warn!(%error, "the control socket broke");
+                self.link.end();
+            }
+            self.hear(control);
         }
-        let received = self.link.receive();
+        Ok(())
+    }
+
+    /// Does what the supervisor has said, the end of it included.
+    fn hear(&mut self, control: &impl ServerControl) {
         while let Some(message) = self.link.next() {
             match message {
                 Ok(message) => self.obey(control, message),
                 Err(error) => warn!(%error, "the supervisor said what this version does not know"),
             }
         }
-        if let Err(error) = received.and_then(|()| self.link.flush()) {
-            warn!(%error, "the control socket broke");
-            self.link.end();
-        }
-        if self.link.has_ended() && !self.stopped && self.drain_ends.is_none() {
+        if self.link.has_ended() && self.drain_ends.is_none() {
             error!("the supervisor is gone: draining");
             self.drain(control, self.config.limits.drain_time);
         }
-        Ok(())
     }
 
     fn obey(&mut self, control: &impl ServerControl, message: ToServer) {
@@ -188,7 +214,6 @@ impl Process {
                 self.say(&ToSupervisor::Reloaded { id, error });
             }
             ToServer::Drain { within_ms } => self.drain(control, Duration::from_millis(within_ms)),
-            ToServer::Stop => self.stopped = true,
             ToServer::Status { id } => {
                 let report = control.status();
                 self.say(&ToSupervisor::Status { id, report });
@@ -197,8 +222,9 @@ impl Process {
     }
 
     fn reload(&mut self, control: &impl ServerControl, text: &str) -> Result<(), String> {
-        let new = crate::config::parse(&self.config.file, text).map_err(|report| report.to_string())?;
-        let config = Arc::new(settle(&self.started, new));
+        let new =
+            crate::config::parse(&self.config.file, text).map_err(|report| report.to_string())?;
+        let config = Arc::new(new.on_top_of(&self.started));
         // What may fail comes first, so that a refused config has changed nothing.
         let output = logging::open(&config.server.log).map_err(|error| error.to_string())?;
         control.reload(Arc::clone(&config))?;
@@ -227,12 +253,19 @@ fn await_start(link: &mut Link) -> Result<message::Start, String> {
         match link.next() {
             Some(Ok(ToServer::Start(start))) if start.version == VERSION => return Ok(start),
             Some(Ok(ToServer::Start(start))) => {
-                return Err(format!("the supervisor speaks version {}, this is {VERSION}", start.version));
+                return Err(format!(
+                    "the supervisor speaks version {}, this is {VERSION}",
+                    start.version
+                ));
             }
             Some(Ok(_)) => return Err("the supervisor did not say `start` first".to_owned()),
-            Some(Err(error)) => return Err(format!("the supervisor's `start` makes no sense: {error}")),
+            Some(Err(error)) => {
+                return Err(format!("the supervisor's `start` makes no sense: {error}"));
+            }
             None if link.has_ended() => return Err("the supervisor is gone".to_owned()),
-            None if now() >= deadline => return Err("the supervisor does not say `start`".to_owned()),
+            None if now() >= deadline => {
+                return Err("the supervisor does not say `start`".to_owned());
+            }
             None => {}
         }
         let mut fds = [PollFd::new(&*link, PollFlags::IN)];
@@ -243,19 +276,36 @@ fn await_start(link: &mut Link) -> Result<message::Start, String> {
 
 /// Waits for the link or a signal; whether the link wants attention.
 fn wait(link: &Link, signals: &Signals, timeout: Option<Duration>) -> io::Result<bool> {
-    let wants = if link.has_unsent() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+    let wants = if link.has_unsent() {
+        PollFlags::IN | PollFlags::OUT
+    } else {
+        PollFlags::IN
+    };
     // A link that has ended is readable for ever.
-    let wants = if link.has_ended() { PollFlags::empty() } else { wants };
+    let wants = if link.has_ended() {
+        PollFlags::empty()
+    } else {
+        wants
+    };
     let signal = PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN);
     let mut fds = [signal, PollFd::from_borrowed_fd(link.as_fd(), wants)];
-    let some = if link.has_ended() { &mut fds[..1] } else { &mut fds[..] };
+    let some = if link.has_ended() {
+        &mut fds[..1]
+    } else {
+        &mut fds[..]
+    };
     poll_once(some, timeout)?;
     Ok(!fds[1].revents().is_empty())
 }
 
 /// `poll` to which an interrupting signal is no error: its pipe is among what is polled.
 pub(crate) fn poll_once(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
-    let timeout = timeout.map(|t| Timespec::try_from(t).unwrap_or(Timespec { tv_sec: 3600, tv_nsec: 0 }));
+    let timeout = timeout.map(|t| {
+        Timespec::try_from(t).unwrap_or(Timespec {
+            tv_sec: 3600,
+            tv_nsec: 0,
+        })
+    });
     match poll(fds, timeout.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
@@ -263,7 +313,10 @@ pub(crate) fn poll_once(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io
 }
 
 /// The clock of the control side.
-#[expect(clippy::disallowed_methods, reason = "supervisor and control thread are the control side")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "supervisor and control thread are the control side"
+)]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }

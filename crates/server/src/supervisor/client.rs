@@ -103,8 +103,11 @@ impl Client {
 
     /// Whether it can be dropped.
     pub(crate) fn is_done(&self, now: Instant) -> bool {
-        let has_no_more = self.is_half_closed && self.state == State::Waiting && self.unsent.is_empty();
-        self.state == State::Gone || has_no_more || self.deadline().is_some_and(|deadline| now >= deadline)
+        let has_no_more =
+            self.is_half_closed && self.state == State::Waiting && self.unsent.is_empty();
+        self.state == State::Gone
+            || has_no_more
+            || self.deadline().is_some_and(|deadline| now >= deadline)
     }
 
     /// Moves bytes both ways as far as they go, and returns a request if a whole one has come. Bad ones are
@@ -133,7 +136,10 @@ impl Client {
                 Some(request)
             }
             Ok(request) => {
-                self.refuse(&format!("version {} is not known here, {VERSION} is", request.version));
+                self.refuse(&format!(
+                    "version {} is not known here, {VERSION} is",
+                    request.version
+                ));
                 None
             }
             Err(error) => {
@@ -209,7 +215,10 @@ impl Client {
 }
 
 fn is_for_later(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
 }
 
 impl AsFd for Client {

@@ -26,7 +26,12 @@ pub(super) struct Clients {
 
 impl Clients {
     pub(super) fn new(door: Door) -> Self {
-        Self { door, clients: Vec::new(), next_id: 0, paused_until: None }
+        Self {
+            door,
+            clients: Vec::new(),
+            next_id: 0,
+            paused_until: None,
+        }
     }
 
     fn accepts(&self) -> bool {
@@ -46,7 +51,11 @@ impl Clients {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.clients.iter().filter_map(Client::deadline).chain(self.paused_until).min()
+        self.clients
+            .iter()
+            .filter_map(Client::deadline)
+            .chain(self.paused_until)
+            .min()
     }
 
     /// Drops those whose time is over or who are served.

@@ -19,9 +19,18 @@ pub(crate) struct Raised {
 /// Raises the soft limit to the hard one.
 pub(crate) fn raise() -> io::Result<Raised> {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Raised { from: limit.current, to: limit.maximum };
+    let raised = Raised {
+        from: limit.current,
+        to: limit.maximum,
+    };
     if raised.from != raised.to {
-        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+        setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: limit.maximum,
+                maximum: limit.maximum,
+            },
+        )?;
     }
     Ok(raised)
 }

@@ -21,7 +21,7 @@ const BACKLOG: i32 = 16;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DoorError {
     /// Somebody answers on it.
-    #[error("veche already runs with this config: it answers on {}; try `veche status`", .0.display())]
+    #[error("already running with this config: it answers on {}; see `veche status`", .0.display())]
     Answered(PathBuf),
     /// There is something else of that name.
     #[error("{} is there and is no socket: remove it or set another server.control", .0.display())]
@@ -40,30 +40,47 @@ pub(crate) struct Door {
 impl Door {
     /// Binds `path`, for this user only.
     pub(crate) fn claim(path: &Path) -> Result<Self, DoorError> {
-        let io = |source| DoorError::Io { path: path.to_owned(), source };
+        let io = |source| DoorError::Io {
+            path: path.to_owned(),
+            source,
+        };
         // Two that start at once must not both find a dead file and then remove each other's.
         let _turn = lock_folder_of(path).map_err(io)?;
         match fs::symlink_metadata(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(io(e)),
-            Ok(found) if !found.file_type().is_socket() => return Err(DoorError::NoSocket(path.to_owned())),
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(DoorError::NoSocket(path.to_owned()));
+            }
             Ok(_) => match UnixStream::connect(path) {
                 Ok(_) => return Err(DoorError::Answered(path.to_owned())),
-                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path).map_err(io)?,
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+                    fs::remove_file(path).map_err(io)?
+                }
                 // Gone since: its owner just ended.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => return Err(io(e)),
             },
         }
         let listener = bind(path).map_err(io)?;
-        Ok(Self { listener, path: path.to_owned() })
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+        })
     }
 
     /// The next client, if one waits.
     pub(crate) fn accept(&self) -> io::Result<Option<UnixStream>> {
         match self.listener.accept() {
             Ok((client, _)) => Ok(Some(client)),
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                Ok(None)
+            }
             Err(e) => Err(e),
         }
     }
@@ -151,8 +168,13 @@ mod tests {
         let path = place("race");
         drop(UnixListener::bind(&path).expect("bound"));
         let doors: Vec<_> = std::thread::scope(|scope| {
-            let claims: Vec<_> = (0..8).map(|_| scope.spawn(|| Door::claim(&path).ok())).collect();
-            claims.into_iter().map(|claim| claim.join().expect("no panic")).collect()
+            let claims: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| Door::claim(&path).ok()))
+                .collect();
+            claims
+                .into_iter()
+                .map(|claim| claim.join().expect("no panic"))
+                .collect()
         });
         assert_eq!(doors.iter().flatten().count(), 1);
     }

@@ -49,7 +49,10 @@ fn explain(source: &io::Error) -> String {
 }
 
 /// Binds `sockets_each` sockets for every listener, in order.
-pub(crate) fn listen_on(listeners: &[Listener], sockets_each: usize) -> Result<Vec<Listening>, ListenError> {
+pub(crate) fn listen_on(
+    listeners: &[Listener],
+    sockets_each: usize,
+) -> Result<Vec<Listening>, ListenError> {
     listeners
         .iter()
         .map(|listener| {
@@ -71,7 +74,10 @@ fn bind_set(address: SocketAddr, count: usize) -> io::Result<Listening> {
     for socket in &sockets {
         socket.listen(BACKLOG)?;
     }
-    Ok(Listening { address, sockets: sockets.into_iter().map(OwnedFd::from).collect() })
+    Ok(Listening {
+        address,
+        sockets: sockets.into_iter().map(OwnedFd::from).collect(),
+    })
 }
 
 /// `SO_REUSEPORT` would let two servers of one user share an address without a word, each with a part of the
@@ -94,7 +100,11 @@ fn wait_until_free(address: SocketAddr) -> io::Result<()> {
 }
 
 fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     socket.set_nonblocking(true)?;
     // Connections of an earlier run that linger in TIME_WAIT are no reason not to start.
     socket.set_reuse_address(true)?;
@@ -128,7 +138,10 @@ mod tests {
     #[test]
     fn an_address_in_use_is_refused_even_with_reuse_port() {
         let other = bind_set(([127, 0, 0, 1], 0).into(), 1).expect("a free port");
-        assert_eq!(bind_set(other.address, 1).expect_err("in use").kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(
+            bind_set(other.address, 1).expect_err("in use").kind(),
+            io::ErrorKind::AddrInUse
+        );
     }
 
     #[test]
@@ -145,7 +158,9 @@ mod tests {
 
     #[test]
     fn both_families_may_have_one_port() {
-        let Ok(six) = bind_set("[::]:0".parse().expect("an address"), 1) else { return };
+        let Ok(six) = bind_set("[::]:0".parse().expect("an address"), 1) else {
+            return;
+        };
         bind_set(([0, 0, 0, 0], six.address.port()).into(), 1).expect("IPv4 beside IPv6");
     }
 }

@@ -8,8 +8,7 @@
 //! Signals: SIGTERM and SIGINT drain, the second one kills; SIGHUP loads the config anew; SIGUSR2 is reserved
 //! for upgrades. Start reading at [`run`], then [`Supervisor::turn`].
 
-mod ask;
-mod client;
+pub(crate) mod client;
 mod clients;
 mod descriptors;
 mod door;
@@ -29,7 +28,6 @@ use rustix::event::{PollFd, PollFlags};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use tracing::{error, info, warn};
 
-pub(crate) use self::ask::{AskError, Command, ask};
 use self::clients::Clients;
 use self::descriptors::Raised;
 use self::door::{Door, DoorError};
@@ -38,7 +36,7 @@ use self::reload::{Loaded, PendingReload};
 use self::revival::Revival;
 use self::server::{Server, describe};
 use self::status::PendingStatus;
-use crate::config::{Config, Report};
+use crate::config::Report;
 use crate::logging::{self, LogError, Logs};
 use crate::process::message::{Start, ToServer, ToSupervisor, VERSION};
 use crate::process::signals::Signals;
@@ -134,9 +132,16 @@ pub(crate) fn run(options: Options) -> Result<Ended, ServeError> {
 fn log_raised(Raised { from, to }: Raised) {
     let shown = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
     if from == to {
-        info!(limit = shown(to), "the descriptor limit is at its hard limit already");
+        info!(
+            limit = shown(to),
+            "the descriptor limit is at its hard limit already"
+        );
     } else {
-        info!(from = shown(from), to = shown(to), "raised the descriptor limit to the hard limit");
+        info!(
+            from = shown(from),
+            to = shown(to),
+            "raised the descriptor limit to the hard limit"
+        );
     }
 }
 
@@ -211,14 +216,24 @@ impl Supervisor {
     fn wait(&self) -> io::Result<()> {
         let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
         if let Some(link) = self.server.as_ref().and_then(Server::link) {
-            let wants = if link.has_unsent() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            let wants = if link.has_unsent() {
+                PollFlags::IN | PollFlags::OUT
+            } else {
+                PollFlags::IN
+            };
             fds.push(PollFd::new(link, wants));
         }
         self.clients.add_to(&mut fds);
         let deadline = [
             self.revive_at,
-            self.stopping.as_ref().filter(|s| !s.killed).map(|s| s.kill_at),
-            self.server.as_ref().filter(|s| !s.is_ready).map(|s| s.started + READY_WAIT),
+            self.stopping
+                .as_ref()
+                .filter(|s| !s.killed)
+                .map(|s| s.kill_at),
+            self.server
+                .as_ref()
+                .filter(|s| !s.is_ready)
+                .map(|s| s.started + READY_WAIT),
             self.reloads.iter().map(|r| r.deadline).min(),
             self.statuses.iter().map(|s| s.deadline).min(),
             self.clients.deadline(),
@@ -233,7 +248,11 @@ impl Supervisor {
     fn obey_signal(&mut self, signal: i32) {
         match signal {
             SIGTERM | SIGINT => {
-                let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
+                let name = if signal == SIGTERM {
+                    "SIGTERM"
+                } else {
+                    "SIGINT"
+                };
                 let at_once = self.stopping.is_some();
                 info!(signal = name, at_once, "told to stop");
                 self.stop(at_once);
@@ -257,7 +276,10 @@ impl Supervisor {
         };
         let drain_time = self.current.config.limits.drain_time;
         if self.stopping.is_none() {
-            self.stopping = Some(Stopping { kill_at: now() + drain_time + DRAIN_GRACE, killed: false });
+            self.stopping = Some(Stopping {
+                kill_at: now() + drain_time + DRAIN_GRACE,
+                killed: false,
+            });
         }
         if at_once {
             self.kill_to_stop();
@@ -287,7 +309,8 @@ impl Supervisor {
             version: VERSION,
             config_path: self.options.config.clone(),
             text: self.current.text.clone(),
-            started_text: (self.current.text != self.started.text).then(|| self.started.text.clone()),
+            started_text: (self.current.text != self.started.text)
+                .then(|| self.started.text.clone()),
             listeners: Vec::new(),
         };
         match Server::start(&self.options.server_arguments, &self.listening, start) {
@@ -305,7 +328,9 @@ impl Supervisor {
     }
 
     fn hear_server(&mut self) {
-        let Some(server) = &mut self.server else { return };
+        let Some(server) = &mut self.server else {
+            return;
+        };
         for message in server.hear() {
             self.take_message(message);
         }
@@ -314,11 +339,18 @@ impl Supervisor {
     fn take_message(&mut self, message: ToSupervisor) {
         match message {
             ToSupervisor::Ready { version } => {
-                let Some(server) = &mut self.server else { return };
+                let Some(server) = &mut self.server else {
+                    return;
+                };
                 server.is_ready = true;
                 self.was_ready = true;
                 let took = now() - server.started;
-                info!(pid = server.pid(), version, "ready in {} ms", took.as_millis());
+                info!(
+                    pid = server.pid(),
+                    version,
+                    "ready in {} ms",
+                    took.as_millis()
+                );
             }
             ToSupervisor::Failed { error } => {
                 error!(%error, "the server process can't start");
@@ -332,24 +364,45 @@ impl Supervisor {
     }
 
     fn reap_server(&mut self) -> Result<(), ServeError> {
-        let Some(server) = &mut self.server else { return Ok(()) };
-        let Some(status) = server.reap()? else { return Ok(()) };
+        let Some(server) = &mut self.server else {
+            return Ok(());
+        };
+        let Some(status) = server.reap()? else {
+            return Ok(());
+        };
         // Its last words may have come since.
         self.hear_server();
-        let Some(server) = self.server.take() else { return Ok(()) };
+        let Some(server) = self.server.take() else {
+            return Ok(());
+        };
         let (how, pid, lived) = (describe(status), server.pid(), now() - server.started);
-        self.last_exit = Some(LastExit { how: how.clone(), pid, lived, at: now() });
+        self.last_exit = Some(LastExit {
+            how: how.clone(),
+            pid,
+            lived,
+            at: now(),
+        });
         self.forget_questions();
         if let Some(stopping) = &self.stopping {
             info!(pid, how, "the server process ended");
-            self.ended = Some(if stopping.killed { Ended::Killed } else { Ended::Drained });
+            self.ended = Some(if stopping.killed {
+                Ended::Killed
+            } else {
+                Ended::Drained
+            });
             return Ok(());
         }
         if let Some(failure) = server.failure.filter(|_| !self.was_ready) {
             return Err(ServeError::Server(failure));
         }
         let wait = self.revival.wait_after(lived);
-        error!(pid, how, ?lived, ?wait, "the server process died: starting another");
+        error!(
+            pid,
+            how,
+            ?lived,
+            ?wait,
+            "the server process died: starting another"
+        );
         self.revive_at = Some(now() + wait);
         Ok(())
     }
@@ -358,11 +411,19 @@ impl Supervisor {
         if self.revive_at.is_some_and(|at| now >= at) {
             self.start_server();
         }
-        if self.stopping.as_ref().is_some_and(|s| !s.killed && now >= s.kill_at) {
+        if self
+            .stopping
+            .as_ref()
+            .is_some_and(|s| !s.killed && now >= s.kill_at)
+        {
             warn!("the time to drain is over");
             self.kill_to_stop();
         }
-        if let Some(server) = self.server.as_mut().filter(|s| !s.is_ready && now >= s.started + READY_WAIT) {
+        if let Some(server) = self
+            .server
+            .as_mut()
+            .filter(|s| !s.is_ready && now >= s.started + READY_WAIT)
+        {
             error!(pid = server.pid(), wait = ?READY_WAIT, "the server process does not get ready: killing it");
             server.kill();
             // Once is enough; its death is reaped in a later turn.

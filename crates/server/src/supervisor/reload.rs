@@ -3,6 +3,8 @@
 //! The file is read once. The server process gets the very text that was checked, so that both sides have the
 //! same config whatever happens to the file meanwhile; it is in force here when the server process says so.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,14 +13,16 @@ use serde_json::json;
 use tracing::{error, info, warn};
 
 use super::Supervisor;
-use crate::config::{self, Config, Report};
+use crate::config::{self, Config, Problem, Report};
 use crate::logging::{self, Output};
 use crate::process::message::ToServer;
 use crate::process::now;
-use crate::process::settle::settle;
 
 /// How long the server process may take to put a config in force.
 const RELOAD_WAIT: Duration = Duration::from_secs(10);
+
+/// The longest config, as `config::load` has it; two of them fit a line of the control socket.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// A config and the text that it was read from.
 #[derive(Clone)]
@@ -29,10 +33,28 @@ pub(super) struct Loaded {
 
 impl Loaded {
     pub(super) fn read(path: &Path) -> Result<Self, Report> {
-        let text = config::read_text(path)?;
+        let text = read_text(path).map_err(|message| Report {
+            problems: vec![Problem {
+                file: path.to_owned(),
+                place: None,
+                message,
+            }],
+            unreadable: true,
+        })?;
         let config = Arc::new(config::parse(path, &text)?);
         Ok(Self { config, text })
     }
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text))
+        .map_err(|error| format!("can't be read: {}", config::plain(&error)))?;
+    if text.len() as u64 > CONFIG_BYTES_MAX {
+        return Err("can't be read: it is longer than 1 MiB".to_owned());
+    }
+    Ok(text)
 }
 
 /// A config that the server process was asked to put in force.
@@ -72,21 +94,44 @@ impl Supervisor {
             return Err("veche is stopping".to_owned());
         }
         let read = Loaded::read(&self.options.config).map_err(|report| report.to_string())?;
-        let changed = self.current.config.effective.changes(&read.config.effective).reload;
-        let kept = self.started.config.effective.changes(&read.config.effective).restart;
-        let config = Arc::new(settle(&self.started.config, Config::clone(&read.config)));
+        let changed = self
+            .current
+            .config
+            .effective
+            .changes(&read.config.effective)
+            .reload;
+        let kept = self
+            .started
+            .config
+            .effective
+            .changes(&read.config.effective)
+            .restart;
+        let config = Arc::new(Config::clone(&read.config).on_top_of(&self.started.config));
         let output = logging::open(&config.server.log).map_err(|error| error.to_string())?;
         let id = self.take_id();
-        let loaded = Loaded { config, text: read.text };
+        let loaded = Loaded {
+            config,
+            text: read.text,
+        };
         let deadline = now() + RELOAD_WAIT;
         let text = loaded.text.clone();
-        let pending = PendingReload { id, loaded, output, changed, kept, client, deadline };
+        let pending = PendingReload {
+            id,
+            loaded,
+            output,
+            changed,
+            kept,
+            client,
+            deadline,
+        };
         let Some(server) = &mut self.server else {
             // The next one starts with it.
             self.put_in_force(pending);
             return Ok(());
         };
-        server.say(&ToServer::Reload { id, text }).map_err(|error| format!("the server process can't be told: {error}"))?;
+        server
+            .say(&ToServer::Reload { id, text })
+            .map_err(|error| format!("the server process can't be told: {error}"))?;
         self.reloads.push(pending);
         Ok(())
     }
@@ -100,20 +145,39 @@ impl Supervisor {
         let pending = self.reloads.remove(place);
         match error {
             None => self.put_in_force(pending),
-            Some(error) => self.refuse(pending.client, format!("the server process refused it: {error}")),
+            Some(error) => self.refuse(
+                pending.client,
+                format!("the server process refused it: {error}"),
+            ),
         }
     }
 
     fn put_in_force(&mut self, pending: PendingReload) {
-        let PendingReload { loaded, output, changed, kept, client, .. } = pending;
+        let PendingReload {
+            loaded,
+            output,
+            changed,
+            kept,
+            client,
+            ..
+        } = pending;
         self.logs.switch(&loaded.config.server.log, output);
         log_warnings(&loaded.config);
+        let warnings: Vec<String> = loaded
+            .config
+            .warnings
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         for name in &kept {
             warn!("{name}: takes a restart, the old value stays until then");
         }
         info!(changed = changed.join(", "), "the new config is in force");
         self.current = loaded;
-        self.tell(client, Ok(json!({"changed": changed, "needs_restart": kept})));
+        self.tell(
+            client,
+            Ok(json!({"changed": changed, "needs_restart": kept, "warnings": warnings})),
+        );
     }
 
     fn refuse(&mut self, client: Option<u64>, why: String) {
@@ -136,7 +200,11 @@ impl Supervisor {
     }
 
     pub(super) fn expire_reloads(&mut self, now: Instant) {
-        while let Some(place) = self.reloads.iter().position(|reload| now >= reload.deadline) {
+        while let Some(place) = self
+            .reloads
+            .iter()
+            .position(|reload| now >= reload.deadline)
+        {
             let pending = self.reloads.remove(place);
             let why = format!("the server process gave no answer within {RELOAD_WAIT:?}");
             self.refuse(pending.client, why);

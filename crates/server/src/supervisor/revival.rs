@@ -27,7 +27,9 @@ impl Revival {
         }
         let doublings = self.young_deaths;
         self.young_deaths = self.young_deaths.saturating_add(1);
-        WAIT_FIRST.checked_mul(1 << doublings.min(16)).map_or(WAIT_MAX, |wait| wait.min(WAIT_MAX))
+        WAIT_FIRST
+            .checked_mul(1 << doublings.min(16))
+            .map_or(WAIT_MAX, |wait| wait.min(WAIT_MAX))
     }
 }
 
@@ -40,8 +42,13 @@ mod tests {
         let mut revival = Revival::default();
         let second = Duration::from_secs(1);
         assert_eq!(revival.wait_after(YOUNG), Duration::ZERO);
-        let waits: Vec<u128> = (0..10).map(|_| revival.wait_after(second).as_millis()).collect();
-        assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);
+        let waits: Vec<u128> = (0..10)
+            .map(|_| revival.wait_after(second).as_millis())
+            .collect();
+        assert_eq!(
+            waits,
+            [200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]
+        );
         assert_eq!(revival.wait_after(2 * YOUNG), Duration::ZERO);
         assert_eq!(revival.wait_after(second), WAIT_FIRST);
         for _ in 0..100 {

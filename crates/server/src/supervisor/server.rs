@@ -36,15 +36,32 @@ impl Server {
         mut start: Start,
     ) -> io::Result<Self> {
         let (mut link, theirs) = Link::pair()?;
-        let sockets: Vec<_> = listening.iter().flat_map(|l| &l.sockets).map(AsFd::as_fd).collect();
+        let sockets: Vec<_> = listening
+            .iter()
+            .flat_map(|l| &l.sockets)
+            .map(AsFd::as_fd)
+            .collect();
         link.send_descriptors(&sockets)?;
         start.listeners = listening
             .iter()
-            .map(|l| ListenerSockets { address: l.address, sockets: l.sockets.len() })
+            .map(|l| ListenerSockets {
+                address: l.address,
+                sockets: l.sockets.len(),
+            })
             .collect();
         link.send(&ToServer::Start(start))?;
-        let child = Command::new(SELF).arg0("veche").args(arguments).stdin(Stdio::from(theirs)).spawn()?;
-        Ok(Self { child, link, started: now(), is_ready: false, failure: None })
+        let child = Command::new(SELF)
+            .arg0("veche")
+            .args(arguments)
+            .stdin(Stdio::from(theirs))
+            .spawn()?;
+        Ok(Self {
+            child,
+            link,
+            started: now(),
+            is_ready: false,
+            failure: None,
+        })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -72,10 +89,18 @@ impl Server {
         while let Some(message) = self.link.next() {
             match message {
                 Ok(message) => heard.push(message),
-                Err(error) => tracing::warn!(%error, "the server process says what this version does not know"),
+                Err(error) => {
+                    tracing::warn!(%error, "the server process says what this version does not know")
+                }
             }
         }
-        if let Err(error) = received.and_then(|()| if self.link.has_ended() { Ok(()) } else { self.link.flush() }) {
+        if let Err(error) = received.and_then(|()| {
+            if self.link.has_ended() {
+                Ok(())
+            } else {
+                self.link.flush()
+            }
+        }) {
             // A broken pipe is a death that is about to be reaped.
             if error.kind() != io::ErrorKind::BrokenPipe {
                 tracing::error!(%error, pid = self.pid(), "the control socket broke: killing the server process");

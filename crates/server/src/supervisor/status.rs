@@ -22,12 +22,20 @@ impl Supervisor {
     pub(super) fn ask_status(&mut self, client: u64) {
         let id = self.take_id();
         let Some(server) = self.server.as_mut().filter(|server| server.is_ready) else {
-            let why = if self.server.is_some() { "it is starting" } else { "it is not running" };
+            let why = if self.server.is_some() {
+                "it is starting"
+            } else {
+                "it is not running"
+            };
             self.send_status(client, Err(why.to_owned()));
             return;
         };
         match server.say(&ToServer::Status { id }) {
-            Ok(()) => self.statuses.push(PendingStatus { id, client, deadline: now() + REPORT_WAIT }),
+            Ok(()) => self.statuses.push(PendingStatus {
+                id,
+                client,
+                deadline: now() + REPORT_WAIT,
+            }),
             Err(error) => self.send_status(client, Err(error.to_string())),
         }
     }
@@ -49,7 +57,11 @@ impl Supervisor {
     }
 
     pub(super) fn expire_questions(&mut self, now: Instant) {
-        while let Some(place) = self.statuses.iter().position(|status| now >= status.deadline) {
+        while let Some(place) = self
+            .statuses
+            .iter()
+            .position(|status| now >= status.deadline)
+        {
             let pending = self.statuses.swap_remove(place);
             let why = format!("it gave no answer within {REPORT_WAIT:?}");
             self.send_status(pending.client, Err(why));
@@ -70,9 +82,10 @@ impl Supervisor {
             Ok(report) => (report, None),
             Err(error) => (Value::Null, Some(error)),
         };
-        let server = self.server.as_ref().map(|server| {
-            json!({"pid": server.pid(), "uptime_ms": ms(now - server.started)})
-        });
+        let server = self
+            .server
+            .as_ref()
+            .map(|server| json!({"pid": server.pid(), "uptime_ms": ms(now - server.started)}));
         let last_exit = self.last_exit.as_ref().map(|exit| {
             json!({"pid": exit.pid, "how": exit.how, "lived_ms": ms(exit.lived), "ago_ms": ms(now - exit.at)})
         });

@@ -25,13 +25,24 @@ pub(crate) struct Fake {
 
 pub(crate) fn start(start: Start) -> Result<Fake, String> {
     let mood = start.config.file.with_file_name("mood");
-    let fake = Fake { mood, config: Mutex::new(start.config), open: Arc::default() };
+    let fake = Fake {
+        mood,
+        config: Mutex::new(start.config),
+        open: Arc::default(),
+    };
     match fake.mood().as_str() {
         "die" => std::process::exit(9),
         "fail" => return Err("no workers today".to_owned()),
         _ => {}
     }
-    for socket in deal(start.listeners, 2).into_iter().flatten().map(|(_, socket)| socket) {
+    for listener in &start.listeners {
+        tracing::info!(address = %listener.address, "fake server");
+    }
+    for socket in deal(start.listeners, 2)
+        .into_iter()
+        .flatten()
+        .map(|(_, socket)| socket)
+    {
         let listener = TcpListener::from(socket);
         listener.set_nonblocking(false).map_err(|e| e.to_string())?;
         let open = Arc::clone(&fake.open);
@@ -43,7 +54,6 @@ pub(crate) fn start(start: Start) -> Result<Fake, String> {
             }
         });
     }
-    tracing::info!("fake server");
     Ok(fake)
 }
 
@@ -60,7 +70,8 @@ fn serve(stream: TcpStream, open: &Mutex<Vec<TcpStream>>) {
         line.clear();
     }
     let _ = stream.shutdown(Shutdown::Both);
-    open.lock().retain(|other| other.peer_addr().ok() != peer.as_ref().ok().copied());
+    open.lock()
+        .retain(|other| other.peer_addr().ok() != peer.as_ref().ok().copied());
 }
 
 impl Fake {

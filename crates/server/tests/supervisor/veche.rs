@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
+use crate::ask::{self, ask};
 use crate::process::now;
-use crate::supervisor::{self, ask};
 
 /// What is to happen happens within this time, on a busy machine too.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
@@ -41,6 +41,14 @@ pub(crate) fn kill(raw: u32, signal: Signal) {
     kill_process(pid(raw), signal).expect("it is there");
 }
 
+/// SIGSTOP, and until it shows: the process may run on for a moment.
+pub(crate) fn freeze(raw: u32) {
+    kill(raw, Signal::STOP);
+    until("the process to freeze", || {
+        fs::read_to_string(format!("/proc/{raw}/stat")).is_ok_and(|stat| stat.contains(") T "))
+    });
+}
+
 pub(crate) fn is_alive(raw: u32) -> bool {
     // A process that nobody reaps is dead all the same.
     let stat = fs::read_to_string(format!("/proc/{raw}/stat")).unwrap_or_default();
@@ -52,11 +60,17 @@ impl Veche {
     pub(crate) fn prepare(name: &str, limits: &str) -> Self {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("veche-{name}-{}-{count}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("veche-{name}-{}-{count}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
         let address = ([127, 0, 0, 1], 0).into();
-        let veche = Self { folder, child: None, address, limits: limits.to_owned() };
+        let veche = Self {
+            folder,
+            child: None,
+            address,
+            limits: limits.to_owned(),
+        };
         veche.write_config(limits, "");
         veche.set_mood("");
         veche
@@ -73,7 +87,11 @@ impl Veche {
         self.spawn();
         self.await_status("ready", |status| status["state"] == "ready");
         let status = self.status();
-        self.address = status["listeners"][0]["address"].as_str().expect("text").parse().expect("an address");
+        self.address = status["listeners"][0]["address"]
+            .as_str()
+            .expect("text")
+            .parse()
+            .expect("an address");
     }
 
     pub(crate) fn spawn(&mut self) {
@@ -82,10 +100,20 @@ impl Veche {
 
     /// One that is to run with this config; its standard error goes to the log.
     pub(crate) fn command(&self) -> Command {
-        let log = fs::File::options().append(true).create(true).open(self.folder.join("log")).expect("a log");
+        let log = fs::File::options()
+            .append(true)
+            .create(true)
+            .open(self.folder.join("log"))
+            .expect("a log");
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
         command
-            .args(["act_as_veche", "--exact", "--ignored", "--nocapture", "--quiet"])
+            .args([
+                "act_as_veche",
+                "--exact",
+                "--ignored",
+                "--nocapture",
+                "--quiet",
+            ])
             .env("VECHE_TEST_CONFIG", self.folder.join("veche.toml"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -94,7 +122,11 @@ impl Veche {
     }
 
     pub(crate) fn write_config(&self, limits: &str, server: &str) {
-        let workers = if server.contains("workers") { "" } else { "workers = 2" };
+        let workers = if server.contains("workers") {
+            ""
+        } else {
+            "workers = 2"
+        };
         let text = format!(
             "[server]\ncontrol = {:?}\n{workers}\n{server}\n[[listen]]\naddress = \"{}\"\n\
              [[route]]\npath = \"/\"\nhandler = \"echo\"\n[limits]\n{limits}\n",
@@ -135,18 +167,21 @@ impl Veche {
     }
 
     pub(crate) fn status(&self) -> Value {
-        let answer = ask(&self.control(), supervisor::Command::Status, false);
+        let answer = ask(&self.control(), ask::Command::Status, false);
         answer.unwrap_or_else(|error| panic!("{error}\n{}", self.log()))["status"].take()
     }
 
     pub(crate) fn server_pid(&self) -> u32 {
-        let pid = self.status()["server"]["pid"].as_u64().expect("a server runs");
+        let pid = self.status()["server"]["pid"]
+            .as_u64()
+            .expect("a server runs");
         u32::try_from(pid).expect("a pid")
     }
 
     pub(crate) fn await_status(&self, what: &str, is: impl Fn(&Value) -> bool) {
         until(what, || {
-            ask(&self.control(), supervisor::Command::Status, false).is_ok_and(|answer| is(&answer["status"]))
+            ask(&self.control(), ask::Command::Status, false)
+                .is_ok_and(|answer| is(&answer["status"]))
         });
     }
 
@@ -162,6 +197,15 @@ impl Veche {
         let client = TcpStream::connect(self.address)?;
         client.set_read_timeout(Some(SOON))?;
         Ok(client)
+    }
+
+    /// A connection that was answered once and stays open.
+    pub(crate) fn open(&self) -> TcpStream {
+        let mut client = self.connect().expect("connected");
+        client.write_all(b"one\n").expect("sent");
+        let answered = client.read(&mut [0; 16]).expect("answered");
+        assert!(answered > 1);
+        client
     }
 
     /// The process id of who answers a line.
@@ -187,8 +231,16 @@ impl Veche {
     /// The supervisor's processor time so far, in hundredths of a second.
     pub(crate) fn cpu_ticks(&self) -> u64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it runs");
-        let fields: Vec<&str> = stat.rsplit(") ").next().expect("fields").split(' ').collect();
-        [11, 12].iter().map(|&i| fields[i].parse::<u64>().expect("a number")).sum()
+        let fields: Vec<&str> = stat
+            .rsplit(") ")
+            .next()
+            .expect("fields")
+            .split(' ')
+            .collect();
+        [11, 12]
+            .iter()
+            .map(|&i| fields[i].parse::<u64>().expect("a number"))
+            .sum()
     }
 
     /// SIGKILL, and reaped.
@@ -221,7 +273,7 @@ impl Drop for Veche {
             eprintln!("{}", self.log());
         }
         if let Some(mut child) = self.child.take() {
-            let server = ask(&self.control(), supervisor::Command::Stop, true);
+            let server = ask(&self.control(), ask::Command::Stop, true);
             if server.is_err() {
                 let _ = child.kill();
             }

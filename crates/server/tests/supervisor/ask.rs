@@ -1,4 +1,4 @@
-//! The other end of the control socket: what `veche status`, `reload` and `stop` say through it.
+//! The other end of the control socket, as simple as it can be.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::client::{Request, VERSION};
+use crate::supervisor::client::{Request, VERSION};
 
-pub(crate) use super::client::Command;
+pub(crate) use crate::supervisor::client::Command;
 
 /// Longer than any answer takes: a reload waits for the server process.
 const ANSWER_WAIT: Duration = Duration::from_secs(15);
@@ -21,7 +21,10 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 pub(crate) enum AskError {
     /// Nobody is there.
     #[error("no veche answers on {path}: {source}; is it running, and with this config?")]
-    NotRunning { path: String, source: std::io::Error },
+    NotRunning {
+        path: String,
+        source: std::io::Error,
+    },
     /// It broke off, or took too long.
     #[error("veche on {path} gave no answer: {reason}")]
     NoAnswer { path: String, reason: String },
@@ -34,12 +37,21 @@ pub(crate) enum AskError {
 /// when the supervisor has exited; `now` is for `stop` too.
 pub(crate) fn ask(path: &Path, command: Command, now: bool) -> Result<Value, AskError> {
     let shown = path.display().to_string();
-    let mut socket = UnixStream::connect(path)
-        .map_err(|source| AskError::NotRunning { path: shown.clone(), source })?;
-    let no_answer = |reason: String| AskError::NoAnswer { path: shown.clone(), reason };
+    let mut socket = UnixStream::connect(path).map_err(|source| AskError::NotRunning {
+        path: shown.clone(),
+        source,
+    })?;
+    let no_answer = |reason: String| AskError::NoAnswer {
+        path: shown.clone(),
+        reason,
+    };
     let io = |error: std::io::Error| no_answer(error.to_string());
     socket.set_read_timeout(Some(ANSWER_WAIT)).map_err(io)?;
-    let request = Request { version: VERSION, command, now };
+    let request = Request {
+        version: VERSION,
+        command,
+        now,
+    };
     let mut line = serde_json::to_vec(&request).map_err(|e| no_answer(e.to_string()))?;
     line.push(b'\n');
     socket.write_all(&line).map_err(io)?;
@@ -55,7 +67,11 @@ pub(crate) fn ask(path: &Path, command: Command, now: bool) -> Result<Value, Ask
         return Err(AskError::Refused(reason.to_owned()));
     }
     if command == Command::Stop {
-        reader.get_ref().get_ref().set_read_timeout(None).map_err(io)?;
+        reader
+            .get_ref()
+            .get_ref()
+            .set_read_timeout(None)
+            .map_err(io)?;
         reader.read_to_string(&mut String::new()).map_err(io)?;
     }
     Ok(answer)
