@@ -13,7 +13,7 @@ use veche_net::{Delayed, Driver, Epoll};
 
 use crate::common::Common;
 use crate::config::{Config, ConnectionCap, Io};
-use crate::files::FileServer;
+use crate::files::DiskFiles;
 use crate::metrics::Report;
 use crate::process::{self, ServerControl, Start};
 use crate::site;
@@ -58,7 +58,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
             .spawn(move || {
                 let stats = Arc::clone(&common.stats[me]);
                 // The files' cache is this worker's own, so it is made here.
-                let shared = Shared::new(hub, ports, site, stats, Box::new(FileServer::new()), report);
+                let shared = Shared::new(hub, ports, site, stats, Box::new(DiskFiles::default()), report);
                 let options = veche_net::Options::default();
                 let result = match (io, Epoll::new(options)) {
                     (_, Err(error)) => Err(error),

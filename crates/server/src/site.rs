@@ -53,6 +53,7 @@ fn limits(limits: &config::Limits) -> Limits {
     Limits {
         header_timeout_ms: ms(limits.header_timeout),
         handshake_timeout_ms: ms(limits.handshake_timeout),
+        body_timeout_ms: ms(limits.handshake_timeout),
         idle_timeout_ms: ms(limits.keep_alive_timeout),
         session_idle_timeout_ms: limits.idle_timeout.map_or(0, ms),
         write_timeout_ms: ms(limits.write_timeout),

@@ -1,0 +1,192 @@
+//! Files for the static handler: opened below a root and never outside of it, small ones kept in memory; and the
+//! pages that are built into the binary.
+//!
+//! It does not know HTTP: which name is asked for and what is answered is decided in `veche-frontends`.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use veche_frontends::static_files::{Content, Description, File, Files, OpenError, Opened, ReadAt};
+
+mod beneath;
+mod cache;
+
+use cache::{Cache, Version};
+
+/// Files up to this size are kept in memory.
+pub(crate) const SMALL_FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// How long a kept file is believed unseen.
+const FRESH_MS: u64 = 1000;
+
+/// What roots begin with that are built into the binary.
+const BUILTIN: &str = "builtin:";
+
+/// The demo's pages. In debug builds they are read from the folder at each request.
+#[derive(rust_embed::Embed)]
+#[folder = "../../web/demo"]
+struct Demo;
+
+/// The files of all roots, as one worker sees them.
+#[derive(Default)]
+pub(crate) struct DiskFiles {
+    cache: Cache,
+    /// Whether `openat2` is refused here (an old kernel, a container's filter).
+    is_openat2_refused: bool,
+}
+
+impl Files for DiskFiles {
+    fn open(&mut self, root: &Path, relative: &str, now_ms: u64) -> Result<Opened, OpenError> {
+        if let Some(file) = self.cache.fresh(root, relative, now_ms, FRESH_MS) {
+            return Ok(Opened::File(file));
+        }
+        if let Some(name) = root.to_str().and_then(|root| root.strip_prefix(BUILTIN)) {
+            return self.open_builtin(root, name, relative, now_ms);
+        }
+        let descriptor =
+            beneath::open(root, relative, &mut self.is_openat2_refused).map_err(open_error)?;
+        let stat = rustix::fs::fstat(&descriptor).map_err(open_error)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => return Ok(Opened::Folder),
+            FileType::RegularFile => {}
+            _ => return Err(OpenError::NotFound),
+        }
+        let version = Version::of(&stat);
+        if let Some(file) = self.cache.confirm(root, relative, version, now_ms) {
+            return Ok(Opened::File(file));
+        }
+        let stored = Stored(std::fs::File::from(descriptor));
+        let file = describe(relative, version, Content::Stored(Arc::new(stored)));
+        let Content::Stored(content) = &file.content else {
+            return Ok(Opened::File(file));
+        };
+        if version.len_bytes > SMALL_FILE_BYTES_MAX {
+            return Ok(Opened::File(file));
+        }
+        let mut bytes = Vec::with_capacity(version.len_bytes as usize + 1);
+        while bytes.len() as u64 <= version.len_bytes {
+            let room = version.len_bytes as usize + 1 - bytes.len();
+            if content.read_at(bytes.len() as u64, room, &mut bytes)? == 0 {
+                break;
+            }
+        }
+        if bytes.len() as u64 != version.len_bytes {
+            // Somebody is writing it just now: the length that is promised has to be the one that is sent.
+            let version = version.with_len(bytes.len() as u64);
+            return Ok(Opened::File(describe(
+                relative,
+                version,
+                Content::Whole(bytes.into()),
+            )));
+        }
+        let file = File {
+            content: Content::Whole(bytes.into()),
+            ..file
+        };
+        self.cache
+            .insert(root, relative, version, file.clone(), now_ms);
+        Ok(Opened::File(file))
+    }
+}
+
+impl DiskFiles {
+    fn open_builtin(
+        &mut self,
+        root: &Path,
+        name: &str,
+        relative: &str,
+        now_ms: u64,
+    ) -> Result<Opened, OpenError> {
+        // In debug builds the name goes to the file system.
+        if name != "demo" || relative.split('/').any(|name| name == "..") {
+            return Err(OpenError::NotFound);
+        }
+        let Some(embedded) = Demo::get(relative) else {
+            let is_folder = relative.is_empty()
+                || Demo::iter().any(|name| {
+                    name.strip_prefix(relative)
+                        .is_some_and(|rest| rest.starts_with('/'))
+                });
+            return if is_folder {
+                Ok(Opened::Folder)
+            } else {
+                Err(OpenError::NotFound)
+            };
+        };
+        let bytes = match embedded.data {
+            std::borrow::Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+            std::borrow::Cow::Owned(bytes) => bytes.into(),
+        };
+        let modified_unix_s = embedded.metadata.last_modified().unwrap_or(0);
+        let len_bytes = bytes.len() as u64;
+        let digest = &embedded.metadata.sha256_hash()[..16];
+        let description = Description::of_digest(relative, len_bytes, modified_unix_s, digest);
+        let file = File {
+            description: Arc::new(description),
+            content: Content::Whole(bytes),
+        };
+        if len_bytes <= SMALL_FILE_BYTES_MAX {
+            self.cache.insert(
+                root,
+                relative,
+                Version::builtin(len_bytes),
+                file.clone(),
+                now_ms,
+            );
+        }
+        Ok(Opened::File(file))
+    }
+}
+
+fn describe(relative: &str, version: Version, content: Content) -> File {
+    let description = Description::of_file(
+        relative,
+        version.len_bytes,
+        version.modified_unix_s,
+        version.modified_ns,
+    );
+    File {
+        description: Arc::new(description),
+        content,
+    }
+}
+
+/// An open file too large to be kept.
+struct Stored(std::fs::File);
+
+impl ReadAt for Stored {
+    fn read_at(&self, offset: u64, bytes_max: usize, out: &mut Vec<u8>) -> io::Result<usize> {
+        let before = out.len();
+        out.resize(before + bytes_max, 0);
+        let result = loop {
+            match rustix::io::pread(&self.0, &mut out[before..], offset) {
+                Err(Errno::INTR) => {}
+                result => break result,
+            }
+        };
+        out.truncate(before + *result.as_ref().unwrap_or(&0));
+        Ok(result?)
+    }
+}
+
+fn open_error(errno: Errno) -> OpenError {
+    match errno {
+        // XDEV: openat2's word for a way out of the root. LOOP: a link that may not be followed.
+        Errno::NOENT
+        | Errno::NOTDIR
+        | Errno::NAMETOOLONG
+        | Errno::XDEV
+        | Errno::LOOP
+        | Errno::NXIO
+        | Errno::INVAL => OpenError::NotFound,
+        Errno::ACCESS | Errno::PERM => OpenError::Denied,
+        other => OpenError::Failed(other.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

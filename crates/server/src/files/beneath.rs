@@ -1,0 +1,63 @@
+//! Opening a name below a root, so that neither `..` nor a link nor a race leads out of it.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+/// `openat2` gives up when folders are moved while it looks; so often it is asked again.
+const TRIES_MAX: u32 = 8;
+
+/// NONBLOCK, as opening a FIFO would wait for its writer; NOCTTY, as a terminal is nothing to serve.
+const FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY);
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Opens `relative`, or the root itself if it is empty. The root's own path may go through links: it is the
+/// operator's, and may be switched from one release to the next between two calls.
+pub(super) fn open(
+    root: &Path,
+    relative: &str,
+    is_openat2_refused: &mut bool,
+) -> Result<OwnedFd, Errno> {
+    let root = rustix::fs::open(root, FOLDER, Mode::empty())?;
+    let relative = if relative.is_empty() { "." } else { relative };
+    if !*is_openat2_refused {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        for _ in 0..TRIES_MAX {
+            match rustix::fs::openat2(&root, relative, FLAGS, Mode::empty(), resolve) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                // NOSYS: before Linux 5.6. PERM: what a container's filter says; the file system says ACCESS.
+                Err(Errno::NOSYS | Errno::PERM) => {
+                    *is_openat2_refused = true;
+                    break;
+                }
+                result => return result,
+            }
+        }
+        if !*is_openat2_refused {
+            return Err(Errno::NOENT);
+        }
+    }
+    walk(root, relative)
+}
+
+/// Name by name without following any link: less is served than with `openat2`, and never more.
+pub(super) fn walk(root: OwnedFd, relative: &str) -> Result<OwnedFd, Errno> {
+    let (folders, name) = relative.rsplit_once('/').unwrap_or(("", relative));
+    let mut folder = root;
+    for name in folders.split('/').filter(|name| !name.is_empty()) {
+        if name == ".." {
+            return Err(Errno::NOENT);
+        }
+        folder = rustix::fs::openat(&folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
+    }
+    if name == ".." {
+        return Err(Errno::NOENT);
+    }
+    rustix::fs::openat(&folder, name, FLAGS | OFlags::NOFOLLOW, Mode::empty())
+}

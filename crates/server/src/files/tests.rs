@@ -1,0 +1,181 @@
+//! A real folder with links, a FIFO and files that change.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use super::*;
+
+/// A folder that goes away with the test: `srv/` is the root, `secret` lies beside it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder =
+            std::env::temp_dir().join(format!("veche-files-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(folder.join("srv/sub")).unwrap();
+        fs::write(folder.join("secret"), "secret").unwrap();
+        fs::write(folder.join("srv/a.txt"), "aaa").unwrap();
+        fs::write(folder.join("srv/sub/b.txt"), "bbb").unwrap();
+        Self(folder)
+    }
+
+    fn root(&self) -> PathBuf {
+        self.0.join("srv")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(opened: Result<Opened, OpenError>) -> Result<String, String> {
+    match opened {
+        Ok(Opened::Folder) => Ok("folder".to_owned()),
+        Ok(Opened::File(file)) => {
+            let mut bytes = Vec::new();
+            match file.content {
+                Content::Whole(whole) => bytes.extend_from_slice(&whole),
+                Content::Stored(stored) => {
+                    while stored
+                        .read_at(bytes.len() as u64, 10_000, &mut bytes)
+                        .unwrap()
+                        > 0
+                    {}
+                }
+            }
+            assert_eq!(bytes.len() as u64, file.description.len_bytes);
+            Ok(String::from_utf8(bytes).unwrap())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[test]
+fn nothing_outside_of_the_root() {
+    let folder = Folder::new("outside");
+    let root = folder.root();
+    symlink("a.txt", root.join("inside")).unwrap();
+    symlink("../a.txt", root.join("sub/up-inside")).unwrap();
+    symlink("../secret", root.join("outside")).unwrap();
+    symlink(folder.0.join("secret"), root.join("absolute")).unwrap();
+    symlink("..", root.join("parent")).unwrap();
+    symlink("/proc/self/root/etc/passwd", root.join("magic")).unwrap();
+    symlink("loop", root.join("loop")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        root.join("fifo"),
+        FileType::Fifo,
+        0o600.into(),
+        0,
+    )
+    .unwrap();
+    // The second column by `openat2`, the third name by name.
+    let rows = [
+        ("", Ok("folder"), Ok("folder")),
+        ("a.txt", Ok("aaa"), Ok("aaa")),
+        ("sub", Ok("folder"), Ok("folder")),
+        ("sub/b.txt", Ok("bbb"), Ok("bbb")),
+        ("inside", Ok("aaa"), Err("not found")),
+        ("sub/up-inside", Ok("aaa"), Err("not found")),
+        ("outside", Err("not found"), Err("not found")),
+        ("absolute", Err("not found"), Err("not found")),
+        ("parent", Err("not found"), Err("not found")),
+        ("parent/secret", Err("not found"), Err("not found")),
+        ("magic", Err("not found"), Err("not found")),
+        ("loop", Err("not found"), Err("not found")),
+        ("fifo", Err("not found"), Err("not found")),
+        ("none", Err("not found"), Err("not found")),
+        ("a.txt/index.html", Err("not found"), Err("not found")),
+        // Never asked for by the static handler.
+        ("../secret", Err("not found"), Err("not found")),
+        ("sub/../../secret", Err("not found"), Err("not found")),
+        ("/etc/passwd", Err("not found"), Err("not found")),
+    ];
+    for (relative, by_openat2, by_walking) in rows {
+        let mut files = DiskFiles::default();
+        let found = text(files.open(&root, relative, 0));
+        if !files.is_openat2_refused {
+            assert_eq!(
+                found.as_ref().map_err(|e| &**e).map(|t| &**t),
+                by_openat2,
+                "{relative}"
+            );
+        }
+        let mut files = DiskFiles {
+            is_openat2_refused: true,
+            ..DiskFiles::default()
+        };
+        let found = text(files.open(&root, relative, 0));
+        assert_eq!(
+            found.as_ref().map_err(|e| &**e).map(|t| &**t),
+            by_walking,
+            "{relative}, walked"
+        );
+    }
+    assert_eq!(
+        text(DiskFiles::default().open(&root.join("none"), "a.txt", 0)),
+        Err("not found".to_owned())
+    );
+}
+
+#[test]
+fn a_kept_file_is_looked_at_again_after_a_second() {
+    let folder = Folder::new("kept");
+    let root = folder.root();
+    let mut files = DiskFiles::default();
+    assert_eq!(text(files.open(&root, "a.txt", 5000)).unwrap(), "aaa");
+    fs::write(root.join("a.txt"), "changed").unwrap();
+    assert_eq!(text(files.open(&root, "a.txt", 5999)).unwrap(), "aaa");
+    assert_eq!(text(files.open(&root, "a.txt", 6000)).unwrap(), "changed");
+    fs::remove_file(root.join("a.txt")).unwrap();
+    assert_eq!(text(files.open(&root, "a.txt", 6999)).unwrap(), "changed");
+    assert_eq!(
+        text(files.open(&root, "a.txt", 7000)),
+        Err("not found".to_owned())
+    );
+}
+
+#[test]
+fn the_cache_is_bounded() {
+    let folder = Folder::new("bounded");
+    let root = folder.root();
+    let mut files = DiskFiles::default();
+    let content = "x".repeat(SMALL_FILE_BYTES_MAX as usize);
+    for index in 0..140 {
+        let name = format!("{index}.txt");
+        fs::write(root.join(&name), &content).unwrap();
+        assert_eq!(text(files.open(&root, &name, 0)).unwrap(), content);
+    }
+    assert_eq!(files.cache.usage(), (8 << 20, 128));
+    fs::write(root.join("large.txt"), format!("{content}x")).unwrap();
+    assert_eq!(
+        text(files.open(&root, "large.txt", 0)).unwrap().len(),
+        content.len() + 1
+    );
+    assert_eq!(files.cache.usage().1, 128);
+}
+
+#[test]
+fn the_demo_is_built_in() {
+    let mut files = DiskFiles::default();
+    let root = Path::new("builtin:demo");
+    let page = text(files.open(root, "index.html", 0)).unwrap();
+    assert!(page.to_ascii_lowercase().contains("<!doctype html>"));
+    assert_eq!(text(files.open(root, "", 0)).unwrap(), "folder");
+    assert_eq!(
+        text(files.open(root, "none", 0)),
+        Err("not found".to_owned())
+    );
+    assert_eq!(
+        text(files.open(root, "../demo/index.html", 0)),
+        Err("not found".to_owned())
+    );
+    assert_eq!(
+        text(files.open(Path::new("builtin:none"), "index.html", 0)),
+        Err("not found".to_owned())
+    );
+}
