@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 
 [[ -d node_modules/playwright-core ]] || npm ci --no-audit --no-fund --silent
 report=$(node --test --test-reporter=tap unit/) || { echo "$report"; exit 1; }
-sed -n 's/^# \(tests\|pass\) /page, \1: /p' <<< "$report"
+grep -E '^# (pass|skipped) ' <<< "$report"
 
 source ../demo_server.sh
 export VECHE_SHOTS=$target/browser

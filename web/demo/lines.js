@@ -64,10 +64,21 @@ export const LINES = [
 
 /** `veche push` takes the text as an argument; what is not text goes in as its own kind. */
 function vecheLine(push) {
-  const target = `--${push.to} ${shell(push.name)}`;
+  const target = push.name.startsWith("-") ? `--${push.to}=${word(push.name)}` : `--${push.to} ${word(push.name)}`;
   if (push.word === "binary") return `printf '%s' ${shell(push.value)} | base64 -d \\\n  | veche push ${target} --binary -`;
-  if (typeof push.value === "string") return `veche push ${target} -- ${shell(push.value)}`;
-  return `veche push ${target} --json -- ${shell(JSON.stringify(push.value))}`;
+  if (typeof push.value !== "string") return `veche push ${target} --json ${argument(JSON.stringify(push.value))}`;
+  // A lone dash means standard input, of which each line is a push.
+  return push.value === "-" ? `echo - | veche push ${target} -` : `veche push ${target} ${argument(push.value)}`;
+}
+
+/** An argument that must not be taken for an option. */
+function argument(text) {
+  return text.startsWith("-") ? `-- ${shell(text)}` : shell(text);
+}
+
+/** Bare where a shell takes it as it is. */
+function word(text) {
+  return /^[\w.:@/-]+$/.test(text) ? text : shell(text);
 }
 
 /** POSIX: inside single quotes everything is itself; the quote alone has to step outside. */
