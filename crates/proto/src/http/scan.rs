@@ -39,14 +39,18 @@ impl HeadScan {
         let base = self.scanned as usize;
         for at in memchr::memchr_iter(b'\n', window.get(base..).unwrap_or_default()) {
             let end = base + at;
-            let [line @ .., b'\r'] = &window[self.line_start as usize..end] else {
+            let line = &window[self.line_start as usize..end];
+            if !self.has_request_line && !matches!(line, [] | [b'\r']) {
+                check_request_start(line, limits)?;
+            }
+            let [line @ .., b'\r'] = line else {
                 return Err(HttpError::bad("a line does not end with CR LF"));
             };
             // `bytes_max` fits u32.
             self.line_start = end as u32 + 1;
             if !line.is_empty() {
                 if !self.has_request_line {
-                    check_request_line(line, limits)?;
+                    check_request_line(line)?;
                     self.has_request_line = true;
                 }
             } else if self.has_request_line {
@@ -113,8 +117,7 @@ const LINE_TOO_LONG: HttpError =
     HttpError::new(Status::URI_TOO_LONG, "the request line is too long");
 
 /// Whether a first line can be one of a request that we speak; what it holds otherwise is `parse_head`'s matter.
-fn check_request_line(line: &[u8], limits: &Limits) -> Result<(), HttpError> {
-    check_request_start(line, limits)?;
+fn check_request_line(line: &[u8]) -> Result<(), HttpError> {
     if line.ends_with(b" HTTP/1.1") || line.ends_with(b" HTTP/1.0") {
         return Ok(());
     }
