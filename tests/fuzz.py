@@ -37,8 +37,17 @@ def fuzz(target, minutes):
     minutes_taken = (time.monotonic() - started) / 60
     line = f"{target}: {int(executions[1]) if executions else 0:,} executions in {minutes_taken:.1f} minutes"
     if done.returncode != 0:
-        return False, f"FAILED {line}\n" + "\n".join(text.splitlines()[-40:])
+        return False, f"FAILED {line}\n{finding(text)}"
     return True, line
+
+
+def finding(text):
+    """What a person needs of a finding: the panic or the sanitizer's word, and how to see it again."""
+    lines = text.splitlines()
+    starts = [n for n, line in enumerate(lines) if "panicked at" in line or "ERROR: " in line]
+    shown = [line for n in starts[:2] for line in lines[n : n + 4]]
+    again = re.search(r"cargo fuzz run \S+ \S*artifacts/\S+", text)
+    return "\n".join("    " + line[:400] for line in [*shown, f"RUSTC_BOOTSTRAP=1 {again[0]}" if again else lines[-1]])
 
 
 def main():

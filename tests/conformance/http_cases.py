@@ -14,7 +14,7 @@ def get(*headers, target=b"/hello.txt", version=b"HTTP/1.1", method=b"GET", host
 
 
 def post(*headers, body=b""):
-    key = b"X-API-Key: key"
+    key = b"X-API-Key: a key for the suite"
     return get(key, *headers, target=b"/api/push", method=b"POST") + body
 
 

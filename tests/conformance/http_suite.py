@@ -42,7 +42,7 @@ header_timeout = "1s"
 handshake_timeout = "1s"
 
 [api]
-keys = ["key"]
+keys = ["a key for the suite"]
 """
 
 HELLO = b"Hello, world!\n"

@@ -1,0 +1,149 @@
+//! A WebSocket client for Autobahn's fuzzing server: asks how many cases there are, echoes through each, asks for the
+//! report. Blocking sockets and the codec of `veche-proto` in the client's role; nothing else is in between, so that
+//! what the suite judges is the codec.
+//!
+//! `WS_PORT` and `AGENT` come from the environment.
+
+use std::env;
+use std::error::Error;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
+use std::time::Duration;
+
+use veche_proto::websocket::deflate::Policy;
+use veche_proto::websocket::handshake::{new_key, read_response, write_request};
+use veche_proto::websocket::{
+    Codecs, Decoder, Encoder, Event, Limits, Opcode, Role, encode_close, encode_control,
+};
+
+/// 9.3.1 and 9.4.1 come in 65,536 fragments, 9.1.6 and 9.2.6 are 16 MiB long.
+const LIMITS: Limits = Limits {
+    message_bytes_max: 32 << 20,
+    fragments_max: 70_000,
+};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let port: u16 = env::var("WS_PORT")?.parse()?;
+    let agent = env::var("AGENT")?;
+    let mut codecs = Codecs::new();
+    let mut count = Vec::new();
+    run(port, "/getCaseCount", &mut codecs, |data| {
+        count.extend_from_slice(data)
+    })?;
+    let count: usize = str::from_utf8(&count)?.parse()?;
+    for case in 1..=count {
+        let target = format!("/runCase?case={case}&agent={agent}");
+        if let Err(error) = run(port, &target, &mut codecs, |_| {}) {
+            eprintln!("case {case}: {error}");
+        }
+    }
+    run(
+        port,
+        &format!("/updateReports?agent={agent}"),
+        &mut codecs,
+        |_| {},
+    )
+}
+
+/// One connection: echoes until it ends, and lends each message to `seen` before. A failed connection is the case's
+/// business, and its verdict is in the report.
+fn run(
+    port: u16,
+    target: &str,
+    codecs: &mut Codecs,
+    mut seen: impl FnMut(&[u8]),
+) -> Result<(), Box<dyn Error>> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+
+    // Both forms of compression are spoken: the one without memory first, as the product's default is.
+    let policy = Policy {
+        takeover: true,
+        ..Policy::default()
+    };
+    let key = new_key(std::array::from_fn(|_| fastrand::u8(..)));
+    let mut out = Vec::new();
+    let host = format!("127.0.0.1:{port}");
+    write_request(&mut out, &host, target, &key, "", Some(&policy), []);
+    stream.write_all(&out)?;
+
+    let mut input = Vec::new();
+    let mut buffer = vec![0; 64 * 1024];
+    let accepted = loop {
+        let count = stream.read(&mut buffer)?;
+        if count == 0 {
+            return Err("closed in the handshake".into());
+        }
+        input.extend_from_slice(&buffer[..count]);
+        if let Some((taken, accepted)) = read_response(&input, &key, "", Some(&policy))? {
+            let deflate = accepted.deflate;
+            input.drain(..taken);
+            break deflate;
+        }
+    };
+
+    let mut decoder = Decoder::new(Role::Client, accepted);
+    let mut encoder = Encoder::new(Role::Client, accepted);
+    loop {
+        let mut at = 0;
+        while at < input.len() {
+            let mask = Some(fastrand::u32(..).to_ne_bytes());
+            let mut reply = Vec::new();
+            let mut ended = false;
+            // A message is lent from the codecs, which the encoder needs too: it is copied in between.
+            let mut message = None;
+            match decoder.decode(&mut input[at..], codecs, &LIMITS) {
+                Ok((taken, event)) => {
+                    at += taken;
+                    match event {
+                        None => {}
+                        Some(Event::Message { kind, data }) => {
+                            message = Some((kind, data.to_vec()))
+                        }
+                        Some(Event::Ping(data)) => {
+                            encode_control(&mut reply, Opcode::Pong, data, mask)
+                        }
+                        Some(Event::Pong(_)) => {}
+                        Some(Event::Close { code, .. }) => {
+                            encode_close(&mut reply, code, "", mask);
+                            ended = true;
+                        }
+                    }
+                }
+                Err(error) => {
+                    encode_close(
+                        &mut reply,
+                        Some(error.close_code()),
+                        &error.to_string(),
+                        mask,
+                    );
+                    ended = true;
+                }
+            }
+            if let Some((kind, data)) = message {
+                seen(&data);
+                encoder.encode(&mut reply, kind, &data, codecs, mask);
+            }
+            stream.write_all(&reply)?;
+            if ended {
+                return end(stream, &mut buffer);
+            }
+        }
+        let count = match stream.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => count,
+            Err(error) => return Err(error.into()),
+        };
+        input.clear();
+        input.extend_from_slice(&buffer[..count]);
+    }
+}
+
+/// After the close frame: the server ends the TCP connection first (RFC 6455 section 7.1.1).
+fn end(mut stream: TcpStream, buffer: &mut [u8]) -> Result<(), Box<dyn Error>> {
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    while stream.read(buffer).is_ok_and(|count| count > 0) {}
+    stream.shutdown(Shutdown::Both).ok();
+    Ok(())
+}
