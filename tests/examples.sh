@@ -1,5 +1,6 @@
 #!/bin/bash
-# Runs each back end of examples/push against a real server, with a message that must not be taken apart.
+# Runs each back end of examples/push against a real server, with a message that must not be taken apart;
+# then what README.md and the guide offer to copy.
 # A client in Python's standard library holds the WebSocket and says what arrived.
 set -euo pipefail
 source "$(dirname "$0")/demo_server.sh"
@@ -47,6 +48,8 @@ check "Python, TCP line"  "handed to 1" python3 push.py "$user" "$message"
 check "Python, HTTP"      "handed to 1" python3 push.py --http "$user" "$message"
 check "shell, TCP line"   "handed to 1" ./push.sh "$user" "$message"
 check "shell, HTTP"       "handed to 1" ./push.sh --http "$user" "$message"
+
+python3 "$root/tests/snippets.py" "$root"/{README.md,docs/guide/push.md} || failed=1
 
 export VECHE_KEY=wrong
 refused "Python, HTTP, wrong key" python3 push.py --http "$user" x
