@@ -14,7 +14,7 @@ def get(*headers, target=b"/hello.txt", version=b"HTTP/1.1", method=b"GET", host
 
 
 def post(*headers, body=b""):
-    key = b"X-API-Key: a key for the suite"
+    key = b"X-API-Key: a-key-for-the-suite"
     return get(key, *headers, target=b"/api/push", method=b"POST") + body
 
 
@@ -53,7 +53,7 @@ CASES = [
     # Request line: section 3.
     ("version 2.0", get(version=b"HTTP/2.0"), [505], CLOSED),
     ("HTTP/2 preface", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", [{400, 505}], CLOSED),
-    ("no version", b"GET /hello.txt\r\nHost: a\r\n\r\n", [400], CLOSED),
+    ("no version", b"GET /hello.txt\r\nHost: a\r\n\r\n", [{400, 505}], CLOSED),
     ("lower-case version", get(version=b"http/1.1"), [400], CLOSED),
     ("version with a space", get(version=b"HTTP/1. 1"), [400], CLOSED),
     ("no such method", get(method=b"BREW"), [{405, 501}], None),
@@ -122,9 +122,11 @@ CASES = [
     ("chunk without its CRLF", chunked(b"5\r\n123456\r\n0\r\n\r\n" + HEALTH), [400], CLOSED),
     ("trailer with a bare LF", chunked(b"0\r\nX: y\n\r\n" + HEALTH), [400], CLOSED),
     ("a trailer that is no header", chunked(b"0\r\nnonsense\r\n\r\n" + HEALTH), [400], CLOSED),
-    ("POST without a length", post(), [411], None),
+    # In 1.1 a request without a length has no body (RFC 9112 section 6.3); in 1.0 nobody can know.
+    ("POST without a length", post(), [{200, 400, 411}], None),
+    ("POST without a length in 1.0", post().replace(b"HTTP/1.1", b"HTTP/1.0"), [411], CLOSED),
     ("a body that a static file does not want", get(b"Content-Length: 5", method=b"POST") + b"12345" + GET, [405, 200], None),
-    ("GET with a body", get(b"Content-Length: 5") + b"12345" + GET, [200, 200], KEPT),
+    ("GET with a body", get(b"Content-Length: 5") + b"12345" + GET, [{200, 400}, 200], KEPT),
     # Expect: RFC 9110 section 10.1.1.
     ("Expect: 100-continue", sized().replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n", 1), [200], KEPT),
     ("another expectation", get(b"Expect: miracles"), [417], None),
@@ -162,7 +164,7 @@ CASES = [
     ("upgrade in 1.0", upgrade(version=b"HTTP/1.0"), [{400, 426}], None),
     ("upgrade to something else", get(b"Connection: Upgrade", b"Upgrade: h2c"), [200], None),
     ("upgrade where nothing is", upgrade(target=b"/none"), [404], None),
-    ("upgrade with a body", upgrade(b"Content-Length: 5") + b"12345", [{400, 413}], CLOSED),
+    ("upgrade with a body", upgrade(b"Content-Length: 5") + b"12345" + GET, [{400, 413}, 200], KEPT),
 ]
 
 

@@ -42,7 +42,7 @@ header_timeout = "1s"
 handshake_timeout = "1s"
 
 [api]
-keys = ["a key for the suite"]
+keys = ["a-key-for-the-suite"]
 """
 
 HELLO = b"Hello, world!\n"
@@ -63,6 +63,8 @@ def check(server, data, statuses, after, by_byte):
             got = response.status if response else "the end of the connection"
             if got not in wanted:
                 return f"answer {number + 1} is {got}, not {' or '.join(map(str, sorted(wanted)))}"
+            if got == 405 and not response.headers.get("allow"):
+                return "405 without Allow (RFC 9110 section 15.5.6)"
             if SECRET in response.body:
                 return "a file from outside of the root"
             if "x-split" in response.headers:
