@@ -109,6 +109,8 @@ fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
     // Connections of an earlier run that linger in TIME_WAIT are no reason not to start.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(reuse_port)?;
+    // Accepted sockets inherit it: a turn leaves in one write, and what follows must not wait for its answer.
+    socket.set_tcp_nodelay(true)?;
     if address.is_ipv6() {
         // An IPv6 address is just that: `[::]:80` beside `0.0.0.0:80` is no conflict, and peers of the latter
         // are seen with their IPv4 addresses.
