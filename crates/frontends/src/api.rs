@@ -6,9 +6,10 @@
 use veche_hub::{Answer, SessionId, Ticket};
 use veche_proto::http::{Head, Method, Status};
 
-use crate::backend::{BAD_REQUEST, Backend, METHOD_NOT_FOUND, Progress, Shape, write_error};
+use crate::backend::{BAD_REQUEST, Backend, METHOD_NOT_FOUND, Progress, Shape, UNAUTHORIZED, write_error};
 use crate::command::{self, BadCommand, Command, Target};
 use crate::connection::Block;
+use crate::http::Refusal;
 use crate::shared::Shared;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +40,9 @@ pub(crate) enum CallEnd {
 
 impl Call {
     /// Judges the head of a call; `below` is the path below `/api`.
-    pub(crate) fn begin(head: &Head<'_>, below: &str, shared: &Shared) -> Result<Self, (Status, &'static str)> {
+    pub(crate) fn begin(head: &Head<'_>, below: &str, shared: &Shared) -> Result<Self, Refusal> {
         if !shared.site.authorizes(head) {
-            return Err((Status::UNAUTHORIZED, "X-API-Key is missing or wrong"));
+            return Err(unauthorized());
         }
         let name = match below.trim_matches('/') {
             "push" => Name::Push,
@@ -49,12 +50,16 @@ impl Call {
             "broadcast" => Name::Broadcast,
             "disconnect" => Name::Disconnect,
             "info" => Name::Info,
-            "socket" => return Err((Status::UPGRADE_REQUIRED, "this path speaks WebSocket")),
+            "socket" => return Err(Refusal::new(Status::UPGRADE_REQUIRED, "this path speaks WebSocket")),
             _ => Name::Unknown,
         };
         match (name, &head.method) {
             (Name::Info, Method::Get | Method::Head) | (_, Method::Post) => {}
-            _ => return Err((Status::METHOD_NOT_ALLOWED, "API calls are POST (and GET for info)")),
+            _ => {
+                let allow = if name == Name::Info { "GET, HEAD, POST" } else { "POST" };
+                let why = format!("this call takes {allow}");
+                return Err(Refusal::of_api(Status::METHOD_NOT_ALLOWED, BAD_REQUEST, &why).with("Allow", allow));
+            }
         }
         Ok(Self { name, backend: Backend::default(), kept: None })
     }
@@ -62,7 +67,7 @@ impl Call {
     /// Carries the call out.
     pub(crate) fn run(&mut self, body: &[u8], id: SessionId, shared: &mut Shared) -> CallEnd {
         match self.name {
-            Name::Unknown => return CallEnd::Answered(error(METHOD_NOT_FOUND, "method not found")),
+            Name::Unknown => return CallEnd::Answered(error_body(METHOD_NOT_FOUND, "method not found")),
             Name::Info => {
                 let nodes = shared.process.nodes();
                 return CallEnd::Answered(format!("{{\"result\":{{\"nodes\":{nodes}}}}}").into_bytes());
@@ -83,7 +88,7 @@ impl Call {
         match progress {
             Err(BadCommand(why)) => {
                 shared.stats.pushes_refused.add(1);
-                CallEnd::Answered(error(BAD_REQUEST, &why))
+                CallEnd::Answered(error_body(BAD_REQUEST, &why))
             }
             Ok(Progress::Unfinished) => CallEnd::Waits(Block::Credit),
             Ok(Progress::NoCredit | Progress::TooManyOpen) => {
@@ -129,7 +134,14 @@ impl Call {
     }
 }
 
-fn error(code: u32, message: &str) -> Vec<u8> {
+/// The answer to whoever has no key, or a wrong one.
+pub(crate) fn unauthorized() -> Refusal {
+    Refusal::of_api(Status::UNAUTHORIZED, UNAUTHORIZED, "X-API-Key is missing or wrong")
+        .with("WWW-Authenticate", "X-API-Key")
+}
+
+/// `{"error":{…}}`
+pub(crate) fn error_body(code: u32, message: &str) -> Vec<u8> {
     let mut text = String::from("{");
     write_error(&mut text, code, message);
     text.push('}');

@@ -16,6 +16,8 @@ pub const EXCHANGES_MAX: usize = 1024;
 
 /// Error code for a request that can't be understood or carried out as written.
 pub const BAD_REQUEST: u32 = 107;
+/// Error code for a caller without a key.
+pub const UNAUTHORIZED: u32 = 101;
 /// Error code for a method that does not exist.
 pub const METHOD_NOT_FOUND: u32 = 104;
 

@@ -12,7 +12,7 @@ use veche_proto::http::{
     Version,
 };
 
-use crate::api::{Call, CallEnd};
+use crate::api::{Call, CallEnd, error_body};
 use crate::connection::{Block, Stage, Step, Then};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::route::{Found, Handler, Route};
@@ -116,10 +116,32 @@ impl Reply {
             out.extend_from_slice(body);
         }
     }
+}
 
-    /// A short text about what went wrong.
-    pub(crate) fn refuse(self, id: SessionId, status: Status, why: &str, shared: &mut Shared) {
-        self.write(id, status, "text/plain; charset=utf-8", format!("{why}\n").as_bytes(), shared);
+/// A request that is refused although it was understood.
+pub(crate) struct Refusal {
+    status: Status,
+    headers: Vec<(&'static str, String)>,
+    content_type: &'static str,
+    body: String,
+}
+
+impl Refusal {
+    /// Says why in a line of text.
+    pub(crate) fn new(status: Status, why: &str) -> Self {
+        Self { status, headers: Vec::new(), content_type: "text/plain; charset=utf-8", body: format!("{why}\n") }
+    }
+
+    /// Says why as the API does.
+    pub(crate) fn of_api(status: Status, code: u32, why: &str) -> Self {
+        let body = String::from_utf8(error_body(code, why)).unwrap_or_default();
+        Self { status, headers: Vec::new(), content_type: "application/json", body }
+    }
+
+    /// With a further header.
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
     }
 }
 
@@ -160,10 +182,9 @@ impl Http {
         if !self.scan.is_midway() {
             self.since_ms = if self.requests == 0 { self.accepted_ms } else { shared.now.mono_ms };
         }
-        let Some(end) = self.scan.find(input, &site.limits.http)? else {
+        let Some((head, end)) = http::read_head(&mut self.scan, input, &site.limits.http)? else {
             return Ok(Step { taken: 0, then: Then::NeedInput });
         };
-        let head = http::parse_head(&input[..end], &site.limits.http)?;
         self.scan = HeadScan::default();
         self.requests += 1;
         self.since_ms = shared.now.mono_ms;
@@ -178,13 +199,15 @@ impl Http {
         let (route, below) = match site.listeners[self.listener as usize].router.find(&head.method, head.path) {
             Found::Route { index, below } => (&site.routes[index as usize], below),
             Found::MethodNotAllowed => {
-                return self.refuse(id, head, Status::METHOD_NOT_ALLOWED, "this path has another method", shared);
+                let allow = site.listeners[self.listener as usize].router.allowed(head.path);
+                let refusal = Refusal::new(Status::METHOD_NOT_ALLOWED, "this path takes other methods");
+                return self.refuse(id, head, refusal.with("Allow", allow), shared);
             }
             Found::Nothing => {
                 if head.header_bytes("upgrade").is_some() {
                     shared.stats.handshake(Handshake::NotFound);
                 }
-                return self.refuse(id, head, Status::NOT_FOUND, "nothing here", shared);
+                return self.refuse(id, head, Refusal::new(Status::NOT_FOUND, "nothing here"), shared);
             }
         };
         let socket_only = matches!(route.handler, Handler::Push | Handler::Echo);
@@ -195,7 +218,7 @@ impl Http {
             Handler::Api => {
                 let call = match Call::begin(head, below, shared) {
                     Ok(call) => call,
-                    Err((status, why)) => return self.refuse(id, head, status, why, shared),
+                    Err(refusal) => return self.refuse(id, head, refusal, shared),
                 };
                 self.read_body(id, head, Some(call), None, shared)
             }
@@ -218,7 +241,8 @@ impl Http {
                     let stream = file(id, head, root, below, shared);
                     return Ok(self.stream(id, reply, stream, shared));
                 }
-                self.refuse(id, head, Status::METHOD_NOT_ALLOWED, "files take no body", shared)
+                let refusal = Refusal::new(Status::METHOD_NOT_ALLOWED, "files take no body");
+                self.refuse(id, head, refusal.with("Allow", "GET, HEAD"), shared)
             }
             Handler::Push | Handler::Echo => unreachable!("handled above: these speak WebSocket only"),
         }
@@ -229,13 +253,14 @@ impl Http {
         &mut self,
         id: SessionId,
         head: &Head<'_>,
-        status: Status,
-        why: &str,
+        refusal: Refusal,
         shared: &mut Shared,
     ) -> Result<Then, HttpError> {
-        let (reply, why) = (Reply::to(head), why.to_owned());
+        let reply = Reply::to(head);
         self.answer(id, head, shared, move |id, shared| {
-            reply.refuse(id, status, &why, shared);
+            let mut headers = vec![("Content-Type", refusal.content_type)];
+            headers.extend(refusal.headers.iter().map(|(name, value)| (*name, value.as_str())));
+            reply.write_with(id, refusal.status, &headers, refusal.body.as_bytes(), shared);
         })
     }
 
@@ -378,14 +403,7 @@ impl Http {
         match upgrade(id, head, route, shared) {
             Err(refused) => {
                 shared.stats.handshake(refused.outcome);
-                if refused.status == Status::UPGRADE_REQUIRED {
-                    let (reply, why) = (Reply::to(head), refused.why);
-                    return self.answer(id, head, shared, move |id, shared| {
-                        let headers = [("Sec-WebSocket-Version", "13"), ("Content-Type", "text/plain; charset=utf-8")];
-                        reply.write_with(id, Status::UPGRADE_REQUIRED, &headers, format!("{why}\n").as_bytes(), shared);
-                    });
-                }
-                self.refuse(id, head, refused.status, &refused.why, shared)
+                self.refuse(id, head, refused.refusal, shared)
             }
             Ok(registration) => {
                 if registration.is_complete() {

@@ -161,6 +161,20 @@ impl Router {
     }
 }
 
+impl Router {
+    /// The methods that a path does take, for `Allow`.
+    pub fn allowed(&self, path: &str) -> String {
+        let below = self.patterns.iter().filter(|(pattern, _)| below(pattern, path).is_some()).map(|(_, entry)| entry);
+        let mut methods: Vec<&str> = Vec::new();
+        for method in self.exact.get(path).into_iter().flatten().chain(below).flat_map(|entry| &entry.methods) {
+            if !methods.contains(&method.as_str()) {
+                methods.push(method);
+            }
+        }
+        methods.join(", ")
+    }
+}
+
 impl Entry {
     fn allows(&self, method: &Method<'_>) -> bool {
         self.methods.is_empty() || self.methods.iter().any(|allowed| allowed == method.as_str())
@@ -257,6 +271,7 @@ mod tests {
         let routes = [route("/room/:id", &["GET"], Handler::Push)];
         let router = Router::new(routes.iter().enumerate().map(|(i, r)| (i as u16, r)));
         assert_eq!(router.find(&Method::Post, "/room/7"), Found::MethodNotAllowed);
+        assert_eq!(router.allowed("/room/7"), "GET");
         assert_eq!(router.find(&Method::Get, "/rooms/7"), Found::Nothing);
         assert_eq!(router.find(&Method::Get, "/room/7/8"), Found::Nothing);
     }

@@ -261,6 +261,9 @@ impl Answer {
         {
             writer.header("ETag", &*file.etag)?;
             writer.header("Last-Modified", &*file.last_modified)?;
+            // Asked again each time and answered with 304: else a browser guesses how long a page is good for, and
+            // meets an old script in a new page.
+            writer.header("Cache-Control", "no-cache")?;
         }
         match &self.headers {
             Headers::Allow => writer.header("Allow", "GET, HEAD")?,

@@ -9,6 +9,8 @@ use veche_hub::{ChannelName, SessionId, Ticket};
 use veche_proto::http::{Head, Status};
 use veche_proto::websocket::{self, Decoder, handshake};
 
+use crate::api::unauthorized;
+use crate::http::Refusal;
 use crate::identity::Unknown;
 use crate::origin;
 use crate::route::{Handler, Route};
@@ -21,8 +23,7 @@ pub const CHANNELS_MAX: usize = 32;
 
 /// A handshake that is refused.
 pub(crate) struct Refused {
-    pub(crate) status: Status,
-    pub(crate) why: String,
+    pub(crate) refusal: Refusal,
     pub(crate) outcome: Handshake,
 }
 
@@ -39,10 +40,13 @@ pub(crate) fn upgrade(
     route: &Arc<Route>,
     shared: &mut Shared,
 ) -> Result<Registration, Refused> {
-    let refused = |status, why: &str, outcome| Refused { status, why: why.to_owned(), outcome };
+    let refused = |status, why: &str, outcome| Refused { refusal: Refusal::new(status, why), outcome };
     let upgrade = handshake::read(head)
-        .map_err(|error| refused(error.status, error.reason, Handshake::Malformed))?
-        .ok_or_else(|| refused(Status::UPGRADE_REQUIRED, "this path speaks WebSocket", Handshake::Malformed))?;
+        .map_err(|error| match error.status {
+            Status::UPGRADE_REQUIRED => upgrade_required(error.reason),
+            _ => refused(error.status, error.reason, Handshake::Malformed),
+        })?
+        .ok_or_else(|| upgrade_required("this path speaks WebSocket"))?;
     if shared.is_draining() {
         return Err(refused(Status::SERVICE_UNAVAILABLE, "going away", Handshake::Malformed));
     }
@@ -54,7 +58,7 @@ pub(crate) fn upgrade(
         Handler::Push => Session::Push,
         Handler::Api if shared.site.authorizes(head) => Session::Backend(Box::default()),
         Handler::Api => {
-            return Err(refused(Status::UNAUTHORIZED, "X-API-Key is missing or wrong", Handshake::Unauthorized));
+            return Err(Refused { refusal: unauthorized(), outcome: Handshake::Unauthorized });
         }
         _ => Session::Echo,
     };
@@ -105,6 +109,12 @@ pub(crate) fn upgrade(
         }
     }
     Ok(registration)
+}
+
+/// RFC 6455, section 4.4: the answer names the version that is spoken.
+fn upgrade_required(why: &str) -> Refused {
+    let refusal = Refusal::new(Status::UPGRADE_REQUIRED, why).with("Sec-WebSocket-Version", handshake::VERSION);
+    Refused { refusal, outcome: Handshake::Malformed }
 }
 
 impl Registration {
