@@ -34,11 +34,11 @@ def veche_binary():
 
 
 class Server:
-    """One server: `port` speaks HTTP and WebSocket; a path that does not exist makes it absent."""
+    """One server: `port` speaks HTTP and WebSocket; a binary that does not exist makes it absent."""
 
-    def __init__(self, name, port, command, binary, env=None, extra_ports=()):
+    def __init__(self, name, port, command, binary, env=None, http=True):
         self.name, self.port, self.command, self.env = name, port, command, env or {}
-        self.binary, self.extra_ports = binary, extra_ports
+        self.binary, self.http = binary, http
         self.process = self.log = None
 
     @property
@@ -50,23 +50,26 @@ class Server:
         command = ["taskset", "-c", SERVER_CORE, *map(str, self.command)]
         env = os.environ | self.env
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL, env=env)
-        for port in (self.port, *self.extra_ports):
-            self._await(port)
-
-    def _await(self, port):
         deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            if self.process.poll() is not None:
-                break
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if self._answers():
                 return
-            except OSError:
-                time.sleep(0.02)
+            time.sleep(0.02)
         self.log.seek(0)
         tail = self.log.read()[-2000:].decode(errors="replace")
         self.stop()
-        raise RuntimeError(f"{self.name} does not answer on port {port}:\n{tail}")
+        raise RuntimeError(f"{self.name} does not answer on port {self.port}:\n{tail}")
+
+    def _answers(self):
+        """A connection alone proves little: a supervisor may hold the socket before anybody serves it."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as probe:
+                if not self.http:
+                    return True
+                probe.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+                return bool(probe.recv(1))
+        except OSError:
+            return False
 
     @property
     def pid(self):
@@ -114,7 +117,7 @@ def cpu_ns(pid):
 def veche():
     binary = veche_binary()
     config = BENCH / "veche.toml"
-    return Server("veche", 9701, [binary, "serve", "-c", config], binary, extra_ports=(9702,))
+    return Server("veche", 9701, [binary, "serve", "-c", config], binary)
 
 
 def uwebsockets():
@@ -149,4 +152,4 @@ def nginx():
 
 def send_alone():
     command = [driver(), "send-alone", "--address", "127.0.0.1:9751", "--control", "127.0.0.1:9752"]
-    return Server("send alone", 9751, command, driver())
+    return Server("send alone", 9751, command, driver(), http=False)

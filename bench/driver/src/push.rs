@@ -277,7 +277,10 @@ fn receiver(index: usize, stream: TcpStream, plan: &Plan) -> Receiver {
 }
 
 fn writer(users: usize, plan: &Plan) -> anyhow::Result<Writer> {
-    ensure!(VARIANTS.is_multiple_of(plan.burst), "burst: a divisor of {VARIANTS}");
+    ensure!(
+        VARIANTS.is_multiple_of(plan.burst),
+        "burst: a divisor of {VARIANTS}"
+    );
     let (mut cycle, mut ends) = (Vec::new(), Vec::new());
     for turn in 0..VARIANTS / plan.burst {
         for index in 0..users {

@@ -50,6 +50,9 @@ pub fn run(address: SocketAddr, control: SocketAddr, size: usize) -> anyhow::Res
                 }
                 ACCEPT_CONTROL => {
                     let (stream, _) = controls.accept()?;
+                    if stream.peek(&mut [0]).is_ok_and(|count| count == 0) {
+                        continue;
+                    }
                     poll.readable(&stream, CONTROL)?;
                     receivers.sort_by(|left, right| left.user.cmp(&right.user));
                     next = 0;
@@ -96,7 +99,10 @@ fn accept(listener: &TcpListener, size: usize) -> anyhow::Result<Option<Receiver
     let mut piece = [0; 4096];
     while !head.ends_with(b"\r\n\r\n") {
         let count = stream.read(&mut piece)?;
-        ensure!(count > 0, "a receiver left in its handshake");
+        if count == 0 {
+            // Somebody who only looked whether we are there.
+            return Ok(None);
+        }
         head.extend_from_slice(&piece[..count]);
     }
     let head = String::from_utf8(head)?;
