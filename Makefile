@@ -6,7 +6,8 @@ help:            ## this list
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1\t/p' Makefile | expand -t 18
 
 run: build       ## install what is missing, build, serve the push demo
-	$(VECHE) serve -c examples/push/veche.toml
+	@cat examples/push/welcome.txt
+	@$(VECHE) serve -c examples/push/veche.toml
 
 build: setup-run ## the release binary
 	cargo build --release --quiet --locked --package veche

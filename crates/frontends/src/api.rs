@@ -6,7 +6,9 @@
 use veche_hub::{Answer, SessionId, Ticket};
 use veche_proto::http::{Head, Method, Status};
 
-use crate::backend::{BAD_REQUEST, Backend, METHOD_NOT_FOUND, Progress, Shape, UNAUTHORIZED, write_error};
+use crate::backend::{
+    BAD_REQUEST, Backend, METHOD_NOT_FOUND, Progress, Shape, UNAUTHORIZED, write_error,
+};
 use crate::command::{self, BadCommand, Command, Target};
 use crate::connection::Block;
 use crate::http::Refusal;
@@ -50,27 +52,47 @@ impl Call {
             "broadcast" => Name::Broadcast,
             "disconnect" => Name::Disconnect,
             "info" => Name::Info,
-            "socket" => return Err(Refusal::new(Status::UPGRADE_REQUIRED, "this path speaks WebSocket")),
+            "socket" => {
+                return Err(Refusal::new(
+                    Status::UPGRADE_REQUIRED,
+                    "this path speaks WebSocket",
+                ));
+            }
             _ => Name::Unknown,
         };
         match (name, &head.method) {
             (Name::Info, Method::Get | Method::Head) | (_, Method::Post) => {}
             _ => {
-                let allow = if name == Name::Info { "GET, HEAD, POST" } else { "POST" };
+                let allow = if name == Name::Info {
+                    "GET, HEAD, POST"
+                } else {
+                    "POST"
+                };
                 let why = format!("this call takes {allow}");
-                return Err(Refusal::of_api(Status::METHOD_NOT_ALLOWED, BAD_REQUEST, &why).with("Allow", allow));
+                return Err(
+                    Refusal::of_api(Status::METHOD_NOT_ALLOWED, BAD_REQUEST, &why)
+                        .with("Allow", allow),
+                );
             }
         }
-        Ok(Self { name, backend: Backend::default(), kept: None })
+        Ok(Self {
+            name,
+            backend: Backend::default(),
+            kept: None,
+        })
     }
 
     /// Carries the call out.
     pub(crate) fn run(&mut self, body: &[u8], id: SessionId, shared: &mut Shared) -> CallEnd {
         match self.name {
-            Name::Unknown => return CallEnd::Answered(error_body(METHOD_NOT_FOUND, "method not found")),
+            Name::Unknown => {
+                return CallEnd::Answered(error_body(METHOD_NOT_FOUND, "method not found"));
+            }
             Name::Info => {
                 let nodes = shared.process.nodes();
-                return CallEnd::Answered(format!("{{\"result\":{{\"nodes\":{nodes}}}}}").into_bytes());
+                return CallEnd::Answered(
+                    format!("{{\"result\":{{\"nodes\":{nodes}}}}}").into_bytes(),
+                );
             }
             _ => {}
         }
@@ -81,7 +103,9 @@ impl Call {
             self.check(&command)?;
             match self.name {
                 Name::Disconnect => self.backend.disconnect(&command, id, shared),
-                Name::Broadcast => self.backend.publish(&command, Shape::Each, true, id, shared),
+                Name::Broadcast => self
+                    .backend
+                    .publish(&command, Shape::Each, true, id, shared),
                 _ => self.backend.publish(&command, Shape::Sum, true, id, shared),
             }
         });
@@ -130,14 +154,22 @@ impl Call {
 
     fn end(&mut self) -> CallEnd {
         let mut body = Vec::new();
-        if self.backend.write_answer(&mut body) { CallEnd::Answered(body) } else { CallEnd::Waits(Block::Answer) }
+        if self.backend.write_answer(&mut body) {
+            CallEnd::Answered(body)
+        } else {
+            CallEnd::Waits(Block::Answer)
+        }
     }
 }
 
 /// The answer to whoever has no key, or a wrong one.
 pub(crate) fn unauthorized() -> Refusal {
-    Refusal::of_api(Status::UNAUTHORIZED, UNAUTHORIZED, "X-API-Key is missing or wrong")
-        .with("WWW-Authenticate", "X-API-Key")
+    Refusal::of_api(
+        Status::UNAUTHORIZED,
+        UNAUTHORIZED,
+        "X-API-Key is missing or wrong",
+    )
+    .with("WWW-Authenticate", "X-API-Key")
 }
 
 /// `{"error":{…}}`

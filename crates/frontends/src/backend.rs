@@ -99,29 +99,45 @@ impl Backend {
         if answered && self.exchanges.len() >= EXCHANGES_MAX {
             return Ok(Progress::TooManyOpen);
         }
-        let data = command.data.ok_or_else(|| BadCommand("\"data\" (or \"message\", or \"binary\") is missing".into()))?;
+        let data = command.data.ok_or_else(|| {
+            BadCommand("\"data\" (or \"message\", or \"binary\") is missing".into())
+        })?;
         let mut payload_scratch = std::mem::take(&mut shared.scratch.payload);
         let mut name = std::mem::take(&mut shared.scratch.name);
-        let result = data.payload(&mut payload_scratch).and_then(|payload| match &command.target {
-            Target::User(user) => {
-                let channel = personal(&user.0, &mut name)?;
-                Ok(self.publish_one(channel, payload, command.id, shape, answered, session, shared))
-            }
-            Target::Channel(channel) => {
-                let channel = named(&channel.0)?;
-                Ok(self.publish_one(channel, payload, command.id, shape, answered, session, shared))
-            }
-            Target::Users(users) => {
-                let targets = users.iter().map(|user| Ok(personal(&user.0, &mut name)?.as_str().into()));
-                let targets = targets.collect::<Result<Vec<Box<str>>, BadCommand>>()?;
-                Ok(self.publish_many(targets, payload, command.id, shape, answered, session, shared))
-            }
-            Target::Channels(channels) => {
-                let targets = channels.iter().map(|channel| Ok(named(&channel.0)?.as_str().into()));
-                let targets = targets.collect::<Result<Vec<Box<str>>, BadCommand>>()?;
-                Ok(self.publish_many(targets, payload, command.id, shape, answered, session, shared))
-            }
-        });
+        let result = data
+            .payload(&mut payload_scratch)
+            .and_then(|payload| match &command.target {
+                Target::User(user) => {
+                    let channel = personal(&user.0, &mut name)?;
+                    Ok(self.publish_one(
+                        channel, payload, command.id, shape, answered, session, shared,
+                    ))
+                }
+                Target::Channel(channel) => {
+                    let channel = named(&channel.0)?;
+                    Ok(self.publish_one(
+                        channel, payload, command.id, shape, answered, session, shared,
+                    ))
+                }
+                Target::Users(users) => {
+                    let targets = users
+                        .iter()
+                        .map(|user| Ok(personal(&user.0, &mut name)?.as_str().into()));
+                    let targets = targets.collect::<Result<Vec<Box<str>>, BadCommand>>()?;
+                    Ok(self.publish_many(
+                        targets, payload, command.id, shape, answered, session, shared,
+                    ))
+                }
+                Target::Channels(channels) => {
+                    let targets = channels
+                        .iter()
+                        .map(|channel| Ok(named(&channel.0)?.as_str().into()));
+                    let targets = targets.collect::<Result<Vec<Box<str>>, BadCommand>>()?;
+                    Ok(self.publish_many(
+                        targets, payload, command.id, shape, answered, session, shared,
+                    ))
+                }
+            });
         payload_scratch.clear();
         shared.scratch.payload = payload_scratch;
         shared.scratch.name = name;
@@ -143,7 +159,9 @@ impl Backend {
         let outcome = personal(&user.0, &mut name).map(|_| {
             let from = Some((session, ticket(exchange, 0)));
             let (code, reason) = crate::close::DISCONNECTED;
-            shared.hub.disconnect_user(from, &user.0, code, reason, &mut shared.ports)
+            shared
+                .hub
+                .disconnect_user(from, &user.0, code, reason, &mut shared.ports)
         });
         shared.scratch.name = name;
         let (count, open) = match outcome?.map_err(|error| BadCommand(error.to_string()))? {
@@ -151,7 +169,13 @@ impl Backend {
             Outcome::Pending => (0, 1),
         };
         let id = command.id.map(Into::into);
-        self.exchanges.push_back(Exchange { id, shape: Shape::Disconnected, handed: vec![count], open, error: None });
+        self.exchanges.push_back(Exchange {
+            id,
+            shape: Shape::Disconnected,
+            handed: vec![count],
+            open,
+            error: None,
+        });
         shared.stats.pushes.add(1);
         Ok(Progress::Taken)
     }
@@ -160,12 +184,20 @@ impl Backend {
     pub fn refuse(&mut self, id: Option<&str>, error: String, shared: &mut Shared) {
         shared.stats.pushes_refused.add(1);
         let id = id.map(Into::into);
-        self.exchanges.push_back(Exchange { id, shape: Shape::Sum, handed: Vec::new(), open: 0, error: Some(error) });
+        self.exchanges.push_back(Exchange {
+            id,
+            shape: Shape::Sum,
+            handed: Vec::new(),
+            open: 0,
+            error: Some(error),
+        });
     }
 
     /// Goes on with what waited for credit; `true` when nothing of it is left.
     pub fn resume(&mut self, session: SessionId, shared: &mut Shared) -> bool {
-        let Some(mut job) = self.unfinished.take() else { return true };
+        let Some(mut job) = self.unfinished.take() else {
+            return true;
+        };
         if self.advance(&mut job, session, shared) {
             if let Some(exchange) = job.exchange.and_then(|number| self.exchange(number)) {
                 exchange.open -= 1;
@@ -193,8 +225,13 @@ impl Backend {
 
     /// A home answered.
     pub fn answered(&mut self, Ticket(ticket): Ticket, answer: Answer) {
-        let (number, target) = (ticket >> TARGET_BITS, (ticket & ((1 << TARGET_BITS) - 1)) as usize);
-        let Some(exchange) = self.exchange(number) else { return };
+        let (number, target) = (
+            ticket >> TARGET_BITS,
+            (ticket & ((1 << TARGET_BITS) - 1)) as usize,
+        );
+        let Some(exchange) = self.exchange(number) else {
+            return;
+        };
         let count = match answer {
             Answer::Published { handed } => handed,
             Answer::Disconnected { count } => count,
@@ -208,7 +245,9 @@ impl Backend {
 
     /// Writes the next answer that is complete, as one JSON object; `false` when none is.
     pub fn write_answer(&mut self, out: &mut Vec<u8>) -> bool {
-        let Some(exchange) = self.exchanges.front().filter(|exchange| exchange.open == 0) else { return false };
+        let Some(exchange) = self.exchanges.front().filter(|exchange| exchange.open == 0) else {
+            return false;
+        };
         exchange.write(out);
         self.exchanges.pop_front();
         self.first = self.first.wrapping_add(1) & EXCHANGE_MASK;
@@ -216,14 +255,18 @@ impl Backend {
     }
 
     fn exchange(&mut self, number: u32) -> Option<&mut Exchange> {
-        self.exchanges.get_mut((number.wrapping_sub(self.first) & EXCHANGE_MASK) as usize)
+        self.exchanges
+            .get_mut((number.wrapping_sub(self.first) & EXCHANGE_MASK) as usize)
     }
 
     fn next_number(&self) -> u32 {
         self.first.wrapping_add(self.exchanges.len() as u32) & EXCHANGE_MASK
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the hot path: nothing is gathered into a struct first")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the hot path: nothing is gathered into a struct first"
+    )]
     fn publish_one(
         &mut self,
         channel: ChannelName<'_>,
@@ -235,7 +278,10 @@ impl Backend {
         shared: &mut Shared,
     ) -> Progress {
         let from = answered.then(|| (session, ticket(self.next_number(), 0)));
-        let Ok(outcome) = shared.hub.publish(from, channel, payload, &mut shared.ports) else {
+        let Ok(outcome) = shared
+            .hub
+            .publish(from, channel, payload, &mut shared.ports)
+        else {
             shared.stats.credits_refused.add(1);
             return Progress::NoCredit;
         };
@@ -249,7 +295,13 @@ impl Backend {
         };
         if answered {
             let id = id.map(Into::into);
-            self.exchanges.push_back(Exchange { id, shape, handed: vec![handed], open, error: None });
+            self.exchanges.push_back(Exchange {
+                id,
+                shape,
+                handed: vec![handed],
+                open,
+                error: None,
+            });
         }
         Progress::Taken
     }
@@ -268,19 +320,41 @@ impl Backend {
         let exchange = answered.then(|| self.next_number());
         if answered {
             let (id, handed) = (id.map(Into::into), vec![0; targets.len()]);
-            self.exchanges.push_back(Exchange { id, shape, handed, open: 1, error: None });
+            self.exchanges.push_back(Exchange {
+                id,
+                shape,
+                handed,
+                open: 1,
+                error: None,
+            });
         }
         shared.stats.pushes.add(1);
-        self.unfinished = Some(Job { targets, next: 0, payload: payload.to_payload(), exchange });
-        if self.resume(session, shared) { Progress::Taken } else { Progress::Unfinished }
+        self.unfinished = Some(Job {
+            targets,
+            next: 0,
+            payload: payload.to_payload(),
+            exchange,
+        });
+        if self.resume(session, shared) {
+            Progress::Taken
+        } else {
+            Progress::Unfinished
+        }
     }
 
     /// Publishes to further targets; `true` when all are done.
     fn advance(&mut self, job: &mut Job, session: SessionId, shared: &mut Shared) -> bool {
         while let Some(target) = job.targets.get(job.next) {
-            let from = job.exchange.map(|number| (session, ticket(number, job.next)));
-            let Ok(channel) = ChannelName::new(target) else { unreachable!("checked when the job was made") };
-            match shared.hub.publish(from, channel, job.payload.borrow(), &mut shared.ports) {
+            let from = job
+                .exchange
+                .map(|number| (session, ticket(number, job.next)));
+            let Ok(channel) = ChannelName::new(target) else {
+                unreachable!("checked when the job was made")
+            };
+            match shared
+                .hub
+                .publish(from, channel, job.payload.borrow(), &mut shared.ports)
+            {
                 Err(_) => {
                     shared.stats.credits_refused.add(1);
                     return false;
@@ -340,9 +414,11 @@ pub fn write_error(text: &mut String, code: u32, message: &str) {
 }
 
 fn personal<'n>(user: &str, name: &'n mut String) -> Result<ChannelName<'n>, BadCommand> {
-    ChannelName::of_user(user, name).map_err(|error| BadCommand(format!("bad user {user:?}: {error}")))
+    ChannelName::of_user(user, name)
+        .map_err(|error| BadCommand(format!("bad user {user:?}: {error}")))
 }
 
 fn named(channel: &str) -> Result<ChannelName<'_>, BadCommand> {
-    ChannelName::new(channel).map_err(|error| BadCommand(format!("bad channel {channel:?}: {error}")))
+    ChannelName::new(channel)
+        .map_err(|error| BadCommand(format!("bad channel {channel:?}: {error}")))
 }

@@ -64,7 +64,9 @@ struct Wire<'a> {
 }
 
 /// `null` is a value to push like any other; serde would take it for an absent key.
-fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
@@ -111,17 +113,28 @@ pub struct BadCommand(pub String);
 /// Reads one object. A binary payload is decoded into `scratch`.
 pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, BadCommand> {
     // serde would also take an array for a struct, by position.
-    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|&byte| byte != b'{') {
+    if bytes
+        .iter()
+        .find(|byte| !byte.is_ascii_whitespace())
+        .is_some_and(|&byte| byte != b'{')
+    {
         return bad("expected a JSON object");
     }
-    let wire: Wire<'a> = serde_json::from_slice(bytes).map_err(|error| BadCommand(explain(&error, bytes)))?;
+    let wire: Wire<'a> =
+        serde_json::from_slice(bytes).map_err(|error| BadCommand(explain(&error, bytes)))?;
     let target = match (wire.user, wire.users, wire.channel, wire.channels) {
         (Some(user), None, None, None) => Target::User(user),
         (None, Some(users), None, None) => Target::Users(users),
         (None, None, Some(channel), None) => Target::Channel(channel),
         (None, None, None, Some(channels)) => Target::Channels(channels),
-        (None, None, None, None) => return bad("one of \"user\", \"users\", \"channel\", \"channels\" is missing"),
-        _ => return bad("only one of \"user\", \"users\", \"channel\", \"channels\" may stand in one object"),
+        (None, None, None, None) => {
+            return bad("one of \"user\", \"users\", \"channel\", \"channels\" is missing");
+        }
+        _ => {
+            return bad(
+                "only one of \"user\", \"users\", \"channel\", \"channels\" may stand in one object",
+            );
+        }
     };
     if let Target::Users(list) | Target::Channels(list) = &target
         && (list.is_empty() || list.len() > TARGETS_MAX)
@@ -138,15 +151,27 @@ pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, 
             Some(Data::Binary)
         }
         (None, None) => None,
-        (Some(_), Some(_)) => return bad("only one of \"data\" (or \"message\") and \"binary\" may stand in one object"),
+        (Some(_), Some(_)) => {
+            return bad(
+                "only one of \"data\" (or \"message\") and \"binary\" may stand in one object",
+            );
+        }
     };
     let id = match wire.id.map(RawValue::get) {
-        Some(id) if id.len() > 128 || !id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) => {
+        Some(id)
+            if id.len() > 128
+                || !id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) =>
+        {
             return bad("\"id\" is a number or a string of at most 126 bytes");
         }
         id => id,
     };
-    Ok(Command { target, data, ack: wire.ack, id })
+    Ok(Command {
+        target,
+        data,
+        ack: wire.ack,
+        id,
+    })
 }
 
 impl Data<'_> {
@@ -157,26 +182,44 @@ impl Data<'_> {
         Self: 's,
     {
         let Data::Json(value) = self else {
-            return Ok(PayloadRef { kind: PayloadKind::Binary, bytes: scratch });
+            return Ok(PayloadRef {
+                kind: PayloadKind::Binary,
+                bytes: scratch,
+            });
         };
         let text = value.get();
-        if let Some(inner) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+        if let Some(inner) = text
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'))
+        {
             if !inner.contains('\\') {
-                return Ok(PayloadRef { kind: PayloadKind::Text, bytes: inner.as_bytes() });
+                return Ok(PayloadRef {
+                    kind: PayloadKind::Text,
+                    bytes: inner.as_bytes(),
+                });
             }
             // Unpaired surrogates and the like show up only here.
-            let decoded: String =
-                serde_json::from_str(text).map_err(|error| BadCommand(format!("bad string in \"data\": {error}")))?;
+            let decoded: String = serde_json::from_str(text)
+                .map_err(|error| BadCommand(format!("bad string in \"data\": {error}")))?;
             scratch.clear();
             scratch.extend_from_slice(decoded.as_bytes());
-            return Ok(PayloadRef { kind: PayloadKind::Text, bytes: scratch });
+            return Ok(PayloadRef {
+                kind: PayloadKind::Text,
+                bytes: scratch,
+            });
         }
         if !text.bytes().any(|byte| byte.is_ascii_whitespace()) {
-            return Ok(PayloadRef { kind: PayloadKind::Json, bytes: text.as_bytes() });
+            return Ok(PayloadRef {
+                kind: PayloadKind::Json,
+                bytes: text.as_bytes(),
+            });
         }
         scratch.clear();
         compact(text.as_bytes(), scratch);
-        Ok(PayloadRef { kind: PayloadKind::Json, bytes: scratch })
+        Ok(PayloadRef {
+            kind: PayloadKind::Json,
+            bytes: scratch,
+        })
     }
 }
 
@@ -222,21 +265,48 @@ mod tests {
         let command = parse(line.as_bytes(), &mut scratch).map_err(|error| error.0)?;
         let data = command.data.ok_or("no data")?;
         let payload = data.payload(&mut scratch).map_err(|error| error.0)?;
-        Ok((payload.kind, String::from_utf8_lossy(payload.bytes).into_owned()))
+        Ok((
+            payload.kind,
+            String::from_utf8_lossy(payload.bytes).into_owned(),
+        ))
     }
 
     #[test]
     fn a_string_is_pushed_verbatim_and_anything_else_as_compact_json() {
         for (line, kind, expected) in [
-            (r#"{"user":"tester01","message":"test"}"#, PayloadKind::Text, "test"),
-            (r#"{"user":"u","data":"a\n\"\u00e4\ud83d\ude00"}"#, PayloadKind::Text, "a\n\"ä😀"),
+            (
+                r#"{"user":"tester01","message":"test"}"#,
+                PayloadKind::Text,
+                "test",
+            ),
+            (
+                r#"{"user":"u","data":"a\n\"\u00e4\ud83d\ude00"}"#,
+                PayloadKind::Text,
+                "a\n\"ä😀",
+            ),
             (r#"{"user":"u","data":""}"#, PayloadKind::Text, ""),
-            (r#"{"user":"u","data":{"a":1}}"#, PayloadKind::Json, r#"{"a":1}"#),
-            (r#"{"user":"u","data": { "a b" : [ 1 , "\" x" ] } }"#, PayloadKind::Json, r#"{"a b":[1,"\" x"]}"#),
+            (
+                r#"{"user":"u","data":{"a":1}}"#,
+                PayloadKind::Json,
+                r#"{"a":1}"#,
+            ),
+            (
+                r#"{"user":"u","data": { "a b" : [ 1 , "\" x" ] } }"#,
+                PayloadKind::Json,
+                r#"{"a b":[1,"\" x"]}"#,
+            ),
             (r#"{"user":"u","data":1.10}"#, PayloadKind::Json, "1.10"),
-            (r#"{"user":"u","data":12345678901234567890123}"#, PayloadKind::Json, "12345678901234567890123"),
+            (
+                r#"{"user":"u","data":12345678901234567890123}"#,
+                PayloadKind::Json,
+                "12345678901234567890123",
+            ),
             (r#"{"user":"u","data":null}"#, PayloadKind::Json, "null"),
-            (r#"{"user":"u","binary":"AAEC"}"#, PayloadKind::Binary, "\u{0}\u{1}\u{2}"),
+            (
+                r#"{"user":"u","binary":"AAEC"}"#,
+                PayloadKind::Binary,
+                "\u{0}\u{1}\u{2}",
+            ),
         ] {
             assert_eq!(pushed(line), Ok((kind, expected.to_owned())), "{line}");
         }
@@ -252,7 +322,10 @@ mod tests {
             (r#"{"message":"x"}"#, "is missing"),
             (r#"{"user":"u","channel":"c","data":1}"#, "only one of"),
             (r#"{"user":"u","data":1,"message":2}"#, "duplicate field"),
-            (r#"{"user":"u","data":1,"binary":"AA=="}"#, "only one of \"data\""),
+            (
+                r#"{"user":"u","data":1,"binary":"AA=="}"#,
+                "only one of \"data\"",
+            ),
             (r#"{"user":"u","binary":"*"}"#, "not base64"),
             (r#"{"users":[],"data":1}"#, "1 to 1024"),
             (r#"{"user":7,"data":1}"#, "expected a string"),

@@ -80,10 +80,19 @@ impl Connection {
         shared.ports.outboxes.open(id);
         let stage = match shared.site.listeners[listener as usize].role {
             Role::Push => Stage::Lines(Box::default()),
-            Role::Public | Role::Internal => Stage::Http(Box::new(Http::new(listener, shared.now.mono_ms))),
+            Role::Public | Role::Internal => {
+                Stage::Http(Box::new(Http::new(listener, shared.now.mono_ms)))
+            }
         };
-        let mut connection =
-            Self { stage, input: Vec::new(), deadline_ms: 0, peer, blocked: None, ended: false, listener };
+        let mut connection = Self {
+            stage,
+            input: Vec::new(),
+            deadline_ms: 0,
+            peer,
+            blocked: None,
+            ended: false,
+            listener,
+        };
         connection.settle_deadline(id, shared);
         connection
     }

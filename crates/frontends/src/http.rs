@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use veche_hub::{Answer, SessionId, Ticket};
 use veche_proto::http::{
-    self, BodyDecoder, CONTINUE, Framing, Head, HeadScan, HttpError, Method, ResponseBody, ResponseHead, Status,
-    Version,
+    self, BodyDecoder, CONTINUE, Framing, Head, HeadScan, HttpError, Method, ResponseBody,
+    ResponseHead, Status, Version,
 };
 
 use crate::api::{Call, CallEnd, error_body};
@@ -88,7 +88,14 @@ impl Reply {
     }
 
     /// Writes a whole response with a body of one type.
-    pub(crate) fn write(self, id: SessionId, status: Status, content_type: &str, body: &[u8], shared: &mut Shared) {
+    pub(crate) fn write(
+        self,
+        id: SessionId,
+        status: Status,
+        content_type: &str,
+        body: &[u8],
+        shared: &mut Shared,
+    ) {
         self.write_with(id, status, &[("Content-Type", content_type)], body, shared);
     }
 
@@ -129,13 +136,23 @@ pub(crate) struct Refusal {
 impl Refusal {
     /// Says why in a line of text.
     pub(crate) fn new(status: Status, why: &str) -> Self {
-        Self { status, headers: Vec::new(), content_type: "text/plain; charset=utf-8", body: format!("{why}\n") }
+        Self {
+            status,
+            headers: Vec::new(),
+            content_type: "text/plain; charset=utf-8",
+            body: format!("{why}\n"),
+        }
     }
 
     /// Says why as the API does.
     pub(crate) fn of_api(status: Status, code: u32, why: &str) -> Self {
         let body = String::from_utf8(error_body(code, why)).unwrap_or_default();
-        Self { status, headers: Vec::new(), content_type: "application/json", body }
+        Self {
+            status,
+            headers: Vec::new(),
+            content_type: "application/json",
+            body,
+        }
     }
 
     /// With a further header.
@@ -167,23 +184,39 @@ impl Http {
             State::Head => self.head(id, input, shared),
             State::Body(_) => self.body(id, input, shared),
             // Input waits while these last.
-            State::Call(..) | State::Registering(_) | State::Streaming(_) => {
-                Ok(Step { taken: 0, then: Then::Wait(Block::Answer) })
-            }
+            State::Call(..) | State::Registering(_) | State::Streaming(_) => Ok(Step {
+                taken: 0,
+                then: Then::Wait(Block::Answer),
+            }),
         };
         result.unwrap_or_else(|error| {
             refuse_request(id, &error, shared);
-            Step { taken: input.len(), then: Then::End }
+            Step {
+                taken: input.len(),
+                then: Then::End,
+            }
         })
     }
 
-    fn head(&mut self, id: SessionId, input: &[u8], shared: &mut Shared) -> Result<Step, HttpError> {
+    fn head(
+        &mut self,
+        id: SessionId,
+        input: &[u8],
+        shared: &mut Shared,
+    ) -> Result<Step, HttpError> {
         let site = Arc::clone(&shared.site);
         if !self.scan.is_midway() {
-            self.since_ms = if self.requests == 0 { self.accepted_ms } else { shared.now.mono_ms };
+            self.since_ms = if self.requests == 0 {
+                self.accepted_ms
+            } else {
+                shared.now.mono_ms
+            };
         }
         let Some((head, end)) = http::read_head(&mut self.scan, input, &site.limits.http)? else {
-            return Ok(Step { taken: 0, then: Then::NeedInput });
+            return Ok(Step {
+                taken: 0,
+                then: Then::NeedInput,
+            });
         };
         self.scan = HeadScan::default();
         self.requests += 1;
@@ -193,25 +226,43 @@ impl Http {
     }
 
     /// What a request leads to.
-    fn request(&mut self, id: SessionId, head: &Head<'_>, shared: &mut Shared) -> Result<Then, HttpError> {
+    fn request(
+        &mut self,
+        id: SessionId,
+        head: &Head<'_>,
+        shared: &mut Shared,
+    ) -> Result<Then, HttpError> {
         let site = Arc::clone(&shared.site);
         let reply = Reply::to(head);
-        let (route, below) = match site.listeners[self.listener as usize].router.find(&head.method, head.path) {
+        let (route, below) = match site.listeners[self.listener as usize]
+            .router
+            .find(&head.method, head.path)
+        {
             Found::Route { index, below } => (&site.routes[index as usize], below),
             Found::MethodNotAllowed => {
-                let allow = site.listeners[self.listener as usize].router.allowed(head.path);
-                let refusal = Refusal::new(Status::METHOD_NOT_ALLOWED, "this path takes other methods");
+                let allow = site.listeners[self.listener as usize]
+                    .router
+                    .allowed(head.path);
+                let refusal =
+                    Refusal::new(Status::METHOD_NOT_ALLOWED, "this path takes other methods");
                 return self.refuse(id, head, refusal.with("Allow", allow), shared);
             }
             Found::Nothing => {
                 if head.header_bytes("upgrade").is_some() {
                     shared.stats.handshake(Handshake::NotFound);
                 }
-                return self.refuse(id, head, Refusal::new(Status::NOT_FOUND, "nothing here"), shared);
+                return self.refuse(
+                    id,
+                    head,
+                    Refusal::new(Status::NOT_FOUND, "nothing here"),
+                    shared,
+                );
             }
         };
         let socket_only = matches!(route.handler, Handler::Push | Handler::Echo);
-        if socket_only || (head.header_bytes("upgrade").is_some() && takes_socket_here(route, below)) {
+        if socket_only
+            || (head.header_bytes("upgrade").is_some() && takes_socket_here(route, below))
+        {
             return self.upgrade(id, head, route, shared);
         }
         match &route.handler {
@@ -228,7 +279,13 @@ impl Http {
                     false => (Status::SERVICE_UNAVAILABLE, "not ready\n"),
                 };
                 self.answer(id, head, shared, move |id, shared| {
-                    reply.write(id, status, "text/plain; charset=utf-8", text.as_bytes(), shared);
+                    reply.write(
+                        id,
+                        status,
+                        "text/plain; charset=utf-8",
+                        text.as_bytes(),
+                        shared,
+                    );
                 })
             }
             Handler::Metrics => self.answer(id, head, shared, move |id, shared| {
@@ -244,7 +301,9 @@ impl Http {
                 let refusal = Refusal::new(Status::METHOD_NOT_ALLOWED, "files take no body");
                 self.refuse(id, head, refusal.with("Allow", "GET, HEAD"), shared)
             }
-            Handler::Push | Handler::Echo => unreachable!("handled above: these speak WebSocket only"),
+            Handler::Push | Handler::Echo => {
+                unreachable!("handled above: these speak WebSocket only")
+            }
         }
     }
 
@@ -259,8 +318,19 @@ impl Http {
         let reply = Reply::to(head);
         self.answer(id, head, shared, move |id, shared| {
             let mut headers = vec![("Content-Type", refusal.content_type)];
-            headers.extend(refusal.headers.iter().map(|(name, value)| (*name, value.as_str())));
-            reply.write_with(id, refusal.status, &headers, refusal.body.as_bytes(), shared);
+            headers.extend(
+                refusal
+                    .headers
+                    .iter()
+                    .map(|(name, value)| (*name, value.as_str())),
+            );
+            reply.write_with(
+                id,
+                refusal.status,
+                &headers,
+                refusal.body.as_bytes(),
+                shared,
+            );
         })
     }
 
@@ -301,7 +371,13 @@ impl Http {
             shared.ports.outboxes.buffer(id).extend_from_slice(CONTINUE);
         }
         let is_end = decoder.is_end();
-        let body = Body { decoder, call, data: Vec::new(), reply: Reply::to(head), then };
+        let body = Body {
+            decoder,
+            call,
+            data: Vec::new(),
+            reply: Reply::to(head),
+            then,
+        };
         if is_end {
             return Ok(self.body_complete(id, body, shared));
         }
@@ -309,19 +385,35 @@ impl Http {
         Ok(Then::GoOn)
     }
 
-    fn body(&mut self, id: SessionId, input: &[u8], shared: &mut Shared) -> Result<Step, HttpError> {
-        let State::Body(body) = &mut self.state else { unreachable!("called in this state only") };
+    fn body(
+        &mut self,
+        id: SessionId,
+        input: &[u8],
+        shared: &mut Shared,
+    ) -> Result<Step, HttpError> {
+        let State::Body(body) = &mut self.state else {
+            unreachable!("called in this state only")
+        };
         let piece = body.decoder.decode(input)?;
         if body.call.is_some() {
             body.data.extend_from_slice(&input[piece.data.clone()]);
         }
         let taken = piece.consumed;
         if !piece.is_end {
-            let then = if taken < input.len() { Then::GoOn } else { Then::NeedInput };
+            let then = if taken < input.len() {
+                Then::GoOn
+            } else {
+                Then::NeedInput
+            };
             return Ok(Step { taken, then });
         }
-        let State::Body(body) = std::mem::replace(&mut self.state, State::Head) else { unreachable!("as above") };
-        Ok(Step { taken, then: self.body_complete(id, *body, shared) })
+        let State::Body(body) = std::mem::replace(&mut self.state, State::Head) else {
+            unreachable!("as above")
+        };
+        Ok(Step {
+            taken,
+            then: self.body_complete(id, *body, shared),
+        })
     }
 
     fn body_complete(&mut self, id: SessionId, body: Body, shared: &mut Shared) -> Then {
@@ -330,12 +422,21 @@ impl Http {
             then(id, shared);
             return self.finish(id, body.reply.keep_alive, shared);
         }
-        let Some(mut call) = body.call else { unreachable!("a body is wanted by a call or dropped before an answer") };
+        let Some(mut call) = body.call else {
+            unreachable!("a body is wanted by a call or dropped before an answer")
+        };
         let end = call.run(&body.data, id, shared);
         self.call_ended(id, end, call, body.reply, shared)
     }
 
-    fn call_ended(&mut self, id: SessionId, end: CallEnd, call: Call, reply: Reply, shared: &mut Shared) -> Then {
+    fn call_ended(
+        &mut self,
+        id: SessionId,
+        end: CallEnd,
+        call: Call,
+        reply: Reply,
+        shared: &mut Shared,
+    ) -> Then {
         match end {
             CallEnd::Answered(body) => {
                 reply.write(id, Status::OK, "application/json", &body, shared);
@@ -363,7 +464,13 @@ impl Http {
     }
 
     /// Begins to stream the rest of a response, if there is one.
-    fn stream(&mut self, id: SessionId, reply: Reply, stream: Option<Stream>, shared: &mut Shared) -> Then {
+    fn stream(
+        &mut self,
+        id: SessionId,
+        reply: Reply,
+        stream: Option<Stream>,
+        shared: &mut Shared,
+    ) -> Then {
         match stream {
             None => self.finish(id, reply.keep_alive, shared),
             Some(stream) => {
@@ -375,7 +482,9 @@ impl Http {
 
     /// Writes as much of a streamed response as the client's reading allows.
     fn pump(&mut self, id: SessionId, shared: &mut Shared) -> Then {
-        let State::Streaming(stream) = &mut self.state else { return Then::GoOn };
+        let State::Streaming(stream) = &mut self.state else {
+            return Then::GoOn;
+        };
         while stream.offset < stream.end {
             if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
                 return Then::Wait(Block::Output);
@@ -415,7 +524,13 @@ impl Http {
         }
     }
 
-    pub(crate) fn answered(&mut self, id: SessionId, ticket: Ticket, answer: Answer, shared: &mut Shared) -> Then {
+    pub(crate) fn answered(
+        &mut self,
+        id: SessionId,
+        ticket: Ticket,
+        answer: Answer,
+        shared: &mut Shared,
+    ) -> Then {
         match &mut self.state {
             State::Call(call, _) => {
                 call.answered(ticket, answer);
@@ -426,7 +541,9 @@ impl Http {
                 if !registration.is_complete() {
                     return Then::Wait(Block::Answer);
                 }
-                let State::Registering(registration) = std::mem::replace(&mut self.state, State::Head) else {
+                let State::Registering(registration) =
+                    std::mem::replace(&mut self.state, State::Head)
+                else {
                     unreachable!("matched above")
                 };
                 Then::Become(Stage::Socket(registration.open(id, shared)))
@@ -471,7 +588,10 @@ impl Http {
             return true;
         }
         if !self.is_idle() || self.requests == 0 {
-            let error = HttpError { status: Status::REQUEST_TIMEOUT, reason: "the request took too long to arrive" };
+            let error = HttpError {
+                status: Status::REQUEST_TIMEOUT,
+                reason: "the request took too long to arrive",
+            };
             refuse_request(id, &error, shared);
         }
         false
@@ -479,12 +599,20 @@ impl Http {
 }
 
 /// Answers with a file: the whole of it if it is in memory, else its head and the rest as the client reads.
-fn file(id: SessionId, head: &Head<'_>, root: &Path, below: &str, shared: &mut Shared) -> Option<Stream> {
-    let (answer, error) = static_files::answer(&mut *shared.files, root, below, head, shared.now.mono_ms);
+fn file(
+    id: SessionId,
+    head: &Head<'_>,
+    root: &Path,
+    below: &str,
+    shared: &mut Shared,
+) -> Option<Stream> {
+    let (answer, error) =
+        static_files::answer(&mut *shared.files, root, below, head, shared.now.mono_ms);
     if let Some(error) = error.filter(|error| !matches!(error, static_files::OpenError::NotFound)) {
         shared.process.trouble(&format!("{}: {error}", head.path));
     }
-    let mut response = ResponseHead::to(head, answer.status, ResponseBody::Sized(answer.len_bytes()));
+    let mut response =
+        ResponseHead::to(head, answer.status, ResponseBody::Sized(answer.len_bytes()));
     response.keep_alive &= !shared.is_draining();
     shared.stats.answer(answer.status.0);
     let out = shared.ports.outboxes.buffer(id);
@@ -501,7 +629,12 @@ fn file(id: SessionId, head: &Head<'_>, root: &Path, below: &str, shared: &mut S
             out.extend_from_slice(&bytes[part.start as usize..part.end as usize]);
         }
         FileBody::Part(Content::Stored(source), part) => {
-            return Some(Stream { source, offset: part.start, end: part.end, keep_alive: response.keep_alive });
+            return Some(Stream {
+                source,
+                offset: part.start,
+                end: part.end,
+                keep_alive: response.keep_alive,
+            });
         }
     }
     None

@@ -42,7 +42,9 @@ impl Identity {
             Self::Cookie(name) => head.cookie(name).map(str::to_owned),
             Self::Header(name) => head.header(name).map(str::to_owned),
         };
-        let name = name.filter(|name| !name.is_empty()).ok_or(Unknown::Missing)?;
+        let name = name
+            .filter(|name| !name.is_empty())
+            .ok_or(Unknown::Missing)?;
         if !is_valid_user(&name) {
             return Err(Unknown::Malformed);
         }

@@ -31,10 +31,17 @@ impl Lines {
                     self.count += 1;
                     let line = self.count;
                     let max = shared.site.limits.line_bytes_max;
-                    self.backend.refuse(None, format!("line {line}: longer than {max} bytes"), shared);
+                    self.backend.refuse(
+                        None,
+                        format!("line {line}: longer than {max} bytes"),
+                        shared,
+                    );
                     self.write_answers(id, shared);
                     // Where the next line begins can't be known without reading on without end.
-                    return Step { taken: input.len(), then: Then::End };
+                    return Step {
+                        taken: input.len(),
+                        then: Then::End,
+                    };
                 }
                 self.searched = rest.len();
                 break Then::NeedInput;
@@ -75,7 +82,11 @@ impl Lines {
             Err(error) => (None, Err(error)),
             Ok(command) => {
                 let answered = command.ack || command.id.is_some();
-                (command.id, self.backend.publish(&command, Shape::Sum, answered, id, shared))
+                (
+                    command.id,
+                    self.backend
+                        .publish(&command, Shape::Sum, answered, id, shared),
+                )
             }
         };
         match result {
@@ -87,7 +98,11 @@ impl Lines {
             }
             Err(error) => {
                 self.count += 1;
-                self.backend.refuse(command_id, format!("line {}: {}", self.count, error.0), shared);
+                self.backend.refuse(
+                    command_id,
+                    format!("line {}: {}", self.count, error.0),
+                    shared,
+                );
                 Progress::Taken
             }
         }
@@ -107,7 +122,13 @@ impl Lines {
     }
 
     /// Returns whether input that waited for an answer may go on.
-    pub(crate) fn answered(&mut self, id: SessionId, ticket: Ticket, answer: Answer, shared: &mut Shared) -> bool {
+    pub(crate) fn answered(
+        &mut self,
+        id: SessionId,
+        ticket: Ticket,
+        answer: Answer,
+        shared: &mut Shared,
+    ) -> bool {
         self.backend.answered(ticket, answer);
         self.write_answers(id, shared)
     }

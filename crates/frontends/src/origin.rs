@@ -65,8 +65,11 @@ pub fn accept(rules: &[Rule], origin: Option<&str>, host: Option<&str>) -> bool 
         (_, None) => false,
         (Rule::Listed(pattern), Some((scheme, name, port))) => pattern.accepts(scheme, name, port),
         (Rule::SameHost, Some((scheme, name, port))) => {
-            let Some((host, host_port)) = host.and_then(split_port) else { return false };
-            name.eq_ignore_ascii_case(host) && port.or(default_port(scheme)) == host_port.or(default_port(scheme))
+            let Some((host, host_port)) = host.and_then(split_port) else {
+                return false;
+            };
+            name.eq_ignore_ascii_case(host)
+                && port.or(default_port(scheme)) == host_port.or(default_port(scheme))
         }
     })
 }
@@ -119,16 +122,36 @@ mod tests {
             (Some("http://"), false),
             (Some(""), false),
         ] {
-            assert_eq!(accept(&[Rule::SameHost], origin, host), accepted, "{origin:?}");
+            assert_eq!(
+                accept(&[Rule::SameHost], origin, host),
+                accepted,
+                "{origin:?}"
+            );
         }
-        assert!(accept(&[Rule::SameHost], Some("https://good.example"), Some("good.example")));
-        assert!(accept(&[Rule::SameHost], Some("http://[::1]:80"), Some("[::1]")));
-        assert!(!accept(&[Rule::SameHost], Some("http://good.example"), None));
+        assert!(accept(
+            &[Rule::SameHost],
+            Some("https://good.example"),
+            Some("good.example")
+        ));
+        assert!(accept(
+            &[Rule::SameHost],
+            Some("http://[::1]:80"),
+            Some("[::1]")
+        ));
+        assert!(!accept(
+            &[Rule::SameHost],
+            Some("http://good.example"),
+            None
+        ));
     }
 
     #[test]
     fn listed_origins_match_whole_labels() {
-        let rules = |list: &[&str]| list.iter().map(|&p| Rule::Listed(Pattern::parse(p).unwrap())).collect::<Vec<_>>();
+        let rules = |list: &[&str]| {
+            list.iter()
+                .map(|&p| Rule::Listed(Pattern::parse(p).unwrap()))
+                .collect::<Vec<_>>()
+        };
         let rules = rules(&["https://shop.example", "https://*.team.example:8443"]);
         for (origin, accepted) in [
             ("https://shop.example", true),
@@ -141,7 +164,11 @@ mod tests {
             ("https://.team.example:8443", false),
             ("https://ä.team.example:8443", true),
         ] {
-            assert_eq!(accept(&rules, Some(origin), Some("irrelevant")), accepted, "{origin}");
+            assert_eq!(
+                accept(&rules, Some(origin), Some("irrelevant")),
+                accepted,
+                "{origin}"
+            );
         }
         assert!(Pattern::parse("shop.example").is_none());
         assert!(Pattern::parse("https://*").is_none());

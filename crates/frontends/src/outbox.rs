@@ -148,7 +148,11 @@ impl Outboxes {
             self.boxes.resize_with(index + 1, Outbox::default);
         }
         let touched = self.boxes[index].touched;
-        self.boxes[index] = Outbox { generation: id.generation, touched, ..Outbox::default() };
+        self.boxes[index] = Outbox {
+            generation: id.generation,
+            touched,
+            ..Outbox::default()
+        };
     }
 
     /// Forgets a connection that is gone.
@@ -157,7 +161,11 @@ impl Outboxes {
             let buffer = std::mem::take(&mut outbox.buffer);
             let touched = outbox.touched;
             // A generation that no session has: late deliveries fail.
-            *outbox = Outbox { generation: u32::MAX, touched, ..Outbox::default() };
+            *outbox = Outbox {
+                generation: u32::MAX,
+                touched,
+                ..Outbox::default()
+            };
             self.recycle(buffer);
         }
     }
@@ -168,18 +176,26 @@ impl Outboxes {
     /// When `id` is stale: only the connection itself asks for its outbox, while it lives.
     pub fn of(&self, id: SessionId) -> &Outbox {
         let outbox = &self.boxes[id.index as usize];
-        assert_eq!(outbox.generation, id.generation, "an outbox outlived its connection");
+        assert_eq!(
+            outbox.generation, id.generation,
+            "an outbox outlived its connection"
+        );
         outbox
     }
 
     fn of_mut(&mut self, id: SessionId) -> &mut Outbox {
         let outbox = &mut self.boxes[id.index as usize];
-        assert_eq!(outbox.generation, id.generation, "an outbox outlived its connection");
+        assert_eq!(
+            outbox.generation, id.generation,
+            "an outbox outlived its connection"
+        );
         outbox
     }
 
     fn find(&mut self, id: SessionId) -> Option<&mut Outbox> {
-        self.boxes.get_mut(id.index as usize).filter(|outbox| outbox.generation == id.generation)
+        self.boxes
+            .get_mut(id.index as usize)
+            .filter(|outbox| outbox.generation == id.generation)
     }
 
     /// The bytes of this turn, to append to.
@@ -211,7 +227,9 @@ impl Outboxes {
         self.buffer(id);
         let Self { boxes, codecs, .. } = self;
         let outbox = &mut boxes[id.index as usize];
-        outbox.encoder.encode(&mut outbox.buffer, kind, data, codecs, None);
+        outbox
+            .encoder
+            .encode(&mut outbox.buffer, kind, data, codecs, None);
     }
 
     /// Starts a session of WebSocket frames. Where it `listens`, publications are written from now on; until
@@ -221,7 +239,11 @@ impl Outboxes {
         let outbox = self.of_mut(id);
         outbox.agreed = agreed;
         outbox.encoder = Encoder::new(Role::Server, agreed);
-        outbox.pushes = if listens { Pushes::Framed } else { Pushes::Refused };
+        outbox.pushes = if listens {
+            Pushes::Framed
+        } else {
+            Pushes::Refused
+        };
         outbox.held = true;
         outbox.messaged_ms = now_ms;
     }
@@ -264,7 +286,12 @@ impl Outboxes {
     pub fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
         let bytes = delivery.payload.bytes;
         let max = self.outbox_bytes_max;
-        let Some(outbox) = self.find(session).filter(|outbox| outbox.pushes == Pushes::Framed) else { return };
+        let Some(outbox) = self
+            .find(session)
+            .filter(|outbox| outbox.pushes == Pushes::Framed)
+        else {
+            return;
+        };
         let queued = outbox.queued();
         if queued > 0 && queued + bytes.len() > max {
             // Marked once; the worker closes it in this turn.
@@ -279,7 +306,12 @@ impl Outboxes {
             PayloadKind::Binary => MessageKind::Binary,
         };
         self.buffer(session);
-        let Self { boxes, codecs, now_ms, .. } = self;
+        let Self {
+            boxes,
+            codecs,
+            now_ms,
+            ..
+        } = self;
         let outbox = &mut boxes[session.index as usize];
         outbox.messaged_ms = *now_ms;
         match outbox.agreed {
@@ -287,13 +319,20 @@ impl Outboxes {
             None => websocket::encode_message(&mut outbox.buffer, kind, bytes, None),
             Some(agreed) => match agreed.sharing_key(Role::Server) {
                 // With the sender's context kept each receiver's bytes differ.
-                None => drop(outbox.encoder.encode(&mut outbox.buffer, kind, bytes, codecs, None)),
+                None => drop(
+                    outbox
+                        .encoder
+                        .encode(&mut outbox.buffer, kind, bytes, codecs, None),
+                ),
                 Some(key) => {
-                    let frame = delivery.encodings.find_or_encode(Format(u32::from(key)), || {
-                        let mut frame = Vec::new();
-                        Encoder::new(Role::Server, Some(agreed)).encode(&mut frame, kind, bytes, codecs, None);
-                        Bytes::from(frame)
-                    });
+                    let frame = delivery
+                        .encodings
+                        .find_or_encode(Format(u32::from(key)), || {
+                            let mut frame = Vec::new();
+                            Encoder::new(Role::Server, Some(agreed))
+                                .encode(&mut frame, kind, bytes, codecs, None);
+                            Bytes::from(frame)
+                        });
                     outbox.buffer.extend_from_slice(&frame);
                 }
             },
@@ -325,7 +364,10 @@ impl Outboxes {
     pub fn take(&mut self, index: u32) -> Option<(SessionId, Vec<u8>, End)> {
         let outbox = &mut self.boxes[index as usize];
         outbox.touched = false;
-        let id = SessionId { index, generation: outbox.generation };
+        let id = SessionId {
+            index,
+            generation: outbox.generation,
+        };
         if outbox.held && outbox.end != End::Abort {
             return None;
         }

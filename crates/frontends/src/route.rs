@@ -69,10 +69,13 @@ impl Route {
     /// Whether `?channel=name` is allowed here. Personal channels (`#user`) never are.
     pub fn allows_channel(&self, name: &str) -> bool {
         !name.starts_with('#')
-            && self.channels.iter().any(|pattern| match pattern.strip_suffix('*') {
-                Some(beginning) => name.starts_with(beginning),
-                None => name == pattern,
-            })
+            && self
+                .channels
+                .iter()
+                .any(|pattern| match pattern.strip_suffix('*') {
+                    Some(beginning) => name.starts_with(beginning),
+                    None => name == pattern,
+                })
     }
 }
 
@@ -119,10 +122,17 @@ impl Router {
     pub fn new<'r>(routes: impl IntoIterator<Item = (u16, &'r Route)>) -> Self {
         let mut router = Self::default();
         for (index, route) in routes {
-            let entry = Entry { index, methods: route.methods.clone() };
+            let entry = Entry {
+                index,
+                methods: route.methods.clone(),
+            };
             let path = route.path.as_str();
             if !path.ends_with("/*") && !path.contains("/:") {
-                router.exact.entry(path.to_owned()).or_default().push(entry.clone());
+                router
+                    .exact
+                    .entry(path.to_owned())
+                    .or_default()
+                    .push(entry.clone());
                 if route.handler.takes_subtree() {
                     let mut below = segments(path);
                     below.push(Segment::Rest);
@@ -134,7 +144,11 @@ impl Router {
         }
         // Literal before parameter before rest, place by place; the longer pattern first where one begins the other.
         router.patterns.sort_by(|(a, _), (b, _)| {
-            let common = a.iter().zip(b).map(|(x, y)| rank(x).cmp(&rank(y))).find(|order| order.is_ne());
+            let common = a
+                .iter()
+                .zip(b)
+                .map(|(x, y)| rank(x).cmp(&rank(y)))
+                .find(|order| order.is_ne());
             common.unwrap_or_else(|| b.len().cmp(&a.len()))
         });
         router
@@ -145,28 +159,51 @@ impl Router {
         let mut elsewhere = false;
         if let Some(entries) = self.exact.get(path) {
             match entries.iter().find(|entry| entry.allows(method)) {
-                Some(entry) => return Found::Route { index: entry.index, below: "" },
+                Some(entry) => {
+                    return Found::Route {
+                        index: entry.index,
+                        below: "",
+                    };
+                }
                 None => elsewhere = true,
             }
         }
         for (pattern, entry) in &self.patterns {
             if let Some(below) = below(pattern, path) {
                 if entry.allows(method) {
-                    return Found::Route { index: entry.index, below };
+                    return Found::Route {
+                        index: entry.index,
+                        below,
+                    };
                 }
                 elsewhere = true;
             }
         }
-        if elsewhere { Found::MethodNotAllowed } else { Found::Nothing }
+        if elsewhere {
+            Found::MethodNotAllowed
+        } else {
+            Found::Nothing
+        }
     }
 }
 
 impl Router {
     /// The methods that a path does take, for `Allow`.
     pub fn allowed(&self, path: &str) -> String {
-        let below = self.patterns.iter().filter(|(pattern, _)| below(pattern, path).is_some()).map(|(_, entry)| entry);
+        let below = self
+            .patterns
+            .iter()
+            .filter(|(pattern, _)| below(pattern, path).is_some())
+            .map(|(_, entry)| entry);
         let mut methods: Vec<&str> = Vec::new();
-        for method in self.exact.get(path).into_iter().flatten().chain(below).flat_map(|entry| &entry.methods) {
+        for method in self
+            .exact
+            .get(path)
+            .into_iter()
+            .flatten()
+            .chain(below)
+            .flat_map(|entry| &entry.methods)
+        {
             if !methods.contains(&method.as_str()) {
                 methods.push(method);
             }
@@ -177,7 +214,11 @@ impl Router {
 
 impl Entry {
     fn allows(&self, method: &Method<'_>) -> bool {
-        self.methods.is_empty() || self.methods.iter().any(|allowed| allowed == method.as_str())
+        self.methods.is_empty()
+            || self
+                .methods
+                .iter()
+                .any(|allowed| allowed == method.as_str())
     }
 }
 
@@ -232,7 +273,10 @@ mod tests {
             channels: Vec::new(),
             origins: vec![origin::Rule::SameHost],
             compression: None,
-            message_limits: websocket::Limits { message_bytes_max: 1 << 16, fragments_max: 1024 },
+            message_limits: websocket::Limits {
+                message_bytes_max: 1 << 16,
+                fragments_max: 1024,
+            },
         }
     }
 
@@ -250,19 +294,93 @@ mod tests {
         ];
         let router = Router::new(routes.iter().enumerate().map(|(i, r)| (i as u16, r)));
         let table: &[(&str, &str, Found<'_>)] = &[
-            ("GET", "/", Found::Route { index: 0, below: "" }),
-            ("GET", "/index.html", Found::Route { index: 0, below: "/index.html" }),
-            ("GET", "/app", Found::Route { index: 1, below: "" }),
-            ("GET", "/application", Found::Route { index: 0, below: "/application" }),
-            ("GET", "/app/x/y", Found::Route { index: 1, below: "/x/y" }),
-            ("GET", "/room/lobby", Found::Route { index: 4, below: "" }),
-            ("GET", "/room/7", Found::Route { index: 3, below: "" }),
-            ("POST", "/room/7", Found::Route { index: 0, below: "/room/7" }),
-            ("GET", "/room/7/log", Found::Route { index: 5, below: "" }),
-            ("GET", "/room/", Found::Route { index: 0, below: "/room/" }),
+            (
+                "GET",
+                "/",
+                Found::Route {
+                    index: 0,
+                    below: "",
+                },
+            ),
+            (
+                "GET",
+                "/index.html",
+                Found::Route {
+                    index: 0,
+                    below: "/index.html",
+                },
+            ),
+            (
+                "GET",
+                "/app",
+                Found::Route {
+                    index: 1,
+                    below: "",
+                },
+            ),
+            (
+                "GET",
+                "/application",
+                Found::Route {
+                    index: 0,
+                    below: "/application",
+                },
+            ),
+            (
+                "GET",
+                "/app/x/y",
+                Found::Route {
+                    index: 1,
+                    below: "/x/y",
+                },
+            ),
+            (
+                "GET",
+                "/room/lobby",
+                Found::Route {
+                    index: 4,
+                    below: "",
+                },
+            ),
+            (
+                "GET",
+                "/room/7",
+                Found::Route {
+                    index: 3,
+                    below: "",
+                },
+            ),
+            (
+                "POST",
+                "/room/7",
+                Found::Route {
+                    index: 0,
+                    below: "/room/7",
+                },
+            ),
+            (
+                "GET",
+                "/room/7/log",
+                Found::Route {
+                    index: 5,
+                    below: "",
+                },
+            ),
+            (
+                "GET",
+                "/room/",
+                Found::Route {
+                    index: 0,
+                    below: "/room/",
+                },
+            ),
         ];
         for (method, path, expected) in table {
-            assert_eq!(router.find(&Method::from_token(method), path), *expected, "{method} {path}");
+            assert_eq!(
+                router.find(&Method::from_token(method), path),
+                *expected,
+                "{method} {path}"
+            );
         }
     }
 
@@ -270,7 +388,10 @@ mod tests {
     fn a_known_path_with_another_method_is_405_and_an_unknown_one_404() {
         let routes = [route("/room/:id", &["GET"], Handler::Push)];
         let router = Router::new(routes.iter().enumerate().map(|(i, r)| (i as u16, r)));
-        assert_eq!(router.find(&Method::Post, "/room/7"), Found::MethodNotAllowed);
+        assert_eq!(
+            router.find(&Method::Post, "/room/7"),
+            Found::MethodNotAllowed
+        );
         assert_eq!(router.allowed("/room/7"), "GET");
         assert_eq!(router.find(&Method::Get, "/rooms/7"), Found::Nothing);
         assert_eq!(router.find(&Method::Get, "/room/7/8"), Found::Nothing);
@@ -280,7 +401,13 @@ mod tests {
     fn channels_are_allowed_by_pattern_and_never_personal_ones() {
         let mut r = route("/ws", &[], Handler::Push);
         r.channels = vec!["news".into(), "room:*".into()];
-        for (name, allowed) in [("news", true), ("news2", false), ("room:", true), ("room:7", true), ("#ann", false)] {
+        for (name, allowed) in [
+            ("news", true),
+            ("news2", false),
+            ("room:", true),
+            ("room:7", true),
+            ("#ann", false),
+        ] {
             assert_eq!(r.allows_channel(name), allowed, "{name}");
         }
         r.channels = vec!["*".into()];

@@ -126,7 +126,10 @@ pub struct Date {
 
 impl Default for Date {
     fn default() -> Self {
-        Self { second: 0, text: *b"Thu, 01 Jan 1970 00:00:00 GMT" }
+        Self {
+            second: 0,
+            text: *b"Thu, 01 Jan 1970 00:00:00 GMT",
+        }
     }
 }
 
@@ -164,7 +167,12 @@ pub struct Ports {
 impl Ports {
     /// Nothing to do yet.
     pub fn new(outboxes: Outboxes, post: Post) -> Self {
-        Self { outboxes, post, answers: VecDeque::new(), kicks: Vec::new() }
+        Self {
+            outboxes,
+            post,
+            answers: VecDeque::new(),
+            kicks: Vec::new(),
+        }
     }
 }
 
@@ -217,7 +225,9 @@ impl Post {
     /// Lanes to so many workers. Of each lane's `credits` one half is kept for deliveries, which wait for nothing but
     /// the receiver's own work: publications can't starve them, so workers that publish to each other never lock.
     pub fn new(workers: u16, credits: u32) -> Self {
-        let lanes = std::iter::repeat_with(Lane::default).take(workers as usize).collect();
+        let lanes = std::iter::repeat_with(Lane::default)
+            .take(workers as usize)
+            .collect();
         Self { lanes, credits }
     }
 

@@ -112,9 +112,12 @@ impl Site {
     /// browsers add and pages can't leave out.
     pub fn authorizes(&self, head: &http::Head<'_>) -> bool {
         if self.api_keys.is_empty() {
-            return head.header_bytes("origin").is_none() && head.header_bytes("sec-fetch-site").is_none();
+            return head.header_bytes("origin").is_none()
+                && head.header_bytes("sec-fetch-site").is_none();
         }
-        let Some(given) = head.header_bytes("x-api-key") else { return false };
+        let Some(given) = head.header_bytes("x-api-key") else {
+            return false;
+        };
         let mut found = subtle::Choice::from(0);
         for key in &self.api_keys {
             found |= key.0.ct_eq(given);

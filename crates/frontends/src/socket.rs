@@ -41,12 +41,22 @@ pub(crate) enum Session {
 enum Phase {
     Open,
     /// Our Close frame is out; the peer's is awaited since then.
-    Closing { since_ms: u64 },
+    Closing {
+        since_ms: u64,
+    },
 }
 
 impl Socket {
     pub(crate) fn new(decoder: Decoder, session: Session, route: Arc<Route>, now: Now) -> Self {
-        Self { decoder, route, session, heard_ms: now.mono_ms as u32, messaged_ms: now.mono_ms as u32, phase: Phase::Open, pinged: false }
+        Self {
+            decoder,
+            route,
+            session,
+            heard_ms: now.mono_ms as u32,
+            messaged_ms: now.mono_ms as u32,
+            phase: Phase::Open,
+            pinged: false,
+        }
     }
 
     /// Something came from the peer.
@@ -58,12 +68,22 @@ impl Socket {
     pub(crate) fn step(&mut self, id: SessionId, input: &mut [u8], shared: &mut Shared) -> Step {
         let mut taken = 0;
         while taken < input.len() {
-            let result = self.decoder.decode(&mut input[taken..], &mut shared.codecs, &self.route.message_limits);
+            let result = self.decoder.decode(
+                &mut input[taken..],
+                &mut shared.codecs,
+                &self.route.message_limits,
+            );
             let (count, event) = match result {
                 Ok(decoded) => decoded,
                 Err(error) => {
                     shared.stats.protocol_errors.add(1);
-                    return self.fail(id, error.close_code(), &error.to_string(), input.len(), shared);
+                    return self.fail(
+                        id,
+                        error.close_code(),
+                        &error.to_string(),
+                        input.len(),
+                        shared,
+                    );
                 }
             };
             taken += count;
@@ -92,7 +112,12 @@ impl Socket {
                 }
                 Event::Ping(payload) => {
                     if self.phase == Phase::Open {
-                        websocket::encode_control(shared.ports.outboxes.buffer(id), Opcode::Pong, payload, None);
+                        websocket::encode_control(
+                            shared.ports.outboxes.buffer(id),
+                            Opcode::Pong,
+                            payload,
+                            None,
+                        );
                     }
                     Then::GoOn
                 }
@@ -107,22 +132,38 @@ impl Socket {
             };
             match then {
                 Then::GoOn if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH => {
-                    return Step { taken, then: Then::Wait(Block::Output) };
+                    return Step {
+                        taken,
+                        then: Then::Wait(Block::Output),
+                    };
                 }
                 Then::GoOn => {}
                 then => return Step { taken, then },
             }
         }
-        Step { taken, then: Then::NeedInput }
+        Step {
+            taken,
+            then: Then::NeedInput,
+        }
     }
 
     /// One frame on `/api/socket`: a command, answered always and in order.
-    fn command(&mut self, id: SessionId, kind: MessageKind, data: &[u8], shared: &mut Shared) -> Then {
-        let Session::Backend(backend) = &mut self.session else { return Then::GoOn };
+    fn command(
+        &mut self,
+        id: SessionId,
+        kind: MessageKind,
+        data: &[u8],
+        shared: &mut Shared,
+    ) -> Then {
+        let Session::Backend(backend) = &mut self.session else {
+            return Then::GoOn;
+        };
         let mut scratch = std::mem::take(&mut shared.scratch.payload);
         let result = match kind {
             MessageKind::Text => command::parse(data, &mut scratch),
-            MessageKind::Binary => Err(command::BadCommand("expected a text message with a JSON object".into())),
+            MessageKind::Binary => Err(command::BadCommand(
+                "expected a text message with a JSON object".into(),
+            )),
         };
         shared.scratch.payload = scratch;
         let progress = match result {
@@ -130,10 +171,12 @@ impl Socket {
                 backend.refuse(None, error.0, shared);
                 Ok(Progress::Taken)
             }
-            Ok(command) => backend.publish(&command, Shape::Sum, true, id, shared).or_else(|error| {
-                backend.refuse(command.id, error.0, shared);
-                Ok::<_, std::convert::Infallible>(Progress::Taken)
-            }),
+            Ok(command) => backend
+                .publish(&command, Shape::Sum, true, id, shared)
+                .or_else(|error| {
+                    backend.refuse(command.id, error.0, shared);
+                    Ok::<_, std::convert::Infallible>(Progress::Taken)
+                }),
         };
         write_answers(backend, id, shared);
         let Ok(progress) = progress;
@@ -143,13 +186,19 @@ impl Socket {
             Progress::NoCredit | Progress::TooManyOpen => {
                 // A frame can't be untaken once decoded: it is kept here.
                 backend.keep(data);
-                Then::Wait(if progress == Progress::NoCredit { Block::Credit } else { Block::Answer })
+                Then::Wait(if progress == Progress::NoCredit {
+                    Block::Credit
+                } else {
+                    Block::Answer
+                })
             }
         }
     }
 
     pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> Then {
-        let Session::Backend(backend) = &mut self.session else { return Then::GoOn };
+        let Session::Backend(backend) = &mut self.session else {
+            return Then::GoOn;
+        };
         if !backend.resume(id, shared) {
             return Then::Wait(Block::Credit);
         }
@@ -161,8 +210,16 @@ impl Socket {
     }
 
     /// Returns whether input that waited for an answer may go on.
-    pub(crate) fn answered(&mut self, id: SessionId, ticket: Ticket, answer: Answer, shared: &mut Shared) -> bool {
-        let Session::Backend(backend) = &mut self.session else { return false };
+    pub(crate) fn answered(
+        &mut self,
+        id: SessionId,
+        ticket: Ticket,
+        answer: Answer,
+        shared: &mut Shared,
+    ) -> bool {
+        let Session::Backend(backend) = &mut self.session else {
+            return false;
+        };
         backend.answered(ticket, answer);
         write_answers(backend, id, shared)
     }
@@ -170,7 +227,9 @@ impl Socket {
     /// Begins the closing handshake.
     pub(crate) fn close(&mut self, id: SessionId, code: u16, reason: &str, shared: &mut Shared) {
         if self.phase == Phase::Open {
-            self.phase = Phase::Closing { since_ms: shared.now.mono_ms };
+            self.phase = Phase::Closing {
+                since_ms: shared.now.mono_ms,
+            };
             shared.ports.outboxes.close_frame(id, Some(code), reason);
         }
     }
@@ -180,18 +239,29 @@ impl Socket {
         shared.stats.sessions.sub(1);
     }
 
-    fn fail(&mut self, id: SessionId, code: u16, reason: &str, taken: usize, shared: &mut Shared) -> Step {
+    fn fail(
+        &mut self,
+        id: SessionId,
+        code: u16,
+        reason: &str,
+        taken: usize,
+        shared: &mut Shared,
+    ) -> Step {
         if self.phase == Phase::Open {
             shared.ports.outboxes.close_frame(id, Some(code), reason);
         }
-        Step { taken, then: Then::End }
+        Step {
+            taken,
+            then: Then::End,
+        }
     }
 
     pub(crate) fn deadline_ms(&self, id: SessionId, shared: &Shared) -> u64 {
         if let Phase::Closing { since_ms } = self.phase {
             return since_ms + shared.site.limits.close_timeout_ms;
         }
-        self.ping_deadline_ms(shared).min(self.idle_deadline_ms(id, shared))
+        self.ping_deadline_ms(shared)
+            .min(self.idle_deadline_ms(id, shared))
     }
 
     fn ping_deadline_ms(&self, shared: &Shared) -> u64 {
@@ -199,7 +269,12 @@ impl Socket {
         if limits.ping_interval_ms == 0 {
             return u64::MAX;
         }
-        let wait = limits.ping_interval_ms + if self.pinged { limits.pong_timeout_ms } else { 0 };
+        let wait = limits.ping_interval_ms
+            + if self.pinged {
+                limits.pong_timeout_ms
+            } else {
+                0
+            };
         since(self.heard_ms, shared.now) + wait
     }
 

@@ -11,12 +11,14 @@ pub struct Cell(AtomicU64);
 impl Cell {
     /// Adds. For the owning worker only.
     pub fn add(&self, count: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
+        self.0
+            .store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
     }
 
     /// Takes away. For the owning worker only.
     pub fn sub(&self, count: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_sub(count), Relaxed);
+        self.0
+            .store(self.0.load(Relaxed).wrapping_sub(count), Relaxed);
     }
 
     /// Replaces. For the owning worker only.
@@ -135,7 +137,10 @@ impl Stats {
 
     /// Counts a turn.
     pub fn turn(&self, took_us: u64) {
-        let bucket = TURN_BUCKETS_US.iter().position(|&bound| took_us <= bound).unwrap_or(TURN_BUCKETS_US.len());
+        let bucket = TURN_BUCKETS_US
+            .iter()
+            .position(|&bound| took_us <= bound)
+            .unwrap_or(TURN_BUCKETS_US.len());
         self.turns[bucket].add(1);
         self.turn_us.add(took_us);
     }

@@ -40,7 +40,10 @@ pub(crate) fn upgrade(
     route: &Arc<Route>,
     shared: &mut Shared,
 ) -> Result<Registration, Refused> {
-    let refused = |status, why: &str, outcome| Refused { refusal: Refusal::new(status, why), outcome };
+    let refused = |status, why: &str, outcome| Refused {
+        refusal: Refusal::new(status, why),
+        outcome,
+    };
     let upgrade = handshake::read(head)
         .map_err(|error| match error.status {
             Status::UPGRADE_REQUIRED => upgrade_required(error.reason),
@@ -48,17 +51,28 @@ pub(crate) fn upgrade(
         })?
         .ok_or_else(|| upgrade_required("this path speaks WebSocket"))?;
     if shared.is_draining() {
-        return Err(refused(Status::SERVICE_UNAVAILABLE, "going away", Handshake::Malformed));
+        return Err(refused(
+            Status::SERVICE_UNAVAILABLE,
+            "going away",
+            Handshake::Malformed,
+        ));
     }
     let host = Some(head.host).filter(|host| !host.is_empty());
     if !origin::accept(&route.origins, head.header("origin"), host) {
-        return Err(refused(Status::FORBIDDEN, "pages of this origin may not connect", Handshake::ForeignOrigin));
+        return Err(refused(
+            Status::FORBIDDEN,
+            "pages of this origin may not connect",
+            Handshake::ForeignOrigin,
+        ));
     }
     let session = match route.handler {
         Handler::Push => Session::Push,
         Handler::Api if shared.site.authorizes(head) => Session::Backend(Box::default()),
         Handler::Api => {
-            return Err(Refused { refusal: unauthorized(), outcome: Handshake::Unauthorized });
+            return Err(Refused {
+                refusal: unauthorized(),
+                outcome: Handshake::Unauthorized,
+            });
         }
         _ => Session::Echo,
     };
@@ -82,24 +96,45 @@ pub(crate) fn upgrade(
                 channels.push(channel);
             }
             if channels.len() > CHANNELS_MAX {
-                return Err(refused(Status::BAD_REQUEST, "too many channels", Handshake::ForbiddenChannel));
+                return Err(refused(
+                    Status::BAD_REQUEST,
+                    "too many channels",
+                    Handshake::ForbiddenChannel,
+                ));
             }
         }
     }
 
-    let agreed =
-        route.compression.as_ref().and_then(|policy| websocket::deflate::negotiate(upgrade.extensions(), policy));
+    let agreed = route
+        .compression
+        .as_ref()
+        .and_then(|policy| websocket::deflate::negotiate(upgrade.extensions(), policy));
     handshake::write_response(shared.ports.outboxes.buffer(id), upgrade.key, None, agreed);
-    shared.ports.outboxes.begin_session(id, agreed, matches!(session, Session::Push));
+    shared
+        .ports
+        .outboxes
+        .begin_session(id, agreed, matches!(session, Session::Push));
     let decoder = Decoder::new(websocket::Role::Server, agreed);
-    let mut registration = Registration { socket: Socket::new(decoder, session, Arc::clone(route), shared.now), open: 0 };
+    let mut registration = Registration {
+        socket: Socket::new(decoder, session, Arc::clone(route), shared.now),
+        open: 0,
+    };
     for (number, channel) in channels.iter().enumerate() {
-        let Ok(name) = ChannelName::new(channel) else { unreachable!("checked above; users by their identity") };
+        let Ok(name) = ChannelName::new(channel) else {
+            unreachable!("checked above; users by their identity")
+        };
         let answers = shared.ports.answers.len();
-        if let Err(error) = shared.hub.subscribe(id, name, Ticket(number as u32), &mut shared.ports) {
+        if let Err(error) = shared
+            .hub
+            .subscribe(id, name, Ticket(number as u32), &mut shared.ports)
+        {
             shared.hub.close(id, &mut shared.ports);
             shared.ports.outboxes.discard(id);
-            return Err(refused(Status::SERVICE_UNAVAILABLE, &error.to_string(), Handshake::Malformed));
+            return Err(refused(
+                Status::SERVICE_UNAVAILABLE,
+                &error.to_string(),
+                Handshake::Malformed,
+            ));
         }
         // Answered within the call where the home is here.
         if shared.ports.answers.len() > answers {
@@ -113,8 +148,12 @@ pub(crate) fn upgrade(
 
 /// RFC 6455, section 4.4: the answer names the version that is spoken.
 fn upgrade_required(why: &str) -> Refused {
-    let refusal = Refusal::new(Status::UPGRADE_REQUIRED, why).with("Sec-WebSocket-Version", handshake::VERSION);
-    Refused { refusal, outcome: Handshake::Malformed }
+    let refusal = Refusal::new(Status::UPGRADE_REQUIRED, why)
+        .with("Sec-WebSocket-Version", handshake::VERSION);
+    Refused {
+        refusal,
+        outcome: Handshake::Malformed,
+    }
 }
 
 impl Registration {

@@ -81,12 +81,16 @@ impl Common {
 
     /// Counts a connection in.
     pub(crate) fn connection_opened(&self, peer: IpAddr) -> Verdict {
-        let at_cap = self.connections.fetch_add(1, Relaxed) + 1 >= self.connections_max.load(Relaxed);
+        let at_cap =
+            self.connections.fetch_add(1, Relaxed) + 1 >= self.connections_max.load(Relaxed);
         let mut shard = self.shard(peer).lock();
         let count = shard.entry(peer).or_insert(0);
         *count += 1;
         let max = self.per_address_max.load(Relaxed);
-        Verdict { address_allowed: max == 0 || *count as usize <= max, at_cap }
+        Verdict {
+            address_allowed: max == 0 || *count as usize <= max,
+            at_cap,
+        }
     }
 
     /// Counts it out.
@@ -111,7 +115,12 @@ impl Common {
     pub(crate) fn warn_rarely(&self, say: impl FnOnce()) {
         let now = self.started.elapsed().as_secs() + 1;
         let last = self.warned.load(Relaxed);
-        if (last == 0 || now >= last + 10) && self.warned.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
+        if (last == 0 || now >= last + 10)
+            && self
+                .warned
+                .compare_exchange(last, now, Relaxed, Relaxed)
+                .is_ok()
+        {
             say();
         }
     }
@@ -135,13 +144,37 @@ mod tests {
         let common = Common::new(1, Instant::now());
         common.set_caps(3, 2);
         let (a, b) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
-        assert_eq!(common.connection_opened(a), Verdict { address_allowed: true, at_cap: false });
-        assert_eq!(common.connection_opened(a), Verdict { address_allowed: true, at_cap: false });
-        assert_eq!(common.connection_opened(a), Verdict { address_allowed: false, at_cap: true });
+        assert_eq!(
+            common.connection_opened(a),
+            Verdict {
+                address_allowed: true,
+                at_cap: false
+            }
+        );
+        assert_eq!(
+            common.connection_opened(a),
+            Verdict {
+                address_allowed: true,
+                at_cap: false
+            }
+        );
+        assert_eq!(
+            common.connection_opened(a),
+            Verdict {
+                address_allowed: false,
+                at_cap: true
+            }
+        );
         assert!(!common.is_below_cap());
         common.connection_closed(a);
         assert!(common.is_below_cap());
-        assert_eq!(common.connection_opened(b), Verdict { address_allowed: true, at_cap: true });
+        assert_eq!(
+            common.connection_opened(b),
+            Verdict {
+                address_allowed: true,
+                at_cap: true
+            }
+        );
         for peer in [a, a, b] {
             common.connection_closed(peer);
         }

@@ -25,7 +25,10 @@ mod worker;
 const SERVER_PROCESS: &str = "server-process";
 
 fn main() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == SERVER_PROCESS) {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == SERVER_PROCESS)
+    {
         return process::run(server::start);
     }
     cli::main()
@@ -33,5 +36,8 @@ fn main() -> ExitCode {
 
 /// `veche serve`.
 fn serve(config: PathBuf) -> Result<supervisor::Ended, supervisor::ServeError> {
-    supervisor::run(supervisor::Options { config, server_arguments: vec![SERVER_PROCESS.into()] })
+    supervisor::run(supervisor::Options {
+        config,
+        server_arguments: vec![SERVER_PROCESS.into()],
+    })
 }

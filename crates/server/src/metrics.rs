@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text::encode};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use veche_frontends::stats::{Cell, Handshake, Stats, TURN_BUCKETS_US};
 use veche_frontends::Process;
+use veche_frontends::stats::{Cell, Handshake, Stats, TURN_BUCKETS_US};
 
 use crate::common::Common;
 
@@ -28,7 +28,11 @@ impl Report {
     pub(crate) fn new(common: Arc<Common>, uid: String) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Workers(Arc::clone(&common))));
-        Self { common, registry, uid }
+        Self {
+            common,
+            registry,
+            uid,
+        }
     }
 
     /// Figures for `veche status`.
@@ -49,7 +53,11 @@ impl Report {
     }
 
     fn sum(&self, cell: fn(&Stats) -> &Cell) -> u64 {
-        self.common.stats.iter().map(|stats| cell(stats).read()).sum()
+        self.common
+            .stats
+            .iter()
+            .map(|stats| cell(stats).read())
+            .sum()
     }
 }
 
@@ -99,36 +107,111 @@ type Read = fn(&Stats) -> &Cell;
 
 /// Plain counters: name, help, where.
 const COUNTERS: &[(&str, &str, Read)] = &[
-    ("veche_connections_accepted", "Connections accepted", |s| &s.accepted),
-    ("veche_accepts_stalled", "Times accepting had to wait: at the cap, or out of descriptors", |s| &s.accepts_stalled),
-    ("veche_received_bytes", "Bytes received from connections", |s| &s.bytes_received),
-    ("veche_sent_bytes", "Bytes handed to connections", |s| &s.bytes_sent),
-    ("veche_pushes", "Commands of back ends carried out", |s| &s.pushes),
-    ("veche_pushes_refused", "Commands of back ends refused as bad", |s| &s.pushes_refused),
-    ("veche_push_fan_out", "Connections to which publications ordered here were handed", |s| &s.fanned_out),
-    ("veche_slow_consumers", "Connections closed because they did not read", |s| &s.slow_consumers),
-    ("veche_silent_closed", "Connections closed because nothing was heard of them", |s| &s.silent_closed),
-    ("veche_protocol_errors", "Connections closed for breaking a protocol", |s| &s.protocol_errors),
-    ("veche_mailbox_credits_refused", "Times work waited for a credit of a mailbox", |s| &s.credits_refused),
+    ("veche_connections_accepted", "Connections accepted", |s| {
+        &s.accepted
+    }),
+    (
+        "veche_accepts_stalled",
+        "Times accepting had to wait: at the cap, or out of descriptors",
+        |s| &s.accepts_stalled,
+    ),
+    (
+        "veche_received_bytes",
+        "Bytes received from connections",
+        |s| &s.bytes_received,
+    ),
+    ("veche_sent_bytes", "Bytes handed to connections", |s| {
+        &s.bytes_sent
+    }),
+    ("veche_pushes", "Commands of back ends carried out", |s| {
+        &s.pushes
+    }),
+    (
+        "veche_pushes_refused",
+        "Commands of back ends refused as bad",
+        |s| &s.pushes_refused,
+    ),
+    (
+        "veche_push_fan_out",
+        "Connections to which publications ordered here were handed",
+        |s| &s.fanned_out,
+    ),
+    (
+        "veche_slow_consumers",
+        "Connections closed because they did not read",
+        |s| &s.slow_consumers,
+    ),
+    (
+        "veche_silent_closed",
+        "Connections closed because nothing was heard of them",
+        |s| &s.silent_closed,
+    ),
+    (
+        "veche_protocol_errors",
+        "Connections closed for breaking a protocol",
+        |s| &s.protocol_errors,
+    ),
+    (
+        "veche_mailbox_credits_refused",
+        "Times work waited for a credit of a mailbox",
+        |s| &s.credits_refused,
+    ),
 ];
 
 const GAUGES: &[(&str, &str, Read)] = &[
     ("veche_connections", "Open connections", |s| &s.connections),
     ("veche_sessions", "Open WebSocket sessions", |s| &s.sessions),
-    ("veche_users", "Connected users whose home is this worker", |s| &s.users),
-    ("veche_channels", "Channels with subscribers whose home is this worker", |s| &s.channels),
-    ("veche_subscriptions", "Subscriptions of sessions on this worker", |s| &s.subscriptions),
-    ("veche_mailbox_depth", "Mail taken in the worker's last turn", |s| &s.mailbox_depth),
+    (
+        "veche_users",
+        "Connected users whose home is this worker",
+        |s| &s.users,
+    ),
+    (
+        "veche_channels",
+        "Channels with subscribers whose home is this worker",
+        |s| &s.channels,
+    ),
+    (
+        "veche_subscriptions",
+        "Subscriptions of sessions on this worker",
+        |s| &s.subscriptions,
+    ),
+    (
+        "veche_mailbox_depth",
+        "Mail taken in the worker's last turn",
+        |s| &s.mailbox_depth,
+    ),
+];
+
+/// Counters with one cell in and one out.
+const BY_DIRECTION: &[(&str, &str, [Read; 2])] = &[
+    (
+        "veche_messages",
+        "Messages",
+        [|s| &s.messages_received, |s| &s.messages_sent],
+    ),
+    (
+        "veche_message_bytes",
+        "Payload bytes of messages",
+        [|s| &s.message_bytes_received, |s| &s.message_bytes_sent],
+    ),
 ];
 
 impl Collector for Workers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let workers = || self.0.stats.iter().enumerate().map(|(index, stats)| (index.to_string(), stats));
+        let workers = || {
+            self.0
+                .stats
+                .iter()
+                .enumerate()
+                .map(|(index, stats)| (index.to_string(), stats))
+        };
         for (name, help, read) in GAUGES {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for (worker, stats) in workers() {
                 let labels = [("worker", worker.as_str())];
-                ConstGauge::new(read(stats).read() as i64).encode(family.encode_family(&labels)?)?;
+                ConstGauge::new(read(stats).read() as i64)
+                    .encode(family.encode_family(&labels)?)?;
             }
         }
         for (name, help, read) in COUNTERS {
@@ -138,25 +221,21 @@ impl Collector for Workers {
                 ConstCounter::new(read(stats).read()).encode(family.encode_family(&labels)?)?;
             }
         }
-        let directions: [(&str, &str, [(&str, Read); 2]); 2] = [
-            ("veche_messages", "Messages", [("in", |s| &s.messages_received), ("out", |s| &s.messages_sent)]),
-            (
-                "veche_message_bytes",
-                "Payload bytes of messages",
-                [("in", |s| &s.message_bytes_received), ("out", |s| &s.message_bytes_sent)],
-            ),
-        ];
-        for (name, help, reads) in directions {
+        for (name, help, reads) in BY_DIRECTION {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for (worker, stats) in workers() {
-                for (direction, read) in reads {
+                for (direction, read) in ["in", "out"].into_iter().zip(reads) {
                     let labels = [("worker", worker.as_str()), ("direction", direction)];
                     ConstCounter::new(read(stats).read()).encode(family.encode_family(&labels)?)?;
                 }
             }
         }
-        let mut family =
-            encoder.encode_descriptor("veche_handshakes", "WebSocket handshakes", None, MetricType::Counter)?;
+        let mut family = encoder.encode_descriptor(
+            "veche_handshakes",
+            "WebSocket handshakes",
+            None,
+            MetricType::Counter,
+        )?;
         for (worker, stats) in workers() {
             for (outcome, label) in Handshake::ALL {
                 let labels = [("worker", worker.as_str()), ("outcome", label)];
@@ -164,24 +243,40 @@ impl Collector for Workers {
                 ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
             }
         }
-        let mut family = encoder.encode_descriptor("veche_http_answers", "HTTP answers", None, MetricType::Counter)?;
+        let mut family = encoder.encode_descriptor(
+            "veche_http_answers",
+            "HTTP answers",
+            None,
+            MetricType::Counter,
+        )?;
         for (worker, stats) in workers() {
-            for (class, cell) in ["1xx", "2xx", "3xx", "4xx", "5xx"].iter().zip(&stats.answers) {
+            for (class, cell) in ["1xx", "2xx", "3xx", "4xx", "5xx"]
+                .iter()
+                .zip(&stats.answers)
+            {
                 let labels = [("worker", worker.as_str()), ("status", *class)];
                 ConstCounter::new(cell.read()).encode(family.encode_family(&labels)?)?;
             }
         }
         let help = "Time of a turn of the worker's loop, without its wait";
-        let mut family = encoder.encode_descriptor("veche_turn_seconds", help, None, MetricType::Histogram)?;
+        let mut family =
+            encoder.encode_descriptor("veche_turn_seconds", help, None, MetricType::Histogram)?;
         for (worker, stats) in workers() {
             let labels = [("worker", worker.as_str())];
-            let bounds = TURN_BUCKETS_US.iter().map(|&us| us as f64 / 1e6).chain([f64::MAX]);
+            let bounds = TURN_BUCKETS_US
+                .iter()
+                .map(|&us| us as f64 / 1e6)
+                .chain([f64::MAX]);
             let buckets: Vec<(f64, u64)> = bounds.zip(stats.turns.iter().map(Cell::read)).collect();
             let count = buckets.iter().map(|(_, count)| count).sum();
             let mut metric = family.encode_family(&labels)?;
-            metric.encode_histogram::<NoExemplar>(stats.turn_us.read() as f64 / 1e6, count, &buckets, None)?;
+            metric.encode_histogram::<NoExemplar>(
+                stats.turn_us.read() as f64 / 1e6,
+                count,
+                &buckets,
+                None,
+            )?;
         }
         Ok(())
     }
 }
-

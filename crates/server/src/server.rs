@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use veche_frontends::{Outboxes, Ports, Post, Shared};
 use veche_hub::{Hub, WorkerId};
 use veche_mailbox::{Class, Mailbox};
@@ -44,10 +44,16 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let control = ends.pop().ok_or("no mailbox for the control thread")?;
     let site = Arc::new(site::build(&config));
     let seed = random_u64()?;
+    debug!(addresses = ?start.listeners.iter().map(|listener| listener.address).collect::<Vec<_>>(), "inherited");
     let hands = process::deal(start.listeners, workers);
     let (failed, failures) = std::sync::mpsc::sync_channel(workers);
     for (me, (mailbox, sockets)) in ends.into_iter().zip(hands).enumerate() {
-        let hub = Hub::new(WorkerId(me as u16), workers as u16, seed, veche_hub::Options::default());
+        let hub = Hub::new(
+            WorkerId(me as u16),
+            workers as u16,
+            seed,
+            veche_hub::Options::default(),
+        );
         let outboxes = Outboxes::new(outbox_bytes_max(&config));
         let ports = Ports::new(outboxes, Post::new(workers as u16, options.credits));
         let (site, common) = (Arc::clone(&site), Arc::clone(&common));
@@ -58,18 +64,22 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
             .spawn(move || {
                 let stats = Arc::clone(&common.stats[me]);
                 // The files' cache is this worker's own, so it is made here.
-                let shared = Shared::new(hub, ports, site, stats, Box::new(DiskFiles::default()), report);
+                let shared = Shared::new(
+                    hub,
+                    ports,
+                    site,
+                    stats,
+                    Box::new(DiskFiles::default()),
+                    report,
+                );
                 let options = veche_net::Options::default();
-                let result = match (io, Epoll::new(options)) {
-                    (_, Err(error)) => Err(error),
-                    (Io::Auto | Io::Epoll, Ok(driver)) => Ok(serve(driver, shared, mailbox, common, sockets, &failed)),
-                    (Io::Delayed, Ok(driver)) => {
+                match Epoll::new(options) {
+                    Err(error) => drop(failed.send(Err(error))),
+                    Ok(driver) if io == Io::Delayed => {
                         let driver = Delayed::new(driver, seed ^ me as u64);
-                        Ok(serve(driver, shared, mailbox, common, sockets, &failed))
+                        serve(driver, shared, mailbox, common, sockets, &failed);
                     }
-                };
-                if let Err(error) = result {
-                    let _ = failed.send(Err(error));
+                    Ok(driver) => serve(driver, shared, mailbox, common, sockets, &failed),
                 }
             })
             .map_err(|error| format!("no thread for worker {me}: {error}"))?;
@@ -84,7 +94,12 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     }
     info!(workers, io = ?config.server.io, connections_max = common.connections_max(), "workers are up");
     common.set_ready(true);
-    Ok(Server { mailbox: Mutex::new(control), workers, common, report })
+    Ok(Server {
+        mailbox: Mutex::new(control),
+        workers,
+        common,
+        report,
+    })
 }
 
 fn serve<D: Driver>(
@@ -96,7 +111,9 @@ fn serve<D: Driver>(
     up: &std::sync::mpsc::SyncSender<std::io::Result<()>>,
 ) {
     let mut worker = Worker::new(driver, shared, mailbox, common);
-    let result = sockets.into_iter().try_for_each(|(listener, socket)| worker.listen(listener as u16, socket));
+    let result = sockets
+        .into_iter()
+        .try_for_each(|(listener, socket)| worker.listen(listener as u16, socket));
     let is_up = result.is_ok();
     let _ = up.send(result);
     if is_up {
@@ -139,13 +156,23 @@ impl ServerControl for Server {
 }
 
 fn set_caps(common: &Common, config: &Config) {
-    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    let fit = usize::try_from(descriptors.saturating_sub(SPARE_DESCRIPTORS)).unwrap_or(usize::MAX).max(1);
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile)
+        .current
+        .unwrap_or(u64::MAX);
+    let fit = usize::try_from(descriptors.saturating_sub(SPARE_DESCRIPTORS))
+        .unwrap_or(usize::MAX)
+        .max(1);
     let connections = match config.limits.connections {
         ConnectionCap::Auto => fit,
         ConnectionCap::Count(count) => fit.min(count as usize),
     };
-    common.set_caps(connections, config.limits.connections_per_address.map_or(0, |max| max as usize));
+    common.set_caps(
+        connections,
+        config
+            .limits
+            .connections_per_address
+            .map_or(0, |max| max as usize),
+    );
 }
 
 fn outbox_bytes_max(config: &Config) -> usize {
@@ -159,4 +186,3 @@ fn random_u64() -> Result<u64, String> {
 fn random_uid() -> Result<String, String> {
     Ok(format!("{:016x}", random_u64()?))
 }
-

@@ -16,19 +16,30 @@ use crate::config::{self, Config};
 /// The front ends' view of a configuration.
 pub(crate) fn build(config: &Config) -> Site {
     let limits = limits(&config.limits);
-    let mut routes: Vec<Arc<Route>> = config.routes.iter().map(|route| Arc::new(self::route(route))).collect();
-    let own: Vec<u16> = [("/api/*", Handler::Api), ("/health", Handler::Health), ("/metrics", Handler::Metrics)]
-        .into_iter()
-        .map(|(path, handler)| {
-            routes.push(Arc::new(internal(path, handler)));
-            routes.len() as u16 - 1
-        })
+    let mut routes: Vec<Arc<Route>> = config
+        .routes
+        .iter()
+        .map(|route| Arc::new(self::route(route)))
         .collect();
+    let own: Vec<u16> = [
+        ("/api/*", Handler::Api),
+        ("/health", Handler::Health),
+        ("/metrics", Handler::Metrics),
+    ]
+    .into_iter()
+    .map(|(path, handler)| {
+        routes.push(Arc::new(internal(path, handler)));
+        routes.len() as u16 - 1
+    })
+    .collect();
     let listeners = config
         .listeners
         .iter()
         .map(|listener| {
-            let of_config = config.routes.iter().filter(|route| route.listeners.contains(&listener.index));
+            let of_config = config
+                .routes
+                .iter()
+                .filter(|route| route.listeners.contains(&listener.index));
             let mut indexes: Vec<u16> = of_config.map(|route| route.index as u16).collect();
             if listener.role == config::Role::Internal {
                 // After the configured ones: whoever routes `/health` elsewhere means it.
@@ -40,12 +51,26 @@ pub(crate) fn build(config: &Config) -> Site {
                     config::Role::Internal => Role::Internal,
                     config::Role::Push => Role::Push,
                 },
-                router: Router::new(indexes.iter().map(|&index| (index, &*routes[index as usize]))),
+                router: Router::new(
+                    indexes
+                        .iter()
+                        .map(|&index| (index, &*routes[index as usize])),
+                ),
             }
         })
         .collect();
-    let api_keys = config.api.keys.iter().map(|key| ApiKey::new(key.expose())).collect();
-    Site { listeners, routes, limits, api_keys }
+    let api_keys = config
+        .api
+        .keys
+        .iter()
+        .map(|key| ApiKey::new(key.expose()))
+        .collect();
+    Site {
+        listeners,
+        routes,
+        limits,
+        api_keys,
+    }
 }
 
 fn limits(limits: &config::Limits) -> Limits {
@@ -72,7 +97,9 @@ fn limits(limits: &config::Limits) -> Limits {
 
 fn route(route: &config::Route) -> Route {
     let (identity, channels) = match &route.handler {
-        config::Handler::Push { identity, channels, .. } => (self::identity(identity), channels.as_slice()),
+        config::Handler::Push {
+            identity, channels, ..
+        } => (self::identity(identity), channels.as_slice()),
         _ => (Identity::None, &[][..]),
     };
     let channel = |pattern: &config::ChannelPattern| match pattern {
@@ -96,11 +123,16 @@ fn route(route: &config::Route) -> Route {
         },
         identity,
         channels: channels.iter().map(channel).collect(),
-        origins: websocket.map_or_else(Vec::new, |websocket| websocket.origins.iter().map(origin).collect()),
+        origins: websocket.map_or_else(Vec::new, |websocket| {
+            websocket.origins.iter().map(origin).collect()
+        }),
         compression: websocket.and_then(|websocket| match websocket.compression {
             config::Compression::Off => None,
             config::Compression::On => Some(deflate::Policy::default()),
-            config::Compression::Takeover => Some(deflate::Policy { takeover: true, ..deflate::Policy::default() }),
+            config::Compression::Takeover => Some(deflate::Policy {
+                takeover: true,
+                ..deflate::Policy::default()
+            }),
         }),
         message_limits: websocket.map_or(MESSAGES, |websocket| websocket::Limits {
             message_bytes_max: usize::try_from(websocket.message_bytes_max).unwrap_or(usize::MAX),
@@ -110,7 +142,10 @@ fn route(route: &config::Route) -> Route {
 }
 
 /// Of routes that the configuration does not name.
-const MESSAGES: websocket::Limits = websocket::Limits { message_bytes_max: 1 << 20, fragments_max: 1024 };
+const MESSAGES: websocket::Limits = websocket::Limits {
+    message_bytes_max: 1 << 20,
+    fragments_max: 1024,
+};
 
 fn internal(path: &str, handler: Handler) -> Route {
     Route {
@@ -143,7 +178,11 @@ fn origin(rule: &config::OriginRule) -> Rule {
         config::OriginRule::Any => Rule::Any,
         config::OriginRule::SameHost => Rule::SameHost,
         config::OriginRule::Exact(origin) => pattern(origin),
-        config::OriginRule::Subdomains { scheme, suffix, port } => {
+        config::OriginRule::Subdomains {
+            scheme,
+            suffix,
+            port,
+        } => {
             let port = port.map_or_else(String::new, |port| format!(":{port}"));
             pattern(&format!("{scheme}://*{suffix}{port}"))
         }

@@ -82,10 +82,18 @@ struct Drain {
 
 impl<D: Driver> Worker<D> {
     /// A worker that accepts on nothing yet.
-    pub(crate) fn new(driver: D, shared: Shared, mailbox: Mailbox<Letter>, common: Arc<Common>) -> Self {
+    pub(crate) fn new(
+        driver: D,
+        shared: Shared,
+        mailbox: Mailbox<Letter>,
+        common: Arc<Common>,
+    ) -> Self {
         mailbox.attach(driver.waker());
         let me = mailbox.me();
-        let clock = Clock { wall_minus_mono_ms: 0, checked_mono_ms: 0 };
+        let clock = Clock {
+            wall_minus_mono_ms: 0,
+            checked_mono_ms: 0,
+        };
         let rest = Rest {
             me,
             shared,
@@ -105,7 +113,11 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Accepts on a socket, for the site's listener with that index.
-    pub(crate) fn listen(&mut self, listener: u16, socket: std::os::fd::OwnedFd) -> std::io::Result<()> {
+    pub(crate) fn listen(
+        &mut self,
+        listener: u16,
+        socket: std::os::fd::OwnedFd,
+    ) -> std::io::Result<()> {
         self.driver.listen(socket)?;
         self.rest.listeners.push(listener);
         Ok(())
@@ -154,7 +166,9 @@ impl Rest {
             self.clock.wall_minus_mono_ms = wall_now_ms().wrapping_sub(mono_ms);
             let counts = self.shared.hub.counts();
             let stats = &self.shared.stats;
-            stats.channels.set(u64::from(counts.channels - counts.users.min(counts.channels)));
+            stats.channels.set(u64::from(
+                counts.channels - counts.users.min(counts.channels),
+            ));
             stats.users.set(u64::from(counts.users));
             stats.subscriptions.set(u64::from(counts.subscriptions));
         }
@@ -169,11 +183,16 @@ impl Rest {
                 if self.shared.now.mono_ms != driver.now_ms() {
                     self.tell_time(driver.now_ms());
                 }
-                let Some(slot) = self.slots.find(session(id)) else { return };
-                slot.connection.received(session(id), bytes, &mut self.shared);
+                let Some(slot) = self.slots.find(session(id)) else {
+                    return;
+                };
+                slot.connection
+                    .received(session(id), bytes, &mut self.shared);
                 slot.settle(driver, id);
             }
-            Event::Accepted { id, listener, peer } => self.accepted(driver, id, listener, peer.ip()),
+            Event::Accepted { id, listener, peer } => {
+                self.accepted(driver, id, listener, peer.ip())
+            }
             Event::Ended { id } => {
                 if let Some(slot) = self.slots.find(session(id)) {
                     slot.connection.ended(session(id), &mut self.shared);
@@ -198,7 +217,8 @@ impl Rest {
                 if let Some(slot) = self.slots.find(session(id)) {
                     slot.armed_ms = u64::MAX;
                     let stalled_since = slot.stall.since(unsent, self.shared.now.mono_ms);
-                    slot.connection.timeout(session(id), stalled_since, &mut self.shared);
+                    slot.connection
+                        .timeout(session(id), stalled_since, &mut self.shared);
                     slot.settle(driver, id);
                     if let Some(since) = slot.stall.since_ms() {
                         slot.arm(driver, id, since + self.shared.site.limits.write_timeout_ms);
@@ -216,7 +236,13 @@ impl Rest {
         }
     }
 
-    fn accepted<D: Driver>(&mut self, driver: &mut D, id: TransportId, listener: ListenerId, peer: IpAddr) {
+    fn accepted<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        id: TransportId,
+        listener: ListenerId,
+        peer: IpAddr,
+    ) {
         if self.shared.now.mono_ms != driver.now_ms() {
             self.tell_time(driver.now_ms());
         }
@@ -235,7 +261,8 @@ impl Rest {
         if verdict.at_cap && !self.accept_paused {
             self.accept_paused = true;
             stats.accepts_stalled.add(1);
-            self.common.warn_rarely(|| tracing::warn!("the connection cap is reached: accepting pauses"));
+            self.common
+                .warn_rarely(|| tracing::warn!("the connection cap is reached: accepting pauses"));
             self.each_listener(|listener| driver.pause_accept(listener));
         }
     }
@@ -249,12 +276,17 @@ impl Rest {
         let unsent = driver.unsent(id);
         let session = session(id);
         self.shared.ports.outboxes.set_unsent(session, unsent);
-        let Some(slot) = self.slots.find(session) else { return };
+        let Some(slot) = self.slots.find(session) else {
+            return;
+        };
         slot.stall.progress(unsent, self.shared.now.mono_ms);
         if slot.connection.is_blocked() == Some(veche_frontends::Block::Output) {
             self.resumable.push(session);
         }
-        if unsent == 0 && slot.connection.has_ended() && self.shared.ports.outboxes.of(session).end() == End::Shutdown {
+        if unsent == 0
+            && slot.connection.has_ended()
+            && self.shared.ports.outboxes.of(session).end() == End::Shutdown
+        {
             driver.close(id);
         }
     }
@@ -262,7 +294,10 @@ impl Rest {
     fn after_events<D: Driver>(&mut self, driver: &mut D) {
         self.take_mail(driver);
         self.go_on(driver);
-        self.busy |= self.shared.hub.sweep(DELIVERIES_MAX, &mut self.shared.ports);
+        self.busy |= self
+            .shared
+            .hub
+            .sweep(DELIVERIES_MAX, &mut self.shared.ports);
         self.carry_out(driver);
         self.go_on_draining(driver);
         self.flush(driver);
@@ -283,10 +318,17 @@ impl Rest {
         {
             depth += 1;
             match letter {
-                Letter::Hub(mail) => self.shared.hub.receive(WorkerId(from as u16), mail, &mut self.shared.ports),
+                Letter::Hub(mail) => {
+                    self.shared
+                        .hub
+                        .receive(WorkerId(from as u16), mail, &mut self.shared.ports)
+                }
                 Letter::Reload(site, outbox_bytes_max) => {
                     self.shared.site = site;
-                    self.shared.ports.outboxes.set_outbox_bytes_max(outbox_bytes_max);
+                    self.shared
+                        .ports
+                        .outboxes
+                        .set_outbox_bytes_max(outbox_bytes_max);
                 }
                 Letter::Drain(within_ms) => self.start_draining(driver, within_ms),
             }
@@ -301,7 +343,9 @@ impl Rest {
         sessions.append(&mut self.resumable);
         sessions.append(&mut self.shared.waiting_for_credit);
         for id in sessions.drain(..) {
-            self.with(driver, id, |connection, shared| connection.resume(id, shared));
+            self.with(driver, id, |connection, shared| {
+                connection.resume(id, shared)
+            });
         }
         self.sessions = sessions;
     }
@@ -309,20 +353,31 @@ impl Rest {
     /// What the hub asked of connections during this turn.
     fn carry_out<D: Driver>(&mut self, driver: &mut D) {
         while let Some((id, ticket, answer)) = self.shared.ports.answers.pop_front() {
-            self.with(driver, id, |connection, shared| connection.answered(id, ticket, answer, shared));
+            self.with(driver, id, |connection, shared| {
+                connection.answered(id, ticket, answer, shared)
+            });
         }
         while let Some((id, code, reason)) = self.shared.ports.kicks.pop() {
-            self.with(driver, id, |connection, shared| connection.disconnect(id, code, &reason, shared));
+            self.with(driver, id, |connection, shared| {
+                connection.disconnect(id, code, &reason, shared)
+            });
         }
         let mut sessions = std::mem::take(&mut self.sessions);
         self.shared.ports.outboxes.take_overflowed(&mut sessions);
         for id in sessions.drain(..) {
-            self.with(driver, id, |connection, shared| connection.overflowed(id, shared));
+            self.with(driver, id, |connection, shared| {
+                connection.overflowed(id, shared)
+            });
         }
         self.sessions = sessions;
     }
 
-    fn with<D: Driver>(&mut self, driver: &mut D, id: SessionId, work: impl FnOnce(&mut Connection, &mut Shared)) {
+    fn with<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        id: SessionId,
+        work: impl FnOnce(&mut Connection, &mut Shared),
+    ) {
         if let Some(slot) = self.slots.find(id) {
             work(&mut slot.connection, &mut self.shared);
             slot.settle(driver, transport(id));
@@ -334,7 +389,9 @@ impl Rest {
         let mut touched = std::mem::take(&mut self.touched);
         self.shared.ports.outboxes.take_touched(&mut touched);
         for index in touched.drain(..) {
-            let Some((session, bytes, end)) = self.shared.ports.outboxes.take(index) else { continue };
+            let Some((session, bytes, end)) = self.shared.ports.outboxes.take(index) else {
+                continue;
+            };
             let id = transport(session);
             if end == End::Abort {
                 driver.close(id);
@@ -368,7 +425,10 @@ impl Rest {
     fn stalled<D: Driver>(&mut self, driver: &mut D, id: TransportId) {
         let unsent = driver.unsent(id);
         self.shared.ports.outboxes.set_unsent(session(id), unsent);
-        let (now, limit) = (self.shared.now.mono_ms, self.shared.site.limits.write_timeout_ms);
+        let (now, limit) = (
+            self.shared.now.mono_ms,
+            self.shared.site.limits.write_timeout_ms,
+        );
         if let Some(slot) = self.slots.find(session(id))
             && slot.stall.begin(unsent, now)
         {
@@ -406,7 +466,10 @@ impl Rest {
                 };
                 if self.mailbox.post(to, class, Letter::Hub(mail)).is_err() {
                     // Data is sent with a credit in hand, control is bounded by the sessions of a worker.
-                    error!(worker = self.me, to, "a lane is full although it can't be: restarting");
+                    error!(
+                        worker = self.me,
+                        to, "a lane is full although it can't be: restarting"
+                    );
                     std::process::abort();
                 }
             }
@@ -420,7 +483,12 @@ impl Rest {
         self.each_listener(|listener| driver.pause_accept(listener));
         let began_ms = self.shared.now.mono_ms;
         // The last fifth is for the closing handshakes.
-        self.drain = Some(Drain { next: 0, end: self.slots.end(), began_ms, within_ms: within_ms - within_ms / 5 });
+        self.drain = Some(Drain {
+            next: 0,
+            end: self.slots.end(),
+            began_ms,
+            within_ms: within_ms - within_ms / 5,
+        });
     }
 
     /// Tells the connections whose time in the drain has come.
@@ -437,26 +505,40 @@ impl Rest {
         drain.next = due.max(from);
         for index in from..due {
             if let Some(id) = self.slots.at(index) {
-                self.with(driver, id, |connection, shared| connection.drain(id, shared));
+                self.with(driver, id, |connection, shared| {
+                    connection.drain(id, shared)
+                });
             }
         }
     }
 }
 
 fn session(id: TransportId) -> SessionId {
-    SessionId { index: id.index, generation: id.generation }
+    SessionId {
+        index: id.index,
+        generation: id.generation,
+    }
 }
 
 fn transport(id: SessionId) -> TransportId {
-    TransportId { index: id.index, generation: id.generation }
+    TransportId {
+        index: id.index,
+        generation: id.generation,
+    }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the worker's loop is where time is read")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the worker's loop is where time is read"
+)]
 fn clock_now() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-#[expect(clippy::disallowed_methods, reason = "the worker's loop is where time is read")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the worker's loop is where time is read"
+)]
 fn wall_now_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)

@@ -47,7 +47,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let api = checker.api(one(Section::Api));
     let has_keys = !api.keys.is_empty() || !one(Section::Api).is_sound("keys");
     let listeners = checker.listeners(all(Section::Listen), has_keys);
-    let routes = checker.routes(all(Section::Route), &listeners, &limits, has_keys);
+    let routes = checker.routes(all(Section::Route), &listeners, has_keys);
 
     let effective = Effective {
         file: file.to_owned(),

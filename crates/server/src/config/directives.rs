@@ -60,6 +60,10 @@ impl Section {
     }
 
     /// What it is for.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "a test writes the reference from it")
+    )]
     pub(crate) fn doc(self) -> &'static str {
         match self {
             Self::Server => "The process: its threads, its log, its control socket.",
@@ -95,6 +99,10 @@ pub(crate) struct Directive {
     pub(crate) handlers: &'static [&'static str],
     pub(crate) change: Change,
     /// Markdown, one paragraph.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "a test writes the reference from it")
+    )]
     pub(crate) doc: &'static str,
 }
 
@@ -104,7 +112,13 @@ pub(crate) enum Default {
     /// The file has to say it.
     Required,
     /// Nothing; in words, what that means.
-    Unset(&'static str),
+    Unset(
+        #[cfg_attr(
+            not(test),
+            expect(dead_code, reason = "a test writes the reference from it")
+        )]
+        &'static str,
+    ),
     /// This, in TOML.
     Toml(&'static str),
 }

@@ -101,6 +101,7 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
+    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.reload.is_empty() && self.restart.is_empty()
     }

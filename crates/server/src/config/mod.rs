@@ -24,9 +24,8 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use effective::{Changes, Effective};
-pub(crate) use names::{ChannelPattern, Identity, MethodSet, OriginRule, RoutePath, Segment};
-pub(crate) use report::{Place, Problem, Report, shown};
+pub(crate) use names::{ChannelPattern, Identity, OriginRule};
+pub(crate) use report::{Problem, Report, shown};
 pub(crate) use types::*;
 pub(crate) use units::parse_duration;
 

@@ -68,6 +68,7 @@ impl RoutePath {
     }
 
     /// Whether it ends in `/*`: all that lies below.
+    #[cfg(test)]
     pub(crate) fn is_prefix(&self) -> bool {
         self.prefix
     }
@@ -274,14 +275,6 @@ impl ChannelPattern {
             Some(start) => Ok(Self::Prefix(start.to_owned())),
             None if text.contains('*') => Err("\"*\" stands at the end only".to_owned()),
             None => Ok(Self::Exact(text.to_owned())),
-        }
-    }
-
-    /// Whether a client may subscribe to `channel` by it; users' own channels never.
-    pub(crate) fn matches(&self, channel: &str) -> bool {
-        match self {
-            Self::Exact(name) => channel == name,
-            Self::Prefix(start) => !channel.starts_with('#') && channel.starts_with(start),
         }
     }
 }

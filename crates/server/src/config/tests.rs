@@ -146,7 +146,7 @@ fn a_full_file() {
     assert_eq!((echo.index, echo.listeners.as_slice()), (2, &[1][..]));
     assert_eq!(
         echo.path.segments()[1],
-        Segment::Parameter("room".to_owned())
+        names::Segment::Parameter("room".to_owned())
     );
     assert_eq!(
         echo.handler
@@ -398,22 +398,9 @@ keys = ["short"]
         "/etc/veche/veche.toml:8:11: address: the push listener on [::]:8082 is not loopback and asks for no key: whoever reaches it can push to every user",
         "/etc/veche/veche.toml:13:12: identity: \"query:user\" believes whatever the client says: for demos and trusted networks",
         "/etc/veche/veche.toml:14:1: [[route]] with neither identity nor channels: nothing can ever be pushed to its clients",
-        "/etc/veche/veche.toml:20:1: message_bytes_max: larger than limits.outbox_bytes: a message that is longer than that can't be sent back, and closes with 1013",
         "/etc/veche/veche.toml:22:9: keys: a key of less than 16 characters can be guessed",
     ];
     assert_eq!(shown, expected);
-}
-
-#[test]
-fn channel_patterns_never_reach_users_own_channels() {
-    let all = ChannelPattern::parse("*").unwrap();
-    assert!(all.matches("news") && all.matches("room:1"));
-    assert!(!all.matches("#tester01"));
-    let rooms = ChannelPattern::parse("room:*").unwrap();
-    assert!(rooms.matches("room:1") && rooms.matches("room:"));
-    assert!(!rooms.matches("room") && !rooms.matches("news"));
-    assert!(ChannelPattern::parse("news").unwrap().matches("news"));
-    assert!(!ChannelPattern::parse("news").unwrap().matches("news2"));
 }
 
 #[test]

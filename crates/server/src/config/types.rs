@@ -157,6 +157,16 @@ pub(crate) enum Role {
     Push,
 }
 
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Public => "public",
+            Self::Internal => "internal",
+            Self::Push => "push",
+        })
+    }
+}
+
 /// `[[route]]`: which requests a handler gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {

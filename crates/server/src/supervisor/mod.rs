@@ -100,7 +100,7 @@ pub(crate) fn run(options: Options) -> Result<Ended, ServeError> {
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), config = %options.config.display(), "veche starts");
     log_raised(raised);
     for (listening, listener) in listening.iter().zip(&config.listeners) {
-        info!(address = %listening.address, role = ?listener.role, sockets = listening.sockets.len(), "listening");
+        info!(address = %listening.address, role = %listener.role, sockets = listening.sockets.len(), "listening");
     }
     reload::log_warnings(&config);
 

@@ -27,14 +27,24 @@ impl Stall {
     pub(super) fn begin(&mut self, unsent: usize, now_ms: u64) -> bool {
         let first = self.since_ms == 0;
         if first {
-            *self = Self { since_ms: now_ms.max(1), unsent };
+            *self = Self {
+                since_ms: now_ms.max(1),
+                unsent,
+            };
         }
         first
     }
 
     /// The transport said that it took more.
     pub(super) fn progress(&mut self, unsent: usize, now_ms: u64) {
-        *self = if unsent == 0 { Self::default() } else { Self { since_ms: now_ms.max(1), unsent } };
+        *self = if unsent == 0 {
+            Self::default()
+        } else {
+            Self {
+                since_ms: now_ms.max(1),
+                unsent,
+            }
+        };
     }
 
     /// Since when nothing has moved, if something should.
@@ -57,7 +67,11 @@ impl Slot {
         let blocked = self.connection.is_blocked().is_some();
         if blocked != self.paused {
             self.paused = blocked;
-            if blocked { driver.pause(id) } else { driver.resume(id) }
+            if blocked {
+                driver.pause(id)
+            } else {
+                driver.resume(id)
+            }
         }
     }
 
@@ -108,6 +122,9 @@ impl Slots {
 
     pub(super) fn at(&self, index: u32) -> Option<SessionId> {
         let slot = self.slots.get(index as usize)?.as_ref()?;
-        Some(SessionId { index, generation: slot.generation })
+        Some(SessionId {
+            index,
+            generation: slot.generation,
+        })
     }
 }

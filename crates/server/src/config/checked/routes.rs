@@ -1,14 +1,14 @@
 //! `[[route]]`: what each handler needs, which listeners have it, and that no two routes claim the same.
 
 use super::listeners::Checked;
-use super::{Checker, list, size, text, word};
+use super::{Checker, list, size, text};
 use crate::config::directives::methods_listed;
 use crate::config::names::{
     ChannelPattern, Identity, METHODS, MethodSet, OriginRule, RoutePath, Segment,
 };
 use crate::config::raw::Table;
 use crate::config::report::did_you_mean;
-use crate::config::types::{Compression, Handler, Limits, Role, Route, StaticRoot, WebSocket};
+use crate::config::types::{Compression, Handler, Role, Route, StaticRoot, WebSocket};
 use crate::config::value::Value;
 
 /// What internal listeners serve by themselves.
@@ -21,12 +21,11 @@ impl Checker<'_> {
         &mut self,
         tables: impl Iterator<Item = &'t Table>,
         listeners: &[Checked],
-        limits: &Limits,
         has_keys: bool,
     ) -> Vec<Option<Route>> {
         let mut routes: Vec<Option<Route>> = Vec::new();
         for table in tables {
-            let route = self.route(table, listeners, limits, has_keys);
+            let route = self.route(table, listeners, has_keys);
             if let Some(route) = &route {
                 self.collisions(table, route, routes.iter().flatten());
             }
@@ -35,13 +34,7 @@ impl Checker<'_> {
         routes
     }
 
-    fn route(
-        &mut self,
-        table: &Table,
-        listeners: &[Checked],
-        limits: &Limits,
-        has_keys: bool,
-    ) -> Option<Route> {
+    fn route(&mut self, table: &Table, listeners: &[Checked], has_keys: bool) -> Option<Route> {
         let path = self.required(table, "path").and_then(|path| {
             let at = table.value_at("path");
             self.take(
@@ -63,7 +56,7 @@ impl Checker<'_> {
         let handler_word = handler_word?;
         self.foreign(table, &handler_word);
         let methods = self.methods(table, &handler_word);
-        let handler = self.handler(table, &handler_word, limits);
+        let handler = self.handler(table, &handler_word);
         if handler_word == "api" && !has_keys {
             self.problems.add(
                 table.value_at("handler"),
@@ -202,7 +195,7 @@ impl Checker<'_> {
         fine.then(|| MethodSet::of(&named))
     }
 
-    fn handler(&mut self, table: &Table, handler: &str, limits: &Limits) -> Option<Handler> {
+    fn handler(&mut self, table: &Table, handler: &str) -> Option<Handler> {
         if handler == "static" {
             return Some(Handler::Static {
                 root: self.root(table)?,
@@ -227,12 +220,6 @@ impl Checker<'_> {
         let websocket = websocket?;
         if handler == "api" {
             return Some(Handler::Api { websocket });
-        }
-        if websocket.message_bytes_max > limits.outbox_bytes {
-            self.warn(
-                table.key_at("message_bytes_max"),
-                "message_bytes_max: larger than limits.outbox_bytes: a message that is longer than that can't be sent back, and closes with 1013",
-            );
         }
         Some(Handler::Echo { websocket })
     }
