@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use veche_hub::{Answer, ChannelName, Outcome, Payload, PayloadRef, SessionId, Ticket};
 
 use crate::command::{BadCommand, Command, Target};
-use crate::shared::Shared;
+use crate::shared::{NoteLevel, Shared};
 
 /// Most questions of one back end that may wait for their answers; its input waits then.
 pub const EXCHANGES_MAX: usize = 1024;
@@ -96,7 +96,7 @@ impl Backend {
         session: SessionId,
         shared: &mut Shared,
     ) -> Result<Progress, BadCommand> {
-        if answered && self.exchanges.len() >= EXCHANGES_MAX {
+        if answered && self.is_full() {
             return Ok(Progress::TooManyOpen);
         }
         let data = command.data.ok_or_else(|| {
@@ -181,8 +181,19 @@ impl Backend {
     }
 
     /// Puts an error in the place of an answer, so that answers keep their order.
-    pub fn refuse(&mut self, id: Option<&str>, error: String, shared: &mut Shared) {
+    pub fn refuse(
+        &mut self,
+        id: Option<&str>,
+        error: String,
+        session: SessionId,
+        shared: &mut Shared,
+    ) {
         shared.stats.pushes_refused.add(1);
+        shared.note(
+            session,
+            NoteLevel::Info,
+            format!("command refused: {error}"),
+        );
         let id = id.map(Into::into);
         self.exchanges.push_back(Exchange {
             id,
@@ -211,6 +222,11 @@ impl Backend {
     /// Whether every answer has been written and nothing waits for credit.
     pub fn is_settled(&self) -> bool {
         self.exchanges.is_empty() && self.unfinished.is_none()
+    }
+
+    /// Whether so many answers are owed that no further command should be looked at.
+    pub fn is_full(&self) -> bool {
+        self.exchanges.len() >= EXCHANGES_MAX
     }
 
     /// Keeps a command that could not be taken; its source is blocked meanwhile, so there is one at most.

@@ -14,7 +14,7 @@ use veche_hub::{Answer, SessionId, Ticket};
 use crate::http::Http;
 use crate::lines::Lines;
 use crate::outbox::{ANSWERS_BYTES_HIGH, End};
-use crate::shared::Shared;
+use crate::shared::{NoteLevel, Shared};
 use crate::site::Role;
 use crate::socket::Socket;
 
@@ -197,6 +197,11 @@ impl Connection {
             && now >= since + shared.site.limits.write_timeout_ms
         {
             shared.stats.slow_consumers.add(1);
+            shared.note(
+                id,
+                NoteLevel::Warn,
+                "closed: it took nothing for write_timeout",
+            );
             return self.abort(id, shared);
         }
         if now < self.deadline_ms {
@@ -231,6 +236,11 @@ impl Connection {
     /// The client does not read what it is sent: its outbox is over its budget.
     pub fn overflowed(&mut self, id: SessionId, shared: &mut Shared) {
         shared.stats.slow_consumers.add(1);
+        shared.note(
+            id,
+            NoteLevel::Warn,
+            "closed with 1013: it does not read what it is sent",
+        );
         shared.ports.outboxes.drop_pushes(id);
         let (code, reason) = crate::close::SLOW_CONSUMER;
         self.disconnect(id, code, reason, shared);

@@ -16,7 +16,7 @@ use crate::api::{Call, CallEnd, error_body};
 use crate::connection::{Block, Stage, Step, Then};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::route::{Found, Handler, Route};
-use crate::shared::Shared;
+use crate::shared::{NoteLevel, Shared};
 use crate::static_files::{self, Body as FileBody, Content, ReadAt};
 use crate::stats::Handshake;
 use crate::upgrade::{Registration, upgrade};
@@ -512,6 +512,12 @@ impl Http {
         match upgrade(id, head, route, shared) {
             Err(refused) => {
                 shared.stats.handshake(refused.outcome);
+                let what = format!(
+                    "handshake refused with {}: {}",
+                    refused.refusal.status.0,
+                    refused.refusal.body.trim_end()
+                );
+                shared.note(id, NoteLevel::Info, what);
                 self.refuse(id, head, refused.refusal, shared)
             }
             Ok(registration) => {
@@ -650,6 +656,11 @@ fn takes_socket_here(route: &Route, below: &str) -> bool {
 
 /// A request that can't be trusted to end where it seems to: answered, and the connection ends.
 fn refuse_request(id: SessionId, error: &HttpError, shared: &mut Shared) {
+    shared.note(
+        id,
+        NoteLevel::Info,
+        format!("request refused with {}: {}", error.status.0, error.reason),
+    );
     shared.stats.answer(error.status.0);
     shared.stats.protocol_errors.add(1);
     http::write_error(shared.ports.outboxes.buffer(id), error, shared.date.text());

@@ -26,6 +26,6 @@ pub mod upgrade;
 
 pub use connection::{Block, Connection};
 pub use outbox::{End, Outbox, Outboxes};
-pub use shared::{Lane, Now, Ports, Post, Process, Shared};
+pub use shared::{Lane, Note, NoteLevel, Now, Ports, Post, Process, Shared};
 pub use site::{ApiKey, Limits, Listener, Role, Site};
 pub use stats::Stats;

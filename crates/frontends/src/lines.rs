@@ -19,6 +19,8 @@ pub(crate) struct Lines {
     count: u64,
     /// Bytes of the unfinished line that were searched for its end.
     searched: usize,
+    /// The line that comes is too long and was refused: what is left of it is dropped.
+    skipping: bool,
 }
 
 impl Lines {
@@ -26,30 +28,19 @@ impl Lines {
         let mut taken = 0;
         let then = loop {
             let rest = &input[taken..];
-            let Some(length) = memchr::memchr(b'\n', &rest[self.searched.min(rest.len())..]) else {
-                if rest.len() > shared.site.limits.line_bytes_max {
-                    self.count += 1;
-                    let line = self.count;
-                    let max = shared.site.limits.line_bytes_max;
-                    self.backend.refuse(
-                        None,
-                        format!("line {line}: longer than {max} bytes"),
-                        shared,
-                    );
-                    self.write_answers(id, shared);
-                    // Where the next line begins can't be known without reading on without end.
-                    return Step {
-                        taken: input.len(),
-                        then: Then::End,
-                    };
-                }
-                self.searched = rest.len();
+            let searched = self.searched.min(rest.len());
+            let Some(end) = memchr::memchr(b'\n', &rest[searched..]) else {
+                taken += self.unfinished(id, rest, shared);
                 break Then::NeedInput;
             };
-            let length = self.searched.min(rest.len()) + length;
             self.searched = 0;
-            match self.line(id, &rest[..length], shared) {
-                Progress::Taken => {}
+            let length = searched + end;
+            let progress = match std::mem::take(&mut self.skipping) {
+                true => Progress::Taken,
+                false => self.line(id, &rest[..length], shared),
+            };
+            match progress {
+                Progress::Taken => taken += length + 1,
                 Progress::Unfinished => {
                     taken += length + 1;
                     break Then::Wait(Block::Credit);
@@ -57,7 +48,6 @@ impl Lines {
                 Progress::NoCredit => break Then::Wait(Block::Credit),
                 Progress::TooManyOpen => break Then::Wait(Block::Answer),
             }
-            taken += length + 1;
             if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
                 break Then::Wait(Block::Output);
             }
@@ -69,10 +59,39 @@ impl Lines {
         Step { taken, then }
     }
 
+    /// The beginning of a line, whose end has not come: kept, unless it is too long already. Returns the bytes taken.
+    fn unfinished(&mut self, id: SessionId, rest: &[u8], shared: &mut Shared) -> usize {
+        let max = shared.site.limits.line_bytes_max;
+        if !self.skipping && rest.len() > max {
+            self.too_long(id, max, shared);
+            self.skipping = true;
+        }
+        if self.skipping {
+            self.searched = 0;
+            return rest.len();
+        }
+        self.searched = rest.len();
+        0
+    }
+
+    fn too_long(&mut self, id: SessionId, max: usize, shared: &mut Shared) {
+        self.count += 1;
+        let why = format!("line {}: longer than {max} bytes", self.count);
+        self.backend.refuse(None, why, id, shared);
+    }
+
     fn line(&mut self, id: SessionId, line: &[u8], shared: &mut Shared) -> Progress {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
             self.count += 1;
+            return Progress::Taken;
+        }
+        if self.backend.is_full() {
+            return Progress::TooManyOpen;
+        }
+        let max = shared.site.limits.line_bytes_max;
+        if line.len() > max {
+            self.too_long(id, max, shared);
             return Progress::Taken;
         }
         let mut scratch = std::mem::take(&mut shared.scratch.payload);
@@ -98,11 +117,8 @@ impl Lines {
             }
             Err(error) => {
                 self.count += 1;
-                self.backend.refuse(
-                    command_id,
-                    format!("line {}: {}", self.count, error.0),
-                    shared,
-                );
+                let why = format!("line {}: {}", self.count, error.0);
+                self.backend.refuse(command_id, why, id, shared);
                 Progress::Taken
             }
         }

@@ -15,6 +15,9 @@ use crate::site::Site;
 use crate::static_files::Files;
 use crate::stats::Stats;
 
+/// Notes kept in a turn; a flood of mistakes is counted, not written down one by one.
+const NOTES_MAX: usize = 64;
+
 /// The time of a turn, taken once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
@@ -34,6 +37,26 @@ pub trait Process {
     fn trouble(&self, what: &str);
     /// The `nodes` of `GET /api/info`: a JSON array.
     fn nodes(&self) -> String;
+}
+
+/// Something that a connection did and the log should have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Whose.
+    pub session: SessionId,
+    /// Whether the operator should see it even without looking for it.
+    pub level: NoteLevel,
+    /// One line; what the peer sent stands in it quoted, if at all.
+    pub what: String,
+}
+
+/// How much a [`Note`] matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoteLevel {
+    /// A peer's mistake, answered.
+    Info,
+    /// A limit was reached.
+    Warn,
 }
 
 /// See the module's text.
@@ -60,6 +83,8 @@ pub struct Shared {
     pub waiting_for_output: Vec<SessionId>,
     /// Connections whose work waits for the hub to take publications again.
     pub waiting_for_credit: Vec<SessionId>,
+    /// For the log; the worker writes them down after each batch.
+    pub notes: Vec<Note>,
     /// Decoded payloads, names and replies; empty between calls.
     pub(crate) scratch: Scratch,
     draining: bool,
@@ -94,6 +119,7 @@ impl Shared {
             process,
             waiting_for_output: Vec::new(),
             waiting_for_credit: Vec::new(),
+            notes: Vec::new(),
             scratch: Scratch::default(),
             draining: false,
         }
@@ -104,6 +130,18 @@ impl Shared {
         self.now = now;
         self.date.set(now.wall_ms);
         self.ports.outboxes.set_now_ms(now.mono_ms);
+    }
+
+    /// Notes something for the log.
+    pub(crate) fn note(&mut self, session: SessionId, level: NoteLevel, what: impl Into<String>) {
+        if self.notes.len() < NOTES_MAX {
+            let what = what.into();
+            self.notes.push(Note {
+                session,
+                level,
+                what,
+            });
+        }
     }
 
     /// From now on no connection is kept alive: the server is going away.

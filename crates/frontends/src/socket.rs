@@ -13,7 +13,7 @@ use crate::command;
 use crate::connection::{Block, Step, Then};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::route::Route;
-use crate::shared::{Now, Shared};
+use crate::shared::{NoteLevel, Now, Shared};
 
 /// An open WebSocket.
 pub(crate) struct Socket {
@@ -77,6 +77,8 @@ impl Socket {
                 Ok(decoded) => decoded,
                 Err(error) => {
                     shared.stats.protocol_errors.add(1);
+                    let what = format!("closed with {}: {error}", error.close_code());
+                    shared.note(id, NoteLevel::Info, what);
                     return self.fail(
                         id,
                         error.close_code(),
@@ -158,6 +160,10 @@ impl Socket {
         let Session::Backend(backend) = &mut self.session else {
             return Then::GoOn;
         };
+        if backend.is_full() {
+            backend.keep(data);
+            return Then::Wait(Block::Answer);
+        }
         let mut scratch = std::mem::take(&mut shared.scratch.payload);
         let result = match kind {
             MessageKind::Text => command::parse(data, &mut scratch),
@@ -168,13 +174,13 @@ impl Socket {
         shared.scratch.payload = scratch;
         let progress = match result {
             Err(error) => {
-                backend.refuse(None, error.0, shared);
+                backend.refuse(None, error.0, id, shared);
                 Ok(Progress::Taken)
             }
             Ok(command) => backend
                 .publish(&command, Shape::Sum, true, id, shared)
                 .or_else(|error| {
-                    backend.refuse(command.id, error.0, shared);
+                    backend.refuse(command.id, error.0, id, shared);
                     Ok::<_, std::convert::Infallible>(Progress::Taken)
                 }),
         };
@@ -302,6 +308,7 @@ impl Socket {
         }
         if self.pinged {
             shared.stats.silent_closed.add(1);
+            shared.note(id, NoteLevel::Info, "closed: no pong");
             return false;
         }
         self.pinged = true;

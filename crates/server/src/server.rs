@@ -39,7 +39,11 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let common = Arc::new(Common::new(workers, process::now()));
     set_caps(&common, &config);
     let report = Arc::new(Report::new(Arc::clone(&common), random_uid()?));
-    let options = veche_mailbox::Options::default();
+    // Control mail is bounded by what sessions can ask for; this is far above that.
+    let options = veche_mailbox::Options {
+        control_max: 1 << 26,
+        ..veche_mailbox::Options::default()
+    };
     let mut ends = Mailbox::mesh(workers + 1, &options);
     let control = ends.pop().ok_or("no mailbox for the control thread")?;
     let site = Arc::new(site::build(&config));

@@ -9,8 +9,8 @@ mod slots;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tracing::{debug, error};
-use veche_frontends::{Connection, End, Now, Shared, Site};
+use tracing::{debug, error, info, warn};
+use veche_frontends::{Connection, End, Note, NoteLevel, Now, Shared, Site};
 use veche_hub::{Mail, SessionId, WorkerId};
 use veche_mailbox::{Class, Mailbox};
 use veche_net::{Buffer, Driver, Event, ListenerId, TransportId};
@@ -300,6 +300,7 @@ impl Rest {
             .sweep(DELIVERIES_MAX, &mut self.shared.ports);
         self.carry_out(driver);
         self.go_on_draining(driver);
+        self.log();
         self.flush(driver);
         self.post();
         if self.accept_paused && self.drain.is_none() && self.common.is_below_cap() {
@@ -449,6 +450,23 @@ impl Rest {
     fn recycle(&mut self, buffer: Buffer) {
         if let Buffer::Owned(bytes) = buffer {
             self.shared.ports.outboxes.recycle(bytes);
+        }
+    }
+
+    /// Writes down what connections noted.
+    fn log(&mut self) {
+        for Note {
+            session,
+            level,
+            what,
+        } in self.shared.notes.drain(..)
+        {
+            let peer = self.slots.find(session).map(|slot| slot.connection.peer);
+            let peer = peer.map_or_else(String::new, |peer| peer.to_string());
+            match level {
+                NoteLevel::Info => info!(worker = self.me, %peer, "{what}"),
+                NoteLevel::Warn => warn!(worker = self.me, %peer, "{what}"),
+            }
         }
     }
 
