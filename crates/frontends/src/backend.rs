@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use veche_hub::{Answer, ChannelName, Outcome, Payload, PayloadRef, SessionId, Ticket};
+use veche_proto::websocket::MessageKind;
 
 use crate::command::{BadCommand, Command, Target};
 use crate::shared::{NoteLevel, Shared};
@@ -53,7 +54,7 @@ pub struct Backend {
     first: u32,
     unfinished: Option<Job>,
     /// A command that came in a frame and could not be taken yet.
-    kept: Option<Vec<u8>>,
+    kept: Option<(MessageKind, Vec<u8>)>,
 }
 
 #[derive(Debug)]
@@ -230,12 +231,12 @@ impl Backend {
     }
 
     /// Keeps a command that could not be taken; its source is blocked meanwhile, so there is one at most.
-    pub fn keep(&mut self, command: &[u8]) {
-        self.kept = Some(command.to_vec());
+    pub fn keep(&mut self, kind: MessageKind, command: &[u8]) {
+        self.kept = Some((kind, command.to_vec()));
     }
 
     /// Gives back what was kept.
-    pub fn take_kept(&mut self) -> Option<Vec<u8>> {
+    pub fn take_kept(&mut self) -> Option<(MessageKind, Vec<u8>)> {
         self.kept.take()
     }
 

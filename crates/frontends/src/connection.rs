@@ -134,6 +134,10 @@ impl Connection {
             Stage::Http(http) => match http.answered(id, ticket, answer, shared) {
                 Then::Become(stage) => {
                     self.stage = stage;
+                    if shared.is_draining() {
+                        // It was no session yet when the others were told.
+                        self.drain(id, shared);
+                    }
                     true
                 }
                 Then::GoOn => true,
@@ -175,6 +179,10 @@ impl Connection {
         if self.ended && self.blocked.is_none() {
             self.finish_after_end(id, shared);
         }
+        if let Stage::Socket(socket) = &mut self.stage {
+            // The peer may have spoken all the time: nobody listened.
+            socket.heard(shared.now);
+        }
         self.settle_deadline(id, shared);
     }
 
@@ -204,6 +212,8 @@ impl Connection {
             );
             return self.abort(id, shared);
         }
+        // A session sets no deadline with each message: this may be an old one.
+        self.settle_deadline(id, shared);
         if now < self.deadline_ms {
             return;
         }
@@ -241,7 +251,7 @@ impl Connection {
             NoteLevel::Warn,
             "closed with 1013: it does not read what it is sent",
         );
-        shared.ports.outboxes.drop_pushes(id);
+        // What was written before stays: it is whole, it is within the budget, and the 101 may be among it.
         let (code, reason) = crate::close::SLOW_CONSUMER;
         self.disconnect(id, code, reason, shared);
     }
@@ -333,8 +343,10 @@ impl Connection {
         if matches!(self.stage, Stage::Ending) {
             return;
         }
-        if let Stage::Socket(socket) = &mut self.stage {
-            socket.closed(shared);
+        match &mut self.stage {
+            Stage::Socket(socket) => socket.closed(shared),
+            Stage::Http(http) => http.abandon(id, shared),
+            Stage::Lines(_) | Stage::Ending => {}
         }
         self.stage = Stage::Ending;
         self.blocked = None;
@@ -369,6 +381,9 @@ impl Connection {
 
     fn settle_deadline(&mut self, id: SessionId, shared: &Shared) {
         self.deadline_ms = match &self.stage {
+            // While input waits nothing can be heard of the peer; whether it reads is `write_timeout`'s matter.
+            Stage::Http(_) if self.blocked == Some(Block::Output) => u64::MAX,
+            Stage::Socket(socket) if self.blocked.is_some() && !socket.is_closing() => u64::MAX,
             Stage::Http(http) => http.deadline_ms(shared),
             Stage::Socket(socket) => socket.deadline_ms(id, shared),
             Stage::Lines(_) => u64::MAX,

@@ -60,7 +60,7 @@ struct Body {
 }
 
 /// Writes an answer once the body that nobody wants has been read.
-type AnswerLater = Box<dyn FnOnce(SessionId, &mut Shared)>;
+type AnswerLater = Box<dyn FnOnce(Reply, SessionId, &mut Shared)>;
 
 /// What a response needs to know of its request.
 #[derive(Clone, Copy)]
@@ -278,7 +278,7 @@ impl Http {
                     true => (Status::OK, "ok\n"),
                     false => (Status::SERVICE_UNAVAILABLE, "not ready\n"),
                 };
-                self.answer(id, head, shared, move |id, shared| {
+                self.answer(id, head, shared, move |reply, id, shared| {
                     reply.write(
                         id,
                         status,
@@ -288,7 +288,7 @@ impl Http {
                     );
                 })
             }
-            Handler::Metrics => self.answer(id, head, shared, move |id, shared| {
+            Handler::Metrics => self.answer(id, head, shared, move |reply, id, shared| {
                 let text = shared.process.metrics();
                 let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
                 reply.write(id, Status::OK, kind, text.as_bytes(), shared);
@@ -315,8 +315,7 @@ impl Http {
         refusal: Refusal,
         shared: &mut Shared,
     ) -> Result<Then, HttpError> {
-        let reply = Reply::to(head);
-        self.answer(id, head, shared, move |id, shared| {
+        self.answer(id, head, shared, move |reply, id, shared| {
             let mut headers = vec![("Content-Type", refusal.content_type)];
             headers.extend(
                 refusal
@@ -340,11 +339,12 @@ impl Http {
         id: SessionId,
         head: &Head<'_>,
         shared: &mut Shared,
-        then: impl FnOnce(SessionId, &mut Shared) + 'static,
+        then: impl FnOnce(Reply, SessionId, &mut Shared) + 'static,
     ) -> Result<Then, HttpError> {
+        let mut reply = Reply::to(head);
         let droppable = match head.framing {
             Framing::None | Framing::Sized(0) => {
-                then(id, shared);
+                then(reply, id, shared);
                 return Ok(self.finish(id, head.keep_alive, shared));
             }
             Framing::Sized(length) => length <= SKIPPED_BODY_BYTES_MAX && !head.expect_continue,
@@ -354,7 +354,8 @@ impl Http {
             return self.read_body(id, head, None, Some(Box::new(then)), shared);
         }
         // The answer comes before the body: what follows can't be told apart from a request any more.
-        then(id, shared);
+        reply.keep_alive = false;
+        then(reply, id, shared);
         Ok(Then::End)
     }
 
@@ -419,7 +420,7 @@ impl Http {
     fn body_complete(&mut self, id: SessionId, body: Body, shared: &mut Shared) -> Then {
         self.since_ms = shared.now.mono_ms;
         if let Some(then) = body.then {
-            then(id, shared);
+            then(body.reply, id, shared);
             return self.finish(id, body.reply.keep_alive, shared);
         }
         let Some(mut call) = body.call else {
@@ -568,10 +569,29 @@ impl Http {
                 self.state = State::Streaming(stream);
                 self.pump(id, shared)
             }
+            State::Head => {
+                // It was not for want of a request that none was read.
+                self.since_ms = shared.now.mono_ms;
+                Then::GoOn
+            }
             other => {
                 self.state = other;
                 Then::GoOn
             }
+        }
+    }
+
+    /// The connection is about to end: whoever waits for a 101 is told that it won't come.
+    pub(crate) fn abandon(&mut self, id: SessionId, shared: &mut Shared) {
+        if let State::Registering(registration) = &self.state {
+            registration.withdraw(id, shared);
+            self.state = State::Head;
+            shared.stats.handshake(Handshake::Malformed);
+            let error = HttpError {
+                status: Status::SERVICE_UNAVAILABLE,
+                reason: "the session could not be opened",
+            };
+            refuse_request(id, &error, shared);
         }
     }
 
@@ -593,7 +613,9 @@ impl Http {
         if self.deadline_ms(shared) > shared.now.mono_ms {
             return true;
         }
-        if !self.is_idle() || self.requests == 0 {
+        if matches!(self.state, State::Registering(_)) {
+            self.abandon(id, shared);
+        } else if !self.is_idle() || self.requests == 0 {
             let error = HttpError {
                 status: Status::REQUEST_TIMEOUT,
                 reason: "the request took too long to arrive",

@@ -39,6 +39,8 @@ impl Lines {
                 true => Progress::Taken,
                 false => self.line(id, &rest[..length], shared),
             };
+            // Not only at the end: what is written counts as queued, and makes room for further questions.
+            self.write_answers(id, shared);
             match progress {
                 Progress::Taken => taken += length + 1,
                 Progress::Unfinished => {
@@ -62,7 +64,7 @@ impl Lines {
     /// The beginning of a line, whose end has not come: kept, unless it is too long already. Returns the bytes taken.
     fn unfinished(&mut self, id: SessionId, rest: &[u8], shared: &mut Shared) -> usize {
         let max = shared.site.limits.line_bytes_max;
-        if !self.skipping && rest.len() > max {
+        if !self.skipping && rest.strip_suffix(b"\r").unwrap_or(rest).len() > max {
             self.too_long(id, max, shared);
             self.skipping = true;
         }

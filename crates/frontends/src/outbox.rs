@@ -254,10 +254,12 @@ impl Outboxes {
         self.buffer(id);
     }
 
-    /// Drops what was written for this connection and not handed to the transport yet.
-    pub fn discard(&mut self, id: SessionId) {
+    /// There will be no session: what was held is dropped from that place in the buffer on. Answers to earlier
+    /// requests may stand before it.
+    pub fn withdraw(&mut self, id: SessionId, from: usize) {
         let outbox = self.of_mut(id);
-        outbox.buffer.clear();
+        outbox.buffer.truncate(from);
+        outbox.pushes = Pushes::Refused;
         outbox.held = false;
     }
 
@@ -347,12 +349,6 @@ impl Outboxes {
     /// Sessions whose outbox overflowed since the last call.
     pub fn take_overflowed(&mut self, into: &mut Vec<SessionId>) {
         into.append(&mut self.overflowed);
-    }
-
-    /// Makes room for the last word to a slow reader: frames that have not reached the transport are dropped.
-    pub fn drop_pushes(&mut self, id: SessionId) {
-        self.refuse_pushes(id);
-        self.of_mut(id).buffer.clear();
     }
 
     /// Connections that were written to or finished in this turn, each once; the worker flushes them.

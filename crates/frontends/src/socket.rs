@@ -161,7 +161,7 @@ impl Socket {
             return Then::GoOn;
         };
         if backend.is_full() {
-            backend.keep(data);
+            backend.keep(kind, data);
             return Then::Wait(Block::Answer);
         }
         let mut scratch = std::mem::take(&mut shared.scratch.payload);
@@ -191,7 +191,7 @@ impl Socket {
             Progress::Unfinished => Then::Wait(Block::Credit),
             Progress::NoCredit | Progress::TooManyOpen => {
                 // A frame can't be untaken once decoded: it is kept here.
-                backend.keep(data);
+                backend.keep(kind, data);
                 Then::Wait(if progress == Progress::NoCredit {
                     Block::Credit
                 } else {
@@ -210,7 +210,7 @@ impl Socket {
         }
         write_answers(backend, id, shared);
         match backend.take_kept() {
-            Some(data) => self.command(id, MessageKind::Text, &data, shared),
+            Some((kind, data)) => self.command(id, kind, &data, shared),
             None => Then::GoOn,
         }
     }
@@ -238,6 +238,11 @@ impl Socket {
             };
             shared.ports.outboxes.close_frame(id, Some(code), reason);
         }
+    }
+
+    /// Whether our Close is out.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.phase != Phase::Open
     }
 
     /// The session is over, however it came to be.

@@ -31,6 +31,8 @@ pub(crate) struct Refused {
 pub(crate) struct Registration {
     socket: Socket,
     open: u32,
+    /// Where in the outbox the 101 begins.
+    written_at: usize,
 }
 
 /// Judges an upgrade request and begins to register its session. The 101 lies in the outbox, held back.
@@ -109,7 +111,9 @@ pub(crate) fn upgrade(
         .compression
         .as_ref()
         .and_then(|policy| websocket::deflate::negotiate(upgrade.extensions(), policy));
-    handshake::write_response(shared.ports.outboxes.buffer(id), upgrade.key, None, agreed);
+    let out = shared.ports.outboxes.buffer(id);
+    let written_at = out.len();
+    handshake::write_response(out, upgrade.key, None, agreed);
     shared
         .ports
         .outboxes
@@ -118,6 +122,7 @@ pub(crate) fn upgrade(
     let mut registration = Registration {
         socket: Socket::new(decoder, session, Arc::clone(route), shared.now),
         open: 0,
+        written_at,
     };
     for (number, channel) in channels.iter().enumerate() {
         let Ok(name) = ChannelName::new(channel) else {
@@ -129,7 +134,7 @@ pub(crate) fn upgrade(
             .subscribe(id, name, Ticket(number as u32), &mut shared.ports)
         {
             shared.hub.close(id, &mut shared.ports);
-            shared.ports.outboxes.discard(id);
+            registration.withdraw(id, shared);
             return Err(refused(
                 Status::SERVICE_UNAVAILABLE,
                 &error.to_string(),
@@ -165,6 +170,11 @@ impl Registration {
     /// One home answered.
     pub(crate) fn answered(&mut self) {
         self.open = self.open.saturating_sub(1);
+    }
+
+    /// Takes the 101 back, and what was published since.
+    pub(crate) fn withdraw(&self, id: SessionId, shared: &mut Shared) {
+        shared.ports.outboxes.withdraw(id, self.written_at);
     }
 
     /// Lets the 101 go: the session is open.

@@ -1,0 +1,12 @@
+//! A connection from its first byte to its last, seen from outside: bytes in, bytes out, time by hand.
+
+mod api;
+mod drain;
+mod http;
+mod lines;
+mod pressure;
+mod splits;
+mod upgrade;
+mod websocket;
+#[path = "../world/mod.rs"]
+mod world;

@@ -1,0 +1,331 @@
+//! Clients that do not read, homes that do not keep up.
+
+use veche_frontends::Block;
+use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
+use veche_proto::websocket::{MessageKind, Opcode};
+
+use crate::world::wire::{
+    Said, control, get, message, post, responses, said, statuses, text, texts,
+};
+use crate::world::{INTERNAL, Options, PUBLIC, PUSH, World, limits};
+
+#[test]
+fn an_echo_that_is_not_read_stops_listening_and_goes_on_later() {
+    let mut world = World::new(Options::default());
+    let peer = world.open(0, "/echo");
+    world.read_at_most(peer, 0);
+    let sent: Vec<Vec<u8>> = (0..100).map(|n| vec![n; 5000]).collect();
+    for data in &sent {
+        world.send(peer, &message(MessageKind::Binary, data));
+        world.settle();
+    }
+    assert_eq!(world.blocked(peer), Some(Block::Output));
+    assert!(world.stats(0).messages_received.read() < 20);
+    let mut bytes = Vec::new();
+    for _ in 0..200 {
+        world.read_at_most(peer, 4000);
+        world.settle();
+        bytes.extend(world.take(peer));
+    }
+    let expected: Vec<Said> = sent.into_iter().map(Said::Binary).collect();
+    assert!(said(&bytes) == expected);
+    assert_eq!(world.blocked(peer), None);
+}
+
+#[test]
+fn whoever_reads_slowly_is_not_taken_for_dead() {
+    let mut world = World::new(Options::default());
+    let peer = world.open(0, "/echo");
+    world.read_at_most(peer, 0);
+    for n in 0..40 {
+        world.send(peer, &message(MessageKind::Binary, &vec![n; 5000]));
+    }
+    world.settle();
+    // Two minutes in which its input waits, so that no pong could be heard.
+    for _ in 0..120 {
+        world.read_at_most(peer, 500);
+        world.settle();
+        world.advance(1000);
+    }
+    assert_eq!(world.blocked(peer), Some(Block::Output));
+    assert!(world.is_open(peer));
+    world.read_at_most(peer, usize::MAX);
+    world.settle();
+    assert_eq!(said(&world.take(peer)).len(), 40);
+    // The silence counts from here.
+    world.advance(24_000);
+    assert_eq!(world.take(peer), b"");
+    world.advance(1_001);
+    assert_eq!(said(&world.take(peer)), [Said::Ping]);
+}
+
+#[test]
+fn pipelined_requests_wait_for_a_reader_however_long_it_takes() {
+    let mut world = World::new(Options::default());
+    let peer = world.connect(0, INTERNAL);
+    world.read_at_most(peer, 0);
+    world.send(peer, get("/health").repeat(2000).as_bytes());
+    world.settle();
+    assert_eq!(world.blocked(peer), Some(Block::Output));
+    let mut bytes = Vec::new();
+    for _ in 0..100 {
+        world.read_at_most(peer, 200);
+        world.advance(1000);
+        bytes.extend(world.take(peer));
+    }
+    assert!(world.is_open(peer));
+    world.read_at_most(peer, usize::MAX);
+    world.settle();
+    bytes.extend(world.take(peer));
+    assert_eq!(statuses(&bytes), vec![200; 2000]);
+}
+
+#[test]
+fn acks_that_are_not_read_stop_the_lines() {
+    let mut world = World::new(Options {
+        workers: 2,
+        ..Options::default()
+    });
+    let user = world.user_at(1);
+    let ann = world.open(1, &format!("/ws?user={user}"));
+    let back_end = world.connect(0, PUSH);
+    world.read_at_most(back_end, 0);
+    for n in 0..10_000 {
+        world.send(
+            back_end,
+            format!("{{\"user\":\"{user}\",\"data\":{n},\"ack\":true}}\n").as_bytes(),
+        );
+        if n % 100 == 0 {
+            world.settle();
+        }
+    }
+    world.finish(back_end);
+    world.settle();
+    assert!(world.stats(0).pushes.read() < 6000);
+    world.read_at_most(back_end, usize::MAX);
+    world.settle();
+    assert_eq!(
+        world.take(back_end),
+        b"{\"result\":{\"handed\":1}}\n".repeat(10_000)
+    );
+    assert_eq!(
+        texts(&world.take(ann)),
+        (0..10_000).map(|n: u32| n.to_string()).collect::<Vec<_>>()
+    );
+    assert!(world.is_closed(back_end));
+}
+
+#[test]
+fn a_peer_that_reads_nothing_at_all_is_given_up() {
+    let mut world = World::new(Options::default());
+    let peer = world.connect(0, PUBLIC);
+    world.read_at_most(peer, 100);
+    world.send(peer, get("/files/large.bin").as_bytes());
+    world.settle();
+    world.advance(29_990);
+    assert!(!world.is_closed(peer));
+    world.advance(20);
+    assert!(world.is_closed(peer));
+    assert_eq!(world.stats(0).slow_consumers.read(), 1);
+}
+
+#[test]
+fn a_slow_listener_is_closed_with_1013_after_whole_frames() {
+    for workers in [1, 2] {
+        let mut world = World::new(Options {
+            workers,
+            outbox_bytes: 10_000,
+            ..Options::default()
+        });
+        let far = usize::from(workers) - 1;
+        let (slow, quick) = (
+            world.open(far, "/ws?user=ann"),
+            world.open(far, "/ws?user=ann"),
+        );
+        world.read_at_most(slow, 1234);
+        let back_end = world.connect(0, PUSH);
+        for n in 0..100 {
+            world.send(
+                back_end,
+                format!("{{\"user\":\"ann\",\"data\":\"{n:0500}\"}}\n").as_bytes(),
+            );
+            world.settle();
+        }
+        assert_eq!(texts(&world.take(quick)).len(), 100);
+        let mut bytes = world.take(slow);
+        world.read_at_most(slow, usize::MAX);
+        bytes.extend(world.take(slow));
+        let got = said(&bytes);
+        let (last, before) = got.split_last().expect("something");
+        assert!(matches!(last, Said::Close(Some(1013), _)), "{last:?}");
+        assert!((15..25).contains(&before.len()), "{}", before.len());
+        for (n, said) in before.iter().enumerate() {
+            assert_eq!(
+                *said,
+                Said::Text(format!("{n:0500}")),
+                "no gap before the close"
+            );
+        }
+        assert_eq!(world.stats(far).slow_consumers.read(), 1);
+        world.advance(5_001);
+        assert!(world.is_closed(slow) && world.is_open(quick));
+    }
+}
+
+#[test]
+fn a_burst_over_the_budget_does_not_swallow_the_101() {
+    let mut world = World::new(Options {
+        outbox_bytes: 2_000,
+        ..Options::default()
+    });
+    let peer = world.connect(0, PUBLIC);
+    let back_end = world.connect(0, PUSH);
+    // Both in one turn.
+    world.send(
+        peer,
+        crate::world::wire::handshake("/ws?user=ann", "").as_bytes(),
+    );
+    world.send(
+        back_end,
+        format!("{{\"user\":\"ann\",\"data\":\"{:0500}\"}}\n", 1)
+            .repeat(10)
+            .as_bytes(),
+    );
+    world.settle();
+    let bytes = world.take(peer);
+    let (head, frames) = crate::world::wire::response(&bytes, true);
+    assert_eq!(head.status, 101);
+    let got = said(frames);
+    assert!(
+        matches!(got.last(), Some(Said::Close(Some(1013), _))),
+        "{got:?}"
+    );
+}
+
+#[test]
+fn one_message_larger_than_the_budget_arrives_if_nothing_waits() {
+    let limits = veche_frontends::Limits {
+        line_bytes_max: 100_000,
+        ..limits()
+    };
+    let mut world = World::new(Options {
+        outbox_bytes: 1_000,
+        limits,
+        ..Options::default()
+    });
+    let ann = world.open(0, "/ws?user=ann");
+    let back_end = world.connect(0, PUSH);
+    for _ in 0..3 {
+        world.ask(
+            back_end,
+            format!("{{\"user\":\"ann\",\"data\":\"{:050000}\"}}\n", 1),
+        );
+    }
+    assert_eq!(texts(&world.take(ann)).len(), 3);
+}
+
+#[test]
+fn with_two_credits_everything_still_arrives_once_and_in_order() {
+    for seed in 0..4 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut world = World::new(Options {
+            workers: 3,
+            credits: 2,
+            seed,
+            outbox_bytes: 8 << 20,
+            ..Options::default()
+        });
+        let listeners: Vec<_> = (0..60)
+            .map(|n| world.open(n % 3, &format!("/ws?user=u{}&channel=news", n % 20)))
+            .collect();
+        // Each source on its own worker: lines, calls, and the API's socket.
+        let lines: Vec<_> = (0..3).map(|worker| world.connect(worker, PUSH)).collect();
+        let sockets: Vec<_> = (0..3)
+            .map(|worker| world.open_on(worker, INTERNAL, "/api/socket"))
+            .collect();
+        let callers: Vec<_> = (0..3)
+            .map(|worker| world.connect(worker, INTERNAL))
+            .collect();
+        let users: Vec<String> = (0..20).map(|n| format!("\"u{n}\"")).collect();
+        let users = users.join(",");
+        for n in 0..60 {
+            for worker in 0..3 {
+                let news =
+                    format!("{{\"channel\":\"news\",\"data\":\"l{worker} {n}\",\"ack\":true}}\n");
+                let personal =
+                    format!("{{\"users\":[{users}],\"data\":\"p{worker} {n}\",\"ack\":true}}\n");
+                world.send(lines[worker], (news + &personal).as_bytes());
+                world.send(
+                    sockets[worker],
+                    &text(&format!(
+                        "{{\"channel\":\"news\",\"data\":\"s{worker} {n}\"}}"
+                    )),
+                );
+                let call =
+                    format!("{{\"channels\":[\"news\",\"none\"],\"data\":\"c{worker} {n}\"}}");
+                world.send(callers[worker], post("/api/broadcast", &call).as_bytes());
+                if random.u8(..) < 40 {
+                    world.turn(random.usize(..3));
+                }
+            }
+        }
+        world.settle();
+        assert!(
+            world.stats(0).credits_refused.read() > 0,
+            "the test says something"
+        );
+        for worker in 0..3 {
+            assert_eq!(world.blocked(lines[worker]), None);
+            let answers = String::from_utf8(world.take(lines[worker])).expect("UTF-8");
+            let counts: Vec<&str> = answers.lines().collect();
+            assert_eq!(counts, vec![r#"{"result":{"handed":60}}"#; 120]);
+            assert_eq!(
+                texts(&world.take(sockets[worker])),
+                vec![r#"{"result":{"handed":60}}"#; 60]
+            );
+            assert_eq!(responses(&world.take(callers[worker])).len(), 60);
+        }
+        let mut order_of_news = None;
+        for listener in listeners {
+            let got = texts(&world.take(listener));
+            assert_eq!(got.len(), 60 * 3 * 4);
+            for source in [
+                "l0", "l1", "l2", "p0", "p1", "p2", "s0", "s1", "s2", "c0", "c1", "c2",
+            ] {
+                let of_source: Vec<&String> =
+                    got.iter().filter(|text| text.starts_with(source)).collect();
+                let expected: Vec<String> = (0..60).map(|n| format!("{source} {n}")).collect();
+                assert!(of_source.into_iter().eq(&expected), "{source}, seed {seed}");
+            }
+            let news: Vec<String> = got
+                .into_iter()
+                .filter(|text| !text.starts_with('p'))
+                .collect();
+            assert_eq!(
+                order_of_news.get_or_insert_with(|| news.clone()),
+                &news,
+                "one order for all"
+            );
+        }
+        world.reset_all();
+        world.settle();
+        world.check_empty();
+    }
+}
+
+#[test]
+fn a_flood_of_pings_is_answered_only_as_fast_as_it_is_read() {
+    let mut world = World::new(Options::default());
+    let peer = world.open(0, "/ws?user=ann");
+    world.read_at_most(peer, 0);
+    let ping = control(Opcode::Ping, &[b'x'; 125]);
+    for _ in 0..100 {
+        world.send(peer, &ping.repeat(30));
+        world.settle();
+    }
+    assert_eq!(world.blocked(peer), Some(Block::Output));
+    world.read_at_most(peer, usize::MAX);
+    world.settle();
+    assert_eq!(world.drop_received(peer), 3000 * 127);
+    const { assert!(3000 * 127 > 4 * ANSWERS_BYTES_HIGH) };
+}

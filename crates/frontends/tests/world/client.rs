@@ -1,0 +1,81 @@
+//! A client and the transport between it and its connection.
+
+use std::collections::VecDeque;
+
+use veche_frontends::Connection;
+use veche_hub::SessionId;
+
+pub(super) struct Client {
+    pub(super) worker: usize,
+    pub(super) id: SessionId,
+    /// `None` when the transport is gone.
+    pub(super) connection: Option<Connection>,
+    /// Sent by the client and not received, since the connection is paused.
+    pub(super) waiting: VecDeque<u8>,
+    /// Sent by the server and not read.
+    pub(super) unsent: VecDeque<u8>,
+    /// How many bytes the client will still read.
+    pub(super) window: usize,
+    pub(super) received: Vec<u8>,
+    pub(super) scratch: Vec<u8>,
+    /// FIN of the client: wanted, and delivered.
+    pub(super) is_finishing: bool,
+    pub(super) has_finished: bool,
+    /// FIN of the server.
+    pub(super) is_shut_down: bool,
+    pub(super) stalled_since_ms: Option<u64>,
+}
+
+impl Client {
+    pub(super) fn new(worker: usize, id: SessionId, connection: Connection) -> Self {
+        Self {
+            worker,
+            id,
+            connection: Some(connection),
+            waiting: VecDeque::new(),
+            unsent: VecDeque::new(),
+            window: usize::MAX,
+            received: Vec::new(),
+            scratch: Vec::new(),
+            is_finishing: false,
+            has_finished: false,
+            is_shut_down: false,
+            stalled_since_ms: None,
+        }
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.connection
+            .as_ref()
+            .is_some_and(|connection| connection.is_blocked().is_some())
+    }
+
+    /// When something has to be looked at.
+    pub(super) fn due_ms(&self, write_timeout_ms: u64) -> Option<u64> {
+        let deadline_ms = self.connection.as_ref()?.deadline_ms();
+        let stalled_ms = self
+            .stalled_since_ms
+            .map_or(u64::MAX, |since| since + write_timeout_ms);
+        Some(deadline_ms.min(stalled_ms))
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8], now_ms: u64) {
+        self.unsent.extend(bytes);
+        self.read();
+        if self.unsent.is_empty() {
+            self.stalled_since_ms = None;
+        } else {
+            self.stalled_since_ms.get_or_insert(now_ms);
+        }
+    }
+
+    /// Reads as much as it will; returns how much.
+    pub(super) fn read(&mut self) -> usize {
+        let count = self.unsent.len().min(self.window);
+        self.received.extend(self.unsent.drain(..count));
+        if self.window != usize::MAX {
+            self.window -= count;
+        }
+        count
+    }
+}

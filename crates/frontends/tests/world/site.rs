@@ -1,0 +1,214 @@
+//! The site that the tests' workers serve.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use veche_frontends::identity::Identity;
+use veche_frontends::origin::Rule;
+use veche_frontends::route::{Handler, Route, Router};
+use veche_frontends::static_files::{Content, Description, File, Files, OpenError, Opened, ReadAt};
+use veche_frontends::{
+    ApiKey, Limits, Listener, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
+};
+use veche_hub::{Hub, WorkerId};
+use veche_proto::websocket::{self, deflate};
+
+/// Listeners of the site.
+pub const PUBLIC: u16 = 0;
+pub const INTERNAL: u16 = 1;
+pub const PUSH: u16 = 2;
+
+/// Length of `/files/large.bin`.
+pub const LARGE_BYTES: u64 = 1 << 20;
+
+pub struct Options {
+    pub workers: u16,
+    /// Of each lane between two workers.
+    pub credits: u32,
+    pub outbox_bytes: usize,
+    /// The most that one step adds to an outbox beyond its limits: an answer, a message.
+    pub answer_bytes_max: usize,
+    pub api_keys: Vec<&'static str>,
+    pub limits: Limits,
+    pub hub: veche_hub::Options,
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            credits: 1024,
+            outbox_bytes: 256 << 10,
+            answer_bytes_max: 128 << 10,
+            api_keys: Vec::new(),
+            limits: limits(),
+            hub: veche_hub::Options::default(),
+            seed: 7,
+        }
+    }
+}
+
+/// The default limits, with small bodies and lines.
+pub fn limits() -> Limits {
+    let mut limits = Limits {
+        line_bytes_max: 4096,
+        ..Limits::default()
+    };
+    limits.http.body_bytes_max = 100_000;
+    limits
+}
+
+impl Options {
+    pub(super) fn shared(&self, me: WorkerId) -> Shared {
+        Shared::new(
+            Hub::new(me, self.workers, self.seed, self.hub.clone()),
+            Ports::new(
+                Outboxes::new(self.outbox_bytes),
+                Post::new(self.workers, self.credits),
+            ),
+            Arc::new(self.site()),
+            Arc::new(Stats::default()),
+            Box::new(TwoFiles),
+            Arc::new(Quiet),
+        )
+    }
+
+    fn site(&self) -> Site {
+        let public = [
+            Route {
+                identity: Identity::Query("user".into()),
+                channels: vec!["news".into(), "room:*".into()],
+                ..push("/ws")
+            },
+            Route {
+                identity: Identity::Cookie("session".into()),
+                ..push("/cookie")
+            },
+            Route {
+                identity: Identity::Header("x-user".into()),
+                ..push("/header")
+            },
+            Route {
+                channels: vec!["*".into()],
+                ..push("/open")
+            },
+            route("/echo", Handler::Echo),
+            Route {
+                compression: Some(deflate::Policy::default()),
+                ..route("/deflate", Handler::Echo)
+            },
+            Route {
+                methods: vec!["GET".into()],
+                ..route("/get", Handler::Health)
+            },
+            route(
+                "/files",
+                Handler::Static {
+                    root: PathBuf::from("root"),
+                },
+            ),
+        ];
+        let internal = [
+            route("/api/*", Handler::Api),
+            route("/health", Handler::Health),
+            route("/metrics", Handler::Metrics),
+        ];
+        let count = public.len() as u16;
+        let routes: Vec<Arc<Route>> = public.into_iter().chain(internal).map(Arc::new).collect();
+        let router = |range: std::ops::Range<u16>| {
+            Router::new(range.map(|index| (index, &*routes[index as usize])))
+        };
+        let listeners = vec![
+            Listener {
+                role: Role::Public,
+                router: router(0..count),
+            },
+            Listener {
+                role: Role::Internal,
+                router: router(count..routes.len() as u16),
+            },
+            Listener {
+                role: Role::Push,
+                router: Router::default(),
+            },
+        ];
+        let api_keys = self.api_keys.iter().map(|key| ApiKey::new(key)).collect();
+        Site {
+            listeners,
+            routes,
+            limits: self.limits.clone(),
+            api_keys,
+        }
+    }
+}
+
+fn push(path: &str) -> Route {
+    route(path, Handler::Push)
+}
+
+fn route(path: &str, handler: Handler) -> Route {
+    Route {
+        path: path.to_owned(),
+        methods: Vec::new(),
+        handler,
+        identity: Identity::None,
+        channels: Vec::new(),
+        origins: vec![Rule::SameHost],
+        compression: None,
+        message_limits: websocket::Limits {
+            message_bytes_max: 64 << 10,
+            fragments_max: 64,
+        },
+    }
+}
+
+struct Quiet;
+
+impl Process for Quiet {
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    fn metrics(&self) -> String {
+        "# EOF\n".to_owned()
+    }
+
+    fn trouble(&self, what: &str) {
+        panic!("{what}");
+    }
+
+    fn nodes(&self) -> String {
+        r#"[{"name":"here"}]"#.to_owned()
+    }
+}
+
+/// `hello.txt` in memory, `large.bin` to be read in pieces.
+struct TwoFiles;
+
+impl Files for TwoFiles {
+    fn open(&mut self, _: &Path, relative: &str, _: u64) -> Result<Opened, OpenError> {
+        let (length, content) = match relative {
+            "hello.txt" => (6, Content::Whole(Bytes::from_static(b"hello\n"))),
+            "large.bin" => (LARGE_BYTES, Content::Stored(Arc::new(Large))),
+            _ => return Err(OpenError::NotFound),
+        };
+        let description = Arc::new(Description::of_file(relative, length, 1_700_000_000, 0));
+        Ok(Opened::File(File {
+            description,
+            content,
+        }))
+    }
+}
+
+struct Large;
+
+impl ReadAt for Large {
+    fn read_at(&self, offset: u64, bytes_max: usize, out: &mut Vec<u8>) -> io::Result<usize> {
+        let count = (LARGE_BYTES - offset).min(bytes_max as u64) as usize;
+        out.extend((offset..offset + count as u64).map(|at| at as u8));
+        Ok(count)
+    }
+}
