@@ -280,3 +280,77 @@ impl Collector for Workers {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(workers: usize) -> (Arc<Common>, Report) {
+        let common = Arc::new(Common::new(workers, crate::process::now()));
+        (Arc::clone(&common), Report::new(common, "0".to_owned()))
+    }
+
+    #[test]
+    fn every_worker_has_its_own_line_and_its_own_count() {
+        let (common, report) = report(2);
+        common.stats[1].pushes.add(3);
+        common.stats[0].handshake(Handshake::ForeignOrigin);
+        common.stats[1].turn(70);
+        common.stats[1].turn(1_000_000);
+        let text = report.metrics();
+        for line in [
+            "veche_pushes_total{worker=\"0\"} 0",
+            "veche_pushes_total{worker=\"1\"} 3",
+            "veche_handshakes_total{worker=\"0\",outcome=\"foreign_origin\"} 1",
+            "veche_turn_seconds_bucket{le=\"0.0001\",worker=\"1\"} 1",
+            "veche_turn_seconds_count{worker=\"1\"} 2",
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line}\nin\n{text}"
+            );
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    /// The page of the reference, from what a scrape says.
+    #[test]
+    fn the_reference_lists_every_metric() {
+        let (_, report) = report(1);
+        let text = report.metrics();
+        let mut page = String::from(
+            "# Metrics\n\nWhat `GET /metrics` on an internal listener says, in the OpenMetrics format that Prometheus \
+             reads; each line once for each `worker`. Counters end in `_total`.\n\nThis page is written by a test from \
+             a scrape; `VECHE_BLESS=1 cargo test -p veche reference` writes it anew.\n\n| metric | kind | labels | what \
+             it counts |\n|---|---|---|---|\n",
+        );
+        let after = |prefix: &str, name: &str| {
+            let start = format!("# {prefix} {name} ");
+            let found = text.lines().find_map(|line| line.strip_prefix(&start));
+            found.unwrap_or_default().trim_end_matches('.').to_owned()
+        };
+        for line in text.lines().filter_map(|line| line.strip_prefix("# HELP ")) {
+            let name = line.split(' ').next().unwrap_or_default();
+            let sample = text
+                .lines()
+                .find(|line| !line.starts_with('#') && line.starts_with(name));
+            let labels = sample
+                .and_then(|sample| sample.split(['{', '}']).nth(1))
+                .unwrap_or_default();
+            let labels = labels
+                .split(',')
+                .filter_map(|label| label.split('=').next());
+            let labels: Vec<String> = labels
+                .filter(|&label| label != "le")
+                .map(|label| format!("`{label}`"))
+                .collect();
+            let kind = after("TYPE", name);
+            page.push_str(&format!(
+                "| `{name}` | {kind} | {} | {} |\n",
+                labels.join(", "),
+                after("HELP", name)
+            ));
+        }
+        crate::config::assert_page_is_current("metrics.md", &page);
+    }
+}
