@@ -304,10 +304,7 @@ impl Backend {
         };
         shared.stats.pushes.add(1);
         let (handed, open) = match outcome {
-            Outcome::Handed(handed) => {
-                shared.stats.fanned_out.add(u64::from(handed));
-                (handed, 0)
-            }
+            Outcome::Handed(handed) => (handed, 0),
             Outcome::Pending => (0, 1),
         };
         if answered {
@@ -377,9 +374,6 @@ impl Backend {
                     return false;
                 }
                 Ok(outcome) => {
-                    if let Outcome::Handed(handed) = outcome {
-                        shared.stats.fanned_out.add(u64::from(handed));
-                    }
                     if let Some(exchange) = job.exchange.and_then(|number| self.exchange(number)) {
                         match outcome {
                             Outcome::Handed(handed) => exchange.handed[job.next] = handed,

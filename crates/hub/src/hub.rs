@@ -61,6 +61,8 @@ pub struct Counts {
     pub stalled: u32,
     /// Entries of the table of channels, in either role.
     pub entries: u32,
+    /// Subscribers of all publications ordered here so far, together.
+    pub handed: u64,
 }
 
 impl Hub {
@@ -85,6 +87,7 @@ impl Hub {
             spare_queues: Vec::new(),
             occupied: 0,
             users: 0,
+            handed: 0,
         }
     }
 
@@ -180,6 +183,7 @@ impl Hub {
             queued_bytes: self.queued_bytes as u64,
             stalled: self.stalled.len() as u32,
             entries: self.channels.len() as u32,
+            handed: self.handed,
         }
     }
 

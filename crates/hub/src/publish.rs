@@ -145,6 +145,7 @@ impl Hub {
             );
         }
         self.fan_out(index, payload, None, outlet);
+        self.handed += u64::from(handed);
         handed
     }
 }

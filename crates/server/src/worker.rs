@@ -164,13 +164,6 @@ impl Rest {
         if mono_ms >= self.clock.checked_mono_ms + 1000 || self.clock.checked_mono_ms == 0 {
             self.clock.checked_mono_ms = mono_ms.max(1);
             self.clock.wall_minus_mono_ms = wall_now_ms().wrapping_sub(mono_ms);
-            let counts = self.shared.hub.counts();
-            let stats = &self.shared.stats;
-            stats.channels.set(u64::from(
-                counts.channels - counts.users.min(counts.channels),
-            ));
-            stats.users.set(u64::from(counts.users));
-            stats.subscriptions.set(u64::from(counts.subscriptions));
         }
         let wall_ms = mono_ms.wrapping_add(self.clock.wall_minus_mono_ms);
         self.shared.set_now(Now { mono_ms, wall_ms });
@@ -301,6 +294,7 @@ impl Rest {
         self.carry_out(driver);
         self.go_on_draining(driver);
         self.log();
+        self.show_counts();
         self.flush(driver);
         self.post();
         if self.accept_paused && self.drain.is_none() && self.common.is_below_cap() {
@@ -451,6 +445,18 @@ impl Rest {
         if let Buffer::Owned(bytes) = buffer {
             self.shared.ports.outboxes.recycle(bytes);
         }
+    }
+
+    /// Shows the hub's gauges to whoever scrapes.
+    fn show_counts(&self) {
+        let counts = self.shared.hub.counts();
+        let stats = &self.shared.stats;
+        stats.channels.set(u64::from(
+            counts.channels - counts.users.min(counts.channels),
+        ));
+        stats.users.set(u64::from(counts.users));
+        stats.subscriptions.set(u64::from(counts.subscriptions));
+        stats.fanned_out.set(counts.handed);
     }
 
     /// Writes down what connections noted.
