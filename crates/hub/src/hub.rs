@@ -33,6 +33,8 @@ pub struct Hub {
     /// As home: channels with a subscriber anywhere, and how many of them are personal.
     pub(crate) occupied: u32,
     pub(crate) users: u32,
+    /// As home: subscribers of all publications so far, together.
+    pub(crate) handed: u64,
 }
 
 /// What became of a request at once.
