@@ -6,6 +6,7 @@
 
 #![allow(
     dead_code,
+    unused_imports,
     unreachable_pub,
     missing_docs,
     reason = "shared by several tests, none of which needs all of it"
@@ -23,7 +24,7 @@ use veche_frontends::{Block, Connection, End, Now, Shared, Stats};
 use veche_hub::{ChannelName, Class, Mail, SessionId, WorkerId};
 
 use client::Client;
-pub use site::{INTERNAL, LARGE_BYTES, Options, PUBLIC, PUSH, limits};
+pub use site::*;
 
 /// Deliveries of queued fan-outs in a turn: few, so that fan-outs take several turns.
 const DELIVERIES_MAX: usize = 64;
