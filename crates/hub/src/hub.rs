@@ -63,8 +63,6 @@ pub struct Counts {
     pub stalled: u32,
     /// Entries of the table of channels, in either role.
     pub entries: u32,
-    /// Subscribers of all publications ordered here so far, together.
-    pub handed: u64,
 }
 
 impl Hub {
@@ -185,8 +183,12 @@ impl Hub {
             queued_bytes: self.queued_bytes as u64,
             stalled: self.stalled.len() as u32,
             entries: self.channels.len() as u32,
-            handed: self.handed,
         }
+    }
+
+    /// As home: subscribers of all publications that were ordered here so far, together.
+    pub fn handed_total(&self) -> u64 {
+        self.handed
     }
 
     /// The worker that orders a channel: all hubs of one seed agree.

@@ -456,7 +456,7 @@ impl Rest {
         ));
         stats.users.set(u64::from(counts.users));
         stats.subscriptions.set(u64::from(counts.subscriptions));
-        stats.fanned_out.set(counts.handed);
+        stats.fanned_out.set(self.shared.hub.handed_total());
     }
 
     /// Writes down what connections noted.
