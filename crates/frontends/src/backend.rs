@@ -426,10 +426,10 @@ pub fn write_error(text: &mut String, code: u32, message: &str) {
 
 fn personal<'n>(user: &str, name: &'n mut String) -> Result<ChannelName<'n>, BadCommand> {
     ChannelName::of_user(user, name)
-        .map_err(|error| BadCommand(format!("bad user {user:?}: {error}")))
+        .map_err(|error| BadCommand::new(format!("bad user {user:?}: {error}")))
 }
 
 fn named(channel: &str) -> Result<ChannelName<'_>, BadCommand> {
     ChannelName::new(channel)
-        .map_err(|error| BadCommand(format!("bad channel {channel:?}: {error}")))
+        .map_err(|error| BadCommand::new(format!("bad channel {channel:?}: {error}")))
 }

@@ -110,6 +110,21 @@ pub enum Data<'a> {
 #[error("{0}")]
 pub struct BadCommand(pub String);
 
+/// Longest text of a [`BadCommand`], in bytes: what it quotes may be as long as a line.
+const WHY_BYTES_MAX: usize = 400;
+
+impl BadCommand {
+    /// Takes a text that may quote what was sent; of a long one the middle is left out.
+    pub fn new(why: String) -> Self {
+        if why.len() <= WHY_BYTES_MAX {
+            return Self(why);
+        }
+        let head = why.floor_char_boundary(WHY_BYTES_MAX / 2);
+        let tail = why.ceil_char_boundary(why.len() - WHY_BYTES_MAX / 4);
+        Self(format!("{} … {}", &why[..head], &why[tail..]))
+    }
+}
+
 /// Reads one object. A binary payload is decoded into `scratch`.
 pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, BadCommand> {
     // serde would also take an array for a struct, by position.
@@ -121,7 +136,7 @@ pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, 
         return bad("expected a JSON object");
     }
     let wire: Wire<'a> =
-        serde_json::from_slice(bytes).map_err(|error| BadCommand(explain(&error, bytes)))?;
+        serde_json::from_slice(bytes).map_err(|error| BadCommand::new(explain(&error, bytes)))?;
     let target = match (wire.user, wire.users, wire.channel, wire.channels) {
         (Some(user), None, None, None) => Target::User(user),
         (None, Some(users), None, None) => Target::Users(users),

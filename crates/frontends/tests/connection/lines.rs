@@ -237,3 +237,26 @@ fn users_and_channels_far_away_get_the_sum() {
         assert_eq!(got, ["hi", "ho"]);
     }
 }
+
+#[test]
+fn an_error_does_not_repeat_all_of_a_long_line() {
+    let mut world = World::new(Options::default());
+    let back_end = world.connect(0, PUSH);
+    for (line, what) in [
+        (
+            format!("{{\"user\":\"{}\",\"data\":1}}\n", "\u{1F600}".repeat(1000)),
+            "longer than 255 bytes",
+        ),
+        (
+            format!("{{\"channel\":\"{}\",\"data\":1}}\n", "\\u0001".repeat(600)),
+            "longer than 255 bytes",
+        ),
+        (
+            format!("{{\"{}\":1}}\n", "x".repeat(4000)),
+            "expected one of",
+        ),
+    ] {
+        let answer = String::from_utf8(world.ask(back_end, line)).expect("UTF-8");
+        assert!(answer.contains(what) && answer.len() < 1000, "{answer}");
+    }
+}
