@@ -20,7 +20,8 @@ pub(crate) struct Socket {
     decoder: Decoder,
     route: Arc<Route>,
     session: Session,
-    /// When the last byte came, in milliseconds; wraps after 49 days, as do comparisons with it.
+    /// When the last byte came, in milliseconds; wraps after 49 days, as do comparisons with it. While a ping is out: its
+    /// own time less `ping_interval`.
     heard_ms: u32,
     /// When the last message came; the outbox knows when the last one went.
     messaged_ms: u32,
@@ -317,6 +318,9 @@ impl Socket {
             return false;
         }
         self.pinged = true;
+        // The pong has its full time also where the ping is late: after a pause of the whole machine, say.
+        let interval_ms = shared.site.limits.ping_interval_ms;
+        self.heard_ms = shared.now.mono_ms.wrapping_sub(interval_ms) as u32;
         websocket::encode_control(shared.ports.outboxes.buffer(id), Opcode::Ping, b"", None);
         true
     }

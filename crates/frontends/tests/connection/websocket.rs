@@ -242,3 +242,15 @@ fn texts_to_a_push_session_are_taken_and_dropped() {
     assert!(world.is_open(peer));
     assert_eq!(world.stats(0).messages_received.read(), 1);
 }
+
+#[test]
+fn a_late_ping_still_leaves_time_for_its_pong() {
+    let mut world = World::new(Options::default());
+    let peer = world.open(0, "/ws?user=ann");
+    world.advance_alone(0, 600_000);
+    assert_eq!(said(&world.take(peer)), [Said::Ping]);
+    world.advance(9_999);
+    assert!(world.is_open(peer));
+    world.advance(1);
+    assert!(world.is_closed(peer));
+}
