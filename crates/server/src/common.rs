@@ -10,6 +10,8 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use veche_frontends::Stats;
+use veche_mailbox::Wake as _;
+use veche_net::Waker;
 
 /// Shards of the table of addresses.
 const SHARDS: usize = 16;
@@ -25,6 +27,8 @@ pub(crate) struct Common {
     /// 0: off.
     per_address_max: AtomicUsize,
     addresses: [Mutex<HashMap<IpAddr, u32>>; SHARDS],
+    /// Of the workers, so that all of them hear of the cap at once.
+    wakers: Mutex<Vec<Waker>>,
     /// When `warn_rarely` last spoke, in seconds since the start, plus one.
     warned: AtomicU64,
 }
@@ -49,6 +53,7 @@ impl Common {
             connections_max: AtomicUsize::new(usize::MAX),
             per_address_max: AtomicUsize::new(0),
             addresses: std::array::from_fn(|_| Mutex::default()),
+            wakers: Mutex::default(),
             warned: AtomicU64::new(0),
         }
     }
@@ -79,10 +84,26 @@ impl Common {
         self.connections_max.load(Relaxed)
     }
 
-    /// Counts a connection in.
-    pub(crate) fn connection_opened(&self, peer: IpAddr) -> Verdict {
-        let at_cap =
-            self.connections.fetch_add(1, Relaxed) + 1 >= self.connections_max.load(Relaxed);
+    /// A worker is woken by this.
+    pub(crate) fn attach(&self, waker: Waker) {
+        self.wakers.lock().push(waker);
+    }
+
+    /// Has every worker look around.
+    pub(crate) fn wake_workers(&self) {
+        self.wakers.lock().iter().for_each(Waker::wake);
+    }
+
+    /// Counts a connection in, and in the share of its address if it is `counted` there.
+    pub(crate) fn connection_opened(&self, peer: IpAddr, counted: bool) -> Verdict {
+        self.connections.fetch_add(1, Relaxed);
+        let at_cap = self.is_at_cap();
+        if !counted {
+            return Verdict {
+                address_allowed: true,
+                at_cap,
+            };
+        }
         let mut shard = self.shard(peer).lock();
         let count = shard.entry(peer).or_insert(0);
         *count += 1;
@@ -93,9 +114,12 @@ impl Common {
         }
     }
 
-    /// Counts it out.
-    pub(crate) fn connection_closed(&self, peer: IpAddr) {
+    /// Counts it out, as it was counted in.
+    pub(crate) fn connection_closed(&self, peer: IpAddr, counted: bool) {
         self.connections.fetch_sub(1, Relaxed);
+        if !counted {
+            return;
+        }
         let mut shard = self.shard(peer).lock();
         if let Some(count) = shard.get_mut(&peer) {
             *count -= 1;
@@ -103,6 +127,11 @@ impl Common {
                 shard.remove(&peer);
             }
         }
+    }
+
+    /// Whether no further connection should be accepted.
+    pub(crate) fn is_at_cap(&self) -> bool {
+        self.connections.load(Relaxed) >= self.connections_max.load(Relaxed)
     }
 
     /// Whether accepting may go on. A little below the cap, so that it does not flap.
@@ -145,38 +174,38 @@ mod tests {
         common.set_caps(3, 2);
         let (a, b) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
         assert_eq!(
-            common.connection_opened(a),
+            common.connection_opened(a, true),
             Verdict {
                 address_allowed: true,
                 at_cap: false
             }
         );
         assert_eq!(
-            common.connection_opened(a),
+            common.connection_opened(a, true),
             Verdict {
                 address_allowed: true,
                 at_cap: false
             }
         );
         assert_eq!(
-            common.connection_opened(a),
+            common.connection_opened(a, true),
             Verdict {
                 address_allowed: false,
                 at_cap: true
             }
         );
         assert!(!common.is_below_cap());
-        common.connection_closed(a);
+        common.connection_closed(a, true);
         assert!(common.is_below_cap());
         assert_eq!(
-            common.connection_opened(b),
+            common.connection_opened(b, true),
             Verdict {
                 address_allowed: true,
                 at_cap: true
             }
         );
         for peer in [a, a, b] {
-            common.connection_closed(peer);
+            common.connection_closed(peer, true);
         }
         assert_eq!(common.connections(), 0);
         assert!(common.addresses.iter().all(|shard| shard.lock().is_empty()));

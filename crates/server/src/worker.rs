@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tracing::{debug, error, info, warn};
+use veche_frontends::site::Role;
 use veche_frontends::{Connection, End, Note, NoteLevel, Now, Shared, Site};
 use veche_hub::{Mail, SessionId, WorkerId};
 use veche_mailbox::{Class, Mailbox};
@@ -89,6 +90,7 @@ impl<D: Driver> Worker<D> {
         common: Arc<Common>,
     ) -> Self {
         mailbox.attach(driver.waker());
+        common.attach(driver.waker());
         let me = mailbox.me();
         let clock = Clock {
             wall_minus_mono_ms: 0,
@@ -202,7 +204,8 @@ impl Rest {
                     debug!(worker = self.me, peer = %slot.connection.peer, ?reason, "closed");
                     slot.connection.closed(session(id), &mut self.shared);
                     self.shared.stats.connections.sub(1);
-                    self.common.connection_closed(slot.connection.peer);
+                    let counted = self.role(slot.connection.listener()) == Role::Public;
+                    self.common.connection_closed(slot.connection.peer, counted);
                 }
             }
             Event::Timer { id } => {
@@ -242,8 +245,10 @@ impl Rest {
         let stats = Arc::clone(&self.shared.stats);
         stats.accepted.add(1);
         stats.connections.add(1);
-        let verdict = self.common.connection_opened(peer);
         let listener = self.listeners[listener.0 as usize];
+        // The back end is one address for everybody.
+        let counted = self.role(listener) == Role::Public;
+        let verdict = self.common.connection_opened(peer, counted);
         let connection = Connection::accept(session(id), listener, peer, &mut self.shared);
         let slot = self.slots.insert(session(id), connection);
         slot.settle(driver, id);
@@ -252,12 +257,22 @@ impl Rest {
             driver.close(id);
         }
         if verdict.at_cap && !self.accept_paused {
-            self.accept_paused = true;
-            stats.accepts_stalled.add(1);
             self.common
                 .warn_rarely(|| tracing::warn!("the connection cap is reached: accepting pauses"));
-            self.each_listener(|listener| driver.pause_accept(listener));
+            self.pause_accepting(driver);
+            // The others would learn of it by accepting one more each.
+            self.common.wake_workers();
         }
+    }
+
+    fn role(&self, listener: u16) -> Role {
+        self.shared.site.listeners[listener as usize].role
+    }
+
+    fn pause_accepting<D: Driver>(&mut self, driver: &mut D) {
+        self.accept_paused = true;
+        self.shared.stats.accepts_stalled.add(1);
+        self.each_listener(|listener| driver.pause_accept(listener));
     }
 
     fn each_listener(&self, mut then: impl FnMut(ListenerId)) {
@@ -297,7 +312,12 @@ impl Rest {
         self.show_counts();
         self.flush(driver);
         self.post();
-        if self.accept_paused && self.drain.is_none() && self.common.is_below_cap() {
+        if self.drain.is_some() {
+            return;
+        }
+        if !self.accept_paused && self.common.is_at_cap() {
+            self.pause_accepting(driver);
+        } else if self.accept_paused && self.common.is_below_cap() {
             self.accept_paused = false;
             self.each_listener(|listener| driver.resume_accept(listener));
         }
@@ -504,7 +524,15 @@ impl Rest {
     fn start_draining<D: Driver>(&mut self, driver: &mut D, within_ms: u64) {
         self.shared.start_draining();
         self.accept_paused = true;
-        self.each_listener(|listener| driver.pause_accept(listener));
+        for (index, &listener) in self.listeners.iter().enumerate() {
+            let id = ListenerId(index as u32);
+            // Whoever watches over the server still gets answers: /health says that it goes.
+            if self.role(listener) == Role::Internal {
+                driver.resume_accept(id);
+            } else {
+                driver.pause_accept(id);
+            }
+        }
         let began_ms = self.shared.now.mono_ms;
         // The last fifth is for the closing handshakes.
         self.drain = Some(Drain {
