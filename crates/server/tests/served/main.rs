@@ -1,0 +1,16 @@
+//! The server as its users meet it: the real process, real sockets, the main job and what may go wrong in it.
+//!
+//! Most tests run on every [`support::SETUPS`]: both back ends, one worker and three.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bad_input;
+mod caps;
+mod churn;
+mod ledger;
+mod lifecycle;
+mod main_job;
+mod scrape;
+mod slow_reader;
+mod timeouts;

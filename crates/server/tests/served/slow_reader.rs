@@ -1,0 +1,168 @@
+//! One client that does not read: it alone is closed, memory stays flat, the neighbours notice nothing.
+
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::metrics::Metrics;
+use crate::support::{
+    Lines, Options, Seen, Server, Setup, Socket, now, on_each, percentile, process,
+};
+
+/// A client whose kernel takes little.
+fn narrow(server: &Server, target: &str) -> Socket {
+    let socket =
+        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("a socket");
+    socket.connect(&server.public.into()).expect("connected");
+    Socket::upgrade(TcpStream::from(socket), target, &[]).expect("a session")
+}
+
+#[test]
+fn a_slow_reader_is_closed_alone() {
+    on_each(|setup: Setup| {
+        let server = Server::with(
+            setup,
+            &Options {
+                limits: "outbox_bytes = \"32KiB\"",
+                ..Options::default()
+            },
+        );
+        let mut slow = narrow(&server, "/ws?user=slow&channel=news");
+        let mut neighbour = Socket::open(server.public, "/ws?user=neighbour");
+        let mut lines = Lines::connect(server.push);
+        let done = AtomicBool::new(false);
+        let (server, done) = (&server, &done);
+        let pid = server.pid();
+        let rss_before = process::rss_kib(pid);
+        thread::scope(|scope| {
+            let neighbour = scope.spawn(move || {
+                let mut back_end = Lines::connect(server.push);
+                let mut latencies = Vec::new();
+                while !done.load(Ordering::Relaxed) {
+                    let began = now();
+                    back_end.send(&json!({"user": "neighbour", "data": latencies.len()}));
+                    assert_eq!(neighbour.text(), latencies.len().to_string());
+                    latencies.push(now() - began);
+                    thread::sleep(Duration::from_millis(1));
+                }
+                latencies
+            });
+            // Far more than kernel and outbox hold together; the last ones find nobody.
+            let data = "x".repeat(8 << 10);
+            let mut handed = 0;
+            for _ in 0..4000 {
+                let answer = lines.ask(&json!({"channel": "news", "data": data, "ack": true}));
+                handed = answer["result"]["handed"].as_u64().expect("a count");
+                if handed == 0 {
+                    break;
+                }
+            }
+            let slow_consumers =
+                Metrics::scrape(server.internal).sum("veche_slow_consumers_total", &[]);
+            assert_eq!(
+                slow_consumers, 1.0,
+                "counted once; the last push was handed to {handed}"
+            );
+            done.store(true, Ordering::Relaxed);
+            let mut latencies = neighbour.join().expect("the neighbour got everything");
+            let p99 = percentile(&mut latencies, 0.99);
+            eprintln!(
+                "{setup:?}: the neighbour's p99 is {p99:?} of {} pushes",
+                latencies.len()
+            );
+            // Meant to be below 50 ms; the machine may be busy.
+            assert!(p99 < Duration::from_millis(500), "{p99:?}");
+        });
+        let rss_after = process::rss_kib(pid);
+        assert!(
+            rss_after < rss_before + 16 * 1024,
+            "{rss_before} KiB grew to {rss_after}"
+        );
+        // What the kernel held comes first, whole, and then the reason.
+        let mut messages = 0;
+        let code = loop {
+            match slow.next() {
+                Seen::Text(text) => {
+                    assert_eq!(text.len(), 8 << 10);
+                    messages += 1;
+                }
+                Seen::Close(code, _) => break code,
+                other => panic!("expected messages and a close, saw {other:?} after {messages}"),
+            }
+        };
+        assert_eq!(code, Some(1013));
+        assert!(messages > 0);
+    });
+}
+
+/// One that never takes anything again is dropped after `write_timeout`, even when its outbox has room.
+#[test]
+fn a_stuck_reader_is_dropped_after_write_timeout() {
+    on_each(|setup: Setup| {
+        let limits = "outbox_bytes = \"64MiB\"\nwrite_timeout = \"300ms\"\nping_interval = \"off\"";
+        let server = Server::with(
+            setup,
+            &Options {
+                limits,
+                ..Options::default()
+            },
+        );
+        let _stuck = narrow(&server, "/ws?user=stuck");
+        let mut reading = Socket::open(server.public, "/ws?user=reading");
+        let mut lines = Lines::connect(server.push);
+        let data = "x".repeat(256 << 10);
+        for _ in 0..40 {
+            lines.send(&json!({"user": "stuck", "data": data}));
+        }
+        let answer = lines.ask(&json!({"user": "reading", "data": 1, "ack": true}));
+        assert_eq!(answer, json!({"result": {"handed": 1}}));
+        assert_eq!(reading.text(), "1");
+        lines.finish();
+        server.await_connections(1);
+        assert!(reading.is_alive());
+    });
+}
+
+/// Asking without reading: the asker's input waits, and nothing grows.
+#[test]
+fn who_asks_must_also_read() {
+    on_each(|setup: Setup| {
+        let server = Server::start(setup);
+        let mut asking = narrow(&server, "/echo");
+        let mut neighbour = Socket::open(server.public, "/echo");
+        asking
+            .socket
+            .set_write_timeout(Some(Duration::from_millis(300)))
+            .expect("a socket");
+        let rss_before = process::rss_kib(server.pid());
+        let mut message = Vec::new();
+        let (kind, data) = (
+            veche_proto::websocket::MessageKind::Binary,
+            vec![b'x'; 16 << 10],
+        );
+        veche_proto::websocket::encode_message(&mut message, kind, &data, Some([1, 2, 3, 4]));
+        let mut sent = 0;
+        while sent < 64 << 20 {
+            match std::io::Write::write(&mut asking.socket, &message[sent % message.len()..]) {
+                Ok(count) => sent += count,
+                Err(_) => break,
+            }
+        }
+        assert!(sent < 64 << 20, "it took everything");
+        neighbour.say("hello");
+        assert_eq!(neighbour.text(), "hello");
+        let rss_after = process::rss_kib(server.pid());
+        assert!(
+            rss_after < rss_before + 8 * 1024,
+            "{rss_before} KiB grew to {rss_after}"
+        );
+        // Read at last, all whole messages come back.
+        for _ in 0..sent / message.len() {
+            assert_eq!(asking.next(), Seen::Binary(data.clone()));
+        }
+    });
+}

@@ -1,0 +1,147 @@
+//! A small HTTP client: one connection kept alive, or one call by itself.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use serde_json::Value;
+
+use super::SOON;
+
+pub(crate) struct Http {
+    pub(crate) socket: TcpStream,
+    input: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Response {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then_some(value.trim())
+        })
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("text")
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+impl Http {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let socket = TcpStream::connect(address).expect("the listener takes connections");
+        socket.set_nodelay(true).expect("a socket");
+        socket.set_read_timeout(Some(SOON)).expect("a socket");
+        Self {
+            socket,
+            input: Vec::new(),
+        }
+    }
+
+    /// A request; `headers` are whole lines with their ends.
+    pub(crate) fn request(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: &[u8],
+    ) -> io::Result<Response> {
+        let length = if body.is_empty() {
+            String::new()
+        } else {
+            format!("Content-Length: {}\r\n", body.len())
+        };
+        let mut request =
+            format!("{method} {path} HTTP/1.1\r\nHost: test\r\n{headers}{length}\r\n").into_bytes();
+        request.extend_from_slice(body);
+        self.socket.write_all(&request)?;
+        self.response()
+    }
+
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.socket.write_all(bytes)
+    }
+
+    pub(crate) fn response(&mut self) -> io::Result<Response> {
+        let end = loop {
+            if let Some(at) = self.input.windows(4).position(|four| four == b"\r\n\r\n") {
+                break at + 4;
+            }
+            self.fill()?;
+        };
+        let head = String::from_utf8_lossy(&self.input[..end]).into_owned();
+        self.input.drain(..end);
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
+        let status = status.ok_or_else(|| io::Error::other(format!("no status: {head:?}")))?;
+        let mut response = Response {
+            status,
+            head,
+            body: Vec::new(),
+        };
+        let length = response
+            .header("content-length")
+            .map_or(0, |length| length.parse().expect("a number"));
+        while self.input.len() < length {
+            self.fill()?;
+        }
+        response.body = self.input.drain(..length).collect();
+        Ok(response)
+    }
+
+    /// What comes until the server's FIN.
+    pub(crate) fn rest(&mut self) -> io::Result<Vec<u8>> {
+        while self
+            .fill()
+            .map(|()| true)
+            .or_else(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => Ok(false),
+                _ => Err(error),
+            })?
+        {}
+        Ok(std::mem::take(&mut self.input))
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        let mut bytes = [0; 16 << 10];
+        match self.socket.read(&mut bytes)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            count => {
+                self.input.extend_from_slice(&bytes[..count]);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A GET by itself.
+#[track_caller]
+pub(crate) fn get(address: SocketAddr, path: &str) -> Response {
+    Http::connect(address)
+        .request("GET", path, "", b"")
+        .expect("an answer")
+}
+
+/// A call of the API by itself, as the server's default key allows it.
+#[track_caller]
+pub(crate) fn call(address: SocketAddr, name: &str, body: &Value) -> Value {
+    let body = body.to_string();
+    let headers = super::server::KEY_HEADER;
+    let response =
+        Http::connect(address).request("POST", &format!("/api/{name}"), headers, body.as_bytes());
+    let response = response.expect("an answer");
+    assert_eq!(response.status, 200, "{response:?}");
+    response.json()
+}

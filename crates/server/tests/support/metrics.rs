@@ -1,0 +1,77 @@
+//! A parser of the metrics' text as small as it can be, strict about what the format promises.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use super::get;
+
+/// One scrape: samples by name and labels as they are written.
+pub(crate) struct Metrics(HashMap<String, f64>);
+
+impl Metrics {
+    pub(crate) fn scrape(internal: SocketAddr) -> Self {
+        let response = get(internal, "/metrics");
+        assert_eq!(response.status, 200);
+        Self::parse(response.text())
+    }
+
+    /// Reads the OpenMetrics text format; panics where it is broken.
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut samples = HashMap::new();
+        let mut families = Vec::new();
+        let text = text
+            .strip_suffix("# EOF\n")
+            .expect("the text ends with its mark");
+        for line in text.lines() {
+            if let Some(comment) = line.strip_prefix("# ") {
+                let mut words = comment.splitn(3, ' ');
+                let (kind, family) = (
+                    words.next().expect("a kind"),
+                    words.next().expect("a family"),
+                );
+                assert!(["HELP", "TYPE", "UNIT"].contains(&kind), "{line}");
+                assert!(words.next().is_some_and(|rest| !rest.is_empty()), "{line}");
+                families.push(family.to_owned());
+                continue;
+            }
+            let (name, value) = line
+                .rsplit_once(' ')
+                .unwrap_or_else(|| panic!("no value: {line:?}"));
+            let family = name.split('{').next().expect("a name");
+            assert!(
+                families.iter().any(|known| family.starts_with(known)),
+                "no family before {line:?}"
+            );
+            if let Some(at) = name.find('{') {
+                let labels = name[at + 1..].strip_suffix('}').expect("closed labels");
+                for label in labels.split(',') {
+                    let (_, value) = label.split_once('=').expect("a label's value");
+                    assert!(
+                        value.len() >= 2 && value.starts_with('"') && value.ends_with('"'),
+                        "{line}"
+                    );
+                }
+            }
+            let value = value
+                .parse()
+                .unwrap_or_else(|_| panic!("no number: {line:?}"));
+            assert!(
+                samples.insert(name.to_owned(), value).is_none(),
+                "twice: {line:?}"
+            );
+        }
+        Self(samples)
+    }
+
+    /// The sum over all samples of a name whose labels hold all of `labels`, such as `direction="out"`.
+    pub(crate) fn sum(&self, name: &str, labels: &[&str]) -> f64 {
+        let of_name = |sample: &&String| sample.split('{').next() == Some(name);
+        let found: Vec<&String> = self.0.keys().filter(of_name).collect();
+        assert!(!found.is_empty(), "no metric {name}");
+        found
+            .into_iter()
+            .filter(|sample| labels.iter().all(|label| sample.contains(label)))
+            .map(|s| self.0[s])
+            .sum()
+    }
+}

@@ -1,0 +1,226 @@
+//! A WebSocket client that does what it is told, broken frames included.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use veche_proto::websocket::{
+    Codecs, Decoder, Event, Limits, MessageKind, Opcode, Role, encode_close, encode_control,
+    encode_message, handshake,
+};
+
+use super::{SOON, now};
+
+const LIMITS: Limits = Limits {
+    message_bytes_max: 16 << 20,
+    fragments_max: 1 << 20,
+};
+const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+const MASK: Option<[u8; 4]> = Some([0x37, 0xfa, 0x21, 0x3d]);
+
+/// What a client sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Text(String),
+    Binary(Vec<u8>),
+    Ping,
+    Pong,
+    Close(Option<u16>, String),
+    /// FIN without more.
+    End,
+    /// RST.
+    Reset,
+    /// Nothing within the time.
+    Nothing,
+}
+
+pub(crate) struct Socket {
+    pub(crate) socket: TcpStream,
+    decoder: Decoder,
+    codecs: Codecs,
+    input: Vec<u8>,
+    /// Answers pings by itself.
+    pub(crate) answers_pings: bool,
+}
+
+impl Socket {
+    /// An open session.
+    #[track_caller]
+    pub(crate) fn open(address: SocketAddr, target: &str) -> Self {
+        Self::try_open(address, target).unwrap_or_else(|error| panic!("{target} opens: {error}"))
+    }
+
+    pub(crate) fn try_open(address: SocketAddr, target: &str) -> io::Result<Self> {
+        Self::upgrade(TcpStream::connect(address)?, target, &[])
+    }
+
+    /// The handshake on a connection that is there already.
+    pub(crate) fn upgrade(
+        mut socket: TcpStream,
+        target: &str,
+        headers: &[(&str, &str)],
+    ) -> io::Result<Self> {
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(SOON))?;
+        let mut request = Vec::new();
+        handshake::write_request(
+            &mut request,
+            "test",
+            target,
+            KEY,
+            "",
+            None,
+            headers.iter().copied(),
+        );
+        socket.write_all(&request)?;
+        let mut input = Vec::new();
+        loop {
+            let answer =
+                handshake::read_response(&input, KEY, "", None).map_err(io::Error::other)?;
+            if let Some((size, _)) = answer {
+                input.drain(..size);
+                break;
+            }
+            fill(&mut socket, &mut input)?;
+        }
+        Ok(Self {
+            socket,
+            decoder: Decoder::new(Role::Client, None),
+            codecs: Codecs::new(),
+            input,
+            answers_pings: true,
+        })
+    }
+
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).expect("the server reads");
+    }
+
+    pub(crate) fn say(&mut self, text: &str) {
+        let mut out = Vec::new();
+        encode_message(&mut out, MessageKind::Text, text.as_bytes(), MASK);
+        self.raw(&out);
+    }
+
+    pub(crate) fn pong(&mut self) {
+        let mut out = Vec::new();
+        encode_control(&mut out, Opcode::Pong, b"", MASK);
+        let _ = self.socket.write_all(&out);
+    }
+
+    pub(crate) fn close(&mut self, code: u16) {
+        let mut out = Vec::new();
+        encode_close(&mut out, Some(code), "", MASK);
+        let _ = self.socket.write_all(&out);
+    }
+
+    /// The closing handshake, to its end.
+    #[track_caller]
+    pub(crate) fn leave(mut self) {
+        self.close(1000);
+        loop {
+            match self.next() {
+                Seen::Close(code, _) => assert_eq!(code, Some(1000)),
+                Seen::End | Seen::Reset => return,
+                Seen::Nothing => panic!("the server does not close"),
+                _ => {}
+            }
+        }
+    }
+
+    /// What comes next, pings included only when they are not answered here.
+    pub(crate) fn next(&mut self) -> Seen {
+        self.within(SOON)
+    }
+
+    /// What comes next within so long.
+    pub(crate) fn within(&mut self, time: Duration) -> Seen {
+        let deadline = now() + time;
+        loop {
+            while !self.input.is_empty() {
+                let decoded = self
+                    .decoder
+                    .decode(&mut self.input, &mut self.codecs, &LIMITS);
+                let (taken, event) = decoded.expect("the server keeps to the protocol");
+                let seen = event.map(|event| match event {
+                    Event::Message {
+                        kind: MessageKind::Text,
+                        data,
+                    } => Seen::Text(String::from_utf8(data.to_vec()).expect("checked")),
+                    Event::Message {
+                        kind: MessageKind::Binary,
+                        data,
+                    } => Seen::Binary(data.to_vec()),
+                    Event::Ping(_) => Seen::Ping,
+                    Event::Pong(_) => Seen::Pong,
+                    Event::Close { code, reason } => Seen::Close(code, reason.to_owned()),
+                });
+                self.input.drain(..taken);
+                match seen {
+                    Some(Seen::Ping) if self.answers_pings => self.pong(),
+                    Some(seen) => return seen,
+                    None => {}
+                }
+            }
+            let left = deadline.saturating_duration_since(now());
+            if left.is_zero() {
+                return Seen::Nothing;
+            }
+            self.socket.set_read_timeout(Some(left)).expect("a socket");
+            if let Err(error) = fill(&mut self.socket, &mut self.input) {
+                return match error.kind() {
+                    io::ErrorKind::UnexpectedEof => Seen::End,
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Seen::Nothing,
+                    _ => Seen::Reset,
+                };
+            }
+        }
+    }
+
+    /// The next message, which is text.
+    #[track_caller]
+    pub(crate) fn text(&mut self) -> String {
+        match self.next() {
+            Seen::Text(text) => text,
+            other => panic!("expected a text, saw {other:?}"),
+        }
+    }
+
+    /// The close frame that ends the session, after whatever else comes before; and then the end.
+    #[track_caller]
+    pub(crate) fn closed(&mut self) -> u16 {
+        loop {
+            match self.next() {
+                Seen::Close(Some(code), _) => {
+                    self.close(code);
+                    let end = self.next();
+                    assert!(
+                        matches!(end, Seen::End | Seen::Reset),
+                        "{end:?} after the close"
+                    );
+                    return code;
+                }
+                Seen::Text(_) | Seen::Binary(_) | Seen::Ping | Seen::Pong => {}
+                other => panic!("expected a close frame, saw {other:?}"),
+            }
+        }
+    }
+
+    /// Whether it still lives: a ping is answered.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        let mut out = Vec::new();
+        encode_control(&mut out, Opcode::Ping, b"?", MASK);
+        self.socket.write_all(&out).is_ok() && self.next() == Seen::Pong
+    }
+}
+
+fn fill(socket: &mut TcpStream, input: &mut Vec<u8>) -> io::Result<()> {
+    let mut bytes = [0; 16 << 10];
+    match socket.read(&mut bytes)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        count => {
+            input.extend_from_slice(&bytes[..count]);
+            Ok(())
+        }
+    }
+}
