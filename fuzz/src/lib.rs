@@ -1,4 +1,5 @@
-//! What the targets do with their input. The proto crate's tests include these files and replay the corpora with them.
+//! What the targets do with their input. The tests of the crates include these files and replay the corpora with them.
 
+pub mod connection;
 pub mod http;
 pub mod websocket;
