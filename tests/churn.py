@@ -39,6 +39,7 @@ channels = ["news"]
 
 [limits]
 connections_per_address = 10000
+ping_interval = "10m"  # the witness is silent all along and answers no pings
 """
 
 KEY = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
