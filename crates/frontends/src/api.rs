@@ -11,7 +11,7 @@ use crate::backend::{
 };
 use crate::command::{self, BadCommand, Command, Target};
 use crate::connection::Block;
-use crate::http::Refusal;
+use crate::reply::Refusal;
 use crate::shared::Shared;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,6 +30,8 @@ pub struct Connection {
     blocked: Option<Block>,
     /// The peer will send no more.
     ended: bool,
+    /// A drain has come to a push line's connection that still had something to do.
+    told_to_go: bool,
     listener: u16,
 }
 
@@ -91,6 +93,7 @@ impl Connection {
             peer,
             blocked: None,
             ended: false,
+            told_to_go: false,
             listener,
         };
         connection.settle_deadline(id, shared);
@@ -150,9 +153,7 @@ impl Connection {
         if goes_on && self.blocked == Some(Block::Answer) {
             self.resume(id, shared);
         } else {
-            if self.ended && self.blocked.is_none() {
-                self.finish_after_end(id, shared);
-            }
+            self.finish_if_due(id, shared);
             self.settle_deadline(id, shared);
         }
     }
@@ -176,9 +177,7 @@ impl Connection {
             Then::End => self.end(id, shared),
             _ => self.work_on_input(id, shared),
         }
-        if self.ended && self.blocked.is_none() {
-            self.finish_after_end(id, shared);
-        }
+        self.finish_if_due(id, shared);
         if let Stage::Socket(socket) = &mut self.stage {
             // The peer may have spoken all the time: nobody listened.
             socket.heard(shared.now);
@@ -261,7 +260,12 @@ impl Connection {
         match &mut self.stage {
             Stage::Http(http) if http.is_idle() && self.input.is_empty() => self.end(id, shared),
             Stage::Http(_) | Stage::Ending => {}
-            Stage::Socket(_) | Stage::Lines(_) => {
+            // What a back end has sent is carried out and answered first.
+            Stage::Lines(_) => {
+                self.told_to_go = true;
+                self.finish_if_due(id, shared);
+            }
+            Stage::Socket(_) => {
                 let (code, reason) = crate::close::GOING_AWAY;
                 self.disconnect(id, code, reason, shared);
             }
@@ -359,6 +363,20 @@ impl Connection {
     fn abort(&mut self, id: SessionId, shared: &mut Shared) {
         self.end(id, shared);
         shared.ports.outboxes.finish(id, End::Abort);
+    }
+
+    /// Ends a connection that waited only for what was under way.
+    fn finish_if_due(&mut self, id: SessionId, shared: &mut Shared) {
+        if self.blocked.is_some() {
+            return;
+        }
+        if self.ended {
+            self.finish_after_end(id, shared);
+        } else if self.told_to_go
+            && matches!(&self.stage, Stage::Lines(lines) if lines.is_settled())
+        {
+            self.end(id, shared);
+        }
     }
 
     /// After the peer's FIN all that was asked is answered; then nothing keeps the connection.

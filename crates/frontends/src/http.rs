@@ -1,31 +1,25 @@
 //! A connection while it speaks HTTP: head → route → handler → response, request after request.
 //!
 //! It decides what a request leads to and writes the response; an upgrade ends the stage ([`upgrade`](crate::upgrade)).
-//! API calls are carried out by [`backend`](crate::backend), files are planned by [`files`](crate::files).
+//! API calls are carried out by [`backend`](crate::backend), answers are written by [`reply`](crate::reply) and [`stream`](crate::stream).
 
-use std::path::Path;
 use std::sync::Arc;
 
 use veche_hub::{Answer, SessionId, Ticket};
-use veche_proto::http::{
-    self, BodyDecoder, CONTINUE, Framing, Head, HeadScan, HttpError, Method, ResponseBody,
-    ResponseHead, Status, Version,
-};
+use veche_proto::http::{self, BodyDecoder, CONTINUE, Framing, Head, HeadScan, HttpError, Status};
 
-use crate::api::{Call, CallEnd, error_body};
+use crate::api::{Call, CallEnd};
 use crate::connection::{Block, Stage, Step, Then};
 use crate::outbox::ANSWERS_BYTES_HIGH;
+use crate::reply::{Refusal, Reply, refuse_request};
 use crate::route::{Found, Handler, Route};
 use crate::shared::{NoteLevel, Shared};
-use crate::static_files::{self, Body as FileBody, Content, ReadAt};
 use crate::stats::Handshake;
+use crate::stream::{self, Pumped, Stream};
 use crate::upgrade::{Registration, upgrade};
 
 /// Unwanted bodies up to this size are read and dropped so that the connection can go on; larger ones end it.
 const SKIPPED_BODY_BYTES_MAX: u64 = 64 << 10;
-
-/// Bytes of a streamed response made at a time.
-const STREAM_BYTES: usize = 32 << 10;
 
 /// The stage's state; boxed, since few connections stay in it.
 pub(crate) struct Http {
@@ -61,106 +55,6 @@ struct Body {
 
 /// Writes an answer once the body that nobody wants has been read.
 type AnswerLater = Box<dyn FnOnce(Reply, SessionId, &mut Shared)>;
-
-/// What a response needs to know of its request.
-#[derive(Clone, Copy)]
-pub(crate) struct Reply {
-    pub(crate) version: Version,
-    pub(crate) keep_alive: bool,
-    pub(crate) head_only: bool,
-}
-
-/// The rest of a response that is made piece by piece as the client reads.
-struct Stream {
-    source: Arc<dyn ReadAt>,
-    offset: u64,
-    end: u64,
-    keep_alive: bool,
-}
-
-impl Reply {
-    fn to(head: &Head<'_>) -> Self {
-        Self {
-            version: head.version,
-            keep_alive: head.keep_alive,
-            head_only: head.method == Method::Head,
-        }
-    }
-
-    /// Writes a whole response with a body of one type.
-    pub(crate) fn write(
-        self,
-        id: SessionId,
-        status: Status,
-        content_type: &str,
-        body: &[u8],
-        shared: &mut Shared,
-    ) {
-        self.write_with(id, status, &[("Content-Type", content_type)], body, shared);
-    }
-
-    pub(crate) fn write_with(
-        self,
-        id: SessionId,
-        status: Status,
-        headers: &[(&str, &str)],
-        body: &[u8],
-        shared: &mut Shared,
-    ) {
-        let head = ResponseHead {
-            status,
-            version: self.version,
-            keep_alive: self.keep_alive && !shared.is_draining(),
-            body: ResponseBody::Sized(body.len() as u64),
-        };
-        shared.stats.answer(status.0);
-        let out = shared.ports.outboxes.buffer(id);
-        if head.write(out, shared.date.text(), headers).is_err() {
-            // Ours, not the peer's: a header that can't be written says nothing, but the response stays whole.
-            let _ = head.write(out, shared.date.text(), &[]);
-        }
-        if !self.head_only {
-            out.extend_from_slice(body);
-        }
-    }
-}
-
-/// A request that is refused although it was understood.
-pub(crate) struct Refusal {
-    status: Status,
-    headers: Vec<(&'static str, String)>,
-    content_type: &'static str,
-    body: String,
-}
-
-impl Refusal {
-    /// Says why in a line of text.
-    pub(crate) fn new(status: Status, why: &str) -> Self {
-        Self {
-            status,
-            headers: Vec::new(),
-            content_type: "text/plain; charset=utf-8",
-            body: format!("{why}\n"),
-        }
-    }
-
-    /// Says why as the API does.
-    pub(crate) fn of_api(status: Status, code: u32, why: &str) -> Self {
-        let body = String::from_utf8(error_body(code, why)).unwrap_or_default();
-        Self {
-            status,
-            headers: Vec::new(),
-            content_type: "application/json",
-            body,
-        }
-    }
-
-    /// With a further header.
-    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.headers.push((name, value.into()));
-        self
-    }
-}
 
 impl Http {
     pub(crate) fn new(listener: u16, now_ms: u64) -> Self {
@@ -295,7 +189,7 @@ impl Http {
             }),
             Handler::Static { root } => {
                 if head.framing == Framing::None {
-                    let stream = file(id, head, root, below, shared);
+                    let stream = stream::answer(id, head, root, below, shared);
                     return Ok(self.stream(id, reply, stream, shared));
                 }
                 let refusal = Refusal::new(Status::METHOD_NOT_ALLOWED, "files take no body");
@@ -316,20 +210,7 @@ impl Http {
         shared: &mut Shared,
     ) -> Result<Then, HttpError> {
         self.answer(id, head, shared, move |reply, id, shared| {
-            let mut headers = vec![("Content-Type", refusal.content_type)];
-            headers.extend(
-                refusal
-                    .headers
-                    .iter()
-                    .map(|(name, value)| (*name, value.as_str())),
-            );
-            reply.write_with(
-                id,
-                refusal.status,
-                &headers,
-                refusal.body.as_bytes(),
-                shared,
-            );
+            refusal.write(reply, id, shared)
         })
     }
 
@@ -486,17 +367,10 @@ impl Http {
         let State::Streaming(stream) = &mut self.state else {
             return Then::GoOn;
         };
-        while stream.offset < stream.end {
-            if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
-                return Then::Wait(Block::Output);
-            }
-            let max = (stream.end - stream.offset).min(STREAM_BYTES as u64) as usize;
-            let out = shared.ports.outboxes.buffer(id);
-            match stream.source.read_at(stream.offset, max, out) {
-                Ok(count @ 1..) => stream.offset += count as u64,
-                // The file shrank or the disk failed: the client sees a body that is too short and a closed connection.
-                Ok(0) | Err(_) => return Then::End,
-            }
+        match stream.pump(id, shared) {
+            Pumped::Whole => {}
+            Pumped::Full => return Then::Wait(Block::Output),
+            Pumped::Cut => return Then::End,
         }
         let keep_alive = stream.keep_alive;
         self.state = State::Head;
@@ -516,7 +390,7 @@ impl Http {
                 let what = format!(
                     "handshake refused with {}: {}",
                     refused.refusal.status.0,
-                    refused.refusal.body.trim_end()
+                    refused.refusal.why()
                 );
                 shared.note(id, NoteLevel::Info, what);
                 self.refuse(id, head, refused.refusal, shared)
@@ -626,64 +500,10 @@ impl Http {
     }
 }
 
-/// Answers with a file: the whole of it if it is in memory, else its head and the rest as the client reads.
-fn file(
-    id: SessionId,
-    head: &Head<'_>,
-    root: &Path,
-    below: &str,
-    shared: &mut Shared,
-) -> Option<Stream> {
-    let (answer, error) =
-        static_files::answer(&mut *shared.files, root, below, head, shared.now.mono_ms);
-    if let Some(error) = error.filter(|error| !matches!(error, static_files::OpenError::NotFound)) {
-        shared.process.trouble(&format!("{}: {error}", head.path));
-    }
-    let mut response =
-        ResponseHead::to(head, answer.status, ResponseBody::Sized(answer.len_bytes()));
-    response.keep_alive &= !shared.is_draining();
-    shared.stats.answer(answer.status.0);
-    let out = shared.ports.outboxes.buffer(id);
-    let mut writer = response.start(out, shared.date.text());
-    // The plan holds nothing that can't be written: see its documentation.
-    let _ = answer.write_headers(&mut writer);
-    writer.finish();
-    if head.method == Method::Head {
-        return None;
-    }
-    match answer.body {
-        FileBody::Text(text) => out.extend_from_slice(text.as_bytes()),
-        FileBody::Part(Content::Whole(bytes), part) => {
-            out.extend_from_slice(&bytes[part.start as usize..part.end as usize]);
-        }
-        FileBody::Part(Content::Stored(source), part) => {
-            return Some(Stream {
-                source,
-                offset: part.start,
-                end: part.end,
-                keep_alive: response.keep_alive,
-            });
-        }
-    }
-    None
-}
-
 /// Whether an upgrade on this route, at this place below it, opens a WebSocket.
 fn takes_socket_here(route: &Route, below: &str) -> bool {
     match route.handler {
         Handler::Api => below.trim_end_matches('/') == "/socket",
         _ => route.handler.takes_websocket(),
     }
-}
-
-/// A request that can't be trusted to end where it seems to: answered, and the connection ends.
-fn refuse_request(id: SessionId, error: &HttpError, shared: &mut Shared) {
-    shared.note(
-        id,
-        NoteLevel::Info,
-        format!("request refused with {}: {}", error.status.0, error.reason),
-    );
-    shared.stats.answer(error.status.0);
-    shared.stats.protocol_errors.add(1);
-    http::write_error(shared.ports.outboxes.buffer(id), error, shared.date.text());
 }

@@ -16,12 +16,14 @@ pub mod identity;
 mod lines;
 pub mod origin;
 pub mod outbox;
+mod reply;
 pub mod route;
 pub mod shared;
 pub mod site;
 mod socket;
 pub mod static_files;
 pub mod stats;
+mod stream;
 pub mod upgrade;
 
 pub use connection::{Block, Connection};

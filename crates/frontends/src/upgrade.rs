@@ -10,9 +10,9 @@ use veche_proto::http::{Head, Status};
 use veche_proto::websocket::{self, Decoder, handshake};
 
 use crate::api::unauthorized;
-use crate::http::Refusal;
 use crate::identity::Unknown;
 use crate::origin;
+use crate::reply::Refusal;
 use crate::route::{Handler, Route};
 use crate::shared::Shared;
 use crate::socket::{Session, Socket};

@@ -98,3 +98,20 @@ fn new_sessions_are_refused_and_those_that_open_meanwhile_are_told() {
     assert_eq!(responses(&answer)[0].status, 503);
     assert!(!world.is_open(late));
 }
+
+#[test]
+fn a_back_end_gets_the_answers_that_it_is_owed() {
+    let mut world = World::new(Options {
+        workers: 2,
+        ..Options::default()
+    });
+    let far = world.user_at(1);
+    let lines = world.connect(0, PUSH);
+    let line = format!("{{\"user\":\"{far}\",\"data\":1,\"ack\":true}}\n");
+    world.send(lines, line.as_bytes());
+    world.drain();
+    world.settle();
+    let answer = String::from_utf8(world.take(lines)).expect("JSON");
+    assert_eq!(answer, "{\"result\":{\"handed\":0}}\n");
+    assert!(!world.is_open(lines));
+}

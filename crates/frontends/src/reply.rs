@@ -1,0 +1,131 @@
+//! Answers to requests: what is written whole, and how one is refused.
+//!
+//! It knows how a response is framed; what is in it is said by the stage, the API and the upgrade.
+
+use veche_hub::SessionId;
+use veche_proto::http::{
+    self, Head, HttpError, Method, ResponseBody, ResponseHead, Status, Version,
+};
+
+use crate::api::error_body;
+use crate::shared::{NoteLevel, Shared};
+
+/// What a response needs to know of its request.
+#[derive(Clone, Copy)]
+pub(crate) struct Reply {
+    pub(crate) version: Version,
+    pub(crate) keep_alive: bool,
+    pub(crate) head_only: bool,
+}
+
+impl Reply {
+    pub(crate) fn to(head: &Head<'_>) -> Self {
+        Self {
+            version: head.version,
+            keep_alive: head.keep_alive,
+            head_only: head.method == Method::Head,
+        }
+    }
+
+    /// Writes a whole response with a body of one type.
+    pub(crate) fn write(
+        self,
+        id: SessionId,
+        status: Status,
+        content_type: &str,
+        body: &[u8],
+        shared: &mut Shared,
+    ) {
+        self.write_with(id, status, &[("Content-Type", content_type)], body, shared);
+    }
+
+    pub(crate) fn write_with(
+        self,
+        id: SessionId,
+        status: Status,
+        headers: &[(&str, &str)],
+        body: &[u8],
+        shared: &mut Shared,
+    ) {
+        let head = ResponseHead {
+            status,
+            version: self.version,
+            keep_alive: self.keep_alive && !shared.is_draining(),
+            body: ResponseBody::Sized(body.len() as u64),
+        };
+        shared.stats.answer(status.0);
+        let out = shared.ports.outboxes.buffer(id);
+        if head.write(out, shared.date.text(), headers).is_err() {
+            // Ours, not the peer's: a header that can't be written says nothing, but the response stays whole.
+            let _ = head.write(out, shared.date.text(), &[]);
+        }
+        if !self.head_only {
+            out.extend_from_slice(body);
+        }
+    }
+}
+
+/// A request that is refused although it was understood.
+pub(crate) struct Refusal {
+    pub(crate) status: Status,
+    headers: Vec<(&'static str, String)>,
+    content_type: &'static str,
+    body: String,
+}
+
+impl Refusal {
+    /// Says why in a line of text.
+    pub(crate) fn new(status: Status, why: &str) -> Self {
+        Self {
+            status,
+            headers: Vec::new(),
+            content_type: "text/plain; charset=utf-8",
+            body: format!("{why}\n"),
+        }
+    }
+
+    /// Says why as the API does.
+    pub(crate) fn of_api(status: Status, code: u32, why: &str) -> Self {
+        let body = String::from_utf8(error_body(code, why)).unwrap_or_default();
+        Self {
+            status,
+            headers: Vec::new(),
+            content_type: "application/json",
+            body,
+        }
+    }
+
+    /// The answer's text.
+    pub(crate) fn why(&self) -> &str {
+        self.body.trim_end()
+    }
+
+    /// Writes the answer.
+    pub(crate) fn write(&self, reply: Reply, id: SessionId, shared: &mut Shared) {
+        let mut headers = vec![("Content-Type", self.content_type)];
+        headers.extend(
+            self.headers
+                .iter()
+                .map(|(name, value)| (*name, value.as_str())),
+        );
+        reply.write_with(id, self.status, &headers, self.body.as_bytes(), shared);
+    }
+
+    /// With a further header.
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+}
+
+/// A request that can't be trusted to end where it seems to: answered, and the connection ends.
+pub(crate) fn refuse_request(id: SessionId, error: &HttpError, shared: &mut Shared) {
+    shared.note(
+        id,
+        NoteLevel::Info,
+        format!("request refused with {}: {}", error.status.0, error.reason),
+    );
+    shared.stats.answer(error.status.0);
+    shared.stats.protocol_errors.add(1);
+    http::write_error(shared.ports.outboxes.buffer(id), error, shared.date.text());
+}
