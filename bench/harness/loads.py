@@ -29,7 +29,7 @@ def _driver(server, mode, path, options):
 
 
 def _interval(quick):
-    return ["--warmup-ms", 200, "--measure-ms", 500] if quick else ["--warmup-ms", 400, "--measure-ms", 1600]
+    return ["--warmup-ms", 200, "--measure-ms", 500] if quick else ["--warmup-ms", 300, "--measure-ms", 1200]
 
 
 def echo(server, quick, connections, size, depth=1, active=None):
@@ -84,7 +84,7 @@ def _hold(command, server):
 
 
 def wrk(server, quick, threads, connections):
-    seconds = 1 if quick else 3
+    seconds = 1 if quick else 2
     url = f"http://127.0.0.1:{server.port}/hello.txt"
     before = server.cpu_ns()
     text = _output(["wrk", f"-t{threads}", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", url])

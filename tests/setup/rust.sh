@@ -3,14 +3,21 @@
 set -euo pipefail
 export PATH="$HOME/.cargo/bin:$PATH"
 if ! command -v cargo > /dev/null; then
-  echo "installing rustup (https://rustup.rs) into ~/.cargo"
-  script=$(mktemp)
-  trap 'rm -f "$script"' EXIT
-  if ! curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs -o "$script"; then
-    echo "https://sh.rustup.rs cannot be reached: install Rust yourself so that cargo is on the PATH, then try again" >&2
+  # What https://rustup.rs runs, from where it takes it.
+  origin=https://static.rust-lang.org/rustup/dist/$(uname -m)-unknown-linux-gnu/rustup-init
+  echo "installing Rust into ~/.cargo and ~/.rustup, by $origin"
+  folder=$(mktemp -d)
+  trap 'rm -rf "$folder"' EXIT
+  cd "$folder"
+  if ! curl --proto '=https' --tlsv1.2 -sSfO "$origin" -O "$origin.sha256"; then
+    echo "it cannot be fetched: install Rust yourself (https://rustup.rs) so that cargo is on the PATH, then try again" >&2
     exit 1
   fi
-  sh "$script" -y --quiet --no-modify-path --profile minimal --default-toolchain none
+  echo "$(cut -c 1-64 rustup-init.sha256)  rustup-init" | sha256sum --check --quiet
+  chmod +x rustup-init
+  ./rustup-init -y --quiet --no-modify-path --profile minimal --default-toolchain none
+  cd - > /dev/null
 fi
 cd "$(dirname "$0")/../.."
+# Fetches the pinned toolchain with its components, if it is not here yet.
 cargo --version > /dev/null
