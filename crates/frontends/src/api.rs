@@ -4,7 +4,7 @@
 //! with status 200: the transport did its work.
 
 use veche_hub::{Answer, SessionId, Ticket};
-use veche_proto::http::{Head, Method, Status};
+use veche_proto::http::{Framing, Head, Method, Status};
 
 use crate::backend::{
     BAD_REQUEST, Backend, METHOD_NOT_FOUND, Progress, Shape, UNAUTHORIZED, write_error,
@@ -60,6 +60,12 @@ impl Call {
             }
             _ => Name::Unknown,
         };
+        let has_body =
+            head.framing != Framing::None || head.header_bytes("content-length").is_some();
+        if head.method == Method::Post && !has_body && !matches!(name, Name::Info | Name::Unknown) {
+            let why = "this call takes a JSON object, with its Content-Length";
+            return Err(Refusal::of_api(Status::LENGTH_REQUIRED, BAD_REQUEST, why));
+        }
         match (name, &head.method) {
             (Name::Info, Method::Get | Method::Head) | (_, Method::Post) => {}
             _ => {

@@ -348,7 +348,10 @@ impl Connection {
             return;
         }
         match &mut self.stage {
-            Stage::Socket(socket) => socket.closed(shared),
+            Stage::Socket(socket) => {
+                socket.closed(shared);
+                shared.hub.close(id, &mut shared.ports);
+            }
             Stage::Http(http) => http.abandon(id, shared),
             Stage::Lines(_) | Stage::Ending => {}
         }

@@ -15,8 +15,11 @@ use crate::site::Site;
 use crate::static_files::Files;
 use crate::stats::Stats;
 
-/// Notes kept in a turn; a flood of mistakes is counted, not written down one by one.
-const NOTES_MAX: usize = 64;
+/// Notes written down in a second; a flood of mistakes is counted, not written down one by one.
+const NOTES_PER_SECOND: u32 = 64;
+
+/// Longest note.
+const NOTE_BYTES_MAX: usize = 300;
 
 /// The time of a turn, taken once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,6 +88,9 @@ pub struct Shared {
     pub waiting_for_credit: Vec<SessionId>,
     /// For the log; the worker writes them down after each batch.
     pub notes: Vec<Note>,
+    notes_left: u32,
+    notes_dropped: u64,
+    notes_second: u64,
     /// Decoded payloads, names and replies; empty between calls.
     pub(crate) scratch: Scratch,
     draining: bool,
@@ -120,6 +126,9 @@ impl Shared {
             waiting_for_output: Vec::new(),
             waiting_for_credit: Vec::new(),
             notes: Vec::new(),
+            notes_left: NOTES_PER_SECOND,
+            notes_dropped: 0,
+            notes_second: 0,
             scratch: Scratch::default(),
             draining: false,
         }
@@ -129,19 +138,38 @@ impl Shared {
     pub fn set_now(&mut self, now: Now) {
         self.now = now;
         self.date.set(now.wall_ms);
+        if now.mono_ms / 1000 != self.notes_second {
+            self.notes_second = now.mono_ms / 1000;
+            self.notes_left = NOTES_PER_SECOND;
+        }
         self.ports.outboxes.set_now_ms(now.mono_ms);
     }
 
     /// Notes something for the log.
     pub(crate) fn note(&mut self, session: SessionId, level: NoteLevel, what: impl Into<String>) {
-        if self.notes.len() < NOTES_MAX {
-            let what = what.into();
+        if self.notes_left == 0 {
+            self.notes_dropped += 1;
+        } else {
+            self.notes_left -= 1;
+            let mut what = what.into();
+            if what.len() > NOTE_BYTES_MAX {
+                what.truncate(what.floor_char_boundary(NOTE_BYTES_MAX));
+                what.push('…');
+            }
             self.notes.push(Note {
                 session,
                 level,
                 what,
             });
         }
+    }
+
+    /// Notes that were not written down, for lack of room, since the last call; 0 while there is none.
+    pub fn take_dropped_notes(&mut self) -> u64 {
+        if self.notes_left == 0 {
+            return 0;
+        }
+        std::mem::take(&mut self.notes_dropped)
     }
 
     /// From now on no connection is kept alive: the server is going away.
@@ -252,9 +280,11 @@ pub struct Post {
 #[derive(Debug, Default)]
 pub struct Lane {
     /// To be sent at the end of the turn, in order.
-    pub outgoing: Vec<Mail>,
-    /// Data mail that they have not finished yet, this turn's included.
+    pub outgoing: VecDeque<Mail>,
+    /// Data mail that was sent and that they have not finished yet.
     pub unfinished: u32,
+    /// Data mail among `outgoing`.
+    pub outgoing_data: u32,
     /// Data mail of theirs that is finished: credits to give back.
     pub finished: u32,
 }
@@ -272,14 +302,18 @@ impl Post {
     fn send(&mut self, to: WorkerId, mail: Mail) {
         let lane = &mut self.lanes[to.0 as usize];
         if mail.class() != Class::Control {
-            debug_assert!(lane.unfinished < self.credits, "data mail without credit");
-            lane.unfinished += 1;
+            debug_assert!(
+                lane.unfinished + lane.outgoing_data < self.credits,
+                "data mail without credit"
+            );
+            lane.outgoing_data += 1;
         }
-        lane.outgoing.push(mail);
+        lane.outgoing.push_back(mail);
     }
 
     fn has_credit(&self, to: WorkerId, class: Class) -> bool {
-        let unfinished = self.lanes[to.0 as usize].unfinished;
+        let lane = &self.lanes[to.0 as usize];
+        let unfinished = lane.unfinished + lane.outgoing_data;
         match class {
             Class::Control => true,
             Class::Publish => unfinished < self.credits / 2,

@@ -238,6 +238,8 @@ impl Socket {
                 since_ms: shared.now.mono_ms,
             };
             shared.ports.outboxes.close_frame(id, Some(code), reason);
+            // From now on nothing can be handed to it, so nothing is counted as handed.
+            shared.hub.close(id, &mut shared.ports);
         }
     }
 

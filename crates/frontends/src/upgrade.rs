@@ -87,6 +87,7 @@ pub(crate) fn upgrade(
             };
             refused(status, &unknown.to_string(), Handshake::Unidentified)
         })?;
+        let has_user = user.is_some();
         channels.extend(user.map(|user| format!("#{user}")));
         for channel in head.query_all("channel") {
             if !route.allows_channel(&channel) || ChannelName::new(&channel).is_err() {
@@ -97,7 +98,7 @@ pub(crate) fn upgrade(
             if !channels.contains(&channel) {
                 channels.push(channel);
             }
-            if channels.len() > CHANNELS_MAX {
+            if channels.len() > CHANNELS_MAX + usize::from(has_user) {
                 return Err(refused(
                     Status::BAD_REQUEST,
                     "too many channels",

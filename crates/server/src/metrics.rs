@@ -266,7 +266,7 @@ impl Collector for Workers {
             let bounds = TURN_BUCKETS_US
                 .iter()
                 .map(|&us| us as f64 / 1e6)
-                .chain([f64::MAX]);
+                .chain([f64::INFINITY]);
             let buckets: Vec<(f64, u64)> = bounds.zip(stats.turns.iter().map(Cell::read)).collect();
             let count = buckets.iter().map(|(_, count)| count).sum();
             let mut metric = family.encode_family(&labels)?;

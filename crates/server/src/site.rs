@@ -150,7 +150,10 @@ const MESSAGES: websocket::Limits = websocket::Limits {
 fn internal(path: &str, handler: Handler) -> Route {
     Route {
         path: path.to_owned(),
-        methods: Vec::new(),
+        methods: match handler {
+            Handler::Api => Vec::new(),
+            _ => vec!["GET".to_owned(), "HEAD".to_owned()],
+        },
         handler,
         identity: Identity::None,
         channels: Vec::new(),

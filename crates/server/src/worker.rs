@@ -13,7 +13,7 @@ use tracing::{debug, error, info, warn};
 use veche_frontends::site::Role;
 use veche_frontends::{Connection, End, Note, NoteLevel, Now, Shared, Site};
 use veche_hub::{Mail, SessionId, WorkerId};
-use veche_mailbox::{Class, Mailbox};
+use veche_mailbox::{Class, Full, Mailbox};
 use veche_net::{Buffer, Driver, Event, ListenerId, TransportId};
 
 use crate::common::Common;
@@ -131,6 +131,9 @@ impl<D: Driver> Worker<D> {
             if let Err(error) = self.turn() {
                 // The wait itself failed: nothing that a peer can cause, and nothing that another try would mend.
                 error!(worker = self.rest.me, %error, "the worker's loop failed");
+                eprintln!("veche: worker {}: the loop failed: {error}", self.rest.me);
+                // The log has a thread of its own.
+                std::thread::sleep(std::time::Duration::from_millis(200));
                 std::process::abort();
             }
         }
@@ -172,12 +175,12 @@ impl Rest {
     }
 
     fn event<D: Driver>(&mut self, driver: &mut D, event: Event<'_>) {
+        if self.shared.now.mono_ms != driver.now_ms() {
+            self.tell_time(driver.now_ms());
+        }
         match event {
             Event::Received { id, bytes } => {
                 self.shared.stats.bytes_received.add(bytes.len() as u64);
-                if self.shared.now.mono_ms != driver.now_ms() {
-                    self.tell_time(driver.now_ms());
-                }
                 let Some(slot) = self.slots.find(session(id)) else {
                     return;
                 };
@@ -239,9 +242,6 @@ impl Rest {
         listener: ListenerId,
         peer: IpAddr,
     ) {
-        if self.shared.now.mono_ms != driver.now_ms() {
-            self.tell_time(driver.now_ms());
-        }
         let stats = Arc::clone(&self.shared.stats);
         stats.accepted.add(1);
         stats.connections.add(1);
@@ -269,10 +269,15 @@ impl Rest {
         self.shared.site.listeners[listener as usize].role
     }
 
+    /// At the cap browsers wait; the back end and the operator still get in, on the descriptors kept for them.
     fn pause_accepting<D: Driver>(&mut self, driver: &mut D) {
         self.accept_paused = true;
         self.shared.stats.accepts_stalled.add(1);
-        self.each_listener(|listener| driver.pause_accept(listener));
+        for (index, &listener) in self.listeners.iter().enumerate() {
+            if self.role(listener) == Role::Public {
+                driver.pause_accept(ListenerId(index as u32));
+            }
+        }
     }
 
     fn each_listener(&self, mut then: impl FnMut(ListenerId)) {
@@ -430,7 +435,10 @@ impl Rest {
         self.shared.stats.message_bytes_sent.add(sent.bytes);
         // Whoever waited for its own output goes on next turn if it has left; else `Drained` will tell.
         for id in std::mem::take(&mut self.shared.waiting_for_output) {
-            if driver.unsent(transport(id)) <= veche_frontends::outbox::ANSWERS_BYTES_HIGH {
+            let unsent = driver.unsent(transport(id));
+            // Both sides must judge by the same number, or they would ask each other for ever.
+            self.shared.ports.outboxes.set_unsent(id, unsent);
+            if unsent <= veche_frontends::outbox::ANSWERS_BYTES_HIGH {
                 self.resumable.push(id);
             }
         }
@@ -494,6 +502,13 @@ impl Rest {
                 NoteLevel::Warn => warn!(worker = self.me, %peer, "{what}"),
             }
         }
+        match self.shared.take_dropped_notes() {
+            0 => {}
+            dropped => warn!(
+                worker = self.me,
+                dropped, "further mistakes of peers, not written down"
+            ),
+        }
     }
 
     /// Posts the turn's mail and gives back the credits of what is finished.
@@ -503,20 +518,24 @@ impl Rest {
             for _ in 0..std::mem::take(&mut lane.finished) {
                 self.mailbox.done(to);
             }
-            for mail in lane.outgoing.drain(..) {
+            while let Some(mail) = lane.outgoing.pop_front() {
                 let class = match mail.class() {
                     veche_hub::Class::Control => Class::Control,
                     veche_hub::Class::Publish | veche_hub::Class::Deliver => Class::Data,
                 };
-                if self.mailbox.post(to, class, Letter::Hub(mail)).is_err() {
-                    // Data is sent with a credit in hand, control is bounded by the sessions of a worker.
-                    error!(
-                        worker = self.me,
-                        to, "a lane is full although it can't be: restarting"
-                    );
-                    std::process::abort();
+                if let Err(Full(Letter::Hub(mail))) =
+                    self.mailbox.post(to, class, Letter::Hub(mail))
+                {
+                    // Data is sent with a credit in hand and control is bounded by the sessions of a worker, so this
+                    // is never; were it wrong, the rest would wait in order.
+                    debug_assert!(false, "the lane to worker {to} is full");
+                    lane.outgoing.push_front(mail);
+                    self.busy = true;
+                    break;
                 }
+                lane.outgoing_data -= u32::from(class == Class::Data);
             }
+            lane.unfinished = self.mailbox.unfinished(to);
         }
         self.mailbox.flush();
     }

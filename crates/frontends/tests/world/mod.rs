@@ -445,6 +445,8 @@ impl World {
                 *unfinished += u32::from(mail.class() != Class::Control);
                 mails.push_back(mail);
             }
+            lane.outgoing_data = 0;
+            lane.unfinished = *unfinished;
         }
         moved
     }

@@ -179,7 +179,6 @@ fn calls_reach_their_users() {
 
 /// `handed` counts those who can still be handed something.
 #[test]
-#[ignore = "open: a session stays registered until its transport is gone, so it is counted"]
 fn who_is_being_closed_is_handed_nothing() {
     on_all(|setup| {
         let server = Server::start(setup);
