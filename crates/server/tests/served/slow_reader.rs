@@ -42,7 +42,7 @@ fn a_slow_reader_is_closed_alone() {
             let neighbour = scope.spawn(move || {
                 let mut back_end = Lines::connect(server.push);
                 let mut latencies = Vec::new();
-                while !done.load(Ordering::Relaxed) {
+                while !done.load(Ordering::Relaxed) || latencies.len() < 100 {
                     let began = now();
                     back_end.send(&json!({"user": "neighbour", "data": latencies.len()}));
                     assert_eq!(neighbour.text(), latencies.len().to_string());
