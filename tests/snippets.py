@@ -16,7 +16,7 @@ import sys
 from urllib.parse import urlsplit
 
 FENCE = re.compile(r"^( *)```(php|python|sh)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-PUSHES = re.compile(r"^(curl |printf |veche push --user tester01 'hello'$)")
+PUSHES = re.compile(r"^(curl |printf |veche push --address 127\.0\.0\.1:1234 --user tester01 'hello'$)")
 ENOUGH_BLOCKS = 8  # fewer means that the documents and this test have lost each other
 TIMEOUT_S = 10
 

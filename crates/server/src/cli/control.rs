@@ -73,13 +73,20 @@ impl Control {
     fn nobody(&self, error: &io::Error) -> Failure {
         let socket = self.socket.display();
         match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::new(
-                Exit::NoServer,
-                format!(
-                    "no server answers at {socket}: is it running? (veche serve -c {})",
-                    shown(&self.file)
-                ),
-            ),
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                let file = shown(&self.file);
+                // What is broken may be the line that says where the socket is.
+                let hint = match config::load(&self.file) {
+                    Err(report) if !report.unreadable => {
+                        format!(
+                            "{file} has mistakes, so it may be elsewhere: veche check, or --control SOCKET"
+                        )
+                    }
+                    _ => format!("is it running? (veche serve -c {file})"),
+                };
+                let why = format!("no server answers at {socket}: {hint}");
+                Failure::new(Exit::NoServer, why)
+            }
             io::ErrorKind::PermissionDenied => Failure::new(
                 Exit::NoServer,
                 format!("{socket}: permission denied: ask as the user who runs the server"),
