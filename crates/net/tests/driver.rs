@@ -80,6 +80,9 @@ fn slow_reader_is_seen_and_told_once<D: Driver>(make: fn(Options) -> D) {
             }
         });
         world.until("drained", |log| log.count(&Logged::Drained(id)) == round);
+        // What is below the low-water mark still has to go out.
+        let sent = Logged::Sent(id, bytes.len());
+        world.until("sent", |log| log.count(&sent) == kept);
         reads.join().expect("the peer got all");
         world.settle();
         assert_eq!(world.driver.unsent(id), 0);
