@@ -115,5 +115,8 @@ def _busy_driver(rounds):
     for label, runs in rounds.items():
         idle = sorted(run["driver_idle"] for run in runs if "driver_idle" in run)
         if idle and idle[len(idle) // 2] < DRIVER_IDLE_MIN:
-            notes.append(f"{label}: the driver was only {idle[len(idle) // 2]:.0%} idle (median)")
+            notes.append(
+                f"{label}: the driver was only {idle[len(idle) // 2]:.0%} idle (median);"
+                " CPU per message stands, a latency measured so is the driver's as much as the server's"
+            )
     return notes
