@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use veche_hub::{Answer, SessionId, Ticket};
-use veche_proto::http::{self, BodyDecoder, CONTINUE, Framing, Head, HeadScan, HttpError, Status};
+use veche_proto::http::{
+    self, BodyDecoder, CONTINUE, Framing, Head, HeadScan, HttpError, Method, Status,
+};
 
 use crate::api::{Call, CallEnd};
 use crate::connection::{Block, Stage, Step, Then};
@@ -192,8 +194,14 @@ impl Http {
                     let stream = stream::answer(id, head, root, below, shared);
                     return Ok(self.stream(id, reply, stream, shared));
                 }
-                let refusal = Refusal::new(Status::METHOD_NOT_ALLOWED, "files take no body");
-                self.refuse(id, head, refusal.with("Allow", "GET, HEAD"), shared)
+                let refusal = match head.method {
+                    Method::Get | Method::Head => {
+                        Refusal::new(Status::BAD_REQUEST, "a file is asked for without a body")
+                    }
+                    _ => Refusal::new(Status::METHOD_NOT_ALLOWED, "files take GET and HEAD")
+                        .with("Allow", "GET, HEAD"),
+                };
+                self.refuse(id, head, refusal, shared)
             }
             Handler::Push | Handler::Echo => {
                 unreachable!("handled above: these speak WebSocket only")

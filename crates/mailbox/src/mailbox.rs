@@ -246,10 +246,15 @@ impl<T> Mailbox<T> {
     /// A worker that refused data and takes it again, each once; `None` when
     /// there is no more. To be asked after [`pop`](Self::pop) in every turn.
     pub fn relieved(&mut self) -> Option<usize> {
-        let to = (0..self.mesh.workers)
-            .find(|&to| self.outgoing[to].starved && self.unfinished(to) < self.options.credits)?;
-        self.outgoing[to].starved = false;
-        Some(to)
+        for to in 0..self.mesh.workers {
+            // Asked again each time: a receiver may have answered the last request with a credit that was used in
+            // the meantime, and would not ring for the next one.
+            if self.outgoing[to].starved && self.has_credit(to) {
+                self.outgoing[to].starved = false;
+                return Some(to);
+            }
+        }
+        None
     }
 
     /// Whether this end may wait: nothing is here and nothing came. After true

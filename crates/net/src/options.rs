@@ -24,7 +24,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             receive_bytes: 64 * 1024,
-            receives_max: 1024,
+            receives_max: 64,
             accepts_max: 64,
             timers_max: 1024,
             low_water_bytes: 16 * 1024,
