@@ -8,7 +8,8 @@ pub struct Options {
     /// it is sent on; 128 to 512 KiB cost 1.6 times as much per byte of bulk.
     pub receive_bytes: usize,
     /// Most sockets looked at in a turn, each with at most one receive.
-    /// Default 1,024.
+    /// Default 64: what a turn receives, and the answers to it, should fit the
+    /// core's own cache.
     pub receives_max: usize,
     /// Most connections that one listener accepts in a turn. Default 64.
     pub accepts_max: usize,

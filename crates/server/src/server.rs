@@ -22,9 +22,6 @@ use crate::worker::{Letter, Worker};
 /// Descriptors that are no connections: listeners, logs, epoll, what the system opens.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// Sockets looked at in a turn.
-const RECEIVES_MAX: usize = 64;
-
 /// The running server, as the control thread holds it.
 struct Server {
     /// The control thread's end of the mesh.
@@ -79,12 +76,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
                     Box::new(DiskFiles::default()),
                     report,
                 );
-                // What a turn receives, and the answers to it, should fit the core's own cache.
-                let options = veche_net::Options {
-                    receives_max: RECEIVES_MAX,
-                    ..veche_net::Options::default()
-                };
-                match Epoll::new(options) {
+                match Epoll::new(veche_net::Options::default()) {
                     Err(error) => drop(failed.send(Err(error))),
                     Ok(driver) if io == Io::Delayed => {
                         let driver = Delayed::new(driver, seed ^ me as u64);
