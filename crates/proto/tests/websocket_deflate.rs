@@ -304,6 +304,30 @@ fn bombs_stop_at_the_limit() {
     }
 }
 
+/// Too big, and corrupt behind the limit: scratch that a message before has enlarged must not change the verdict.
+#[test]
+fn corrupt_and_too_big_is_too_big() {
+    let mut payload = vec![0, 200, 0, 55, 255];
+    payload.extend_from_slice(&[b'x'; 200]);
+    payload.push(7); // A block of the reserved type.
+    let verdict = |codecs: &mut Codecs, bytes_max| {
+        let limits = Limits {
+            message_bytes_max: bytes_max,
+            fragments_max: 1,
+        };
+        let mut decoder = Decoder::new(Role::Client, Some(agreed(15, false)));
+        let mut wire = compressed_frame(&payload);
+        decoder.decode(&mut wire, codecs, &limits).err()
+    };
+    let mut used = Codecs::new();
+    assert_eq!(verdict(&mut used, 10_000), Some(Error::CorruptDeflate));
+    assert_eq!(verdict(&mut used, 199), Some(Error::MessageTooBig));
+    assert_eq!(verdict(&mut Codecs::new(), 199), Some(Error::MessageTooBig));
+    for codecs in [&mut used, &mut Codecs::new()] {
+        assert_eq!(verdict(codecs, 200), Some(Error::CorruptDeflate));
+    }
+}
+
 /// Two bytes each, and each would cost a new stream.
 #[test]
 fn final_blocks_are_counted() {

@@ -211,14 +211,15 @@ fn inflate_message(
             out.reserve_exact(room.min(allowed).max(1));
         }
         let before = (inflate.total_in(), out.len());
-        let status = inflate
-            .decompress_vec(input, out, FlushDecompress::Sync)
-            .map_err(|_| Error::CorruptDeflate)?;
-        let consumed = (inflate.total_in() - before.0) as usize;
-        input = &input[consumed..];
+        let status = inflate.decompress_vec(input, out, FlushDecompress::Sync);
+        // Looked at before the status: scratch that is larger than allowed lets the library read on to a fault that
+        // it would not have come to otherwise, and the verdict must not depend on what a message before has left.
         if out.len() > bytes_max {
             return Err(Error::MessageTooBig);
         }
+        let status = status.map_err(|_| Error::CorruptDeflate)?;
+        let consumed = (inflate.total_in() - before.0) as usize;
+        input = &input[consumed..];
         if status == Status::StreamEnd {
             // A final block ends a stream, but neither the message nor the context (RFC 7692 section 7.2.3.4). The
             // library forgets its window with the stream; of the window, what this message has is given back.
