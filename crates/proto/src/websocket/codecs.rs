@@ -196,8 +196,10 @@ fn inflate_message(
     let mut final_blocks = 0;
     let mut input = data;
     let mut tail = false;
+    let mut drained = false;
     loop {
-        if input.is_empty() && !tail {
+        // The tail waits until all output of the input is out: the end of a final block may stand behind it.
+        if input.is_empty() && drained && !tail {
             tail = true;
             input = &TAIL;
         }
@@ -220,6 +222,7 @@ fn inflate_message(
         let status = status.map_err(|_| Error::CorruptDeflate)?;
         let consumed = (inflate.total_in() - before.0) as usize;
         input = &input[consumed..];
+        drained = out.len() < out.capacity();
         if status == Status::StreamEnd {
             // A final block ends a stream, but neither the message nor the context (RFC 7692 section 7.2.3.4). The
             // library forgets its window with the stream; of the window, what this message has is given back.
@@ -236,7 +239,7 @@ fn inflate_message(
             if input.is_empty() {
                 return Ok(());
             }
-        } else if out.len() < out.capacity() {
+        } else if drained {
             if input.is_empty() && tail {
                 return Ok(());
             }
@@ -256,5 +259,29 @@ impl Agreed {
     /// An inflater for a connection whose peer keeps its context.
     pub(super) fn new_inflate(self, receiver: super::Role) -> Decompress {
         new_inflate(self.window_bits_of(receiver.peer()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The scratch that a message finds depends on the messages before, what is made of it must not.
+    #[test]
+    fn any_capacity_inflates_the_same() {
+        // A final block that fills the scratch; a stored block in the same context.
+        let hello = [0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x27, 0, 0];
+        let stored = [0, 5, 0, 0xfa, 0xff, b'H', b'e', b'l', b'l', b'o', 0];
+        for first in 0..80 {
+            for second in 0..20 {
+                let mut context = new_inflate(WINDOW_BITS_MAX);
+                let mut out = Vec::with_capacity(first);
+                inflate_message(&mut context, &hello, &mut out, 100).unwrap();
+                assert!(out.starts_with(b"Hellooo") && out.len() == 36, "{first}");
+                let mut out = Vec::with_capacity(second);
+                inflate_message(&mut context, &stored, &mut out, 100).unwrap();
+                assert_eq!(out, b"Hello", "{first} {second}");
+            }
+        }
     }
 }
