@@ -174,14 +174,10 @@ impl Checker<'_> {
             );
             self.problems.add(table.value_at("control"), message);
         }
+        self.folder_of(table, "control", &control);
         let file = text(table, "log_file").map(|file| self.base.join(file));
-        if let Some(folder) = file.as_deref().and_then(Path::parent)
-            && !(self.world.is_folder)(folder)
-        {
-            self.problems.add(
-                table.value_at("log_file"),
-                format!("log_file: there is no folder {}", folder.display()),
-            );
+        if let Some(file) = &file {
+            self.folder_of(table, "log_file", file);
         }
         let server = Server {
             workers: match table.value("workers") {
@@ -217,6 +213,18 @@ impl Checker<'_> {
             control,
         };
         (self.problems.count() == before).then_some(server)
+    }
+
+    /// What is made at start, by `name`, needs a folder to be in.
+    fn folder_of(&mut self, table: &Table, name: &str, path: &Path) {
+        if let Some(folder) = path.parent()
+            && !(self.world.is_folder)(folder)
+        {
+            self.problems.add(
+                table.value_at(name),
+                format!("{name}: there is no folder {}", folder.display()),
+            );
+        }
     }
 
     fn api(&mut self, table: &Table) -> Api {

@@ -217,7 +217,7 @@ static SERVER: &[Directive] = &[
         default: Default::Toml("\"veche.sock\""),
         handlers: &[],
         change: Change::Restart,
-        doc: "The Unix socket by which `veche status`, `reload` and `stop` reach the server, open to its user only. At most 107 bytes long. A packaged server keeps it under `/run/veche`.",
+        doc: "The Unix socket by which `veche status`, `reload` and `stop` reach the server, open to its user only. At most 107 bytes long; its folder has to exist. A packaged server keeps it under `/run/veche`.",
     },
 ];
 

@@ -416,6 +416,10 @@ fn server_and_api() {
         "[server]\nlog_file = \"a\\u001b[2J\"\n",
         &["4:12: log_file: expected the path of a file, found \"a\\u{1b}[2J\""],
     );
+    says_after_listen(
+        "[server]\ncontrol = \"run/veche.sock\"\n",
+        &["4:11: control: there is no folder /etc/veche/run"],
+    );
     let long = format!("[server]\ncontrol = \"/{}\"\n", "x".repeat(107));
     says_after_listen(
         &long,
