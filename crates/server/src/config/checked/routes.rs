@@ -11,6 +11,16 @@ use crate::config::report::did_you_mean;
 use crate::config::types::{Compression, Handler, Role, Route, StaticRoot, WebSocket};
 use crate::config::value::Value;
 
+/// What a route would serve. Known of routes with a problem elsewhere too, so that one in another's way is told at once.
+struct Claim {
+    index: usize,
+    path: RoutePath,
+    methods: MethodSet,
+    listen: String,
+    /// None of them where `listen` names none that is any good.
+    listeners: Vec<usize>,
+}
+
 /// What internal listeners serve by themselves.
 const RESERVED: [&str; 3] = ["api", "health", "metrics"];
 /// What `root` calls the things inside the binary.
@@ -23,18 +33,19 @@ impl Checker<'_> {
         listeners: &[Checked],
         has_keys: bool,
     ) -> Vec<Option<Route>> {
-        let mut routes: Vec<Option<Route>> = Vec::new();
-        for table in tables {
-            let route = self.route(table, listeners, has_keys);
-            if let Some(route) = &route {
-                self.collisions(table, route, routes.iter().flatten());
-            }
-            routes.push(route);
-        }
-        routes
+        let mut claims = Vec::new();
+        tables
+            .map(|table| self.route(table, listeners, has_keys, &mut claims))
+            .collect()
     }
 
-    fn route(&mut self, table: &Table, listeners: &[Checked], has_keys: bool) -> Option<Route> {
+    fn route(
+        &mut self,
+        table: &Table,
+        listeners: &[Checked],
+        has_keys: bool,
+        claims: &mut Vec<Claim>,
+    ) -> Option<Route> {
         let path = self.required(table, "path").and_then(|path| {
             let at = table.value_at("path");
             self.take(
@@ -53,9 +64,23 @@ impl Checker<'_> {
         if let (Some(path), Some(on)) = (&path, &on) {
             self.reserved(table, path, on, listeners);
         }
+        let methods = self.methods(table, handler_word.as_deref());
+        if let (Some(path), Some(methods)) = (&path, methods)
+            && table.is_sound("listen")
+            && table.is_sound("methods")
+        {
+            let claim = Claim {
+                index: table.index,
+                path: path.clone(),
+                methods,
+                listen: listen.clone(),
+                listeners: on.clone().unwrap_or_default(),
+            };
+            self.collisions(table, &claim, claims);
+            claims.push(claim);
+        }
         let handler_word = handler_word?;
         self.foreign(table, &handler_word);
-        let methods = self.methods(table, &handler_word);
         let handler = self.handler(table, &handler_word);
         if handler_word == "api" && !has_keys {
             self.problems.add(
@@ -156,10 +181,11 @@ impl Checker<'_> {
         }
     }
 
-    fn methods(&mut self, table: &Table, handler: &str) -> Option<MethodSet> {
+    /// Of an unknown handler (`None`) every method is taken as served, and GET as what it serves unasked: all do.
+    fn methods(&mut self, table: &Table, handler: Option<&str>) -> Option<MethodSet> {
         let serves = MethodSet::of(match handler {
-            "static" => &["GET", "HEAD"],
-            "api" => &["GET", "POST"],
+            Some("static") => &["GET", "HEAD"],
+            Some("api") => &["GET", "POST"],
             _ => &["GET"],
         });
         if !table.has("methods") || !table.is_sound("methods") {
@@ -179,7 +205,9 @@ impl Checker<'_> {
                     ),
                 );
                 fine = false;
-            } else if !serves.contains(method) {
+            } else if let Some(handler) = handler
+                && !serves.contains(method)
+            {
                 let has: Vec<&str> = serves.iter().collect();
                 self.problems.add(
                     at,
@@ -307,23 +335,20 @@ impl Checker<'_> {
         Some(StaticRoot::Folder(folder))
     }
 
-    fn collisions<'r>(
-        &mut self,
-        table: &Table,
-        route: &Route,
-        before: impl Iterator<Item = &'r Route>,
-    ) {
+    fn collisions(&mut self, table: &Table, claim: &Claim, before: &[Claim]) {
         for other in before {
-            let shares_listener = route
-                .listeners
-                .iter()
-                .any(|index| other.listeners.contains(index));
-            let both = route.methods.and(other.methods);
-            if shares_listener && !both.is_empty() && route.path.same_as(&other.path) {
+            // The same words name the same listeners, even where it is not known yet which.
+            let shares_listener = claim.listen == other.listen
+                || claim
+                    .listeners
+                    .iter()
+                    .any(|index| other.listeners.contains(index));
+            let both = claim.methods.and(other.methods);
+            if shares_listener && !both.is_empty() && claim.path.same_as(&other.path) {
                 let methods: Vec<&str> = both.iter().collect();
                 let message = format!(
                     "path: {:?} is taken for {} by route {} ({:?})",
-                    route.path.as_str(),
+                    claim.path.as_str(),
                     methods.join(", "),
                     other.index + 1,
                     other.path.as_str()

@@ -383,6 +383,25 @@ fn routes_against_each_other() {
         &["7:8: path: \"/room/:name\" is taken for GET by route 1 (\"/room/:id\")"],
     );
     assert!(checked(&two("/a", "/a/*")).is_ok());
+    // Beside other problems, of either route, of its listener and of the rest.
+    let other_problems = "\
+        [[listen]]\naddress = \"127.0.0.1\"\nrole = \"pubic\"\n\
+        [[route]]\npath = \"/a\"\nhandler = \"static\"\nroot = \"/nowhere\"\n\
+        [[route]]\npath = \"/a\"\nhandler = \"psuh\"\n\
+        [[route]]\npath = \"/a\"\nhandler = \"static\"\nroot = \"/srv/www\"\nmethods = [\"POST\"]\n\
+        [limits]\ndrain_time = 3\n";
+    says(
+        other_problems,
+        &[
+            "2:11: address: expected an IP address and a port such as \"127.0.0.1:8080\", found \"127.0.0.1\"; did you mean \"127.0.0.1:8080\"?",
+            "3:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
+            "7:8: root: there is no folder /nowhere",
+            "9:8: path: \"/a\" is taken for GET by route 1 (\"/a\")",
+            "10:11: handler: expected \"push\", \"echo\", \"static\" or \"api\", found \"psuh\"; did you mean \"push\"?",
+            "15:12: methods: handler \"static\" serves GET and HEAD, not POST",
+            "17:14: drain_time: expected a duration from \"0\" to \"1d\", found 3",
+        ],
+    );
     assert!(checked(&two("/room/:id", "/room/main")).is_ok());
     let inside = |path: &str| {
         format!(
