@@ -79,7 +79,6 @@ fn check() {
     folder.write(&bad.replace("builtin:demo", "builtin:x"));
     let (code, out, err) = folder.run(&["check", "-c", "veche.toml"]);
     let expected = "\
-veche.toml:1:1: [[listen]] without \"address\", which it has to have
 veche.toml:2:1: unknown directive \"adress\" in [[listen]]; did you mean \"address\"?
 veche.toml:9:8: root: nothing inside Veche is called \"builtin:x\"; did you mean \"builtin:demo\"?
 ";

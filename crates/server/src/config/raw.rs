@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::directives::{self, Default, Directive, Section};
 use super::effective::{Origin, Setting};
-use super::report::{Problems, did_you_mean};
+use super::report::{Problems, did_you_mean, nearest};
 use super::value::{Kind, Value, describe};
 
 /// One table of the file, or of the defaults where the file has none.
@@ -21,6 +21,8 @@ pub(super) struct Table {
     /// Where its header is.
     pub(super) at: Option<usize>,
     given: BTreeMap<&'static str, Given>,
+    /// What unknown names were probably meant to be.
+    misspelt: Vec<&'static str>,
 }
 
 /// A directive that the file has.
@@ -54,17 +56,24 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<Table> {
         problems,
         broken_lines,
         tables: Vec::new(),
+        misspelt: Vec::new(),
     };
     for (key, value) in document.get_ref() {
         walk.top(key, value);
     }
     for section in Section::ALL {
         if !section.repeats() && !walk.tables.iter().any(|table| table.section == section) {
+            // In a section whose header went wrong, anything may be meant.
+            let meant = section
+                .directives()
+                .filter(|_| walk.misspelt.contains(&section));
+            let misspelt = meant.map(|directive| directive.name).collect();
             walk.tables.push(Table {
                 section,
                 index: 0,
                 at: None,
                 given: BTreeMap::new(),
+                misspelt,
             });
         }
     }
@@ -116,6 +125,8 @@ struct Walk<'p, 't> {
     problems: &'p mut Problems<'t>,
     broken_lines: Vec<u32>,
     tables: Vec<Table>,
+    /// What headers that are no good were probably meant to be.
+    misspelt: Vec<Section>,
 }
 
 type Key<'i> = Spanned<std::borrow::Cow<'i, str>>;
@@ -141,6 +152,7 @@ impl Walk<'_, '_> {
             }
             DeValue::Array(list) if section.repeats() => self.tables(section, list.iter()),
             found => {
+                self.misspelt.push(section);
                 let found = match found {
                     DeValue::Table(_) => format!("[{name}]"),
                     DeValue::Array(list) if list.iter().all(|item| item.get_ref().is_table()) => {
@@ -169,12 +181,15 @@ impl Walk<'_, '_> {
                 .as_array()
                 .is_some_and(|list| list.iter().any(|item| item.get_ref().is_table()));
         let message = if is_section {
-            let nearest = did_you_mean(name, Section::ALL.map(Section::name));
-            let known = Section::ALL.map(Section::header).join(", ");
-            let hint = if nearest.is_empty() {
-                format!("; there are {known}")
-            } else {
-                nearest
+            let hint = match nearest(name, Section::ALL.map(Section::name)) {
+                Some(meant) => {
+                    self.misspelt.extend(section_named(meant));
+                    did_you_mean(meant)
+                }
+                None => {
+                    let known = Section::ALL.map(Section::header).join(", ");
+                    format!("; there are {known}")
+                }
             };
             format!("unknown section {name:?}{hint}")
         } else {
@@ -219,14 +234,16 @@ impl Walk<'_, '_> {
 
     fn table(&mut self, section: Section, index: usize, at: usize, table: &DeTable<'_>) {
         let mut given = BTreeMap::new();
+        let mut misspelt = Vec::new();
         for (key, value) in table {
             let name = key.get_ref().as_ref();
             let Some(directive) = section
                 .directives()
                 .find(|directive| directive.name == name)
             else {
-                let message = unknown(section, name);
-                self.add(key.span().start, message);
+                let meant = nearest(name, section.directives().map(|directive| directive.name));
+                misspelt.extend(meant);
+                self.add(key.span().start, unknown(section, name, meant));
                 continue;
             };
             let read = directive.kind.read(value.get_ref());
@@ -251,17 +268,17 @@ impl Walk<'_, '_> {
             index,
             at: Some(at),
             given,
+            misspelt,
         });
     }
 }
 
-fn unknown(section: Section, name: &str) -> String {
+fn unknown(section: Section, name: &str, meant: Option<&str>) -> String {
     let header = section.header();
-    let nearest = did_you_mean(name, section.directives().map(|directive| directive.name));
-    let hint = match homes_of(name) {
-        _ if !nearest.is_empty() => nearest,
-        homes if homes.is_empty() => String::new(),
-        homes => format!("; it belongs under {homes}"),
+    let hint = match (meant, homes_of(name)) {
+        (Some(meant), _) => did_you_mean(meant),
+        (None, homes) if homes.is_empty() => String::new(),
+        (None, homes) => format!("; it belongs under {homes}"),
     };
     format!("unknown directive {name:?} in {header}{hint}")
 }
@@ -287,11 +304,13 @@ impl Table {
         }
     }
 
-    /// Whether the value that counts is what was meant: false when the file has one that is no good.
+    /// Whether the value that counts is what was meant: false when the file has one that is no good, or has it
+    /// under a misspelt name.
     pub(super) fn is_sound(&self, name: &str) -> bool {
-        self.given
-            .get(name)
-            .is_none_or(|given| given.value.is_some())
+        match self.given.get(name) {
+            Some(given) => given.value.is_some(),
+            None => !self.misspelt.contains(&name),
+        }
     }
 
     /// Whether the file has it.

@@ -138,18 +138,29 @@ pub(crate) fn shown(path: &Path) -> std::path::Display<'_> {
     path.strip_prefix("./").unwrap_or(path).display()
 }
 
-/// ` did you mean "x"?` for the candidate nearest to `found`, if one is near enough to be meant.
-pub(super) fn did_you_mean<'c>(
+/// `; did you mean "x"?`
+pub(super) fn did_you_mean(meant: &str) -> String {
+    format!("; did you mean {meant:?}?")
+}
+
+/// [`did_you_mean`] for the nearest candidate; nothing if none is near.
+pub(super) fn nearest_hint<'c>(
     found: &str,
     candidates: impl IntoIterator<Item = &'c str>,
 ) -> String {
+    nearest(found, candidates).map_or_else(String::new, did_you_mean)
+}
+
+/// The candidate nearest to `found`, if one is near enough to be meant.
+pub(super) fn nearest<'c>(
+    found: &str,
+    candidates: impl IntoIterator<Item = &'c str>,
+) -> Option<&'c str> {
     let found = found.to_ascii_lowercase();
     candidates
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(&found, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= (candidate.len().max(found.len()) / 3).max(1))
         .min_by_key(|(distance, _)| *distance)
-        .map_or_else(String::new, |(_, candidate)| {
-            format!("; did you mean {candidate:?}?")
-        })
+        .map(|(_, candidate)| candidate)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use super::report::did_you_mean;
+use super::report::nearest_hint;
 use super::types::Secret;
 use super::units::{format_duration, format_size, parse_duration, parse_size};
 
@@ -120,7 +120,7 @@ impl Kind {
             return format!("expected {expected}, found something else");
         }
         let nearest = found.as_str().map_or_else(String::new, |text| {
-            did_you_mean(text, self.words().iter().copied())
+            nearest_hint(text, self.words().iter().copied())
         });
         format!("expected {expected}, found {}{nearest}", describe(found))
     }

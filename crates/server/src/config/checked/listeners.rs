@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::{Checker, text, word};
 use crate::config::directives::ROLES;
 use crate::config::raw::Table;
+use crate::config::report::did_you_mean;
 use crate::config::types::{Listener, Role};
 
 /// One `[[listen]]`, as far as it could be read.
@@ -156,7 +157,7 @@ fn nearest_address(text: &str) -> String {
         return String::new();
     };
     if meant.parse::<SocketAddr>().is_ok() {
-        format!("; did you mean {meant:?}?")
+        did_you_mean(&meant)
     } else {
         String::new()
     }

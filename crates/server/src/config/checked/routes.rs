@@ -7,7 +7,7 @@ use crate::config::names::{
     ChannelPattern, Identity, METHODS, MethodSet, OriginRule, RoutePath, Segment,
 };
 use crate::config::raw::Table;
-use crate::config::report::did_you_mean;
+use crate::config::report::{did_you_mean, nearest_hint};
 use crate::config::types::{Compression, Handler, Role, Route, StaticRoot, WebSocket};
 use crate::config::value::Value;
 
@@ -152,7 +152,7 @@ impl Checker<'_> {
                 "public" | "internal" => format!("listen: no [[listen]] has role {listen:?}"),
                 _ => {
                     let names = listeners.iter().filter_map(|listener| listener.name.as_deref());
-                    let nearest = did_you_mean(listen, names.chain(["public", "internal"]));
+                    let nearest = nearest_hint(listen, names.chain(["public", "internal"]));
                     format!("listen: no [[listen]] has the name or role {listen:?}{nearest}")
                 }
             };
@@ -319,7 +319,7 @@ impl Checker<'_> {
             if root == BUILTIN[0] {
                 return Some(StaticRoot::BuiltinDemo);
             }
-            let nearest = did_you_mean(&root, BUILTIN);
+            let nearest = nearest_hint(&root, BUILTIN);
             self.problems.add(
                 at,
                 format!("root: nothing inside Veche is called {root:?}{nearest}"),
@@ -382,8 +382,8 @@ pub(in crate::config) fn listeners_called<'l>(
 
 fn did_you_mean_method(found: &str) -> String {
     let capitals = found.to_ascii_uppercase();
-    match METHODS.into_iter().find(|method| *method == capitals) {
-        Some(method) => format!("; did you mean {method:?}?"),
-        None => String::new(),
-    }
+    METHODS
+        .into_iter()
+        .find(|method| *method == capitals)
+        .map_or_else(String::new, did_you_mean)
 }

@@ -46,7 +46,6 @@ timeout = "1s"
             "3:2: unknown section \"servr\"; did you mean \"server\"?",
             "5:11: workers: expected a whole number from 1 to 256 or \"auto\", found 0",
             "6:7: log: expected \"off\", \"error\", \"warn\", \"info\", \"debug\" or \"trace\", found \"inf\"; did you mean \"info\"?",
-            "7:1: [[listen]] without \"address\", which it has to have",
             "8:1: unknown directive \"adress\" in [[listen]]; did you mean \"address\"?",
             "9:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
             "11:8: path: a path starts with \"/\", found \"app\"",
@@ -456,6 +455,34 @@ fn server_and_api() {
         &[
             "4:9: keys: a key is made of visible ASCII characters without spaces, since it travels in a header",
             "4:13: keys: a key is made of visible ASCII characters without spaces, since it travels in a header",
+        ],
+    );
+}
+
+/// Whoever wrote a name a letter off meant it: nothing is said about it being missing too.
+#[test]
+fn a_misspelt_name_is_one_problem() {
+    let exposed = "\
+        [[listen]]\naddress = \"127.0.0.1:8080\"\n\
+        [[listen]]\naddress = \"0.0.0.0:81\"\nrole = \"internal\"\n\
+        [[route]]\npath = \"/api/*\"\nhandler = \"api\"\n";
+    says(
+        &format!("{exposed}[api]\nkyes = [\"a-secret-of-some-length\"]\n"),
+        &["10:1: unknown directive \"kyes\" in [api]; did you mean \"keys\"?"],
+    );
+    says(
+        &format!("{exposed}[apii]\nkeys = [\"a-secret-of-some-length\"]\n"),
+        &["9:2: unknown section \"apii\"; did you mean \"api\"?"],
+    );
+    says(
+        &format!("{exposed}[[api]]\nkeys = [\"a-secret-of-some-length\"]\n"),
+        &["9:3: expected [api], found [[api]]: there is only one"],
+    );
+    says_after_listen(
+        "[[route]]\npaht = \"/\"\nhandler = \"static\"\nrooot = \"/srv/www\"\n",
+        &[
+            "4:1: unknown directive \"paht\" in [[route]]; did you mean \"path\"?",
+            "6:1: unknown directive \"rooot\" in [[route]]; did you mean \"root\"?",
         ],
     );
 }
