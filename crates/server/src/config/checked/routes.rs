@@ -126,6 +126,10 @@ impl Checker<'_> {
         listen: &str,
         listeners: &[Checked],
     ) -> Option<Vec<usize>> {
+        if listeners.is_empty() {
+            // That is told by itself, or what is wrong with their headers is.
+            return None;
+        }
         let at = table.value_at("listen");
         let on = listeners_called(
             listen,

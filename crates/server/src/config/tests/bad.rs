@@ -478,6 +478,10 @@ fn a_misspelt_name_is_one_problem() {
         &format!("{exposed}[[api]]\nkeys = [\"a-secret-of-some-length\"]\n"),
         &["9:3: expected [api], found [[api]]: there is only one"],
     );
+    says(
+        "[[lisen]]\naddress = \"127.0.0.1:8080\"\n[[route]]\npath = \"/\"\nhandler = \"echo\"\n",
+        &["1:3: unknown section \"lisen\"; did you mean \"listen\"?"],
+    );
     says_after_listen(
         "[[route]]\npaht = \"/\"\nhandler = \"static\"\nrooot = \"/srv/www\"\n",
         &[
