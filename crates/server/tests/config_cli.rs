@@ -322,6 +322,8 @@ fn status_and_reload() {
             json!({"ok": true, "status": status}),
             json!({"ok": true, "status": status}),
             changes,
+            json!({"ok": true, "changed": [], "needs_restart": ["server.workers", "server.io"]}),
+            json!({"ok": true, "changed": [], "needs_restart": []}),
             json!({"ok": false, "error": "veche.toml:2:1: unknown directive"}),
             json!("nonsense"),
         ],
@@ -345,6 +347,14 @@ fn status_and_reload() {
         err,
         "veche: needs a restart to take effect: server.workers\n"
     );
+    let later = "veche: needs a restart to take effect: server.workers, server.io\n";
+    assert_eq!(
+        folder.run(&["reload"]),
+        (0, String::new(), later.to_owned()),
+        "something did change"
+    );
+    let same = "reloaded: nothing changed\n";
+    assert_eq!(folder.run(&["reload"]), (0, same.to_owned(), String::new()));
     let (code, _, err) = folder.run(&["reload"]);
     assert_eq!(
         (code, err.as_str()),

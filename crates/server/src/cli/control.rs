@@ -150,17 +150,19 @@ pub(super) fn reload(control: &Control) -> Result<(), Failure> {
     for warning in listed("warnings") {
         eprintln!("{warning} (warning)");
     }
-    let restart = listed("needs_restart");
+    let (changed, restart) = (listed("changed"), listed("needs_restart"));
+    if !changed.is_empty() {
+        print_line(format_args!("reloaded: {}", changed.join(", ")))?;
+    } else if restart.is_empty() {
+        print_line(format_args!("reloaded: nothing changed"))?;
+    }
     if !restart.is_empty() {
         eprintln!(
             "veche: needs a restart to take effect: {}",
             restart.join(", ")
         );
     }
-    match listed("changed") {
-        changed if changed.is_empty() => print_line(format_args!("reloaded: nothing changed")),
-        changed => print_line(format_args!("reloaded: {}", changed.join(", "))),
-    }
+    Ok(())
 }
 
 /// How long `stop` waits when nothing else is asked for.

@@ -169,10 +169,10 @@ impl Supervisor {
             .iter()
             .map(ToString::to_string)
             .collect();
+        info!(changed = changed.join(", "), "the new config is in force");
         for name in &kept {
             warn!("{name}: takes a restart, the old value stays until then");
         }
-        info!(changed = changed.join(", "), "the new config is in force");
         self.current = loaded;
         self.tell(
             client,
