@@ -16,10 +16,11 @@ pub(super) enum Exit {
     Refused = 4,
     Failed = 5,
     TimedOut = 6,
+    Killed = 7,
 }
 
 /// Each code with its meaning.
-pub(super) const CODES: [(Exit, &str); 7] = [
+pub(super) const CODES: [(Exit, &str); 8] = [
     (Exit::Ok, "done"),
     (
         Exit::Config,
@@ -38,6 +39,10 @@ pub(super) const CODES: [(Exit, &str); 7] = [
     (
         Exit::TimedOut,
         "the server was still there when the wait was over",
+    ),
+    (
+        Exit::Killed,
+        "serve: the server was killed before its drain was done (a second signal, stop --now, the end of drain_time), so connections may have been cut",
     ),
 ];
 

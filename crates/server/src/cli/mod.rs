@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config;
+use crate::supervisor::Ended;
 
 mod control;
 mod exit;
@@ -145,9 +146,14 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve => {
             // Loaded here for its own exit code; the supervisor reads it again.
             config::load(&file)?;
-            crate::serve(file)
-                .map(|_| ())
-                .map_err(|error| Failure::new(Exit::Failed, error.to_string()))
+            match crate::serve(file) {
+                Ok(Ended::Drained) => Ok(()),
+                Ok(Ended::Killed) => Err(Failure::new(
+                    Exit::Killed,
+                    "the server was killed before its drain was done",
+                )),
+                Err(error) => Err(Failure::new(Exit::Failed, error.to_string())),
+            }
         }
         Command::Check => {
             let config = config::load(&file)?;

@@ -186,7 +186,7 @@ fn told_twice_it_stops_at_once() {
         );
         let second = now();
         server.signal(Signal::TERM);
-        assert!(server.exit_code().is_some());
+        assert_eq!(server.exit_code(), Some(7));
         assert!(now() - second < Duration::from_secs(3));
         assert!(!process::is_alive(pid));
     });
@@ -337,4 +337,27 @@ fn the_commands_of_the_operator() {
     let (code, text) = run(&server, &["status"]);
     assert_eq!(code, Some(3), "{text}");
     std::io::stdout().flush().expect("a standard output");
+}
+
+/// The exit code says whether a drain was let come to its end, whoever asked.
+#[test]
+fn stopped_at_once_it_ends_as_killed() {
+    let limits = Options {
+        limits: "drain_time = \"1m\"",
+        ..Options::default()
+    };
+    let mut server = Server::with(USUAL, &limits);
+    let _open = Socket::open(server.public, "/echo");
+    let mut stop = server
+        .command(&["stop", "--now"])
+        .spawn()
+        .expect("it starts");
+    assert_eq!(server.exit_code(), Some(7));
+    assert!(
+        server.log().contains("before its drain was done"),
+        "{}",
+        server.log()
+    );
+    let stopped = stop.wait().expect("it ends");
+    assert_eq!(stopped.code(), Some(0), "the stop did what it was told");
 }
