@@ -12,7 +12,7 @@
 )]
 #[path = "../src/config/mod.rs"]
 mod config;
-#[path = "../src/logging.rs"]
+#[path = "../src/logging/mod.rs"]
 mod logging;
 #[path = "../src/process/mod.rs"]
 mod process;

@@ -1,0 +1,146 @@
+//! Logs: `tracing` events as lines of text or JSON, to standard error or to the end of a file.
+//!
+//! A thread that logs never waits for a disk or a terminal: a line is copied into one bounded buffer (`sink`), and a
+//! thread of its own writes the buffer out. Lines that find the buffer full are dropped, and a line says how
+//! many. What peers send can't forge a line or steer a terminal: control characters are escaped there, for all
+//! events alike. Who logs what at which level is not decided here.
+
+mod sink;
+
+use std::fs::OpenOptions;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::FmtContext;
+use tracing_subscriber::fmt::format::{self, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, fmt, reload};
+
+use self::sink::{Lines, Sink};
+use crate::config::{Log, LogFormat, LogLevel};
+
+/// Why there are no logs.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LogError {
+    /// The file can't be opened for appending.
+    #[error("can't open the log file {path}: {source}")]
+    File { path: PathBuf, source: io::Error },
+    /// The system has no thread to write them.
+    #[error("can't start the log thread: {0}")]
+    Thread(io::Error),
+    /// Logs were started before in this process.
+    #[error("logs were started twice")]
+    Twice,
+}
+
+/// The running logs; dropping it writes out what waits.
+pub(crate) struct Logs {
+    sink: Arc<Sink>,
+    level: reload::Handle<LevelFilter, Registry>,
+}
+
+/// Where lines go: made by [`open`].
+pub(crate) struct Output(sink::Output);
+
+/// Opens what `log` names, without using it yet.
+pub(crate) fn open(log: &Log) -> Result<Output, LogError> {
+    let Some(path) = &log.file else {
+        return Ok(Output(Box::new(io::stderr())));
+    };
+    match OpenOptions::new().append(true).create(true).open(path) {
+        Ok(file) => Ok(Output(Box::new(file))),
+        Err(source) => Err(LogError::File {
+            path: path.clone(),
+            source,
+        }),
+    }
+}
+
+/// Sends this process's events where `log` says, from now on.
+pub(crate) fn start(log: &Log) -> Result<Logs, LogError> {
+    let output = open(log)?;
+    let sink = Arc::new(Sink::new(log.format == LogFormat::Json));
+    let (level_layer, level) = reload::Layer::new(filter(log.level));
+    let lines = fmt::layer()
+        .with_ansi(false)
+        .event_format(EitherFormat::new(&sink))
+        .with_writer(Lines(Arc::clone(&sink)));
+    tracing_subscriber::registry()
+        .with(level_layer)
+        .with(lines)
+        .try_init()
+        .map_err(|_| LogError::Twice)?;
+    sink.start(output.0).map_err(LogError::Thread)?;
+    Ok(Logs { sink, level })
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
+}
+
+impl Logs {
+    /// Goes on with the level and format of `log`, in `output`, which [`open`] made of it.
+    pub(crate) fn switch(&self, log: &Log, output: Output) {
+        // Fails only when the subscriber is gone, which lives as long as the process.
+        let _ = self.level.reload(filter(log.level));
+        self.sink.switch(log.format == LogFormat::Json, output.0);
+    }
+}
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        self.sink.flush();
+    }
+}
+
+/// Text or JSON, as the sink says at the moment.
+struct EitherFormat {
+    sink: Arc<Sink>,
+    text: format::Format,
+    json: format::Format<format::Json>,
+}
+
+impl EitherFormat {
+    fn new(sink: &Arc<Sink>) -> Self {
+        let json = format::json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false);
+        Self {
+            sink: Arc::clone(sink),
+            text: format::format().with_ansi(false),
+            json,
+        }
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for EitherFormat
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        writer: format::Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        if self.sink.is_json() {
+            self.json.format_event(context, writer, event)
+        } else {
+            self.text.format_event(context, writer, event)
+        }
+    }
+}
