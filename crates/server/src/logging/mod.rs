@@ -3,8 +3,9 @@
 //! A thread that logs never waits for a disk or a terminal: a line is copied into one bounded buffer (`sink`), and a
 //! thread of its own writes the buffer out. Lines that find the buffer full are dropped, and a line says how
 //! many. What peers send can't forge a line or steer a terminal: control characters are escaped there, for all
-//! events alike. Who logs what at which level is not decided here.
+//! events alike. Panics are logged too (`panics`). Who logs what at which level is not decided here.
 
+mod panics;
 mod sink;
 
 use std::fs::OpenOptions;
@@ -61,7 +62,7 @@ pub(crate) fn open(log: &Log) -> Result<Output, LogError> {
     }
 }
 
-/// Sends this process's events where `log` says, from now on.
+/// Sends this process's events and panics where `log` says, from now on.
 pub(crate) fn start(log: &Log) -> Result<Logs, LogError> {
     let output = open(log)?;
     let sink = Arc::new(Sink::new(log.format == LogFormat::Json));
@@ -76,6 +77,7 @@ pub(crate) fn start(log: &Log) -> Result<Logs, LogError> {
         .try_init()
         .map_err(|_| LogError::Twice)?;
     sink.start(output.0).map_err(LogError::Thread)?;
+    panics::log(Arc::clone(&sink));
     Ok(Logs { sink, level })
 }
 

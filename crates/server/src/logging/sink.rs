@@ -62,6 +62,11 @@ impl Sink {
             .map(drop)
     }
 
+    /// Whether the calling thread is the log thread, which can't wait for itself.
+    pub(super) fn is_writer() -> bool {
+        thread::current().name() == Some(THREAD)
+    }
+
     /// Whether lines are JSON.
     pub(super) fn is_json(&self) -> bool {
         self.json.load(Ordering::Relaxed)
