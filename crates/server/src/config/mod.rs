@@ -32,24 +32,28 @@ pub(crate) use units::parse_duration;
 #[cfg(test)]
 pub(crate) use reference::assert_page_is_current;
 
-/// The longest file that is read: a mistake in `-c` should not fill the memory.
+/// The longest file that is read: a mistake in `-c` should not fill the memory, and two of them fit a line of the
+/// server process's control socket.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads and checks the file at `path`. The report has every problem that was found.
 pub(crate) fn load(path: &Path) -> Result<Config, Report> {
-    let text = read(path).map_err(|error| {
-        let message = format!("can't be read: {}", plain(&error));
+    parse(path, &read(path)?)
+}
+
+/// The text of the file at `path`, for [`parse`].
+pub(crate) fn read(path: &Path) -> Result<String, Report> {
+    read_text(path).map_err(|error| {
         let problem = Problem {
             file: path.to_owned(),
             place: None,
-            message,
+            message: format!("can't be read: {}", plain(&error)),
         };
         Report {
             problems: vec![problem],
             unreadable: true,
         }
-    })?;
-    parse(path, &text)
+    })
 }
 
 /// Checks `text`, which was read from `path`: relative paths start there, and problems name it.
@@ -66,10 +70,10 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, Report> {
 /// Where the control socket is according to the file at `path`, however wrong the rest of it is: a server that
 /// runs has to be stoppable while its file is being edited.
 pub(crate) fn control_of(path: &Path) -> io::Result<PathBuf> {
-    Ok(checked::control_of(path, &read(path)?))
+    Ok(checked::control_of(path, &read_text(path)?))
 }
 
-fn read(path: &Path) -> io::Result<String> {
+fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?
         .take(FILE_BYTES_MAX + 1)

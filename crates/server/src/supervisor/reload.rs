@@ -3,8 +3,6 @@
 //! The file is read once. The server process gets the very text that was checked, so that both sides have the
 //! same config whatever happens to the file meanwhile; it is in force here when the server process says so.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,16 +11,13 @@ use serde_json::json;
 use tracing::{error, info, warn};
 
 use super::Supervisor;
-use crate::config::{self, Config, Problem, Report};
+use crate::config::{self, Config, Report};
 use crate::logging::{self, Output};
 use crate::process::message::ToServer;
 use crate::process::now;
 
 /// How long the server process may take to put a config in force.
 const RELOAD_WAIT: Duration = Duration::from_secs(10);
-
-/// The longest config, as `config::load` has it; two of them fit a line of the control socket.
-const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// A config and the text that it was read from.
 #[derive(Clone)]
@@ -33,28 +28,10 @@ pub(super) struct Loaded {
 
 impl Loaded {
     pub(super) fn read(path: &Path) -> Result<Self, Report> {
-        let text = read_text(path).map_err(|message| Report {
-            problems: vec![Problem {
-                file: path.to_owned(),
-                place: None,
-                message,
-            }],
-            unreadable: true,
-        })?;
+        let text = config::read(path)?;
         let config = Arc::new(config::parse(path, &text)?);
         Ok(Self { config, text })
     }
-}
-
-fn read_text(path: &Path) -> Result<String, String> {
-    let mut text = String::new();
-    File::open(path)
-        .and_then(|file| file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text))
-        .map_err(|error| format!("can't be read: {}", config::plain(&error)))?;
-    if text.len() as u64 > CONFIG_BYTES_MAX {
-        return Err("can't be read: it is longer than 1 MiB".to_owned());
-    }
-    Ok(text)
 }
 
 /// A config that the server process was asked to put in force.
