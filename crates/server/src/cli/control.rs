@@ -6,17 +6,14 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::exit::{Exit, Failure, print_line};
 use crate::config::{self, shown};
+use crate::supervisor::request::{ANSWER_BYTES_MAX, Command, Request};
 
-/// The version of the protocol.
-const VERSION: u32 = 1;
 /// The longest wait for an answer: a reload compiles and checks, the rest is immediate.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
-/// The longest answer that is read.
-const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// How long a server may take to end beyond the time that it drains.
 const STOP_GRACE: Duration = Duration::from_secs(15);
 /// How often to look whether it is gone.
@@ -47,15 +44,14 @@ pub(super) fn find(file: &Path, given: Option<PathBuf>) -> Result<Control, Failu
 
 impl Control {
     /// Sends a command and returns the answer, which is an object with `"ok": true`.
-    pub(super) fn ask(&self, command: &str, now: bool) -> Result<Value, Failure> {
-        self.open(command, now).map(|(answer, _)| answer)
+    pub(super) fn ask(&self, command: Command) -> Result<Value, Failure> {
+        self.open(&Request::new(command)).map(|(answer, _)| answer)
     }
 
     /// The same, and the connection, which the server holds until it is gone.
-    fn open(&self, command: &str, now: bool) -> Result<(Value, BufReader<UnixStream>), Failure> {
+    fn open(&self, request: &Request) -> Result<(Value, BufReader<UnixStream>), Failure> {
         let socket = UnixStream::connect(&self.socket).map_err(|error| self.nobody(&error))?;
-        let (line, connection) =
-            exchange(socket, command, now).map_err(|error| self.silent(&error))?;
+        let (line, connection) = exchange(socket, request).map_err(|error| self.silent(&error))?;
         let answer: Value = serde_json::from_str(&line).map_err(|_| {
             self.silent(&io::Error::other(
                 "what it sent is no answer of a Veche server",
@@ -113,20 +109,15 @@ impl Control {
 
 fn exchange(
     mut socket: UnixStream,
-    command: &str,
-    now: bool,
+    request: &Request,
 ) -> io::Result<(String, BufReader<UnixStream>)> {
     socket.set_read_timeout(Some(ANSWER_WAIT))?;
     socket.set_write_timeout(Some(ANSWER_WAIT))?;
-    let mut request = json!({"version": VERSION, "command": command});
-    if now {
-        request["now"] = Value::Bool(true);
-    }
-    writeln!(socket, "{request}")?;
+    writeln!(socket, "{}", serde_json::to_string(request)?)?;
     let mut connection = BufReader::new(socket);
     let mut line = String::new();
     (&mut connection)
-        .take(ANSWER_BYTES_MAX)
+        .take(ANSWER_BYTES_MAX as u64)
         .read_line(&mut line)?;
     if line.is_empty() {
         Err(io::ErrorKind::UnexpectedEof.into())
@@ -137,7 +128,7 @@ fn exchange(
 
 /// `veche reload`
 pub(super) fn reload(control: &Control) -> Result<(), Failure> {
-    let answer = control.ask("reload", false)?;
+    let answer = control.ask(Command::Reload)?;
     let listed = |name: &str| -> Vec<String> {
         let items = answer[name].as_array().into_iter().flatten();
         items
@@ -179,10 +170,13 @@ pub(super) fn stop_wait(file: &Path, now: bool) -> Duration {
 pub(super) fn stop(control: &Control, now: bool, wait: Duration) -> Result<(), Failure> {
     // Asked first, since afterwards there may be nobody left to ask.
     let pid = control
-        .ask("status", false)
+        .ask(Command::Status)
         .ok()
         .and_then(|answer| pid_of(&answer));
-    let (answer, mut connection) = control.open("stop", now)?;
+    let (answer, mut connection) = control.open(&Request {
+        now,
+        ..Request::new(Command::Stop)
+    })?;
     let pid = pid_of(&answer).or(pid);
     let mut waited = Duration::ZERO;
     while waited < wait {

@@ -6,10 +6,11 @@ use serde_json::{Map, Value};
 
 use super::control::Control;
 use super::exit::{Failure, print, print_line};
+use crate::supervisor::request::Command;
 
 /// Asks and prints.
 pub(super) fn run(control: &Control, json: bool) -> Result<(), Failure> {
-    let answer = control.ask("status", false)?;
+    let answer = control.ask(Command::Status)?;
     let status = answer.get("status").unwrap_or(&answer);
     if json {
         print_line(format_args!("{status}"))

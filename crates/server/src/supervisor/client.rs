@@ -1,8 +1,8 @@
 //! One connection to the control socket: request lines in, answer lines out.
 //!
-//! A request is `{"version":1,"command":"status"}`; [`Command`] has them all. Whatever the other end does, the
-//! supervisor neither waits for it nor grows: buffers are bounded, one request is answered at a time, and who
-//! is silent for too long is dropped. What a command does is the supervisor's business.
+//! Whatever the other end does, the supervisor neither waits for it nor grows: buffers are bounded, one request
+//! is answered at a time, and who is silent for too long is dropped. What a command does is the supervisor's
+//! business.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,41 +10,14 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Version of requests and answers.
-pub(crate) const VERSION: u32 = 1;
+use super::request::{ANSWER_BYTES_MAX, Request, VERSION};
+
 /// Longest request line.
 const REQUEST_BYTES_MAX: usize = 4 << 10;
-/// What may wait for a client to read it; it asks for no more before.
-const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// How long a client may take for its request, and then to read the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// A request line.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Request {
-    /// [`VERSION`].
-    pub(crate) version: u32,
-    /// What is asked for.
-    pub(crate) command: Command,
-    /// With `stop`: without draining.
-    #[serde(default)]
-    pub(crate) now: bool,
-}
-
-/// What can be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Command {
-    /// How it goes; answered with `"status": {…}`.
-    Status,
-    /// Load the config file anew; answered when it is in force, or why not.
-    Reload,
-    /// Drain and exit; answered at once, and the connection ends with the supervisor.
-    Stop,
-}
 
 /// See the module.
 pub(crate) struct Client {

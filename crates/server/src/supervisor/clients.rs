@@ -7,8 +7,9 @@ use serde_json::Value;
 use tracing::warn;
 
 use super::Supervisor;
-use super::client::{Client, Command, Request};
+use super::client::Client;
 use super::door::Door;
+use super::request::{Command, Request};
 use crate::process::now;
 
 /// More wait in the socket's queue until one of these ends; none may stay for long.

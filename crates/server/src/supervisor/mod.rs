@@ -8,12 +8,13 @@
 //! Signals: SIGTERM and SIGINT drain, the second one kills; SIGHUP loads the config anew; SIGUSR2 is reserved
 //! for upgrades. Start reading at [`run`], then [`Supervisor::turn`].
 
-pub(crate) mod client;
+mod client;
 mod clients;
 mod descriptors;
 mod door;
 mod listening;
 mod reload;
+pub(crate) mod request;
 mod revival;
 mod server;
 mod status;

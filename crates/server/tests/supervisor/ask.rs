@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::supervisor::client::{Request, VERSION};
+use crate::supervisor::request::{Request, VERSION};
 
-pub(crate) use crate::supervisor::client::Command;
+pub(crate) use crate::supervisor::request::Command;
 
 /// Longer than any answer takes: a reload waits for the server process.
 const ANSWER_WAIT: Duration = Duration::from_secs(15);

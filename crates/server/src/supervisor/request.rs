@@ -1,0 +1,47 @@
+//! What is said on the control socket: a line of JSON there, a line back.
+//!
+//! A request is `{"version":1,"command":"status"}`. An answer has `"ok": true` and more members, or `"ok": false`
+//! and an `"error"`. Both ends take their words from here: `client` in the supervisor, `cli::control` in the
+//! commands.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of requests and answers.
+pub(crate) const VERSION: u32 = 1;
+/// Longest answer line. The supervisor keeps no more for a client, and a client reads no more.
+pub(crate) const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// A request line.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Request {
+    /// [`VERSION`].
+    pub(crate) version: u32,
+    /// What is asked for.
+    pub(crate) command: Command,
+    /// With `stop`: without draining.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) now: bool,
+}
+
+impl Request {
+    /// A request of this version.
+    pub(crate) fn new(command: Command) -> Self {
+        Self {
+            version: VERSION,
+            command,
+            now: false,
+        }
+    }
+}
+
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Command {
+    /// How it goes; answered with `"status": {…}`.
+    Status,
+    /// Load the config file anew; answered when it is in force, or why not.
+    Reload,
+    /// Drain and exit; answered at once, and the connection ends with the supervisor.
+    Stop,
+}
