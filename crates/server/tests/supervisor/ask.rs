@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::supervisor::request::{Request, VERSION};
+use crate::supervisor::request::Request;
 
 pub(crate) use crate::supervisor::request::Command;
 
@@ -48,9 +48,8 @@ pub(crate) fn ask(path: &Path, command: Command, now: bool) -> Result<Value, Ask
     let io = |error: std::io::Error| no_answer(error.to_string());
     socket.set_read_timeout(Some(ANSWER_WAIT)).map_err(io)?;
     let request = Request {
-        version: VERSION,
-        command,
         now,
+        ..Request::new(command)
     };
     let mut line = serde_json::to_vec(&request).map_err(|e| no_answer(e.to_string()))?;
     line.push(b'\n');
