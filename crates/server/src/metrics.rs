@@ -37,22 +37,21 @@ impl Report {
 
     /// Figures for `veche status`.
     pub(crate) fn status(&self) -> Value {
-        let sum = |cell: fn(&Stats) -> &Cell| self.sum(cell);
         json!({
             "workers": self.common.stats.len(),
             "connections": self.common.connections(),
             "connections_max": self.common.connections_max(),
-            "sessions": sum(|s| &s.sessions),
-            "users": sum(|s| &s.users),
-            "channels": sum(|s| &s.channels),
-            "messages_received": sum(|s| &s.messages_received),
-            "messages_sent": sum(|s| &s.messages_sent),
-            "pushes": sum(|s| &s.pushes),
-            "slow_consumers": sum(|s| &s.slow_consumers),
+            "sessions": self.sum(|s| &s.sessions),
+            "users": self.sum(|s| &s.users),
+            "channels": self.sum(|s| &s.channels),
+            "messages_received": self.sum(|s| &s.messages_received),
+            "messages_sent": self.sum(|s| &s.messages_sent),
+            "pushes": self.sum(|s| &s.pushes),
+            "slow_consumers": self.sum(|s| &s.slow_consumers),
         })
     }
 
-    fn sum(&self, cell: fn(&Stats) -> &Cell) -> u64 {
+    fn sum(&self, cell: Read) -> u64 {
         self.common
             .stats
             .iter()
@@ -183,99 +182,95 @@ const GAUGES: &[(&str, &str, Read)] = &[
     ),
 ];
 
-/// Counters with one cell in and one out.
-const BY_DIRECTION: &[(&str, &str, [Read; 2])] = &[
-    (
-        "veche_messages",
-        "Messages",
-        [|s| &s.messages_received, |s| &s.messages_sent],
-    ),
+/// The cells of one metric, each with the value of its label.
+type Cells = for<'s> fn(&'s Stats) -> Vec<(&'static str, &'s Cell)>;
+
+/// Counters of several cells: name, help, what tells the cells apart, where.
+const LABELLED: &[(&str, &str, &str, Cells)] = &[
+    ("veche_messages", "Messages", "direction", |s| {
+        vec![("in", &s.messages_received), ("out", &s.messages_sent)]
+    }),
     (
         "veche_message_bytes",
         "Payload bytes of messages",
-        [|s| &s.message_bytes_received, |s| &s.message_bytes_sent],
+        "direction",
+        |s| {
+            vec![
+                ("in", &s.message_bytes_received),
+                ("out", &s.message_bytes_sent),
+            ]
+        },
     ),
+    ("veche_handshakes", "WebSocket handshakes", "outcome", |s| {
+        let cell = |(outcome, label)| (label, &s.handshakes[outcome as usize]);
+        Handshake::ALL.into_iter().map(cell).collect()
+    }),
+    ("veche_http_answers", "HTTP answers", "status", |s| {
+        let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+        classes.into_iter().zip(&s.answers).collect()
+    }),
 ];
 
 impl Collector for Workers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let workers = || {
-            self.0
-                .stats
-                .iter()
-                .enumerate()
-                .map(|(index, stats)| (index.to_string(), stats))
-        };
         for (name, help, read) in GAUGES {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (worker, stats) in workers() {
+            for (worker, stats) in self.each() {
                 let labels = [("worker", worker.as_str())];
-                ConstGauge::new(read(stats).read() as i64)
-                    .encode(family.encode_family(&labels)?)?;
+                let gauge = ConstGauge::new(read(stats).read() as i64);
+                gauge.encode(family.encode_family(&labels)?)?;
             }
         }
         for (name, help, read) in COUNTERS {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (worker, stats) in workers() {
-                let labels = [("worker", worker.as_str())];
-                ConstCounter::new(read(stats).read()).encode(family.encode_family(&labels)?)?;
-            }
+            self.counters(&mut encoder, name, help, "", |s| vec![("", read(s))])?;
         }
-        for (name, help, reads) in BY_DIRECTION {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (worker, stats) in workers() {
-                for (direction, read) in ["in", "out"].into_iter().zip(reads) {
-                    let labels = [("worker", worker.as_str()), ("direction", direction)];
-                    ConstCounter::new(read(stats).read()).encode(family.encode_family(&labels)?)?;
-                }
-            }
+        for (name, help, label, cells) in LABELLED {
+            self.counters(&mut encoder, name, help, label, cells)?;
         }
-        let mut family = encoder.encode_descriptor(
-            "veche_handshakes",
-            "WebSocket handshakes",
-            None,
-            MetricType::Counter,
-        )?;
-        for (worker, stats) in workers() {
-            for (outcome, label) in Handshake::ALL {
-                let labels = [("worker", worker.as_str()), ("outcome", label)];
-                let count = stats.handshakes[outcome as usize].read();
-                ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
-            }
-        }
-        let mut family = encoder.encode_descriptor(
-            "veche_http_answers",
-            "HTTP answers",
-            None,
-            MetricType::Counter,
-        )?;
-        for (worker, stats) in workers() {
-            for (class, cell) in ["1xx", "2xx", "3xx", "4xx", "5xx"]
-                .iter()
-                .zip(&stats.answers)
-            {
-                let labels = [("worker", worker.as_str()), ("status", *class)];
+        self.turns(&mut encoder)
+    }
+}
+
+impl Workers {
+    fn each(&self) -> impl Iterator<Item = (String, &Stats)> {
+        let stats = self.0.stats.iter().enumerate();
+        stats.map(|(index, stats)| (index.to_string(), &**stats))
+    }
+
+    /// One counter; a label without a name is left out.
+    fn counters<'s>(
+        &'s self,
+        encoder: &mut DescriptorEncoder<'_>,
+        name: &str,
+        help: &str,
+        label: &str,
+        cells: impl Fn(&'s Stats) -> Vec<(&'static str, &'s Cell)>,
+    ) -> Result<(), fmt::Error> {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (worker, stats) in self.each() {
+            for (value, cell) in cells(stats) {
+                let mut labels = vec![("worker", worker.as_str()), (label, value)];
+                labels.retain(|(label, _)| !label.is_empty());
                 ConstCounter::new(cell.read()).encode(family.encode_family(&labels)?)?;
             }
         }
+        Ok(())
+    }
+
+    fn turns(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let help = "Time of a turn of the worker's loop, without its wait";
         let mut family =
             encoder.encode_descriptor("veche_turn_seconds", help, None, MetricType::Histogram)?;
-        for (worker, stats) in workers() {
-            let labels = [("worker", worker.as_str())];
-            let bounds = TURN_BUCKETS_US
-                .iter()
-                .map(|&us| us as f64 / 1e6)
-                .chain([f64::INFINITY]);
-            let buckets: Vec<(f64, u64)> = bounds.zip(stats.turns.iter().map(Cell::read)).collect();
+        let seconds = |us: u64| us as f64 / 1e6;
+        for (worker, stats) in self.each() {
+            let bounds = TURN_BUCKETS_US.iter().map(|&us| seconds(us));
+            let counts = stats.turns.iter().map(Cell::read);
+            let buckets: Vec<(f64, u64)> = bounds.chain([f64::INFINITY]).zip(counts).collect();
             let count = buckets.iter().map(|(_, count)| count).sum();
+            let sum = seconds(stats.turn_us.read());
+            let labels = [("worker", worker.as_str())];
             let mut metric = family.encode_family(&labels)?;
-            metric.encode_histogram::<NoExemplar>(
-                stats.turn_us.read() as f64 / 1e6,
-                count,
-                &buckets,
-                None,
-            )?;
+            metric.encode_histogram::<NoExemplar>(sum, count, &buckets, None)?;
         }
         Ok(())
     }
