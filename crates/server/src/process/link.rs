@@ -13,6 +13,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -129,9 +130,13 @@ impl Link {
         result
     }
 
-    /// Whether the owner is to wait for room to send.
-    pub(crate) fn has_unsent(&self) -> bool {
-        !self.unsent.is_empty()
+    /// What the owner is to wait for: something to read, and room to send while something waits for it.
+    pub(crate) fn wants(&self) -> PollFlags {
+        if self.unsent.is_empty() {
+            PollFlags::IN
+        } else {
+            PollFlags::IN | PollFlags::OUT
+        }
     }
 
     /// Whether the other side is gone. What it said before is still to be had from [`Self::next`].
@@ -272,7 +277,7 @@ mod tests {
         let (mut ours, mut theirs) = both();
         let text = "x\n".repeat(1 << 20);
         ours.send(&text).expect("queued");
-        assert!(ours.has_unsent(), "no socket buffer is that large");
+        assert!(!ours.unsent.is_empty(), "no socket buffer is that large");
         let got = loop {
             theirs.receive().expect("received");
             if let Some(got) = theirs.next::<String>() {
@@ -281,7 +286,7 @@ mod tests {
             ours.flush().expect("flushed");
         };
         assert_eq!(got, text);
-        assert!(!ours.has_unsent());
+        assert!(ours.unsent.is_empty());
     }
 
     #[test]

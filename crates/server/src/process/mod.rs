@@ -276,19 +276,9 @@ fn await_start(link: &mut Link) -> Result<message::Start, String> {
 
 /// Waits for the link or a signal; whether the link wants attention.
 fn wait(link: &Link, signals: &Signals, timeout: Option<Duration>) -> io::Result<bool> {
-    let wants = if link.has_unsent() {
-        PollFlags::IN | PollFlags::OUT
-    } else {
-        PollFlags::IN
-    };
-    // A link that has ended is readable for ever.
-    let wants = if link.has_ended() {
-        PollFlags::empty()
-    } else {
-        wants
-    };
     let signal = PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN);
-    let mut fds = [signal, PollFd::from_borrowed_fd(link.as_fd(), wants)];
+    let mut fds = [signal, PollFd::from_borrowed_fd(link.as_fd(), link.wants())];
+    // A link that has ended is readable for ever.
     let some = if link.has_ended() {
         &mut fds[..1]
     } else {

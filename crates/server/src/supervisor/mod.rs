@@ -12,12 +12,14 @@ mod client;
 mod clients;
 mod descriptors;
 mod door;
+mod life;
 mod listening;
 mod reload;
 pub(crate) mod request;
 mod revival;
 mod server;
 mod status;
+mod stopping;
 
 use std::ffi::OsString;
 use std::io;
@@ -27,26 +29,22 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR2};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use self::clients::Clients;
 use self::descriptors::Raised;
 use self::door::{Door, DoorError};
+use self::life::LastExit;
 use self::listening::{ListenError, Listening, listen_on};
 use self::reload::{Loaded, PendingReload};
 use self::revival::Revival;
-use self::server::{Server, describe};
+use self::server::Server;
 use self::status::PendingStatus;
+use self::stopping::Stopping;
 use crate::config::Report;
 use crate::logging::{self, LogError, Logs};
-use crate::process::message::{Start, ToServer, ToSupervisor, VERSION};
 use crate::process::signals::Signals;
 use crate::process::{now, poll_once};
-
-/// How long a server process may take to be ready before it is killed.
-const READY_WAIT: Duration = Duration::from_secs(30);
-/// What a draining server process gets beyond its time, to end by itself.
-const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
 /// What `veche serve` was told.
 #[derive(Clone, Debug)]
@@ -175,20 +173,6 @@ struct Supervisor {
     statuses: Vec<PendingStatus>,
 }
 
-/// How the last server process died.
-struct LastExit {
-    how: String,
-    pid: u32,
-    lived: Duration,
-    at: Instant,
-}
-
-/// A stop under way.
-struct Stopping {
-    kill_at: Instant,
-    killed: bool,
-}
-
 impl Supervisor {
     fn supervise(&mut self) -> Result<Ended, ServeError> {
         loop {
@@ -217,24 +201,13 @@ impl Supervisor {
     fn wait(&self) -> io::Result<()> {
         let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
         if let Some(link) = self.server.as_ref().and_then(Server::link) {
-            let wants = if link.has_unsent() {
-                PollFlags::IN | PollFlags::OUT
-            } else {
-                PollFlags::IN
-            };
-            fds.push(PollFd::new(link, wants));
+            fds.push(PollFd::new(link, link.wants()));
         }
         self.clients.add_to(&mut fds);
         let deadline = [
             self.revive_at,
-            self.stopping
-                .as_ref()
-                .filter(|s| !s.killed)
-                .map(|s| s.kill_at),
-            self.server
-                .as_ref()
-                .filter(|s| !s.is_ready)
-                .map(|s| s.started + READY_WAIT),
+            self.stopping.as_ref().and_then(Stopping::deadline),
+            self.server.as_ref().and_then(Server::deadline),
             self.reloads.iter().map(|r| r.deadline).min(),
             self.statuses.iter().map(|s| s.deadline).min(),
             self.clients.deadline(),
@@ -268,168 +241,12 @@ impl Supervisor {
         }
     }
 
-    /// Drains, or with `at_once` kills.
-    fn stop(&mut self, at_once: bool) {
-        self.revive_at = None;
-        let Some(server) = &mut self.server else {
-            self.ended = Some(Ended::Drained);
-            return;
-        };
-        let drain_time = self.current.config.limits.drain_time;
-        if self.stopping.is_none() {
-            self.stopping = Some(Stopping {
-                kill_at: now() + drain_time + DRAIN_GRACE,
-                killed: false,
-            });
-        }
-        if at_once {
-            self.kill_to_stop();
-            return;
-        }
-        info!(within = ?drain_time, "draining");
-        let within_ms = u64::try_from(drain_time.as_millis()).unwrap_or(u64::MAX);
-        if let Err(error) = server.say(&ToServer::Drain { within_ms }) {
-            warn!(%error, "the server process can't be told to drain");
-        }
-    }
-
-    fn kill_to_stop(&mut self) {
-        if let Some(stopping) = &mut self.stopping {
-            stopping.killed = true;
-        }
-        if let Some(server) = &mut self.server {
-            warn!(pid = server.pid(), "killing the server process");
-            server.kill();
-        }
-    }
-
-    fn start_server(&mut self) {
-        self.revive_at = None;
-        self.starts += 1;
-        let start = Start {
-            version: VERSION,
-            config_path: self.options.config.clone(),
-            text: self.current.text.clone(),
-            started_text: (self.current.text != self.started.text)
-                .then(|| self.started.text.clone()),
-            listeners: Vec::new(),
-        };
-        match Server::start(&self.options.server_arguments, &self.listening, start) {
-            Ok(server) => {
-                info!(pid = server.pid(), "started the server process");
-                self.server = Some(server);
-            }
-            Err(error) => {
-                // Too many processes, no memory: it may pass.
-                let wait = self.revival.wait_after(Duration::ZERO);
-                error!(%error, ?wait, "can't start the server process");
-                self.revive_at = Some(now() + wait);
-            }
-        }
-    }
-
-    fn hear_server(&mut self) {
-        let Some(server) = &mut self.server else {
-            return;
-        };
-        for message in server.hear() {
-            self.take_message(message);
-        }
-    }
-
-    fn take_message(&mut self, message: ToSupervisor) {
-        match message {
-            ToSupervisor::Ready { version } => {
-                let Some(server) = &mut self.server else {
-                    return;
-                };
-                server.is_ready = true;
-                self.was_ready = true;
-                let took = now() - server.started;
-                info!(
-                    pid = server.pid(),
-                    version,
-                    "ready in {} ms",
-                    took.as_millis()
-                );
-            }
-            ToSupervisor::Failed { error } => {
-                error!(%error, "the server process can't start");
-                if let Some(server) = &mut self.server {
-                    server.failure = Some(error);
-                }
-            }
-            ToSupervisor::Reloaded { id, error } => self.reloaded(id, error),
-            ToSupervisor::Status { id, report } => self.answer_status(id, Ok(report)),
-        }
-    }
-
-    fn reap_server(&mut self) -> Result<(), ServeError> {
-        let Some(server) = &mut self.server else {
-            return Ok(());
-        };
-        let Some(status) = server.reap()? else {
-            return Ok(());
-        };
-        // Its last words may have come since.
-        self.hear_server();
-        let Some(server) = self.server.take() else {
-            return Ok(());
-        };
-        let (how, pid, lived) = (describe(status), server.pid(), now() - server.started);
-        self.last_exit = Some(LastExit {
-            how: how.clone(),
-            pid,
-            lived,
-            at: now(),
-        });
-        self.forget_questions();
-        if let Some(stopping) = &self.stopping {
-            info!(pid, how, "the server process ended");
-            self.ended = Some(if stopping.killed {
-                Ended::Killed
-            } else {
-                Ended::Drained
-            });
-            return Ok(());
-        }
-        if let Some(failure) = server.failure.filter(|_| !self.was_ready) {
-            return Err(ServeError::Server(failure));
-        }
-        let wait = self.revival.wait_after(lived);
-        error!(
-            pid,
-            how,
-            ?lived,
-            ?wait,
-            "the server process died: starting another"
-        );
-        self.revive_at = Some(now() + wait);
-        Ok(())
-    }
-
     fn meet_deadlines(&mut self, now: Instant) {
         if self.revive_at.is_some_and(|at| now >= at) {
             self.start_server();
         }
-        if self
-            .stopping
-            .as_ref()
-            .is_some_and(|s| !s.killed && now >= s.kill_at)
-        {
-            warn!("the time to drain is over");
-            self.kill_to_stop();
-        }
-        if let Some(server) = self
-            .server
-            .as_mut()
-            .filter(|s| !s.is_ready && now >= s.started + READY_WAIT)
-        {
-            error!(pid = server.pid(), wait = ?READY_WAIT, "the server process does not get ready: killing it");
-            server.kill();
-            // Once is enough; its death is reaped in a later turn.
-            server.is_ready = true;
-        }
+        self.end_drain(now);
+        self.end_start(now);
         self.expire_questions(now);
         self.clients.expire(now);
     }

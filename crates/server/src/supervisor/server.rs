@@ -7,13 +7,15 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::listening::Listening;
 use crate::process::link::Link;
 use crate::process::message::{ListenerSockets, Start, ToServer, ToSupervisor};
 use crate::process::now;
 
+/// How long a server process may take to be ready before it is killed.
+pub(crate) const READY_WAIT: Duration = Duration::from_secs(30);
 /// This very binary, even when another has taken its name on disk.
 const SELF: &str = "/proc/self/exe";
 
@@ -62,6 +64,11 @@ impl Server {
             is_ready: false,
             failure: None,
         })
+    }
+
+    /// When it should be ready at the latest, unless it is.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        (!self.is_ready).then_some(self.started + READY_WAIT)
     }
 
     pub(crate) fn pid(&self) -> u32 {

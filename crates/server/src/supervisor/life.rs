@@ -1,0 +1,135 @@
+//! The server process's life as the supervisor sees it: started, heard, ready, dead, started again.
+
+use std::time::{Duration, Instant};
+
+use tracing::{error, info};
+
+use super::server::{READY_WAIT, Server, describe};
+use super::{ServeError, Supervisor};
+use crate::process::message::{Start, ToSupervisor, VERSION};
+use crate::process::now;
+
+/// How the last server process died.
+pub(super) struct LastExit {
+    pub(super) how: String,
+    pub(super) pid: u32,
+    pub(super) lived: Duration,
+    pub(super) at: Instant,
+}
+
+impl Supervisor {
+    pub(super) fn start_server(&mut self) {
+        self.revive_at = None;
+        self.starts += 1;
+        let start = Start {
+            version: VERSION,
+            config_path: self.options.config.clone(),
+            text: self.current.text.clone(),
+            started_text: (self.current.text != self.started.text)
+                .then(|| self.started.text.clone()),
+            listeners: Vec::new(),
+        };
+        match Server::start(&self.options.server_arguments, &self.listening, start) {
+            Ok(server) => {
+                info!(pid = server.pid(), "started the server process");
+                self.server = Some(server);
+            }
+            Err(error) => {
+                // Too many processes, no memory: it may pass.
+                let wait = self.revival.wait_after(Duration::ZERO);
+                error!(%error, ?wait, "can't start the server process");
+                self.revive_at = Some(now() + wait);
+            }
+        }
+    }
+
+    pub(super) fn hear_server(&mut self) {
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        for message in server.hear() {
+            self.take_message(message);
+        }
+    }
+
+    fn take_message(&mut self, message: ToSupervisor) {
+        match message {
+            ToSupervisor::Ready { version } => {
+                let Some(server) = &mut self.server else {
+                    return;
+                };
+                server.is_ready = true;
+                self.was_ready = true;
+                let took = now() - server.started;
+                info!(
+                    pid = server.pid(),
+                    version,
+                    "ready in {} ms",
+                    took.as_millis()
+                );
+            }
+            ToSupervisor::Failed { error } => {
+                error!(%error, "the server process can't start");
+                if let Some(server) = &mut self.server {
+                    server.failure = Some(error);
+                }
+            }
+            ToSupervisor::Reloaded { id, error } => self.reloaded(id, error),
+            ToSupervisor::Status { id, report } => self.answer_status(id, Ok(report)),
+        }
+    }
+
+    pub(super) fn reap_server(&mut self) -> Result<(), ServeError> {
+        let Some(server) = &mut self.server else {
+            return Ok(());
+        };
+        let Some(status) = server.reap()? else {
+            return Ok(());
+        };
+        // Its last words may have come since.
+        self.hear_server();
+        let Some(server) = self.server.take() else {
+            return Ok(());
+        };
+        let (how, pid, lived) = (describe(status), server.pid(), now() - server.started);
+        self.last_exit = Some(LastExit {
+            how: how.clone(),
+            pid,
+            lived,
+            at: now(),
+        });
+        self.forget_questions();
+        if let Some(stopping) = &self.stopping {
+            info!(pid, how, "the server process ended");
+            self.ended = Some(stopping.ended());
+            return Ok(());
+        }
+        if let Some(failure) = server.failure.filter(|_| !self.was_ready) {
+            return Err(ServeError::Server(failure));
+        }
+        let wait = self.revival.wait_after(lived);
+        error!(
+            pid,
+            how,
+            ?lived,
+            ?wait,
+            "the server process died: starting another"
+        );
+        self.revive_at = Some(now() + wait);
+        Ok(())
+    }
+
+    /// Kills a server process that took too long to get ready.
+    pub(super) fn end_start(&mut self, now: Instant) {
+        if let Some(server) = self
+            .server
+            .as_mut()
+            .filter(|s| s.deadline().is_some_and(|deadline| now >= deadline))
+        {
+            error!(pid = server.pid(), wait = ?READY_WAIT, "the server process does not get ready: killing it");
+            server.kill();
+            // Once is enough; its death is reaped in a later turn.
+            server.is_ready = true;
+        }
+    }
+}
