@@ -3,25 +3,36 @@
 //! "one in flight each"; with fewer it keeps the load equal while the number of connections grows.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
+use clap::Args;
 use serde::Serialize;
 
 use crate::cpu::{Meter, Usage};
 use crate::frame::{self, BINARY, TEXT};
 use crate::poll::Poll;
-use crate::{Target, fleet};
+use crate::{Target, fleet, stream};
 
+#[derive(Args)]
 pub struct Plan {
-    pub size: usize,
-    pub depth: usize,
-    pub active: usize,
-    pub text: bool,
-    pub warmup_ms: u64,
-    pub measure_ms: u64,
+    /// Bytes of a message.
+    #[arg(long, default_value_t = 20)]
+    size: usize,
+    /// Messages in flight on an active connection, sent in one write.
+    #[arg(long, default_value_t = 1)]
+    depth: usize,
+    /// Connections active at a time, round robin over all (default: all).
+    #[arg(long)]
+    active: Option<usize>,
+    /// Send text messages instead of binary ones.
+    #[arg(long)]
+    text: bool,
+    #[arg(long, default_value_t = 500)]
+    warmup_ms: u64,
+    #[arg(long, default_value_t = 2000)]
+    measure_ms: u64,
 }
 
 #[derive(Serialize)]
@@ -42,8 +53,9 @@ struct Client {
 }
 
 pub fn run(target: &Target, plan: &Plan) -> anyhow::Result<Report> {
+    let active = plan.active.unwrap_or(target.connections);
     ensure!(
-        plan.active >= 1 && plan.active <= target.connections,
+        active >= 1 && active <= target.connections,
         "active: 1 to the number of connections"
     );
     let mut clients: Vec<Client> = fleet::open(target, |_| target.path.clone())?
@@ -56,7 +68,7 @@ pub fn run(target: &Target, plan: &Plan) -> anyhow::Result<Report> {
         poll.readable(&client.stream, index)?;
     }
     let mut resting: VecDeque<usize> = (0..clients.len()).collect();
-    for _ in 0..plan.active {
+    for _ in 0..active {
         wake_next(&mut resting, &mut clients, &poll)?;
     }
     let mut buffer = vec![0; 256 * 1024];
@@ -82,7 +94,7 @@ pub fn run(target: &Target, plan: &Plan) -> anyhow::Result<Report> {
     Ok(Report {
         messages,
         messages_per_second: messages as f64 * 1e3 / usage.wall_ms,
-        cpu_ns_per_message: usage.server_cpu_ns.map(|cpu| cpu as f64 / messages as f64),
+        cpu_ns_per_message: usage.cpu_ns_per(messages),
         usage,
     })
 }
@@ -92,8 +104,7 @@ fn client(index: usize, stream: TcpStream, plan: &Plan) -> Client {
     let (mut request, mut answer) = (Vec::new(), Vec::new());
     for turn in 0..plan.depth {
         let data = frame::payload(&format!("{index:05}.{turn}."), plan.size);
-        frame::masked(&mut request, opcode, &data);
-        frame::plain(&mut answer, opcode, &data);
+        frame::echo(&mut request, &mut answer, opcode, &data);
     }
     Client {
         stream,
@@ -149,11 +160,7 @@ fn wake_next(
 
 fn send(client: &mut Client, index: usize, poll: &Poll) -> anyhow::Result<()> {
     let partly_before = client.sent > 0;
-    match client.stream.write(&client.request[client.sent..]) {
-        Ok(count) => client.sent += count,
-        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-        Err(error) => return Err(error.into()),
-    }
+    client.sent += stream::write(&mut client.stream, &client.request[client.sent..])?;
     let partly_now = client.sent < client.request.len();
     if partly_before != partly_now {
         poll.change(&client.stream, index, partly_now)?;
@@ -163,12 +170,7 @@ fn send(client: &mut Client, index: usize, poll: &Poll) -> anyhow::Result<()> {
 
 /// True when the last byte of the answer has come.
 fn receive(client: &mut Client, buffer: &mut [u8]) -> anyhow::Result<bool> {
-    let count = match client.stream.read(buffer) {
-        Ok(0) => bail!("the server closed a connection"),
-        Ok(count) => count,
-        Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-        Err(error) => return Err(error.into()),
-    };
+    let count = stream::read(&mut client.stream, buffer)?;
     let wanted = &client.answer[client.received..];
     ensure!(
         wanted.starts_with(&buffer[..count]),

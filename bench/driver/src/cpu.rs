@@ -18,6 +18,14 @@ pub struct Usage {
     pub driver_idle: f64,
 }
 
+impl Usage {
+    /// The server's CPU time for each of so many.
+    pub fn cpu_ns_per(&self, count: u64) -> Option<f64> {
+        let cpu_ns = self.server_cpu_ns?;
+        Some(cpu_ns as f64 / count.max(1) as f64)
+    }
+}
+
 /// Begins a measured interval.
 pub struct Meter {
     pid: Option<u32>,

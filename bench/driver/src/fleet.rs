@@ -2,7 +2,7 @@
 //! message and its answer. `fleet::open` wants all of them; `storm` looks at who failed and how long each took.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::poll::Poll;
-use crate::{Target, handshake};
+use crate::{Target, handshake, stream};
 
 /// Connections per source address: below the default range of local ports, and few enough to keep bind quick.
 const PER_SOURCE: usize = 10_000;
@@ -151,12 +151,11 @@ fn advance(
         return Ok(false);
     }
     let mut buffer = [0; 16 * 1024];
-    match attempt.stream.read(&mut buffer) {
-        Ok(0) => bail!("closed by the server"),
-        Ok(count) => attempt.received.extend_from_slice(&buffer[..count]),
-        Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-        Err(error) => return Err(error.into()),
+    let count = stream::read(&mut attempt.stream, &mut buffer)?;
+    if count == 0 {
+        return Ok(false);
     }
+    attempt.received.extend_from_slice(&buffer[..count]);
     if let Stage::Head = attempt.stage {
         let Some(length) = handshake::response(&attempt.received)? else {
             return Ok(false);

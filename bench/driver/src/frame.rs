@@ -8,7 +8,7 @@ pub const BINARY: u8 = 2;
 
 /// Appends a client's frame, masked with a key that is the same for every frame: the cost of unmasking does not
 /// depend on it, and the driver prepares its bytes once.
-pub fn masked(out: &mut Vec<u8>, opcode: u8, data: &[u8]) {
+fn masked(out: &mut Vec<u8>, opcode: u8, data: &[u8]) {
     const KEY: [u8; 4] = [0x5a, 0xc3, 0x96, 0x1f];
     head(out, opcode, data.len(), 0x80);
     out.extend_from_slice(&KEY);
@@ -23,6 +23,12 @@ pub fn masked(out: &mut Vec<u8>, opcode: u8, data: &[u8]) {
 pub fn plain(out: &mut Vec<u8>, opcode: u8, data: &[u8]) {
     head(out, opcode, data.len(), 0);
     out.extend_from_slice(data);
+}
+
+/// Appends a client's frame to `request`, and to `answer` how an echo must come back.
+pub fn echo(request: &mut Vec<u8>, answer: &mut Vec<u8>, opcode: u8, data: &[u8]) {
+    masked(request, opcode, data);
+    plain(answer, opcode, data);
 }
 
 fn head(out: &mut Vec<u8>, opcode: u8, length: usize, mask_bit: u8) {

@@ -13,6 +13,7 @@ mod poll;
 mod push;
 mod send_alone;
 mod storm;
+mod stream;
 
 use std::net::SocketAddr;
 
@@ -51,36 +52,15 @@ enum Command {
     Echo {
         #[command(flatten)]
         target: Target,
-        /// Bytes of a message.
-        #[arg(long, default_value_t = 20)]
-        size: usize,
-        /// Messages in flight on an active connection, sent in one write.
-        #[arg(long, default_value_t = 1)]
-        depth: usize,
-        /// Connections active at a time, round robin over all (default: all).
-        #[arg(long)]
-        active: Option<usize>,
-        /// Send text messages instead of binary ones.
-        #[arg(long)]
-        text: bool,
-        #[arg(long, default_value_t = 500)]
-        warmup_ms: u64,
-        #[arg(long, default_value_t = 2000)]
-        measure_ms: u64,
+        #[command(flatten)]
+        plan: closed_loop::Plan,
     },
     /// Open loop at a fixed rate; latency counts from the intended time of each send.
     Rate {
         #[command(flatten)]
         target: Target,
-        #[arg(long, default_value_t = 20)]
-        size: usize,
-        /// Messages a second over all connections.
-        #[arg(long)]
-        rate: u64,
-        #[arg(long, default_value_t = 500)]
-        warmup_ms: u64,
-        #[arg(long, default_value_t = 3000)]
-        measure_ms: u64,
+        #[command(flatten)]
+        plan: open_loop::Plan,
     },
     /// Handshakes as fast as they go, one message and its answer each; `--opening 0` is all at once.
     Storm {
@@ -106,26 +86,8 @@ enum Command {
     Push {
         #[command(flatten)]
         target: Target,
-        /// Address of the push listener (or of send-alone's control port).
-        #[arg(long)]
-        push: SocketAddr,
-        /// What is written there: JSON lines, or one byte per message for send-alone.
-        #[arg(long, value_enum, default_value_t = push::Control::Lines)]
-        control: push::Control,
-        #[arg(long, default_value_t = 20)]
-        size: usize,
-        #[arg(long, default_value_t = 16)]
-        user_bytes: usize,
-        /// Consecutive messages to one user before the next user's turn.
-        #[arg(long, default_value_t = 1)]
-        burst: usize,
-        /// Messages on their way at most (default: one burst per user).
-        #[arg(long)]
-        window: Option<usize>,
-        #[arg(long, default_value_t = 500)]
-        warmup_ms: u64,
-        #[arg(long, default_value_t = 2000)]
-        measure_ms: u64,
+        #[command(flatten)]
+        plan: push::Plan,
     },
     /// Not a load but the yardstick of `push`: a server that does nothing but epoll and one send per message.
     SendAlone {
@@ -141,41 +103,8 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     cpu::raise_descriptor_limit()?;
     let report = match Cli::parse().command {
-        Command::Echo {
-            target,
-            size,
-            depth,
-            active,
-            text,
-            warmup_ms,
-            measure_ms,
-        } => {
-            let active = active.unwrap_or(target.connections);
-            let plan = closed_loop::Plan {
-                size,
-                depth,
-                active,
-                text,
-                warmup_ms,
-                measure_ms,
-            };
-            serde_json::to_value(closed_loop::run(&target, &plan)?)?
-        }
-        Command::Rate {
-            target,
-            size,
-            rate,
-            warmup_ms,
-            measure_ms,
-        } => {
-            let plan = open_loop::Plan {
-                size,
-                rate,
-                warmup_ms,
-                measure_ms,
-            };
-            serde_json::to_value(open_loop::run(&target, &plan)?)?
-        }
+        Command::Echo { target, plan } => serde_json::to_value(closed_loop::run(&target, &plan)?)?,
+        Command::Rate { target, plan } => serde_json::to_value(open_loop::run(&target, &plan)?)?,
         Command::Storm {
             target,
             size,
@@ -188,30 +117,7 @@ fn main() -> anyhow::Result<()> {
         Command::Idle { target, user_bytes } => {
             serde_json::to_value(idle::run(&target, user_bytes)?)?
         }
-        Command::Push {
-            target,
-            push,
-            control,
-            size,
-            user_bytes,
-            burst,
-            window,
-            warmup_ms,
-            measure_ms,
-        } => {
-            let window = window.unwrap_or(target.connections * burst);
-            let plan = push::Plan {
-                push,
-                control,
-                size,
-                user_bytes,
-                burst,
-                window,
-                warmup_ms,
-                measure_ms,
-            };
-            serde_json::to_value(push::run(&target, &plan)?)?
-        }
+        Command::Push { target, plan } => serde_json::to_value(push::run(&target, &plan)?)?,
         Command::SendAlone {
             address,
             control,

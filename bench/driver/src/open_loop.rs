@@ -2,11 +2,12 @@
 //! then, so a stall is seen by every message it delays and not only by the one it caught.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, ensure};
+use clap::Args;
 use hdrhistogram::Histogram;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -17,16 +18,23 @@ use serde::Serialize;
 use crate::cpu::{Meter, Usage};
 use crate::frame::{self, BINARY};
 use crate::poll::Poll;
+use crate::stream::{self, Cycle};
 use crate::{Target, fleet};
 
 /// How often the schedule is looked at; messages that became due in between leave together, whoever serves them.
 const TICK: Duration = Duration::from_micros(50);
 
+#[derive(Args)]
 pub struct Plan {
-    pub size: usize,
-    pub rate: u64,
-    pub warmup_ms: u64,
-    pub measure_ms: u64,
+    #[arg(long, default_value_t = 20)]
+    size: usize,
+    /// Messages a second over all connections.
+    #[arg(long)]
+    rate: u64,
+    #[arg(long, default_value_t = 500)]
+    warmup_ms: u64,
+    #[arg(long, default_value_t = 3000)]
+    measure_ms: u64,
 }
 
 #[derive(Serialize)]
@@ -46,9 +54,7 @@ pub struct Report {
 struct Client {
     stream: TcpStream,
     request: Vec<u8>,
-    answer: Vec<u8>,
-    /// Bytes of the answer that is under way.
-    received: usize,
+    answer: Cycle,
     /// Intended times of the messages that have not come back, in nanoseconds since the start.
     due_ns: VecDeque<u64>,
 }
@@ -126,16 +132,12 @@ pub fn run(target: &Target, plan: &Plan) -> anyhow::Result<Report> {
             sent += 1;
         }
     }
-    let usage = meter
-        .ok_or_else(|| anyhow::anyhow!("no measured interval"))?
-        .stop()?;
+    let usage = meter.context("no measured interval")?.stop()?;
     let us = |quantile| latency_ns.value_at_quantile(quantile) as f64 / 1e3;
     Ok(Report {
         messages: latency_ns.len(),
         messages_per_second: latency_ns.len() as f64 * 1e3 / usage.wall_ms,
-        cpu_ns_per_message: usage
-            .server_cpu_ns
-            .map(|cpu| cpu as f64 / latency_ns.len() as f64),
+        cpu_ns_per_message: usage.cpu_ns_per(latency_ns.len()),
         p50_us: us(0.5),
         p90_us: us(0.9),
         p99_us: us(0.99),
@@ -148,13 +150,11 @@ pub fn run(target: &Target, plan: &Plan) -> anyhow::Result<Report> {
 fn client(index: usize, stream: TcpStream, size: usize) -> Client {
     let data = frame::payload(&format!("{index:05}."), size);
     let (mut request, mut answer) = (Vec::new(), Vec::new());
-    frame::masked(&mut request, BINARY, &data);
-    frame::plain(&mut answer, BINARY, &data);
+    frame::echo(&mut request, &mut answer, BINARY, &data);
     Client {
         stream,
         request,
-        answer,
-        received: 0,
+        answer: Cycle::new(answer),
         due_ns: VecDeque::new(),
     }
 }
@@ -166,32 +166,13 @@ fn receive(
     warm_ns: u64,
     latency_ns: &mut Histogram<u64>,
 ) -> anyhow::Result<()> {
-    let count = match client.stream.read(buffer) {
-        Ok(0) => bail!("the server closed a connection"),
-        Ok(count) => count,
-        Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
+    let count = stream::read(&mut client.stream, buffer)?;
     let now_ns = start.elapsed().as_nanos() as u64;
-    let mut rest = &buffer[..count];
-    while !rest.is_empty() {
-        let take = rest.len().min(client.answer.len() - client.received);
-        let (piece, behind) = rest.split_at(take);
-        ensure!(
-            &client.answer[client.received..client.received + take] == piece,
-            "an answer that is not the message"
-        );
-        client.received += take;
-        if client.received == client.answer.len() {
-            client.received = 0;
-            let Some(due) = client.due_ns.pop_front() else {
-                bail!("an answer to nothing")
-            };
-            if due >= warm_ns {
-                latency_ns.record((now_ns - due).max(1))?;
-            }
+    for _ in 0..client.answer.take(&buffer[..count])? {
+        let due = client.due_ns.pop_front().context("an answer to nothing")?;
+        if due >= warm_ns {
+            latency_ns.record((now_ns - due).max(1))?;
         }
-        rest = behind;
     }
     Ok(())
 }

@@ -5,18 +5,19 @@
 //! A window bounds the messages on their way, so the server is neither starved nor drowned. With
 //! `--control ticks` the same load drives `send-alone`, the yardstick, by one byte per message.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure};
-use clap::ValueEnum;
+use anyhow::{Context, ensure};
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::cpu::{Meter, Usage};
 use crate::frame::{self, TEXT};
 use crate::idle::{user_name, user_path};
 use crate::poll::Poll;
+use crate::stream::{self, Cycle};
 use crate::{Target, fleet};
 
 /// Different messages to a user before they repeat; a burst that is longer has as many.
@@ -28,15 +29,28 @@ pub enum Control {
     Ticks,
 }
 
+#[derive(Args)]
 pub struct Plan {
-    pub push: SocketAddr,
-    pub control: Control,
-    pub size: usize,
-    pub user_bytes: usize,
-    pub burst: usize,
-    pub window: usize,
-    pub warmup_ms: u64,
-    pub measure_ms: u64,
+    /// Address of the push listener (or of send-alone's control port).
+    #[arg(long)]
+    push: SocketAddr,
+    /// What is written there: JSON lines, or one byte per message for send-alone.
+    #[arg(long, value_enum, default_value_t = Control::Lines)]
+    control: Control,
+    #[arg(long, default_value_t = 20)]
+    size: usize,
+    #[arg(long, default_value_t = 16)]
+    user_bytes: usize,
+    /// Consecutive messages to one user before the next user's turn.
+    #[arg(long, default_value_t = 1)]
+    burst: usize,
+    /// Messages on their way at most (default: one burst per user).
+    #[arg(long)]
+    window: Option<usize>,
+    #[arg(long, default_value_t = 500)]
+    warmup_ms: u64,
+    #[arg(long, default_value_t = 2000)]
+    measure_ms: u64,
 }
 
 #[derive(Serialize)]
@@ -57,9 +71,8 @@ pub fn message(user: &str, variant: usize, size: usize) -> Vec<u8> {
 
 struct Receiver {
     stream: TcpStream,
-    /// The frames of one cycle, and how far into it the receiver is.
-    cycle: Vec<u8>,
-    received: usize,
+    /// The frames of all variants.
+    cycle: Cycle,
     frame_bytes: usize,
 }
 
@@ -76,8 +89,9 @@ struct Writer {
 }
 
 pub fn run(target: &Target, plan: &Plan) -> anyhow::Result<Report> {
+    let window = plan.window.unwrap_or(target.connections * plan.burst);
     ensure!(
-        plan.burst >= 1 && plan.window >= plan.burst,
+        plan.burst >= 1 && window >= plan.burst,
         "window: at least a burst"
     );
     let streams = fleet::open(target, |index| {
@@ -108,7 +122,7 @@ pub fn run(target: &Target, plan: &Plan) -> anyhow::Result<Report> {
             meter = Some(Meter::start(target.pid)?);
             (before, reads_before) = (tally.messages, tally.reads);
         }
-        let room = tally.messages + plan.window as u64;
+        let room = tally.messages + window as u64;
         writer.allowed = writer.allowed.max(room - room % plan.burst as u64);
         writer.write(&poll, writer_name)?;
         turn(
@@ -120,9 +134,7 @@ pub fn run(target: &Target, plan: &Plan) -> anyhow::Result<Report> {
             &mut tally,
         )?;
     }
-    let usage = meter
-        .ok_or_else(|| anyhow::anyhow!("no measured interval"))?
-        .stop()?;
+    let usage = meter.context("no measured interval")?.stop()?;
     let (messages, reads) = (tally.messages - before, tally.reads - reads_before);
     // What was written whole must still arrive, and nothing beyond it.
     let written = writer.whole_lines();
@@ -146,9 +158,7 @@ pub fn run(target: &Target, plan: &Plan) -> anyhow::Result<Report> {
         messages,
         messages_per_second: messages as f64 * 1e3 / usage.wall_ms,
         messages_per_read: messages as f64 / reads.max(1) as f64,
-        cpu_ns_per_message: usage
-            .server_cpu_ns
-            .map(|cpu| cpu as f64 / messages.max(1) as f64),
+        cpu_ns_per_message: usage.cpu_ns_per(messages),
         usage,
     })
 }
@@ -174,24 +184,20 @@ fn turn(
             continue;
         }
         let receiver = &mut receivers[index];
-        match receiver.stream.read(buffer) {
-            Ok(0) => bail!("the server closed a user's connection"),
-            Ok(count) => tally.messages += receiver.take(&buffer[..count])?,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(error.into()),
+        let count = stream::read(&mut receiver.stream, buffer)?;
+        if count == 0 {
+            continue;
         }
+        tally.messages += receiver.take(&buffer[..count])?;
         tally.reads += 1;
     }
     if writer_ready {
-        match writer.stream.read(buffer) {
-            Ok(0) => bail!("the push connection was closed"),
-            Ok(count) => bail!(
-                "an answer on the push connection: {}",
-                String::from_utf8_lossy(&buffer[..count])
-            ),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error.into()),
-        }
+        let count = stream::read(&mut writer.stream, buffer)?;
+        ensure!(
+            count == 0,
+            "an answer on the push connection: {}",
+            String::from_utf8_lossy(&buffer[..count])
+        );
     }
     Ok(())
 }
@@ -199,26 +205,10 @@ fn turn(
 impl Receiver {
     /// Compares what came with what must come; whole messages in it.
     fn take(&mut self, bytes: &[u8]) -> anyhow::Result<u64> {
-        let before = self.received / self.frame_bytes;
-        let mut rest = bytes;
-        let mut wrapped = 0;
-        while !rest.is_empty() {
-            let take = rest.len().min(self.cycle.len() - self.received);
-            let (piece, behind) = rest.split_at(take);
-            ensure!(
-                &self.cycle[self.received..self.received + take] == piece,
-                "a user got {:?}, not the next message",
-                String::from_utf8_lossy(piece)
-            );
-            self.received += take;
-            if self.received == self.cycle.len() {
-                self.received = 0;
-                wrapped += 1;
-            }
-            rest = behind;
-        }
-        let per_cycle = self.cycle.len() / self.frame_bytes;
-        Ok((wrapped * per_cycle + self.received / self.frame_bytes - before) as u64)
+        let before = self.cycle.at / self.frame_bytes;
+        let ends = self.cycle.take(bytes)?;
+        let whole = ends * VARIANTS + self.cycle.at / self.frame_bytes - before;
+        Ok(whole as u64)
     }
 }
 
@@ -229,11 +219,9 @@ impl Writer {
         while self.written < limit && !blocked {
             let from = (self.written % self.cycle.len() as u64) as usize;
             let upto = self.cycle.len().min(from + (limit - self.written) as usize);
-            match self.stream.write(&self.cycle[from..upto]) {
-                Ok(count) => self.written += count as u64,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => blocked = true,
-                Err(error) => return Err(error.into()),
-            }
+            let count = stream::write(&mut self.stream, &self.cycle[from..upto])?;
+            self.written += count as u64;
+            blocked = count == 0;
         }
         if blocked != self.waiting {
             poll.change(&self.stream, name, blocked)?;
@@ -270,8 +258,7 @@ fn receiver(index: usize, stream: TcpStream, plan: &Plan) -> Receiver {
     let frame_bytes = cycle.len() / VARIANTS;
     Receiver {
         stream,
-        cycle,
-        received: 0,
+        cycle: Cycle::new(cycle),
         frame_bytes,
     }
 }

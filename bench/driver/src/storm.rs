@@ -30,8 +30,7 @@ pub fn run(target: &Target, size: Option<usize>, deadline_ms: u64) -> anyhow::Re
     let first = size.map(|size| {
         let data = frame::payload("storm.", size);
         let (mut request, mut answer) = (Vec::new(), Vec::new());
-        frame::masked(&mut request, BINARY, &data);
-        frame::plain(&mut answer, BINARY, &data);
+        frame::echo(&mut request, &mut answer, BINARY, &data);
         fleet::FirstMessage {
             frame: request,
             answer,
@@ -57,9 +56,7 @@ pub fn run(target: &Target, size: Option<usize>, deadline_ms: u64) -> anyhow::Re
         answer_p50_ms: ms(opened.answer_us.value_at_quantile(0.5)),
         answer_p99_ms: ms(opened.answer_us.value_at_quantile(0.99)),
         answer_max_ms: ms(opened.answer_us.max()),
-        cpu_ns_per_handshake: usage
-            .server_cpu_ns
-            .map(|cpu| cpu as f64 / count.max(1) as f64),
+        cpu_ns_per_handshake: usage.cpu_ns_per(count as u64),
         usage,
     })
 }
