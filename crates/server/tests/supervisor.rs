@@ -1,35 +1,21 @@
-//! The supervisor with real processes, signals and sockets, around a server that can be told to misbehave.
+//! The supervisor with real processes, signals and sockets: what it does when the server process dies, hangs,
+//! refuses or is told to go, and when the clients of the control socket misbehave.
 //!
-//! This binary plays all parts: run by the tests with the name of [`act_as_veche`] it is the supervisor, which
-//! starts it once more as [`act_as_server`]. The fake server in `fake` answers each line it gets with its
-//! process id; its mood is in a file beside the config.
+//! The server process is the real one. It is made to misbehave from outside: killed, frozen, starved of descriptors,
+//! or with a folder taken away between two checks of a config.
 
-#[allow(
-    dead_code,
-    unused_imports,
-    unused_qualifications,
-    reason = "a module of the binary, of which this uses a part"
-)]
-#[path = "../src/config/mod.rs"]
-mod config;
-#[path = "../src/logging/mod.rs"]
-mod logging;
-#[path = "../src/process/mod.rs"]
-mod process;
-#[path = "../src/supervisor/mod.rs"]
-mod supervisor;
+#[path = "support/mod.rs"]
+mod support;
 
 #[path = "supervisor/ask.rs"]
 mod ask;
-#[path = "supervisor/fake.rs"]
-mod fake;
 #[path = "supervisor/veche.rs"]
 mod veche;
 
+use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -37,53 +23,14 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::ask::{Command, ask};
-use crate::process::now;
-use crate::supervisor::{Ended, Options};
+use crate::ask::{RELOAD, STOP, STOP_NOW, ask};
+use crate::support::process::{is_alive, kill};
+use crate::support::{SOON, now, until};
+use crate::veche::Veche;
 
-use crate::veche::{SOON, Veche};
-
-#[test]
-#[ignore = "not a test: the supervisor, for the tests"]
-fn act_as_veche() {
-    let Some(config) = std::env::var_os("VECHE_TEST_CONFIG") else {
-        return;
-    };
-    let server_arguments = [
-        "act_as_server",
-        "--exact",
-        "--ignored",
-        "--nocapture",
-        "--quiet",
-    ]
-    .map(Into::into)
-    .to_vec();
-    let code = match supervisor::run(Options {
-        config: PathBuf::from(config),
-        server_arguments,
-    }) {
-        Ok(Ended::Drained) => 0,
-        Ok(Ended::Killed) => 1,
-        Err(error) => {
-            eprintln!("veche: {error}");
-            2
-        }
-    };
-    std::process::exit(code);
-}
-
-#[test]
-#[ignore = "not a test: the server process, for the tests"]
-fn act_as_server() {
-    if std::env::var_os("VECHE_TEST_CONFIG").is_some() {
-        let code = process::run(fake::start);
-        std::process::exit(if code == std::process::ExitCode::SUCCESS {
-            0
-        } else {
-            1
-        });
-    }
-}
+/// `veche serve`'s exit codes.
+const REFUSED_BY_SYSTEM: Option<i32> = Some(5);
+const KILLED: Option<i32> = Some(7);
 
 #[test]
 fn status_tells_what_runs() {
@@ -96,18 +43,17 @@ fn status_tells_what_runs() {
     assert!(status["last_exit"].is_null());
     assert_eq!(status["listeners"][0]["role"], "public");
     assert!(status["listeners"][0]["sockets"].as_u64() >= Some(2));
-    assert_eq!(status["report"]["fake"], true);
+    assert_eq!(status["report"]["workers"], 2);
     let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     assert_eq!(status["descriptors_max"].as_u64(), limits.maximum);
-    assert_eq!(
-        status["report"]["descriptors_max"].as_u64(),
-        limits.maximum,
-        "the server inherits the limit"
-    );
-    assert_eq!(
-        veche.answer().expect("an answer"),
-        veche.server_pid().to_string()
-    );
+    let inherited = fs::read_to_string(format!("/proc/{}/limits", veche.server_pid()));
+    let inherited = inherited.expect("it runs");
+    let files = inherited
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let soft = files.and_then(|line| line.split_whitespace().nth(3)?.parse().ok());
+    assert_eq!(soft, limits.maximum, "the server inherits the limit");
+    assert!(veche.is_answering().expect("an answer"));
 }
 
 /// Two kills: the first within five seconds of the start, so with the shortest back-off; nobody is refused.
@@ -124,7 +70,7 @@ fn killing_the_server_refuses_nobody() {
                     // Refused or reset here is what must not be; a server killed over our line is its loss.
                     let mut client = veche.connect().expect("nobody is refused");
                     let _ = client
-                        .write_all(b"hello\n")
+                        .write_all(veche::REQUEST)
                         .and_then(|()| client.read_to_string(&mut String::new()));
                     connects += 1;
                 }
@@ -135,17 +81,14 @@ fn killing_the_server_refuses_nobody() {
     for _ in 0..2 {
         thread::sleep(Duration::from_millis(300));
         let old = veche.server_pid();
-        veche::kill(old, Signal::KILL);
+        kill(old, Signal::KILL);
         let killed = now();
-        let new = veche.await_answer_of_another_than(old);
+        veche.await_another_than(old);
         let took = now() - killed;
         assert!(
             took < Duration::from_secs(1),
             "answered again after {took:?}"
         );
-        veche.await_status("a new server", |status| {
-            status["server"]["pid"] == new && status["state"] == "ready"
-        });
     }
     done.store(true, Ordering::Relaxed);
     let connects: usize = clients
@@ -164,9 +107,13 @@ fn killing_the_server_refuses_nobody() {
 #[test]
 fn a_crash_loop_backs_off_and_does_not_spin() {
     let veche = Veche::start("crash", "");
-    veche.set_mood("die");
-    veche::kill(veche.server_pid(), Signal::KILL);
-    thread::sleep(Duration::from_secs(3));
+    let end = now() + Duration::from_secs(3);
+    while now() < end {
+        if let Some(pid) = veche.child() {
+            kill(pid, Signal::KILL);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
     let status = veche.status();
     let restarts = status["restarts"].as_u64().expect("a number");
     // Waits of 0.2, 0.4, 0.8, 1.6 s.
@@ -174,26 +121,23 @@ fn a_crash_loop_backs_off_and_does_not_spin() {
         (3..=4).contains(&restarts),
         "{restarts} restarts in three seconds"
     );
-    assert_eq!(status["last_exit"]["how"], "exit code 9");
+    assert_eq!(status["last_exit"]["how"], "signal 9 (SIGKILL)");
     let ticks = veche.cpu_ticks();
     assert!(
         ticks <= 15,
         "the supervisor took {ticks} hundredths of a second"
     );
-    veche.set_mood("");
     veche.await_status("the end of the loop", |status| status["state"] == "ready");
-    assert!(veche.answer().is_ok());
+    assert!(veche.is_answering().expect("an answer"));
 }
 
 #[test]
 fn sigterm_drains() {
     for signal in [Signal::TERM, Signal::INT] {
-        let mut veche = Veche::start("drain", "");
+        let mut veche = Veche::start("drain", "drain_time = \"500ms\"");
         let mut client = veche.open();
         veche.signal(signal);
-        let mut rest = String::new();
-        client.read_to_string(&mut rest).expect("a clean end");
-        assert!(rest.ends_with("drained\n"), "{rest:?}");
+        assert_eq!(client.closed(), 1001);
         assert_eq!(veche.exit_code(), Some(0));
         assert!(veche.log().contains("draining"));
         assert!(!veche.control().exists());
@@ -216,17 +160,18 @@ fn sigterm_right_after_the_start_drains() {
 #[test]
 fn a_second_sigterm_kills() {
     let mut veche = Veche::start("twice", "drain_time = \"1m\"");
-    veche.set_mood("deaf");
+    // A minute to drain, and somebody who stays.
+    let _open = veche.open();
     let server = veche.server_pid();
     veche.signal(Signal::TERM);
     veche.await_status("draining", |status| status["state"] == "stopping");
     thread::sleep(Duration::from_millis(200));
-    assert!(veche::is_alive(server));
+    assert!(is_alive(server));
     let second = now();
     veche.signal(Signal::TERM);
-    assert_eq!(veche.exit_code(), Some(1));
+    assert_eq!(veche.exit_code(), KILLED);
     assert!(now() - second < Duration::from_secs(1));
-    assert!(!veche::is_alive(server));
+    assert!(!is_alive(server));
 }
 
 #[test]
@@ -236,13 +181,13 @@ fn the_end_of_drain_time_kills_even_a_frozen_server() {
     veche::freeze(server);
     let told = now();
     veche.signal(Signal::TERM);
-    assert_eq!(veche.exit_code(), Some(1));
+    assert_eq!(veche.exit_code(), KILLED);
     let took = now() - told;
     assert!(
         (Duration::from_millis(300)..Duration::from_secs(2)).contains(&took),
         "{took:?}"
     );
-    assert!(!veche::is_alive(server));
+    assert!(!is_alive(server));
 }
 
 #[test]
@@ -250,37 +195,28 @@ fn sighup_puts_a_good_config_in_force() {
     let veche = Veche::start("hup", "connections = 100");
     let server = veche.server_pid();
     let mut client = veche.open();
-    assert!(
-        veche.status()["report"]["connections"]
-            .to_string()
-            .contains("100")
-    );
+    assert_eq!(veche.status()["report"]["connections_max"], 100);
     veche.write_config("connections = 200", "workers = 3");
     veche.signal(Signal::HUP);
     veche.await_status("the new config", |status| {
-        status["report"]["connections"].to_string().contains("200")
+        status["report"]["connections_max"] == 200
     });
     assert_eq!(veche.server_pid(), server);
-    client.write_all(b"still here\n").expect("open");
-    let mut answer = [0; 4];
-    client
-        .read_exact(&mut answer)
-        .expect("the connection stayed");
+    assert!(client.is_alive(), "the connection stayed");
     veche.await_log("takes a restart");
     let log = veche.log();
     assert!(
         log.contains("workers") && log.contains("takes a restart"),
         "{log}"
     );
-    assert_eq!(veche.status()["report"]["workers"], "Count(2)");
+    assert_eq!(veche.status()["report"]["workers"], 2);
 
     // The next process has the new config too, and the old values where a restart is due.
-    veche::kill(server, Signal::KILL);
-    veche.await_answer_of_another_than(server);
-    veche.await_status("another", |status| status["state"] == "ready");
+    kill(server, Signal::KILL);
+    veche.await_another_than(server);
     let report = &veche.status()["report"];
-    assert!(report["connections"].to_string().contains("200"));
-    assert_eq!(report["workers"], "Count(2)");
+    assert_eq!(report["connections_max"], 200);
+    assert_eq!(report["workers"], 2);
 }
 
 #[test]
@@ -300,54 +236,56 @@ fn sighup_with_a_bad_config_changes_nothing() {
     );
     let status = veche.status();
     assert_eq!(status["server"]["pid"], server);
-    assert!(status["report"]["connections"].to_string().contains("100"));
-    let refused = ask(&veche.control(), Command::Reload, false)
-        .expect_err("still bad")
-        .to_string();
+    assert_eq!(status["report"]["connections_max"], 100);
+    let refused = ask(&veche.control(), RELOAD).expect_err("still bad");
     assert!(
         refused.contains("conections_per_adress") && refused.contains("idle_timeout"),
         "{refused}"
     );
 }
 
+/// The supervisor finds the folder, the server process does not any more.
 #[test]
 fn what_the_server_refuses_is_not_in_force() {
     let veche = Veche::start("refuse", "connections = 100");
-    veche.set_mood("refuse");
-    veche.write_config("connections = 200", "");
-    let refused = ask(&veche.control(), Command::Reload, false)
-        .expect_err("refused")
-        .to_string();
-    assert!(refused.contains("not in the mood"), "{refused}");
-    veche.set_mood("");
     let old = veche.server_pid();
-    veche::kill(old, Signal::KILL);
-    veche.await_answer_of_another_than(old);
-    veche.await_status("another", |status| status["state"] == "ready");
+    let site = veche.folder().join("site");
+    fs::create_dir(&site).expect("a folder");
+    let root = "[[route]]\npath = \"/site/*\"\nhandler = \"static\"\nroot = \"site\"";
+    veche.write_config(&format!("connections = 200\n{root}"), "");
+    veche::freeze(old);
+    let refused = thread::scope(|scope| {
+        let asking = scope.spawn(|| ask(&veche.control(), RELOAD));
+        thread::sleep(Duration::from_millis(300));
+        fs::remove_dir(&site).expect("empty");
+        kill(old, Signal::CONT);
+        asking.join().expect("no panic").expect_err("refused")
+    });
     assert!(
-        veche.status()["report"]["connections"]
-            .to_string()
-            .contains("100")
+        refused.contains("the server process refused it") && refused.contains("no folder"),
+        "{refused}"
     );
-    let answer = ask(&veche.control(), Command::Reload, false).expect("taken");
+    kill(old, Signal::KILL);
+    veche.await_another_than(old);
+    assert_eq!(veche.status()["report"]["connections_max"], 100);
+    fs::create_dir(&site).expect("a folder");
+    let answer = ask(&veche.control(), RELOAD).expect("taken");
     assert_eq!(
         answer["changed"].as_array().map(Vec::len),
-        Some(1),
+        Some(2),
         "{answer}"
     );
 }
 
 #[test]
 fn without_supervisor_the_server_drains_and_another_can_start() {
-    let mut veche = Veche::start("orphan", "");
+    let mut veche = Veche::start("orphan", "drain_time = \"500ms\"");
     let server = veche.server_pid();
     let mut client = veche.open();
     let address = veche.address();
     veche.kill_supervisor();
-    let mut rest = String::new();
-    client.read_to_string(&mut rest).expect("a clean end");
-    assert!(rest.ends_with("drained\n"), "{rest:?}");
-    veche::until("the server to exit", || !veche::is_alive(server));
+    assert_eq!(client.closed(), 1001);
+    until("the server to exit", || !is_alive(server));
     assert!(
         veche.control().exists(),
         "a stale control socket is what this is about"
@@ -355,7 +293,7 @@ fn without_supervisor_the_server_drains_and_another_can_start() {
     veche.set_address(address);
     veche.start_again();
     assert_eq!(veche.address(), address);
-    assert!(veche.answer().is_ok());
+    assert!(veche.is_answering().expect("an answer"));
 }
 
 #[test]
@@ -366,7 +304,7 @@ fn a_second_start_is_one_clear_line() {
         .stderr(Stdio::piped())
         .output()
         .expect("it runs");
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), REFUSED_BY_SYSTEM);
     let error = String::from_utf8_lossy(&output.stderr);
     let line = error
         .lines()
@@ -378,15 +316,17 @@ fn a_second_start_is_one_clear_line() {
 
 #[test]
 fn a_server_that_says_why_it_cannot_start_ends_the_first_start() {
-    let mut veche = Veche::prepare("fail", "");
-    veche.set_mood("fail");
-    veche.spawn();
-    assert_eq!(veche.exit_code(), Some(2));
-    assert!(
-        veche.log().contains("veche: no workers today"),
-        "{}",
-        veche.log()
-    );
+    let veche = Veche::prepare("fail", "");
+    veche.write_config("", "workers = 24");
+    // Enough for the supervisor's sockets, not for 24 loops.
+    let serve = veche.command();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -n 48 && exec \"$0\" \"$@\""]);
+    shell.arg(serve.get_program()).args(serve.get_args());
+    let output = shell.stdin(Stdio::null()).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), REFUSED_BY_SYSTEM, "{said}");
+    assert!(said.contains("veche: a worker can't start: "), "{said}");
 }
 
 #[test]
@@ -394,13 +334,14 @@ fn signals_from_the_terminal_do_not_reach_through_to_the_server() {
     let veche = Veche::start("terminal", "");
     let server = veche.server_pid();
     for signal in [Signal::INT, Signal::HUP, Signal::USR2] {
-        veche::kill(server, signal);
+        kill(server, signal);
     }
     thread::sleep(Duration::from_millis(200));
-    assert_eq!(veche.answer().expect("it lives"), server.to_string());
+    assert!(veche.is_answering().expect("it lives"));
+    assert_eq!(veche.server_pid(), server);
     // Told to end behind the supervisor's back, it drains, and is replaced.
-    veche::kill(server, Signal::TERM);
-    veche.await_answer_of_another_than(server);
+    kill(server, Signal::TERM);
+    veche.await_another_than(server);
     veche.await_status("another", |status| {
         status["last_exit"]["how"] == "exit code 0"
     });
@@ -471,23 +412,23 @@ fn a_frozen_server_does_not_freeze_status() {
             .expect("why")
             .contains("no answer")
     );
-    veche::kill(veche.server_pid(), Signal::CONT);
-    assert_eq!(veche.status()["report"]["fake"], true);
+    kill(veche.server_pid(), Signal::CONT);
+    assert_eq!(veche.status()["report"]["workers"], 2);
 }
 
 #[test]
 fn stop_waits_for_the_end_and_stop_now_kills() {
     let mut veche = Veche::start("stop", "");
-    ask(&veche.control(), Command::Stop, false).expect("stopped");
+    ask(&veche.control(), STOP).expect("stopped");
     assert!(!veche.control().exists());
     assert_eq!(veche.exit_code(), Some(0));
 
     let mut veche = Veche::start("stop-now", "drain_time = \"1m\"");
-    veche.set_mood("deaf");
+    let _open = veche.open();
     let asked = now();
-    ask(&veche.control(), Command::Stop, true).expect("stopped");
+    ask(&veche.control(), STOP_NOW).expect("stopped");
     assert!(now() - asked < SOON);
-    assert_eq!(veche.exit_code(), Some(1));
+    assert_eq!(veche.exit_code(), KILLED);
 }
 
 #[test]
@@ -501,13 +442,13 @@ fn logs_can_move_to_a_file_as_json() {
             file.display().to_string()
         ),
     );
-    ask(&veche.control(), Command::Reload, false).expect("taken");
-    veche::kill(veche.server_pid(), Signal::KILL);
-    veche::until("lines of both processes", || {
-        let text = std::fs::read_to_string(&file).unwrap_or_default();
-        text.contains("the server process died") && text.contains("fake server")
+    ask(&veche.control(), RELOAD).expect("taken");
+    kill(veche.server_pid(), Signal::KILL);
+    until("lines of both processes", || {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        text.contains("the server process died") && text.contains("workers are up")
     });
-    for line in std::fs::read_to_string(&file).expect("text").lines() {
+    for line in fs::read_to_string(&file).expect("text").lines() {
         let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
         assert!(
             line["level"].is_string() && line["timestamp"].is_string(),
@@ -519,8 +460,6 @@ fn logs_can_move_to_a_file_as_json() {
         "",
         &format!("log_file = {:?}", nowhere.display().to_string()),
     );
-    let refused = ask(&veche.control(), Command::Reload, false)
-        .expect_err("refused")
-        .to_string();
+    let refused = ask(&veche.control(), RELOAD).expect_err("refused");
     assert!(refused.contains("nowhere"), "{refused}");
 }

@@ -8,14 +8,15 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::ask::{self, ask};
-use crate::process::now;
+use crate::support::process::{self, kill};
+use crate::support::{SOON, Socket, now, until};
 
-/// What is to happen happens within this time, on a busy machine too.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+/// Answered and closed.
+pub(crate) const REQUEST: &[u8] = b"GET /nowhere HTTP/1.0\r\nHost: test\r\n\r\n";
 
 pub(crate) struct Veche {
     folder: PathBuf,
@@ -24,35 +25,12 @@ pub(crate) struct Veche {
     limits: String,
 }
 
-/// Waits for something that must happen.
-pub(crate) fn until(what: &str, happens: impl Fn() -> bool) {
-    let deadline = now() + SOON;
-    while !happens() {
-        assert!(now() < deadline, "waited in vain for {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-fn pid(raw: u32) -> Pid {
-    Pid::from_raw(raw.try_into().expect("a pid")).expect("not 0")
-}
-
-pub(crate) fn kill(raw: u32, signal: Signal) {
-    kill_process(pid(raw), signal).expect("it is there");
-}
-
 /// SIGSTOP, and until it shows: the process may run on for a moment.
 pub(crate) fn freeze(raw: u32) {
     kill(raw, Signal::STOP);
     until("the process to freeze", || {
         fs::read_to_string(format!("/proc/{raw}/stat")).is_ok_and(|stat| stat.contains(") T "))
     });
-}
-
-pub(crate) fn is_alive(raw: u32) -> bool {
-    // A process that nobody reaps is dead all the same.
-    let stat = fs::read_to_string(format!("/proc/{raw}/stat")).unwrap_or_default();
-    test_kill_process(pid(raw)).is_ok() && !stat.contains(") Z ") && !stat.is_empty()
 }
 
 impl Veche {
@@ -72,7 +50,6 @@ impl Veche {
             limits: limits.to_owned(),
         };
         veche.write_config(limits, "");
-        veche.set_mood("");
         veche
     }
 
@@ -105,16 +82,11 @@ impl Veche {
             .create(true)
             .open(self.folder.join("log"))
             .expect("a log");
-        let mut command = Command::new(std::env::current_exe().expect("this binary"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_veche"));
         command
-            .args([
-                "act_as_veche",
-                "--exact",
-                "--ignored",
-                "--nocapture",
-                "--quiet",
-            ])
-            .env("VECHE_TEST_CONFIG", self.folder.join("veche.toml"))
+            .arg("serve")
+            .arg("-c")
+            .arg(self.folder.join("veche.toml"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
@@ -142,10 +114,6 @@ impl Veche {
         self.write_config(&self.limits, "");
     }
 
-    pub(crate) fn set_mood(&self, mood: &str) {
-        fs::write(self.folder.join("mood"), mood).expect("written");
-    }
-
     pub(crate) fn folder(&self) -> &PathBuf {
         &self.folder
     }
@@ -167,7 +135,7 @@ impl Veche {
     }
 
     pub(crate) fn status(&self) -> Value {
-        let answer = ask(&self.control(), ask::Command::Status, false);
+        let answer = ask(&self.control(), ask::STATUS);
         answer.unwrap_or_else(|error| panic!("{error}\n{}", self.log()))["status"].take()
     }
 
@@ -180,8 +148,7 @@ impl Veche {
 
     pub(crate) fn await_status(&self, what: &str, is: impl Fn(&Value) -> bool) {
         until(what, || {
-            ask(&self.control(), ask::Command::Status, false)
-                .is_ok_and(|answer| is(&answer["status"]))
+            ask(&self.control(), ask::STATUS).is_ok_and(|answer| is(&answer["status"]))
         });
     }
 
@@ -199,48 +166,41 @@ impl Veche {
         Ok(client)
     }
 
-    /// A connection that was answered once and stays open.
-    pub(crate) fn open(&self) -> TcpStream {
-        let mut client = self.connect().expect("connected");
-        client.write_all(b"one\n").expect("sent");
-        let answered = client.read(&mut [0; 16]).expect("answered");
-        assert!(answered > 1);
-        client
+    /// An open session.
+    pub(crate) fn open(&self) -> Socket {
+        let mut socket = Socket::open(self.address, "/");
+        assert!(socket.is_alive());
+        socket
     }
 
-    /// The process id of who answers a line.
-    pub(crate) fn answer(&self) -> io::Result<String> {
+    /// Has a request answered on a connection of its own.
+    pub(crate) fn is_answering(&self) -> io::Result<bool> {
         let mut client = self.connect()?;
-        client.write_all(b"hello\n")?;
+        client.write_all(REQUEST)?;
         let mut answer = String::new();
         client.read_to_string(&mut answer)?;
-        Ok(answer.trim().to_owned())
+        Ok(answer.starts_with("HTTP/1.1 "))
     }
 
-    pub(crate) fn await_answer_of_another_than(&self, old: u32) -> u32 {
-        let deadline = now() + SOON;
-        loop {
-            assert!(now() < deadline, "nobody else answers\n{}", self.log());
-            match self.answer().ok().and_then(|answer| answer.parse().ok()) {
-                Some(pid) if pid != old => return pid,
-                _ => thread::sleep(Duration::from_millis(5)),
-            }
-        }
+    /// Waits until a server process other than `old` is ready, and has it answer.
+    pub(crate) fn await_another_than(&self, old: u32) -> u32 {
+        self.await_status("another server process", |status| {
+            status["state"] == "ready" && status["server"]["pid"] != old
+        });
+        assert!(self.is_answering().expect("it is ready"));
+        self.server_pid()
+    }
+
+    /// The server process as the system knows it: asking costs the supervisor nothing.
+    pub(crate) fn child(&self) -> Option<u32> {
+        let pid = self.pid();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+        children.split(' ').next()?.parse().ok()
     }
 
     /// The supervisor's processor time so far, in hundredths of a second.
     pub(crate) fn cpu_ticks(&self) -> u64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it runs");
-        let fields: Vec<&str> = stat
-            .rsplit(") ")
-            .next()
-            .expect("fields")
-            .split(' ')
-            .collect();
-        [11, 12]
-            .iter()
-            .map(|&i| fields[i].parse::<u64>().expect("a number"))
-            .sum()
+        process::cpu_ticks(self.pid())
     }
 
     /// SIGKILL, and reaped.
@@ -273,7 +233,7 @@ impl Drop for Veche {
             eprintln!("{}", self.log());
         }
         if let Some(mut child) = self.child.take() {
-            let server = ask(&self.control(), ask::Command::Stop, true);
+            let server = ask(&self.control(), ask::STOP_NOW);
             if server.is_err() {
                 let _ = child.kill();
             }

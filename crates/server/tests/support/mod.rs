@@ -3,7 +3,7 @@
 //!
 //! Everything lies in a temporary folder, listens on free ports and ends with the value that holds it.
 
-#![allow(dead_code, reason = "each test uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
 pub(crate) mod http;
 pub(crate) mod lines;
