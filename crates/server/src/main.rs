@@ -6,7 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 mod cli;
@@ -32,12 +31,4 @@ fn main() -> ExitCode {
         return process::run(server::start);
     }
     cli::main()
-}
-
-/// `veche serve`.
-fn serve(config: PathBuf) -> Result<supervisor::Ended, supervisor::ServeError> {
-    supervisor::run(supervisor::Options {
-        config,
-        server_arguments: vec![SERVER_PROCESS.into()],
-    })
 }

@@ -1,6 +1,6 @@
 //! The command line: what can be asked of `veche`, and what a shell gets back.
 //!
-//! `serve` hands a checked configuration to [`crate::serve`]; the other commands are short-lived clients of the
+//! `serve` hands a checked configuration to [`crate::supervisor`]; the other commands are short-lived clients of the
 //! configuration, of the control socket or of the push listener. An error is one line to act on.
 
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config;
-use crate::supervisor::Ended;
+use crate::supervisor::{self, Ended};
 
 mod control;
 mod exit;
@@ -146,7 +146,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve => {
             // Loaded here for its own exit code; the supervisor reads it again.
             config::load(&file)?;
-            match crate::serve(file) {
+            match supervisor::run(file) {
                 Ok(Ended::Drained) => Ok(()),
                 Ok(Ended::Killed) => Err(Failure::new(
                     Exit::Killed,

@@ -23,13 +23,13 @@ impl Supervisor {
         self.starts += 1;
         let start = Start {
             version: VERSION,
-            config_path: self.options.config.clone(),
+            config_path: self.file.clone(),
             text: self.current.text.clone(),
             started_text: (self.current.text != self.started.text)
                 .then(|| self.started.text.clone()),
             listeners: Vec::new(),
         };
-        match Server::start(&self.options.server_arguments, &self.listening, start) {
+        match Server::start(&self.listening, start) {
             Ok(server) => {
                 info!(pid = server.pid(), "started the server process");
                 self.server = Some(server);

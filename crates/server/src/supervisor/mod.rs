@@ -21,7 +21,6 @@ mod server;
 mod status;
 mod stopping;
 
-use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,15 +44,6 @@ use crate::config::Report;
 use crate::logging::{self, LogError, Logs};
 use crate::process::signals::Signals;
 use crate::process::{now, poll_once};
-
-/// What `veche serve` was told.
-#[derive(Clone, Debug)]
-pub(crate) struct Options {
-    /// The config file.
-    pub(crate) config: PathBuf,
-    /// The arguments with which this binary becomes a server process (see `process::run`).
-    pub(crate) server_arguments: Vec<OsString>,
-}
 
 /// How a supervisor came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,9 +73,9 @@ pub(crate) enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// Runs until the server is stopped. Nothing is started unless everything is in order.
-pub(crate) fn run(options: Options) -> Result<Ended, ServeError> {
-    let loaded = Loaded::read(&options.config)?;
+/// Runs with the config at `file` until the server is stopped. Nothing is started unless everything is in order.
+pub(crate) fn run(file: PathBuf) -> Result<Ended, ServeError> {
+    let loaded = Loaded::read(&file)?;
     let config = Arc::clone(&loaded.config);
     let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGCHLD])?;
     let door = Door::claim(&config.server.control)?;
@@ -96,7 +86,7 @@ pub(crate) fn run(options: Options) -> Result<Ended, ServeError> {
     let listening = listen_on(&config.listeners, sockets_each)?;
     let logs = logging::start(&config.server.log)?;
 
-    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), config = %options.config.display(), "veche starts");
+    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), config = %file.display(), "veche starts");
     log_raised(raised);
     for (listening, listener) in listening.iter().zip(&config.listeners) {
         info!(address = %listening.address, role = %listener.role, sockets = listening.sockets.len(), "listening");
@@ -104,7 +94,7 @@ pub(crate) fn run(options: Options) -> Result<Ended, ServeError> {
     reload::log_warnings(&config);
 
     let mut supervisor = Supervisor {
-        options,
+        file,
         started: loaded.clone(),
         current: loaded,
         listening,
@@ -146,7 +136,7 @@ fn log_raised(Raised { from, to }: Raised) {
 
 /// See the module.
 struct Supervisor {
-    options: Options,
+    file: PathBuf,
     /// The config at the start: what can't change before a restart.
     started: Loaded,
     /// The config in force.

@@ -70,7 +70,7 @@ impl Supervisor {
         if self.stopping.is_some() {
             return Err("veche is stopping".to_owned());
         }
-        let read = Loaded::read(&self.options.config).map_err(|report| report.to_string())?;
+        let read = Loaded::read(&self.file).map_err(|report| report.to_string())?;
         let changed = self
             .current
             .config

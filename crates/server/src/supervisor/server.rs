@@ -2,7 +2,6 @@
 //!
 //! It does not decide when to start or to kill one; the supervisor does.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -31,12 +30,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one: this binary with `arguments`, the control socket as its standard input.
-    pub(crate) fn start(
-        arguments: &[OsString],
-        listening: &[Listening],
-        mut start: Start,
-    ) -> io::Result<Self> {
+    /// Starts one: this binary in its other part, the control socket as its standard input.
+    pub(crate) fn start(listening: &[Listening], mut start: Start) -> io::Result<Self> {
         let (mut link, theirs) = Link::pair()?;
         let sockets: Vec<_> = listening
             .iter()
@@ -54,7 +49,7 @@ impl Server {
         link.send(&ToServer::Start(start))?;
         let child = Command::new(SELF)
             .arg0("veche")
-            .args(arguments)
+            .arg(crate::SERVER_PROCESS)
             .stdin(Stdio::from(theirs))
             .spawn()?;
         Ok(Self {

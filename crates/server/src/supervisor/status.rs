@@ -105,7 +105,7 @@ impl Supervisor {
         let status = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "state": state,
-            "config": self.options.config.display().to_string(),
+            "config": self.file.display().to_string(),
             "supervisor": {"pid": std::process::id(), "uptime_ms": ms(now - self.begun)},
             "server": server,
             "restarts": self.starts.saturating_sub(1),
