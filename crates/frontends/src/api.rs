@@ -28,8 +28,6 @@ enum Name {
 pub(crate) struct Call {
     name: Name,
     backend: Backend,
-    /// The body, while it waits to be carried out.
-    kept: Option<Vec<u8>>,
 }
 
 /// What came of carrying out a call.
@@ -84,7 +82,6 @@ impl Call {
         Ok(Self {
             name,
             backend: Backend::default(),
-            kept: None,
         })
     }
 
@@ -121,11 +118,7 @@ impl Call {
                 CallEnd::Answered(error_body(BAD_REQUEST, &why))
             }
             Ok(Progress::Unfinished) => CallEnd::Waits(Block::Credit),
-            Ok(Progress::NoCredit | Progress::TooManyOpen) => {
-                self.kept = Some(body.to_vec());
-                CallEnd::Waits(Block::Credit)
-            }
-            Ok(Progress::Taken) => self.end(),
+            Ok(Progress::Done) => self.end(),
         }
     }
 
@@ -145,9 +138,6 @@ impl Call {
     }
 
     pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> CallEnd {
-        if let Some(body) = self.kept.take() {
-            return self.run(&body, id, shared);
-        }
         if !self.backend.resume(id, shared) {
             return CallEnd::Waits(Block::Credit);
         }

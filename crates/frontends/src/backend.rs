@@ -36,14 +36,10 @@ pub enum Shape {
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Taken; its answer, if one is due, is on its way.
-    Taken,
-    /// Not taken: ask again when the hub accepts publications.
-    NoCredit,
-    /// Taken, but what is left of it waits for credit: call [`Backend::resume`] then.
+    /// Done; its answer, if one is due, is on its way.
+    Done,
+    /// Understood and kept, but some or all of it waits for credit: call [`Backend::resume`] then.
     Unfinished,
-    /// Not taken: too many answers are owed; ask again after one has left.
-    TooManyOpen,
 }
 
 /// The exchanges of one back end's connection, in the order of asking.
@@ -53,7 +49,7 @@ pub struct Backend {
     /// Number of the exchange at the front.
     first: u32,
     unfinished: Option<Job>,
-    /// A command that came in a frame and could not be taken yet.
+    /// A frame that is not looked at before an answer has left.
     kept: Option<(MessageKind, Vec<u8>)>,
 }
 
@@ -67,7 +63,7 @@ struct Exchange {
     error: Option<String>,
 }
 
-/// A publication to many, of which some wait for credit.
+/// A publication of which some targets wait for credit: parsed and owned, so that asking again costs nothing more.
 #[derive(Debug)]
 struct Job {
     targets: Vec<Box<str>>,
@@ -87,8 +83,8 @@ fn ticket(exchange: u32, target: usize) -> Ticket {
 impl Backend {
     /// Carries out a command that publishes.
     ///
-    /// `answered`: whether an answer is to be written. On [`Progress::NoCredit`] and [`Progress::TooManyOpen`]
-    /// nothing has happened.
+    /// `answered`: whether an answer is to be written. To be called only while nothing is unfinished and this is not
+    /// [full](Backend::is_full).
     pub fn publish(
         &mut self,
         command: &Command<'_>,
@@ -97,9 +93,7 @@ impl Backend {
         session: SessionId,
         shared: &mut Shared,
     ) -> Result<Progress, BadCommand> {
-        if answered && self.is_full() {
-            return Ok(Progress::TooManyOpen);
-        }
+        debug_assert!(self.unfinished.is_none() && !self.is_full());
         let data = command.data.ok_or_else(|| {
             BadCommand("\"data\" (or \"message\", or \"binary\") is missing".into())
         })?;
@@ -178,7 +172,7 @@ impl Backend {
             error: None,
         });
         shared.stats.pushes.add(1);
-        Ok(Progress::Taken)
+        Ok(Progress::Done)
     }
 
     /// Puts an error in the place of an answer, so that answers keep their order.
@@ -230,9 +224,9 @@ impl Backend {
         self.exchanges.len() >= EXCHANGES_MAX
     }
 
-    /// Keeps a command that could not be taken; its source is blocked meanwhile, so there is one at most.
-    pub fn keep(&mut self, kind: MessageKind, command: &[u8]) {
-        self.kept = Some((kind, command.to_vec()));
+    /// Keeps a frame that may not be looked at yet; its source is blocked meanwhile, so there is one at most.
+    pub fn keep(&mut self, kind: MessageKind, frame: Vec<u8>) {
+        self.kept = Some((kind, frame));
     }
 
     /// Gives back what was kept.
@@ -300,7 +294,8 @@ impl Backend {
             .publish(from, channel, payload, &mut shared.ports)
         else {
             shared.stats.credits_refused.add(1);
-            return Progress::NoCredit;
+            let target = vec![channel.as_str().into()];
+            return self.begin(target, payload, id, shape, answered, shared);
         };
         shared.stats.pushes.add(1);
         let (handed, open) = match outcome {
@@ -317,7 +312,7 @@ impl Backend {
                 error: None,
             });
         }
-        Progress::Taken
+        Progress::Done
     }
 
     #[expect(clippy::too_many_arguments, reason = "as publish_one")]
@@ -329,6 +324,24 @@ impl Backend {
         shape: Shape,
         answered: bool,
         session: SessionId,
+        shared: &mut Shared,
+    ) -> Progress {
+        self.begin(targets, payload, id, shape, answered, shared);
+        if self.resume(session, shared) {
+            Progress::Done
+        } else {
+            Progress::Unfinished
+        }
+    }
+
+    /// Takes a publication of which no target has been served yet.
+    fn begin(
+        &mut self,
+        targets: Vec<Box<str>>,
+        payload: PayloadRef<'_>,
+        id: Option<&str>,
+        shape: Shape,
+        answered: bool,
         shared: &mut Shared,
     ) -> Progress {
         let exchange = answered.then(|| self.next_number());
@@ -349,11 +362,7 @@ impl Backend {
             payload: payload.to_payload(),
             exchange,
         });
-        if self.resume(session, shared) {
-            Progress::Taken
-        } else {
-            Progress::Unfinished
-        }
+        Progress::Unfinished
     }
 
     /// Publishes to further targets; `true` when all are done.

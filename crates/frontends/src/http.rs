@@ -315,29 +315,25 @@ impl Http {
         let Some(mut call) = body.call else {
             unreachable!("a body is wanted by a call or dropped before an answer")
         };
-        let end = call.run(&body.data, id, shared);
-        self.call_ended(id, end, call, body.reply, shared)
+        match call.run(&body.data, id, shared) {
+            CallEnd::Answered(answer) => self.call_ended(id, &answer, body.reply, shared),
+            CallEnd::Waits(block) => {
+                self.state = State::Call(Box::new(call), body.reply);
+                Then::Wait(block)
+            }
+        }
     }
 
     fn call_ended(
         &mut self,
         id: SessionId,
-        end: CallEnd,
-        call: Call,
+        answer: &[u8],
         reply: Reply,
         shared: &mut Shared,
     ) -> Then {
-        match end {
-            CallEnd::Answered(body) => {
-                reply.write(id, Status::OK, "application/json", &body, shared);
-                self.state = State::Head;
-                self.finish(id, reply.keep_alive, shared)
-            }
-            CallEnd::Waits(block) => {
-                self.state = State::Call(Box::new(call), reply);
-                Then::Wait(block)
-            }
-        }
+        reply.write(id, Status::OK, "application/json", answer, shared);
+        self.state = State::Head;
+        self.finish(id, reply.keep_alive, shared)
     }
 
     /// After a response: go on with the next request, or end.
@@ -443,10 +439,13 @@ impl Http {
 
     pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> Then {
         match std::mem::replace(&mut self.state, State::Head) {
-            State::Call(mut call, reply) => {
-                let end = call.resume(id, shared);
-                self.call_ended(id, end, *call, reply, shared)
-            }
+            State::Call(mut call, reply) => match call.resume(id, shared) {
+                CallEnd::Answered(answer) => self.call_ended(id, &answer, reply, shared),
+                CallEnd::Waits(block) => {
+                    self.state = State::Call(call, reply);
+                    Then::Wait(block)
+                }
+            },
             State::Streaming(stream) => {
                 self.state = State::Streaming(stream);
                 self.pump(id, shared)

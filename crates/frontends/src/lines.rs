@@ -33,22 +33,21 @@ impl Lines {
                 taken += self.unfinished(id, rest, shared);
                 break Then::NeedInput;
             };
-            self.searched = 0;
             let length = searched + end;
+            if self.backend.is_full() {
+                self.searched = length;
+                break Then::Wait(Block::Answer);
+            }
+            self.searched = 0;
             let progress = match std::mem::take(&mut self.skipping) {
-                true => Progress::Taken,
+                true => Progress::Done,
                 false => self.line(id, &rest[..length], shared),
             };
+            taken += length + 1;
             // Not only at the end: what is written counts as queued, and makes room for further questions.
             self.write_answers(id, shared);
-            match progress {
-                Progress::Taken => taken += length + 1,
-                Progress::Unfinished => {
-                    taken += length + 1;
-                    break Then::Wait(Block::Credit);
-                }
-                Progress::NoCredit => break Then::Wait(Block::Credit),
-                Progress::TooManyOpen => break Then::Wait(Block::Answer),
+            if progress == Progress::Unfinished {
+                break Then::Wait(Block::Credit);
             }
             if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
                 break Then::Wait(Block::Output);
@@ -65,6 +64,7 @@ impl Lines {
     fn unfinished(&mut self, id: SessionId, rest: &[u8], shared: &mut Shared) -> usize {
         let max = shared.site.limits.line_bytes_max;
         if !self.skipping && rest.strip_suffix(b"\r").unwrap_or(rest).len() > max {
+            self.count += 1;
             self.too_long(id, max, shared);
             self.skipping = true;
         }
@@ -77,24 +77,20 @@ impl Lines {
     }
 
     fn too_long(&mut self, id: SessionId, max: usize, shared: &mut Shared) {
-        self.count += 1;
         let why = format!("line {}: longer than {max} bytes", self.count);
         self.backend.refuse(None, why, id, shared);
     }
 
     fn line(&mut self, id: SessionId, line: &[u8], shared: &mut Shared) -> Progress {
+        self.count += 1;
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
-            self.count += 1;
-            return Progress::Taken;
-        }
-        if self.backend.is_full() {
-            return Progress::TooManyOpen;
+            return Progress::Done;
         }
         let max = shared.site.limits.line_bytes_max;
         if line.len() > max {
             self.too_long(id, max, shared);
-            return Progress::Taken;
+            return Progress::Done;
         }
         let mut scratch = std::mem::take(&mut shared.scratch.payload);
         let parsed = command::parse(line, &mut scratch);
@@ -110,20 +106,11 @@ impl Lines {
                 )
             }
         };
-        match result {
-            Ok(progress) => {
-                if matches!(progress, Progress::Taken | Progress::Unfinished) {
-                    self.count += 1;
-                }
-                progress
-            }
-            Err(error) => {
-                self.count += 1;
-                let why = format!("line {}: {}", self.count, error.0);
-                self.backend.refuse(command_id, why, id, shared);
-                Progress::Taken
-            }
-        }
+        result.unwrap_or_else(|error| {
+            let why = format!("line {}: {}", self.count, error.0);
+            self.backend.refuse(command_id, why, id, shared);
+            Progress::Done
+        })
     }
 
     /// Whether nothing is owed to the back end any more.

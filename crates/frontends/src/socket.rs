@@ -108,7 +108,7 @@ impl Socket {
                             Session::Backend(_) => {
                                 // The codecs may hold the message; a command needs all of `shared`.
                                 let data = data.to_vec();
-                                self.command(id, kind, &data, shared)
+                                self.command(id, kind, data, shared)
                             }
                         }
                     }
@@ -155,19 +155,20 @@ impl Socket {
         &mut self,
         id: SessionId,
         kind: MessageKind,
-        data: &[u8],
+        data: Vec<u8>,
         shared: &mut Shared,
     ) -> Then {
         let Session::Backend(backend) = &mut self.session else {
             return Then::GoOn;
         };
         if backend.is_full() {
+            // A frame can't be untaken once decoded: it is kept here.
             backend.keep(kind, data);
             return Then::Wait(Block::Answer);
         }
         let mut scratch = std::mem::take(&mut shared.scratch.payload);
         let result = match kind {
-            MessageKind::Text => command::parse(data, &mut scratch),
+            MessageKind::Text => command::parse(&data, &mut scratch),
             MessageKind::Binary => Err(command::BadCommand(
                 "expected a text message with a JSON object".into(),
             )),
@@ -176,29 +177,19 @@ impl Socket {
         let progress = match result {
             Err(error) => {
                 backend.refuse(None, error.0, id, shared);
-                Ok(Progress::Taken)
+                Progress::Done
             }
             Ok(command) => backend
                 .publish(&command, Shape::Sum, true, id, shared)
-                .or_else(|error| {
+                .unwrap_or_else(|error| {
                     backend.refuse(command.id, error.0, id, shared);
-                    Ok::<_, std::convert::Infallible>(Progress::Taken)
+                    Progress::Done
                 }),
         };
         write_answers(backend, id, shared);
-        let Ok(progress) = progress;
         match progress {
-            Progress::Taken => Then::GoOn,
+            Progress::Done => Then::GoOn,
             Progress::Unfinished => Then::Wait(Block::Credit),
-            Progress::NoCredit | Progress::TooManyOpen => {
-                // A frame can't be untaken once decoded: it is kept here.
-                backend.keep(kind, data);
-                Then::Wait(if progress == Progress::NoCredit {
-                    Block::Credit
-                } else {
-                    Block::Answer
-                })
-            }
         }
     }
 
@@ -211,7 +202,7 @@ impl Socket {
         }
         write_answers(backend, id, shared);
         match backend.take_kept() {
-            Some((kind, data)) => self.command(id, kind, &data, shared),
+            Some((kind, data)) => self.command(id, kind, data, shared),
             None => Then::GoOn,
         }
     }

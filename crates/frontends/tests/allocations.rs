@@ -4,9 +4,10 @@
 mod world;
 
 use allocation_counter::measure;
+use veche_frontends::Block;
 use veche_proto::websocket::MessageKind;
-use world::wire::message;
-use world::{Options, PUSH, World};
+use world::wire::{message, post, responses, text, texts};
+use world::{INTERNAL, Options, PUSH, World};
 
 const MESSAGES: usize = 10_000;
 const WARM_UP: usize = 100;
@@ -75,5 +76,58 @@ fn a_push_to_a_user_of_the_same_worker_allocates_nothing() {
             }
         });
         assert!(each <= each_max as f64, "{each} allocations for {data}");
+    }
+}
+
+#[test]
+fn a_command_that_waits_for_credit_is_not_read_again() {
+    // To read this line takes allocations: its payload has an escape.
+    let command =
+        |user: &str, n: usize| format!(r#"{{"user":"{user}","data":"{n}\n","ack":true}}"#);
+    for front_end in ["lines", "socket", "calls"] {
+        let mut world = World::new(Options {
+            workers: 2,
+            credits: 2,
+            ..Options::default()
+        });
+        let user = world.user_at(1);
+        let ann = world.open(1, &format!("/ws?user={user}"));
+        let back_end = match front_end {
+            "lines" => world.connect(0, PUSH),
+            "socket" => world.open_on(0, INTERNAL, "/api/socket"),
+            _ => world.connect(0, INTERNAL),
+        };
+        let other = world.connect(0, PUSH);
+        world.send(other, format!("{}\n", command(&user, 0)).as_bytes());
+        for n in 1..=3 {
+            let command = command(&user, n);
+            match front_end {
+                "lines" => world.send(back_end, format!("{command}\n").as_bytes()),
+                "socket" => world.send(back_end, &text(&command)),
+                _ => world.send(back_end, post("/api/push", &command).as_bytes()),
+            }
+        }
+        // Worker 1 stands still, and gives no credit back.
+        world.turn(0);
+        assert_eq!(world.blocked(back_end), Some(Block::Credit), "{front_end}");
+        world.turn(0);
+        let refused = world.stats(0).credits_refused.read();
+        let counted = measure(|| {
+            for _ in 0..1000 {
+                world.turn(0);
+            }
+        });
+        assert_eq!(world.stats(0).credits_refused.read(), refused + 1000);
+        assert_eq!(counted.count_total, 0, "{front_end}");
+
+        world.settle();
+        assert_eq!(texts(&world.take(ann)), ["0\n", "1\n", "2\n", "3\n"]);
+        let answers = world.take(back_end);
+        let count = match front_end {
+            "lines" => answers.split(|&byte| byte == b'\n').count() - 1,
+            "socket" => texts(&answers).len(),
+            _ => responses(&answers).len(),
+        };
+        assert_eq!(count, 3, "{front_end}");
     }
 }
