@@ -101,7 +101,7 @@ pub(crate) fn upgrade(
             if channels.len() > CHANNELS_MAX + usize::from(has_user) {
                 return Err(refused(
                     Status::BAD_REQUEST,
-                    "too many channels",
+                    &format!("a handshake takes at most {CHANNELS_MAX} channels"),
                     Handshake::ForbiddenChannel,
                 ));
             }

@@ -1,6 +1,7 @@
 //! From the upgrade request to the open session.
 
 use veche_frontends::stats::Handshake;
+use veche_frontends::upgrade::CHANNELS_MAX;
 
 use crate::world::wire::{Said, get, handshake, response, said, statuses, text, texts};
 use crate::world::{INTERNAL, Options, PUBLIC, PUSH, Peer, World};
@@ -19,7 +20,10 @@ fn push(world: &mut World, worker: usize, line: &str) {
 #[test]
 fn handshakes_are_judged() {
     let long = "u".repeat(255);
-    let many: String = (0..40).map(|n| format!("&channel=room:{n}")).collect();
+    let all: String = (0..CHANNELS_MAX)
+        .map(|n| format!("&channel=room:{n}"))
+        .collect();
+    let many = format!("{all}&channel=room:more");
     let table: &[(&str, &str, u16)] = &[
         ("/ws?user=ann", "", 101),
         ("/ws?user=ann%20b&x=1", "", 101),
@@ -43,6 +47,7 @@ fn handshakes_are_judged() {
         ),
         ("/ws?user=ann&channel=news&channel=secret", "", 403),
         ("/ws?user=ann&channel=", "", 403),
+        (&format!("/ws?user=ann{all}"), "", 101),
         (&format!("/ws?user=ann{many}"), "", 400),
         ("/ws?user=ann", "Origin: http://veche.test\r\n", 101),
         ("/ws?user=ann", "Origin: http://evil.test\r\n", 403),
