@@ -120,6 +120,10 @@ impl<D: Driver> Delayed<D> {
                 sink(self, Event::Drained { id });
                 continue;
             }
+            if link.progressed(&self.driver) {
+                sink(self, Event::Progressed { id });
+                continue;
+            }
             let Some(arrival) = link.next_arrival(self.turn, &mut self.rng) else {
                 break;
             };
@@ -196,12 +200,11 @@ impl<D: Driver> Driver for Delayed<D> {
             }
             let length = buffer.len();
             self.live(id)?.queue(due, buffer, length);
-            return None;
+        } else {
+            link.queue(due, buffer, 0);
         }
-        link.queue(due, buffer, 0);
         let low_water = self.driver.options().low_water_bytes;
-        let link = &mut self.links[id.index as usize];
-        link.above |= link.unsent(&self.driver) > low_water;
+        self.links[id.index as usize].queued(low_water, &self.driver);
         None
     }
 
@@ -293,7 +296,7 @@ impl<D: Driver> Driver for Delayed<D> {
                 Event::AcceptStalled { listener, errno } => Owned::Stalled(listener, errno),
                 Event::Woken => Owned::Woken,
                 // Ours follow from what is unsent.
-                Event::Sent { .. } | Event::Drained { .. } => return,
+                Event::Sent { .. } | Event::Progressed { .. } | Event::Drained { .. } => return,
             });
         })?;
         for event in events {

@@ -107,6 +107,12 @@ pub enum Event<'a> {
         /// The buffer as it was given.
         buffer: Buffer,
     },
+    /// [`Driver::unsent`] fell, but no buffer is done with and low water is not
+    /// reached: a part of a large send went out. At most once per turn.
+    Progressed {
+        /// The transport.
+        id: TransportId,
+    },
     /// [`Driver::unsent`] fell to or below [`Options::low_water_bytes`] after
     /// having been above it: once per crossing.
     Drained {

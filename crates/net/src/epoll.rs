@@ -51,6 +51,7 @@ fn flags(interest: u8) -> EventFlags {
 #[derive(Debug)]
 enum Pending {
     Sent(TransportId, Buffer),
+    Progressed(TransportId),
     Drained(TransportId),
 }
 
@@ -214,7 +215,10 @@ impl Epoll {
                 Pending::Drained(id) if self.transports.peek(id).is_some() => {
                     sink(self, Event::Drained { id });
                 }
-                Pending::Sent(..) | Pending::Drained(_) => {}
+                Pending::Progressed(id) if self.transports.peek(id).is_some() => {
+                    sink(self, Event::Progressed { id });
+                }
+                Pending::Sent(..) | Pending::Progressed(_) | Pending::Drained(_) => {}
             }
         }
         pending.append(&mut self.pending);

@@ -102,6 +102,45 @@ fn slow_reader_is_seen_and_told_once<D: Driver>(make: fn(Options) -> D) {
     world.until("the transport lives", |log| log.bytes(id) == b"x");
 }
 
+fn a_large_send_tells_how_it_goes<D: Driver>(make: fn(Options) -> D) {
+    const TOTAL: usize = 48 << 20;
+    let mut world = World::new(make(small()), ignore);
+    let (id, mut peer) = world.accept();
+    let bytes = Bytes::from(random(8, TOTAL));
+    let sent = world.driver.send(id, Buffer::Shared(bytes.clone()), false);
+    assert!(sent.is_none() && world.driver.unsent(id) > TOTAL / 2);
+    peer.set_nonblocking(true).expect("a socket option");
+    let mut piece = vec![0; 1 << 20];
+    let (mut got, mut told) = (0, 0);
+    let mut unsent = world.driver.unsent(id);
+    while got < TOTAL {
+        if let Ok(count) = peer.read(&mut piece) {
+            assert!(piece[..count] == bytes[got..got + count], "bytes changed");
+            got += count;
+        }
+        let before = world.log.count(&Logged::Progressed(id));
+        world.turn(Some(1));
+        let now = world.driver.unsent(id);
+        if now > 0 {
+            let events = world.log.count(&Logged::Progressed(id)) - before;
+            assert_eq!(events, usize::from(now < unsent), "{unsent} {now}");
+            told += events;
+        }
+        unsent = now;
+    }
+    assert!(told > 10, "told {told} times");
+    let done = Logged::Sent(id, TOTAL);
+    world.until("sent", |log| log.has(&done));
+    world.log.events.clear();
+    // What can't go in parts makes no progress.
+    for _ in 0..10 {
+        world.driver.send(id, Buffer::Owned(vec![1]), false);
+        world.until_sent(id);
+        world.turn(Some(0));
+    }
+    assert_eq!(world.log.count(&Logged::Progressed(id)), 0);
+}
+
 fn pause_holds_within_its_bound<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let (id, mut peer) = world.accept();
@@ -498,7 +537,8 @@ macro_rules! backends {
             use super::*;
 
             suite! { $make;
-                echoes_every_byte, slow_reader_is_seen_and_told_once, pause_holds_within_its_bound,
+                echoes_every_byte, slow_reader_is_seen_and_told_once,
+                a_large_send_tells_how_it_goes, pause_holds_within_its_bound,
                 peer_ends_first, we_end_first, paused_across_both_ends,
                 reset_is_noticed_in_every_state, close_drops_what_is_unsent,
                 ids_are_reused_by_generation, connects, connect_is_refused, timers_fire_in_order,

@@ -10,8 +10,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tracing::{debug, error, info, warn};
+use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
 use veche_frontends::site::Role;
-use veche_frontends::{Connection, End, Note, NoteLevel, Now, Shared, Site};
+use veche_frontends::{Block, Connection, End, Note, NoteLevel, Now, Shared, Site};
 use veche_hub::{Mail, SessionId, WorkerId};
 use veche_mailbox::{Class, Full, Mailbox};
 use veche_net::{Buffer, Driver, Event, ListenerId, TransportId};
@@ -201,7 +202,7 @@ impl Rest {
                 self.recycle(buffer);
                 self.sent_more(driver, id);
             }
-            Event::Drained { id } => self.sent_more(driver, id),
+            Event::Progressed { id } | Event::Drained { id } => self.sent_more(driver, id),
             Event::Closed { id, reason } => {
                 if let Some(mut slot) = self.slots.remove(session(id)) {
                     debug!(worker = self.me, peer = %slot.connection.peer, ?reason, "closed");
@@ -212,14 +213,13 @@ impl Rest {
                 }
             }
             Event::Timer { id } => {
-                let unsent = driver.unsent(id);
                 if let Some(slot) = self.slots.find(session(id)) {
                     slot.armed_ms = u64::MAX;
-                    let stalled_since = slot.stall.since(unsent, self.shared.now.mono_ms);
+                    let stalled_since = slot.stall.since_ms();
                     slot.connection
                         .timeout(session(id), stalled_since, &mut self.shared);
                     slot.settle(driver, id);
-                    if let Some(since) = slot.stall.since_ms() {
+                    if let Some(since) = stalled_since {
                         slot.arm(driver, id, since + self.shared.site.limits.write_timeout_ms);
                     }
                 }
@@ -293,7 +293,8 @@ impl Rest {
             return;
         };
         slot.stall.progress(unsent, self.shared.now.mono_ms);
-        if slot.connection.is_blocked() == Some(veche_frontends::Block::Output) {
+        // Before it has left, the connection would only look and wait again.
+        if unsent <= ANSWERS_BYTES_HIGH && slot.connection.is_blocked() == Some(Block::Output) {
             self.resumable.push(session);
         }
         if unsent == 0
@@ -433,12 +434,12 @@ impl Rest {
         let sent = self.shared.ports.outboxes.take_sent();
         self.shared.stats.messages_sent.add(sent.messages);
         self.shared.stats.message_bytes_sent.add(sent.bytes);
-        // Whoever waited for its own output goes on next turn if it has left; else `Drained` will tell.
+        // Whoever waited for its own output goes on next turn if it has left; else the driver will tell.
         for id in std::mem::take(&mut self.shared.waiting_for_output) {
             let unsent = driver.unsent(transport(id));
             // Both sides must judge by the same number, or they would ask each other for ever.
             self.shared.ports.outboxes.set_unsent(id, unsent);
-            if unsent <= veche_frontends::outbox::ANSWERS_BYTES_HIGH {
+            if unsent <= ANSWERS_BYTES_HIGH {
                 self.resumable.push(id);
             }
         }
@@ -453,7 +454,7 @@ impl Rest {
             self.shared.site.limits.write_timeout_ms,
         );
         if let Some(slot) = self.slots.find(session(id))
-            && slot.stall.begin(unsent, now)
+            && slot.stall.begin(now)
         {
             slot.arm(driver, id, now + limit);
         }

@@ -57,6 +57,8 @@ pub(super) struct Link {
     shutdown_given: bool,
     /// More than low water was unsent: its fall is to be told.
     pub(super) above: bool,
+    /// What was unsent when the caller last gave or was told something.
+    unsent_told: usize,
     /// While paused: bytes that may still be told.
     paused: Option<usize>,
 }
@@ -72,6 +74,7 @@ impl Link {
             shutdown: false,
             shutdown_given: false,
             above: false,
+            unsent_told: 0,
             paused: None,
         }
     }
@@ -166,6 +169,12 @@ impl Link {
         self.sends.0.push_back(Send { due, buffer, given });
     }
 
+    /// A buffer was queued.
+    pub(super) fn queued(&mut self, low_water: usize, driver: &impl Driver) {
+        self.unsent_told = self.unsent(driver);
+        self.above |= self.unsent_told > low_water;
+    }
+
     pub(super) fn unsent(&self, driver: &impl Driver) -> usize {
         let kept: usize = self
             .sends
@@ -219,15 +228,27 @@ impl Link {
         if !self.live || front.given < front.buffer.len() || driver.unsent(below) > 0 {
             return None;
         }
+        self.unsent_told = self.unsent(driver);
         self.sends.0.pop_front().map(|send| send.buffer)
     }
 
     /// Whether the fall below low water is to be told, now and once.
     pub(super) fn drained(&mut self, low_water: usize, driver: &impl Driver) -> bool {
-        let above = self.unsent(driver) > low_water;
-        let drained = self.live && self.above && !above;
-        self.above &= above;
+        let unsent = self.unsent(driver);
+        let drained = self.live && self.above && unsent <= low_water;
+        if drained {
+            self.above = false;
+            self.unsent_told = unsent;
+        }
         drained
+    }
+
+    /// Whether a part of what is unsent went out, now and once.
+    pub(super) fn progressed(&mut self, driver: &impl Driver) -> bool {
+        let unsent = self.unsent(driver);
+        let progressed = self.live && unsent > 0 && unsent < self.unsent_told;
+        self.unsent_told = unsent;
+        progressed
     }
 
     /// The next thing to tell in this turn; bytes come in pieces.

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::{Epoll, OUTPUT, Pending};
 use crate::sys::socket;
 use crate::transport::{Fin, State};
-use crate::{Buffer, TransportId};
+use crate::{Buffer, Driver, TransportId};
 
 /// Most buffers that one system call takes, and most that are held back.
 const SLICES_MAX: usize = 64;
@@ -179,8 +179,13 @@ impl Epoll {
 
     #[cold]
     pub(super) fn writable(&mut self, id: TransportId) {
+        let (told, before) = (self.pending.len(), self.unsent(id));
         self.flush(id);
         self.settle(id);
+        // `Sent` and `Drained` say as much.
+        if self.pending.len() == told && self.unsent(id) < before {
+            self.pending.push(Pending::Progressed(id));
+        }
     }
 
     /// Sends as much of the queue as the socket takes; true when all is gone.

@@ -19,6 +19,7 @@ pub enum Logged {
     Connected(TransportId),
     Ended(TransportId),
     Sent(TransportId, usize),
+    Progressed(TransportId),
     Drained(TransportId),
     Closed(TransportId, CloseReason),
     Timer(TransportId),
@@ -122,6 +123,10 @@ impl Log {
             Event::Sent { id, buffer } => {
                 self.life(*id);
                 Logged::Sent(*id, buffer.len())
+            }
+            Event::Progressed { id } => {
+                self.life(*id);
+                Logged::Progressed(*id)
             }
             Event::Drained { id } => {
                 self.life(*id);

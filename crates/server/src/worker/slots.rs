@@ -14,47 +14,29 @@ pub(super) struct Slot {
     paused: bool,
 }
 
-/// Whether what is queued makes progress.
+/// Whether what is queued makes progress: the driver tells of every step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stall {
-    /// 0: nothing is stalled.
+    /// 0: nothing is queued.
     since_ms: u64,
-    unsent: usize,
 }
 
 impl Stall {
     /// A send was not completed at once; whether it is the first.
-    pub(super) fn begin(&mut self, unsent: usize, now_ms: u64) -> bool {
+    pub(super) fn begin(&mut self, now_ms: u64) -> bool {
         let first = self.since_ms == 0;
         if first {
-            *self = Self {
-                since_ms: now_ms.max(1),
-                unsent,
-            };
+            self.since_ms = now_ms.max(1);
         }
         first
     }
 
-    /// The transport said that it took more.
+    /// The transport took more; so much is still unsent.
     pub(super) fn progress(&mut self, unsent: usize, now_ms: u64) {
-        *self = if unsent == 0 {
-            Self::default()
-        } else {
-            Self {
-                since_ms: now_ms.max(1),
-                unsent,
-            }
-        };
+        self.since_ms = if unsent == 0 { 0 } else { now_ms.max(1) };
     }
 
     /// Since when nothing has moved, if something should.
-    pub(super) fn since(&mut self, unsent: usize, now_ms: u64) -> Option<u64> {
-        if self.since_ms != 0 && unsent < self.unsent {
-            self.progress(unsent, now_ms);
-        }
-        self.since_ms()
-    }
-
     pub(super) fn since_ms(&self) -> Option<u64> {
         (self.since_ms != 0).then_some(self.since_ms)
     }
