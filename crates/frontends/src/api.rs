@@ -10,9 +10,9 @@ use crate::backend::{
     BAD_REQUEST, Backend, METHOD_NOT_FOUND, Progress, Shape, UNAUTHORIZED, write_error,
 };
 use crate::command::{self, BadCommand, Command, Target};
-use crate::connection::Block;
 use crate::reply::Refusal;
 use crate::shared::Shared;
+use crate::step::Block;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {

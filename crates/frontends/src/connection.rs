@@ -17,6 +17,7 @@ use crate::outbox::{ANSWERS_BYTES_HIGH, End};
 use crate::shared::{NoteLevel, Shared};
 use crate::site::Role;
 use crate::socket::Socket;
+use crate::step::{Block, Never, Step, Then};
 
 /// A connection, from accept to close.
 pub struct Connection {
@@ -38,42 +39,12 @@ pub struct Connection {
 const _: () = assert!(size_of::<Connection>() <= 152);
 
 /// What a connection speaks at the moment.
-pub(crate) enum Stage {
+enum Stage {
     Http(Box<Http>),
     Socket(Socket),
     Lines(Box<Lines>),
     /// Nothing is read any more; the transport goes down in good order.
     Ending,
-}
-
-/// Why a connection's input waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Block {
-    /// Its own answers have to leave first.
-    Output,
-    /// The hub takes no publication at the moment.
-    Credit,
-    /// A home worker has yet to answer.
-    Answer,
-}
-
-/// What came of a piece of input.
-pub(crate) struct Step {
-    pub(crate) taken: usize,
-    pub(crate) then: Then,
-}
-
-pub(crate) enum Then {
-    /// There may be more to do in what is left.
-    GoOn,
-    /// What is left is incomplete.
-    NeedInput,
-    /// What is left waits.
-    Wait(Block),
-    /// What is left is for another stage.
-    Become(Stage),
-    /// What is left, and all that comes, is of no interest.
-    End,
 }
 
 impl Connection {
@@ -135,8 +106,8 @@ impl Connection {
     pub fn answered(&mut self, id: SessionId, ticket: Ticket, answer: Answer, shared: &mut Shared) {
         let goes_on = match &mut self.stage {
             Stage::Http(http) => match http.answered(id, ticket, answer, shared) {
-                Then::Become(stage) => {
-                    self.stage = stage;
+                Then::Become(socket) => {
+                    self.stage = Stage::Socket(socket);
                     if shared.is_draining() {
                         // It was no session yet when the others were told.
                         self.drain(id, shared);
@@ -167,9 +138,9 @@ impl Connection {
         }
         self.blocked = None;
         let more = match &mut self.stage {
-            Stage::Http(http) => http.resume(id, shared),
-            Stage::Socket(socket) => socket.resume(id, shared),
-            Stage::Lines(lines) => lines.resume(id, shared),
+            Stage::Http(http) => http.resume(id, shared).map(Stage::Socket),
+            Stage::Socket(socket) => socket.resume(id, shared).map(stays),
+            Stage::Lines(lines) => lines.resume(id, shared).map(stays),
             Stage::Ending => Then::End,
         };
         match more {
@@ -310,10 +281,10 @@ impl Connection {
             if input.is_empty() {
                 return taken;
             }
-            let step = match &mut self.stage {
-                Stage::Http(http) => http.step(id, input, shared),
-                Stage::Socket(socket) => socket.step(id, input, shared),
-                Stage::Lines(lines) => lines.step(id, input, shared),
+            let step: Step<Stage> = match &mut self.stage {
+                Stage::Http(http) => http.step(id, input, shared).map(Stage::Socket),
+                Stage::Socket(socket) => socket.step(id, input, shared).map(stays),
+                Stage::Lines(lines) => lines.step(id, input, shared).map(stays),
                 Stage::Ending => return bytes.len(),
             };
             taken += step.taken;
@@ -411,4 +382,9 @@ impl Connection {
             Stage::Ending => self.deadline_ms,
         };
     }
+}
+
+/// A stage that turns into no other.
+fn stays(never: Never) -> Stage {
+    match never {}
 }

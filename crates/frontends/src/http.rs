@@ -11,12 +11,13 @@ use veche_proto::http::{
 };
 
 use crate::api::{Call, CallEnd};
-use crate::connection::{Block, Stage, Step, Then};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::reply::{Refusal, Reply, refuse_request};
 use crate::route::{Found, Handler, Route};
 use crate::shared::{NoteLevel, Shared};
+use crate::socket::Socket;
 use crate::stats::Handshake;
+use crate::step::{Block, Step, Then};
 use crate::stream::{self, Pumped, Stream};
 use crate::upgrade::{Registration, upgrade};
 
@@ -75,7 +76,12 @@ impl Http {
         matches!(self.state, State::Head) && !self.scan.is_midway()
     }
 
-    pub(crate) fn step(&mut self, id: SessionId, input: &mut [u8], shared: &mut Shared) -> Step {
+    pub(crate) fn step(
+        &mut self,
+        id: SessionId,
+        input: &mut [u8],
+        shared: &mut Shared,
+    ) -> Step<Socket> {
         let result = match &mut self.state {
             State::Head => self.head(id, input, shared),
             State::Body(_) => self.body(id, input, shared),
@@ -99,7 +105,7 @@ impl Http {
         id: SessionId,
         input: &[u8],
         shared: &mut Shared,
-    ) -> Result<Step, HttpError> {
+    ) -> Result<Step<Socket>, HttpError> {
         let site = Arc::clone(&shared.site);
         if !self.scan.is_midway() {
             self.since_ms = if self.requests == 0 {
@@ -127,7 +133,7 @@ impl Http {
         id: SessionId,
         head: &Head<'_>,
         shared: &mut Shared,
-    ) -> Result<Then, HttpError> {
+    ) -> Result<Then<Socket>, HttpError> {
         let site = Arc::clone(&shared.site);
         let reply = Reply::to(head);
         let (route, below) = match site.listeners[self.listener as usize]
@@ -216,7 +222,7 @@ impl Http {
         head: &Head<'_>,
         refusal: Refusal,
         shared: &mut Shared,
-    ) -> Result<Then, HttpError> {
+    ) -> Result<Then<Socket>, HttpError> {
         self.answer(id, head, shared, move |reply, id, shared| {
             refusal.write(reply, id, shared)
         })
@@ -229,7 +235,7 @@ impl Http {
         head: &Head<'_>,
         shared: &mut Shared,
         then: impl FnOnce(Reply, SessionId, &mut Shared) + 'static,
-    ) -> Result<Then, HttpError> {
+    ) -> Result<Then<Socket>, HttpError> {
         let mut reply = Reply::to(head);
         let droppable = match head.framing {
             Framing::None | Framing::Sized(0) => {
@@ -255,7 +261,7 @@ impl Http {
         call: Option<Call>,
         then: Option<AnswerLater>,
         shared: &mut Shared,
-    ) -> Result<Then, HttpError> {
+    ) -> Result<Then<Socket>, HttpError> {
         let decoder = BodyDecoder::new(head.framing, &shared.site.limits.http);
         if head.expect_continue && !decoder.is_end() {
             shared.ports.outboxes.buffer(id).extend_from_slice(CONTINUE);
@@ -280,7 +286,7 @@ impl Http {
         id: SessionId,
         input: &[u8],
         shared: &mut Shared,
-    ) -> Result<Step, HttpError> {
+    ) -> Result<Step<Socket>, HttpError> {
         let State::Body(body) = &mut self.state else {
             unreachable!("called in this state only")
         };
@@ -306,7 +312,7 @@ impl Http {
         })
     }
 
-    fn body_complete(&mut self, id: SessionId, body: Body, shared: &mut Shared) -> Then {
+    fn body_complete(&mut self, id: SessionId, body: Body, shared: &mut Shared) -> Then<Socket> {
         self.since_ms = shared.now.mono_ms;
         if let Some(then) = body.then {
             then(body.reply, id, shared);
@@ -330,14 +336,14 @@ impl Http {
         answer: &[u8],
         reply: Reply,
         shared: &mut Shared,
-    ) -> Then {
+    ) -> Then<Socket> {
         reply.write(id, Status::OK, "application/json", answer, shared);
         self.state = State::Head;
         self.finish(id, reply.keep_alive, shared)
     }
 
     /// After a response: go on with the next request, or end.
-    fn finish(&mut self, id: SessionId, keep_alive: bool, shared: &mut Shared) -> Then {
+    fn finish(&mut self, id: SessionId, keep_alive: bool, shared: &mut Shared) -> Then<Socket> {
         self.since_ms = shared.now.mono_ms;
         if !keep_alive || shared.is_draining() {
             return Then::End;
@@ -356,7 +362,7 @@ impl Http {
         reply: Reply,
         stream: Option<Stream>,
         shared: &mut Shared,
-    ) -> Then {
+    ) -> Then<Socket> {
         match stream {
             None => self.finish(id, reply.keep_alive, shared),
             Some(stream) => {
@@ -367,7 +373,7 @@ impl Http {
     }
 
     /// Writes as much of a streamed response as the client's reading allows.
-    fn pump(&mut self, id: SessionId, shared: &mut Shared) -> Then {
+    fn pump(&mut self, id: SessionId, shared: &mut Shared) -> Then<Socket> {
         let State::Streaming(stream) = &mut self.state else {
             return Then::GoOn;
         };
@@ -387,7 +393,7 @@ impl Http {
         head: &Head<'_>,
         route: &Arc<Route>,
         shared: &mut Shared,
-    ) -> Result<Then, HttpError> {
+    ) -> Result<Then<Socket>, HttpError> {
         match upgrade(id, head, route, shared) {
             Err(refused) => {
                 shared.stats.handshake(refused.outcome);
@@ -401,7 +407,7 @@ impl Http {
             }
             Ok(registration) => {
                 if registration.is_complete() {
-                    return Ok(Then::Become(Stage::Socket(registration.open(id, shared))));
+                    return Ok(Then::Become(registration.open(id, shared)));
                 }
                 self.state = State::Registering(Box::new(registration));
                 Ok(Then::Wait(Block::Answer))
@@ -415,7 +421,7 @@ impl Http {
         ticket: Ticket,
         answer: Answer,
         shared: &mut Shared,
-    ) -> Then {
+    ) -> Then<Socket> {
         match &mut self.state {
             State::Call(call, _) => {
                 call.answered(ticket, answer);
@@ -431,13 +437,13 @@ impl Http {
                 else {
                     unreachable!("matched above")
                 };
-                Then::Become(Stage::Socket(registration.open(id, shared)))
+                Then::Become(registration.open(id, shared))
             }
             _ => Then::Wait(Block::Answer),
         }
     }
 
-    pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> Then {
+    pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> Then<Socket> {
         match std::mem::replace(&mut self.state, State::Head) {
             State::Call(mut call, reply) => match call.resume(id, shared) {
                 CallEnd::Answered(answer) => self.call_ended(id, &answer, reply, shared),

@@ -23,11 +23,13 @@ pub mod site;
 mod socket;
 pub mod static_files;
 pub mod stats;
+mod step;
 mod stream;
 pub mod upgrade;
 
-pub use connection::{Block, Connection};
+pub use connection::Connection;
 pub use outbox::{End, Outbox, Outboxes};
 pub use shared::{Lane, Note, NoteLevel, Now, Ports, Post, Process, Shared};
 pub use site::{ApiKey, Limits, Listener, Role, Site};
 pub use stats::Stats;
+pub use step::Block;

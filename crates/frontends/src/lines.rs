@@ -7,9 +7,9 @@ use veche_hub::{Answer, SessionId, Ticket};
 
 use crate::backend::{Backend, Progress, Shape};
 use crate::command;
-use crate::connection::{Block, Step, Then};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::shared::Shared;
+use crate::step::{Block, Never, Step, Then};
 
 /// The stage's state.
 #[derive(Default)]
@@ -24,7 +24,12 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub(crate) fn step(&mut self, id: SessionId, input: &mut [u8], shared: &mut Shared) -> Step {
+    pub(crate) fn step(
+        &mut self,
+        id: SessionId,
+        input: &mut [u8],
+        shared: &mut Shared,
+    ) -> Step<Never> {
         let mut taken = 0;
         let then = loop {
             let rest = &input[taken..];
@@ -118,7 +123,7 @@ impl Lines {
         self.backend.is_settled()
     }
 
-    pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> Then {
+    pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> Then<Never> {
         if !self.backend.resume(id, shared) {
             return Then::Wait(Block::Credit);
         }

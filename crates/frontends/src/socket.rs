@@ -10,10 +10,10 @@ use veche_proto::websocket::{self, Decoder, Event, MessageKind, Opcode, close};
 
 use crate::backend::{Backend, Progress, Shape};
 use crate::command;
-use crate::connection::{Block, Step, Then};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::route::Route;
 use crate::shared::{NoteLevel, Now, Shared};
+use crate::step::{Block, Never, Step, Then};
 
 /// An open WebSocket.
 pub(crate) struct Socket {
@@ -66,7 +66,12 @@ impl Socket {
         self.pinged = false;
     }
 
-    pub(crate) fn step(&mut self, id: SessionId, input: &mut [u8], shared: &mut Shared) -> Step {
+    pub(crate) fn step(
+        &mut self,
+        id: SessionId,
+        input: &mut [u8],
+        shared: &mut Shared,
+    ) -> Step<Never> {
         let mut taken = 0;
         while taken < input.len() {
             let result = self.decoder.decode(
@@ -157,7 +162,7 @@ impl Socket {
         kind: MessageKind,
         data: Vec<u8>,
         shared: &mut Shared,
-    ) -> Then {
+    ) -> Then<Never> {
         let Session::Backend(backend) = &mut self.session else {
             return Then::GoOn;
         };
@@ -193,7 +198,7 @@ impl Socket {
         }
     }
 
-    pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> Then {
+    pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> Then<Never> {
         let Session::Backend(backend) = &mut self.session else {
             return Then::GoOn;
         };
@@ -251,7 +256,7 @@ impl Socket {
         reason: &str,
         taken: usize,
         shared: &mut Shared,
-    ) -> Step {
+    ) -> Step<Never> {
         if self.phase == Phase::Open {
             shared.ports.outboxes.close_frame(id, Some(code), reason);
         }
