@@ -1,0 +1,73 @@
+//! New connections: who gets in, and when accepting waits because the cap is reached.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tracing::{debug, warn};
+use veche_frontends::Connection;
+use veche_frontends::site::Role;
+use veche_net::{Driver, ListenerId, TransportId};
+
+use super::{LOG, Rest, session};
+
+impl Rest {
+    pub(super) fn accepted<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        id: TransportId,
+        listener: ListenerId,
+        peer: IpAddr,
+    ) {
+        let stats = Arc::clone(&self.shared.stats);
+        stats.accepted.add(1);
+        stats.connections.add(1);
+        let listener = self.listeners[listener.0 as usize];
+        // The back end is one address for everybody.
+        let counted = self.role(listener) == Role::Public;
+        let verdict = self.common.connection_opened(peer, counted);
+        let connection = Connection::accept(session(id), listener, peer, &mut self.shared);
+        let slot = self.slots.insert(session(id), connection);
+        slot.settle(driver, id);
+        if !verdict.address_allowed {
+            debug!(target: LOG, %peer, "too many connections of this address");
+            driver.close(id);
+        }
+        if verdict.at_cap && !self.accept_paused {
+            self.common.warn_rarely(
+                || warn!(target: LOG, "the connection cap is reached: accepting pauses"),
+            );
+            self.pause_accepting(driver);
+            // The others would learn of it by accepting one more each.
+            self.common.wake_workers();
+        }
+    }
+
+    pub(super) fn role(&self, listener: u16) -> Role {
+        self.shared.site.listeners[listener as usize].role
+    }
+
+    /// At the cap browsers wait; the back end and the operator still get in, on the descriptors kept for them.
+    pub(super) fn pause_accepting<D: Driver>(&mut self, driver: &mut D) {
+        self.accept_paused = true;
+        self.shared.stats.accepts_stalled.add(1);
+        for (index, &listener) in self.listeners.iter().enumerate() {
+            if self.role(listener) == Role::Public {
+                driver.pause_accept(ListenerId(index as u32));
+            }
+        }
+    }
+
+    /// Pauses or resumes accepting as the process comes to its cap or below it.
+    pub(super) fn settle_accepting<D: Driver>(&mut self, driver: &mut D) {
+        if self.drain.is_some() {
+            return;
+        }
+        if !self.accept_paused && self.common.is_at_cap() {
+            self.pause_accepting(driver);
+        } else if self.accept_paused && self.common.is_below_cap() {
+            self.accept_paused = false;
+            (0..self.listeners.len() as u32)
+                .for_each(|index| driver.resume_accept(ListenerId(index)));
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What time it is: monotonic by the driver, wall time without asking the system each turn.
+
+use veche_frontends::Now;
+
+/// Wall time as a distance from the driver's.
+#[derive(Default)]
+pub(super) struct Clock {
+    wall_minus_mono_ms: u64,
+    checked_mono_ms: u64,
+}
+
+impl Clock {
+    /// Both times; the system is asked once a second.
+    pub(super) fn at(&mut self, mono_ms: u64) -> Now {
+        if mono_ms >= self.checked_mono_ms + 1000 || self.checked_mono_ms == 0 {
+            self.checked_mono_ms = mono_ms.max(1);
+            self.wall_minus_mono_ms = wall_now_ms().wrapping_sub(mono_ms);
+        }
+        let wall_ms = mono_ms.wrapping_add(self.wall_minus_mono_ms);
+        Now { mono_ms, wall_ms }
+    }
+}
+
+/// For measuring a turn.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the worker's loop is where time is read"
+)]
+pub(super) fn clock_now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the worker's loop is where time is read"
+)]
+fn wall_now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}

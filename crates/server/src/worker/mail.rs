@@ -1,0 +1,83 @@
+//! Letters: what other workers and the control thread sent is taken, and this turn's mail is posted.
+
+use std::sync::Arc;
+
+use veche_frontends::Site;
+use veche_hub::{Mail, WorkerId};
+use veche_mailbox::{Class, Full};
+use veche_net::Driver;
+
+use super::Rest;
+
+/// Letters taken in a turn.
+const MAIL_MAX: usize = 4096;
+
+/// What a worker gets: other hubs' mail and orders of the control thread.
+pub(crate) enum Letter {
+    /// From the hub of another worker.
+    Hub(Mail),
+    /// A new configuration is in force.
+    Reload(Arc<Site>, usize),
+    /// Close everything, spread over so many milliseconds.
+    Drain(u64),
+}
+
+impl Rest {
+    pub(super) fn take_mail<D: Driver>(&mut self, driver: &mut D) {
+        for lane in 0..self.shared.ports.post.lanes.len() {
+            self.shared.ports.post.lanes[lane].unfinished = self.mailbox.unfinished(lane);
+        }
+        let mut depth = 0;
+        while depth < MAIL_MAX
+            && let Some((from, letter)) = self.mailbox.pop()
+        {
+            depth += 1;
+            match letter {
+                Letter::Hub(mail) => {
+                    self.shared
+                        .hub
+                        .receive(WorkerId(from as u16), mail, &mut self.shared.ports)
+                }
+                Letter::Reload(site, outbox_bytes_max) => {
+                    self.shared.site = site;
+                    self.shared
+                        .ports
+                        .outboxes
+                        .set_outbox_bytes_max(outbox_bytes_max);
+                }
+                Letter::Drain(within_ms) => self.start_draining(driver, within_ms),
+            }
+        }
+        self.busy |= depth == MAIL_MAX;
+        self.shared.stats.mailbox_depth.set(depth as u64);
+    }
+
+    /// Posts the turn's mail and gives back the credits of what is finished.
+    pub(super) fn post(&mut self) {
+        for to in 0..self.shared.ports.post.lanes.len() {
+            let lane = &mut self.shared.ports.post.lanes[to];
+            for _ in 0..std::mem::take(&mut lane.finished) {
+                self.mailbox.done(to);
+            }
+            while let Some(mail) = lane.outgoing.pop_front() {
+                let class = match mail.class() {
+                    veche_hub::Class::Control => Class::Control,
+                    veche_hub::Class::Publish | veche_hub::Class::Deliver => Class::Data,
+                };
+                if let Err(Full(Letter::Hub(mail))) =
+                    self.mailbox.post(to, class, Letter::Hub(mail))
+                {
+                    // Data is sent with a credit in hand and control is bounded by the sessions of a worker, so this
+                    // is never; were it wrong, the rest would wait in order.
+                    debug_assert!(false, "the lane to worker {to} is full");
+                    lane.outgoing.push_front(mail);
+                    self.busy = true;
+                    break;
+                }
+                lane.outgoing_data -= u32::from(class == Class::Data);
+            }
+            lane.unfinished = self.mailbox.unfinished(to);
+        }
+        self.mailbox.flush();
+    }
+}
