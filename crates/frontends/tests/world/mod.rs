@@ -23,7 +23,7 @@ use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
 use veche_frontends::{Block, Connection, End, Now, Shared, Stats};
 use veche_hub::{ChannelName, Class, Mail, SessionId, WorkerId};
 
-use client::Client;
+use client::{Client, move_front};
 pub use site::*;
 
 /// Deliveries of queued fan-outs in a turn: few, so that fan-outs take several turns.
@@ -521,11 +521,11 @@ impl World {
                 return;
             }
             if !client.waiting.is_empty() {
-                let mut bytes: Vec<u8> = client
-                    .waiting
-                    .drain(..client.waiting.len().min(4096))
-                    .collect();
+                let mut bytes = std::mem::take(&mut client.scratch).tap(&[]);
+                let count = client.waiting.len().min(4096);
+                move_front(&mut client.waiting, count, &mut bytes);
                 connection.received(client.id, &mut bytes, shared);
+                client.scratch = bytes;
                 continue;
             }
             if client.is_finishing && !client.has_finished {
