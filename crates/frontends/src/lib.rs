@@ -16,6 +16,7 @@ pub mod identity;
 mod lines;
 pub mod origin;
 pub mod outbox;
+mod pool;
 mod reply;
 pub mod route;
 pub mod shared;

@@ -9,14 +9,10 @@ use veche_hub::{Delivery, Format, PayloadKind, SessionId};
 use veche_proto::websocket::deflate::Agreed;
 use veche_proto::websocket::{self, Codecs, Encoder, MessageKind, Role};
 
+use crate::pool::Pool;
+
 /// Above this many bytes on their way out a connection's input is not worked on: whoever asks must also read.
 pub const ANSWERS_BYTES_HIGH: usize = 64 << 10;
-
-/// A buffer that grew beyond this is not kept for the next connection.
-const POOLED_BYTES_MAX: usize = 64 << 10;
-
-/// Most spare buffers a worker keeps.
-const POOL_MAX: usize = 256;
 
 /// What becomes of the transport once everything is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,7 +94,7 @@ impl Outbox {
 pub struct Outboxes {
     boxes: Vec<Outbox>,
     touched: Vec<u32>,
-    pool: Vec<Vec<u8>>,
+    pool: Pool,
     codecs: Codecs,
     /// Sessions whose outbox overflowed in this turn; the worker closes them.
     overflowed: Vec<SessionId>,
@@ -122,7 +118,7 @@ impl Outboxes {
         Self {
             boxes: Vec::new(),
             touched: Vec::new(),
-            pool: Vec::new(),
+            pool: Pool::default(),
             codecs: Codecs::default(),
             overflowed: Vec::new(),
             outbox_bytes_max,
@@ -207,10 +203,8 @@ impl Outboxes {
             outbox.touched = true;
             self.touched.push(id.index);
         }
-        if outbox.buffer.capacity() == 0
-            && let Some(spare) = self.pool.pop()
-        {
-            outbox.buffer = spare;
+        if outbox.buffer.capacity() == 0 {
+            outbox.buffer = self.pool.take();
         }
         &mut self.boxes[index].buffer
     }
@@ -371,11 +365,14 @@ impl Outboxes {
     }
 
     /// Takes back a buffer that has been sent.
-    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if (1..=POOLED_BYTES_MAX).contains(&buffer.capacity()) && self.pool.len() < POOL_MAX {
-            buffer.clear();
-            self.pool.push(buffer);
-        }
+    pub fn recycle(&mut self, buffer: Vec<u8>) {
+        self.pool.give(buffer);
+    }
+
+    /// Gives memory back that nothing needed since the last call; whether there may be more next time.
+    pub(crate) fn trim(&mut self) -> bool {
+        self.codecs.trim();
+        self.pool.trim()
     }
 
     /// Writes a Close frame and stops publications.

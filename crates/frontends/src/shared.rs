@@ -145,6 +145,13 @@ impl Shared {
         self.ports.outboxes.set_now_ms(now.mono_ms);
     }
 
+    /// Gives memory back that a spike has left and nothing needed since the last call; to be called about once a
+    /// second until it says that there is no more.
+    pub fn trim(&mut self) -> bool {
+        self.codecs.trim();
+        self.ports.outboxes.trim()
+    }
+
     /// Notes something for the log.
     pub(crate) fn note(&mut self, session: SessionId, level: NoteLevel, what: impl Into<String>) {
         if self.notes_left == 0 {

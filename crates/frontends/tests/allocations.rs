@@ -131,3 +131,19 @@ fn a_command_that_waits_for_credit_is_not_read_again() {
         assert_eq!(count, 3, "{front_end}");
     }
 }
+
+#[test]
+fn what_a_spike_took_is_given_back() {
+    const BYTES: usize = 16 << 10;
+    let mut world = World::new(Options::default());
+    let peers: Vec<_> = (0..200).map(|_| world.open(0, "/echo")).collect();
+    let frame = message(MessageKind::Binary, &[b'x'; BYTES]);
+    // All answers of one turn.
+    peers.iter().for_each(|peer| world.send(*peer, &frame));
+    world.settle();
+    let counted = measure(|| {
+        let trims = (0..20).position(|_| !world.workers[0].shared.trim());
+        assert!(trims.expect("it comes to rest") < 10);
+    });
+    assert!(counted.bytes_current < -190 * BYTES as i64, "{counted:?}");
+}

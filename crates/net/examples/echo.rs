@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 
 use rustix::time::{ClockId, clock_gettime};
-use veche_net::{Buffer, BufferPool, Driver, Epoll, Event, ListenOptions, Options, bind};
+use veche_net::{Buffer, Driver, Epoll, Event, ListenOptions, Options, bind};
 
 const REPORT_MS: u64 = 2_000;
 
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let mut driver = Epoll::new(options)?;
     driver.listen(bind(addr, &ListenOptions::default())?)?;
-    let mut pool = BufferPool::new();
+    let mut spare: Vec<Vec<u8>> = Vec::new();
     let (mut receives, mut received_bytes, mut turns, mut open) = (0_u64, 0, 0_u64, 0_u64);
     let mut report_at_ms = driver.now_ms() + REPORT_MS;
     let mut cpu_before = cpu_seconds();
@@ -42,10 +42,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 Event::Received { id, bytes } => {
                     receives += 1;
                     received_bytes += bytes.len();
-                    let mut out = pool.take();
+                    let mut out = spare.pop().unwrap_or_default();
                     out.extend_from_slice(bytes);
                     if let Some(buffer) = driver.send(id, Buffer::Owned(out), false) {
-                        pool.give_buffer(buffer);
+                        spare.extend(buffer.reclaim());
                     }
                     // A peer that does not read gets no more until it does.
                     if driver.unsent(id) > driver.options().low_water_bytes {
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     }
                 }
                 Event::Drained { id } => driver.resume(id),
-                Event::Sent { buffer, .. } => pool.give_buffer(buffer),
+                Event::Sent { buffer, .. } => spare.extend(buffer.reclaim()),
                 Event::Ended { id } => driver.close(id),
                 Event::Closed { .. } => open -= 1,
                 _ => {}

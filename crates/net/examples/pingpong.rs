@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use veche_net::{Buffer, BufferPool, Driver, Epoll, Event, Options};
+use veche_net::{Buffer, Driver, Epoll, Event, Options};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .parse()?;
     let (connections, bytes) = (number(1, 240)?, number(2, 20)?);
     let mut driver = Epoll::new(Options::default())?;
-    let mut pool = BufferPool::new();
+    let mut spare: Vec<Vec<u8>> = Vec::new();
     let mut missing = Vec::new();
     for _ in 0..connections {
         let id = driver.connect(addr)?;
@@ -38,13 +38,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 if *missing == 0 {
                     messages += 1;
                     *missing = bytes;
-                    let mut out = pool.take();
+                    let mut out = spare.pop().unwrap_or_default();
                     out.resize(bytes, 1);
                     let back = driver.send(id, Buffer::Owned(out), false);
-                    back.into_iter().for_each(|buffer| pool.give_buffer(buffer));
+                    spare.extend(back.and_then(Buffer::reclaim));
                 }
             }
-            Event::Sent { buffer, .. } => pool.give_buffer(buffer),
+            Event::Sent { buffer, .. } => spare.extend(buffer.reclaim()),
             Event::Closed { reason, .. } => eprintln!("closed: {reason:?}"),
             _ => {}
         })?;

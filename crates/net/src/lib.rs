@@ -1,4 +1,4 @@
-//! A worker's sockets: the seam, its back ends, timers and buffers.
+//! A worker's sockets: the seam, its back ends, and timers.
 //!
 //! [`Driver`] is the seam: everything above it sees transports by
 //! [`TransportId`], bytes lent for one call and [`Event`]s; nothing above it
@@ -19,7 +19,7 @@ mod timer;
 mod transport;
 mod waker;
 
-pub use buffer::{Buffer, BufferPool};
+pub use buffer::Buffer;
 pub use delayed::Delayed;
 pub use driver::{CloseReason, Driver, Event, ListenerId, RECEIVE_AFTER_PAUSE_MAX, TransportId};
 pub use epoll::Epoll;

@@ -38,6 +38,9 @@ const LOOK_AGAIN_MS: u64 = 1;
 /// The same for what is less urgent: accepting again, closing the next ones of a drain.
 const LOOK_AGAIN_LATER_MS: u64 = 20;
 
+/// Spare memory is looked through so often, until there is no more to give back.
+const TRIM_INTERVAL_MS: u64 = 1000;
+
 /// One worker. `D` is its back end.
 pub(crate) struct Worker<D> {
     driver: D,
@@ -63,6 +66,10 @@ struct Rest {
     drain: Option<Drain>,
     /// There is work that waits for nothing.
     busy: bool,
+    /// When spare memory is looked through next.
+    trim_at_ms: u64,
+    /// Nothing happened since there was none left.
+    trimmed: bool,
 }
 
 impl<D: Driver> Worker<D> {
@@ -90,6 +97,8 @@ impl<D: Driver> Worker<D> {
             clock: Clock::default(),
             drain: None,
             busy: false,
+            trim_at_ms: 0,
+            trimmed: false,
         };
         Self { driver, rest }
     }
@@ -142,7 +151,10 @@ impl Rest {
         if !self.shared.waiting_for_credit.is_empty() || self.shared.hub.counts().stalled > 0 {
             return Some(LOOK_AGAIN_MS);
         }
-        (self.accept_paused || self.drain.is_some()).then_some(LOOK_AGAIN_LATER_MS)
+        if self.accept_paused || self.drain.is_some() {
+            return Some(LOOK_AGAIN_LATER_MS);
+        }
+        (!self.trimmed).then_some(TRIM_INTERVAL_MS)
     }
 
     fn event<D: Driver>(&mut self, driver: &mut D, event: Event<'_>) {
@@ -219,6 +231,17 @@ impl Rest {
         self.flush(driver);
         self.post();
         self.settle_accepting(driver);
+        self.trim();
+    }
+
+    /// Gives back what a spike has left, once a second while something happens and a few times after.
+    fn trim(&mut self) {
+        let now_ms = self.shared.now.mono_ms;
+        let due = now_ms >= self.trim_at_ms;
+        if due {
+            self.trim_at_ms = now_ms + TRIM_INTERVAL_MS;
+        }
+        self.trimmed = due && !self.shared.trim();
     }
 
     /// Connections whose input waited go on, as far as what they waited for has come.

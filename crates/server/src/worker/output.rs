@@ -73,7 +73,7 @@ impl Rest {
     }
 
     pub(super) fn recycle(&mut self, buffer: Buffer) {
-        if let Buffer::Owned(bytes) = buffer {
+        if let Some(bytes) = buffer.reclaim() {
             self.shared.ports.outboxes.recycle(bytes);
         }
     }

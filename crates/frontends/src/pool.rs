@@ -1,0 +1,100 @@
+//! Spare buffers of one worker, so that a message costs no allocation and an idle connection holds no buffer.
+//!
+//! It keeps what was needed lately: what nobody took since the last [`Pool::trim`] goes back to the allocator by and
+//! by. It does not know time: whoever owns it trims it at regular moments.
+
+/// A buffer that grew beyond this is not kept.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// Most buffers kept.
+const SPARE_MAX: usize = 256;
+
+/// So many stay also with a worker that has nothing to do.
+const SPARE_MIN: usize = 4;
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    /// The last one given is the first one taken, so those at the front are the ones that nobody needs.
+    spare: Vec<Vec<u8>>,
+    /// Fewest that lay here at any moment since the last trim.
+    unneeded: usize,
+}
+
+impl Pool {
+    /// An empty buffer, with capacity if one is spare.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        let buffer = self.spare.pop().unwrap_or_default();
+        self.unneeded = self.unneeded.min(self.spare.len());
+        buffer
+    }
+
+    /// Keeps a buffer for the next [`Pool::take`]; its content is gone.
+    pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
+        if (1..=BUFFER_BYTES_MAX).contains(&buffer.capacity()) && self.spare.len() < SPARE_MAX {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
+    /// Lets half of those go that nobody took since the last call; whether more may follow.
+    pub(crate) fn trim(&mut self) -> bool {
+        let excess = self.spare.len().saturating_sub(SPARE_MIN);
+        self.spare.drain(..self.unneeded.div_ceil(2).min(excess));
+        self.unneeded = self.spare.len();
+        self.spare.len() > SPARE_MIN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many buffers are in use at once.
+    fn need(pool: &mut Pool, count: usize) {
+        let buffers: Vec<Vec<u8>> = (0..count)
+            .map(|_| {
+                let mut buffer = pool.take();
+                buffer.reserve(1000);
+                buffer
+            })
+            .collect();
+        buffers.into_iter().for_each(|buffer| pool.give(buffer));
+    }
+
+    #[test]
+    fn small_buffers_come_back_empty_and_large_ones_do_not() {
+        let mut pool = Pool::default();
+        let mut buffer = Vec::with_capacity(100);
+        buffer.push(1);
+        let place = buffer.as_ptr();
+        pool.give(buffer);
+        let buffer = pool.take();
+        assert!(buffer.is_empty() && buffer.as_ptr() == place);
+        pool.give(Vec::with_capacity(BUFFER_BYTES_MAX + 1));
+        pool.give(Vec::new());
+        assert!(pool.spare.is_empty());
+        need(&mut pool, SPARE_MAX + 10);
+        assert_eq!(pool.spare.len(), SPARE_MAX);
+    }
+
+    #[test]
+    fn after_a_spike_it_keeps_what_is_needed_and_rests_with_little() {
+        let mut pool = Pool::default();
+        need(&mut pool, 200);
+        for _ in 0..20 {
+            need(&mut pool, 30);
+            assert!(pool.trim());
+        }
+        assert!(
+            (30..=31).contains(&pool.spare.len()),
+            "{}",
+            pool.spare.len()
+        );
+        let rest = (0..20)
+            .position(|_| !pool.trim())
+            .expect("it comes to rest");
+        assert!(rest < 10, "{rest}");
+        assert_eq!(pool.spare.len(), SPARE_MIN);
+    }
+}
