@@ -3,35 +3,20 @@
 //! Shared by the push line, the API's HTTP calls and its WebSocket, which differ only in framing. It does not know
 //! which of them it serves.
 
+mod exchange;
+
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 
 use veche_hub::{Answer, ChannelName, Outcome, Payload, PayloadRef, SessionId, Ticket};
 use veche_proto::websocket::MessageKind;
 
 use crate::command::{BadCommand, Command, Target};
 use crate::shared::{NoteLevel, Shared};
+use exchange::Exchange;
+pub use exchange::{BAD_REQUEST, METHOD_NOT_FOUND, Shape, UNAUTHORIZED, write_error};
 
 /// Most questions of one back end that may wait for their answers; its input waits then.
 pub const EXCHANGES_MAX: usize = 1024;
-
-/// Error code for a request that can't be understood or carried out as written.
-pub const BAD_REQUEST: u32 = 107;
-/// Error code for a caller without a key.
-pub const UNAUTHORIZED: u32 = 101;
-/// Error code for a method that does not exist.
-pub const METHOD_NOT_FOUND: u32 = 104;
-
-/// How an answer adds up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// `{"handed":N}`, all targets together.
-    Sum,
-    /// `{"responses":[…]}`, one for each target.
-    Each,
-    /// `{"disconnected":N}`.
-    Disconnected,
-}
 
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,16 +36,6 @@ pub struct Backend {
     unfinished: Option<Job>,
     /// A frame that is not looked at before an answer has left.
     kept: Option<(MessageKind, Vec<u8>)>,
-}
-
-#[derive(Debug)]
-struct Exchange {
-    id: Option<Box<str>>,
-    shape: Shape,
-    handed: Vec<u32>,
-    /// Answers of homes on other workers that are still to come, and one more while a job is unfinished.
-    open: u32,
-    error: Option<String>,
 }
 
 /// A publication of which some targets wait for credit: parsed and owned, so that asking again costs nothing more.
@@ -395,42 +370,6 @@ impl Backend {
         }
         true
     }
-}
-
-impl Exchange {
-    fn write(&self, out: &mut Vec<u8>) {
-        let mut text = String::with_capacity(64);
-        text.push('{');
-        if let Some(id) = &self.id {
-            let _ = write!(text, "\"id\":{id},");
-        }
-        match (&self.error, self.shape) {
-            (Some(error), _) => write_error(&mut text, BAD_REQUEST, error),
-            (None, Shape::Sum) => {
-                let handed: u64 = self.handed.iter().map(|&handed| u64::from(handed)).sum();
-                let _ = write!(text, "\"result\":{{\"handed\":{handed}}}");
-            }
-            (None, Shape::Disconnected) => {
-                let _ = write!(text, "\"result\":{{\"disconnected\":{}}}", self.handed[0]);
-            }
-            (None, Shape::Each) => {
-                text.push_str("\"result\":{\"responses\":[");
-                for (index, handed) in self.handed.iter().enumerate() {
-                    let comma = if index == 0 { "" } else { "," };
-                    let _ = write!(text, "{comma}{{\"result\":{{\"handed\":{handed}}}}}");
-                }
-                text.push_str("]}");
-            }
-        }
-        text.push('}');
-        out.extend_from_slice(text.as_bytes());
-    }
-}
-
-/// `"error":{…}`, without the braces around.
-pub fn write_error(text: &mut String, code: u32, message: &str) {
-    let message = serde_json::Value::from(message);
-    let _ = write!(text, "\"error\":{{\"code\":{code},\"message\":{message}}}");
 }
 
 fn personal<'n>(user: &str, name: &'n mut String) -> Result<ChannelName<'n>, BadCommand> {

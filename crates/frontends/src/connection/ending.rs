@@ -1,0 +1,107 @@
+//! How a connection ends: with a Close frame, after what is under way, or at once.
+
+use veche_hub::SessionId;
+
+use super::{Connection, Stage};
+use crate::outbox::End;
+use crate::shared::{NoteLevel, Shared};
+
+impl Connection {
+    /// Closes the session with a code: the hub, the operator or a limit wants it.
+    pub fn disconnect(&mut self, id: SessionId, code: u16, reason: &str, shared: &mut Shared) {
+        match &mut self.stage {
+            Stage::Socket(socket) => socket.close(id, code, reason, shared),
+            Stage::Http(_) | Stage::Lines(_) => self.end(id, shared),
+            Stage::Ending => {}
+        }
+        self.settle_deadline(id, shared);
+    }
+
+    /// The client does not read what it is sent: its outbox is over its budget.
+    pub fn overflowed(&mut self, id: SessionId, shared: &mut Shared) {
+        shared.stats.slow_consumers.add(1);
+        shared.note(
+            id,
+            NoteLevel::Warn,
+            "closed with 1013: it does not read what it is sent",
+        );
+        // What was written before stays: it is whole, it is within the budget, and the 101 may be among it.
+        let (code, reason) = crate::close::SLOW_CONSUMER;
+        self.disconnect(id, code, reason, shared);
+    }
+
+    /// The server goes away: sessions are closed, what is idle ends, what is under way is answered and then ends.
+    pub fn drain(&mut self, id: SessionId, shared: &mut Shared) {
+        match &mut self.stage {
+            Stage::Http(http) if http.is_idle() && self.input.is_empty() => self.end(id, shared),
+            Stage::Http(_) | Stage::Ending => {}
+            // What a back end has sent is carried out and answered first.
+            Stage::Lines(_) => {
+                self.told_to_go = true;
+                self.finish_if_due(id, shared);
+            }
+            Stage::Socket(_) => {
+                let (code, reason) = crate::close::GOING_AWAY;
+                self.disconnect(id, code, reason, shared);
+            }
+        }
+    }
+
+    /// Sends what is written, then FIN, and waits a little for the peer's.
+    pub(super) fn end(&mut self, id: SessionId, shared: &mut Shared) {
+        if matches!(self.stage, Stage::Ending) {
+            return;
+        }
+        match &mut self.stage {
+            Stage::Socket(socket) => {
+                socket.closed(shared);
+                shared.hub.close(id, &mut shared.ports);
+            }
+            Stage::Http(http) => http.abandon(id, shared),
+            Stage::Lines(_) | Stage::Ending => {}
+        }
+        self.stage = Stage::Ending;
+        self.blocked = None;
+        self.input = Vec::new();
+        self.deadline_ms = shared.now.mono_ms + shared.site.limits.close_timeout_ms;
+        shared.ports.outboxes.refuse_pushes(id);
+        shared.ports.outboxes.finish(id, End::Shutdown);
+    }
+
+    pub(super) fn abort(&mut self, id: SessionId, shared: &mut Shared) {
+        self.end(id, shared);
+        shared.ports.outboxes.finish(id, End::Abort);
+    }
+
+    /// Ends a connection that waited only for what was under way.
+    pub(super) fn finish_if_due(&mut self, id: SessionId, shared: &mut Shared) {
+        if self.blocked.is_some() {
+            return;
+        }
+        if self.ended {
+            self.finish_after_end(id, shared);
+        } else if self.told_to_go
+            && matches!(&self.stage, Stage::Lines(lines) if lines.is_settled())
+        {
+            self.end(id, shared);
+        }
+    }
+
+    /// After the peer's FIN all that was asked is answered; then nothing keeps the connection.
+    pub(super) fn finish_after_end(&mut self, id: SessionId, shared: &mut Shared) {
+        if let Stage::Lines(lines) = &self.stage {
+            // The last line may lack its end: `printf … | nc` writes such.
+            if !self.input.is_empty() && self.input.last() != Some(&b'\n') {
+                self.input.push(b'\n');
+                self.work_on_input(id, shared);
+                return self.ended(id, shared);
+            }
+            if !lines.is_settled() {
+                return;
+            }
+        }
+        self.end(id, shared);
+        // The worker closes the transport when the last byte has left.
+        shared.ports.outboxes.finish(id, End::Shutdown);
+    }
+}

@@ -1,0 +1,137 @@
+//! Requests' bodies: read for a call, dropped for an answer that needs none, or not read at all.
+
+use veche_hub::SessionId;
+use veche_proto::http::{BodyDecoder, CONTINUE, Framing, Head, HttpError};
+
+use super::{Http, State};
+use crate::api::{Call, CallEnd};
+use crate::reply::Reply;
+use crate::shared::Shared;
+use crate::socket::Socket;
+use crate::step::{Step, Then};
+
+/// Unwanted bodies up to this size are read and dropped so that the connection can go on; larger ones end it.
+const SKIPPED_BODY_BYTES_MAX: u64 = 64 << 10;
+
+/// A request whose body is being read.
+pub(super) struct Body {
+    decoder: BodyDecoder,
+    /// What it is for; `None` drops it.
+    call: Option<Call>,
+    data: Vec<u8>,
+    reply: Reply,
+    /// What is answered after an unwanted body was read.
+    then: Option<AnswerLater>,
+}
+
+/// Writes an answer once the body that nobody wants has been read.
+type AnswerLater = Box<dyn FnOnce(Reply, SessionId, &mut Shared)>;
+
+impl Http {
+    /// Answers a request whose body, if any, nobody wants.
+    pub(super) fn answer(
+        &mut self,
+        id: SessionId,
+        head: &Head<'_>,
+        shared: &mut Shared,
+        then: impl FnOnce(Reply, SessionId, &mut Shared) + 'static,
+    ) -> Result<Then<Socket>, HttpError> {
+        let mut reply = Reply::to(head);
+        let droppable = match head.framing {
+            Framing::None | Framing::Sized(0) => {
+                then(reply, id, shared);
+                return Ok(self.finish(id, head.keep_alive, shared));
+            }
+            Framing::Sized(length) => length <= SKIPPED_BODY_BYTES_MAX && !head.expect_continue,
+            Framing::Chunked => false,
+        };
+        if droppable {
+            return self.read_body(id, head, None, Some(Box::new(then)), shared);
+        }
+        // The answer comes before the body: what follows can't be told apart from a request any more.
+        reply.keep_alive = false;
+        then(reply, id, shared);
+        Ok(Then::End)
+    }
+
+    pub(super) fn read_body(
+        &mut self,
+        id: SessionId,
+        head: &Head<'_>,
+        call: Option<Call>,
+        then: Option<AnswerLater>,
+        shared: &mut Shared,
+    ) -> Result<Then<Socket>, HttpError> {
+        let decoder = BodyDecoder::new(head.framing, &shared.site.limits.http);
+        if head.expect_continue && !decoder.is_end() {
+            shared.ports.outboxes.buffer(id).extend_from_slice(CONTINUE);
+        }
+        let is_end = decoder.is_end();
+        let body = Body {
+            decoder,
+            call,
+            data: Vec::new(),
+            reply: Reply::to(head),
+            then,
+        };
+        if is_end {
+            return Ok(self.body_complete(id, body, shared));
+        }
+        self.state = State::Body(Box::new(body));
+        Ok(Then::GoOn)
+    }
+
+    pub(super) fn body(
+        &mut self,
+        id: SessionId,
+        input: &[u8],
+        shared: &mut Shared,
+    ) -> Result<Step<Socket>, HttpError> {
+        let State::Body(body) = &mut self.state else {
+            unreachable!("called in this state only")
+        };
+        let piece = body.decoder.decode(input)?;
+        if body.call.is_some() {
+            body.data.extend_from_slice(&input[piece.data.clone()]);
+        }
+        let taken = piece.consumed;
+        if !piece.is_end {
+            let then = if taken < input.len() {
+                Then::GoOn
+            } else {
+                Then::NeedInput
+            };
+            return Ok(Step { taken, then });
+        }
+        let State::Body(body) = std::mem::replace(&mut self.state, State::Head) else {
+            unreachable!("as above")
+        };
+        Ok(Step {
+            taken,
+            then: self.body_complete(id, *body, shared),
+        })
+    }
+
+    pub(super) fn body_complete(
+        &mut self,
+        id: SessionId,
+        body: Body,
+        shared: &mut Shared,
+    ) -> Then<Socket> {
+        self.since_ms = shared.now.mono_ms;
+        if let Some(then) = body.then {
+            then(body.reply, id, shared);
+            return self.finish(id, body.reply.keep_alive, shared);
+        }
+        let Some(mut call) = body.call else {
+            unreachable!("a body is wanted by a call or dropped before an answer")
+        };
+        match call.run(&body.data, id, shared) {
+            CallEnd::Answered(answer) => self.call_ended(id, &answer, body.reply, shared),
+            CallEnd::Waits(block) => {
+                self.state = State::Call(Box::new(call), body.reply);
+                Then::Wait(block)
+            }
+        }
+    }
+}

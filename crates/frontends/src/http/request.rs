@@ -1,0 +1,156 @@
+//! What a request leads to: its route, and there a handler, an upgrade or a refusal.
+
+use std::sync::Arc;
+
+use veche_hub::SessionId;
+use veche_proto::http::{Framing, Head, HttpError, Method, Status};
+
+use super::{Http, State};
+use crate::api::Call;
+use crate::reply::{Refusal, Reply};
+use crate::route::{Found, Handler, Route};
+use crate::shared::{NoteLevel, Shared};
+use crate::socket::Socket;
+use crate::stats::Handshake;
+use crate::step::{Block, Then};
+use crate::stream;
+use crate::upgrade::upgrade;
+
+impl Http {
+    /// What a request leads to.
+    pub(super) fn request(
+        &mut self,
+        id: SessionId,
+        head: &Head<'_>,
+        shared: &mut Shared,
+    ) -> Result<Then<Socket>, HttpError> {
+        let site = Arc::clone(&shared.site);
+        let reply = Reply::to(head);
+        let (route, below) = match site.listeners[self.listener as usize]
+            .router
+            .find(&head.method, head.path)
+        {
+            Found::Route { index, below } => (&site.routes[index as usize], below),
+            Found::MethodNotAllowed => {
+                let allow = site.listeners[self.listener as usize]
+                    .router
+                    .allowed(head.path);
+                let refusal =
+                    Refusal::new(Status::METHOD_NOT_ALLOWED, "this path takes other methods");
+                return self.refuse(id, head, refusal.with("Allow", allow), shared);
+            }
+            Found::Nothing => {
+                if head.header_bytes("upgrade").is_some() {
+                    shared.stats.handshake(Handshake::NotFound);
+                }
+                return self.refuse(
+                    id,
+                    head,
+                    Refusal::new(Status::NOT_FOUND, "nothing here"),
+                    shared,
+                );
+            }
+        };
+        let socket_only = matches!(route.handler, Handler::Push | Handler::Echo);
+        if socket_only
+            || (head.header_bytes("upgrade").is_some() && takes_socket_here(route, below))
+        {
+            return self.upgrade(id, head, route, shared);
+        }
+        match &route.handler {
+            Handler::Api => {
+                let call = match Call::begin(head, below, shared) {
+                    Ok(call) => call,
+                    Err(refusal) => return self.refuse(id, head, refusal, shared),
+                };
+                self.read_body(id, head, Some(call), None, shared)
+            }
+            Handler::Health => {
+                let (status, text) = match shared.process.is_ready() && !shared.is_draining() {
+                    true => (Status::OK, "ok\n"),
+                    false => (Status::SERVICE_UNAVAILABLE, "not ready\n"),
+                };
+                self.answer(id, head, shared, move |reply, id, shared| {
+                    reply.write(
+                        id,
+                        status,
+                        "text/plain; charset=utf-8",
+                        text.as_bytes(),
+                        shared,
+                    );
+                })
+            }
+            Handler::Metrics => self.answer(id, head, shared, move |reply, id, shared| {
+                let text = shared.process.metrics();
+                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+                reply.write(id, Status::OK, kind, text.as_bytes(), shared);
+            }),
+            Handler::Static { root } => {
+                if head.framing == Framing::None {
+                    let stream = stream::answer(id, head, root, below, shared);
+                    return Ok(self.stream(id, reply, stream, shared));
+                }
+                let refusal = match head.method {
+                    Method::Get | Method::Head => {
+                        Refusal::new(Status::BAD_REQUEST, "a file is asked for without a body")
+                    }
+                    _ => Refusal::new(Status::METHOD_NOT_ALLOWED, "files take GET and HEAD")
+                        .with("Allow", "GET, HEAD"),
+                };
+                self.refuse(id, head, refusal, shared)
+            }
+            Handler::Push | Handler::Echo => {
+                unreachable!("handled above: these speak WebSocket only")
+            }
+        }
+    }
+
+    /// Refuses one request; the connection goes on if its body is small enough to be dropped.
+    fn refuse(
+        &mut self,
+        id: SessionId,
+        head: &Head<'_>,
+        refusal: Refusal,
+        shared: &mut Shared,
+    ) -> Result<Then<Socket>, HttpError> {
+        self.answer(id, head, shared, move |reply, id, shared| {
+            refusal.write(reply, id, shared)
+        })
+    }
+
+    fn upgrade(
+        &mut self,
+        id: SessionId,
+        head: &Head<'_>,
+        route: &Arc<Route>,
+        shared: &mut Shared,
+    ) -> Result<Then<Socket>, HttpError> {
+        match upgrade(id, head, route, shared) {
+            Err(refused) => {
+                shared.stats.handshake(refused.outcome);
+                let what = format!(
+                    "handshake refused with {}: {}",
+                    refused.refusal.status.0,
+                    refused.refusal.why()
+                );
+                shared.note(id, NoteLevel::Info, what);
+                self.refuse(id, head, refused.refusal, shared)
+            }
+            Ok(registration) => {
+                if registration.is_complete() {
+                    return Ok(Then::Become(registration.open(id, shared)));
+                }
+                self.state = State::Registering(Box::new(registration));
+                Ok(Then::Wait(Block::Answer))
+            }
+        }
+    }
+}
+
+/// Whether an upgrade on this route, at this place below it, opens a WebSocket.
+fn takes_socket_here(route: &Route, below: &str) -> bool {
+    match route.handler {
+        Handler::Api => below.trim_end_matches('/') == "/socket",
+        _ => route.handler.takes_websocket(),
+    }
+}
