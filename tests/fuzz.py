@@ -27,7 +27,7 @@ def fuzz(target, minutes):
     own, committed = FUZZ / "corpus.local" / target, FUZZ / "corpus" / target
     own.mkdir(parents=True, exist_ok=True)
     corpora = [own] + ([committed] if committed.is_dir() else [])
-    limits = ["-print_final_stats=1", "-rss_limit_mb=2048", "-timeout=10"]
+    limits = ["-print_final_stats=1", "-rss_limit_mb=2048", "-timeout=60"]
     executions, cpu, failed = 0, 0.0, None
     # libFuzzer stops by the clock on the wall: on a busy machine it needs another go.
     while failed is None and cpu < minutes * 60:
