@@ -14,8 +14,9 @@ mod link;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use fastrand::Rng;
 
@@ -174,8 +175,8 @@ impl<D: Driver> Driver for Delayed<D> {
         self.driver.resume_accept(listener);
     }
 
-    fn connect(&mut self, addr: SocketAddr) -> io::Result<TransportId> {
-        let below = self.driver.connect(addr)?;
+    fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<TransportId> {
+        let below = self.driver.connect_from(addr, from)?;
         let index = self.add(below);
         Ok(self.id(index))
     }
@@ -271,9 +272,9 @@ impl<D: Driver> Driver for Delayed<D> {
         self.driver.options()
     }
 
-    fn turn(
+    fn turn_within(
         &mut self,
-        timeout_ms: Option<u64>,
+        timeout: Option<Duration>,
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) -> io::Result<()> {
         self.turn += 1;
@@ -281,9 +282,10 @@ impl<D: Driver> Driver for Delayed<D> {
             self.advance_sends(index);
         }
         let wait_ms_max = self.links.iter().filter_map(Link::wait_ms_max).min();
-        let timeout_ms = wait_ms_max.into_iter().chain(timeout_ms).min();
+        let own = wait_ms_max.map(Duration::from_millis);
+        let timeout = own.into_iter().chain(timeout).min();
         let mut events = Vec::new();
-        self.driver.turn(timeout_ms, &mut |_, event| {
+        self.driver.turn_within(timeout, &mut |_, event| {
             events.push(match event {
                 Event::Accepted { id, listener, peer } => {
                     Owned::Of(id, Arrival::Accepted(listener, peer))

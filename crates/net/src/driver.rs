@@ -6,8 +6,9 @@
 //! done, `close` is finished only when [`Event::Closed`] says so.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -162,7 +163,16 @@ pub trait Driver: Sized {
     ///
     /// # Errors
     /// No descriptor or memory for one more socket.
-    fn connect(&mut self, addr: SocketAddr) -> io::Result<TransportId>;
+    fn connect(&mut self, addr: SocketAddr) -> io::Result<TransportId> {
+        self.connect_from(addr, None)
+    }
+
+    /// As [`connect`](Self::connect), from a local address of the caller's
+    /// choice: each has ports of its own towards `addr`.
+    ///
+    /// # Errors
+    /// As `connect`, and that `from` is not an address of this machine.
+    fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<TransportId>;
 
     /// Sends all of `buffer` after what was sent before. The buffer comes back
     /// at once if all of it went out, else with [`Event::Sent`]; after a
@@ -223,6 +233,19 @@ pub trait Driver: Sized {
     fn turn(
         &mut self,
         timeout_ms: Option<u64>,
+        sink: &mut impl FnMut(&mut Self, Event<'_>),
+    ) -> io::Result<()> {
+        self.turn_within(timeout_ms.map(Duration::from_millis), sink)
+    }
+
+    /// As [`turn`](Self::turn), with a timeout that may be finer than a
+    /// millisecond, for senders that keep a rate. May cost a second system call.
+    ///
+    /// # Errors
+    /// As `turn`.
+    fn turn_within(
+        &mut self,
+        timeout: Option<Duration>,
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) -> io::Result<()>;
 }

@@ -14,8 +14,9 @@ mod send;
 
 use std::io;
 use std::mem;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -249,8 +250,11 @@ impl Driver for Epoll {
         self.set_accepting(listener, true);
     }
 
-    fn connect(&mut self, addr: SocketAddr) -> io::Result<TransportId> {
+    fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<TransportId> {
         let socket = socket::new_for(&addr)?;
+        if let Some(from) = from {
+            socket::bind_from(&socket, from)?;
+        }
         let begun = socket::connect(&socket, &addr);
         let id = self.transports.add(socket, State::Connecting);
         match begun {
@@ -328,14 +332,15 @@ impl Driver for Epoll {
         &self.options
     }
 
-    fn turn(
+    fn turn_within(
         &mut self,
-        timeout_ms: Option<u64>,
+        timeout: Option<Duration>,
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) -> io::Result<()> {
         self.flush_held();
-        let timeout_ms = self.wait_ms(timeout_ms);
-        match self.poller.wait(&mut self.events, timeout_ms) {
+        let own = self.wait_ms(None).map(Duration::from_millis);
+        let timeout = own.into_iter().chain(timeout).min();
+        match self.poller.wait(&mut self.events, timeout) {
             Ok(()) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }

@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
@@ -346,6 +346,38 @@ fn connects<D: Driver>(make: fn(Options) -> D) {
     });
 }
 
+/// Each address has ports of its own, and the wait may be finer than a millisecond.
+fn connects_from_an_address<D: Driver>(make: fn(Options) -> D) {
+    let mut world = World::new(make(small()), ignore);
+    let addr = world.addr;
+    for last in [1, 2, 200] {
+        let from = Ipv4Addr::new(127, 0, 0, last);
+        let id = world
+            .driver
+            .connect_from(addr, Some(from.into()))
+            .expect("loopback is all of 127");
+        let mut seen = None;
+        let start = now();
+        while seen.is_none() {
+            assert!(start.elapsed() < Duration::from_secs(30), "{from}");
+            world
+                .driver
+                .turn_within(Some(Duration::from_micros(300)), &mut |_, event| {
+                    if let Event::Accepted { peer, .. } = event {
+                        seen = Some(peer.ip());
+                    }
+                })
+                .expect("the wait works");
+        }
+        assert_eq!(seen, Some(from.into()));
+        world.driver.close(id);
+    }
+    let nowhere = world
+        .driver
+        .connect_from(addr, Some(Ipv4Addr::new(192, 0, 2, 1).into()));
+    assert!(nowhere.is_err(), "no address of this machine");
+}
+
 fn connect_is_refused<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let free = bind(
@@ -541,7 +573,8 @@ macro_rules! backends {
                 a_large_send_tells_how_it_goes, pause_holds_within_its_bound,
                 peer_ends_first, we_end_first, paused_across_both_ends,
                 reset_is_noticed_in_every_state, close_drops_what_is_unsent,
-                ids_are_reused_by_generation, connects, connect_is_refused, timers_fire_in_order,
+                ids_are_reused_by_generation, connects, connects_from_an_address, connect_is_refused,
+                timers_fire_in_order,
                 a_wake_is_never_lost, accept_pauses, more_leaves_in_order, empty_sends_are_nothing,
                 closes_inside_the_sink,
             }

@@ -1,9 +1,10 @@
 //! The epoll calls.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
 pub(crate) use rustix::event::epoll::{Event, EventFlags};
@@ -38,18 +39,29 @@ impl Poller {
     pub(crate) fn wait(
         &self,
         events: &mut Vec<Event>,
-        timeout_ms: Option<u64>,
+        timeout: Option<Duration>,
     ) -> Result<(), Errno> {
         events.clear();
-        let timeout = timeout_ms.map(|ms| {
+        let mut timespec = timeout.map(|timeout| {
             // What fits an `int` of milliseconds needs no epoll_pwait2, which
             // older kernels and some containers refuse.
-            let ms = ms.min(i32::MAX as u64) as i64;
+            let timeout = timeout.min(Duration::from_millis(i32::MAX as u64));
             Timespec {
-                tv_sec: ms / 1000,
-                tv_nsec: (ms % 1000) * 1_000_000,
+                tv_sec: timeout.as_secs() as i64,
+                tv_nsec: i64::from(timeout.subsec_nanos()),
             }
         });
-        epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref()).map(drop)
+        if let Some(timeout) = &mut timespec
+            && timeout.tv_nsec % 1_000_000 != 0
+        {
+            // It has no finer wait either, but ppoll has.
+            let mut ready = [PollFd::new(&self.epoll, PollFlags::IN)];
+            poll(&mut ready, Some(timeout))?;
+            *timeout = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+        }
+        epoll::wait(&self.epoll, spare_capacity(events), timespec.as_ref()).map(drop)
     }
 }

@@ -1,7 +1,7 @@
 //! The socket calls, and the clock.
 
 use std::io::IoSlice;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
@@ -61,6 +61,11 @@ pub(crate) fn new_for(addr: &SocketAddr) -> Result<OwnedFd, Errno> {
     let socket = socket_with(family, SocketType::STREAM, FLAGS, None)?;
     sockopt::set_tcp_nodelay(&socket, true)?;
     Ok(socket)
+}
+
+/// Gives the socket a local address; the kernel chooses the port.
+pub(crate) fn bind_from(socket: &OwnedFd, from: IpAddr) -> Result<(), Errno> {
+    rustix::net::bind(socket, &SocketAddr::new(from, 0))
 }
 
 /// Begins to connect; EINPROGRESS is success.
