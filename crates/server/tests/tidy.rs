@@ -11,6 +11,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("veche-proto", &[]),
     ("veche-hub", &[]),
     ("veche-frontends", &["veche-proto", "veche-hub"]),
+    ("veche-load", &["veche-proto", "veche-net"]),
     (
         "veche",
         &[
@@ -19,6 +20,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-proto",
             "veche-hub",
             "veche-frontends",
+            "veche-load",
         ],
     ),
 ];

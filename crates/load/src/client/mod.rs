@@ -1,0 +1,65 @@
+//! One client: a connection from its first packet to its last, and what it speaks.
+
+mod response;
+pub(crate) mod tls;
+
+use veche_net::TransportId;
+use veche_proto::websocket::{Decoder, Encoder};
+
+pub(crate) use response::{Response, ResponseReader};
+pub(crate) use tls::{Tls, Trust};
+
+/// One client. A closed one can be opened again.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) transport: TransportId,
+    pub(crate) state: State,
+    pub(crate) tls: Option<Box<Tls>>,
+    /// When the connect began.
+    pub(crate) began_ns: u64,
+    pub(crate) endpoint: u16,
+    /// Its number among the clients of its endpoint, over all threads: its `{i}`.
+    pub(crate) number: u32,
+    pub(crate) was_open: bool,
+}
+
+/// How far it is, and what it is in the middle of.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// No transport.
+    Closed,
+    /// TCP, then TLS.
+    Connecting,
+    /// The response to the handshake.
+    Shaking(Box<Shaking>),
+    /// Frames.
+    WebSocket(Decoder, Encoder),
+    /// Responses.
+    Http(Box<ResponseReader>),
+    /// Lines, of which one may be incomplete.
+    Lines(Vec<u8>),
+    /// We have said good-bye, or had reason not to.
+    Leaving,
+}
+
+/// A WebSocket handshake under way.
+#[derive(Debug)]
+pub(crate) struct Shaking {
+    pub(crate) key: String,
+    pub(crate) response: Vec<u8>,
+}
+
+impl State {
+    /// Whether the load has been told that it is open, and not that it is closed.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::WebSocket(..) | Self::Http(_) | Self::Lines(_))
+    }
+
+    /// Whether a handshake is under way.
+    pub(crate) fn is_opening(&self) -> bool {
+        matches!(self, Self::Connecting | Self::Shaking(_))
+    }
+}
+
+/// Beside buffers that the network has filled: what a connection costs us.
+const _: () = assert!(size_of::<Client>() <= 104);

@@ -1,0 +1,150 @@
+//! What the threads of a process and the one that waits for them tell each other.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+
+use serde::{Deserialize, Serialize};
+
+use crate::tally::Tally;
+
+/// Shared by all threads of a process.
+#[derive(Debug)]
+pub(crate) struct Control {
+    start_ns: AtomicU64,
+    /// How often somebody wanted it to end.
+    stops: AtomicU8,
+    held: AtomicBool,
+    lives: Vec<Live>,
+    /// The index of the first thread among those of all processes.
+    first: u32,
+}
+
+/// How a thread is doing, for the progress line.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    /// All its connections are open or have failed.
+    pub(crate) ready: AtomicBool,
+    /// Its measurement is over.
+    pub(crate) done: AtomicBool,
+    /// It has nothing more to do.
+    pub(crate) finished: AtomicBool,
+    pub(crate) asked: AtomicU64,
+    pub(crate) opened: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) received: AtomicU64,
+    pub(crate) errors: AtomicU64,
+    /// Of the last second; 0 if nothing came in it.
+    pub(crate) p99_ns: AtomicU64,
+}
+
+impl Live {
+    pub(crate) fn show(&self, tally: &Tally) {
+        self.asked.store(tally.asked, Relaxed);
+        self.opened.store(tally.opened, Relaxed);
+        self.failed.store(tally.failed, Relaxed);
+        self.received.store(tally.received, Relaxed);
+        self.errors.store(tally.fault_count(), Relaxed);
+    }
+}
+
+impl Control {
+    pub(crate) fn new(first: u32, threads: u32) -> Self {
+        Self {
+            start_ns: AtomicU64::new(u64::MAX),
+            stops: AtomicU8::new(0),
+            held: AtomicBool::new(false),
+            lives: (0..threads).map(|_| Live::default()).collect(),
+            first,
+        }
+    }
+
+    /// When the run starts, on the monotonic clock; `u64::MAX` while nobody knows.
+    pub(crate) fn start_ns(&self) -> u64 {
+        self.start_ns.load(SeqCst)
+    }
+
+    pub(crate) fn start_at(&self, at_ns: u64) {
+        self.start_ns.store(at_ns, SeqCst);
+    }
+
+    /// Ends the measurement; called again, the waiting for last answers too.
+    pub(crate) fn stop(&self) {
+        let _ = self
+            .stops
+            .fetch_update(SeqCst, SeqCst, |count| count.checked_add(1));
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stops.load(Relaxed) > 0
+    }
+
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.stops.load(Relaxed) > 1
+    }
+
+    /// Connections stay after the measurement until they are let go.
+    pub(crate) fn hold(&self, held: bool) {
+        self.held.store(held, SeqCst);
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Relaxed)
+    }
+
+    pub(crate) fn live(&self, index: u32) -> &Live {
+        &self.lives[(index - self.first) as usize]
+    }
+
+    /// All threads together.
+    pub(crate) fn sums(&self) -> Sums {
+        let sum = |of: fn(&Live) -> &AtomicU64| {
+            self.lives.iter().map(|live| of(live).load(Relaxed)).sum()
+        };
+        let all =
+            |of: fn(&Live) -> &AtomicBool| self.lives.iter().all(|live| of(live).load(Relaxed));
+        Sums {
+            ready: all(|live| &live.ready),
+            done: all(|live| &live.done),
+            finished: all(|live| &live.finished),
+            asked: sum(|live| &live.asked),
+            opened: sum(|live| &live.opened),
+            failed: sum(|live| &live.failed),
+            received: sum(|live| &live.received),
+            errors: sum(|live| &live.errors),
+            p99_ns: self
+                .lives
+                .iter()
+                .map(|live| live.p99_ns.load(Relaxed))
+                .max()
+                .unwrap_or(0),
+        }
+    }
+}
+
+/// How threads are doing together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Sums {
+    pub(crate) ready: bool,
+    pub(crate) done: bool,
+    pub(crate) finished: bool,
+    pub(crate) asked: u64,
+    pub(crate) opened: u64,
+    pub(crate) failed: u64,
+    pub(crate) received: u64,
+    pub(crate) errors: u64,
+    pub(crate) p99_ns: u64,
+}
+
+impl Sums {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.ready &= other.ready;
+        self.done &= other.done;
+        self.finished &= other.finished;
+        self.asked += other.asked;
+        self.opened += other.opened;
+        self.failed += other.failed;
+        self.received += other.received;
+        self.errors += other.errors;
+        self.p99_ns = self.p99_ns.max(other.p99_ns);
+    }
+}

@@ -1,0 +1,387 @@
+//! What comes from a driver, on its way to the load: through TLS, a handshake, frames, responses or lines.
+
+use veche_net::{CloseReason, Driver, Epoll, Event};
+use veche_proto::websocket::deflate::Policy;
+use veche_proto::websocket::handshake::{new_key, read_response, write_request};
+use veche_proto::websocket::{
+    Decoder, Encoder, Event as Frame, Limits, Opcode, Role, encode_control,
+};
+
+use super::{Engine, Io};
+use crate::client::{Response, ResponseReader, Shaking, State};
+use crate::clock::now_ns;
+use crate::payload::excerpt;
+use crate::plan::Endpoint;
+use crate::tally::{Cause, Fault};
+
+/// What a server may send us at once.
+const LIMITS: Limits = Limits {
+    message_bytes_max: 64 * 1024 * 1024,
+    fragments_max: 1_000_000,
+};
+/// A longer line ends its connection.
+const LINE_BYTES_MAX: usize = 1024 * 1024;
+
+impl Engine<'_> {
+    pub(super) fn event(&mut self, driver: &mut Epoll, event: Event<'_>) {
+        self.net.now_ns = now_ns();
+        if self.net.work_began_ns == 0 {
+            self.net.work_began_ns = self.net.now_ns;
+        }
+        match event {
+            Event::Received { id, bytes } => {
+                let Some(who) = self.net.find(id) else {
+                    return;
+                };
+                self.net.current = Some(who);
+                self.received(driver, who, bytes);
+                self.net.current = None;
+                self.net.flush(driver, who);
+            }
+            Event::Sent { buffer, .. } => self.net.recycle(buffer),
+            Event::Connected { id } => {
+                if let Some(who) = self.net.find(id) {
+                    self.connected(driver, who);
+                }
+            }
+            Event::Ended { id } => {
+                if let Some(who) = self.net.find(id) {
+                    self.ended(driver, who);
+                }
+            }
+            Event::Timer { id } => {
+                if let Some(who) = self.net.find(id)
+                    && self.net.clients[who as usize].state.is_opening()
+                {
+                    self.fail(
+                        driver,
+                        who,
+                        &Fault::new(Cause::TimedOut, "no handshake in time"),
+                    );
+                }
+            }
+            Event::Closed { id, reason } => {
+                if let Some(who) = self.net.find(id) {
+                    if reason != CloseReason::Asked {
+                        self.fail(driver, who, &reason.into());
+                    }
+                    self.closed(driver, who);
+                }
+            }
+            Event::Accepted { .. }
+            | Event::AcceptStalled { .. }
+            | Event::Drained { .. }
+            | Event::Progressed { .. }
+            | Event::Woken => {}
+        }
+    }
+
+    fn connected(&mut self, driver: &mut Epoll, who: u32) {
+        let client = &mut self.net.clients[who as usize];
+        if let Some(trust) = &self.net.trusts[client.endpoint as usize] {
+            match trust.connect() {
+                Ok(tls) => {
+                    client.tls = Some(tls);
+                    self.net.flush(driver, who);
+                }
+                Err(words) => self.fail(driver, who, &Fault::new(Cause::Tls, words)),
+            }
+        } else {
+            self.begin(driver, who);
+            self.net.flush(driver, who);
+        }
+    }
+
+    /// The way is free for the client's own bytes.
+    fn begin(&mut self, driver: &mut Epoll, who: u32) {
+        let net = &mut self.net;
+        let client = &mut net.clients[who as usize];
+        let endpoint = &net.plan.endpoints[client.endpoint as usize];
+        if endpoint.target.scheme.is_websocket() {
+            let key = new_key(net.rng.u128(..).to_le_bytes());
+            let number = u64::from(client.number);
+            let headers: Vec<_> = endpoint
+                .headers
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.fill(number)))
+                .collect();
+            write_request(
+                &mut net.out,
+                &endpoint.target.authority,
+                &endpoint.target.path.fill(number),
+                &key,
+                &endpoint.subprotocols.join(", "),
+                policy(endpoint),
+                headers.iter().map(|(name, value)| (*name, value.as_str())),
+            );
+            client.state = State::Shaking(Box::new(Shaking {
+                key,
+                response: Vec::new(),
+            }));
+        } else if endpoint.target.scheme.is_http() {
+            let (is_head, expect) = self.load.expects();
+            client.state = State::Http(Box::new(ResponseReader::new(is_head, expect)));
+            self.opened(driver, who);
+        } else {
+            client.state = State::Lines(Vec::new());
+            self.opened(driver, who);
+        }
+    }
+
+    fn opened(&mut self, driver: &mut Epoll, who: u32) {
+        let net = &mut self.net;
+        let client = &mut net.clients[who as usize];
+        driver.clear_timer(client.transport);
+        net.tally.handshake.record(net.now_ns - client.began_ns);
+        net.opening -= 1;
+        if client.was_open {
+            net.tally.reconnected += 1;
+        } else {
+            client.was_open = true;
+            net.tally.opened += 1;
+            net.tally.settled_ns = Some(net.now_ns);
+        }
+        let before = net.current.replace(who);
+        self.load.opened(
+            &mut Io {
+                driver,
+                net: &mut self.net,
+            },
+            who,
+        );
+        self.net.current = before;
+    }
+
+    fn received(&mut self, driver: &mut Epoll, who: u32, bytes: &mut [u8]) {
+        let client = &mut self.net.clients[who as usize];
+        let Some(tls) = client.tls.as_mut() else {
+            self.feed(driver, who, bytes);
+            return;
+        };
+        let mut plain = std::mem::take(&mut self.plain);
+        plain.clear();
+        let result = tls.receive(bytes, &mut plain);
+        let is_ready = !tls.is_handshaking();
+        match result {
+            Err(words) => self.fail(driver, who, &Fault::new(Cause::Tls, words)),
+            Ok(()) => {
+                if is_ready && matches!(client.state, State::Connecting) {
+                    self.begin(driver, who);
+                }
+                self.feed(driver, who, &mut plain);
+            }
+        }
+        self.plain = plain;
+    }
+
+    /// Plain bytes of the server.
+    fn feed(&mut self, driver: &mut Epoll, who: u32, bytes: &mut [u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let client = &mut self.net.clients[who as usize];
+            let taken = match &mut client.state {
+                State::WebSocket(decoder, _) => {
+                    match decoder.decode(rest, &mut self.codecs, &LIMITS) {
+                        Ok((taken, None)) => Ok(taken),
+                        Ok((taken, Some(Frame::Message { kind, data }))) => {
+                            let mut io = Io {
+                                driver,
+                                net: &mut self.net,
+                            };
+                            self.load.message(&mut io, who, kind, data);
+                            Ok(taken)
+                        }
+                        Ok((taken, Some(Frame::Ping(data)))) => {
+                            let mask = self.net.rng.u32(..).to_le_bytes();
+                            encode_control(&mut self.net.out, Opcode::Pong, data, Some(mask));
+                            Ok(taken)
+                        }
+                        Ok((taken, Some(Frame::Pong(_)))) => Ok(taken),
+                        Ok((_, Some(Frame::Close { code, reason }))) => {
+                            let code =
+                                code.map_or("without a code".to_owned(), |code| code.to_string());
+                            Err(Fault::new(
+                                Cause::Closed,
+                                format!("the server closed the connection: {code} {reason}"),
+                            ))
+                        }
+                        Err(error) => Err(Fault::new(Cause::BadProtocol, error.to_string())),
+                    }
+                }
+                State::Http(reader) => match reader.read(rest) {
+                    Ok((taken, None)) => Ok(taken),
+                    Ok((taken, Some(response))) => {
+                        self.response(driver, who, response);
+                        Ok(taken)
+                    }
+                    Err(words) => Err(Fault::new(Cause::BadProtocol, words)),
+                },
+                State::Lines(partial) => {
+                    let (line, taken) = match rest.iter().position(|byte| *byte == b'\n') {
+                        Some(at) => (Some(&rest[..at]), at + 1),
+                        None => (None, rest.len()),
+                    };
+                    if partial.len() + taken > LINE_BYTES_MAX {
+                        Err(Fault::new(Cause::BadProtocol, "a line without an end"))
+                    } else if let Some(line) = line {
+                        let mut whole = std::mem::take(partial);
+                        whole.extend_from_slice(line);
+                        let mut io = Io {
+                            driver,
+                            net: &mut self.net,
+                        };
+                        self.load.line(&mut io, who, &whole);
+                        Ok(taken)
+                    } else {
+                        partial.extend_from_slice(rest);
+                        Ok(taken)
+                    }
+                }
+                State::Shaking(shaking) => {
+                    shaking.response.extend_from_slice(rest);
+                    self.shake(driver, who);
+                    return;
+                }
+                // What comes behind a good-bye.
+                State::Closed | State::Connecting | State::Leaving => return,
+            };
+            match taken {
+                Ok(taken) => rest = &mut rest[taken..],
+                Err(fault) => {
+                    self.fail(driver, who, &fault);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Looks at the response to the handshake.
+    fn shake(&mut self, driver: &mut Epoll, who: u32) {
+        let client = &mut self.net.clients[who as usize];
+        let endpoint = &self.net.plan.endpoints[client.endpoint as usize];
+        let State::Shaking(shaking) = &mut client.state else {
+            return;
+        };
+        let protocols = endpoint.subprotocols.join(", ");
+        match read_response(
+            &shaking.response,
+            &shaking.key,
+            &protocols,
+            policy(endpoint),
+        ) {
+            Ok(None) => {}
+            Ok(Some((size, accepted))) => {
+                let deflate = accepted.deflate;
+                let mut rest = std::mem::take(&mut shaking.response);
+                client.state = State::WebSocket(
+                    Decoder::new(Role::Client, deflate),
+                    Encoder::new(Role::Client, deflate),
+                );
+                self.opened(driver, who);
+                self.feed(driver, who, &mut rest[size..]);
+            }
+            Err(error) => {
+                let words = format!("{error}: {}", excerpt(&shaking.response));
+                self.fail(driver, who, &Fault::new(Cause::BadHandshake, words));
+            }
+        }
+    }
+
+    fn response(&mut self, driver: &mut Epoll, who: u32, response: Response) {
+        if response.is_last {
+            self.drop_transport(driver, who);
+        }
+        let mut io = Io {
+            driver,
+            net: &mut self.net,
+        };
+        self.load.response(&mut io, who, response);
+    }
+
+    fn ended(&mut self, driver: &mut Epoll, who: u32) {
+        let client = &mut self.net.clients[who as usize];
+        match &mut client.state {
+            State::Http(reader) => {
+                if let Some(response) = reader.end() {
+                    self.response(driver, who, response);
+                    return;
+                }
+                let words = if reader.is_midway() {
+                    "the server ended in the middle of a response"
+                } else {
+                    "the server ended the connection"
+                };
+                self.fail(driver, who, &Fault::new(Cause::Closed, words));
+            }
+            State::WebSocket(..) | State::Lines(_) => {
+                let fault = Fault::new(
+                    Cause::Closed,
+                    "the server ended the connection without a close",
+                );
+                self.fail(driver, who, &fault);
+            }
+            State::Connecting | State::Shaking(_) => {
+                let fault = Fault::new(
+                    Cause::BadHandshake,
+                    "the server ended the connection in the handshake",
+                );
+                self.fail(driver, who, &fault);
+            }
+            State::Leaving => driver.close(client.transport),
+            State::Closed => {}
+        }
+    }
+
+    /// Ends a client that was opening or open, and counts why; the load hears of it.
+    pub(super) fn fail(&mut self, driver: &mut Epoll, who: u32, fault: &Fault) {
+        let net = &mut self.net;
+        let client = &mut net.clients[who as usize];
+        let (was_opening, was_open) = (client.state.is_opening(), client.state.is_open());
+        if !was_opening && !was_open {
+            return;
+        }
+        net.tally.fault(fault);
+        if net.is_measured(net.now_ns) {
+            net.tally.latency.error(net.now_ns - net.from_ns);
+        }
+        if was_open {
+            net.tally.disconnected += 1;
+        } else {
+            net.opening -= 1;
+            if !net.clients[who as usize].was_open {
+                net.tally.failed += 1;
+                net.tally.settled_ns = Some(net.now_ns);
+            }
+        }
+        self.drop_transport(driver, who);
+        let mut io = Io {
+            driver,
+            net: &mut self.net,
+        };
+        self.load.closed(&mut io, who, was_open);
+    }
+
+    /// From now on its transport is of no interest.
+    fn drop_transport(&mut self, driver: &mut Epoll, who: u32) {
+        let client = &mut self.net.clients[who as usize];
+        driver.close(client.transport);
+        client.state = State::Closed;
+        client.tls = None;
+        if self.net.current == Some(who) {
+            self.net.out.clear();
+        }
+    }
+
+    fn closed(&mut self, _driver: &mut Epoll, who: u32) {
+        self.net.clients[who as usize].state = State::Closed;
+    }
+}
+
+fn policy(endpoint: &Endpoint) -> Option<&'static Policy> {
+    static POLICY: Policy = Policy {
+        takeover: true,
+        server_window_bits: 15,
+        client_window_bits: 15,
+    };
+    endpoint.deflate.then_some(&POLICY)
+}

@@ -1,0 +1,109 @@
+//! What a load can do with its clients.
+
+use veche_net::{Driver, Epoll};
+use veche_proto::websocket::{MessageKind, encode_close};
+
+use super::Net;
+use crate::client::State;
+use crate::clock::{MILLISECOND, now_ns};
+use crate::tally::{Cause, Fault};
+
+/// What a load can do.
+pub(crate) struct Io<'a> {
+    pub(crate) driver: &'a mut Epoll,
+    pub(crate) net: &'a mut Net,
+}
+
+impl Io<'_> {
+    /// Begins to connect a closed client. `opened` or `closed` will tell.
+    pub(crate) fn open(&mut self, who: u32) -> Result<(), Fault> {
+        let net = &mut *self.net;
+        let client = &mut net.clients[who as usize];
+        let addresses = &net.plan.endpoints[client.endpoint as usize]
+            .target
+            .addresses;
+        let address = addresses[client.number as usize % addresses.len()];
+        let source = if net.sources.is_empty() {
+            None
+        } else {
+            net.next_source = (net.next_source + 1) % net.sources.len();
+            Some(net.sources[net.next_source])
+        };
+        client.began_ns = now_ns();
+        client.state = State::Connecting;
+        net.opening += 1;
+        net.tally.first_connect_ns.get_or_insert(client.began_ns);
+        let id = self
+            .driver
+            .connect_from(address, source)
+            .map_err(|error| Fault::new(Cause::System, error.to_string()))?;
+        client.transport = id;
+        if net.who.len() <= id.index as usize {
+            net.who.resize(id.index as usize + 1, 0);
+        }
+        net.who[id.index as usize] = who;
+        let deadline_ms = self.driver.now_ms() + net.plan.timeout_ns / MILLISECOND;
+        self.driver.set_timer(id, deadline_ms);
+        Ok(())
+    }
+
+    /// Sends a message on a WebSocket that is open.
+    #[inline]
+    pub(crate) fn send(&mut self, who: u32, kind: MessageKind, data: &[u8]) {
+        let net = &mut *self.net;
+        let begun = net.begin_other(who);
+        if let State::WebSocket(_, encoder) = &mut net.clients[who as usize].state {
+            let mask = net.rng.u32(..).to_le_bytes();
+            encoder.encode(&mut net.out, kind, data, &mut net.codecs, Some(mask));
+        }
+        net.end_other(self.driver, who, begun);
+    }
+
+    /// Sends bytes as they are: requests, lines.
+    #[inline]
+    pub(crate) fn send_bytes(&mut self, who: u32, bytes: &[u8]) {
+        let net = &mut *self.net;
+        let begun = net.begin_other(who);
+        if net.clients[who as usize].state.is_open() {
+            net.out.extend_from_slice(bytes);
+        }
+        net.end_other(self.driver, who, begun);
+    }
+
+    /// Ends a client in good order; the load does not hear of it.
+    pub(crate) fn leave(&mut self, who: u32) {
+        let net = &mut *self.net;
+        let client = &mut net.clients[who as usize];
+        let id = client.transport;
+        match client.state {
+            State::WebSocket(..) => {
+                let begun = net.begin_other(who);
+                let mask = net.rng.u32(..).to_le_bytes();
+                encode_close(&mut net.out, Some(1000), "", Some(mask));
+                net.end_other(self.driver, who, begun);
+                net.clients[who as usize].state = State::Leaving;
+            }
+            State::Connecting | State::Shaking(_) => {
+                net.opening -= 1;
+                client.state = State::Closed;
+                self.driver.close(id);
+            }
+            State::Http(_) | State::Lines(_) => {
+                client.state = State::Closed;
+                self.driver.close(id);
+            }
+            State::Closed | State::Leaving => {}
+        }
+    }
+
+    /// Cuts a client off, as a network would; the load does not hear of it.
+    pub(crate) fn cut(&mut self, who: u32) {
+        let client = &mut self.net.clients[who as usize];
+        if client.state.is_opening() {
+            self.net.opening -= 1;
+        }
+        client.state = State::Closed;
+        client.tls = None;
+        self.driver.close(client.transport);
+    }
+}

@@ -1,0 +1,289 @@
+//! One thread of a run: its sockets, its clients, and the load that tells them what to do.
+//!
+//! Bytes of a socket go through TLS if there is any, through the client's state to the load; what the load sends in
+//! answer to one piece of input leaves in one write.
+
+mod inbound;
+mod io;
+mod net;
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use veche_net::{Driver, Epoll, Options, TransportId};
+use veche_proto::websocket::Codecs;
+
+use crate::client::{Client, State, Trust};
+use crate::clock::{MILLISECOND, SECOND, now_ns};
+use crate::control::Control;
+use crate::loads::Load;
+use crate::pace::Pace;
+use crate::plan::Share;
+use crate::tally::Tally;
+use crate::watch;
+
+pub(crate) use io::Io;
+pub(crate) use net::Net;
+
+/// How long servers have to answer our good-bye.
+const LEAVE_NS: u64 = 2 * SECOND;
+/// The longest that we wait for anything, so that we hear of the end.
+const WAIT_NS: u64 = 20 * MILLISECOND;
+
+/// Runs a thread's share to its end.
+pub(crate) fn run(share: &Share, load: &mut dyn Load, control: &Control) -> std::io::Result<Tally> {
+    // The kernel may wake us 50 µs late unless it is asked not to.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    let mut engine = Engine::new(share, load)?;
+    let mut driver = Epoll::new(Options {
+        receives_max: 256,
+        ..Options::default()
+    })?;
+    engine.run(&mut driver, share, control)?;
+    Ok(engine.net.tally)
+}
+
+struct Engine<'l> {
+    net: Net,
+    codecs: Codecs,
+    /// What came through TLS.
+    plain: Vec<u8>,
+    load: &'l mut dyn Load,
+    /// Clients not begun yet.
+    next: u32,
+}
+
+impl<'l> Engine<'l> {
+    fn new(share: &Share, load: &'l mut dyn Load) -> std::io::Result<Self> {
+        let plan = Arc::clone(&share.plan);
+        let mut clients = Vec::new();
+        let mut trusts = Vec::new();
+        for (index, (endpoint, range)) in plan.endpoints.iter().zip(&share.ranges).enumerate() {
+            trusts.push(if endpoint.target.scheme.is_tls() {
+                Some(
+                    Trust::new(&endpoint.tls, &endpoint.target.host)
+                        .map_err(std::io::Error::other)?,
+                )
+            } else {
+                None
+            });
+            clients.extend(range.clone().map(|number| Client {
+                transport: TransportId {
+                    index: 0,
+                    generation: 0,
+                },
+                state: State::Closed,
+                tls: None,
+                began_ns: 0,
+                endpoint: index as u16,
+                number,
+                was_open: false,
+            }));
+        }
+        Ok(Self {
+            net: Net {
+                tally: Tally {
+                    asked: clients.len() as u64,
+                    ..Tally::default()
+                },
+                now_ns: now_ns(),
+                from_ns: u64::MAX,
+                until_ns: u64::MAX,
+                rng: fastrand::Rng::with_seed(plan.seed ^ (u64::from(share.index) << 32)),
+                clients,
+                who: Vec::new(),
+                trusts,
+                codecs: Codecs::new(),
+                current: None,
+                out: Vec::new(),
+                sealed: Vec::new(),
+                spare: Vec::new(),
+                opening: 0,
+                sources: plan.sources.clone(),
+                next_source: share.index as usize,
+                work_began_ns: 0,
+                plan,
+            },
+            codecs: Codecs::new(),
+            plain: Vec::new(),
+            load,
+            next: 0,
+        })
+    }
+
+    fn run(&mut self, driver: &mut Epoll, share: &Share, control: &Control) -> std::io::Result<()> {
+        let plan = Arc::clone(&share.plan);
+        let live = control.live(share.index);
+        let mut pace = plan.connect_rate.map(|rate| Pace::new(share.rate(rate)));
+        let opening_max = share.limit(plan.opening_max);
+        let opens_first = self.load.opens_first();
+        let mut stage = Stage::Opening;
+        let mut marks = watch::Marks::default();
+        let mut shown_second = 0;
+        if !opens_first {
+            live.ready.store(true, Relaxed);
+        }
+        loop {
+            let now = now_ns();
+            self.net.now_ns = now;
+            let mut due = now + WAIT_NS;
+            let may_open = match stage {
+                Stage::Opening => opens_first,
+                Stage::Running => true,
+                Stage::Draining | Stage::Leaving(_) => false,
+            };
+            if may_open {
+                due = due.min(self.open_some(driver, opening_max, &mut pace));
+            }
+            let all_open = self.next >= self.load.opens_until(&self.net) && self.net.opening == 0;
+            match stage {
+                Stage::Opening => {
+                    if opens_first && all_open {
+                        live.ready.store(true, Relaxed);
+                    }
+                    let start = control.start_ns();
+                    due = due.min(start.max(now));
+                    if control.is_stopped() {
+                        self.net.until_ns = now;
+                        stage = Stage::Draining;
+                    } else if now >= start {
+                        self.net.from_ns = start + plan.warmup_ns;
+                        self.net.until_ns = plan
+                            .duration_ns
+                            .map_or(u64::MAX, |duration| self.net.from_ns + duration);
+                        self.load.begin(
+                            &mut Io {
+                                driver,
+                                net: &mut self.net,
+                            },
+                            start,
+                        );
+                        stage = Stage::Running;
+                        due = now;
+                    }
+                }
+                Stage::Running => {
+                    let measured_ns = now.saturating_sub(self.net.from_ns);
+                    if measured_ns / SECOND > shown_second {
+                        shown_second = measured_ns / SECOND;
+                        let p99_ns = self.net.tally.latency.recent_p99_ns(measured_ns);
+                        live.p99_ns.store(p99_ns, Relaxed);
+                    }
+                    marks.begin_at(self.net.from_ns, now, &mut self.net.tally);
+                    if control.is_stopped() {
+                        self.net.until_ns = self.net.until_ns.min(now);
+                    }
+                    let is_over =
+                        now >= self.net.until_ns || (all_open && self.load.is_done(&self.net));
+                    if is_over {
+                        if self.net.until_ns == u64::MAX {
+                            self.net.until_ns = now;
+                        } else {
+                            // What was due before the end leaves, however late: a tester that was held up just
+                            // there does not pass over it in silence.
+                            self.load.due(&mut Io {
+                                driver,
+                                net: &mut self.net,
+                            });
+                        }
+                        marks.end(&mut self.net.tally);
+                        live.done.store(true, Relaxed);
+                        stage = Stage::Draining;
+                        due = now;
+                    } else {
+                        due = due.min(self.net.until_ns);
+                        let next = self.load.due(&mut Io {
+                            driver,
+                            net: &mut self.net,
+                        });
+                        due = due.min(next);
+                    }
+                }
+                Stage::Draining => {
+                    live.done.store(true, Relaxed);
+                    let give_up = self.net.until_ns.saturating_add(plan.timeout_ns);
+                    let is_held = control.is_held();
+                    if control.is_aborted()
+                        || (!is_held && (self.load.is_settled(&self.net) || now >= give_up))
+                    {
+                        self.load.finish(&mut self.net);
+                        self.leave(driver);
+                        stage = Stage::Leaving(now + LEAVE_NS);
+                    }
+                }
+                Stage::Leaving(until) => {
+                    let is_gone = self
+                        .net
+                        .clients
+                        .iter()
+                        .all(|client| matches!(client.state, State::Closed));
+                    if is_gone || now >= until || control.is_aborted() {
+                        return Ok(());
+                    }
+                }
+            }
+            live.show(&self.net.tally);
+            let wait = due.saturating_sub(now_ns());
+            self.turn(driver, wait)?;
+        }
+    }
+
+    /// Begins connections as the pace allows; when to look again.
+    fn open_some(&mut self, driver: &mut Epoll, opening_max: u32, pace: &mut Option<Pace>) -> u64 {
+        let now = self.net.now_ns;
+        let until = self.load.opens_until(&self.net);
+        while self.net.opening < opening_max && self.next < until {
+            if let Some(pace) = pace {
+                let due = pace.due(now);
+                if due > now {
+                    return due;
+                }
+                pace.next();
+            }
+            let who = self.next;
+            self.next += 1;
+            let mut io = Io {
+                driver,
+                net: &mut self.net,
+            };
+            if let Err(fault) = io.open(who) {
+                self.fail(driver, who, &fault);
+            }
+        }
+        u64::MAX
+    }
+
+    fn turn(&mut self, driver: &mut Epoll, wait_ns: u64) -> std::io::Result<()> {
+        self.net.work_began_ns = 0;
+        let wait = Duration::from_nanos(wait_ns);
+        driver.turn_within(Some(wait), &mut |driver, event| self.event(driver, event))?;
+        if self.net.work_began_ns > 0 && self.net.now_ns >= self.net.from_ns {
+            let lag = now_ns() - self.net.work_began_ns;
+            self.net.tally.lag_ns_max = self.net.tally.lag_ns_max.max(lag);
+        }
+        Ok(())
+    }
+
+    /// Says good-bye to all that are open.
+    fn leave(&mut self, driver: &mut Epoll) {
+        for who in 0..self.net.clients.len() as u32 {
+            let mut io = Io {
+                driver,
+                net: &mut self.net,
+            };
+            io.leave(who);
+        }
+    }
+}
+
+enum Stage {
+    /// Connections open; the others get ready.
+    Opening,
+    Running,
+    /// The last answers come.
+    Draining,
+    /// Servers answer our good-byes until then.
+    Leaving(u64),
+}

@@ -1,0 +1,148 @@
+//! What a thread has beside its driver and its load: clients, buffers, counts.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use veche_net::{Buffer, Driver, Epoll, TransportId};
+use veche_proto::websocket::Codecs;
+
+use crate::client::{Client, State, Trust};
+use crate::plan::Plan;
+use crate::tally::{Fault, Tally};
+
+/// Spare buffers kept, and the largest of them.
+const SPARE_MAX: usize = 256;
+const SPARE_BYTES_MAX: usize = 64 * 1024;
+
+/// What a thread has but for its driver, which is lent to us in its calls, and its load.
+pub(crate) struct Net {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) tally: Tally,
+    /// When the bytes came that are being looked at, or the turn began.
+    pub(crate) now_ns: u64,
+    /// The measured time; `u64::MAX` while it has not begun.
+    pub(crate) from_ns: u64,
+    pub(crate) until_ns: u64,
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) clients: Vec<Client>,
+    /// By the transports' index.
+    pub(super) who: Vec<u32>,
+    pub(super) trusts: Vec<Option<Trust>>,
+    pub(super) codecs: Codecs,
+    /// Whose input is being looked at, and what goes out to it behind that.
+    pub(super) current: Option<u32>,
+    pub(super) out: Vec<u8>,
+    /// What TLS makes of it.
+    pub(super) sealed: Vec<u8>,
+    pub(super) spare: Vec<Vec<u8>>,
+    pub(super) opening: u32,
+    pub(super) sources: Vec<IpAddr>,
+    pub(super) next_source: usize,
+    pub(super) work_began_ns: u64,
+}
+
+impl Net {
+    #[inline]
+    pub(super) fn find(&self, id: TransportId) -> Option<u32> {
+        let who = *self.who.get(id.index as usize)?;
+        let client = self.clients.get(who as usize)?;
+        (client.transport == id && !matches!(client.state, State::Closed)).then_some(who)
+    }
+
+    /// Whether a time lies in the measured time.
+    #[inline]
+    pub(crate) fn is_measured(&self, at_ns: u64) -> bool {
+        self.from_ns <= at_ns && at_ns < self.until_ns
+    }
+
+    /// Counts a fault that does not end its connection.
+    pub(crate) fn fault(&mut self, fault: &Fault) {
+        self.tally.fault(fault);
+        if self.is_measured(self.now_ns) {
+            self.tally.latency.error(self.now_ns - self.from_ns);
+        }
+    }
+
+    /// Counts an answer to what was sent, or was to be sent, at `since_ns`. Closed loops count answers that come in
+    /// the measured time, open loops those to what was due in it.
+    #[inline]
+    pub(crate) fn answered(&mut self, since_ns: u64, counts_from: u64, bytes: usize) {
+        if self.is_measured(counts_from) {
+            self.tally.received += 1;
+            self.tally.bytes_received += bytes as u64;
+            self.tally.latency.record(
+                counts_from - self.from_ns,
+                self.now_ns.saturating_sub(since_ns),
+            );
+        }
+    }
+
+    /// Counts a message that is sent, or was to be sent, at `at_ns`.
+    #[inline]
+    pub(crate) fn sent(&mut self, at_ns: u64, bytes: usize) {
+        if self.is_measured(at_ns) {
+            self.tally.sent += 1;
+            self.tally.bytes_sent += bytes as u64;
+        }
+    }
+
+    pub(crate) fn is_open(&self, who: u32) -> bool {
+        self.clients[who as usize].state.is_open()
+    }
+
+    pub(crate) fn is_closed(&self, who: u32) -> bool {
+        matches!(self.clients[who as usize].state, State::Closed)
+    }
+
+    pub(super) fn recycle(&mut self, buffer: Buffer) {
+        if let Buffer::Owned(mut bytes) = buffer
+            && bytes.capacity() <= SPARE_BYTES_MAX
+            && self.spare.len() < SPARE_MAX
+        {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+
+    /// Hands what is in `out` to the transport of `who`.
+    #[inline]
+    pub(super) fn flush(&mut self, driver: &mut Epoll, who: u32) {
+        let client = &mut self.clients[who as usize];
+        if let Some(tls) = &mut client.tls {
+            // Writing to memory does not fail.
+            let _ = tls.send(&self.out, &mut self.sealed);
+            self.out.clear();
+            std::mem::swap(&mut self.out, &mut self.sealed);
+        }
+        if self.out.is_empty() {
+            return;
+        }
+        let bytes = std::mem::replace(&mut self.out, self.spare.pop().unwrap_or_default());
+        let id = client.transport;
+        if let Some(buffer) = driver.send(id, bytes.into(), false) {
+            self.recycle(buffer);
+        }
+    }
+
+    /// Makes `out` that of `who`; what was in it if it was another's.
+    #[inline]
+    pub(super) fn begin_other(&mut self, who: u32) -> Option<Vec<u8>> {
+        if self.current == Some(who) {
+            return None;
+        }
+        Some(std::mem::replace(
+            &mut self.out,
+            self.spare.pop().unwrap_or_default(),
+        ))
+    }
+
+    #[inline]
+    pub(super) fn end_other(&mut self, driver: &mut Epoll, who: u32, begun: Option<Vec<u8>>) {
+        if let Some(before) = begun {
+            self.flush(driver, who);
+            let mut empty = std::mem::replace(&mut self.out, before);
+            empty.clear();
+            self.recycle(Buffer::Owned(empty));
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! The ledger: what became of each message to each receiver.
+//!
+//! A message names its publisher and its number, and carries a checksum. A receiver keeps, by publisher, the number
+//! that is due next and the gaps before it. When all is over, publishers' logs say what there was to receive.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::report::model;
+
+/// In front of a numbered message, so that it is found in whatever a server puts around it.
+const MARK: &[u8] = b"vb:";
+/// Mark, publisher, number, time and checksum, each in hex with a colon behind it.
+pub const NOTE_BYTES_MIN: usize = 3 + 9 + 9 + 17 + 9;
+
+/// What stands in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub(crate) publisher: u32,
+    pub(crate) number: u32,
+    /// When it was to be sent, on the monotonic clock.
+    pub(crate) at_ns: u64,
+}
+
+impl Note {
+    /// Appends the message, filled up to `bytes`.
+    pub(crate) fn write(self, out: &mut Vec<u8>, bytes: usize) {
+        let start = out.len();
+        out.extend_from_slice(MARK);
+        hex(out, u64::from(self.publisher), 8);
+        hex(out, u64::from(self.number), 8);
+        hex(out, self.at_ns, 16);
+        let head = out.len();
+        hex(out, 0, 8);
+        // Letters only: nothing that JSON would escape. The last one is the end's mark.
+        let length = bytes.max(NOTE_BYTES_MIN + 1);
+        let mut letter = self.number as u8;
+        while out.len() - start < length - 1 {
+            out.push(b'a' + letter % 26);
+            letter = letter.wrapping_add(7);
+        }
+        out.push(b'.');
+        let sum = checksum(&out[start..head], &out[head + 9..]);
+        write_hex(&mut out[head..head + 8], u64::from(sum));
+    }
+
+    /// Finds the message in what a server has sent.
+    pub(crate) fn find(data: &[u8]) -> Found {
+        let Some(start) = data.windows(MARK.len()).position(|window| window == MARK) else {
+            return Found::Nothing;
+        };
+        let rest = &data[start..];
+        let note = || {
+            let publisher = parse(rest.get(3..11)?)?;
+            let number = parse(rest.get(12..20)?)?;
+            let at_ns = parse(rest.get(21..37)?)?;
+            let sum = parse(rest.get(38..46)?)?;
+            // The one byte that no checksum covers.
+            if rest.get(46)? != &b':' {
+                return None;
+            }
+            let filler = rest.get(NOTE_BYTES_MIN..)?;
+            let end = filler.iter().position(|byte| *byte == b'.')?;
+            let is_right = u64::from(checksum(&rest[..38], &filler[..=end])) == sum;
+            is_right.then_some(Self {
+                publisher: publisher as u32,
+                number: number as u32,
+                at_ns,
+            })
+        };
+        note().map_or(Found::Corrupt, Found::Note)
+    }
+}
+
+/// What was found in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// No message of ours.
+    Nothing,
+    /// One of ours, as it was sent.
+    Note(Note),
+    /// One of ours, changed on its way.
+    Corrupt,
+}
+
+fn hex(out: &mut Vec<u8>, value: u64, digits: usize) {
+    let start = out.len();
+    out.resize(start + digits, 0);
+    write_hex(&mut out[start..], value);
+    out.push(b':');
+}
+
+fn write_hex(out: &mut [u8], mut value: u64) {
+    for byte in out.iter_mut().rev() {
+        *byte = b"0123456789abcdef"[(value & 15) as usize];
+        value >>= 4;
+    }
+}
+
+fn parse(digits: &[u8]) -> Option<u64> {
+    let is_hex = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+    if !digits.iter().all(is_hex) {
+        return None;
+    }
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+fn checksum(head: &[u8], filler: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(head);
+    hasher.update(filler);
+    hasher.finalize()
+}
+
+/// What one receiver has got of one publisher.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stream {
+    /// The number behind the highest that came.
+    next: u32,
+    /// Numbers below `next` that did not come: from, up to but without.
+    gaps: Vec<(u32, u32)>,
+    duplicated: u64,
+    reordered: u64,
+}
+
+impl Stream {
+    pub(crate) fn receive(&mut self, number: u32) {
+        if number == self.next {
+            self.next += 1;
+        } else if number > self.next {
+            self.gaps.push((self.next, number));
+            self.next = number + 1;
+        } else {
+            let found = self
+                .gaps
+                .iter()
+                .position(|gap| gap.0 <= number && number < gap.1);
+            let Some(index) = found else {
+                self.duplicated += 1;
+                return;
+            };
+            self.reordered += 1;
+            let (from, until) = self.gaps[index];
+            let parts = [(from, number), (number + 1, until)];
+            let left = parts.into_iter().filter(|part| part.0 < part.1);
+            self.gaps.splice(index..=index, left);
+        }
+    }
+
+    /// The numbers below `published` that did not come.
+    fn missing(&self, published: u32) -> Vec<(u32, u32)> {
+        let mut missing = self.gaps.clone();
+        if self.next < published {
+            missing.push((self.next, published));
+        }
+        missing
+    }
+}
+
+/// A time in which a receiver was not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Away {
+    /// By publisher, what was due next when it went.
+    next: BTreeMap<u32, u32>,
+    /// From when on it is to get everything again; absent if it stayed away.
+    pub(crate) until_ns: Option<u64>,
+}
+
+/// One receiver's page while the run goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Page {
+    pub(crate) receiver: u32,
+    streams: BTreeMap<u32, Stream>,
+    corrupted: u64,
+    aways: Vec<Away>,
+}
+
+impl Page {
+    pub(crate) fn new(receiver: u32) -> Self {
+        Self {
+            receiver,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn receive(&mut self, note: Note) {
+        self.streams
+            .entry(note.publisher)
+            .or_default()
+            .receive(note.number);
+    }
+
+    pub(crate) fn corrupted(&mut self) {
+        self.corrupted += 1;
+    }
+
+    /// The receiver's connection is gone.
+    pub(crate) fn leave(&mut self) {
+        let next = self.streams.iter().map(|(who, stream)| (*who, stream.next));
+        self.aways.push(Away {
+            next: next.collect(),
+            until_ns: None,
+        });
+    }
+
+    /// It is there again.
+    pub(crate) fn return_at(&mut self, at_ns: u64) {
+        if let Some(away) = self.aways.last_mut()
+            && away.until_ns.is_none()
+        {
+            away.until_ns = Some(at_ns);
+        }
+    }
+}
+
+/// What a publisher has sent, to all or to each: by receiver, when each message was sent. The messages to all stand
+/// under receiver `None`.
+pub(crate) type Log = BTreeMap<(u32, Option<u32>), Vec<u64>>;
+
+/// One thread's part of the books.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Books {
+    pub(crate) pages: Vec<Page>,
+    #[serde(with = "entries")]
+    pub(crate) log: Log,
+}
+
+impl Books {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.pages.extend(other.pages);
+        self.log.extend(other.log);
+    }
+
+    /// Adds everything up.
+    pub(crate) fn settle(&self) -> model::Ledger {
+        let mut ledger = model::Ledger {
+            receivers: self.pages.len() as u64,
+            published: self.log.values().map(|times| times.len() as u64).sum(),
+            ..model::Ledger::default()
+        };
+        let publishers: Vec<u32> = {
+            let mut all: Vec<u32> = self.log.keys().map(|key| key.0).collect();
+            all.dedup();
+            all
+        };
+        for page in &self.pages {
+            let mut line = Line::default();
+            for publisher in &publishers {
+                self.settle_stream(page, *publisher, &mut line);
+            }
+            // A message that came corrupted is missing too, but it is known what became of it.
+            let corrupted = page.corrupted.min(line.missing);
+            let lost = line.missing - corrupted;
+            ledger.expected += line.expected;
+            ledger.delivered += line.delivered;
+            ledger.away += line.away;
+            ledger.lost += lost;
+            ledger.corrupted += page.corrupted;
+            ledger.duplicated += line.duplicated;
+            ledger.reordered += line.reordered;
+            if lost + page.corrupted + line.duplicated + line.reordered > 0 {
+                ledger.worst.push(model::LedgerPage {
+                    receiver: u64::from(page.receiver),
+                    lost,
+                    duplicated: line.duplicated,
+                    reordered: line.reordered,
+                    corrupted: page.corrupted,
+                    first: line.first.unwrap_or_default(),
+                });
+            }
+        }
+        let faults = |page: &model::LedgerPage| {
+            page.lost + page.corrupted + page.duplicated + page.reordered
+        };
+        ledger
+            .worst
+            .sort_by_key(|page| (u64::MAX - faults(page), page.receiver));
+        ledger.worst.truncate(10);
+        ledger
+    }
+
+    fn settle_stream(&self, page: &Page, publisher: u32, line: &mut Line) {
+        let times = self
+            .log
+            .get(&(publisher, None))
+            .or_else(|| self.log.get(&(publisher, Some(page.receiver))));
+        let Some(times) = times else {
+            return;
+        };
+        let nothing = Stream::default();
+        let stream = page.streams.get(&publisher).unwrap_or(&nothing);
+        let published = times.len() as u32;
+        line.expected += u64::from(published);
+        line.duplicated += stream.duplicated;
+        line.reordered += stream.reordered;
+        let mut missing = 0;
+        let mut away = 0;
+        for (from, until) in stream.missing(published) {
+            missing += u64::from(until - from);
+            for gone in &page.aways {
+                let first = gone.next.get(&publisher).copied().unwrap_or(0).max(from);
+                let back = gone.until_ns.map_or(published, |until_ns| {
+                    times.partition_point(|at_ns| *at_ns < until_ns) as u32
+                });
+                away += u64::from(back.min(until).saturating_sub(first));
+            }
+            if line.first.is_none() && away < missing {
+                line.first = Some(format!("publisher {publisher}: message {from} is missing"));
+            }
+        }
+        if line.first.is_none() && stream.duplicated + stream.reordered > 0 {
+            line.first = Some(format!(
+                "publisher {publisher}: {} again, {} late",
+                stream.duplicated, stream.reordered
+            ));
+        }
+        // Times away may overlap where connections failed again and again.
+        let away = away.min(missing);
+        line.delivered += u64::from(published) - missing;
+        line.away += away;
+        line.missing += missing - away;
+    }
+}
+
+#[derive(Default)]
+struct Line {
+    expected: u64,
+    delivered: u64,
+    missing: u64,
+    away: u64,
+    duplicated: u64,
+    reordered: u64,
+    first: Option<String>,
+}
+
+/// Keys that are no strings, as a list.
+mod entries {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Log;
+
+    pub(super) fn serialize<S: Serializer>(log: &Log, serializer: S) -> Result<S::Ok, S::Error> {
+        log.iter().collect::<Vec<_>>().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Log, D::Error> {
+        Ok(Vec::deserialize(deserializer)?.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(number: u32) -> Note {
+        Note {
+            publisher: 3,
+            number,
+            at_ns: u64::from(number) * 10,
+        }
+    }
+
+    #[test]
+    fn notes_are_found_in_what_surrounds_them() {
+        for bytes in [0, 64, 1000] {
+            let mut message = b"{\"data\":\"".to_vec();
+            let start = message.len();
+            note(77).write(&mut message, bytes);
+            assert_eq!(message.len() - start, bytes.max(NOTE_BYTES_MIN + 1));
+            let end = message.len();
+            message.extend_from_slice(b"\",\"x\":1.5}");
+            assert_eq!(Note::find(&message), Found::Note(note(77)));
+            // Whatever byte of it changes, it is no longer right.
+            for at in start + 3..end {
+                let mut changed = message.clone();
+                changed[at] ^= 1;
+                assert_eq!(Note::find(&changed), Found::Corrupt, "{at}");
+            }
+            assert_eq!(Note::find(&message[..end - 1]), Found::Corrupt);
+        }
+        assert_eq!(Note::find(b"welcome"), Found::Nothing);
+    }
+
+    /// A page that got these numbers, of ten published at 0, 10, 20…
+    fn settle(got: &[u32], change: impl FnOnce(&mut Page)) -> model::Ledger {
+        let mut page = Page::new(0);
+        for number in got {
+            page.receive(note(*number));
+        }
+        change(&mut page);
+        let times = (0..10).map(|number| number * 10).collect();
+        let books = Books {
+            pages: vec![page],
+            log: Log::from([((3, None), times)]),
+        };
+        let json = serde_json::to_string(&books).unwrap();
+        assert_eq!(serde_json::from_str::<Books>(&json).unwrap(), books);
+        books.settle()
+    }
+
+    #[test]
+    fn every_fault_is_found_and_none_more() {
+        let all: Vec<u32> = (0..10).collect();
+        let ledger = settle(&all, |_| ());
+        assert_eq!((ledger.expected, ledger.delivered), (10, 10));
+        assert_eq!(
+            ledger.lost + ledger.duplicated + ledger.reordered + ledger.corrupted,
+            0
+        );
+        assert!(ledger.worst.is_empty());
+
+        let ledger = settle(&[0, 1, 1, 3, 2, 5, 7, 6, 6, 8], |_| ());
+        assert_eq!((ledger.delivered, ledger.lost), (8, 2));
+        assert_eq!((ledger.duplicated, ledger.reordered), (2, 2));
+        assert_eq!(ledger.worst[0].first, "publisher 3: message 4 is missing");
+
+        let ledger = settle(&[0, 1, 2, 3, 5, 6, 7, 8, 9], Page::corrupted);
+        assert_eq!((ledger.delivered, ledger.lost, ledger.corrupted), (9, 0, 1));
+    }
+
+    #[test]
+    fn what_came_while_away_is_not_lost() {
+        // Away after 2 and back at 50, when 5 is sent; 6 is lost.
+        let mut page = Page::new(0);
+        for number in 0..=2 {
+            page.receive(note(number));
+        }
+        page.leave();
+        page.return_at(50);
+        let ledger = settle(&[], |own| {
+            *own = page.clone();
+            for number in [5, 7, 8, 9] {
+                own.receive(note(number));
+            }
+        });
+        assert_eq!((ledger.delivered, ledger.away, ledger.lost), (7, 2, 1));
+        // A server with a memory sends what was missed.
+        let ledger = settle(&[], |own| {
+            *own = page.clone();
+            for number in 3..10 {
+                own.receive(note(number));
+            }
+        });
+        assert_eq!((ledger.delivered, ledger.away, ledger.lost), (10, 0, 0));
+        // Away for good.
+        let ledger = settle(&[0, 1], Page::leave);
+        assert_eq!((ledger.delivered, ledger.away, ledger.lost), (2, 8, 0));
+    }
+}

@@ -1,0 +1,321 @@
+//! Messages and their answers: as fast as they come back, or at a rate that does not wait for anybody.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+use veche_proto::websocket::MessageKind;
+
+use super::Load;
+use crate::clock::{MILLISECOND, SECOND};
+use crate::engine::{Io, Net};
+use crate::pace::Pace;
+use crate::payload::{Payload, PayloadPlan, excerpt};
+use crate::plan::Share;
+use crate::tally::{Cause, Fault};
+
+/// What an echo run sends, and when.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct EchoPlan {
+    /// The messages.
+    pub payload: PayloadPlan,
+    /// Closed loop: messages in flight on each connection.
+    pub inflight: u32,
+    /// Open loop: messages a second in all, whether answers come or not.
+    pub rate: Option<f64>,
+    /// What `rate` goes to, in a straight line over the measured time.
+    pub rate_to: Option<f64>,
+    /// Connections closed in good order a second in all, once their answers have come; each is opened again.
+    pub churn: Option<f64>,
+}
+
+/// One thread's part of an echo run.
+pub(crate) struct Echo {
+    payload: Payload,
+    inflight: u32,
+    rate: Option<f64>,
+    rate_to: Option<f64>,
+    phase: f64,
+    pace: Option<Pace>,
+    churn: Option<Churn>,
+    has_begun: bool,
+    flights: Vec<Flight>,
+    /// Whose turn it is (open loop).
+    next: u32,
+    unanswered: u64,
+}
+
+/// What one connection has under way.
+#[derive(Clone, Debug, Default)]
+struct Flight {
+    /// When the messages were sent, or were to be sent, the oldest first.
+    sent: VecDeque<u64>,
+    /// The number of the oldest.
+    answered: u32,
+    /// Something came before the first answer: a greeting, perhaps.
+    greeted: bool,
+    /// It takes no further message: its connection is about to be closed.
+    is_leaving: bool,
+}
+
+/// Connections that come and go.
+struct Churn {
+    per_second: f64,
+    pace: Option<Pace>,
+    /// Whose turn it is.
+    next: u32,
+    /// Those that wait for last answers, or have said good-bye and wait for the end, and until when.
+    leaving: Vec<(u32, u64)>,
+    /// Those that could not be opened again; the next turns are theirs.
+    absent: Vec<u32>,
+}
+
+/// How long a server has for the last answers and its part of the good-bye.
+const LEAVE_NS: u64 = 2 * SECOND;
+
+impl Echo {
+    pub(crate) fn new(plan: &EchoPlan, share: &Share) -> Self {
+        let clients: usize = share.ranges.iter().map(ExactSizeIterator::len).sum();
+        Self {
+            payload: Payload::new(&plan.payload),
+            inflight: plan.inflight.max(1),
+            rate: plan.rate.map(|rate| share.rate(rate)),
+            rate_to: plan.rate_to.map(|rate| share.rate(rate)),
+            phase: f64::from(share.index) / f64::from(share.parts),
+            pace: None,
+            churn: plan.churn.map(|per_second| Churn {
+                per_second: share.rate(per_second),
+                pace: None,
+                next: 0,
+                leaving: Vec::new(),
+                absent: Vec::new(),
+            }),
+            has_begun: false,
+            flights: vec![Flight::default(); clients],
+            next: 0,
+            unanswered: 0,
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, io: &mut Io<'_>, who: u32, at_ns: u64) {
+        let flight = &mut self.flights[who as usize];
+        let number = flight.answered.wrapping_add(flight.sent.len() as u32);
+        let kind = self.payload.kind;
+        let data = self
+            .payload
+            .stamp(io.net.clients[who as usize].number, number);
+        io.net.sent(at_ns, data.len());
+        io.send(who, kind, data);
+        flight.sent.push_back(at_ns);
+    }
+
+    /// As many as may be in flight.
+    fn fill(&mut self, io: &mut Io<'_>, who: u32) {
+        for _ in self.flights[who as usize].sent.len()..self.inflight as usize {
+            self.send(io, who, io.net.now_ns);
+        }
+    }
+
+    /// The next connection that is open.
+    fn turn(&mut self, io: &Io<'_>) -> Option<u32> {
+        let count = self.flights.len() as u32;
+        for _ in 0..count {
+            let who = self.next;
+            self.next = if who + 1 == count { 0 } else { who + 1 };
+            if io.net.is_open(who) && !self.flights[who as usize].is_leaving {
+                return Some(who);
+            }
+        }
+        None
+    }
+
+    /// Lets connections go and come back as they are due; when to look again.
+    fn come_and_go(&mut self, io: &mut Io<'_>) -> u64 {
+        let Some(mut churn) = self.churn.take() else {
+            return u64::MAX;
+        };
+        let now = io.net.now_ns;
+        let (flights, count) = (&mut self.flights, io.net.clients.len() as u32);
+        let (unanswered, absent) = (&mut self.unanswered, &mut churn.absent);
+        churn.leaving.retain(|&(who, until)| {
+            let flight = &mut flights[who as usize];
+            if io.net.is_closed(who) {
+                *flight = Flight::default();
+                reopen(io, who, absent);
+                return false;
+            }
+            if io.net.is_open(who) && flight.sent.is_empty() {
+                io.leave(who);
+            }
+            if now >= until {
+                let words = "a connection was not closed in time";
+                io.net.fault(&Fault::new(Cause::TimedOut, words));
+                let lost = flight.sent.drain(..).filter(|at| io.net.is_measured(*at));
+                *unanswered += lost.count() as u64;
+                io.cut(who);
+            }
+            true
+        });
+        let mut next = u64::MAX;
+        if let Some(pace) = &mut churn.pace {
+            while pace.due(now) <= now {
+                pace.next();
+                if let Some(who) = churn.absent.pop() {
+                    flights[who as usize] = Flight::default();
+                    reopen(io, who, &mut churn.absent);
+                    continue;
+                }
+                let turns = (0..count).map(|step| (churn.next + step) % count);
+                let present =
+                    |who: &u32| io.net.is_open(*who) && !flights[*who as usize].is_leaving;
+                if let Some(who) = { turns }.find(present) {
+                    churn.next = (who + 1) % count;
+                    flights[who as usize].is_leaving = true;
+                    churn.leaving.push((who, now + LEAVE_NS));
+                }
+            }
+            next = pace.due(now);
+        }
+        if !churn.leaving.is_empty() {
+            next = next.min(now + MILLISECOND);
+        }
+        self.churn = Some(churn);
+        next
+    }
+}
+
+fn reopen(io: &mut Io<'_>, who: u32, absent: &mut Vec<u32>) {
+    if let Err(fault) = io.open(who) {
+        io.net.fault(&fault);
+        io.cut(who);
+        absent.push(who);
+    }
+}
+
+impl Load for Echo {
+    fn begin(&mut self, io: &mut Io<'_>, start_ns: u64) {
+        self.has_begun = true;
+        if let Some(churn) = &mut self.churn {
+            churn.pace = Some(Pace::starting(churn.per_second, start_ns, self.phase));
+        }
+        if let Some(rate) = self.rate {
+            let pace = Pace::starting(rate, start_ns, self.phase);
+            self.pace = Some(pace.ramping(self.rate_to, &io.net.plan));
+            return;
+        }
+        for who in 0..self.flights.len() as u32 {
+            if io.net.is_open(who) {
+                self.fill(io, who);
+            }
+        }
+    }
+
+    fn opened(&mut self, io: &mut Io<'_>, who: u32) {
+        if self.has_begun && self.pace.is_none() {
+            self.fill(io, who);
+        }
+    }
+
+    #[inline]
+    fn message(&mut self, io: &mut Io<'_>, who: u32, kind: MessageKind, data: &mut [u8]) {
+        let flight = &mut self.flights[who as usize];
+        let number = io.net.clients[who as usize].number;
+        let Some(&since) = flight.sent.front() else {
+            io.net.tally.unasked += 1;
+            return;
+        };
+        if self.payload.is(number, flight.answered, kind, data) {
+            let counts_from = if self.pace.is_some() {
+                since
+            } else {
+                io.net.now_ns
+            };
+            io.net.answered(since, counts_from, data.len());
+        } else if flight.answered == 0 && !flight.greeted {
+            flight.greeted = true;
+            io.net.tally.unasked += 1;
+            return;
+        } else {
+            let words = format!("instead of the message that was due: {}", excerpt(data));
+            io.net.fault(&Fault::new(Cause::WrongAnswer, words));
+        }
+        flight.sent.pop_front();
+        flight.answered = flight.answered.wrapping_add(1);
+        if self.pace.is_none() && !flight.is_leaving && io.net.now_ns < io.net.until_ns {
+            self.send(io, who, io.net.now_ns);
+        }
+    }
+
+    fn closed(&mut self, io: &mut Io<'_>, who: u32, _: bool) {
+        let flight = &mut self.flights[who as usize];
+        for since in flight.sent.drain(..) {
+            if io.net.is_measured(since) {
+                self.unanswered += 1;
+            }
+        }
+        if let Some(churn) = &mut self.churn
+            && self.has_begun
+            && !flight.is_leaving
+        {
+            churn.absent.push(who);
+        }
+    }
+
+    fn due(&mut self, io: &mut Io<'_>) -> u64 {
+        let churn_due = if io.net.now_ns < io.net.until_ns {
+            self.come_and_go(io)
+        } else {
+            u64::MAX
+        };
+        let Some(mut pace) = self.pace.take() else {
+            return churn_due;
+        };
+        let now = io.net.now_ns;
+        let until = io.net.until_ns;
+        let due = loop {
+            let due = pace.due(now);
+            if due > now || due >= until {
+                break due;
+            }
+            pace.next();
+            if now - due > MILLISECOND && io.net.is_measured(due) {
+                io.net.tally.late_sends += 1;
+            }
+            match self.turn(io) {
+                Some(who) => self.send(io, who, due),
+                // Nobody is left: what was due has no answer.
+                None => {
+                    io.net.sent(due, 0);
+                    self.unanswered += u64::from(io.net.is_measured(due));
+                }
+            }
+        };
+        self.pace = Some(pace);
+        due.min(churn_due)
+    }
+
+    fn is_settled(&self, _: &Net) -> bool {
+        self.flights.iter().all(|flight| flight.sent.is_empty())
+    }
+
+    fn finish(&mut self, net: &mut Net) {
+        for flight in &self.flights {
+            for since in &flight.sent {
+                // What was sent just before the end of a closed loop is answered behind it.
+                if net.is_measured(*since) {
+                    self.unanswered += 1;
+                    let (cause, words) = if flight.greeted && flight.answered == 0 {
+                        (
+                            Cause::WrongAnswer,
+                            "a message came, but not the one that was sent: is this an echo?",
+                        )
+                    } else {
+                        (Cause::TimedOut, "no answer in time")
+                    };
+                    net.tally.fault(&Fault::new(cause, words));
+                }
+            }
+        }
+        net.tally.unanswered = self.unanswered;
+    }
+}

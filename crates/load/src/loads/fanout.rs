@@ -1,0 +1,362 @@
+//! Publications and their deliveries: to all receivers (broadcast) or each to one (push), by whichever way in.
+//!
+//! Endpoint 0 are the receivers, endpoint 1 the publishers.
+
+use serde::{Deserialize, Serialize};
+use veche_proto::websocket::MessageKind;
+
+use super::Load;
+use crate::client::Response;
+use crate::clock::{MILLISECOND, SECOND};
+use crate::engine::{Io, Net};
+use crate::ledger::{Books, Found, Note, Page};
+use crate::pace::Pace;
+use crate::payload::excerpt;
+use crate::plan::Share;
+use crate::tally::{Cause, Fault};
+
+/// Where the numbered message goes in a body.
+const DATA: &str = "{data}";
+/// When nothing has come for so long, nothing will.
+const QUIET_NS: u64 = SECOND;
+
+/// Who publishes what, and when.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FanoutPlan {
+    /// What a publisher sends: `{data}` is the numbered message, `{i}` the receiver's number if each goes to one.
+    pub body: String,
+    /// Each publication goes to one receiver, in turn, instead of all.
+    pub to_one: bool,
+    /// Publications a second in all.
+    pub rate: f64,
+    /// What `rate` goes to, in a straight line over the measured time.
+    pub rate_to: Option<f64>,
+    /// Bytes of the numbered message.
+    pub size: usize,
+    /// What a receiver sends when it is open, to subscribe.
+    pub hello: Option<String>,
+    /// Receivers cut off a second in all; each comes back at once.
+    pub chaos: Option<f64>,
+}
+
+/// One thread's part.
+pub(crate) struct Fanout {
+    plan: FanoutPlan,
+    /// How many of the thread's clients, the first ones, are receivers.
+    receivers: u32,
+    /// Receivers of all threads.
+    receivers_in_all: u32,
+    publishers: u32,
+    wire: Wire,
+    rate: f64,
+    rate_to: Option<f64>,
+    phase: f64,
+    pace: Option<Pace>,
+    chaos: Option<Pace>,
+    has_begun: bool,
+    books: Books,
+    greeted: Vec<Greeting>,
+    /// Publications so far, for turns.
+    count: u64,
+    last_ns: u64,
+    scratch: Vec<u8>,
+    body: Vec<u8>,
+    /// Requests in flight.
+    unanswered: u64,
+    request_head: String,
+}
+
+/// Whether a receiver waits for what a server says first.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Greeting {
+    /// Anything may come.
+    #[default]
+    Awaited,
+    /// From now on only what was published.
+    Over,
+}
+
+enum Wire {
+    Client,
+    Http,
+    Lines,
+}
+
+impl Fanout {
+    pub(crate) fn new(plan: &FanoutPlan, share: &Share) -> Self {
+        let [receivers, publishers] = [0, 1].map(|index| share.ranges[index].len() as u32);
+        let endpoint = &share.plan.endpoints[1];
+        let scheme = endpoint.target.scheme;
+        let mut request_head = format!(
+            "POST {} HTTP/1.1\r\nHost: {}\r\n",
+            endpoint.target.path.as_str(),
+            endpoint.target.authority
+        );
+        for (name, value) in &endpoint.headers {
+            request_head += &format!("{name}: {}\r\n", value.as_str());
+        }
+        let all = f64::from(endpoint.clients);
+        Self {
+            receivers,
+            receivers_in_all: share.plan.endpoints[0].clients,
+            publishers,
+            wire: if scheme.is_websocket() {
+                Wire::Client
+            } else if scheme.is_http() {
+                Wire::Http
+            } else {
+                Wire::Lines
+            },
+            // Threads without a publisher publish nothing.
+            rate: plan.rate * f64::from(publishers) / all,
+            rate_to: plan.rate_to.map(|rate| rate * f64::from(publishers) / all),
+            phase: f64::from(share.index) / f64::from(share.parts),
+            pace: None,
+            chaos: None,
+            has_begun: false,
+            books: Books {
+                pages: share.ranges[0].clone().map(Page::new).collect(),
+                ..Books::default()
+            },
+            greeted: vec![Greeting::default(); receivers as usize],
+            count: 0,
+            last_ns: 0,
+            scratch: Vec::new(),
+            body: Vec::new(),
+            unanswered: 0,
+            request_head,
+            plan: plan.clone(),
+        }
+    }
+
+    fn publish(&mut self, io: &mut Io<'_>, at_ns: u64) {
+        let turn = (self.count % u64::from(self.publishers)) as u32;
+        let who = self.receivers + turn;
+        let round = self.count / u64::from(self.publishers);
+        self.count += 1;
+        if !io.net.is_open(who) {
+            io.net.sent(at_ns, 0);
+            io.net
+                .fault(&Fault::new(Cause::Closed, "a publisher is not connected"));
+            return;
+        }
+        let publisher = io.net.clients[who as usize].number;
+        let receiver = self.plan.to_one.then(|| {
+            let step = round * u64::from(io.net.plan.endpoints[1].clients) + u64::from(publisher);
+            (step % u64::from(self.receivers_in_all)) as u32
+        });
+        let times = self.books.log.entry((publisher, receiver)).or_default();
+        let note = Note {
+            publisher,
+            number: times.len() as u32,
+            at_ns,
+        };
+        // What counts for who was away is when it really left.
+        times.push(io.net.now_ns);
+        self.scratch.clear();
+        note.write(&mut self.scratch, self.plan.size);
+        self.write_body(receiver);
+        io.net.sent(at_ns, self.scratch.len());
+        match self.wire {
+            Wire::Client => io.send(who, MessageKind::Text, &self.body),
+            Wire::Http => {
+                self.scratch.clear();
+                self.scratch.extend_from_slice(self.request_head.as_bytes());
+                let length = format!("Content-Length: {}\r\n\r\n", self.body.len());
+                self.scratch.extend_from_slice(length.as_bytes());
+                self.scratch.extend_from_slice(&self.body);
+                self.unanswered += 1;
+                io.send_bytes(who, &self.scratch);
+            }
+            Wire::Lines => {
+                self.body.push(b'\n');
+                io.send_bytes(who, &self.body);
+            }
+        }
+    }
+
+    fn write_body(&mut self, receiver: Option<u32>) {
+        self.body.clear();
+        let (before, after) = self.plan.body.split_once(DATA).unwrap_or(("", ""));
+        let fill = |out: &mut Vec<u8>, part: &str| match receiver {
+            Some(receiver) => {
+                out.extend_from_slice(part.replace("{i}", &receiver.to_string()).as_bytes());
+            }
+            None => out.extend_from_slice(part.as_bytes()),
+        };
+        fill(&mut self.body, before);
+        self.body.extend_from_slice(&self.scratch);
+        fill(&mut self.body, after);
+    }
+
+    /// Cuts a receiver off and lets it come back.
+    fn disturb(&mut self, io: &mut Io<'_>) {
+        if self.receivers == 0 {
+            return;
+        }
+        let who = io.net.rng.u32(0..self.receivers);
+        if io.net.is_open(who) {
+            self.books.pages[who as usize].leave();
+            io.cut(who);
+            self.reopen(io, who);
+        }
+    }
+
+    fn reopen(&mut self, io: &mut Io<'_>, who: u32) {
+        if let Err(fault) = io.open(who) {
+            io.net.fault(&fault);
+            io.cut(who);
+        }
+    }
+}
+
+impl Load for Fanout {
+    fn begin(&mut self, io: &mut Io<'_>, start_ns: u64) {
+        self.has_begun = true;
+        self.last_ns = start_ns;
+        if self.publishers > 0 {
+            let pace = Pace::starting(self.rate, start_ns, self.phase);
+            self.pace = Some(pace.ramping(self.rate_to, &io.net.plan));
+        }
+        if let Some(chaos) = self.plan.chaos {
+            let share = f64::from(self.receivers) / f64::from(self.receivers_in_all);
+            if share > 0.0 {
+                self.chaos = Some(Pace::starting(chaos * share, start_ns, self.phase));
+            }
+        }
+        // Those that never came do not receive.
+        let clients = &io.net.clients;
+        let mut who = 0;
+        self.books.pages.retain(|_| {
+            who += 1;
+            clients[who - 1].was_open
+        });
+        if self.books.pages.len() < self.receivers as usize {
+            // Pages are found by client.
+            let opened: Vec<Page> = std::mem::take(&mut self.books.pages);
+            let mut opened = opened.into_iter().peekable();
+            for client in &clients[..self.receivers as usize] {
+                let page = match opened.peek() {
+                    Some(page) if page.receiver == client.number => opened.next(),
+                    _ => None,
+                };
+                self.books
+                    .pages
+                    .push(page.unwrap_or_else(|| Page::new(u32::MAX)));
+            }
+        }
+    }
+
+    fn opened(&mut self, io: &mut Io<'_>, who: u32) {
+        if who < self.receivers {
+            self.greeted[who as usize] = Greeting::Awaited;
+            if let Some(hello) = &self.plan.hello {
+                let hello = hello.replace("{i}", &io.net.clients[who as usize].number.to_string());
+                io.send(who, MessageKind::Text, hello.as_bytes());
+            } else {
+                self.books.pages[who as usize].return_at(io.net.now_ns);
+            }
+        }
+    }
+
+    fn message(&mut self, io: &mut Io<'_>, who: u32, _: MessageKind, data: &mut [u8]) {
+        if who >= self.receivers {
+            // A publisher may be told that it has published, and may hear others.
+            return;
+        }
+        self.last_ns = io.net.now_ns;
+        let is_first =
+            std::mem::replace(&mut self.greeted[who as usize], Greeting::Over) == Greeting::Awaited;
+        let page = &mut self.books.pages[who as usize];
+        if is_first && self.plan.hello.is_some() {
+            page.return_at(io.net.now_ns);
+        }
+        match Note::find(data) {
+            Found::Note(note) => {
+                page.receive(note);
+                io.net.answered(note.at_ns, note.at_ns, data.len());
+            }
+            Found::Nothing if is_first || !self.has_begun => io.net.tally.unasked += 1,
+            Found::Nothing | Found::Corrupt => {
+                page.corrupted();
+                let words = format!(
+                    "a delivery that is not as it was published: {}",
+                    excerpt(data)
+                );
+                io.net.fault(&Fault::new(Cause::WrongAnswer, words));
+            }
+        }
+    }
+
+    fn response(&mut self, io: &mut Io<'_>, who: u32, response: Response) {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        if response.status >= 400 {
+            let words = format!("a publication was answered with status {}", response.status);
+            io.net.fault(&Fault::new(Cause::BadResponse, words));
+        }
+        if response.is_last {
+            self.reopen(io, who);
+        }
+    }
+
+    fn line(&mut self, io: &mut Io<'_>, _: u32, line: &[u8]) {
+        let is_error = line.windows(7).any(|window| window == b"\"error\"");
+        if is_error {
+            let words = format!("a publication was refused: {}", excerpt(line));
+            io.net.fault(&Fault::new(Cause::BadResponse, words));
+        }
+    }
+
+    fn closed(&mut self, io: &mut Io<'_>, who: u32, was_open: bool) {
+        if who < self.receivers && self.has_begun {
+            if was_open {
+                self.books.pages[who as usize].leave();
+            }
+            if self.plan.chaos.is_some() && io.net.now_ns < io.net.until_ns {
+                self.reopen(io, who);
+            }
+        }
+    }
+
+    fn due(&mut self, io: &mut Io<'_>) -> u64 {
+        let now = io.net.now_ns;
+        let until = io.net.until_ns;
+        let mut next = u64::MAX;
+        if let Some(mut pace) = self.pace.take() {
+            loop {
+                let due = pace.due(now);
+                if due > now || due >= until {
+                    next = next.min(due);
+                    break;
+                }
+                pace.next();
+                if now - due > MILLISECOND && io.net.is_measured(due) {
+                    io.net.tally.late_sends += 1;
+                }
+                self.publish(io, due);
+            }
+            self.pace = Some(pace);
+        }
+        if let Some(mut chaos) = self.chaos.take() {
+            while chaos.due(now) <= now && now < until {
+                chaos.next();
+                self.disturb(io);
+            }
+            next = next.min(chaos.due(now));
+            self.chaos = Some(chaos);
+        }
+        next
+    }
+
+    fn is_settled(&self, net: &Net) -> bool {
+        let since = self.last_ns.max(net.until_ns.min(net.now_ns));
+        net.now_ns.saturating_sub(since) > QUIET_NS
+    }
+
+    fn finish(&mut self, net: &mut Net) {
+        let mut books = std::mem::take(&mut self.books);
+        books.pages.retain(|page| page.receiver != u32::MAX);
+        net.tally.books = Some(books);
+        net.tally.unanswered = self.unanswered;
+    }
+}

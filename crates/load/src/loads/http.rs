@@ -1,0 +1,261 @@
+//! Requests and their responses.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::Load;
+use crate::client::Response;
+use crate::clock::MILLISECOND;
+use crate::engine::{Io, Net};
+use crate::pace::Pace;
+use crate::plan::Share;
+use crate::tally::{Cause, Fault};
+
+/// What is asked for, and when.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HttpPlan {
+    /// GET, POST…
+    pub method: String,
+    /// HTTP/1.0 with keep-alive instead of HTTP/1.1, as `ab` speaks it.
+    pub is_http10: bool,
+    /// The body of each request.
+    pub body: Vec<u8>,
+    /// Requests in flight on each connection (closed loop).
+    pub inflight: u32,
+    /// Open loop: requests a second in all.
+    pub rate: Option<f64>,
+    /// What `rate` goes to, in a straight line over the measured time.
+    pub rate_to: Option<f64>,
+    /// The body that each response should have.
+    pub expect: Option<Vec<u8>>,
+}
+
+/// One thread's part.
+pub(crate) struct Http {
+    plan: HttpPlan,
+    expect: Option<Arc<[u8]>>,
+    rate: Option<f64>,
+    rate_to: Option<f64>,
+    phase: f64,
+    pace: Option<Pace>,
+    has_begun: bool,
+    /// By client; one for all if they ask for the same.
+    requests: Vec<Vec<u8>>,
+    flights: Vec<VecDeque<u64>>,
+    next: u32,
+    unanswered: u64,
+}
+
+impl Http {
+    pub(crate) fn new(plan: &HttpPlan, share: &Share) -> Self {
+        let endpoint = &share.plan.endpoints[0];
+        let range = share.ranges[0].clone();
+        let is_plain = endpoint.target.path.is_plain()
+            && endpoint.headers.iter().all(|(_, value)| value.is_plain());
+        let numbers = if is_plain { 0..1 } else { range.clone() };
+        let request = |number: u32| {
+            let number = u64::from(number);
+            let version = if plan.is_http10 { "1.0" } else { "1.1" };
+            let mut head = format!(
+                "{} {} HTTP/{version}\r\n",
+                plan.method,
+                endpoint.target.path.fill(number)
+            );
+            let has = |name: &str| {
+                endpoint
+                    .headers
+                    .iter()
+                    .any(|(known, _)| known.eq_ignore_ascii_case(name))
+            };
+            if !has("host") {
+                head += &format!("Host: {}\r\n", endpoint.target.authority);
+            }
+            if plan.is_http10 && !has("connection") {
+                head += "Connection: keep-alive\r\n";
+            }
+            for (name, value) in &endpoint.headers {
+                head += &format!("{name}: {}\r\n", value.fill(number));
+            }
+            if !plan.body.is_empty() {
+                head += &format!("Content-Length: {}\r\n", plan.body.len());
+            }
+            head += "\r\n";
+            let mut request = head.into_bytes();
+            request.extend_from_slice(&plan.body);
+            request
+        };
+        Self {
+            expect: plan.expect.as_deref().map(Arc::from),
+            rate: plan.rate.map(|rate| share.rate(rate)),
+            rate_to: plan.rate_to.map(|rate| share.rate(rate)),
+            phase: f64::from(share.index) / f64::from(share.parts),
+            pace: None,
+            has_begun: false,
+            requests: numbers.map(request).collect(),
+            flights: vec![VecDeque::new(); range.len()],
+            next: 0,
+            unanswered: 0,
+            plan: plan.clone(),
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, io: &mut Io<'_>, who: u32, at_ns: u64) {
+        let index = if self.requests.len() == 1 {
+            0
+        } else {
+            who as usize
+        };
+        let request = &self.requests[index];
+        io.net.sent(at_ns, self.plan.body.len());
+        io.send_bytes(who, request);
+        self.flights[who as usize].push_back(at_ns);
+    }
+
+    fn fill(&mut self, io: &mut Io<'_>, who: u32) {
+        for _ in self.flights[who as usize].len()..self.plan.inflight.max(1) as usize {
+            self.send(io, who, io.net.now_ns);
+        }
+    }
+
+    /// What is in flight on a connection that has ended.
+    fn forget(&mut self, io: &mut Io<'_>, who: u32) {
+        for since in self.flights[who as usize].drain(..) {
+            self.unanswered += u64::from(io.net.is_measured(since));
+        }
+    }
+
+    /// A connection that the server has ended is opened again, as `ab` and `wrk` do.
+    fn reopen(&mut self, io: &mut Io<'_>, who: u32) {
+        if io.net.now_ns < io.net.until_ns
+            && let Err(fault) = io.open(who)
+        {
+            io.net.fault(&fault);
+            io.cut(who);
+        }
+    }
+}
+
+impl Load for Http {
+    fn begin(&mut self, io: &mut Io<'_>, start_ns: u64) {
+        self.has_begun = true;
+        if self.expect.is_some() {
+            let http = io.net.tally.http.get_or_insert_default();
+            http.unexpected_bodies = Some(0);
+        }
+        if let Some(rate) = self.rate {
+            let pace = Pace::starting(rate, start_ns, self.phase);
+            self.pace = Some(pace.ramping(self.rate_to, &io.net.plan));
+            return;
+        }
+        for who in 0..self.flights.len() as u32 {
+            if io.net.is_open(who) {
+                self.fill(io, who);
+            }
+        }
+    }
+
+    fn opened(&mut self, io: &mut Io<'_>, who: u32) {
+        if self.has_begun && self.pace.is_none() {
+            self.fill(io, who);
+        }
+    }
+
+    fn response(&mut self, io: &mut Io<'_>, who: u32, response: Response) {
+        let Some(since) = self.flights[who as usize].pop_front() else {
+            io.net.tally.unasked += 1;
+            return;
+        };
+        let counts_from = if self.pace.is_some() {
+            since
+        } else {
+            io.net.now_ns
+        };
+        if io.net.is_measured(counts_from) {
+            let tally = &mut io.net.tally;
+            tally.response(response.status, response.body_bytes);
+            if !response.is_expected
+                && let Some(http) = &mut tally.http
+            {
+                *http.unexpected_bodies.get_or_insert_default() += 1;
+            }
+            if response.status >= 400 || !response.is_expected {
+                let words = if response.is_expected {
+                    format!("status {}", response.status)
+                } else {
+                    format!(
+                        "status {}, {} bytes: not the body that was expected",
+                        response.status, response.body_bytes
+                    )
+                };
+                io.net.fault(&Fault::new(Cause::BadResponse, words));
+            }
+        }
+        let bytes = usize::try_from(response.body_bytes).unwrap_or(usize::MAX);
+        io.net.answered(since, counts_from, bytes);
+        if response.is_last {
+            self.forget(io, who);
+            self.reopen(io, who);
+        } else if self.pace.is_none() && io.net.now_ns < io.net.until_ns {
+            self.send(io, who, io.net.now_ns);
+        }
+    }
+
+    fn closed(&mut self, io: &mut Io<'_>, who: u32, was_open: bool) {
+        self.forget(io, who);
+        if was_open && self.has_begun {
+            self.reopen(io, who);
+        }
+    }
+
+    fn due(&mut self, io: &mut Io<'_>) -> u64 {
+        let Some(mut pace) = self.pace.take() else {
+            return u64::MAX;
+        };
+        let now = io.net.now_ns;
+        let count = self.flights.len() as u32;
+        let due = loop {
+            let due = pace.due(now);
+            if due > now || due >= io.net.until_ns {
+                break due;
+            }
+            pace.next();
+            if now - due > MILLISECOND && io.net.is_measured(due) {
+                io.net.tally.late_sends += 1;
+            }
+            let open = (0..count)
+                .map(|step| (self.next + step) % count)
+                .find(|who| io.net.is_open(*who));
+            if let Some(who) = open {
+                self.next = (who + 1) % count;
+                self.send(io, who, due);
+            } else {
+                io.net.sent(due, 0);
+                self.unanswered += u64::from(io.net.is_measured(due));
+            }
+        };
+        self.pace = Some(pace);
+        due
+    }
+
+    fn is_settled(&self, _: &Net) -> bool {
+        self.flights.iter().all(VecDeque::is_empty)
+    }
+
+    fn finish(&mut self, net: &mut Net) {
+        for since in self.flights.iter().flatten() {
+            if net.is_measured(*since) {
+                self.unanswered += 1;
+                net.tally
+                    .fault(&Fault::new(Cause::TimedOut, "no response in time"));
+            }
+        }
+        net.tally.unanswered = self.unanswered;
+    }
+
+    fn expects(&self) -> (bool, Option<Arc<[u8]>>) {
+        (self.plan.method == "HEAD", self.expect.clone())
+    }
+}

@@ -1,0 +1,202 @@
+//! The protocol of the public "websocket-shootout" benchmark: JSON messages of type `echo` or `broadcast`, ever more
+//! clients, until round trips take too long.
+//!
+//! A round trip of `broadcast` ends with the server's `broadcastResult` to the sender.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+use veche_proto::websocket::MessageKind;
+
+use super::Load;
+use crate::engine::{Io, Net};
+use crate::latency::Times;
+use crate::plan::Share;
+use crate::report::model::Step;
+use crate::tally::{Cause, Fault};
+
+/// How a shootout goes on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ShootoutPlan {
+    /// `broadcast` instead of `echo`.
+    pub broadcast: bool,
+    /// Clients that each step adds.
+    pub step: u32,
+    /// Round trips in flight over all clients.
+    pub concurrent: u32,
+    /// Round trips of a step.
+    pub samples: u32,
+    /// The 95th percentile that ends it, in nanoseconds.
+    pub limit_ns: u64,
+}
+
+/// The whole of it; one thread runs it.
+pub(crate) struct Shootout {
+    plan: ShootoutPlan,
+    /// Clients that this step has.
+    clients: u32,
+    has_begun: bool,
+    is_over: bool,
+    times: Times,
+    errors: u64,
+    /// Of each client, when its messages were sent.
+    flights: Vec<VecDeque<u64>>,
+    in_flight: u32,
+    sent: u32,
+    next: u32,
+    /// Whether the clients of this step are all open and its samples are being taken.
+    is_sampling: bool,
+    message: String,
+}
+
+impl Shootout {
+    pub(crate) fn new(plan: &ShootoutPlan, share: &Share) -> Self {
+        let clients = share.ranges[0].len();
+        let kind = if plan.broadcast { "broadcast" } else { "echo" };
+        Self {
+            clients: plan.step.min(clients as u32),
+            has_begun: false,
+            is_over: clients == 0,
+            times: Times::default(),
+            errors: 0,
+            flights: vec![VecDeque::new(); clients],
+            in_flight: 0,
+            sent: 0,
+            next: 0,
+            is_sampling: false,
+            // As the original sends it, but for the time, which we keep ourselves.
+            message: format!("{{\"type\":\"{kind}\",\"payload\":{{\"sendTime\":\"0\"}}}}"),
+            plan: plan.clone(),
+        }
+    }
+
+    fn send(&mut self, io: &mut Io<'_>) {
+        while self.in_flight < self.plan.concurrent && self.sent < self.plan.samples {
+            let open = (0..self.clients)
+                .map(|step| (self.next + step) % self.clients)
+                .find(|who| io.net.is_open(*who));
+            let Some(who) = open else {
+                self.end_step(io);
+                self.is_over = true;
+                return;
+            };
+            self.next = (who + 1) % self.clients;
+            self.sent += 1;
+            self.in_flight += 1;
+            let now = io.net.now_ns;
+            self.flights[who as usize].push_back(now);
+            io.net.sent(now, self.message.len());
+            io.send(who, MessageKind::Text, self.message.as_bytes());
+        }
+    }
+
+    fn end_step(&mut self, io: &mut Io<'_>) {
+        self.is_sampling = false;
+        let Some(summary) = self.times.summary() else {
+            self.is_over = true;
+            return;
+        };
+        io.net.tally.steps.push(Step {
+            clients: u64::from(self.clients),
+            samples: summary.count,
+            p50_us: summary.p50,
+            p95_us: summary.p95,
+            max_us: summary.max,
+            errors: self.errors,
+        });
+        let is_slow = self.times.percentile_ns(95.0) > self.plan.limit_ns;
+        let all = self.flights.len() as u32;
+        if is_slow || self.clients == all {
+            self.is_over = true;
+            return;
+        }
+        self.clients = (self.clients + self.plan.step).min(all);
+        self.times = Times::default();
+        self.errors = 0;
+        self.sent = 0;
+    }
+}
+
+impl Load for Shootout {
+    fn opens_first(&self) -> bool {
+        false
+    }
+
+    fn opens_until(&self, _: &Net) -> u32 {
+        self.clients
+    }
+
+    fn begin(&mut self, _: &mut Io<'_>, _: u64) {
+        self.has_begun = true;
+    }
+
+    fn opened(&mut self, _: &mut Io<'_>, _: u32) {}
+
+    fn message(&mut self, io: &mut Io<'_>, who: u32, _: MessageKind, data: &mut [u8]) {
+        #[derive(Deserialize)]
+        struct Answer<'a> {
+            r#type: &'a str,
+        }
+        let due = if self.plan.broadcast {
+            "broadcastResult"
+        } else {
+            "echo"
+        };
+        match serde_json::from_slice::<Answer<'_>>(data) {
+            Ok(answer) if answer.r#type == due => {
+                let Some(since) = self.flights[who as usize].pop_front() else {
+                    io.net.tally.unasked += 1;
+                    return;
+                };
+                self.in_flight -= 1;
+                self.times.record(io.net.now_ns - since);
+                io.net.answered(since, io.net.now_ns, data.len());
+                self.send(io);
+                if self.in_flight == 0 && self.is_sampling {
+                    self.end_step(io);
+                }
+            }
+            // Somebody's broadcast.
+            Ok(answer) if self.plan.broadcast && answer.r#type == "broadcast" => {}
+            _ => {
+                self.errors += 1;
+                let words = format!(
+                    "not of the shootout's protocol: {}",
+                    crate::payload::excerpt(data)
+                );
+                io.net.fault(&Fault::new(Cause::WrongAnswer, words));
+            }
+        }
+    }
+
+    fn closed(&mut self, _: &mut Io<'_>, who: u32, _: bool) {
+        self.errors += 1;
+        let lost = self.flights[who as usize].drain(..).count() as u32;
+        self.in_flight -= lost;
+    }
+
+    fn due(&mut self, io: &mut Io<'_>) -> u64 {
+        let settled = io.net.clients[..self.clients as usize]
+            .iter()
+            .all(|client| client.was_open || client.began_ns > 0 && !client.state.is_opening());
+        if !self.is_over && !self.is_sampling && settled {
+            self.is_sampling = true;
+            self.send(io);
+        } else if self.is_sampling && self.in_flight == 0 {
+            self.end_step(io);
+        }
+        u64::MAX
+    }
+
+    fn is_done(&self, _: &Net) -> bool {
+        self.is_over
+    }
+
+    fn is_settled(&self, _: &Net) -> bool {
+        true
+    }
+
+    fn finish(&mut self, net: &mut Net) {
+        net.tally.unanswered = u64::from(self.in_flight);
+    }
+}

@@ -1,0 +1,124 @@
+//! Many connections at once, and one message and its answer on each.
+
+use serde::{Deserialize, Serialize};
+use veche_proto::websocket::MessageKind;
+
+use super::Load;
+use crate::engine::{Io, Net};
+use crate::payload::{Payload, PayloadPlan, excerpt};
+use crate::plan::Share;
+use crate::tally::{Cause, Fault};
+
+/// What a storm sends.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StormPlan {
+    /// The message.
+    pub payload: PayloadPlan,
+}
+
+/// One thread's part of a storm.
+pub(crate) struct Storm {
+    payload: Payload,
+    clients: Vec<Progress>,
+    /// Neither answered nor failed.
+    open_questions: u32,
+}
+
+#[derive(Clone, Copy)]
+enum Progress {
+    Before,
+    /// When the message was sent, and whether something came that was no answer: a greeting.
+    Asked(u64, bool),
+    Over,
+}
+
+impl Storm {
+    pub(crate) fn new(plan: &StormPlan, share: &Share) -> Self {
+        let clients: usize = share.ranges.iter().map(ExactSizeIterator::len).sum();
+        Self {
+            payload: Payload::new(&plan.payload),
+            clients: vec![Progress::Before; clients],
+            open_questions: clients as u32,
+        }
+    }
+
+    fn over(&mut self, who: u32) {
+        if !matches!(self.clients[who as usize], Progress::Over) {
+            self.clients[who as usize] = Progress::Over;
+            self.open_questions -= 1;
+        }
+    }
+}
+
+impl Load for Storm {
+    fn opens_first(&self) -> bool {
+        false
+    }
+
+    fn begin(&mut self, _: &mut Io<'_>, _: u64) {}
+
+    fn opened(&mut self, io: &mut Io<'_>, who: u32) {
+        let now = io.net.now_ns;
+        let number = io.net.clients[who as usize].number;
+        let kind = self.payload.kind;
+        let data = self.payload.stamp(number, 0);
+        io.net.sent(now, data.len());
+        io.send(who, kind, data);
+        self.clients[who as usize] = Progress::Asked(now, false);
+    }
+
+    fn message(&mut self, io: &mut Io<'_>, who: u32, kind: MessageKind, data: &mut [u8]) {
+        let Progress::Asked(since, greeted) = self.clients[who as usize] else {
+            io.net.tally.unasked += 1;
+            return;
+        };
+        let number = io.net.clients[who as usize].number;
+        if self.payload.is(number, 0, kind, data) {
+            io.net.answered(since, io.net.now_ns, data.len());
+            io.net.tally.unasked += u64::from(greeted);
+            self.over(who);
+        } else if greeted {
+            let words = format!("instead of the message that was sent: {}", excerpt(data));
+            io.net.fault(&Fault::new(Cause::WrongAnswer, words));
+            self.over(who);
+        } else {
+            self.clients[who as usize] = Progress::Asked(since, true);
+        }
+    }
+
+    fn closed(&mut self, _: &mut Io<'_>, who: u32, _: bool) {
+        self.over(who);
+    }
+
+    fn is_done(&self, net: &Net) -> bool {
+        // An answer that does not come by then never comes.
+        let given_up = net
+            .tally
+            .settled_ns
+            .is_some_and(|settled| net.now_ns > settled.saturating_add(net.plan.timeout_ns));
+        self.open_questions == 0 || given_up
+    }
+
+    fn is_settled(&self, _: &Net) -> bool {
+        true
+    }
+
+    fn finish(&mut self, net: &mut Net) {
+        for progress in &self.clients {
+            match progress {
+                Progress::Asked(_, false) => {
+                    net.tally.unanswered += 1;
+                    net.fault(&Fault::new(Cause::TimedOut, "no answer in time"));
+                }
+                Progress::Asked(_, true) => {
+                    net.tally.unanswered += 1;
+                    net.fault(&Fault::new(
+                        Cause::WrongAnswer,
+                        "a message came, but not the one that was sent: is this an echo?",
+                    ));
+                }
+                Progress::Before | Progress::Over => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What is sent, and how an answer is known to be the one that was due.
+
+use serde::{Deserialize, Serialize};
+use veche_proto::websocket::MessageKind;
+
+/// Who sent it and its number, 8 hex digits each.
+const STAMP_BYTES: usize = 16;
+
+/// What messages hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PayloadPlan {
+    /// Binary instead of text.
+    pub binary: bool,
+    /// What is sent.
+    pub content: Content,
+}
+
+/// What a message is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Content {
+    /// So many bytes, which name the client and count its messages if there are at least 16.
+    Size(usize),
+    /// Always this.
+    Fixed(Vec<u8>),
+}
+
+impl Default for PayloadPlan {
+    fn default() -> Self {
+        Self {
+            binary: false,
+            content: Content::Size(20),
+        }
+    }
+}
+
+/// Makes messages, and knows them again.
+#[derive(Clone, Debug)]
+pub(crate) struct Payload {
+    pub(crate) kind: MessageKind,
+    bytes: Vec<u8>,
+    is_stamped: bool,
+}
+
+impl Payload {
+    pub(crate) fn new(plan: &PayloadPlan) -> Self {
+        let (bytes, is_stamped) = match &plan.content {
+            // Letters that deflate can't make nothing of, but text all the same.
+            Content::Size(size) => {
+                let mut rng = fastrand::Rng::with_seed(*size as u64);
+                let bytes = (0..*size).map(|_| rng.alphanumeric() as u8).collect();
+                (bytes, *size >= STAMP_BYTES)
+            }
+            Content::Fixed(bytes) => (bytes.clone(), false),
+        };
+        Self {
+            kind: if plan.binary {
+                MessageKind::Binary
+            } else {
+                MessageKind::Text
+            },
+            bytes,
+            is_stamped,
+        }
+    }
+
+    /// Message `number` of client `who`.
+    #[inline]
+    pub(crate) fn stamp(&mut self, who: u32, number: u32) -> &[u8] {
+        if self.is_stamped {
+            write_hex(&mut self.bytes[..8], who);
+            write_hex(&mut self.bytes[8..STAMP_BYTES], number);
+        }
+        &self.bytes
+    }
+
+    /// Whether it is message `number` of client `who`.
+    #[inline]
+    pub(crate) fn is(&mut self, who: u32, number: u32, kind: MessageKind, data: &[u8]) -> bool {
+        kind == self.kind && data == self.stamp(who, number)
+    }
+}
+
+#[inline]
+fn write_hex(out: &mut [u8], mut number: u32) {
+    for byte in out.iter_mut().rev() {
+        *byte = b"0123456789abcdef"[(number & 15) as usize];
+        number >>= 4;
+    }
+}
+
+/// The beginning of a message for an error's example.
+pub(crate) fn excerpt(data: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&data[..data.len().min(60)]);
+    let more = if data.len() > 60 { "…" } else { "" };
+    format!("{:?}{more} ({} bytes)", text, data.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_told_apart() {
+        let mut payload = Payload::new(&PayloadPlan::default());
+        let first = payload.stamp(0xabc, 1).to_vec();
+        assert!(first.starts_with(b"00000abc00000001"));
+        assert_eq!(first.len(), 20);
+        assert!(payload.is(0xabc, 1, MessageKind::Text, &first));
+        assert!(!payload.is(0xabc, 2, MessageKind::Text, &first));
+        assert!(!payload.is(0xabd, 1, MessageKind::Text, &first));
+        assert!(!payload.is(0xabc, 1, MessageKind::Binary, &first));
+        assert!(!payload.is(0xabc, 1, MessageKind::Text, &first[..19]));
+    }
+}

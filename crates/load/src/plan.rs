@@ -1,0 +1,167 @@
+//! What is to be run: everything that a thread has to know, as plain data that also reaches other processes.
+
+use std::net::IpAddr;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::loads::LoadPlan;
+use crate::target::{Target, Template};
+
+/// One run of one load.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// Where clients go and how they speak. Clients are numbered through, endpoint by endpoint.
+    pub endpoints: Vec<Endpoint>,
+    /// What they do.
+    pub load: LoadPlan,
+    /// Measured time in nanoseconds; `None` if the load ends by itself.
+    pub duration_ns: Option<u64>,
+    /// Left out before it.
+    pub warmup_ns: u64,
+    /// How long a handshake, and the last answers, may take.
+    pub timeout_ns: u64,
+    /// Most connections that are being opened at a time, in all.
+    pub opening_max: u32,
+    /// Connections begun a second, in all.
+    pub connect_rate: Option<f64>,
+    /// Local addresses, taken in turn; empty: the kernel's choice.
+    pub sources: Vec<IpAddr>,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Threads of each process.
+    pub threads: u32,
+    /// Processes.
+    pub processes: u32,
+}
+
+/// Clients of one kind.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// Where to.
+    pub target: Target,
+    /// How many.
+    pub clients: u32,
+    /// Further header lines of the handshake or of each request.
+    pub headers: Vec<(String, Template)>,
+    /// Subprotocols to offer, in order.
+    pub subprotocols: Vec<String>,
+    /// Whether compression is offered.
+    pub deflate: bool,
+    /// How certificates are verified.
+    pub tls: TlsPlan,
+}
+
+impl Endpoint {
+    /// `clients` plain clients of a target.
+    #[must_use]
+    pub fn new(target: Target, clients: u32) -> Self {
+        Self {
+            target,
+            clients,
+            headers: Vec::new(),
+            subprotocols: Vec::new(),
+            deflate: false,
+            tls: TlsPlan::default(),
+        }
+    }
+}
+
+/// How certificates are verified.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct TlsPlan {
+    /// Not at all.
+    pub insecure: bool,
+    /// Against the certificates of this PEM file instead of the system's.
+    pub ca: Option<PathBuf>,
+}
+
+impl Plan {
+    /// Clients of all endpoints.
+    #[must_use]
+    pub fn clients(&self) -> u32 {
+        self.endpoints.iter().map(|endpoint| endpoint.clients).sum()
+    }
+
+    /// The part of thread `index` of all threads of all processes: of each endpoint a range of its clients, counted
+    /// within the endpoint.
+    pub(crate) fn share(self: &Arc<Self>, index: u32) -> Share {
+        let parts = u64::from(self.threads.max(1) * self.processes.max(1));
+        let cut = |clients: u32, at: u64| (u64::from(clients) * at / parts) as u32;
+        let index = u64::from(index);
+        Share {
+            plan: Arc::clone(self),
+            index: index as u32,
+            parts: parts as u32,
+            ranges: self
+                .endpoints
+                .iter()
+                .map(|endpoint| cut(endpoint.clients, index)..cut(endpoint.clients, index + 1))
+                .collect(),
+        }
+    }
+}
+
+/// What one thread does of a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    pub(crate) plan: Arc<Plan>,
+    /// Which of `parts`.
+    pub(crate) index: u32,
+    pub(crate) parts: u32,
+    /// Of each endpoint, which of its clients.
+    pub(crate) ranges: Vec<Range<u32>>,
+}
+
+impl Share {
+    /// This thread's part of something that is so much a second in all.
+    pub(crate) fn rate(&self, total: f64) -> f64 {
+        total / f64::from(self.parts)
+    }
+
+    /// This thread's part of a limit, at least 1.
+    pub(crate) fn limit(&self, total: u32) -> u32 {
+        (total / self.parts).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loads::storm::StormPlan;
+    use crate::payload::PayloadPlan;
+
+    #[test]
+    fn shares_are_everything_once() {
+        let target = Target::parse("ws://127.0.0.1:1/").unwrap();
+        let plan = Arc::new(Plan {
+            endpoints: vec![
+                Endpoint::new(target.clone(), 1001),
+                Endpoint::new(target, 2),
+            ],
+            load: LoadPlan::Storm(StormPlan {
+                payload: PayloadPlan::default(),
+            }),
+            duration_ns: None,
+            warmup_ns: 0,
+            timeout_ns: 1,
+            opening_max: 10,
+            connect_rate: None,
+            sources: Vec::new(),
+            seed: 0,
+            threads: 3,
+            processes: 2,
+        });
+        for endpoint in 0..2 {
+            let mut next = 0;
+            for index in 0..6 {
+                let range = plan.share(index).ranges[endpoint].clone();
+                assert_eq!(range.start, next);
+                next = range.end;
+            }
+            assert_eq!(next, plan.endpoints[endpoint].clients);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The causes of errors, in the order in which a connection can meet them, and what each means.
+
+use super::model::Errors;
+
+impl Errors {
+    /// Every cause: its key in the published form, what it means, how often.
+    pub fn causes(&self) -> [(&'static str, &'static str, u64); 10] {
+        [
+            ("refused", "nobody listened at the address", self.refused),
+            (
+                "timed_out",
+                "no handshake or no answer in time",
+                self.timed_out,
+            ),
+            ("reset", "the connection was reset", self.reset),
+            ("closed", "the server closed, unasked", self.closed),
+            ("tls", "the certificate or the TLS handshake", self.tls),
+            (
+                "bad_handshake",
+                "the answer to the handshake was no upgrade",
+                self.bad_handshake,
+            ),
+            (
+                "bad_protocol",
+                "bytes that break the protocol",
+                self.bad_protocol,
+            ),
+            (
+                "wrong_answer",
+                "another answer than the one due",
+                self.wrong_answer,
+            ),
+            (
+                "bad_response",
+                "an HTTP error or an unexpected body",
+                self.bad_response,
+            ),
+            (
+                "system",
+                "this machine: descriptors, ports, memory",
+                self.system,
+            ),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn every_field_is_a_cause() {
+        let Value::Object(fields) = serde_json::to_value(Errors::default()).unwrap() else {
+            panic!("no object")
+        };
+        let mut counted: Vec<_> = fields
+            .iter()
+            .filter(|(_, value)| value.is_u64())
+            .map(|(key, _)| key.as_str())
+            .collect();
+        let mut causes: Vec<_> = Errors::default()
+            .causes()
+            .iter()
+            .map(|(key, ..)| *key)
+            .collect();
+        counted.sort_unstable();
+        causes.sort_unstable();
+        assert_eq!(counted, causes);
+    }
+
+    #[test]
+    fn the_total_takes_each_once() {
+        let errors = Errors {
+            refused: 1,
+            timed_out: 2,
+            reset: 4,
+            closed: 8,
+            bad_handshake: 16,
+            tls: 32,
+            bad_protocol: 64,
+            wrong_answer: 128,
+            bad_response: 256,
+            system: 512,
+            examples: Default::default(),
+        };
+        assert_eq!(errors.count(), 1023);
+    }
+}

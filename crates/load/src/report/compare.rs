@@ -1,0 +1,300 @@
+//! Runs beside each other: ratios to the first group, how sure they are, and which of them are noise.
+//!
+//! Runs with the same label are samples of one thing. A difference between two groups is only worth a word when it is
+//! larger than the differences inside them, so every ratio comes with an interval, and every interval with the way it
+//! was found ([`Method`]). What one run each can't tell is called unjudged.
+
+mod estimate;
+mod metrics;
+mod text;
+mod warnings;
+
+use serde::{Deserialize, Serialize};
+
+use super::model::Report;
+pub use estimate::{Estimate, Method};
+use metrics::Sample;
+pub use metrics::{Better, Unit};
+pub use text::text;
+
+/// From this confidence on a difference is called one.
+const CONFIDENCE_MIN: f64 = 0.95;
+
+/// What a comparison found; `veche bench compare --json` prints it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The version of this form, that of the reports.
+    pub schema: u32,
+    /// The groups in the order given; the first is what others are compared with.
+    pub groups: Vec<Group>,
+    /// A row for each figure that at least one run has.
+    pub rows: Vec<Row>,
+    /// What makes the comparison doubtful, each in a sentence.
+    pub warnings: Vec<String>,
+}
+
+/// Runs of the same thing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// The label of its runs, or the name of its only file.
+    pub name: String,
+    /// The files, in the order given.
+    pub files: Vec<String>,
+    /// What was measured: the target of the first run.
+    pub target: String,
+}
+
+/// One figure of all groups.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its key, as in the report's form: `latency_us.p99`; for a phase of a scenario behind `phases[N].`.
+    pub metric: String,
+    /// Its name for people.
+    pub title: String,
+    /// What it is counted in.
+    pub unit: Unit,
+    /// In which direction it gets better.
+    pub better: Better,
+    /// One entry for each group; absent where none of its runs has the figure.
+    pub values: Vec<Option<Value>>,
+    /// One entry for each group after the first: how it compares; absent where one of the two has no figure.
+    pub against_first: Vec<Option<Judgement>>,
+}
+
+/// A figure of one group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Value {
+    /// The median of its runs.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// How many runs have it.
+    pub runs: usize,
+}
+
+/// How a group's figure compares with the first group's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// The ratio and its interval; absent where a figure is 0, which no ratio can be made of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<Estimate>,
+    /// What to make of it.
+    pub verdict: Verdict,
+}
+
+/// What to make of a ratio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The interval lies on the better side of 1.
+    Better,
+    /// The interval lies on the worse side of 1.
+    Worse,
+    /// The interval holds 1: the runs of one group differ as much as the groups do.
+    Noise,
+    /// There are too few runs to say.
+    Unjudged,
+}
+
+/// Compares reports; each comes with the name it has if it bears no label, such as its file's.
+#[must_use]
+pub fn compare(reports: &[(String, Report)]) -> Comparison {
+    let mut groups: Vec<(Group, Vec<&Report>)> = Vec::new();
+    for (file, report) in reports {
+        let name = report
+            .settings
+            .label
+            .as_deref()
+            .filter(|label| !label.is_empty())
+            .unwrap_or(file);
+        match groups.iter_mut().find(|(group, _)| group.name == name) {
+            Some((group, runs)) => {
+                group.files.push(file.clone());
+                runs.push(report);
+            }
+            None => {
+                let group = Group {
+                    name: name.to_owned(),
+                    files: vec![file.clone()],
+                    target: report.target.clone(),
+                };
+                groups.push((group, vec![report]));
+            }
+        }
+    }
+    let rows = rows(&groups);
+    let warnings = warnings::of(&groups);
+    Comparison {
+        schema: super::model::SCHEMA,
+        groups: groups.into_iter().map(|(group, _)| group).collect(),
+        rows,
+        warnings,
+    }
+}
+
+/// A comparison in its published form.
+///
+/// # Errors
+/// Never in practice: all keys are strings.
+pub fn to_json(comparison: &Comparison) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(comparison)
+}
+
+fn rows(groups: &[(Group, Vec<&Report>)]) -> Vec<Row> {
+    let samples: Vec<Vec<Sample>> = groups
+        .iter()
+        .map(|(_, runs)| runs.iter().flat_map(|report| metrics::of(report)).collect())
+        .collect();
+    // The order of the first run that has a figure is the order of the rows.
+    let mut keys: Vec<&Sample> = Vec::new();
+    for sample in samples.iter().flatten() {
+        if !keys.iter().any(|known| known.metric == sample.metric) {
+            keys.push(sample);
+        }
+    }
+    keys.iter()
+        .map(|key| {
+            let of_group: Vec<Vec<&Sample>> = samples
+                .iter()
+                .map(|group| {
+                    group
+                        .iter()
+                        .filter(|sample| sample.metric == key.metric)
+                        .collect()
+                })
+                .collect();
+            Row {
+                metric: key.metric.clone(),
+                title: key.title.clone(),
+                unit: key.unit,
+                better: key.better,
+                values: of_group.iter().map(|group| value(group)).collect(),
+                against_first: of_group[1..]
+                    .iter()
+                    .enumerate()
+                    .map(|(index, group)| {
+                        judge(
+                            key.better,
+                            (&of_group[0], &groups[0].1),
+                            (group, &groups[index + 1].1),
+                        )
+                    })
+                    .collect(),
+            }
+        })
+        .collect()
+}
+
+fn value(samples: &[&Sample]) -> Option<Value> {
+    let mut values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
+    values.sort_by(f64::total_cmp);
+    let (min, max) = (*values.first()?, *values.last()?);
+    Some(Value {
+        median: estimate::median(&values),
+        min,
+        max,
+        runs: values.len(),
+    })
+}
+
+type Side<'a> = (&'a [&'a Sample], &'a [&'a Report]);
+
+fn judge(better: Better, first: Side<'_>, other: Side<'_>) -> Option<Judgement> {
+    if first.0.is_empty() || other.0.is_empty() {
+        return None;
+    }
+    let estimate = estimate_of(first, other);
+    let verdict = match &estimate {
+        None => Verdict::Unjudged,
+        Some(estimate)
+            if estimate.low <= 1.0 && 1.0 <= estimate.high && estimate.method != Method::Single =>
+        {
+            Verdict::Noise
+        }
+        // What differs inside one run each may differ between any two runs.
+        Some(estimate) if matches!(estimate.method, Method::Single | Method::WithinRuns) => {
+            Verdict::Unjudged
+        }
+        Some(estimate) if estimate.confidence < CONFIDENCE_MIN => Verdict::Unjudged,
+        Some(estimate) if (estimate.ratio > 1.0) == (better == Better::Higher) => Verdict::Better,
+        Some(_) => Verdict::Worse,
+    };
+    Some(Judgement { estimate, verdict })
+}
+
+fn estimate_of((first, first_runs): Side<'_>, (other, other_runs): Side<'_>) -> Option<Estimate> {
+    let values = |samples: &[&Sample]| {
+        samples
+            .iter()
+            .map(|sample| sample.value)
+            .collect::<Vec<_>>()
+    };
+    let (a, b) = (values(first), values(other));
+    if a.iter().chain(&b).any(|value| *value <= 0.0) {
+        return None;
+    }
+    if let ([one], [another]) = (first, other) {
+        let ratio = another.value / one.value;
+        let inside = estimate::unpaired(&one.batches, &another.batches);
+        return Some(match inside {
+            Some(inside) => Estimate {
+                ratio,
+                method: Method::WithinRuns,
+                ..inside
+            },
+            None => Estimate {
+                ratio,
+                low: ratio,
+                high: ratio,
+                confidence: 0.0,
+                method: Method::Single,
+            },
+        });
+    }
+    if let Some(order) = pairs(first_runs, other_runs)
+        && a.len() == first_runs.len()
+        && b.len() == other_runs.len()
+    {
+        let ratios: Vec<f64> = order.iter().map(|&(i, j)| b[j] / a[i]).collect();
+        if let Some(estimate) = estimate::paired(&ratios) {
+            return Some(estimate);
+        }
+    }
+    estimate::unpaired(&a, &b)
+}
+
+/// The runs of two groups as pairs in the order of time, if they took turns: each pair was over before the next began.
+fn pairs(first: &[&Report], other: &[&Report]) -> Option<Vec<(usize, usize)>> {
+    let by_time = |runs: &[&Report]| {
+        let mut order: Vec<usize> = (0..runs.len()).collect();
+        order.sort_by(|a, b| runs[*a].started.cmp(&runs[*b].started));
+        order
+    };
+    let known = first
+        .iter()
+        .chain(other)
+        .all(|report| is_rfc3339(&report.started));
+    if first.len() != other.len() || !known {
+        return None;
+    }
+    let order: Vec<(usize, usize)> = by_time(first).into_iter().zip(by_time(other)).collect();
+    let took_turns = order.windows(2).all(|window| {
+        let [(i, j), (next_i, next_j)] = [window[0], window[1]];
+        let end = (&first[i].started).max(&other[j].started);
+        end < (&first[next_i].started).min(&other[next_j].started)
+    });
+    took_turns.then_some(order)
+}
+
+/// Whether a time is of the form whose order is that of its letters: `2026-11-21T06:00:00Z`.
+fn is_rfc3339(time: &str) -> bool {
+    time.len() >= 20
+        && time.is_char_boundary(10)
+        && time[10..].starts_with('T')
+        && time.ends_with('Z')
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! Comparisons of runs whose true ratio is known.
+
+use super::super::fixture::full;
+use super::super::text::Style;
+use super::*;
+
+/// A clean run of `label` whose throughput and latencies are the fixture's times `factor`, the `turn`th of the day.
+fn run(label: &str, factor: f64, turn: u32) -> (String, Report) {
+    let mut report = full();
+    report.started = format!("2026-11-21T{:02}:{:02}:00Z", 6 + turn / 60, turn % 60);
+    report.settings.label = (!label.is_empty()).then(|| label.to_owned());
+    report.settings.rate = None;
+    report.messages.per_second *= factor;
+    report.messages.unanswered = 0;
+    report.errors = Default::default();
+    report.http = None;
+    report.ledger = None;
+    let latency = report.latency_us.as_mut().unwrap();
+    latency.p99 /= factor;
+    latency.p50 /= factor;
+    for interval in &mut report.timeline {
+        interval.received = (interval.received as f64 * factor) as u64;
+    }
+    (format!("{label}-{turn}.json"), report)
+}
+
+/// A few percent up and down, without a trend.
+fn noise(turn: u32) -> f64 {
+    [1.0, 1.02, 0.985, 1.011, 0.99, 1.006, 0.98, 1.015][turn as usize % 8]
+}
+
+fn row<'c>(comparison: &'c Comparison, metric: &str) -> (&'c Row, &'c Judgement) {
+    let row = comparison
+        .rows
+        .iter()
+        .find(|row| row.metric == metric)
+        .unwrap();
+    (row, row.against_first[0].as_ref().unwrap())
+}
+
+#[test]
+fn a_true_difference_is_found_in_its_size_and_direction() {
+    let mut runs = Vec::new();
+    for turn in 0..6 {
+        runs.push(run("a", noise(turn), 2 * turn));
+        runs.push(run("b", 1.2 * noise(turn + 3), 2 * turn + 1));
+    }
+    let comparison = compare(&runs);
+    assert_eq!(comparison.groups.len(), 2);
+    assert_eq!(comparison.groups[1].files.len(), 6);
+    let (_, throughput) = row(&comparison, "messages.per_second");
+    let estimate = throughput.estimate.unwrap();
+    assert!(
+        estimate.low <= 1.2 && 1.2 <= estimate.high && estimate.low > 1.1,
+        "{estimate:?}"
+    );
+    assert_eq!(
+        (throughput.verdict, estimate.method),
+        (Verdict::Better, Method::Paired)
+    );
+    assert_eq!(
+        row(&comparison, "latency_us.p99").1.verdict,
+        Verdict::Better
+    );
+    assert!(comparison.warnings.is_empty(), "{:?}", comparison.warnings);
+
+    let swapped: Vec<_> = runs.iter().rev().cloned().collect();
+    assert_eq!(
+        row(&compare(&swapped), "messages.per_second").1.verdict,
+        Verdict::Worse
+    );
+}
+
+#[test]
+fn noise_is_called_noise() {
+    let mut runs = Vec::new();
+    for turn in 0..5 {
+        runs.push(run("a", noise(turn), 2 * turn));
+        runs.push(run("b", noise(turn + 2), 2 * turn + 1));
+    }
+    let comparison = compare(&runs);
+    let (_, throughput) = row(&comparison, "messages.per_second");
+    assert_eq!(
+        (throughput.verdict, throughput.estimate.unwrap().method),
+        (Verdict::Noise, Method::Unpaired)
+    );
+    assert!(text(&comparison, Style::PLAIN).contains("noise"));
+}
+
+#[test]
+fn drift_of_the_machine_cancels_where_runs_took_turns() {
+    // The machine gets slower by half over the day; b is 5 % faster all the time.
+    let mut runs = Vec::new();
+    for turn in 0..8 {
+        let machine = 1.0 - 0.06 * f64::from(turn);
+        runs.push(run(
+            "a",
+            machine * (1.0 + 0.002 * f64::from(turn % 3)),
+            2 * turn,
+        ));
+        runs.push(run("b", machine * 1.05, 2 * turn + 1));
+    }
+    assert_eq!(
+        row(&compare(&runs), "messages.per_second").1.verdict,
+        Verdict::Better
+    );
+
+    // The same runs one group after the other: no pairs, and a warning.
+    for (index, (_, report)) in runs.iter_mut().enumerate() {
+        report.started = format!(
+            "2026-11-21T{:02}:{:02}:00Z",
+            if index % 2 == 0 { 6 } else { 9 },
+            index
+        );
+    }
+    let comparison = compare(&runs);
+    assert_eq!(
+        row(&comparison, "messages.per_second").1.verdict,
+        Verdict::Noise
+    );
+    assert!(
+        comparison
+            .warnings
+            .iter()
+            .any(|warning| warning.contains("take turns")),
+        "{:?}",
+        comparison.warnings
+    );
+}
+
+#[test]
+fn one_run_each_is_never_called_a_difference() {
+    let comparison = compare(&[run("a", 1.0, 0), run("b", 2.0, 1)]);
+    let (_, throughput) = row(&comparison, "messages.per_second");
+    let estimate = throughput.estimate.unwrap();
+    assert_eq!(
+        (throughput.verdict, estimate.method),
+        (Verdict::Unjudged, Method::WithinRuns)
+    );
+    assert!(
+        (estimate.low..=estimate.high).contains(&2.0) && estimate.low > 1.9,
+        "{estimate:?}"
+    );
+    let (_, cpu) = row(&comparison, "server.cpu_us_per_message");
+    assert_eq!(
+        (cpu.verdict, cpu.estimate.unwrap().method),
+        (Verdict::Unjudged, Method::Single)
+    );
+    let text = text(&comparison, Style::PLAIN);
+    assert!(
+        text.contains("One run each.") && text.contains("unjudged") && !text.contains("better"),
+        "{text}"
+    );
+
+    let same = compare(&[run("a", 1.0, 0), run("b", 1.0, 1)]);
+    assert_eq!(row(&same, "messages.per_second").1.verdict, Verdict::Noise);
+}
+
+#[test]
+fn three_runs_each_are_too_few_for_a_verdict() {
+    let runs: Vec<_> = (0..6)
+        .map(|turn| {
+            run(
+                ["a", "b"][turn % 2],
+                [1.0, 2.0][turn % 2] * noise(turn as u32),
+                turn as u32,
+            )
+        })
+        .collect();
+    let comparison = compare(&runs);
+    assert_eq!(
+        row(&comparison, "messages.per_second").1.verdict,
+        Verdict::Unjudged
+    );
+    assert!(
+        text(&comparison, Style::PLAIN)
+            .contains("Too few runs for 95 %: intervals are right 90 % of the time")
+    );
+}
+
+#[test]
+fn files_without_label_are_groups_of_their_own() {
+    let comparison = compare(&[run("", 1.0, 0), run("", 1.0, 1), run("", 1.0, 2)]);
+    let names: Vec<_> = comparison
+        .groups
+        .iter()
+        .map(|group| group.name.as_str())
+        .collect();
+    assert_eq!(names, ["-0.json", "-1.json", "-2.json"]);
+}
+
+#[test]
+fn what_makes_it_doubtful_is_said() {
+    let (name, mut odd) = run("b", 1.0, 1);
+    odd.settings.connections = 17;
+    odd.machine.cpu = "Another".to_owned();
+    odd.generator.bottleneck = true;
+    odd.errors.reset = 3;
+    odd.http = full().http;
+    odd.seconds = 1.0;
+    let comparison = compare(&[run("a", 1.0, 0), (name, odd)]);
+    for part in [
+        "Different settings: connections 240 and 17.",
+        "Different machines: Example 9000, 8 cores, Linux 6.1.0 and Another, 8 cores, Linux 6.1.0.",
+        "b-1.json: the tester was the bottleneck",
+        "b-1.json: There were 3 errors",
+        "b-1.json: The responses are a mix",
+        "b-1.json: only 1 s long.",
+    ] {
+        assert!(
+            comparison
+                .warnings
+                .iter()
+                .any(|warning| warning.starts_with(part)),
+            "{part}: {:?}",
+            comparison.warnings
+        );
+    }
+}
+
+#[test]
+fn zero_makes_no_ratio_and_nothing_no_row() {
+    let (name, mut zero) = run("b", 1.0, 1);
+    zero.server.as_mut().unwrap().bytes_per_connection = Some(0.0);
+    zero.server.as_mut().unwrap().cpu_us_per_message = None;
+    let comparison = compare(&[run("a", 1.0, 0), (name, zero)]);
+    assert_eq!(
+        row(&comparison, "server.bytes_per_connection").1.estimate,
+        None
+    );
+    let cpu = comparison
+        .rows
+        .iter()
+        .find(|row| row.metric == "server.cpu_us_per_message")
+        .unwrap();
+    assert!(cpu.values[1].is_none() && cpu.against_first[0].is_none());
+    let shown = text(&comparison, Style::PLAIN);
+    assert!(!shown.contains("NaN") && !shown.contains("inf"));
+    let json = to_json(&comparison).unwrap();
+    let again: Comparison = serde_json::from_str(&json).unwrap();
+    assert_eq!(again.rows.len(), comparison.rows.len());
+    assert!(compare(&[]).rows.is_empty());
+}
+
+#[test]
+fn lines_keep_to_the_width() {
+    let mut runs = vec![
+        run("a name that is far too long for a column", 1.0, 0),
+        run("b", 123.0, 1),
+        run("c", 1.0, 2),
+    ];
+    runs[1].1.target = format!("ws://{}/", "long.".repeat(30));
+    let (_, phase) = run("a phase with a long name", 1.0, 3);
+    runs[0].1.phases = vec![phase.clone()];
+    runs[1].1.phases = vec![phase];
+    for line in text(&compare(&runs), Style::PLAIN).lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}

@@ -1,0 +1,200 @@
+//! A comparison for the terminal: a table for each group beside the first.
+
+use super::super::text::{Page, Style, Tone};
+use super::super::units::{ABSENT, bytes, clean, count, many, rate, three_digits, time};
+use super::{Comparison, Estimate, Method, Row, Unit, Value, Verdict};
+
+/// Columns for the names and values of the two groups.
+const VALUE_COLUMNS: usize = 11;
+/// Columns for the title of a figure.
+const TITLE_COLUMNS: usize = 16;
+
+/// The comparison, ending with a new line.
+#[must_use]
+pub fn text(comparison: &Comparison, style: Style) -> String {
+    let mut page = Page::new(style);
+    for (index, group) in comparison.groups.iter().enumerate() {
+        let runs = many(group.files.len() as u64, "run");
+        let label = if index == 0 {
+            "Compared"
+        } else if index == 1 {
+            "with"
+        } else {
+            ""
+        };
+        page.field(
+            label,
+            Tone::Plain,
+            &format!("{}, {runs}, {}", clean(&group.name), clean(&group.target)),
+        );
+    }
+    if comparison.groups.len() < 2 {
+        page.blank();
+        page.text(
+            Tone::Bad,
+            "There is only one group: all runs bear the same label. Here is how they scatter.",
+        );
+        scatter(&mut page, comparison);
+    }
+    for index in 1..comparison.groups.len() {
+        table(&mut page, comparison, index);
+    }
+    methods(&mut page, comparison);
+    if !comparison.warnings.is_empty() {
+        page.blank();
+        for (index, warning) in comparison.warnings.iter().enumerate() {
+            page.field(if index == 0 { "Mind" } else { "" }, Tone::Bad, warning);
+        }
+    }
+    page.finish()
+}
+
+fn table(page: &mut Page, comparison: &Comparison, index: usize) {
+    let (first, other) = (&comparison.groups[0], &comparison.groups[index]);
+    page.blank();
+    let header = format!(
+        "{:<TITLE_COLUMNS$} {:>VALUE_COLUMNS$} {:>VALUE_COLUMNS$}  {:>6}  {:<15} verdict",
+        "",
+        short(&first.name, VALUE_COLUMNS),
+        short(&other.name, VALUE_COLUMNS),
+        "ratio",
+        "interval",
+    );
+    page.text_as_is(Tone::Faint, &header);
+    for row in &comparison.rows {
+        let Some(judgement) = &row.against_first[index - 1] else {
+            continue;
+        };
+        let (ratio, interval) =
+            judgement
+                .estimate
+                .as_ref()
+                .map_or((ABSENT.to_owned(), String::new()), |estimate| {
+                    let interval = match estimate.method {
+                        Method::Single => String::new(),
+                        _ => format!("{} – {}", figure(estimate.low), figure(estimate.high)),
+                    };
+                    (figure(estimate.ratio), interval)
+                });
+        let (tone, verdict) = match judgement.verdict {
+            Verdict::Better => (Tone::Good, "better"),
+            Verdict::Worse => (Tone::Bad, "worse"),
+            Verdict::Noise => (Tone::Faint, "noise"),
+            Verdict::Unjudged => (Tone::Plain, "unjudged"),
+        };
+        let beginning = format!(
+            "{:<TITLE_COLUMNS$} {:>VALUE_COLUMNS$} {:>VALUE_COLUMNS$}  {ratio:>6}  {interval:<15} ",
+            short(&row.title, TITLE_COLUMNS),
+            shown(row, 0),
+            shown(row, index),
+        );
+        page.pieces(&[(Tone::Plain, &beginning), (tone, verdict)]);
+    }
+}
+
+fn scatter(page: &mut Page, comparison: &Comparison) {
+    for row in &comparison.rows {
+        let Some(Some(value)) = row.values.first() else {
+            continue;
+        };
+        let text = format!(
+            "{:<TITLE_COLUMNS$} median {:>VALUE_COLUMNS$}, {} to {}",
+            short(&row.title, TITLE_COLUMNS),
+            amount(row.unit, value.median),
+            amount(row.unit, value.min),
+            amount(row.unit, value.max)
+        );
+        page.text_as_is(Tone::Plain, &text);
+    }
+}
+
+/// How to read the table, for the methods that are in it.
+fn methods(page: &mut Page, comparison: &Comparison) {
+    let estimates: Vec<&Estimate> = comparison
+        .rows
+        .iter()
+        .flat_map(|row| row.against_first.iter().flatten())
+        .filter_map(|judgement| judgement.estimate.as_ref())
+        .collect();
+    let has = |method: Method| estimates.iter().any(|estimate| estimate.method == method);
+    if estimates.is_empty() {
+        return;
+    }
+    page.blank();
+    let mut lines = vec![
+        "The ratio is to the first group. Noise: the interval holds 1, so a difference, if there is one, drowns in the scatter."
+            .to_owned(),
+    ];
+    if has(Method::Paired) {
+        lines.push("The runs took turns: a ratio is the median of those of neighbours, its 95 % interval the binomial one.".to_owned());
+    }
+    if has(Method::Unpaired) {
+        lines.push(
+            "A ratio is the median of those of every run to every run, its 95 % interval that of Mann and Whitney, which \
+             takes the groups to scatter alike."
+                .to_owned(),
+        );
+    }
+    let poor = estimates
+        .iter()
+        .filter(|estimate| {
+            estimate.method == Method::Unpaired && estimate.confidence < super::CONFIDENCE_MIN
+        })
+        .map(|estimate| estimate.confidence)
+        .fold(f64::NAN, f64::min);
+    if poor.is_finite() {
+        lines.push(format!(
+            "Too few runs for 95 %: intervals are right {:.0} % of the time. Four runs of each are the least.",
+            poor * 100.0
+        ));
+    }
+    if has(Method::WithinRuns) || has(Method::Single) {
+        lines.push(
+            "One run each. Intervals are from parts of each run's time and don't know how one run differs from the \
+             next: to call anything a difference takes more runs, four of each at least."
+                .to_owned(),
+        );
+    }
+    if estimates.len() > 5 && (has(Method::Paired) || has(Method::Unpaired)) {
+        lines.push(
+            "One of twenty figures that don't differ is called different by chance.".to_owned(),
+        );
+    }
+    for line in lines {
+        page.text(Tone::Faint, &line);
+    }
+}
+
+fn shown(row: &Row, group: usize) -> String {
+    row.values[group].as_ref().map_or_else(
+        || ABSENT.to_owned(),
+        |Value { median, .. }| amount(row.unit, *median),
+    )
+}
+
+fn amount(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::PerSecond => format!("{}/s", rate(value)),
+        Unit::Us => time(value),
+        Unit::Bytes => bytes(value.round()),
+        Unit::Count => count(value.max(0.0) as u64),
+    }
+}
+
+/// A ratio: three decimals around 1, where they matter.
+fn figure(ratio: f64) -> String {
+    if ratio.is_finite() && (0.0995..9.995).contains(&ratio) {
+        format!("{ratio:.3}")
+    } else {
+        three_digits(ratio)
+    }
+}
+
+/// A name cut to a width.
+fn short(name: &str, columns: usize) -> String {
+    let name = clean(name);
+    if name.chars().count() <= columns {
+        return name;
+    }
+    name.chars().take(columns - 1).chain(['…']).collect()
+}

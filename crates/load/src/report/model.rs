@@ -1,0 +1,395 @@
+//! What a run found, as plain data: the published form of `--json`, which texts, pages and comparisons are made of.
+//!
+//! Units stand in the names. A figure that was not measured is absent, never zero.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The version of this form; it grows when a field changes its meaning or goes.
+pub const SCHEMA: u32 = 1;
+
+/// One run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Which question was asked: `storm`, `echo`, `broadcast`, `shootout`, `http`, `push` or `scenario`.
+    pub kind: String,
+    /// The URL, or the first of them.
+    pub target: String,
+    /// When it began, RFC 3339, UTC.
+    pub started: String,
+    /// The machine and the program that measured.
+    pub machine: Machine,
+    /// What was asked for.
+    pub settings: Settings,
+    /// The time that was measured, without warm-up.
+    pub seconds: f64,
+    /// Whether Ctrl-C ended the run early.
+    pub interrupted: bool,
+    /// How the connections fared.
+    pub connections: Connections,
+    /// What went to and fro while it was measured.
+    pub messages: Messages,
+    /// What went wrong, by cause, over the whole run.
+    pub errors: Errors,
+    /// From the intended (open loop) or actual (closed loop) send to the answer or delivery.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<Latency>,
+    /// From the beginning of connect to the end of the handshake.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshake_us: Option<Latency>,
+    /// The distribution behind `latency_us`: counts of latencies up to each bound, bounds rising, none empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub histogram: Vec<Bucket>,
+    /// The measured time in equal steps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<Interval>,
+    /// What became of each message, where they were numbered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<Ledger>,
+    /// What the responses were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpTally>,
+    /// The steps of a shootout.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
+    /// What the server used, with `--pid`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerUse>,
+    /// What the tester itself used, and whether it was the bottleneck.
+    pub generator: GeneratorUse,
+    /// The phases of a scenario.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Self>,
+    /// The promises of a scenario, or of a phase.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Check>,
+}
+
+/// Where and with what was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Version of the tester.
+    pub veche: String,
+    /// Name of the processor.
+    pub cpu: String,
+    /// How many of them this process may use.
+    pub cores: usize,
+    /// Kernel release.
+    pub kernel: String,
+}
+
+/// What was asked for. What a kind of run does not have is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The arguments after `bench`, as given.
+    pub command: Vec<String>,
+    /// A name for this run, for comparisons.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Connections.
+    pub connections: u64,
+    /// Planned length of the measurement; absent where the run ends by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_s: Option<f64>,
+    /// Left out of the figures at the beginning.
+    pub warmup_s: f64,
+    /// Messages or requests a second in all, if an open loop was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// Bytes of a message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+    /// Messages in flight on each connection (closed loop).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inflight: Option<u64>,
+    /// Threads of each process.
+    pub threads: u64,
+    /// Processes.
+    pub processes: u64,
+}
+
+/// How the connections fared.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Connections {
+    /// Tried, reconnects not counted.
+    pub asked: u64,
+    /// Had a handshake that succeeded.
+    pub opened: u64,
+    /// Had none.
+    pub failed: u64,
+    /// Were opened, and ended although nobody wanted it.
+    pub disconnected: u64,
+    /// Were opened again, by `--chaos` or a churn.
+    #[serde(default)]
+    pub reconnected: u64,
+    /// From the first connect until the last connection was open or had failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all_open_s: Option<f64>,
+    /// This machine's sockets in TIME_WAIT towards the target when the run was over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_wait: Option<u64>,
+}
+
+/// What went to and fro.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Messages {
+    /// Messages, requests or publications sent.
+    pub sent: u64,
+    /// Answers, responses or deliveries received.
+    pub received: u64,
+    /// `received` a second.
+    pub per_second: f64,
+    /// Payload bytes sent. On the wire there are frame headers and HTTP heads beside.
+    pub bytes_sent: u64,
+    /// Payload bytes received.
+    pub bytes_received: u64,
+    /// Messages that nobody had asked for, such as a greeting.
+    #[serde(default)]
+    pub unasked: u64,
+    /// Sent, and without an answer when the run was over.
+    #[serde(default)]
+    pub unanswered: u64,
+}
+
+/// What went wrong, by cause.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Errors {
+    /// Nobody listened at the address.
+    pub refused: u64,
+    /// No handshake or no answer in time.
+    pub timed_out: u64,
+    /// The connection was reset.
+    pub reset: u64,
+    /// The server ended the connection in good order, but unasked.
+    pub closed: u64,
+    /// The answer to the handshake was no upgrade.
+    pub bad_handshake: u64,
+    /// The certificate or the TLS handshake.
+    pub tls: u64,
+    /// Bytes that break the protocol.
+    pub bad_protocol: u64,
+    /// An answer other than the one that was due.
+    pub wrong_answer: u64,
+    /// A response with a status of 400 or above, or a body other than the one of `--expect`.
+    pub bad_response: u64,
+    /// The operating system: descriptors, ports, memory.
+    pub system: u64,
+    /// The first of each cause, in words.
+    #[serde(default)]
+    pub examples: BTreeMap<String, String>,
+}
+
+impl Errors {
+    /// All of them.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.refused
+            + self.timed_out
+            + self.reset
+            + self.closed
+            + self.bad_handshake
+            + self.tls
+            + self.bad_protocol
+            + self.wrong_answer
+            + self.bad_response
+            + self.system
+    }
+}
+
+/// A distribution of microseconds in a few numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// How many were measured, at least 1.
+    pub count: u64,
+    /// The shortest.
+    pub min: f64,
+    /// The arithmetic mean.
+    pub mean: f64,
+    /// Half were at most this.
+    pub p50: f64,
+    /// 90 %.
+    pub p90: f64,
+    /// 95 %.
+    pub p95: f64,
+    /// 99 %.
+    pub p99: f64,
+    /// 99.9 %.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// One bar of a histogram.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// Latencies above the bound before and up to this one.
+    pub to_us: f64,
+    /// How many.
+    pub count: u64,
+}
+
+/// One step of the measured time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Its beginning, since the beginning of the measurement.
+    pub from_s: f64,
+    /// Its length.
+    pub seconds: f64,
+    /// Answers or deliveries that came in it.
+    pub received: u64,
+    /// Errors that came in it.
+    pub errors: u64,
+    /// Percentiles of the latencies that ended in it; absent if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p50_us: Option<f64>,
+    /// As `p50_us`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_us: Option<f64>,
+    /// As `p50_us`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_us: Option<f64>,
+}
+
+/// What became of each message to each receiver: `expected` = `delivered` + `lost` + `away`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// Receivers.
+    pub receivers: u64,
+    /// Publications.
+    pub published: u64,
+    /// Publications times receivers.
+    pub expected: u64,
+    /// Of these, those that came, each counted once.
+    pub delivered: u64,
+    /// Of these, those that did not come though the receiver was there.
+    pub lost: u64,
+    /// Of these, those that were sent while the receiver was disconnected, or cut off on their way.
+    pub away: u64,
+    /// Came again.
+    pub duplicated: u64,
+    /// Came behind a later one of the same publisher.
+    pub reordered: u64,
+    /// Came with a wrong checksum or in no known form.
+    pub corrupted: u64,
+    /// The receivers that fared worst, at most ten, none without a fault.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub worst: Vec<LedgerPage>,
+}
+
+/// One receiver's page of the ledger.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LedgerPage {
+    /// Which: its `{i}`.
+    pub receiver: u64,
+    /// As in [`Ledger`].
+    pub lost: u64,
+    /// As in [`Ledger`].
+    pub duplicated: u64,
+    /// As in [`Ledger`].
+    pub reordered: u64,
+    /// As in [`Ledger`].
+    pub corrupted: u64,
+    /// The first fault, in words.
+    pub first: String,
+}
+
+/// What the responses were.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HttpTally {
+    /// Responses by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Responses by length of the body in bytes, at most 16 different ones.
+    pub body_bytes: BTreeMap<u64, u64>,
+    /// Responses of further lengths.
+    #[serde(default)]
+    pub other_body_bytes: u64,
+    /// Bodies other than the one of `--expect`; absent if none was expected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unexpected_bodies: Option<u64>,
+}
+
+impl HttpTally {
+    /// Whether there was more than one status or length: then an average over them means little.
+    #[must_use]
+    pub fn is_mixed(&self) -> bool {
+        self.statuses.len() > 1 || self.body_bytes.len() > 1 || self.other_body_bytes > 0
+    }
+}
+
+/// One step of a shootout.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Clients connected.
+    pub clients: u64,
+    /// Round trips at this step.
+    pub samples: u64,
+    /// Round trips of them.
+    pub p50_us: f64,
+    /// As above.
+    pub p95_us: f64,
+    /// As above.
+    pub max_us: f64,
+    /// Failed ones.
+    pub errors: u64,
+}
+
+/// What the server's processes used while it was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerUse {
+    /// The process of `--pid`.
+    pub pid: u32,
+    /// It and its descendants.
+    pub processes: u64,
+    /// CPU time, all of them.
+    pub cpu_s: f64,
+    /// CPU time for each message received by the tester.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_us_per_message: Option<f64>,
+    /// Resident memory before the first connect.
+    pub rss_before_bytes: u64,
+    /// Resident memory with all connections open.
+    pub rss_open_bytes: u64,
+    /// The difference for each connection that was opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_connection: Option<f64>,
+}
+
+/// What the tester itself used while it was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorUse {
+    /// CPU time of the busiest thread, as a share of the measured time: 1 is a whole core.
+    pub cpu: f64,
+    /// CPU time of all threads.
+    pub cpu_s: f64,
+    /// CPU time for each message received.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_us_per_message: Option<f64>,
+    /// Share of the measured time that the thread with the worst luck was ready to run and had no core.
+    pub waited: f64,
+    /// Longest turn of a thread's loop: for so long nothing was sent or received.
+    pub lag_us_max: f64,
+    /// Sends that left more than a millisecond after their intended time (open loop).
+    pub late_sends: u64,
+    /// Resident memory of the tester for each connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_connection: Option<f64>,
+    /// Whether the tester, not the server, set the pace: figures then are the tester's.
+    pub bottleneck: bool,
+    /// Why so, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+}
+
+/// One promise that a scenario holds the service to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// The promise, as in the file: `latency.p99 <= 50ms`.
+    pub promise: String,
+    /// What was measured, with its unit.
+    pub measured: String,
+    /// Whether it was kept.
+    pub passed: bool,
+}

@@ -1,0 +1,159 @@
+//! The one line that says how a run is doing, once a second, while it runs.
+//!
+//! It says less on a narrow terminal rather than wrap: a wrapped line can't be written over.
+
+use super::units::{clean, count, rate, time};
+
+/// How a run is doing now.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress<'a> {
+    /// Since the run began, seconds, with warm-up.
+    pub elapsed_s: f64,
+    /// How long it is to take, seconds, if that is known.
+    pub planned_s: Option<f64>,
+    /// What it is busy with: `connecting`, `warm-up`, `measuring`, or the name of a scenario's phase.
+    pub phase: &'a str,
+    /// Connections that are open.
+    pub open: u64,
+    /// Connections asked for.
+    pub asked: u64,
+    /// Messages received in the last second.
+    pub per_second: f64,
+    /// Of the answers of the last second, in microseconds; none if none came.
+    pub p99_us: Option<f64>,
+    /// Errors so far.
+    pub errors: u64,
+}
+
+/// The line, without an end of line and shorter than `columns`.
+///
+/// Whoever writes it begins with `\r` and ends with "erase to the end of the line".
+#[must_use]
+pub fn line(progress: &Progress<'_>, columns: usize) -> String {
+    // What goes first on a narrow terminal has the highest number. Errors and throughput stay.
+    let mut parts: Vec<(u8, String)> = Vec::with_capacity(6);
+    let elapsed = format!("{:>4.0} s", progress.elapsed_s.max(0.0));
+    match progress.planned_s {
+        Some(planned) if planned.is_finite() => {
+            parts.push((2, format!("{elapsed} of {planned:.0}")))
+        }
+        _ => parts.push((2, elapsed)),
+    }
+    parts.push((4, clean(progress.phase)));
+    if progress.open == progress.asked {
+        parts.push((3, format!("{} open", count(progress.open))));
+    } else {
+        parts.push((
+            3,
+            format!("{}/{} open", count(progress.open), count(progress.asked)),
+        ));
+    }
+    parts.push((0, format!("{:>7} msg/s", rate(progress.per_second))));
+    if let Some(p99) = progress.p99_us {
+        parts.push((1, format!("p99 {:>7}", time(p99))));
+    }
+    if progress.errors > 0 {
+        parts.push((
+            0,
+            format!(
+                "{} error{}",
+                count(progress.errors),
+                if progress.errors == 1 { "" } else { "s" }
+            ),
+        ));
+    }
+
+    // The last column stays free: some terminals wrap when it is written.
+    let room = columns.saturating_sub(1);
+    loop {
+        let text = parts
+            .iter()
+            .map(|(_, text)| text.as_str())
+            .collect::<Vec<_>>()
+            .join("  ");
+        let dispensable = parts.iter().map(|(rank, _)| *rank).max().unwrap_or(0);
+        if text.chars().count() <= room {
+            return text;
+        }
+        if dispensable == 0 {
+            return text.trim_start().chars().take(room).collect();
+        }
+        parts.retain(|(rank, _)| *rank != dispensable);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUSY: Progress<'_> = Progress {
+        elapsed_s: 12.4,
+        planned_s: Some(32.0),
+        phase: "measuring",
+        open: 239,
+        asked: 60_000,
+        per_second: 123_456.0,
+        p99_us: Some(1_020.0),
+        errors: 3,
+    };
+
+    #[test]
+    fn says_all_where_there_is_room() {
+        assert_eq!(
+            line(&BUSY, 100),
+            "  12 s of 32  measuring  239/60,000 open  123,456 msg/s  p99 1.02 ms  3 errors"
+        );
+    }
+
+    #[test]
+    fn is_quiet_about_what_is_not() {
+        let calm = Progress {
+            errors: 0,
+            p99_us: None,
+            planned_s: None,
+            open: 5,
+            asked: 5,
+            per_second: 0.0,
+            ..BUSY
+        };
+        assert_eq!(line(&calm, 100), "  12 s  measuring  5 open        0 msg/s");
+        assert!(
+            !line(
+                &Progress {
+                    per_second: f64::NAN,
+                    ..calm
+                },
+                100
+            )
+            .contains("NaN")
+        );
+    }
+
+    #[test]
+    fn never_reaches_the_last_column() {
+        for columns in 0..120 {
+            let text = line(&BUSY, columns);
+            assert!(text.chars().count() < columns.max(1), "{columns}: {text:?}");
+        }
+        assert_eq!(
+            line(&BUSY, 70),
+            "  12 s of 32  239/60,000 open  123,456 msg/s  p99 1.02 ms  3 errors"
+        );
+        assert_eq!(line(&BUSY, 40), "123,456 msg/s  p99 1.02 ms  3 errors");
+        assert_eq!(line(&BUSY, 30), "123,456 msg/s  3 errors");
+    }
+
+    #[test]
+    fn a_name_of_a_phase_can_not_break_the_line() {
+        assert!(
+            !line(
+                &Progress {
+                    phase: "a\n\x1b[2J",
+                    ..BUSY
+                },
+                200
+            )
+            .contains(['\n', '\x1b'])
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! The published form in words is `docs/reference/bench-report.md`, written by hand. Here it is held against the data
+//! model, in both directions, so that neither can fall behind.
+
+use serde_json::Value;
+
+use super::fixture::full;
+use super::model::Report;
+
+const REFERENCE: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/reference/bench-report.md"
+));
+
+/// A row of the reference. In a path `[]` stands for an entry of a list, `*` for a key that varies. A type that ends
+/// with `?` says: absent where there is nothing.
+struct Field {
+    path: &'static str,
+    kind: &'static str,
+    words: &'static str,
+}
+
+fn fields() -> Vec<Field> {
+    let rows = REFERENCE
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| {
+        let (path, rest) = row.split_once("` | ").expect("a path in quotes");
+        let (kind, words) = rest.split_once(" | ").expect("a type and words");
+        Field {
+            path,
+            kind,
+            words: words.trim_end_matches(" |"),
+        }
+    })
+    .collect()
+}
+
+#[test]
+fn every_field_is_listed_and_no_other() {
+    let mut report = full();
+    report.generator.reasons = vec!["why".to_owned()];
+    report.phases = vec![full()];
+    let found = paths(&serde_json::to_value(report).unwrap());
+    let fields = fields();
+    // Objects that may be absent as a whole have a row of their own.
+    let is_object = |path: &str| {
+        path != "handshake_us"
+            && fields
+                .iter()
+                .any(|other| other.path.starts_with(&format!("{path}.")))
+    };
+    let leaves: Vec<&str> = fields
+        .iter()
+        .map(|field| field.path)
+        .filter(|path| !is_object(path))
+        .collect();
+    for path in &found {
+        assert!(leaves.contains(&path.as_str()), "{path} is in no row");
+    }
+    for path in leaves {
+        assert!(
+            found.iter().any(|found| found == path),
+            "{path} is in no report"
+        );
+    }
+}
+
+#[test]
+fn what_has_a_question_mark_can_be_absent_and_nothing_else() {
+    let empty = paths(&serde_json::to_value(Report::default()).unwrap());
+    for Field { path, kind, words } in fields() {
+        let parents = ["latency_us.", "ledger.", "http.", "server."];
+        let parent_absent = parents.iter().any(|parent| path.starts_with(parent));
+        let optional =
+            kind.ends_with('?') || parent_absent || path.contains("[]") || path.ends_with(".*");
+        assert_eq!(!optional, empty.iter().any(|found| found == path), "{path}");
+        assert!(words.ends_with('.'), "{path}");
+    }
+}
+
+#[test]
+fn every_path_is_there_once() {
+    let mut paths: Vec<_> = fields().iter().map(|field| field.path).collect();
+    paths.sort_unstable();
+    let all = paths.len();
+    paths.dedup();
+    assert_eq!(paths.len(), all);
+}
+
+/// The paths of all values in a report, in the notation of the reference.
+fn paths(report: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    walk(report, String::new(), &mut found);
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn walk(value: &Value, path: String, found: &mut Vec<String>) {
+    let varies = ["errors.examples", "http.statuses", "http.body_bytes"].contains(&path.as_str());
+    match value {
+        // A report in a report, and a latency as another: written once.
+        _ if path == "phases[]" || path == "handshake_us" => found.push(path),
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                let key = if varies { "*" } else { key };
+                walk(
+                    field,
+                    if path.is_empty() {
+                        key.to_owned()
+                    } else {
+                        format!("{path}.{key}")
+                    },
+                    found,
+                );
+            }
+        }
+        Value::Array(entries) if path != "settings.command" => {
+            for entry in entries {
+                walk(entry, format!("{path}[]"), found);
+            }
+        }
+        _ => found.push(path),
+    }
+}

@@ -1,0 +1,212 @@
+//! The report a person reads after a run, in a terminal of 80 columns.
+//!
+//! What was not measured is not mentioned. What makes the figures doubtful is said first and again at the end: the
+//! tester as the bottleneck, answers that are not alike, messages that went missing.
+
+mod findings;
+mod histogram;
+mod page;
+mod traffic;
+
+pub(crate) use findings::gap as ledger_gap;
+pub(crate) use histogram::merge;
+pub use page::Style;
+pub(crate) use page::{Page, Tone};
+
+use super::model::Report;
+use super::units::{clean, count, many, share};
+use super::words;
+
+/// The whole report, ending with a new line.
+#[must_use]
+pub fn text(report: &Report, style: Style) -> String {
+    let mut page = Page::new(style);
+    if is_bottleneck(report) {
+        bottleneck(&mut page, report);
+        page.blank();
+    }
+    headline(&mut page, report);
+    body(&mut page, report);
+    for (index, phase) in report.phases.iter().enumerate() {
+        page.blank();
+        let name = phase.settings.label.as_deref().unwrap_or(&phase.kind);
+        page.text(
+            Tone::Strong,
+            &format!("Phase {}: {}", index + 1, clean(name)),
+        );
+        page.text(
+            Tone::Plain,
+            &format!("{}. {}", clean(&words::question(phase)), words::span(phase)),
+        );
+        body(&mut page, phase);
+        findings::checks(&mut page, phase);
+    }
+    findings::checks(&mut page, report);
+    let doubts = doubts(report);
+    if !doubts.is_empty() {
+        page.blank();
+        page.field("Mind", Tone::Bad, &doubts[0]);
+        for doubt in &doubts[1..] {
+            page.more(Tone::Bad, doubt);
+        }
+    }
+    if is_bottleneck(report) {
+        page.blank();
+        bottleneck(&mut page, report);
+    }
+    page.finish()
+}
+
+/// Whether the tester set the pace, in this run or in one of its phases.
+pub(crate) fn is_bottleneck(report: &Report) -> bool {
+    report.generator.bottleneck || report.phases.iter().any(|phase| phase.generator.bottleneck)
+}
+
+/// Why these figures may not mean what they seem to, each in a sentence; the tester's own part is not among them.
+pub(crate) fn doubts(report: &Report) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if let Some(http) = report.http.as_ref().filter(|http| http.is_mixed()) {
+        let lengths = http.body_bytes.len() as u64 + u64::from(http.other_body_bytes > 0);
+        doubts.push(format!(
+            "The responses are a mix of {} and {}{}: an average over them means little.",
+            if http.statuses.len() == 1 {
+                "1 status".to_owned()
+            } else {
+                format!("{} statuses", http.statuses.len())
+            },
+            if http.other_body_bytes > 0 {
+                "over "
+            } else {
+                ""
+            },
+            many(lengths.min(http.body_bytes.len() as u64), "length"),
+        ));
+    }
+    if let Some(ledger) = &report.ledger
+        && ledger.lost + ledger.duplicated + ledger.reordered + ledger.corrupted > 0
+    {
+        doubts.push(format!(
+            "Not all deliveries were right: {} lost, {} duplicated, {} reordered, {} corrupted.",
+            count(ledger.lost),
+            count(ledger.duplicated),
+            count(ledger.reordered),
+            count(ledger.corrupted)
+        ));
+    }
+    let errors = report.errors.count();
+    if errors > 0 {
+        let verb = if errors == 1 {
+            "There was"
+        } else {
+            "There were"
+        };
+        doubts.push(format!(
+            "{verb} {}: what failed is in no latency.",
+            many(errors, "error")
+        ));
+    }
+    if report.messages.unanswered > 0 && report.settings.rate.is_some() {
+        doubts.push(format!(
+            "{} had no answer yet when the run was over: the latencies would be longer with them.",
+            many(report.messages.unanswered, "message")
+        ));
+    }
+    if report.generator.late_sends > 0 && report.messages.sent > 0 {
+        let late = report.generator.late_sends as f64 / report.messages.sent as f64;
+        if late > 0.01 {
+            doubts.push(format!(
+                "{} of the sends left late; their latencies count from when they were due.",
+                share(late)
+            ));
+        }
+    }
+    doubts
+}
+
+fn bottleneck(page: &mut Page, report: &Report) {
+    let mut reasons: Vec<String> = report
+        .generator
+        .reasons
+        .iter()
+        .map(|reason| clean(reason))
+        .collect();
+    for phase in report
+        .phases
+        .iter()
+        .filter(|phase| phase.generator.bottleneck)
+    {
+        let name = clean(phase.settings.label.as_deref().unwrap_or(&phase.kind));
+        reasons.extend(
+            phase
+                .generator
+                .reasons
+                .iter()
+                .map(|reason| format!("{name}: {}", clean(reason))),
+        );
+    }
+    reasons.dedup();
+    page.alarm(
+        "THE TESTER WAS THE BOTTLENECK: these figures are the tester's, not the server's.",
+        &reasons,
+    );
+}
+
+fn headline(page: &mut Page, report: &Report) {
+    page.text(
+        Tone::Strong,
+        &format!(
+            "veche bench {}  {}",
+            clean(&report.kind),
+            clean(&report.target)
+        ),
+    );
+    if let Some(label) = &report.settings.label {
+        page.text(Tone::Strong, &clean(label));
+    }
+    page.text(
+        Tone::Plain,
+        &format!("{}.", clean(&words::question(report))),
+    );
+    page.text(Tone::Plain, &words::span(report));
+    let machine = &report.machine;
+    let parts: Vec<String> = [
+        clean(&report.started),
+        clean(&machine.cpu),
+        if machine.cores > 0 {
+            many(machine.cores as u64, "core")
+        } else {
+            String::new()
+        },
+        if machine.kernel.is_empty() {
+            String::new()
+        } else {
+            format!("Linux {}", clean(&machine.kernel))
+        },
+        if machine.veche.is_empty() {
+            String::new()
+        } else {
+            format!("veche {}", clean(&machine.veche))
+        },
+    ]
+    .into_iter()
+    .filter(|part| !part.is_empty())
+    .collect();
+    if !parts.is_empty() {
+        page.text(Tone::Faint, &parts.join(", "));
+    }
+}
+
+fn body(page: &mut Page, report: &Report) {
+    traffic::connections(page, report);
+    traffic::throughput(page, report);
+    traffic::latency(page, report);
+    findings::steps(page, report);
+    traffic::errors(page, report);
+    findings::http(page, report);
+    findings::ledger(page, report);
+    findings::server(page, report);
+    findings::generator(page, report);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,328 @@
+//! The sections about what it means: shootout steps, responses, ledger, server, tester, promises.
+
+use super::super::model::{GeneratorUse, HttpTally, Ledger, Report};
+use super::super::units::{bytes, clean, count, many, seconds, share, time};
+use super::page::{Page, Tone};
+
+pub(super) fn steps(page: &mut Page, report: &Report) {
+    if report.steps.is_empty() {
+        return;
+    }
+    page.blank();
+    page.field(
+        "Steps",
+        Tone::Plain,
+        "round trips at each number of clients",
+    );
+    page.row(&[(
+        Tone::Faint,
+        &format!(
+            "{:>7} {:>9} {:>8} {:>8} {:>8} {:>6}",
+            "clients", "samples", "p50", "p95", "max", "errors"
+        ),
+    )]);
+    for step in &report.steps {
+        let row = format!(
+            "{:>7} {:>9} {:>8} {:>8} {:>8} {:>6}",
+            count(step.clients),
+            count(step.samples),
+            time(step.p50_us),
+            time(step.p95_us),
+            time(step.max_us),
+            count(step.errors)
+        );
+        page.row(&[(
+            if step.errors > 0 {
+                Tone::Bad
+            } else {
+                Tone::Plain
+            },
+            &row,
+        )]);
+    }
+}
+
+pub(super) fn http(page: &mut Page, report: &Report) {
+    let Some(http) = &report.http else { return };
+    let total: u64 = http.statuses.values().sum();
+    if total == 0 {
+        return;
+    }
+    page.blank();
+    if http.is_mixed() {
+        page.field(
+            "Responses",
+            Tone::Bad,
+            "A MIX: they are not alike; averages over them mean little",
+        );
+    } else {
+        page.field("Responses", Tone::Good, "all alike");
+    }
+    for (status, number) in &http.statuses {
+        let tone = if *status >= 400 {
+            Tone::Bad
+        } else {
+            Tone::Plain
+        };
+        let text = format!(
+            "status {status:<9} {:>14} {:>7}",
+            count(*number),
+            share(*number as f64 / total as f64)
+        );
+        page.row(&[(tone, &text)]);
+    }
+    lengths(page, http, total);
+    match http.unexpected_bodies {
+        Some(0) => page.more(Tone::Good, "every body was the one expected"),
+        Some(number) => page.more(
+            Tone::Bad,
+            &format!(
+                "{} not as expected",
+                many(number, "body").replace("bodys", "bodies")
+            ),
+        ),
+        None => {}
+    }
+}
+
+fn lengths(page: &mut Page, http: &HttpTally, total: u64) {
+    for (length, number) in &http.body_bytes {
+        let text = format!(
+            "body {:<11} {:>14} {:>7}",
+            format!("{} B", count(*length)),
+            count(*number),
+            share(*number as f64 / total as f64)
+        );
+        page.row(&[(Tone::Plain, &text)]);
+    }
+    if http.other_body_bytes > 0 {
+        let text = format!("{} of still other lengths", count(http.other_body_bytes));
+        page.more(Tone::Plain, &text);
+    }
+}
+
+pub(super) fn ledger(page: &mut Page, report: &Report) {
+    let Some(ledger) = &report.ledger else { return };
+    page.blank();
+    page.field(
+        "Ledger",
+        Tone::Plain,
+        &format!(
+            "{} to {}",
+            many(ledger.published, "publication"),
+            many(ledger.receivers, "receiver")
+        ),
+    );
+    page.more(
+        Tone::Plain,
+        &format!(
+            "{} expected = {} delivered + {} lost + {} away",
+            count(ledger.expected),
+            count(ledger.delivered),
+            count(ledger.lost),
+            count(ledger.away)
+        ),
+    );
+    if let Some(gap) = gap(ledger) {
+        page.more(
+            Tone::Bad,
+            &format!(
+                "THIS DOES NOT ADD UP, by {}: a fault of the tester, please report it",
+                count(gap)
+            ),
+        );
+    }
+    let beside = ledger.duplicated + ledger.reordered + ledger.corrupted;
+    page.more(
+        if beside + ledger.lost > 0 {
+            Tone::Bad
+        } else {
+            Tone::Good
+        },
+        &format!(
+            "{} duplicated, {} reordered, {} corrupted",
+            count(ledger.duplicated),
+            count(ledger.reordered),
+            count(ledger.corrupted)
+        ),
+    );
+    if ledger.away > 0 {
+        page.more(
+            Tone::Faint,
+            "away: sent while the receiver was disconnected, or cut off on the way to it",
+        );
+    }
+    for receiver in &ledger.worst {
+        let mut faults = Vec::new();
+        for (number, name) in [
+            (receiver.lost, "lost"),
+            (receiver.duplicated, "duplicated"),
+            (receiver.reordered, "reordered"),
+            (receiver.corrupted, "corrupted"),
+        ] {
+            if number > 0 {
+                faults.push(format!("{} {name}", count(number)));
+            }
+        }
+        let first = if receiver.first.is_empty() {
+            String::new()
+        } else {
+            format!("; first: {}", clean(&receiver.first))
+        };
+        page.hanging(
+            Tone::Plain,
+            &format!(
+                "receiver {}: {}{first}",
+                receiver.receiver,
+                faults.join(", ")
+            ),
+            2,
+        );
+    }
+}
+
+/// By how much a ledger does not add up.
+pub(crate) fn gap(ledger: &Ledger) -> Option<u64> {
+    let sum = ledger
+        .delivered
+        .saturating_add(ledger.lost)
+        .saturating_add(ledger.away);
+    Some(sum.abs_diff(ledger.expected)).filter(|gap| *gap > 0)
+}
+
+pub(super) fn server(page: &mut Page, report: &Report) {
+    let Some(server) = &report.server else { return };
+    page.blank();
+    let others = match server.processes {
+        0 | 1 => String::new(),
+        n => format!(" and {}", many(n - 1, "descendant")),
+    };
+    page.field(
+        "Server",
+        Tone::Plain,
+        &format!("process {}{others}", server.pid),
+    );
+    let mut cpu = format!("CPU {}", seconds(server.cpu_s));
+    if report.seconds > 0.0 {
+        cpu.push_str(&format!(
+            ", {} of a core on average",
+            share(server.cpu_s / report.seconds)
+        ));
+    }
+    page.more(Tone::Plain, &cpu);
+    if let Some(each) = server.cpu_us_per_message {
+        page.more(Tone::Strong, &format!("{} of CPU per message", time(each)));
+    }
+    page.more(
+        Tone::Plain,
+        &format!(
+            "memory {} before, {} with all connections open",
+            bytes(server.rss_before_bytes as f64),
+            bytes(server.rss_open_bytes as f64)
+        ),
+    );
+    if let Some(each) = server.bytes_per_connection {
+        page.more(
+            Tone::Strong,
+            &format!(
+                "{} per connection, without the kernel's part",
+                bytes(each.round())
+            ),
+        );
+    }
+}
+
+pub(super) fn generator(page: &mut Page, report: &Report) {
+    let generator = &report.generator;
+    if *generator == GeneratorUse::default() {
+        return;
+    }
+    page.blank();
+    let settings = &report.settings;
+    let shape = format!(
+        "{} in {}",
+        many(settings.threads, "thread"),
+        many(settings.processes, "process")
+    )
+    .replace("processs", "processes");
+    page.field(
+        "Tester",
+        Tone::Plain,
+        &format!(
+            "{shape}; the busiest used {} of a core",
+            share(generator.cpu)
+        ),
+    );
+    let mut text = format!("CPU {}", seconds(generator.cpu_s));
+    if let Some(each) = generator.cpu_us_per_message {
+        text.push_str(&format!(", {} per message", time(each)));
+    }
+    if let Some(each) = generator.bytes_per_connection {
+        text.push_str(&format!(
+            "; {} of memory per connection",
+            bytes(each.round())
+        ));
+    }
+    page.more(Tone::Plain, &text);
+    page.more(
+        Tone::Plain,
+        &format!(
+            "longest turn {}; waited {} of the time for a core",
+            time(generator.lag_us_max),
+            share(generator.waited)
+        ),
+    );
+    if settings.rate.is_some() {
+        let sent = report.messages.sent;
+        let part = if sent > 0 {
+            format!(" of {}", count(sent))
+        } else {
+            String::new()
+        };
+        page.more(
+            Tone::Plain,
+            &format!(
+                "{}{part} more than 1 ms late",
+                many(generator.late_sends, "send")
+            ),
+        );
+    }
+    if generator.bottleneck {
+        page.more(Tone::Bad, "it was the bottleneck");
+        for reason in &generator.reasons {
+            page.hanging(Tone::Bad, &format!("- {}", clean(reason)), 2);
+        }
+    } else {
+        page.more(Tone::Good, "it was not the bottleneck");
+    }
+}
+
+pub(super) fn checks(page: &mut Page, report: &Report) {
+    if report.checks.is_empty() {
+        return;
+    }
+    page.blank();
+    let broken = report.checks.iter().filter(|check| !check.passed).count();
+    let (tone, summary) = match broken {
+        0 => (
+            Tone::Good,
+            format!("{} of {} kept", report.checks.len(), report.checks.len()),
+        ),
+        n => (Tone::Bad, format!("{n} of {} BROKEN", report.checks.len())),
+    };
+    page.field("Promises", tone, &summary);
+    for check in &report.checks {
+        let (tone, word) = if check.passed {
+            (Tone::Plain, "kept  ")
+        } else {
+            (Tone::Bad, "BROKEN")
+        };
+        let text = format!(
+            "{} {}, measured {}",
+            word.replace(' ', "\u{a0}"),
+            clean(&check.promise),
+            clean(&check.measured)
+        );
+        page.hanging(tone, &text, 7);
+    }
+}

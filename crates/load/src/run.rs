@@ -1,0 +1,303 @@
+//! A run from its first connect to its report.
+
+use std::fmt;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+
+use crate::clock::{SECOND, now_ns};
+use crate::control::Sums;
+use crate::crew::{Crew, GLANCE, Party, Progress, Stage};
+use crate::ledger::Books;
+use crate::plan::Plan;
+use crate::report::model::{
+    Connections, GeneratorUse, Machine, Messages, Report, SCHEMA, ServerUse,
+};
+use crate::tally::Tally;
+use crate::watch::{self, Usage};
+
+/// What surrounds a run.
+pub struct Around<'a> {
+    /// The server's process, if it is known.
+    pub pid: Option<u32>,
+    /// Interrupts so far: one ends the measurement, a second all waiting.
+    pub interrupts: &'a AtomicUsize,
+    /// How long connections stay open after the measurement, in nanoseconds.
+    pub hold_ns: u64,
+    /// The program that becomes a member of a run in several processes, with its arguments: it has to call
+    /// [`serve`](crate::member::serve).
+    pub member: Option<Command>,
+    /// Told now and then how it goes.
+    pub progress: &'a mut dyn FnMut(Progress),
+}
+
+/// Why there is no report.
+#[derive(Debug)]
+pub enum RunError {
+    /// There is no process with this number.
+    NoProcess(u32),
+    /// The system, or a file that was named.
+    System(std::io::Error),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoProcess(pid) => write!(f, "--pid {pid}: no such process"),
+            Self::System(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl From<std::io::Error> for RunError {
+    fn from(error: std::io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// Runs a plan and reports; `kind`, `settings` and `started` of the report are the caller's to fill in.
+///
+/// # Errors
+/// See [`RunError`]. What servers do wrong is no error but part of the report.
+pub fn run(plan: Plan, around: Around<'_>) -> Result<Report, RunError> {
+    let plan = Arc::new(plan);
+    let usage = |pid: u32| Usage::of(pid).ok_or(RunError::NoProcess(pid));
+    let before = around.pid.map(usage).transpose()?;
+    let own_before = watch::own_rss_bytes();
+    let party = Party::muster(&plan, around.member.as_ref())?;
+    let mut watcher = Watcher {
+        around,
+        party,
+        stops: 0,
+        since_ns: now_ns(),
+        began_ns: now_ns(),
+        stage: Stage::Connecting,
+    };
+    if watcher.around.hold_ns > 0 {
+        watcher.party.hold(true);
+    }
+    watcher.wait_until(|sums, _| sums.ready);
+    let start = Crew::soon();
+    watcher.party.start_at(start);
+    let from = start + plan.warmup_ns;
+    watcher.enter(Stage::WarmingUp);
+    watcher.wait_until(|sums, now| sums.done || now >= from);
+    let began = watcher.around.pid.and_then(Usage::of);
+    watcher.enter(Stage::Measuring);
+    watcher.wait_until(|sums, _| sums.done);
+    let ended_ns = now_ns();
+    let mut ended = watcher.around.pid.and_then(Usage::of);
+    let own_open = watch::own_rss_bytes();
+    watcher.enter(Stage::Finishing);
+    if watcher.around.hold_ns > 0 {
+        let until = ended_ns.saturating_add(watcher.around.hold_ns);
+        let stops = watcher.stops;
+        watcher.wait_until(|_, now| now >= until);
+        // An interrupt that ends the holding has not ended the measurement.
+        watcher.stops = watcher.stops.min(stops);
+        watcher.party.hold(false);
+        // What connections need that have come to rest.
+        if let (Some(ended), Some(held)) = (&mut ended, watcher.around.pid.and_then(Usage::of)) {
+            ended.rss_bytes = held.rss_bytes;
+        }
+    }
+    let interrupted = watcher.stops > 0;
+    watcher.wait_until(|sums, _| sums.finished);
+    let pid = watcher.around.pid;
+    let tally = watcher.party.dismiss()?;
+    let seconds = measured_seconds(&plan, &tally, from, ended_ns);
+    let mut report = assemble(&plan, &tally, seconds);
+    report.interrupted = interrupted;
+    if let (Some(pid), Some(before), Some(began), Some(ended)) = (pid, before, began, ended) {
+        report.server = Some(server_use(pid, &tally, before, began, ended));
+    }
+    let grown = own_open.saturating_sub(own_before) as f64;
+    // Of fewer, the tester's own needs would be most of it.
+    if tally.opened >= 1000 && plan.processes <= 1 {
+        report.generator.bytes_per_connection = Some(grown / tally.opened as f64);
+    }
+    judge(&mut report, &tally);
+    Ok(report)
+}
+
+struct Watcher<'a> {
+    around: Around<'a>,
+    party: Party,
+    stops: usize,
+    stage: Stage,
+    since_ns: u64,
+    began_ns: u64,
+}
+
+impl Watcher<'_> {
+    fn enter(&mut self, stage: Stage) {
+        self.stage = stage;
+        self.since_ns = now_ns();
+    }
+
+    /// Waits for something, passes interrupts on, and tells how it goes. An interrupt ends the waiting for
+    /// connections, and any holding of them.
+    fn wait_until(&mut self, is: impl Fn(Sums, u64) -> bool) {
+        loop {
+            let sums = self.party.sums();
+            if is(sums, now_ns()) {
+                return;
+            }
+            let before = self.stops;
+            while self.stops < self.around.interrupts.load(Relaxed) {
+                self.stops += 1;
+                self.party.stop();
+            }
+            let is_held = self.stage == Stage::Finishing && !sums.finished;
+            if self.stops > before && (self.stage == Stage::Connecting || is_held) {
+                return;
+            }
+            (self.around.progress)(Progress {
+                asked: sums.asked,
+                opened: sums.opened,
+                failed: sums.failed,
+                received: sums.received,
+                errors: sums.errors,
+                p99_ns: (sums.p99_ns > 0).then_some(sums.p99_ns),
+                stage: self.stage,
+                for_ns: now_ns() - self.since_ns,
+                elapsed_ns: now_ns() - self.began_ns,
+            });
+            thread::sleep(GLANCE);
+        }
+    }
+}
+
+/// What was planned, or what it took.
+fn measured_seconds(plan: &Plan, tally: &Tally, from_ns: u64, ended_ns: u64) -> f64 {
+    let from = match plan.duration_ns {
+        Some(_) => from_ns,
+        None => tally.first_connect_ns.unwrap_or(from_ns).max(from_ns),
+    };
+    let length = ended_ns.saturating_sub(from);
+    let length = plan
+        .duration_ns
+        .map_or(length, |planned| planned.min(length));
+    length.max(1) as f64 / SECOND as f64
+}
+
+fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {
+    let target = &plan.endpoints[0].target;
+    let (cpu, kernel) = watch::machine();
+    let ports: Vec<u16> = target
+        .addresses
+        .iter()
+        .map(|address| address.port())
+        .collect();
+    let all_open_ns = tally
+        .first_connect_ns
+        .zip(tally.settled_ns)
+        .map(|(first, settled)| settled.saturating_sub(first));
+    Report {
+        schema: SCHEMA,
+        target: format!(
+            "{}://{}{}",
+            target.scheme,
+            target.authority,
+            target.path.as_str()
+        ),
+        machine: Machine {
+            veche: env!("CARGO_PKG_VERSION").to_owned(),
+            cpu,
+            cores: thread::available_parallelism().map_or(1, usize::from),
+            kernel,
+        },
+        seconds,
+        connections: Connections {
+            asked: tally.asked,
+            opened: tally.opened,
+            failed: tally.failed,
+            disconnected: tally.disconnected,
+            reconnected: tally.reconnected,
+            all_open_s: all_open_ns.map(|ns| ns as f64 / SECOND as f64),
+            time_wait: Some(watch::time_wait(&ports)),
+        },
+        messages: Messages {
+            sent: tally.sent,
+            received: tally.received,
+            per_second: tally.received as f64 / seconds,
+            bytes_sent: tally.bytes_sent,
+            bytes_received: tally.bytes_received,
+            unasked: tally.unasked,
+            unanswered: tally.unanswered,
+        },
+        errors: tally.errors(),
+        latency_us: tally.latency.times.summary(),
+        handshake_us: tally.handshake.summary(),
+        histogram: tally.latency.times.buckets(),
+        timeline: tally.latency.timeline(seconds),
+        ledger: tally.books.as_ref().map(Books::settle),
+        http: tally.http.clone(),
+        steps: tally.steps.clone(),
+        generator: GeneratorUse {
+            cpu: tally.cpu_ns_max as f64 / SECOND as f64 / seconds,
+            cpu_s: tally.cpu_ns as f64 / SECOND as f64,
+            cpu_us_per_message: (tally.received > 0)
+                .then(|| tally.cpu_ns as f64 / 1000.0 / tally.received as f64),
+            waited: tally.waited_ns_max as f64 / SECOND as f64 / seconds,
+            lag_us_max: tally.lag_ns_max as f64 / 1000.0,
+            late_sends: tally.late_sends,
+            ..GeneratorUse::default()
+        },
+        ..Report::default()
+    }
+}
+
+fn server_use(pid: u32, tally: &Tally, before: Usage, began: Usage, ended: Usage) -> ServerUse {
+    let cpu_ns = ended.cpu_ns.saturating_sub(began.cpu_ns);
+    let grown = ended.rss_bytes.saturating_sub(before.rss_bytes);
+    ServerUse {
+        pid,
+        processes: ended.processes,
+        cpu_s: cpu_ns as f64 / SECOND as f64,
+        cpu_us_per_message: (tally.received > 0)
+            .then(|| cpu_ns as f64 / 1000.0 / tally.received as f64),
+        rss_before_bytes: before.rss_bytes,
+        rss_open_bytes: ended.rss_bytes,
+        bytes_per_connection: (tally.opened > 0).then(|| grown as f64 / tally.opened as f64),
+    }
+}
+
+/// A thread that burns more than this share of a core has nothing to spare.
+const BUSY: f64 = 0.9;
+/// A thread that waits for a core longer than this is not the server's client but its rival.
+const WAITED: f64 = 0.05;
+/// Sends that may be late.
+const LATE: f64 = 0.01;
+
+/// Says whether the tester was the bottleneck.
+fn judge(report: &mut Report, tally: &Tally) {
+    let server_cores = report
+        .server
+        .as_ref()
+        .map(|server| server.cpu_s / report.seconds);
+    let generator = &mut report.generator;
+    if generator.cpu >= BUSY && server_cores.is_none_or(|cores| cores < generator.cpu) {
+        generator.reasons.push(format!(
+            "a thread of the tester used {:.0} % of a core: give it more --threads",
+            generator.cpu * 100.0
+        ));
+    }
+    if generator.waited >= WAITED {
+        generator.reasons.push(format!(
+            "a thread of the tester waited for a core {:.0} % of the time: it shares one with the server or others",
+            generator.waited * 100.0
+        ));
+    }
+    if tally.late_sends as f64 > LATE * tally.sent as f64 {
+        generator.reasons.push(format!(
+            "{} of {} messages left more than a millisecond late",
+            tally.late_sends, tally.sent
+        ));
+    }
+    generator.bottleneck = !generator.reasons.is_empty();
+}

@@ -1,0 +1,212 @@
+//! What one thread has counted; the parts of a run add up.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use veche_net::CloseReason;
+
+use crate::latency::{Recorder, Times};
+use crate::ledger::Books;
+use crate::report::model::{Errors, HttpTally, Step};
+
+/// Why something went wrong. The causes that a report tells apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Cause {
+    Refused,
+    TimedOut,
+    Reset,
+    Closed,
+    BadHandshake,
+    Tls,
+    BadProtocol,
+    WrongAnswer,
+    BadResponse,
+    System,
+}
+
+impl Cause {
+    /// Its name in a report.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::TimedOut => "timed_out",
+            Self::Reset => "reset",
+            Self::Closed => "closed",
+            Self::BadHandshake => "bad_handshake",
+            Self::Tls => "tls",
+            Self::BadProtocol => "bad_protocol",
+            Self::WrongAnswer => "wrong_answer",
+            Self::BadResponse => "bad_response",
+            Self::System => "system",
+        }
+    }
+}
+
+/// A cause, and the case in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) cause: Cause,
+    pub(crate) words: String,
+}
+
+impl Fault {
+    pub(crate) fn new(cause: Cause, words: impl Into<String>) -> Self {
+        Self {
+            cause,
+            words: words.into(),
+        }
+    }
+}
+
+impl From<CloseReason> for Fault {
+    fn from(reason: CloseReason) -> Self {
+        match reason {
+            CloseReason::Asked => Self::new(Cause::Closed, "the connection was closed"),
+            CloseReason::Reset => Self::new(Cause::Reset, "the connection was reset"),
+            CloseReason::Refused => {
+                Self::new(Cause::Refused, "connection refused: nobody listens there")
+            }
+            CloseReason::TimedOut => Self::new(Cause::TimedOut, "the network gave up"),
+            CloseReason::Error(errno) => Self::new(
+                Cause::System,
+                std::io::Error::from_raw_os_error(errno).to_string(),
+            ),
+        }
+    }
+}
+
+/// What one thread has counted.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Tally {
+    pub(crate) asked: u64,
+    pub(crate) opened: u64,
+    pub(crate) failed: u64,
+    pub(crate) disconnected: u64,
+    pub(crate) reconnected: u64,
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) unasked: u64,
+    pub(crate) unanswered: u64,
+    pub(crate) faults: BTreeMap<Cause, u64>,
+    pub(crate) examples: BTreeMap<Cause, String>,
+    pub(crate) latency: Recorder,
+    pub(crate) handshake: Times,
+    /// When the first connect began, and when the last connection was open or had failed.
+    pub(crate) first_connect_ns: Option<u64>,
+    pub(crate) settled_ns: Option<u64>,
+    pub(crate) http: Option<HttpTally>,
+    pub(crate) books: Option<Books>,
+    pub(crate) steps: Vec<Step>,
+    /// Of the busiest thread, and of all.
+    pub(crate) cpu_ns_max: u64,
+    pub(crate) cpu_ns: u64,
+    /// Ready to run, but without a core: of the thread with the worst luck.
+    pub(crate) waited_ns_max: u64,
+    pub(crate) lag_ns_max: u64,
+    pub(crate) late_sends: u64,
+}
+
+/// Lengths of bodies that are told apart.
+const BODY_LENGTHS_MAX: usize = 16;
+
+impl Tally {
+    pub(crate) fn fault(&mut self, fault: &Fault) {
+        *self.faults.entry(fault.cause).or_default() += 1;
+        self.examples
+            .entry(fault.cause)
+            .or_insert_with(|| fault.words.clone());
+    }
+
+    pub(crate) fn response(&mut self, status: u16, body_bytes: u64) {
+        let http = self.http.get_or_insert_default();
+        *http.statuses.entry(status).or_default() += 1;
+        add_length(http, body_bytes, 1);
+    }
+
+    pub(crate) fn fault_count(&self) -> u64 {
+        self.faults.values().sum()
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.asked += other.asked;
+        self.opened += other.opened;
+        self.failed += other.failed;
+        self.disconnected += other.disconnected;
+        self.reconnected += other.reconnected;
+        self.sent += other.sent;
+        self.received += other.received;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+        self.unasked += other.unasked;
+        self.unanswered += other.unanswered;
+        for (cause, count) in other.faults {
+            *self.faults.entry(cause).or_default() += count;
+        }
+        for (cause, words) in other.examples {
+            self.examples.entry(cause).or_insert(words);
+        }
+        self.latency.add(other.latency);
+        self.handshake.add(&other.handshake);
+        self.first_connect_ns = [self.first_connect_ns, other.first_connect_ns]
+            .into_iter()
+            .flatten()
+            .min();
+        self.settled_ns = self.settled_ns.max(other.settled_ns);
+        if let Some(others) = other.http {
+            let http = self.http.get_or_insert_default();
+            for (status, count) in others.statuses {
+                *http.statuses.entry(status).or_default() += count;
+            }
+            for (length, count) in others.body_bytes {
+                add_length(http, length, count);
+            }
+            http.other_body_bytes += others.other_body_bytes;
+            if let Some(count) = others.unexpected_bodies {
+                *http.unexpected_bodies.get_or_insert_default() += count;
+            }
+        }
+        if let Some(books) = other.books {
+            self.books.get_or_insert_default().add(books);
+        }
+        self.steps.extend(other.steps);
+        self.cpu_ns_max = self.cpu_ns_max.max(other.cpu_ns_max);
+        self.cpu_ns += other.cpu_ns;
+        self.waited_ns_max = self.waited_ns_max.max(other.waited_ns_max);
+        self.lag_ns_max = self.lag_ns_max.max(other.lag_ns_max);
+        self.late_sends += other.late_sends;
+    }
+
+    pub(crate) fn errors(&self) -> Errors {
+        let count = |cause| self.faults.get(&cause).copied().unwrap_or_default();
+        Errors {
+            refused: count(Cause::Refused),
+            timed_out: count(Cause::TimedOut),
+            reset: count(Cause::Reset),
+            closed: count(Cause::Closed),
+            bad_handshake: count(Cause::BadHandshake),
+            tls: count(Cause::Tls),
+            bad_protocol: count(Cause::BadProtocol),
+            wrong_answer: count(Cause::WrongAnswer),
+            bad_response: count(Cause::BadResponse),
+            system: count(Cause::System),
+            examples: self
+                .examples
+                .iter()
+                .map(|(cause, words)| (cause.name().to_owned(), words.clone()))
+                .collect(),
+        }
+    }
+}
+
+fn add_length(http: &mut HttpTally, length: u64, count: u64) {
+    if let Some(known) = http.body_bytes.get_mut(&length) {
+        *known += count;
+    } else if http.body_bytes.len() < BODY_LENGTHS_MAX {
+        http.body_bytes.insert(length, count);
+    } else {
+        http.other_body_bytes += count;
+    }
+}

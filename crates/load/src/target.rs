@@ -1,0 +1,250 @@
+//! Where a load goes: a URL taken apart, and templates that differ from client to client.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use serde::{Deserialize, Serialize};
+
+/// Why a URL is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// Not a URL of a kind that is known here.
+    #[error(
+        "{0:?} is no URL that can be tested: expected ws://, wss://, http:// or https://, host, port and path"
+    )]
+    Malformed(String),
+    /// The scheme does not fit the question.
+    #[error("{url:?}: expected {expected}")]
+    Scheme {
+        /// As given.
+        url: String,
+        /// In words.
+        expected: &'static str,
+    },
+    /// The name has no address.
+    #[error("{host}: {error}")]
+    Unknown {
+        /// Host and port.
+        host: String,
+        /// What the resolver said.
+        error: String,
+    },
+}
+
+/// The first part of a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Scheme {
+    /// `ws://`
+    Ws,
+    /// `wss://`
+    Wss,
+    /// `http://`
+    Http,
+    /// `https://`
+    Https,
+    /// `tcp://`: lines
+    Tcp,
+}
+
+impl Scheme {
+    /// Whether TLS lies between.
+    #[must_use]
+    pub fn is_tls(self) -> bool {
+        matches!(self, Self::Wss | Self::Https)
+    }
+
+    /// Whether frames are spoken.
+    #[must_use]
+    pub fn is_websocket(self) -> bool {
+        matches!(self, Self::Ws | Self::Wss)
+    }
+
+    /// Whether requests are spoken.
+    #[must_use]
+    pub fn is_http(self) -> bool {
+        matches!(self, Self::Http | Self::Https)
+    }
+
+    fn port(self) -> Option<u16> {
+        match self {
+            Self::Ws | Self::Http => Some(80),
+            Self::Wss | Self::Https => Some(443),
+            Self::Tcp => None,
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ws => "ws",
+            Self::Wss => "wss",
+            Self::Http => "http",
+            Self::Https => "https",
+            Self::Tcp => "tcp",
+        })
+    }
+}
+
+/// A URL, resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// How to speak.
+    pub scheme: Scheme,
+    /// The name or address without port and brackets: what a certificate must be for.
+    pub host: String,
+    /// Host and port as the `Host` header has them.
+    pub authority: String,
+    /// Path and query, at least `/`; may hold `{i}`.
+    pub path: Template,
+    /// Where connections go, in turn.
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl Target {
+    /// Takes a URL apart and resolves its name.
+    ///
+    /// # Errors
+    /// It is no such URL, or the name has no address.
+    pub fn parse(url: &str) -> Result<Self, TargetError> {
+        let malformed = || TargetError::Malformed(url.to_owned());
+        let (scheme, rest) = url.split_once("://").ok_or_else(malformed)?;
+        let scheme = match scheme.to_ascii_lowercase().as_str() {
+            "ws" => Scheme::Ws,
+            "wss" => Scheme::Wss,
+            "http" => Scheme::Http,
+            "https" => Scheme::Https,
+            "tcp" => Scheme::Tcp,
+            _ => return Err(malformed()),
+        };
+        let at = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(at);
+        let path = path.split('#').next().unwrap_or_default();
+        // Only what may stand in a request line and in a header.
+        let is_safe = |part: &str| part.bytes().all(|byte| byte.is_ascii_graphic());
+        if authority.is_empty() || authority.contains('@') || !is_safe(authority) || !is_safe(path)
+        {
+            return Err(malformed());
+        }
+        let (host, port) = split_port(authority).ok_or_else(malformed)?;
+        let port = port.or(scheme.port()).ok_or_else(malformed)?;
+        let unknown = |error: String| TargetError::Unknown {
+            host: format!("{host}:{port}"),
+            error,
+        };
+        let mut addresses: Vec<_> = (host, port)
+            .to_socket_addrs()
+            .map_err(|error| unknown(error.to_string()))?
+            .collect();
+        // A name of both families: the one that it has first, as browsers would end up with.
+        if let Some(first) = addresses.first().copied() {
+            addresses.retain(|address| address.is_ipv4() == first.is_ipv4());
+        } else {
+            return Err(unknown("no address".to_owned()));
+        }
+        let path = match path.as_bytes().first() {
+            Some(b'/') => path.to_owned(),
+            _ => format!("/{path}"),
+        };
+        Ok(Self {
+            scheme,
+            host: host.to_owned(),
+            authority: authority.to_owned(),
+            path: Template::new(&path),
+            addresses,
+        })
+    }
+}
+
+/// `host`, `host:port`, `[v6]` or `[v6]:port`.
+fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
+    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+        let (host, after) = rest.split_once(']')?;
+        let port = if after.is_empty() {
+            None
+        } else {
+            Some(after.strip_prefix(':')?)
+        };
+        (host, port)
+    } else {
+        match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        }
+    };
+    if host.is_empty() {
+        return None;
+    }
+    match port {
+        None => Some((host, None)),
+        Some(port) => Some((host, Some(port.parse().ok().filter(|port| *port != 0)?))),
+    }
+}
+
+/// A text in which `{i}` stands for the number of the client, from 0.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Template(String);
+
+impl Template {
+    /// Any text is one.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// The text for client `number`.
+    #[must_use]
+    pub fn fill(&self, number: u64) -> String {
+        self.0.replace("{i}", &number.to_string())
+    }
+
+    /// As it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is the same for all.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        !self.0.contains("{i}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        let target = Target::parse("ws://127.0.0.1:8080/chat?user={i}#x").unwrap();
+        assert_eq!(target.scheme, Scheme::Ws);
+        assert_eq!(target.addresses, ["127.0.0.1:8080".parse().unwrap()]);
+        assert_eq!(target.authority, "127.0.0.1:8080");
+        assert_eq!(target.path.fill(7), "/chat?user=7");
+        let target = Target::parse("wss://[::1]?a").unwrap();
+        assert_eq!(target.addresses, ["[::1]:443".parse().unwrap()]);
+        assert_eq!((target.host.as_str(), target.path.as_str()), ("::1", "/?a"));
+        let target = Target::parse("tcp://127.0.0.1:1234").unwrap();
+        assert_eq!(target.path.as_str(), "/");
+        for bad in [
+            "127.0.0.1:80",
+            "ftp://x/",
+            "ws://",
+            "ws:///x",
+            "ws://a:0/",
+            "ws://a:99999/",
+            "ws://a:b/",
+            "ws://[::1/",
+            "ws://u@a/",
+            "ws://a/ b",
+            "tcp://127.0.0.1",
+        ] {
+            assert!(
+                matches!(Target::parse(bad), Err(TargetError::Malformed(_))),
+                "{bad}"
+            );
+        }
+    }
+}

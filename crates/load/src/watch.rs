@@ -1,0 +1,180 @@
+//! What processes use, as `/proc` tells it: the server's, and our own.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::clock::thread_cpu_ns;
+use crate::tally::Tally;
+
+/// A thread's CPU time at the beginning of the measurement.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    begun: Option<(u64, u64)>,
+}
+
+impl Marks {
+    /// Called every turn; takes its marks once the measurement has begun.
+    pub(crate) fn begin_at(&mut self, from_ns: u64, now_ns: u64, tally: &mut Tally) {
+        if self.begun.is_none() && now_ns >= from_ns {
+            self.begun = Some((thread_cpu_ns(), thread_waited_ns()));
+            tally.lag_ns_max = 0;
+        }
+    }
+
+    pub(crate) fn end(&mut self, tally: &mut Tally) {
+        if let Some((cpu_ns, waited_ns)) = self.begun.take() {
+            tally.cpu_ns = thread_cpu_ns() - cpu_ns;
+            tally.cpu_ns_max = tally.cpu_ns;
+            tally.waited_ns_max = thread_waited_ns().saturating_sub(waited_ns);
+        }
+    }
+}
+
+/// How long the calling thread was ready to run and had no core.
+fn thread_waited_ns() -> u64 {
+    fs::read_to_string("/proc/thread-self/schedstat")
+        .ok()
+        .and_then(|text| text.split_ascii_whitespace().nth(1)?.parse().ok())
+        .unwrap_or(0)
+}
+
+/// What a process and its descendants have used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    pub(crate) processes: u64,
+    pub(crate) cpu_ns: u64,
+    pub(crate) rss_bytes: u64,
+}
+
+impl Usage {
+    /// `None` if there is no such process.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        let mut usage = Self::default();
+        for pid in family(pid) {
+            if let Some((cpu_ns, rss_bytes)) = of_one(pid) {
+                usage.processes += 1;
+                usage.cpu_ns += cpu_ns;
+                usage.rss_bytes += rss_bytes;
+            }
+        }
+        (usage.processes > 0).then_some(usage)
+    }
+}
+
+/// A process and all that descend from it.
+fn family(root: u32) -> Vec<u32> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        if let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+            && let Some(parent) = parent(pid)
+        {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut family = vec![root];
+    let mut at = 0;
+    while at < family.len() {
+        family.extend(children.remove(&family[at]).into_iter().flatten());
+        at += 1;
+    }
+    family
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in parentheses and may hold anything.
+    stat.rsplit_once(')')?
+        .1
+        .split_ascii_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
+}
+
+fn of_one(pid: u32) -> Option<(u64, u64)> {
+    let mut cpu_ns = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        // A thread may end between the listing and the reading.
+        cpu_ns += fs::read_to_string(task.path().join("schedstat"))
+            .ok()
+            .and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok())
+            .unwrap_or(0);
+    }
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some((cpu_ns, pages * rustix::param::page_size() as u64))
+}
+
+/// Resident memory of this process.
+pub(crate) fn own_rss_bytes() -> u64 {
+    of_one(std::process::id()).map_or(0, |(_, rss)| rss)
+}
+
+/// Sockets of this machine in TIME_WAIT towards these ports.
+pub(crate) fn time_wait(ports: &[u16]) -> u64 {
+    ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|file| fs::read_to_string(file).ok())
+        .map(|table| {
+            let lines = table.lines().skip(1);
+            lines.filter(|line| is_time_wait(line, ports)).count() as u64
+        })
+        .sum()
+}
+
+fn is_time_wait(line: &str, ports: &[u16]) -> bool {
+    let mut fields = line.split_ascii_whitespace().skip(1);
+    let port = |address: Option<&str>| u16::from_str_radix(address?.rsplit_once(':')?.1, 16).ok();
+    let (local, remote) = (port(fields.next()), port(fields.next()));
+    fields.next() == Some("06")
+        && [local, remote]
+            .into_iter()
+            .flatten()
+            .any(|port| ports.contains(&port))
+}
+
+/// Name of the processor, and the kernel's release.
+pub(crate) fn machine() -> (String, String) {
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let cpu = cpu
+        .lines()
+        .find(|line| line.starts_with("model name"))
+        .and_then(|line| Some(line.split_once(':')?.1.trim().to_owned()))
+        .unwrap_or_default();
+    let kernel = rustix::system::uname();
+    (cpu, kernel.release().to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_usage_is_seen() {
+        let before = Usage::of(std::process::id()).unwrap();
+        // The kernel brings the figure up to date at its ticks.
+        let mut after = before;
+        for _ in 0..1000 {
+            std::hint::black_box((0..1_000_000u64).fold(0, |sum, n| sum ^ std::hint::black_box(n)));
+            after = Usage::of(std::process::id()).unwrap();
+            if after.cpu_ns > before.cpu_ns {
+                break;
+            }
+        }
+        assert!(after.cpu_ns > before.cpu_ns);
+        assert!(after.rss_bytes > 1024 * 1024);
+        assert_eq!(Usage::of(u32::MAX), None);
+    }
+
+    #[test]
+    fn lines_of_the_table() {
+        let line = "   1: 0100007F:1F90 0100007F:C350 06 00000000:00000000 03:000017 0 0 0 3 x";
+        assert!(is_time_wait(line, &[8080]));
+        assert!(is_time_wait(line, &[50000]));
+        assert!(!is_time_wait(line, &[8081]));
+        assert!(!is_time_wait(&line.replace(" 06 ", " 01 "), &[8080]));
+    }
+}
