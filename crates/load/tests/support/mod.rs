@@ -1,0 +1,114 @@
+//! Servers of a known behaviour on real sockets, and runs against them. What they did is written down while they do
+//! it, so that a report can be held against the truth.
+
+#![allow(dead_code, unused_imports, reason = "each test uses a part")]
+
+pub(crate) mod http;
+pub(crate) mod websocket;
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::AtomicUsize;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use veche_load::loads::LoadPlan;
+use veche_load::plan::{Endpoint, Plan};
+use veche_load::report::Report;
+use veche_load::run::{Around, run};
+use veche_load::target::Target;
+
+pub(crate) use websocket::{Next, WebSocket};
+
+/// Longer than anything here takes, on a machine that is busy with other things too.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+/// A server with a thread for each connection; it lives as long as the tests do.
+pub(crate) fn serve(talk: impl Fn(u32, TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let talk = std::sync::Arc::new(talk);
+    thread::spawn(move || {
+        for (number, socket) in (0..).zip(listener.incoming()) {
+            let Ok(socket) = socket else { return };
+            socket.set_nodelay(true).expect("a TCP socket");
+            let talk = std::sync::Arc::clone(&talk);
+            thread::spawn(move || talk(number, socket));
+        }
+    });
+    address
+}
+
+/// A WebSocket server: `talk` is called with each connection whose handshake is done.
+pub(crate) fn serve_websocket(
+    talk: impl Fn(WebSocket<TcpStream>) + Send + Sync + 'static,
+) -> SocketAddr {
+    serve(move |_, socket| {
+        if let Some(websocket) = WebSocket::accept(socket) {
+            talk(websocket);
+        }
+    })
+}
+
+/// Clients of a URL.
+pub(crate) fn endpoint(url: &str, clients: u32) -> Endpoint {
+    Endpoint::new(Target::parse(url).expect("a URL of this test"), clients)
+}
+
+/// A run of so long, on one thread, without a warm-up.
+pub(crate) fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, duration_ms: u64) -> Plan {
+    let ends_by_itself = matches!(load, LoadPlan::Storm(_) | LoadPlan::Shootout(_));
+    Plan {
+        endpoints,
+        load,
+        duration_ns: (!ends_by_itself).then_some(duration_ms * 1_000_000),
+        warmup_ns: 0,
+        timeout_ns: 5_000_000_000,
+        opening_max: 64,
+        connect_rate: None,
+        sources: Vec::new(),
+        seed: 7,
+        threads: 1,
+        processes: 1,
+    }
+}
+
+/// What the tester says.
+pub(crate) fn report(plan: Plan) -> Report {
+    let around = Around {
+        pid: None,
+        interrupts: &AtomicUsize::new(0),
+        hold_ns: 0,
+        member: None,
+        progress: &mut |_| (),
+    };
+    run(plan, around).expect("a report")
+}
+
+/// Runs a test's cases at the same time: they wait more than they work.
+pub(crate) fn at_once<C: Send>(cases: impl IntoIterator<Item = C>, test: impl Fn(C) + Sync) {
+    let test = &test;
+    thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(move || test(case));
+        }
+    });
+}
+
+/// That nothing went wrong at all.
+#[track_caller]
+pub(crate) fn assert_clean(report: &Report) {
+    assert_eq!(report.errors.count(), 0, "{:#?}", report.errors);
+    let connections = &report.connections;
+    assert_eq!(connections.opened, connections.asked, "{connections:?}");
+    assert_eq!(
+        (connections.failed, connections.disconnected),
+        (0, 0),
+        "{connections:?}"
+    );
+    assert_eq!(report.messages.unanswered, 0, "{:?}", report.messages);
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests live in real time")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}

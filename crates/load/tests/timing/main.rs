@@ -1,0 +1,205 @@
+//! The tester's times against delays that are known: a server that stalls, one that is slow by a fixed time, one that
+//! shares its core with the tester.
+//!
+//! One test at a time: they would disturb each other. What else the machine does can make an answer late, never
+//! early; where lateness would be taken for a fault, the best of a few runs counts.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use veche_load::loads::LoadPlan;
+use veche_load::loads::echo::EchoPlan;
+use veche_load::payload::PayloadPlan;
+use veche_load::plan::Plan;
+use veche_load::report::Report;
+
+use support::{WebSocket, assert_clean, endpoint, now, plan, report, serve_websocket};
+
+static ALONE: Mutex<()> = Mutex::new(());
+/// Runs, of which the best counts.
+const TRIES: usize = 5;
+
+fn echo(inflight: u32, rate: Option<f64>) -> LoadPlan {
+    LoadPlan::Echo(EchoPlan {
+        rate_to: None,
+        churn: None,
+        payload: PayloadPlan::default(),
+        inflight,
+        rate,
+    })
+}
+
+const STALL: Duration = Duration::from_millis(300);
+const STALL_EVERY: Duration = Duration::from_millis(1500);
+
+/// An echo server all of whose connections stand still together for [`STALL`] of every [`STALL_EVERY`].
+fn stalling() -> std::net::SocketAddr {
+    let began = now();
+    serve_websocket(move |mut websocket| {
+        while let Some((kind, data)) = websocket.message() {
+            let since = now().duration_since(began).as_micros() as u64;
+            let at = Duration::from_micros(since % STALL_EVERY.as_micros() as u64);
+            let left = (at + STALL).saturating_sub(STALL_EVERY);
+            if !left.is_zero() {
+                thread::sleep(STALL - left);
+            }
+            websocket.send(kind, &data);
+        }
+    })
+}
+
+/// A closed loop waits with the server and takes one sample for each stall and connection; an open loop counts all
+/// that were due meanwhile.
+#[test]
+fn an_open_loop_shows_a_stall_and_a_closed_one_hides_it() {
+    let _alone = ALONE.lock();
+    let url = format!("ws://{}/", stalling());
+    let run = |load| report(plan(vec![endpoint(&url, 4)], load, 3000));
+    let stall_us = STALL.as_micros() as f64;
+
+    let open = run(echo(1, Some(500.0)));
+    assert_clean(&open);
+    assert_eq!(open.messages.sent, 1500);
+    assert_eq!(
+        open.messages.received, open.messages.sent,
+        "no message is lost"
+    );
+    let latency = open.latency_us.expect("latencies");
+    assert_eq!(latency.count, 1500);
+    // A fifth of the time is stall, so a fifth of what was due waited, from 0 to 300 ms.
+    assert!(latency.p90 > stall_us * 0.3, "{latency:?}");
+    assert!(latency.p99 > stall_us * 0.8, "{latency:?}");
+    assert!(latency.max >= stall_us * 0.95, "{latency:?}");
+    assert!(latency.p50 < stall_us * 0.3, "{latency:?}");
+
+    let closed = run(echo(1, None));
+    assert_clean(&closed);
+    let latency = closed.latency_us.expect("latencies");
+    assert!(latency.count > 1000, "{latency:?}");
+    assert!(latency.max >= stall_us * 0.9, "it was there: {latency:?}");
+    assert!(latency.p99 < stall_us * 0.3, "{latency:?}");
+}
+
+/// Each answer takes 20 ms, and so does each percentile.
+#[test]
+fn a_fixed_delay_is_every_percentile() {
+    const DELAY: Duration = Duration::from_millis(20);
+    let _alone = ALONE.lock();
+    let address = serve_websocket(|mut websocket| {
+        while let Some((kind, data)) = websocket.message() {
+            thread::sleep(DELAY);
+            websocket.send(kind, &data);
+        }
+    });
+    let url = format!("ws://{address}/");
+    // The open loop leaves each of its connections time for the answer before.
+    for load in [echo(1, None), echo(1, Some(200.0))] {
+        let mut seen = Vec::new();
+        let is_right = (0..TRIES).any(|_| {
+            let report = report(plan(vec![endpoint(&url, 10)], load.clone(), 1000));
+            assert_clean(&report);
+            let latency = report.latency_us.expect("latencies");
+            assert!(latency.count >= 50, "{latency:?}");
+            // The histogram has three digits; the delay is none that comes early.
+            assert!(latency.min >= 19_990.0, "{latency:?}");
+            let is_right = latency.p50 < 23_000.0 && latency.p99 < 30_000.0;
+            seen.push(latency);
+            is_right
+        });
+        assert!(is_right, "{seen:#?}");
+    }
+}
+
+/// The cores that we may use.
+fn cores() -> Vec<usize> {
+    let set = sched_getaffinity(None).expect("our own");
+    (0..CpuSet::MAX_CPU)
+        .filter(|core| set.is_set(*core))
+        .collect()
+}
+
+/// Threads that the calling one starts from now on stay on this core.
+fn stay_on(core: usize) {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).expect("a core of ours");
+}
+
+/// A server and a run on the cores given; each answer takes the server so long of its core's time.
+fn on_cores(server: usize, tester: usize, work: Duration, plan: impl Fn(&str) -> Plan) -> Report {
+    stay_on(server);
+    let address = serve_websocket(move |mut websocket| {
+        while let Some((kind, data)) = websocket.message() {
+            let until = now() + work;
+            while now() < until {
+                std::hint::spin_loop();
+            }
+            websocket.send(kind, &data);
+        }
+    });
+    stay_on(tester);
+    report(plan(&format!("ws://{address}/")))
+}
+
+#[test]
+fn a_tester_on_the_servers_core_says_so() {
+    let _alone = ALONE.lock();
+    let core = cores()[0];
+    let report = on_cores(core, core, Duration::from_micros(100), |url| {
+        plan(vec![endpoint(url, 50)], echo(4, None), 1000)
+    });
+    assert_clean(&report);
+    let generator = &report.generator;
+    assert!(generator.bottleneck, "{generator:?}");
+    assert!(generator.waited >= 0.05, "{generator:?}");
+    let reasons = generator.reasons.join("; ");
+    assert!(reasons.contains("waited for a core"), "{reasons}");
+}
+
+#[test]
+fn a_tester_with_time_to_spare_does_not_blame_itself() {
+    let _alone = ALONE.lock();
+    let [server, .., tester] = cores()[..] else {
+        eprintln!("SKIPPED: one core only, so the server can't have one of its own");
+        return;
+    };
+    // Paced and not: neither is work for a core.
+    for load in [echo(1, Some(1000.0)), echo(1, None)] {
+        let mut seen = Vec::new();
+        let is_quiet = (0..4 * TRIES).any(|_| {
+            let report = on_cores(server, tester, Duration::from_micros(400), |url| {
+                plan(vec![endpoint(url, 2)], load.clone(), 400)
+            });
+            assert_clean(&report);
+            seen.push(report.generator);
+            seen.last()
+                .is_some_and(|last| !last.bottleneck && last.reasons.is_empty())
+        });
+        // Somebody else's load is no fault of the verdict; then the kernel made us wait each time.
+        if !is_quiet && seen.iter().all(|one| one.waited > 0.01) {
+            eprintln!("SKIPPED: others keep the core of the tester busy");
+            continue;
+        }
+        assert!(is_quiet, "{seen:#?}");
+    }
+}
+
+/// One thread can't send what a core does not have time for: what leaves late is said.
+#[test]
+fn a_rate_beyond_the_tester_is_the_testers_limit() {
+    let _alone = ALONE.lock();
+    let address = serve_websocket(WebSocket::echo);
+    let url = format!("ws://{address}/");
+    let report = report(Plan {
+        timeout_ns: 500_000_000,
+        ..plan(vec![endpoint(&url, 4)], echo(1, Some(2_000_000.0)), 200)
+    });
+    let generator = &report.generator;
+    assert!(generator.bottleneck, "{generator:?}");
+    assert!(generator.late_sends > 0, "{generator:?}");
+}

@@ -1,0 +1,304 @@
+//! What is said of responses: each status and each length, whatever way they come by.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use veche_load::loads::LoadPlan;
+use veche_load::loads::http::HttpPlan;
+use veche_load::plan::Endpoint;
+use veche_load::report::Report;
+use veche_load::target::Template;
+
+use crate::support::http::{After, Request, response, serve_http};
+use crate::support::{assert_clean, endpoint, plan, report};
+
+fn get() -> HttpPlan {
+    HttpPlan {
+        rate_to: None,
+        method: "GET".to_owned(),
+        is_http10: false,
+        body: Vec::new(),
+        inflight: 1,
+        rate: None,
+        expect: None,
+    }
+}
+
+fn run(http: HttpPlan, endpoint: Endpoint) -> Report {
+    report(plan(vec![endpoint], LoadPlan::Http(http), 400))
+}
+
+#[test]
+fn half_errors_are_seen_as_such() {
+    let good = "all is well, and this is the answer";
+    let address = serve_http(move |_, number, _| {
+        let bytes = if number % 2 == 0 {
+            response("200 OK", good)
+        } else {
+            response("500 Internal Server Error", "oops")
+        };
+        (bytes, After::Stay)
+    });
+    let url = format!("http://{address}/");
+    let report = run(get(), endpoint(&url, 3));
+    let http = report.http.as_ref().expect("a tally of responses");
+    let received = report.messages.received;
+    assert!(received > 20, "{:?}", report.messages);
+    assert!(http.is_mixed());
+    assert_eq!(
+        http.statuses.keys().copied().collect::<Vec<_>>(),
+        [200, 500]
+    );
+    assert_eq!(http.body_bytes.keys().copied().collect::<Vec<_>>(), [4, 35]);
+    assert_eq!(http.statuses[&200] + http.statuses[&500], received);
+    assert_eq!(http.body_bytes[&4], http.statuses[&500]);
+    assert_eq!(http.body_bytes[&35], http.statuses[&200]);
+    // Each connection gets them in turn, so they differ by one for each at most.
+    assert!(
+        http.statuses[&200].abs_diff(http.statuses[&500]) <= 3,
+        "{http:?}"
+    );
+    assert_eq!(report.errors.bad_response, http.statuses[&500]);
+    assert_eq!(report.errors.count(), report.errors.bad_response);
+    assert_eq!(report.errors.examples["bad_response"], "status 500");
+    assert_eq!(http.unexpected_bodies, None);
+    let bytes = 4 * http.statuses[&500] + 35 * http.statuses[&200];
+    assert_eq!(report.messages.bytes_received, bytes);
+}
+
+#[test]
+fn bodies_that_were_not_expected_are_counted() {
+    let count = Arc::new(AtomicU64::new(0));
+    let wrong = Arc::clone(&count);
+    // Every fifth is wrong, in one of three ways; always with status 200.
+    let address = serve_http(move |_, number, _| {
+        let body = match number % 15 {
+            4 => "hellO",
+            9 => "hell",
+            14 => "hello!",
+            _ => "hello",
+        };
+        wrong.fetch_add(u64::from(body != "hello"), Relaxed);
+        (response("200 OK", body), After::Stay)
+    });
+    let http = HttpPlan {
+        expect: Some(b"hello".to_vec()),
+        ..get()
+    };
+    let report = run(http, endpoint(&format!("http://{address}/"), 1));
+    let http = report.http.as_ref().expect("a tally of responses");
+    assert_eq!(http.unexpected_bodies, Some(report.errors.bad_response));
+    // The last response may have come behind the end.
+    let wrong = count.load(Relaxed);
+    assert!(
+        wrong > 3 && wrong - report.errors.bad_response <= 1,
+        "{wrong}: {:?}",
+        report.errors
+    );
+    assert_eq!(http.statuses.len(), 1);
+    assert!(http.is_mixed(), "{http:?}");
+    let words = &report.errors.examples["bad_response"];
+    assert!(words.contains("not the body that was expected"), "{words}");
+}
+
+#[test]
+fn each_response_as_expected_is_no_error() {
+    let address = serve_http(|_, _, _| (response("200 OK", "hello"), After::Stay));
+    let http = HttpPlan {
+        expect: Some(b"hello".to_vec()),
+        ..get()
+    };
+    let report = run(http, endpoint(&format!("http://{address}/"), 2));
+    assert_clean(&report);
+    let http = report.http.expect("a tally of responses");
+    assert_eq!(http.unexpected_bodies, Some(0));
+    assert!(!http.is_mixed());
+}
+
+#[test]
+fn http10_keeps_connections_that_the_server_keeps() {
+    let answer = |_, _, request: Request| {
+        assert!(
+            request.head.starts_with("GET /old HTTP/1.0\r\n"),
+            "{}",
+            request.head
+        );
+        assert!(
+            request.head.contains("\r\nConnection: keep-alive\r\n"),
+            "{}",
+            request.head
+        );
+        let bytes = b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok";
+        (bytes.to_vec(), After::Stay)
+    };
+    let http = HttpPlan {
+        is_http10: true,
+        ..get()
+    };
+    let url = format!("http://{}/old", serve_http(answer));
+    let report = run(http.clone(), endpoint(&url, 2));
+    assert_clean(&report);
+    assert_eq!(report.connections.reconnected, 0);
+    assert!(report.messages.received > 20, "{:?}", report.messages);
+
+    // Without a word about it, the end of the connection is the end of the body.
+    let url = format!(
+        "http://{}/old",
+        serve_http(|_, _, _| (b"HTTP/1.0 200 OK\r\n\r\nto the end".to_vec(), After::Close))
+    );
+    let report = run(http, endpoint(&url, 2));
+    assert_clean(&report);
+    let received = report.messages.received;
+    assert!(received > 10, "{:?}", report.messages);
+    assert_eq!(report.http.expect("a tally").body_bytes[&10], received);
+    assert!(
+        report.connections.reconnected.abs_diff(received) <= 4,
+        "{:?}",
+        report.connections
+    );
+}
+
+#[test]
+fn connections_that_the_server_ends_are_opened_again() {
+    // Every fourth response is the last of its connection.
+    let address = serve_http(|_, number, _| {
+        if number < 3 {
+            (response("200 OK", "more"), After::Stay)
+        } else {
+            let bytes = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nlast";
+            (bytes.to_vec(), After::Close)
+        }
+    });
+    let report = run(get(), endpoint(&format!("http://{address}/"), 2));
+    assert_clean(&report);
+    let (received, reconnected) = (report.messages.received, report.connections.reconnected);
+    assert!(received > 20, "{:?}", report.messages);
+    assert!(
+        reconnected.abs_diff(received / 4) <= 4,
+        "{reconnected} for {received}"
+    );
+}
+
+#[test]
+fn chunks_are_put_together() {
+    let address = serve_http(|_, _, _| {
+        let bytes = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+            5;x=y\r\nhello\r\n1\r\n \r\n6\r\nworld!\r\n0\r\nTrailer: x\r\n\r\n";
+        (bytes.to_vec(), After::Stay)
+    });
+    let http = HttpPlan {
+        expect: Some(b"hello world!".to_vec()),
+        inflight: 4,
+        ..get()
+    };
+    let report = run(http, endpoint(&format!("http://{address}/"), 2));
+    assert_clean(&report);
+    let http = report.http.expect("a tally of responses");
+    assert_eq!(http.body_bytes[&12], report.messages.received);
+    assert_eq!(http.unexpected_bodies, Some(0));
+}
+
+#[test]
+fn requests_are_pipelined_and_bodies_sent() {
+    let followed = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&followed);
+    let address = serve_http(move |_, _, request| {
+        assert!(
+            request.head.starts_with("POST /in HTTP/1.1\r\n"),
+            "{}",
+            request.head
+        );
+        assert_eq!(request.body, b"some body");
+        seen.fetch_add(u64::from(request.is_followed), Relaxed);
+        (response("201 Created", ""), After::Stay)
+    });
+    let http = HttpPlan {
+        method: "POST".to_owned(),
+        body: b"some body".to_vec(),
+        inflight: 8,
+        ..get()
+    };
+    let report = run(http, endpoint(&format!("http://{address}/in"), 1));
+    assert_clean(&report);
+    assert!(followed.load(Relaxed) > 7, "nothing was pipelined");
+    assert_eq!(report.messages.bytes_sent, 9 * report.messages.sent);
+    assert_eq!(
+        report.http.expect("a tally").statuses[&201],
+        report.messages.received
+    );
+}
+
+#[test]
+fn head_has_no_body_whatever_its_length_says() {
+    let address = serve_http(|_, _, request| {
+        assert!(request.head.starts_with("HEAD / "), "{}", request.head);
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 12345\r\n\r\n".to_vec(),
+            After::Stay,
+        )
+    });
+    let http = HttpPlan {
+        method: "HEAD".to_owned(),
+        ..get()
+    };
+    let report = run(http, endpoint(&format!("http://{address}/"), 2));
+    assert_clean(&report);
+    assert!(report.messages.received > 20, "{:?}", report.messages);
+    assert_eq!(
+        report.http.expect("a tally").body_bytes[&0],
+        report.messages.received
+    );
+}
+
+#[test]
+fn each_client_has_its_number() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let known = Arc::clone(&seen);
+    let address = serve_http(move |_, number, request| {
+        if number == 0 {
+            known.lock().push(request.head);
+        }
+        (response("200 OK", ""), After::Stay)
+    });
+    let mut clients = endpoint(&format!("http://{address}/user/{{i}}?n={{i}}"), 3);
+    clients.headers = [("X-User", "u{i}"), ("Cookie", "session=s{i}; a=b")]
+        .map(|(name, value)| (name.to_owned(), Template::new(value)))
+        .to_vec();
+    let report = run(get(), clients);
+    assert_clean(&report);
+    let mut seen = std::mem::take(&mut *seen.lock());
+    seen.sort();
+    assert_eq!(seen.len(), 3);
+    for (number, head) in seen.iter().enumerate() {
+        for part in [
+            format!("GET /user/{number}?n={number} HTTP/1.1\r\n"),
+            format!("\r\nX-User: u{number}\r\n"),
+            format!("\r\nCookie: session=s{number}; a=b\r\n"),
+        ] {
+            assert!(head.contains(&part), "{part:?} in {head}");
+        }
+    }
+}
+
+/// Servers that break off in the middle, or say what is no HTTP.
+#[test]
+fn responses_that_are_none_are_errors() {
+    let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
+    let address = serve_http(move |_, _, _| (cut.to_vec(), After::Close));
+    let report = run(get(), endpoint(&format!("http://{address}/"), 1));
+    let closed = report.errors.closed;
+    assert!(closed > 0, "{:?}", report.errors);
+    assert_eq!(report.messages.received, 0);
+    assert!(
+        report.connections.disconnected == closed && report.http.is_none(),
+        "{report:?}"
+    );
+    let words = &report.errors.examples["closed"];
+    assert!(words.contains("in the middle of a response"), "{words}");
+
+    let address = serve_http(|_, _, _| (b"220 mail.example ESMTP\r\n".to_vec(), After::Close));
+    let report = run(get(), endpoint(&format!("http://{address}/"), 1));
+    assert!(report.errors.bad_protocol > 0, "{:?}", report.errors);
+    assert_eq!(report.messages.received, 0);
+}

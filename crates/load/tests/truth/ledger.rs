@@ -1,0 +1,456 @@
+//! The ledger against servers that lose, double, swap and corrupt on a seeded schedule, and write down what they did.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use parking_lot::Mutex;
+use veche_load::loads::LoadPlan;
+use veche_load::loads::fanout::FanoutPlan;
+use veche_load::plan::{Endpoint, Plan};
+use veche_load::report::model::{Ledger, LedgerPage};
+use veche_proto::websocket::MessageKind;
+
+use crate::support::websocket::frame;
+use crate::support::{Next, WebSocket, at_once, endpoint, plan, report, serve, serve_websocket};
+
+/// When nothing came for so long, what is held back goes out.
+const QUIET: Duration = Duration::from_millis(250);
+
+/// What has been done to messages, over all receivers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Truth {
+    published: u64,
+    sent_to: u64,
+    lost: u64,
+    duplicated: u64,
+    reordered: u64,
+    corrupted: u64,
+}
+
+impl Truth {
+    fn of(ledger: &Ledger) -> Self {
+        Self {
+            published: ledger.published,
+            sent_to: ledger.expected - ledger.away,
+            lost: ledger.lost,
+            duplicated: ledger.duplicated,
+            reordered: ledger.reordered,
+            corrupted: ledger.corrupted,
+        }
+    }
+}
+
+/// How often, of a thousand messages to a receiver, something happens to one.
+#[derive(Clone, Copy, Default)]
+struct Mischief {
+    lose: u32,
+    double: u32,
+    swap: u32,
+    corrupt: u32,
+}
+
+const MUCH: Mischief = Mischief {
+    lose: 50,
+    double: 40,
+    swap: 60,
+    corrupt: 30,
+};
+
+/// A receiver's socket, and of each publisher the message that its successor is to overtake.
+struct Receiver {
+    socket: TcpStream,
+    rng: Rng,
+    held: BTreeMap<u32, Vec<u8>>,
+    has_greeted: bool,
+}
+
+impl Receiver {
+    /// Sends a publisher's message, or does to it what the schedule says.
+    fn deliver(&mut self, from: u32, data: &[u8], mischief: Mischief, truth: &mut Truth) {
+        truth.sent_to += 1;
+        let mut out = Vec::new();
+        let roll = self.rng.u32(0..1000);
+        let mut above = 0;
+        let mut is = |share: u32| {
+            above += share;
+            roll < above
+        };
+        // What comes first may be a greeting as far as a tester knows, and what overtakes is to be there.
+        let is_spared = !self.has_greeted || self.held.contains_key(&from);
+        self.has_greeted = true;
+        if is_spared {
+            out.extend(frame(MessageKind::Text, data));
+        } else if is(mischief.lose) {
+            truth.lost += 1;
+        } else if is(mischief.double) {
+            truth.duplicated += 1;
+            out.extend(frame(MessageKind::Text, data));
+            out.extend(frame(MessageKind::Text, data));
+        } else if is(mischief.swap) {
+            self.held.insert(from, data.to_vec());
+        } else if is(mischief.corrupt) {
+            truth.corrupted += 1;
+            out.extend(frame(MessageKind::Text, &self.corrupt(data)));
+        } else {
+            out.extend(frame(MessageKind::Text, data));
+        }
+        if is_spared && let Some(held) = self.held.remove(&from) {
+            truth.reordered += 1;
+            out.extend(frame(MessageKind::Text, &held));
+        }
+        let _ = self.socket.write_all(&out);
+    }
+
+    /// One byte of the numbered message becomes another, or its end is missing.
+    fn corrupt(&mut self, data: &[u8]) -> Vec<u8> {
+        let from = data
+            .windows(3)
+            .position(|three| three == b"vb:")
+            .expect("the tester's mark");
+        let until = from
+            + data[from..]
+                .iter()
+                .position(|byte| *byte == b'.')
+                .expect("its end");
+        if self.rng.u32(0..4) == 0 {
+            return data[..self.rng.usize(from..until)].to_vec();
+        }
+        let mut data = data.to_vec();
+        let at = self.rng.usize(from..=until);
+        data[at] = if data[at] == b'x' { b'y' } else { b'x' };
+        data
+    }
+
+    /// What is held back goes out, by now in its place.
+    fn release(&mut self, from: u32) {
+        if let Some(held) = self.held.remove(&from) {
+            let _ = self.socket.write_all(&frame(MessageKind::Text, &held));
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    /// By name, which is the end of the request's target.
+    receivers: BTreeMap<String, Receiver>,
+    truth: Truth,
+}
+
+/// A server of receivers, with ways in for publishers by messages of their own and by lines.
+struct Server {
+    websocket: SocketAddr,
+    lines: SocketAddr,
+    state: Arc<Mutex<State>>,
+}
+
+impl Server {
+    fn start(mischief: Mischief, seed: u64) -> Self {
+        let state = Arc::new(Mutex::new(State::default()));
+        let known = Arc::clone(&state);
+        let websocket = serve(move |connection, socket| {
+            let copy = socket.try_clone().expect("a descriptor");
+            let Some((mut websocket, response)) = WebSocket::handshake(socket) else {
+                return;
+            };
+            let target = websocket.target().to_owned();
+            if let Some(name) = target.strip_prefix("/hear?") {
+                // From the handshake on a receiver is to get everything.
+                let mut receiver = Receiver {
+                    rng: Rng::with_seed(seed ^ name.bytes().map(u64::from).sum::<u64>()),
+                    socket: copy,
+                    held: BTreeMap::new(),
+                    has_greeted: false,
+                };
+                let mut state = known.lock();
+                if receiver.socket.write_all(&response).is_ok() {
+                    state.receivers.insert(name.to_owned(), receiver);
+                }
+                drop(state);
+                while websocket.message().is_some() {}
+                // The other handle would keep the connection.
+                let _ = websocket.stream.shutdown(Shutdown::Both);
+                return;
+            }
+            copy.set_read_timeout(Some(QUIET)).expect("a socket");
+            let _ = websocket.stream.write_all(&response);
+            loop {
+                match websocket.next() {
+                    Next::Message(_, data) => known.lock().publish(connection, &data, mischief),
+                    Next::Quiet => known.lock().release(connection),
+                    Next::Gone => return,
+                }
+            }
+        });
+        let known = Arc::clone(&state);
+        let lines = serve(move |connection, socket| {
+            socket.set_read_timeout(Some(QUIET)).expect("a socket");
+            let mut socket = BufReader::new(socket);
+            let mut line = Vec::new();
+            loop {
+                match socket.read_until(b'\n', &mut line) {
+                    Ok(0) => return,
+                    Ok(_) => {
+                        known.lock().publish(connection, &line, mischief);
+                        line.clear();
+                    }
+                    Err(_) => known.lock().release(connection),
+                }
+            }
+        });
+        Self {
+            websocket,
+            lines,
+            state,
+        }
+    }
+
+    fn truth(&self) -> Truth {
+        self.state.lock().truth
+    }
+
+    fn hear(&self, receivers: u32) -> Endpoint {
+        endpoint(&format!("ws://{}/hear?{{i}}", self.websocket), receivers)
+    }
+}
+
+impl State {
+    /// `to:NAME …` goes to one, anything else to all.
+    fn publish(&mut self, from: u32, data: &[u8], mischief: Mischief) {
+        self.truth.published += 1;
+        if let Some(rest) = data.strip_prefix(b"to:") {
+            let end = rest.iter().position(|byte| *byte == b' ').expect("a name");
+            let name = std::str::from_utf8(&rest[..end]).expect("a name");
+            if let Some(receiver) = self.receivers.get_mut(name) {
+                receiver.deliver(from, &rest[end..], mischief, &mut self.truth);
+            }
+            return;
+        }
+        for receiver in self.receivers.values_mut() {
+            receiver.deliver(from, data, mischief, &mut self.truth);
+        }
+    }
+
+    fn release(&mut self, from: u32) {
+        for receiver in self.receivers.values_mut() {
+            receiver.release(from);
+        }
+    }
+}
+
+fn fanout(body: &str, rate: f64) -> FanoutPlan {
+    FanoutPlan {
+        body: body.to_owned(),
+        to_one: body.contains("{i}"),
+        rate,
+        rate_to: None,
+        size: 90,
+        hello: None,
+        chaos: None,
+    }
+}
+
+/// Runs it and holds the ledger against what the server knows.
+#[track_caller]
+fn compare(server: &Server, plan: Plan) -> Ledger {
+    let report = report(plan);
+    let ledger = report.ledger.expect("a ledger");
+    let truth = server.truth();
+    assert_eq!(Truth::of(&ledger), truth);
+    assert_eq!(
+        ledger.expected,
+        ledger.delivered + ledger.corrupted + ledger.lost + ledger.away,
+        "{ledger:?}"
+    );
+    assert_eq!(
+        report.errors.wrong_answer, truth.corrupted,
+        "{:?}",
+        report.errors
+    );
+    assert_eq!(
+        report.errors.count(),
+        truth.corrupted,
+        "{:?}",
+        report.errors
+    );
+    ledger
+}
+
+#[test]
+fn each_fault_of_a_broadcast_is_found_and_none_more() {
+    at_once([(1, 1), (2, 2)], |(seed, threads)| {
+        let server = Server::start(MUCH, seed);
+        let ways_in = endpoint(&format!("ws://{}/publish", server.websocket), 2);
+        let load = LoadPlan::Fanout(fanout("{\"data\":\"{data}\"}", 400.0));
+        let plan = Plan {
+            threads,
+            ..plan(vec![server.hear(5), ways_in], load, 1500)
+        };
+        let ledger = compare(&server, plan);
+        // The schedule had something of everything.
+        assert!(ledger.published >= 500, "{ledger:?}");
+        assert_eq!(ledger.expected, ledger.published * 5);
+        assert_eq!((ledger.receivers, ledger.away), (5, 0));
+        for count in [
+            ledger.lost,
+            ledger.duplicated,
+            ledger.reordered,
+            ledger.corrupted,
+        ] {
+            assert!(count > 10, "{ledger:?}");
+        }
+        assert_eq!(ledger.worst.len(), 5);
+        let sum = |of: fn(&LedgerPage) -> u64| -> u64 { ledger.worst.iter().map(of).sum() };
+        assert_eq!(sum(|page| page.lost), ledger.lost);
+        assert_eq!(sum(|page| page.duplicated), ledger.duplicated);
+        assert_eq!(sum(|page| page.reordered), ledger.reordered);
+        assert_eq!(sum(|page| page.corrupted), ledger.corrupted);
+    });
+}
+
+#[test]
+fn each_fault_of_pushes_to_one_is_found_and_none_more() {
+    let server = Server::start(MUCH, 3);
+    let ways_in = endpoint(&format!("tcp://{}", server.lines), 3);
+    let load = LoadPlan::Fanout(fanout("to:{i} {data}", 600.0));
+    let ledger = compare(&server, plan(vec![server.hear(4), ways_in], load, 1500));
+    assert!(ledger.published >= 700, "{ledger:?}");
+    assert_eq!(ledger.expected, ledger.published);
+    for count in [
+        ledger.lost,
+        ledger.duplicated,
+        ledger.reordered,
+        ledger.corrupted,
+    ] {
+        assert!(count > 5, "{ledger:?}");
+    }
+}
+
+#[test]
+fn a_server_without_a_fault_has_an_empty_ledger() {
+    let server = Server::start(Mischief::default(), 4);
+    let ways_in = endpoint(&format!("ws://{}/publish", server.websocket), 2);
+    let load = LoadPlan::Fanout(fanout("{data}", 500.0));
+    let ledger = compare(&server, plan(vec![server.hear(3), ways_in], load, 800));
+    assert_eq!(ledger.delivered, ledger.expected);
+    assert!(ledger.worst.is_empty(), "{ledger:?}");
+}
+
+/// Receivers go and come back all the time; the server loses nothing, and nothing is called lost.
+#[test]
+fn chaos_adds_up() {
+    at_once([1, 2], |threads| {
+        let server = Server::start(Mischief::default(), 5);
+        let ways_in = endpoint(&format!("ws://{}/publish", server.websocket), 2);
+        let load = LoadPlan::Fanout(FanoutPlan {
+            chaos: Some(60.0),
+            ..fanout("{data}", 1000.0)
+        });
+        let report = report(Plan {
+            threads,
+            ..plan(vec![server.hear(6), ways_in], load, 1500)
+        });
+        let ledger = report.ledger.expect("a ledger");
+        assert!(
+            report.connections.reconnected > 40,
+            "{:?}",
+            report.connections
+        );
+        assert_eq!(report.errors.count(), 0, "{:?}", report.errors);
+        assert_eq!(ledger.published, server.truth().published);
+        assert_eq!(ledger.expected, ledger.published * 6);
+        assert_eq!(
+            ledger.expected,
+            ledger.delivered + ledger.away,
+            "{ledger:?}"
+        );
+        let faults = (
+            ledger.lost,
+            ledger.duplicated,
+            ledger.reordered,
+            ledger.corrupted,
+        );
+        assert_eq!(faults, (0, 0, 0, 0), "{ledger:?}");
+        assert!(
+            ledger.away > 0 && ledger.away < ledger.expected / 2,
+            "{ledger:?}"
+        );
+    });
+}
+
+/// With chaos and faults at once: what is lost is never more than the server lost, and much of it is found.
+#[test]
+fn chaos_does_not_hide_what_is_lost() {
+    let server = Server::start(
+        Mischief {
+            lose: 100,
+            ..Mischief::default()
+        },
+        6,
+    );
+    let ways_in = endpoint(&format!("ws://{}/publish", server.websocket), 1);
+    let load = LoadPlan::Fanout(FanoutPlan {
+        chaos: Some(10.0),
+        ..fanout("{data}", 500.0)
+    });
+    let report = report(plan(vec![server.hear(4), ways_in], load, 1500));
+    let ledger = report.ledger.expect("a ledger");
+    let lost = server.truth().lost;
+    assert_eq!(
+        ledger.expected,
+        ledger.delivered + ledger.lost + ledger.away,
+        "{ledger:?}"
+    );
+    assert!(
+        ledger.lost <= lost && ledger.lost > lost / 2,
+        "{lost} lost: {ledger:?}"
+    );
+}
+
+/// A server that ends a receiver's connection has faults of its own kind, and the others' pages stay clean.
+#[test]
+fn a_receiver_that_is_closed_is_away_not_lost() {
+    let receivers = Arc::new(Mutex::new(Vec::<TcpStream>::new()));
+    let known = Arc::clone(&receivers);
+    let address = serve_websocket(move |mut websocket| {
+        let target = websocket.target().to_owned();
+        if target.starts_with("/hear") {
+            known
+                .lock()
+                .push(websocket.stream.try_clone().expect("a descriptor"));
+            while websocket.message().is_some() {}
+            let _ = websocket.stream.shutdown(Shutdown::Both);
+            return;
+        }
+        let mut count = 0;
+        while let Some((kind, data)) = websocket.message() {
+            count += 1;
+            let mut receivers = known.lock();
+            for socket in receivers.iter_mut() {
+                let _ = socket.write_all(&frame(kind, &data));
+            }
+            if count == 100 {
+                let _ = receivers[0].shutdown(Shutdown::Both);
+            }
+        }
+    });
+    let clients = endpoint(&format!("ws://{address}/hear"), 2);
+    let ways_in = endpoint(&format!("ws://{address}/publish"), 1);
+    let load = LoadPlan::Fanout(fanout("{data}", 200.0));
+    let report = report(plan(vec![clients, ways_in], load, 1000));
+    let ledger = report.ledger.expect("a ledger");
+    assert_eq!(
+        report.connections.disconnected, 1,
+        "{:?}",
+        report.connections
+    );
+    assert_eq!(ledger.away, ledger.published - 100, "{ledger:?}");
+    assert_eq!(
+        (ledger.lost, ledger.delivered),
+        (0, ledger.published + 100),
+        "{ledger:?}"
+    );
+}

@@ -1,0 +1,11 @@
+//! The tester's counts against servers whose every fault is known: what it reports is what they did, no more and no
+//! less.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bad_servers;
+mod http;
+mod ledger;
+mod shootout;
+mod tls;
