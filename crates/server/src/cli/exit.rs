@@ -17,10 +17,11 @@ pub(super) enum Exit {
     Failed = 5,
     TimedOut = 6,
     Killed = 7,
+    Errors = 8,
 }
 
 /// Each code with its meaning.
-pub(super) const CODES: [(Exit, &str); 8] = [
+pub(super) const CODES: [(Exit, &str); 9] = [
     (Exit::Ok, "done"),
     (
         Exit::Config,
@@ -44,6 +45,10 @@ pub(super) const CODES: [(Exit, &str); 8] = [
         Exit::Killed,
         "serve: the server was killed before its drain was done (a second signal, stop --now, the end of drain_time), so connections may have been cut",
     ),
+    (
+        Exit::Errors,
+        "bench: the run is reported, but not all went well, or a promise of a scenario was not kept",
+    ),
 ];
 
 /// The codes as `--help` shows them.
@@ -66,6 +71,8 @@ impl From<Exit> for ExitCode {
 pub(super) struct Failure {
     pub(super) exit: Exit,
     message: String,
+    /// Whether the lines say by themselves what they are about: each begins with a file and a place.
+    is_list: bool,
 }
 
 impl Failure {
@@ -74,16 +81,26 @@ impl Failure {
         Self {
             exit,
             message: message.into(),
+            is_list: exit == Exit::Config,
         }
+    }
+
+    /// Problems of a file, each on a line of its own.
+    pub(super) fn problems(exit: Exit, report: &Report) -> Self {
+        Self {
+            is_list: true,
+            ..Self::new(exit, report.to_string())
+        }
+    }
+
+    /// What to do something about.
+    pub(super) fn message(&self) -> &str {
+        &self.message
     }
 
     /// Says it on standard error.
     pub(super) fn print(&self) {
-        let prefix = if self.exit == Exit::Config {
-            ""
-        } else {
-            "veche: "
-        };
+        let prefix = if self.is_list { "" } else { "veche: " };
         // When even standard error is closed nobody can be told.
         let _ = writeln!(io::stderr().lock(), "{prefix}{}", self.message);
     }
@@ -91,7 +108,7 @@ impl Failure {
 
 impl From<Report> for Failure {
     fn from(report: Report) -> Self {
-        Self::new(Exit::Config, report.to_string())
+        Self::problems(Exit::Config, &report)
     }
 }
 

@@ -14,6 +14,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::config;
 use crate::supervisor::{self, Ended};
 
+mod bench;
 mod control;
 mod exit;
 mod push;
@@ -50,6 +51,9 @@ enum Command {
     Config,
     /// Push a message to users or into a channel, through the push listener
     Push(PushArgs),
+    /// Measure a server: connections, messages, requests, pushes
+    #[command(after_help = exit::table())]
+    Bench(Box<bench::BenchArgs>),
     /// Show how the running server is doing
     Status {
         /// Print the answer as one JSON object
@@ -175,6 +179,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             exit::print(format_args!("{}", config.effective))
         }
         Command::Push(args) => push::run(&file, args),
+        Command::Bench(args) => bench::run(&args),
         Command::Status { json, control } => {
             status::run(&control::find(&file, control.control)?, json)
         }

@@ -29,6 +29,14 @@ fn page() -> String {
         let name = command.get_name().to_owned();
         let help = trimmed(&command.render_long_help().to_string());
         let _ = write!(page, "\n## veche {name}\n\n```text\n{help}```\n");
+        for below in command.get_subcommands_mut() {
+            if below.is_hide_set() {
+                continue;
+            }
+            let sub = below.get_name().to_owned();
+            let help = trimmed(&below.render_long_help().to_string());
+            let _ = write!(page, "\n### veche {name} {sub}\n\n```text\n{help}```\n");
+        }
     }
     page
 }

@@ -25,9 +25,11 @@ mod value;
 mod tests;
 
 pub(crate) use names::{ChannelPattern, Identity, OriginRule};
-pub(crate) use report::{Problem, Report, shown};
+pub(crate) use raw::document;
+pub(crate) use report::{Problem, Problems, Report, did_you_mean, nearest, shown};
 pub(crate) use types::*;
-pub(crate) use units::parse_duration;
+pub(crate) use units::{parse_duration, parse_size};
+pub(crate) use value::describe;
 
 #[cfg(test)]
 pub(crate) use reference::assert_page_is_current;

@@ -39,19 +39,11 @@ pub(super) const TABLES_MAX: usize = 1_024;
 
 /// Reads all of `text`. The tables come in the order of the sections; those that don't repeat are always there.
 pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<Table> {
-    let (document, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        let message = not_toml(text, error.message(), error.span());
-        problems.add(
-            error.span().map(|span| span.start),
-            format!("not TOML: {message}"),
-        );
-    }
-    // After an error the parser goes on with a guess; what it guessed wrong on the same line is no news.
-    let broken_lines: Vec<u32> = errors
-        .iter()
-        .filter_map(|e| Some(problems.place(e.span()?.start).line))
-        .collect();
+    let list = |name: &str| {
+        let section = section_named(name).filter(|section| section.repeats());
+        section.map(Section::header)
+    };
+    let (document, broken_lines) = document(text, list, problems);
     let mut walk = Walk {
         problems,
         broken_lines,
@@ -83,18 +75,43 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<Table> {
     walk.tables
 }
 
+/// Parses `text` as far as it goes and reports what is no TOML; `list` knows the headers of sections that repeat.
+/// Also the lines on which the parser went on with a guess: what it guessed wrong there is no news.
+pub(crate) fn document<'t>(
+    text: &'t str,
+    list: impl Fn(&str) -> Option<&'static str>,
+    problems: &mut Problems<'_>,
+) -> (Spanned<DeTable<'t>>, Vec<u32>) {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let message = not_toml(text, error.message(), error.span(), &list);
+        problems.add(
+            error.span().map(|span| span.start),
+            format!("not TOML: {message}"),
+        );
+    }
+    let broken_lines = errors
+        .iter()
+        .filter_map(|e| Some(problems.place(e.span()?.start).line))
+        .collect();
+    (document, broken_lines)
+}
+
 /// The parser's message, in better words where the mistake is a common one.
-fn not_toml(text: &str, message: &str, span: Option<std::ops::Range<usize>>) -> String {
+fn not_toml(
+    text: &str,
+    message: &str,
+    span: Option<std::ops::Range<usize>>,
+    list: &impl Fn(&str) -> Option<&'static str>,
+) -> String {
     let Some(span) = span else {
         return message.to_owned();
     };
     let word = text.get(span.clone()).unwrap_or_default();
     if message == "duplicate key" {
-        return match section_named(word) {
-            Some(section) if section.repeats() => {
-                format!("duplicate key; write {}", section.header())
-            }
-            _ => format!("duplicate key: {word:?} was there before"),
+        return match list(word) {
+            Some(header) => format!("duplicate key; write {header}"),
+            None => format!("duplicate key: {word:?} was there before"),
         };
     }
     let (before, rest) = (

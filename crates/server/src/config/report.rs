@@ -56,7 +56,7 @@ impl fmt::Display for Report {
 impl std::error::Error for Report {}
 
 /// Collects problems by offset while a file is walked.
-pub(super) struct Problems<'t> {
+pub(crate) struct Problems<'t> {
     file: &'t Path,
     text: &'t str,
     found: Vec<Problem>,
@@ -64,7 +64,7 @@ pub(super) struct Problems<'t> {
 
 impl<'t> Problems<'t> {
     /// For a file of that name with that text.
-    pub(super) fn new(file: &'t Path, text: &'t str) -> Self {
+    pub(crate) fn new(file: &'t Path, text: &'t str) -> Self {
         Self {
             file,
             text,
@@ -73,13 +73,13 @@ impl<'t> Problems<'t> {
     }
 
     /// Adds one at byte `offset` of the text, or about the file as a whole.
-    pub(super) fn add(&mut self, offset: Option<usize>, message: impl Into<String>) {
+    pub(crate) fn add(&mut self, offset: Option<usize>, message: impl Into<String>) {
         let problem = self.problem(offset, message);
         self.found.push(problem);
     }
 
     /// Makes one without adding it.
-    pub(super) fn problem(&self, offset: Option<usize>, message: impl Into<String>) -> Problem {
+    pub(crate) fn problem(&self, offset: Option<usize>, message: impl Into<String>) -> Problem {
         let mut message: String = message.into();
         if message.contains(char::is_control) {
             // Paths and the like come from the file: one line stays one line, and moves no cursor.
@@ -101,7 +101,7 @@ impl<'t> Problems<'t> {
     }
 
     /// The place of byte `offset`; offsets behind the end count as the end.
-    pub(super) fn place(&self, offset: usize) -> Place {
+    pub(crate) fn place(&self, offset: usize) -> Place {
         let mut offset = offset.min(self.text.len());
         while !self.text.is_char_boundary(offset) {
             offset -= 1;
@@ -115,17 +115,17 @@ impl<'t> Problems<'t> {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
     /// How many there are so far.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.found.len()
     }
 
     /// Everything found, in the file's order; what is about the whole file comes last.
-    pub(super) fn into_sorted(self) -> Vec<Problem> {
+    pub(crate) fn into_sorted(self) -> Vec<Problem> {
         let mut found = self.found;
         found.sort_by_key(|problem| (problem.place.is_none(), problem.place));
         found.dedup();
@@ -139,7 +139,7 @@ pub(crate) fn shown(path: &Path) -> std::path::Display<'_> {
 }
 
 /// `; did you mean "x"?`
-pub(super) fn did_you_mean(meant: &str) -> String {
+pub(crate) fn did_you_mean(meant: &str) -> String {
     format!("; did you mean {meant:?}?")
 }
 
@@ -152,7 +152,7 @@ pub(super) fn nearest_hint<'c>(
 }
 
 /// The candidate nearest to `found`, if one is near enough to be meant.
-pub(super) fn nearest<'c>(
+pub(crate) fn nearest<'c>(
     found: &str,
     candidates: impl IntoIterator<Item = &'c str>,
 ) -> Option<&'c str> {

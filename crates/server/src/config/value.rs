@@ -203,7 +203,7 @@ impl fmt::Debug for Value {
 const FOUND_CHARS_MAX: usize = 60;
 
 /// A found value on one line, as it would be written.
-pub(super) fn describe(found: &DeValue<'_>) -> String {
+pub(crate) fn describe(found: &DeValue<'_>) -> String {
     match found {
         DeValue::String(text) if text.is_empty() => "an empty string".to_owned(),
         DeValue::String(text) if text.chars().count() > FOUND_CHARS_MAX => {

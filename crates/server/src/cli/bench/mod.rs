@@ -1,0 +1,270 @@
+//! `veche bench`: the load tester's flags, its progress and its reports.
+
+mod options;
+mod plan;
+mod scenario;
+mod screen;
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread;
+use std::time::SystemTime;
+
+use clap::{Args, Subcommand};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use veche_load::Progress;
+use veche_load::plan::Plan;
+use veche_load::report::{Report, compare, html, text};
+use veche_load::run::{Around, RunError, run as run_plan};
+
+use super::exit::{self, Exit, Failure};
+use options::{
+    BroadcastArgs, Common, CompareArgs, EchoArgs, HttpArgs, PushArgs, ShootoutArgs, StormArgs,
+};
+use scenario::ScenarioArgs;
+use screen::Line;
+
+/// Measure a server.
+#[derive(Args, Debug)]
+pub(super) struct BenchArgs {
+    #[command(subcommand)]
+    question: Question,
+}
+
+#[derive(Debug, Subcommand)]
+enum Question {
+    /// Open many connections, and exchange one message on each
+    Storm(StormArgs),
+    /// Send messages and time their answers
+    Echo(EchoArgs),
+    /// Publish to all receivers, time the deliveries, and keep a ledger of every one
+    Broadcast(BroadcastArgs),
+    /// Push to users one by one, as a back end does, and keep a ledger of every one
+    Push(PushArgs),
+    /// Add clients until round trips take too long, in the protocol of "websocket-shootout"
+    Shootout(ShootoutArgs),
+    /// Send HTTP requests and time their responses
+    Http(HttpArgs),
+    /// Run the phases of a file, and hold the server to its promises
+    Scenario(ScenarioArgs),
+    /// Put reports of --json side by side, with ratios, and say what is noise
+    Compare(CompareArgs),
+    /// One process of several; started by the first
+    #[command(hide = true)]
+    Member,
+}
+
+impl Question {
+    /// Its name, its flags, and the plan that they come to; `None` for what is no single run.
+    fn plan(&self) -> Option<(&'static str, &Common, Result<Plan, Failure>)> {
+        Some(match self {
+            Self::Storm(args) => ("storm", &args.common, plan::storm(args)),
+            Self::Echo(args) => ("echo", &args.common, plan::echo(args)),
+            Self::Broadcast(args) => ("broadcast", &args.common, plan::broadcast(args)),
+            Self::Push(args) => ("push", &args.common, plan::push(args)),
+            Self::Shootout(args) => ("shootout", &args.common, plan::shootout(args)),
+            Self::Http(args) => ("http", &args.common, plan::http(args)),
+            Self::Scenario(_) | Self::Compare(_) | Self::Member => return None,
+        })
+    }
+}
+
+/// Runs what was asked for.
+pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
+    match &args.question {
+        Question::Scenario(args) => return scenario::run(args),
+        Question::Compare(args) => return compare(args),
+        Question::Member => return member(),
+        _ => {}
+    }
+    let Some((kind, common, plan)) = args.question.plan() else {
+        return Ok(());
+    };
+    let plan = plan?;
+    options::raise_descriptor_limit(&plan)?;
+    let interrupts = interrupts()?;
+    let planned_ns = plan.duration_ns.map(|ns| ns + plan.warmup_ns);
+    let mut shown = Line::new(common.json, planned_ns);
+    let report = measure(
+        kind,
+        common,
+        plan,
+        common.pid,
+        &interrupts,
+        &mut |progress| {
+            shown.show(&progress);
+        },
+    );
+    shown.clear();
+    let report = report?;
+    deliver(&report, common)?;
+    verdict(&report)
+}
+
+/// One run and its report.
+fn measure(
+    kind: &str,
+    common: &Common,
+    plan: Plan,
+    pid: Option<u32>,
+    interrupts: &AtomicUsize,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, Failure> {
+    let settings = plan::settings(common, &plan);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "when a report was made is not in its arguments"
+    )]
+    let started = SystemTime::now();
+    let report = run_plan(
+        plan,
+        Around {
+            pid,
+            interrupts,
+            member: Some(itself()?),
+            hold_ns: plan::ns(common.hold.unwrap_or_default()),
+            progress,
+        },
+    );
+    let mut report = report.map_err(|error| match error {
+        RunError::NoProcess(_) => Failure::new(Exit::Usage, error.to_string()),
+        RunError::System(_) => Failure::new(Exit::Failed, error.to_string()),
+    })?;
+    kind.clone_into(&mut report.kind);
+    report.started = humantime::format_rfc3339_seconds(started).to_string();
+    report.settings = settings;
+    Ok(report)
+}
+
+/// This program as one process of several.
+fn itself() -> Result<Command, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(Exit::Failed, format!("this program: {error}")))?;
+    let mut command = Command::new(program);
+    command.args(["bench", "member"]);
+    Ok(command)
+}
+
+fn member() -> Result<(), Failure> {
+    veche_load::member::serve(io::stdin(), io::stdout())
+        .map_err(|error| Failure::new(Exit::Failed, error.to_string()))
+}
+
+/// Gives out the report in the forms that were asked for.
+fn deliver(report: &Report, common: &Common) -> Result<(), Failure> {
+    write_page(report, common.html.as_deref())?;
+    if common.json {
+        print_json(report)
+    } else {
+        exit::print(format_args!("{}", text::text(report, screen::style())))
+    }
+}
+
+fn write_page(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
+    let Some(file) = file else {
+        return Ok(());
+    };
+    let page = html::html(report).map_err(unwritable)?;
+    fs::write(file, page)
+        .map_err(|error| Failure::new(Exit::Failed, format!("{}: {error}", file.display())))
+}
+
+fn print_json(report: &Report) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(report).map_err(unwritable)?;
+    exit::print_line(format_args!("{json}"))
+}
+
+fn unwritable(error: serde_json::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("the report: {error}"))
+}
+
+/// Puts reports side by side.
+fn compare(args: &CompareArgs) -> Result<(), Failure> {
+    let reports = args
+        .reports
+        .iter()
+        .map(|file| {
+            let shown = file.display().to_string();
+            let bad =
+                |error: &dyn fmt::Display| Failure::new(Exit::Usage, format!("{shown}: {error}"));
+            let json = fs::read_to_string(file).map_err(|error| bad(&error))?;
+            let report: Report = serde_json::from_str(&json).map_err(|error| bad(&error))?;
+            Ok((shown, report))
+        })
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let comparison = compare::compare(&reports);
+    if args.json {
+        let json = compare::to_json(&comparison).map_err(unwritable)?;
+        exit::print_line(format_args!("{json}"))
+    } else {
+        exit::print(format_args!(
+            "{}",
+            compare::text(&comparison, screen::style())
+        ))
+    }
+}
+
+/// What a shell gets back.
+fn verdict(report: &Report) -> Result<(), Failure> {
+    somebody_was_there(report)?;
+    let errors = &report.errors;
+    if errors.count() > 0 {
+        return Err(Failure::new(
+            Exit::Errors,
+            format!("{} errors; see the report", errors.count()),
+        ));
+    }
+    Ok(())
+}
+
+/// Fails if no connection was opened at all.
+fn somebody_was_there(report: &Report) -> Result<(), Failure> {
+    let errors = &report.errors;
+    if report.connections.opened == 0 && !report.interrupted {
+        let (exit, cause) = if errors.refused > 0 {
+            (Exit::NoServer, "refused")
+        } else if errors.tls > 0 {
+            (Exit::Refused, "tls")
+        } else if errors.bad_handshake > 0 {
+            (Exit::Refused, "bad_handshake")
+        } else if errors.reset > 0 {
+            // It was there, and did not want us.
+            (Exit::Refused, "reset")
+        } else if errors.timed_out > 0 {
+            (Exit::NoServer, "timed_out")
+        } else {
+            (Exit::Failed, "system")
+        };
+        let why = errors
+            .examples
+            .get(cause)
+            .or_else(|| errors.examples.values().next())
+            .map_or("unknown", String::as_str);
+        return Err(Failure::new(
+            exit,
+            format!("{}: no connection was opened: {why}", report.target),
+        ));
+    }
+    Ok(())
+}
+
+/// Counts Ctrl-C and SIGTERM.
+fn interrupts() -> Result<Arc<AtomicUsize>, Failure> {
+    let count = Arc::new(AtomicUsize::new(0));
+    let mut signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|error| Failure::new(Exit::Failed, format!("signals: {error}")))?;
+    let counted = Arc::clone(&count);
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            counted.fetch_add(1, SeqCst);
+        }
+    });
+    Ok(count)
+}

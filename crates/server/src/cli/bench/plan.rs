@@ -1,0 +1,320 @@
+//! From flags to a plan.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::time::Duration;
+
+use veche_load::ledger::NOTE_BYTES_MIN;
+use veche_load::loads::LoadPlan;
+use veche_load::loads::echo::EchoPlan;
+use veche_load::loads::fanout::FanoutPlan;
+use veche_load::loads::http::HttpPlan;
+use veche_load::loads::shootout::ShootoutPlan;
+use veche_load::loads::storm::StormPlan;
+use veche_load::payload::{Content, PayloadPlan};
+use veche_load::plan::{Endpoint, Plan, TlsPlan};
+use veche_load::report::model::Settings;
+use veche_load::target::{Scheme, Target, TargetError, Template};
+
+use super::options::{
+    BroadcastArgs, Common, EchoArgs, HttpArgs, PayloadArgs, PublishArgs, PushArgs, ShootoutArgs,
+    ShootoutKind, StormArgs,
+};
+use crate::cli::exit::{Exit, Failure};
+
+pub(super) fn storm(args: &StormArgs) -> Result<Plan, Failure> {
+    let endpoints = endpoints(&args.urls, &args.common)?;
+    let load = LoadPlan::Storm(StormPlan {
+        payload: payload(&args.payload)?,
+    });
+    Ok(Plan {
+        duration_ns: None,
+        warmup_ns: 0,
+        ..plan(endpoints, load, &args.common)
+    })
+}
+
+pub(super) fn echo(args: &EchoArgs) -> Result<Plan, Failure> {
+    let endpoints = endpoints(&args.urls, &args.common)?;
+    let load = LoadPlan::Echo(EchoPlan {
+        payload: payload(&args.payload)?,
+        inflight: args.inflight,
+        rate: args.rate.map(|rate| rate.from),
+        rate_to: args.rate.and_then(|rate| rate.to),
+        churn: args.churn,
+    });
+    Ok(plan(endpoints, load, &args.common))
+}
+
+pub(super) fn http(args: &HttpArgs) -> Result<Plan, Failure> {
+    let endpoint = endpoint(&args.url, http_scheme, &args.common)?;
+    let body = text_or_file(args.body.as_deref(), args.body_file.as_deref())?;
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if args.method.is_empty() || !args.method.bytes().all(is_token) {
+        let words = format!("--method {:?}: no method of HTTP", args.method);
+        return Err(Failure::new(Exit::Usage, words));
+    }
+    let load = LoadPlan::Http(HttpPlan {
+        method: args.method.clone(),
+        is_http10: args.http10,
+        body: body.unwrap_or_default(),
+        inflight: args.inflight,
+        rate: args.rate.map(|rate| rate.from),
+        rate_to: args.rate.and_then(|rate| rate.to),
+        expect: text_or_file(args.expect.as_deref(), args.expect_file.as_deref())?,
+    });
+    Ok(plan(vec![endpoint], load, &args.common))
+}
+
+pub(super) fn broadcast(args: &BroadcastArgs) -> Result<Plan, Failure> {
+    fanout(&args.url, &args.publish, &args.body, false, &args.common)
+}
+
+pub(super) fn push(args: &PushArgs) -> Result<Plan, Failure> {
+    if !args.body.contains("{i}") {
+        return Err(usage("--body: {i} is missing, the number of the receiver"));
+    }
+    fanout(&args.url, &args.publish, &args.body, true, &args.common)
+}
+
+fn fanout(
+    url: &str,
+    args: &PublishArgs,
+    body: &str,
+    to_one: bool,
+    common: &Common,
+) -> Result<Plan, Failure> {
+    let receivers = endpoint(url, websocket, common)?;
+    let publishers = Endpoint {
+        clients: args.publishers,
+        headers: headers("--publish-header", &args.publish_header, &[])?,
+        ..endpoint(&args.publish, |_| None, common)?
+    };
+    if !body.contains("{data}") {
+        return Err(usage("--body: {data} is missing, the message"));
+    }
+    if args.size <= NOTE_BYTES_MIN {
+        let words = format!("--size {}: at least {}", args.size, NOTE_BYTES_MIN + 1);
+        return Err(usage(words));
+    }
+    let load = LoadPlan::Fanout(FanoutPlan {
+        body: body.to_owned(),
+        to_one,
+        rate: args.rate.from,
+        rate_to: args.rate.to,
+        size: args.size,
+        hello: args.hello.clone(),
+        chaos: args.chaos,
+    });
+    Ok(plan(vec![receivers, publishers], load, common))
+}
+
+pub(super) fn shootout(args: &ShootoutArgs) -> Result<Plan, Failure> {
+    if args.common.threads * args.common.processes > 1 {
+        return Err(usage("shootout: one thread of one process"));
+    }
+    let load = LoadPlan::Shootout(ShootoutPlan {
+        broadcast: args.kind == ShootoutKind::Broadcast,
+        step: args.step,
+        concurrent: args.concurrent,
+        samples: args.samples,
+        limit_ns: ns(args.limit),
+    });
+    Ok(Plan {
+        duration_ns: None,
+        warmup_ns: 0,
+        ..plan(
+            vec![endpoint(&args.url, websocket, &args.common)?],
+            load,
+            &args.common,
+        )
+    })
+}
+
+fn usage(words: impl Into<String>) -> Failure {
+    Failure::new(Exit::Usage, words)
+}
+
+fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &Common) -> Plan {
+    Plan {
+        sources: sources(&endpoints, common),
+        endpoints,
+        load,
+        duration_ns: Some(ns(common.duration)),
+        warmup_ns: ns(common.warmup),
+        timeout_ns: ns(common.timeout),
+        opening_max: common.opening,
+        connect_rate: common.connect_rate,
+        seed: common.seed,
+        threads: common.threads,
+        processes: common.processes,
+    }
+}
+
+/// Connections that one local address has ports for, with room for those that are not free yet.
+const CONNECTIONS_PER_SOURCE: u32 = 20_000;
+
+/// Local addresses. Towards this machine itself there are as many as it takes.
+fn sources(endpoints: &[Endpoint], common: &Common) -> Vec<IpAddr> {
+    let is_here = |endpoint: &Endpoint| {
+        let mut addresses = endpoint.target.addresses.iter();
+        addresses.all(|address| address.ip().is_loopback() && address.is_ipv4())
+    };
+    let needed = common.connections.div_ceil(CONNECTIONS_PER_SOURCE);
+    if !common.source.is_empty() || needed == 1 || !endpoints.iter().all(is_here) {
+        return common.source.clone();
+    }
+    (1..=needed)
+        .map(|index| Ipv4Addr::from(0x7f00_0000 + index).into())
+        .collect()
+}
+
+/// What the report says about what was asked for.
+pub(super) fn settings(common: &Common, plan: &Plan) -> Settings {
+    let bytes = |payload: &PayloadPlan| match &payload.content {
+        Content::Size(size) => *size as u64,
+        Content::Fixed(bytes) => bytes.len() as u64,
+    };
+    // Of a ramp the average.
+    let mean = |from: f64, to: Option<f64>| (from + to.unwrap_or(from)) / 2.0;
+    let (size_bytes, inflight, rate) = match &plan.load {
+        LoadPlan::Storm(storm) => (Some(bytes(&storm.payload)), None, None),
+        LoadPlan::Echo(echo) => (
+            Some(bytes(&echo.payload)),
+            Some(echo.inflight),
+            echo.rate.map(|rate| mean(rate, echo.rate_to)),
+        ),
+        LoadPlan::Http(http) => (
+            None,
+            Some(http.inflight),
+            http.rate.map(|rate| mean(rate, http.rate_to)),
+        ),
+        LoadPlan::Fanout(fanout) => (
+            Some(fanout.size as u64),
+            None,
+            Some(mean(fanout.rate, fanout.rate_to)),
+        ),
+        LoadPlan::Shootout(shootout) => (None, Some(shootout.concurrent), None),
+    };
+    let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
+    Settings {
+        // Without the program's name and "bench".
+        command: std::env::args().skip(2).collect(),
+        label: common.label.clone(),
+        connections: u64::from(plan.clients()),
+        duration_s: plan.duration_ns.map(seconds),
+        warmup_s: seconds(plan.warmup_ns),
+        rate,
+        size_bytes,
+        inflight: inflight.filter(|_| rate.is_none()).map(u64::from),
+        threads: u64::from(plan.threads),
+        processes: u64::from(plan.processes),
+    }
+}
+
+pub(super) fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn websocket(scheme: Scheme) -> Option<&'static str> {
+    (!scheme.is_websocket()).then_some("ws:// or wss://")
+}
+
+fn http_scheme(scheme: Scheme) -> Option<&'static str> {
+    (!scheme.is_http()).then_some("http:// or https://")
+}
+
+/// The connections divided among the URLs.
+fn endpoints(urls: &[String], common: &Common) -> Result<Vec<Endpoint>, Failure> {
+    let count = urls.len() as u32;
+    let share = |index: u32| {
+        let until = u64::from(common.connections) * u64::from(index) / u64::from(count);
+        until as u32
+    };
+    urls.iter()
+        .zip(0..)
+        .map(|(url, index)| {
+            Ok(Endpoint {
+                clients: share(index + 1) - share(index),
+                ..endpoint(url, websocket, common)?
+            })
+        })
+        .collect()
+}
+
+fn endpoint(
+    url: &str,
+    expected: fn(Scheme) -> Option<&'static str>,
+    common: &Common,
+) -> Result<Endpoint, Failure> {
+    let usage = |error: TargetError| Failure::new(Exit::Usage, error.to_string());
+    let target = Target::parse(url).map_err(usage)?;
+    if let Some(expected) = expected(target.scheme) {
+        return Err(usage(TargetError::Scheme {
+            url: url.to_owned(),
+            expected,
+        }));
+    }
+    Ok(Endpoint {
+        headers: headers("--header", &common.header, &common.cookie)?,
+        subprotocols: common.subprotocol.clone(),
+        deflate: common.deflate,
+        tls: TlsPlan {
+            insecure: common.insecure,
+            ca: common.ca.clone(),
+        },
+        ..Endpoint::new(target, common.connections)
+    })
+}
+
+fn headers(
+    flag: &str,
+    lines: &[String],
+    cookies: &[String],
+) -> Result<Vec<(String, Template)>, Failure> {
+    let bad = |header: &str| usage(format!("{flag} {header:?}: expected \"Name: value\""));
+    let mut headers = Vec::new();
+    for header in lines {
+        let (name, value) = header.split_once(':').ok_or_else(|| bad(header))?;
+        let is_safe = |text: &str| !text.bytes().any(|byte| byte.is_ascii_control());
+        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_name || !is_safe(value) {
+            return Err(bad(header));
+        }
+        headers.push((name.to_owned(), Template::new(value.trim())));
+    }
+    if !cookies.is_empty() {
+        let cookies = cookies.join("; ");
+        headers.push(("Cookie".to_owned(), Template::new(&cookies)));
+    }
+    Ok(headers)
+}
+
+fn payload(args: &PayloadArgs) -> Result<PayloadPlan, Failure> {
+    let fixed = text_or_file(args.message.as_deref(), args.file.as_deref())?;
+    let content = fixed.map_or(Content::Size(args.size), Content::Fixed);
+    if !args.binary
+        && let Content::Fixed(bytes) = &content
+        && std::str::from_utf8(bytes).is_err()
+    {
+        return Err(Failure::new(
+            Exit::Usage,
+            "the file is no UTF-8 text: send it with --binary",
+        ));
+    }
+    Ok(PayloadPlan {
+        binary: args.binary,
+        content,
+    })
+}
+
+fn text_or_file(text: Option<&str>, file: Option<&Path>) -> Result<Option<Vec<u8>>, Failure> {
+    match (text, file) {
+        (Some(text), _) => Ok(Some(text.as_bytes().to_vec())),
+        (None, Some(file)) => fs::read(file)
+            .map(Some)
+            .map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", file.display()))),
+        (None, None) => Ok(None),
+    }
+}

@@ -1,0 +1,261 @@
+//! `veche bench scenario`: phases of the other questions in one run, and promises that the server is held to.
+//!
+//! [`file`] reads what is asked for, the phases run one after the other or together, [`whole`] adds their reports up,
+//! [`promise`] judges them, [`text`] says it.
+
+mod figures;
+mod file;
+mod promise;
+mod text;
+mod whole;
+mod words;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread;
+
+use clap::Args;
+use veche_load::report::model::{Check, Report, ServerUse};
+
+use super::screen::{self, Line};
+use super::{interrupts, measure, print_json, somebody_was_there, write_page};
+use crate::cli::exit::{self, Exit, Failure};
+use file::{Phase, Scenario};
+use promise::Promise;
+
+/// Flags of `bench scenario`.
+#[derive(Args, Debug)]
+pub(super) struct ScenarioArgs {
+    /// The file with the phases and the promises; see docs/guide/scenarios.md
+    file: PathBuf,
+    /// The server's process: adds its CPU time and memory, and its children's
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// A name for this run, for comparisons
+    #[arg(long, value_name = "NAME")]
+    label: Option<String>,
+    /// Print every figure of each phase, not a line
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
+    /// Print the report as one JSON object and nothing else
+    #[arg(long)]
+    json: bool,
+    /// Write the report as a page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Runs the scenario of a file.
+pub(super) fn run(args: &ScenarioArgs) -> Result<(), Failure> {
+    let scenario =
+        file::read(&args.file).map_err(|report| Failure::problems(Exit::Usage, &report))?;
+    if let Some(pid) = args.pid.filter(|pid| !is_there(*pid)) {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("--pid {pid}: no such process"),
+        ));
+    }
+    let interrupts = interrupts()?;
+    let phases = run_phases(&scenario, args, &interrupts)?;
+    let mut report = whole::whole(phases, args.label.clone());
+    report.interrupted |= interrupts.load(SeqCst) > 0;
+    judge(&scenario, &mut report);
+    deliver(&report, args)?;
+    somebody_was_there(&report)?;
+    verdict(&report)
+}
+
+/// Runs all phases; fewer if there is an interrupt. Together with each report, how many run at the same time.
+fn run_phases(
+    scenario: &Scenario,
+    args: &ScenarioArgs,
+    interrupts: &AtomicUsize,
+) -> Result<Vec<(Report, bool)>, Failure> {
+    let mut reports = Vec::new();
+    let mut rss_before = None;
+    for group in scenario.phases.chunk_by(|_, next| next.together) {
+        if interrupts.load(SeqCst) > 0 {
+            break;
+        }
+        // A server that is gone by now has no figures; its errors say the rest.
+        let pid = args.pid.filter(|pid| is_there(*pid));
+        let mut line = Line::new(args.json, planned_ns(group)).of_phase(names(group));
+        let results = run_together(group, pid, interrupts, &mut line);
+        line.clear();
+        for (index, report) in results.into_iter().enumerate() {
+            let mut report = report?;
+            if group.len() > 1 {
+                // Who used what can't be told apart.
+                report.server = None;
+                report.generator.bytes_per_connection = None;
+            }
+            if let Some(server) = &mut report.server {
+                let before = *rss_before.get_or_insert(server.rss_before_bytes);
+                count_from(before, server, report.connections.opened);
+            }
+            reports.push((report, index > 0));
+        }
+    }
+    Ok(reports)
+}
+
+/// Counts the server's memory from what it had before the first phase. From the phase before, whose memory a server
+/// does not give back at once, every connection would seem to cost nothing.
+fn count_from(rss_before_bytes: u64, server: &mut ServerUse, opened: u64) {
+    server.rss_before_bytes = rss_before_bytes;
+    if server.bytes_per_connection.is_some() && opened > 0 {
+        let grown = server.rss_open_bytes.saturating_sub(rss_before_bytes);
+        server.bytes_per_connection = Some(grown as f64 / opened as f64);
+    }
+}
+
+fn run_together(
+    group: &[Phase],
+    pid: Option<u32>,
+    interrupts: &AtomicUsize,
+    line: &mut Line,
+) -> Vec<Result<Report, Failure>> {
+    let (first, others) = group.split_first().expect("no group is empty");
+    thread::scope(|scope| {
+        let others: Vec<_> = others
+            .iter()
+            .map(|phase| scope.spawn(move || run_one(phase, pid, interrupts, None)))
+            .collect();
+        let first = run_one(first, pid, interrupts, Some(line));
+        let others = others.into_iter().map(|thread| {
+            let panicked = |_| Err(Failure::new(Exit::Failed, "the tester has panicked"));
+            thread.join().unwrap_or_else(panicked)
+        });
+        [first].into_iter().chain(others).collect()
+    })
+}
+
+/// How long they take, with warm-up, if that is known.
+fn planned_ns(group: &[Phase]) -> Option<u64> {
+    let planned = |phase: &Phase| Some(phase.plan.duration_ns? + phase.plan.warmup_ns);
+    let all: Option<Vec<u64>> = group.iter().map(planned).collect();
+    all?.into_iter().max()
+}
+
+fn names(group: &[Phase]) -> String {
+    let names: Vec<&str> = group.iter().map(|phase| phase.name.as_str()).collect();
+    names.join(" + ")
+}
+
+fn run_one(
+    phase: &Phase,
+    pid: Option<u32>,
+    interrupts: &AtomicUsize,
+    mut line: Option<&mut Line>,
+) -> Result<Report, Failure> {
+    let Some((kind, common, _)) = phase.question.plan() else {
+        return Err(Failure::new(Exit::Usage, "no phase of a scenario"));
+    };
+    let mut progress = |progress| {
+        if let Some(line) = &mut line {
+            line.show(&progress);
+        }
+    };
+    let plan = phase.plan.clone();
+    let mut report =
+        measure(kind, common, plan, pid, interrupts, &mut progress).map_err(|failure| {
+            Failure::new(
+                failure.exit,
+                format!("{}: {}", phase.name, failure.message()),
+            )
+        })?;
+    report.settings.label = Some(phase.name.clone());
+    Ok(report)
+}
+
+/// Writes down which promises were kept, of the phases and of the whole.
+fn judge(scenario: &Scenario, report: &mut Report) {
+    let are_errors_judged = scenario.promises.iter().any(Promise::is_about_errors);
+    for (phase, report) in scenario.phases.iter().zip(&mut report.phases) {
+        let mut checks: Vec<Check> = phase
+            .promises
+            .iter()
+            .map(|promise| promise.judge(report))
+            .collect();
+        if !are_errors_judged && !phase.promises.iter().any(Promise::is_about_errors) {
+            checks.push(Promise::no_errors().judge(report));
+        }
+        if report.generator.bottleneck && !phase.allow_bottleneck {
+            checks.push(Check {
+                promise: "the tester is not the bottleneck".to_owned(),
+                measured: report.generator.reasons.join("; "),
+                passed: false,
+            });
+        }
+        for check in &mut checks {
+            explain(check, report);
+        }
+        report.checks = checks;
+    }
+    let mut checks: Vec<Check> = scenario
+        .promises
+        .iter()
+        .map(|promise| promise.judge_whole(report))
+        .collect();
+    for phase in &scenario.phases[report.phases.len()..] {
+        checks.extend(
+            phase
+                .promises
+                .iter()
+                .map(|promise| promise.unasked(&phase.name)),
+        );
+    }
+    if report.interrupted {
+        checks.push(Check {
+            promise: "all phases run to their end".to_owned(),
+            measured: format!(
+                "interrupted in phase {} of {}",
+                report.phases.len(),
+                scenario.phases.len()
+            ),
+            passed: false,
+        });
+    }
+    for check in &mut checks {
+        explain(check, report);
+    }
+    report.checks = checks;
+}
+
+/// Adds the first error in words to a broken promise about errors.
+fn explain(check: &mut Check, report: &Report) {
+    if !check.passed
+        && check.promise.starts_with("errors")
+        && let Some((cause, words)) = report.errors.examples.iter().next()
+    {
+        check.measured += &format!(", such as {cause}: {words}");
+    }
+}
+
+fn deliver(report: &Report, args: &ScenarioArgs) -> Result<(), Failure> {
+    write_page(report, args.html.as_deref())?;
+    if args.json {
+        return print_json(report);
+    }
+    if args.full {
+        let text = veche_load::report::text::text(report, screen::style());
+        exit::print(format_args!("{text}\n"))?;
+    }
+    exit::print(format_args!("{}", text::text(report, &args.file)))
+}
+
+/// What a shell gets back: every promise counts.
+fn verdict(report: &Report) -> Result<(), Failure> {
+    let (broken, all) = whole::broken(report);
+    if broken == 0 {
+        return Ok(());
+    }
+    let words = format!("{broken} of {all} promises were not kept");
+    Err(Failure::new(Exit::Errors, words))
+}
+
+fn is_there(pid: u32) -> bool {
+    fs::exists(Path::new("/proc").join(pid.to_string())).unwrap_or(false)
+}

@@ -1,0 +1,174 @@
+//! What can't be measured: one clear line each, and an exit code of its own.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use crate::{Outcome, answer_with, bench, command, serve, silence};
+
+const QUICK: [&str; 8] = [
+    "-n",
+    "3",
+    "--duration",
+    "200ms",
+    "--warmup",
+    "0s",
+    "--timeout",
+    "500ms",
+];
+
+fn run(arguments: &[&str]) -> Outcome {
+    bench(&[arguments, &QUICK].concat())
+}
+
+/// One line that begins with the program's name and holds these words, and the code.
+#[track_caller]
+fn assert_ends(outcome: &Outcome, code: i32, words: &[&str]) {
+    assert_eq!(outcome.code, Some(code), "{outcome:#?}");
+    let complaint = &outcome.complaint;
+    assert!(complaint.starts_with("veche: "), "{complaint:?}");
+    assert_eq!(complaint.matches('\n').count(), 1, "{complaint:?}");
+    for part in words {
+        assert!(complaint.contains(part), "{part:?} in {complaint:?}");
+    }
+}
+
+const CONFUSED: i32 = 2;
+const NO_SERVER: i32 = 3;
+const REFUSED: i32 = 4;
+const FAILED: i32 = 5;
+const ERRORS: i32 = 8;
+
+#[test]
+fn urls_that_are_none() {
+    for (arguments, words) in [
+        (&["echo", "127.0.0.1:80"][..], "no URL that can be tested"),
+        (&["echo", "ftp://host/"], "no URL that can be tested"),
+        (&["echo", "ws://host:99999/"], "no URL that can be tested"),
+        (&["storm", "http://127.0.0.1/"], "expected ws:// or wss://"),
+        (&["http", "ws://127.0.0.1/"], "expected http:// or https://"),
+        (
+            &["push", "ws://127.0.0.1/", "--publish", "nonsense"],
+            "no URL",
+        ),
+        (
+            &["echo", "ws://no-such-host.invalid/"],
+            "no-such-host.invalid",
+        ),
+        (
+            &["echo", "ws://127.0.0.1/", "--header", "no colon"],
+            "--header",
+        ),
+        (&["echo", "ws://127.0.0.1/", "--pid", "4194305"], "--pid"),
+    ] {
+        let outcome = run(arguments);
+        assert_ends(&outcome, CONFUSED, &[words]);
+        assert!(outcome.report.is_none(), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn nobody_listens() {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let free = free.expect("a port");
+    for kind in ["storm", "echo"] {
+        let outcome = run(&[kind, &format!("ws://{free}/")]);
+        assert_ends(
+            &outcome,
+            NO_SERVER,
+            &["no connection was opened", "refused"],
+        );
+        assert_eq!(outcome.count("/errors/refused"), 3);
+    }
+    let outcome = run(&["http", &format!("http://{free}/")]);
+    assert_ends(
+        &outcome,
+        NO_SERVER,
+        &["no connection was opened", "refused"],
+    );
+}
+
+#[test]
+fn servers_that_speak_something_else() {
+    let page = answer_with(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+    let outcome = run(&["echo", &format!("ws://{page}/")]);
+    assert_ends(&outcome, REFUSED, &["no connection was opened", "200"]);
+
+    let garbage = answer_with(b"\x01\x02\x03\xfe\xff garbage\r\n\r\n");
+    let outcome = run(&["echo", &format!("ws://{garbage}/")]);
+    assert_ends(&outcome, REFUSED, &["no connection was opened"]);
+
+    // Whether the request was there when it closed decides between an end and a reset.
+    let closes = serve(drop);
+    let outcome = run(&["echo", &format!("ws://{closes}/")]);
+    assert_ends(&outcome, REFUSED, &["no connection was opened"]);
+    let errors = ["bad_handshake", "reset"].map(|cause| outcome.count(&format!("/errors/{cause}")));
+    assert_eq!(errors.iter().sum::<u64>(), 3, "{outcome:#?}");
+
+    let silent = serve(silence);
+    let outcome = run(&["storm", &format!("ws://{silent}/")]);
+    assert_ends(
+        &outcome,
+        NO_SERVER,
+        &["no connection was opened", "no handshake in time"],
+    );
+
+    // A TCP connection is there, so this is a report with errors.
+    let outcome = run(&["http", &format!("http://{garbage}/")]);
+    assert_ends(&outcome, ERRORS, &["errors; see the report"]);
+    assert!(outcome.count("/errors/bad_protocol") >= 3, "{outcome:#?}");
+}
+
+#[test]
+fn certificates_that_do_not_verify() {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .expect("a certificate and its key");
+    let config = Arc::new(config);
+    let address = serve(move |socket| {
+        let tls = ServerConnection::new(Arc::clone(&config)).expect("a server");
+        let _ = std::io::Read::read(&mut StreamOwned::new(tls, socket), &mut [0; 4096]);
+    });
+    let url = format!("wss://{address}/");
+    let outcome = run(&["echo", &url]);
+    assert_ends(
+        &outcome,
+        REFUSED,
+        &["no connection was opened", "certificate"],
+    );
+    assert_eq!(outcome.count("/errors/tls"), 3);
+
+    let outcome = run(&["echo", &url, "--ca", "/nonexistent/ca.pem"]);
+    assert_ends(&outcome, FAILED, &["/nonexistent/ca.pem"]);
+}
+
+#[test]
+fn more_connections_than_descriptors() {
+    let mut shell = std::process::Command::new("sh");
+    let tester = command(&[]);
+    shell
+        .args(["-c", "ulimit -n 200 && exec \"$0\" \"$@\""])
+        .arg(tester.get_program())
+        .args([
+            "bench",
+            "storm",
+            "ws://127.0.0.1:9/",
+            "-n",
+            "1000",
+            "--json",
+        ]);
+    let outcome = Outcome::from(shell.output().expect("a shell"));
+    assert_ends(
+        &outcome,
+        CONFUSED,
+        &["1000 connections", "200 descriptors", "--processes"],
+    );
+}

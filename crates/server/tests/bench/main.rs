@@ -1,0 +1,128 @@
+//! `veche bench` as its users meet it: the real program against the real server and against bad ones, its reports, its
+//! one line of complaint and its exit code.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bad_input;
+mod interrupt;
+mod real_server;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::thread;
+
+use serde_json::Value;
+
+/// How a run ended.
+#[derive(Debug)]
+struct Outcome {
+    code: Option<i32>,
+    /// What was printed, if it is a report.
+    report: Option<Value>,
+    /// What was complained of.
+    complaint: String,
+}
+
+impl From<Output> for Outcome {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        let printed = text(output.stdout);
+        Self {
+            code: output.status.code(),
+            report: (!printed.is_empty())
+                .then(|| serde_json::from_str(&printed).expect("one JSON object and nothing else")),
+            complaint: text(output.stderr),
+        }
+    }
+}
+
+impl Outcome {
+    /// A figure of the report, by its path; what is absent is null.
+    #[track_caller]
+    fn at(&self, path: &str) -> &Value {
+        let report = self.report.as_ref().unwrap_or_else(|| panic!("{self:?}"));
+        report.pointer(path).unwrap_or(&Value::Null)
+    }
+
+    #[track_caller]
+    fn count(&self, path: &str) -> u64 {
+        self.at(path)
+            .as_u64()
+            .unwrap_or_else(|| panic!("{path}: {self:#?}"))
+    }
+
+    /// All connections opened, nothing went wrong, and something was measured.
+    #[track_caller]
+    fn assert_clean(&self) {
+        assert_eq!(self.code, Some(0), "{self:#?}");
+        assert_eq!(self.complaint, "");
+        let errors = self.at("/errors").as_object().expect("errors");
+        for (cause, count) in errors.iter().filter(|(cause, _)| *cause != "examples") {
+            assert_eq!(count.as_u64(), Some(0), "{cause}: {errors:#?}");
+        }
+        assert_eq!(
+            self.count("/connections/opened"),
+            self.count("/connections/asked")
+        );
+        assert_eq!(self.count("/connections/failed"), 0);
+        assert_eq!(self.count("/connections/disconnected"), 0);
+        assert_eq!(self.count("/messages/unanswered"), 0, "{self:#?}");
+        assert!(self.count("/messages/received") > 0, "{self:#?}");
+        let p99 = self.at("/latency_us/p99").as_f64().expect("a percentile");
+        assert!(p99 > 0.0, "{self:#?}");
+        assert_eq!(self.at("/interrupted"), &Value::Bool(false));
+    }
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_veche"));
+    command
+        .arg("bench")
+        .args(arguments)
+        .arg("--json")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Runs `veche bench … --json` to its end.
+fn bench(arguments: &[&str]) -> Outcome {
+    command(arguments).output().expect("it starts").into()
+}
+
+/// Starts it.
+fn spawn(arguments: &[&str]) -> Child {
+    command(arguments).spawn().expect("it starts")
+}
+
+/// A server of the test's own, a thread for each connection.
+fn serve(talk: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let talk = Arc::new(talk);
+    thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let talk = Arc::clone(&talk);
+            thread::spawn(move || talk(socket));
+        }
+    });
+    address
+}
+
+/// Reads the request, answers it with these bytes, and waits for the client's end.
+fn answer_with(bytes: &'static [u8]) -> SocketAddr {
+    serve(move |mut socket| {
+        let _ = socket.read(&mut [0; 4096]);
+        let _ = socket.write_all(bytes);
+        silence(socket);
+    })
+}
+
+/// Never says anything.
+fn silence(mut socket: TcpStream) {
+    while matches!(socket.read(&mut [0; 4096]), Ok(1..)) {}
+}

@@ -1,0 +1,209 @@
+//! Every question, asked of the real server: no errors, and a ledger without faults.
+
+use crate::support::Setup;
+use crate::support::server::{Options, Server};
+use crate::{Outcome, bench};
+
+const SETUP: Setup = Setup {
+    io: "epoll",
+    workers: 2,
+};
+/// A short run without a warm-up.
+const SHORT: [&str; 4] = ["--duration", "300ms", "--warmup", "0s"];
+
+fn run(arguments: &[&str]) -> Outcome {
+    bench(&[arguments, &SHORT].concat())
+}
+
+/// All that was published came, once and in order.
+#[track_caller]
+fn assert_complete(outcome: &Outcome, per_publication: u64) {
+    outcome.assert_clean();
+    let count = |name: &str| outcome.count(&format!("/ledger/{name}"));
+    assert!(count("published") > 20, "{outcome:#?}");
+    assert_eq!(count("expected"), count("published") * per_publication);
+    assert_eq!(count("delivered"), count("expected"), "{outcome:#?}");
+    for fault in ["lost", "away", "duplicated", "reordered", "corrupted"] {
+        assert_eq!(count(fault), 0, "{fault}: {outcome:#?}");
+    }
+}
+
+#[test]
+fn storm_and_echo() {
+    let server = Server::start(SETUP);
+    let url = format!("ws://{}/echo", server.public);
+    let pid = server.pid().to_string();
+    let outcome = bench(&["storm", &url, "-n", "300", "--pid", &pid]);
+    outcome.assert_clean();
+    assert_eq!(outcome.at("/kind"), "storm");
+    assert_eq!(outcome.count("/messages/received"), 300);
+    assert_eq!(outcome.count("/handshake_us/count"), 300);
+    assert_eq!(outcome.count("/server/pid"), u64::from(server.pid()));
+
+    for more in [
+        &["--inflight", "4"][..],
+        &["--rate", "500"],
+        &["--size", "50KiB", "--binary"],
+        &["--message", "hello", "--deflate"],
+        &["--threads", "2"],
+        &["--processes", "2"],
+        &["--subprotocol", "chat.v1"],
+    ] {
+        let outcome = run(&[&["echo", &url, "-n", "10"], more].concat());
+        outcome.assert_clean();
+        assert_eq!(outcome.count("/connections/asked"), 10);
+    }
+    // Two servers in one run: connections are divided.
+    let outcome = run(&["echo", &url, &url, "-n", "7"]);
+    outcome.assert_clean();
+    assert_eq!(outcome.count("/connections/opened"), 7);
+}
+
+#[test]
+fn http() {
+    let server = Server::start(SETUP);
+    let url = format!("http://{}/", server.public);
+    for more in [
+        &["--expect", "<p>hello</p>"][..],
+        &["--inflight", "4"],
+        &["--rate", "300"],
+        &["--http10"],
+        &["--method", "HEAD"],
+    ] {
+        let outcome = run(&[&["http", &url, "-n", "4"], more].concat());
+        outcome.assert_clean();
+        let statuses = outcome.at("/http/statuses").as_object().expect("statuses");
+        assert_eq!(statuses.len(), 1, "{statuses:?}");
+        assert_eq!(statuses["200"], *outcome.at("/messages/received"));
+    }
+
+    let outcome = run(&["http", &format!("{url}nowhere"), "-n", "2"]);
+    assert_eq!(outcome.code, Some(8), "{outcome:#?}");
+    let received = outcome.count("/messages/received");
+    assert_eq!(outcome.count("/http/statuses/404"), received);
+    assert_eq!(outcome.count("/errors/bad_response"), received);
+    assert_eq!(
+        outcome.complaint,
+        format!("veche: {received} errors; see the report\n")
+    );
+}
+
+#[test]
+fn push_by_each_way_in() {
+    let server = Server::start(SETUP);
+    let receivers = format!("ws://{}/ws?user=bench{{i}}", server.public);
+    let ways_in = [
+        format!("tcp://{}", server.push),
+        format!("http://{}/api/push", server.internal),
+        format!("ws://{}/api/socket", server.internal),
+    ];
+    for publish in &ways_in {
+        let outcome = run(&[
+            "push",
+            &receivers,
+            "-n",
+            "10",
+            "--publish",
+            publish,
+            "--publishers",
+            "3",
+            "--rate",
+            "500",
+            "--publish-header",
+            "X-API-Key: key",
+        ]);
+        assert_complete(&outcome, 1);
+    }
+}
+
+#[test]
+fn broadcast_by_each_way_in() {
+    let server = Server::start(SETUP);
+    let receivers = format!("ws://{}/ws?user=u{{i}}&channel=news", server.public);
+    let ways_in = [
+        format!("tcp://{}", server.push),
+        format!("http://{}/api/publish", server.internal),
+        format!("ws://{}/api/socket", server.internal),
+    ];
+    let body = r#"{"channel":"news","data":"{data}"}"#;
+    for publish in &ways_in {
+        let outcome = run(&[
+            "broadcast",
+            &receivers,
+            "-n",
+            "8",
+            "--publish",
+            publish,
+            "--rate",
+            "300",
+            "--body",
+            body,
+            "--publish-header",
+            "X-API-Key: key",
+        ]);
+        assert_complete(&outcome, 8);
+    }
+}
+
+/// Clients go and come back; the server loses nothing of what was sent while they were there.
+#[test]
+fn chaos_adds_up() {
+    let server = Server::start(SETUP);
+    let receivers = format!("ws://{}/ws?user=u{{i}}&channel=news", server.public);
+    let outcome = bench(&[
+        "broadcast",
+        &receivers,
+        "-n",
+        "8",
+        "--publish",
+        &format!("tcp://{}", server.push),
+        "--rate",
+        "500",
+        "--body",
+        r#"{"channel":"news","data":"{data}"}"#,
+        "--chaos",
+        "40",
+        "--duration",
+        "1500ms",
+        "--warmup",
+        "0s",
+    ]);
+    assert_eq!(outcome.code, Some(0), "{outcome:#?}");
+    let count = |name: &str| outcome.count(&format!("/ledger/{name}"));
+    assert!(
+        outcome.count("/connections/reconnected") > 20,
+        "{outcome:#?}"
+    );
+    assert_eq!(count("expected"), count("published") * 8);
+    assert_eq!(
+        count("expected"),
+        count("delivered") + count("away"),
+        "{outcome:#?}"
+    );
+    let faults = ["lost", "duplicated", "reordered", "corrupted"].map(count);
+    assert_eq!(faults, [0; 4], "{outcome:#?}");
+    assert!(count("away") > 0 && count("delivered") > count("expected") / 2);
+}
+
+/// A message to a user, a cookie's and a header's, reaches the connection whose number it is.
+#[test]
+fn each_connection_is_a_user_of_its_own() {
+    let routes = "[[route]]\npath = \"/by-cookie\"\nhandler = \"push\"\nidentity = \"cookie:user\"\n\
+        [[route]]\npath = \"/by-header\"\nhandler = \"push\"\nidentity = \"header:X-User\"\n";
+    let server = Server::with(
+        SETUP,
+        &Options {
+            routes,
+            ..Options::default()
+        },
+    );
+    let publish = format!("tcp://{}", server.push);
+    for (path, flag, value) in [
+        ("by-cookie", "--cookie", "user=bench{i}"),
+        ("by-header", "--header", "X-User: bench{i}"),
+    ] {
+        let url = format!("ws://{}/{path}", server.public);
+        let outcome = run(&["push", &url, "-n", "5", "--publish", &publish, flag, value]);
+        assert_complete(&outcome, 1);
+    }
+}
