@@ -21,6 +21,9 @@ test-full: setup-test setup-fuzz ## test, all 517 Autobahn cases, fuzz time, chu
 bench: build setup-bench ## the side-by-side figures; see bench/README.md
 	bench/run
 
+shootout: build setup-shootout ## Veche beside its peers in one run; see bench/README.md
+	bench/shootout
+
 fuzz: setup-fuzz ## ten CPU-minutes of each fuzz target; MINUTES=1 for less
 	tests/fuzz.py $(or $(MINUTES),10)
 
@@ -36,7 +39,11 @@ setup-test: setup-run
 setup-bench: setup-run
 	@tests/setup/packages.sh bench
 
+setup-shootout: setup-run
+	@tests/setup/packages.sh shootout
+	@tests/setup/go.sh
+
 setup-fuzz: setup-run
 	@tests/setup/fuzz.sh
 
-.PHONY: help run build test test-full bench fuzz setup setup-run setup-test setup-bench setup-fuzz
+.PHONY: help run build test test-full bench shootout fuzz setup setup-run setup-test setup-bench setup-shootout setup-fuzz

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from harness import loads, servers
+from harness import loads, servers, tester_cost
 
 
 class Subject:
@@ -140,6 +140,22 @@ SCENARIOS = [
         [
             Subject(servers.veche, loads.echo, label="1,000", connections=1000, size=20, active=240, target=1.15),
             Subject(servers.uwebsockets, loads.echo, label="15,000", connections=15_000, size=20, active=240, rounds=5),
+        ],
+    ),
+    Scenario(
+        "tester",
+        "what the tester costs: echo, 240 connections, 20 B, one in flight",
+        "ns of the tester's CPU per message",
+        Subject(servers.uwebsockets, tester_cost.ours, label="under veche bench", connections=240, size=20),
+        [
+            Subject(
+                tester_cost.UnderLoadTest,
+                tester_cost.uwebsockets,
+                label="under uWebSockets' load_test",
+                connections=240,
+                size=20,
+                target=1.0,
+            )
         ],
     ),
 ]

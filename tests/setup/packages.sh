@@ -1,11 +1,12 @@
 #!/bin/bash
-# packages.sh run|test|bench: installs Debian's packages that a purpose needs, when one is missing. Quiet when all are there.
+# packages.sh run|test|bench|shootout: installs Debian's packages that a purpose needs, when one is missing. Quiet when all are there.
 set -euo pipefail
 
 declare -A packages=(
   [run]="build-essential ca-certificates curl"
   [test]="chromium netcat-openbsd nodejs npm php-cli procps python3 python3-venv util-linux"
   [bench]="apache2-utils golang nginx-light procps python3 util-linux wrk"
+  [shootout]="libasio-dev libnginx-mod-http-lua libwebsocketpp-dev lua-nginx-websocket nodejs npm python3 python3-venv util-linux"
 )
 # What stands for a package that came another way, such as a Node from its makers.
 declare -A command_of=(

@@ -1,0 +1,145 @@
+"""What a shootout leaves behind, all made from its JSON document: a table for the terminal, a page, a picture."""
+
+import json
+from statistics import median
+
+from harness import picture
+
+PICTURE = "shootout.svg"
+# Whose rows lead: the ratio under the load that everybody speaks of.
+_ORDER_BY = ("echo-20", "http")
+# Above it somebody else had a part of the two cores.
+_LOAD_AVERAGE_QUIET = 1.0
+
+
+def write(document, folder):
+    """JSON and page bear the date, the picture does not: the README shows the latest. Returns the page's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    base = folder / f"{document['machine']['date'][:10]}-shootout"
+    base.with_suffix(".json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    (folder / PICTURE).write_text(picture.draw(document, ordered(document)))
+    page = base.with_suffix(".md")
+    page.write_text(_page(document))
+    return page
+
+
+def write_from(path):
+    write(json.loads(path.read_text()), path.parent)
+
+
+def ordered(document):
+    """The peers that took part: Veche, then by their ratio under the first load of `_ORDER_BY` they took part in.
+
+    Who has no figure, such as an HTTP server where no HTTP was asked, is left out.
+    """
+    measured = {key for ratios in document["ratios"].values() for key in ratios}
+    failed = {failure["peer"] for failure in document["failures"]}
+
+    def rank(peer):
+        ratios = (document["ratios"].get(load, {}).get(peer["key"]) for load in _ORDER_BY)
+        found = [(place, ratio["median"]) for place, ratio in enumerate(ratios) if ratio]
+        return (peer["key"] != "veche", *min(found, default=(len(_ORDER_BY), 0)))
+
+    shown = (peer for peer in document["peers"] if "absent" not in peer and peer["key"] in measured | failed)
+    return sorted(shown, key=rank)
+
+
+def text(document):
+    """For the terminal: ratios with intervals, and who is absent."""
+    head = ["", *(load["title"] for load in document["loads"])]
+    rows = [head] + [
+        [peer["name"], *(_ratio(document, load, peer) for load in document["loads"])] for peer in ordered(document)
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    return "\n".join(["", *lines, "", _reading(document), *(f"{note}" for note in _notes(document))])
+
+
+def _page(document):
+    loads, machine = document["loads"], document["machine"]
+    lines = [f"# Veche beside its peers, {machine['date'][:10]}", "", f"![The same as a picture]({PICTURE})", ""]
+    lines += [_reading(document), ""]
+    lines += _table(document, loads, _ratio, bold_first=True)
+    lines += ["", "## The figures behind the ratios", "", "Medians over the rounds.", ""]
+    lines += _table(document, loads, _absolute, title=lambda load: f"{load['title']}, {load['unit']}")
+    paced = [load for load in loads if any("per_second" in run for runs in _runs(document, load) for run in runs)]
+    if paced:
+        lines += ["", "Answers a second. The tester has one core too: where it is marked *t*, it set the pace.", ""]
+        lines += _table(document, paced, _pace)
+    lines += ["", "## The loads", ""]
+    lines += [f"- **{load['title']}**: {load['what']}; {load['unit']}" for load in loads]
+    lines += ["", "## Who took part", ""]
+    for peer in ordered(document):
+        versions = ", ".join(f"{of} {version}" for of, version in peer["versions"].items())
+        lines.append(f"- **{peer['name']}**: {peer['what']} ({versions})")
+    lines += [f"- {note}" for note in _notes(document)]
+    lines += ["", "## The machine", "", f"- tester: `{document['tester']}`"]
+    lines += [f"- {key.replace('_', ' ')}: `{value}`" for key, value in machine.items()]
+    lines += [f"- rounds: `{document['rounds_run']}`", f"- ended: `{document['ended']}`"]
+    return "\n".join(lines) + "\n"
+
+
+def _reading(document):
+    rounds = document["rounds_run"]
+    interval = "95 % interval" if rounds >= 6 else "range (too few rounds for a 95 % interval)"
+    return (
+        "Each figure is the peer's through Veche's in the same round: above 1 the peer takes more (CPU time, microseconds, "
+        f"bytes). Median of {rounds} interleaved round{'s' if rounds > 1 else ''} and its {interval}. "
+        "Server on one core, tester on another; CPU time is of the server's process and its children."
+    )
+
+
+def _notes(document):
+    notes = [f"{peer['name']}: absent ({peer['absent']})" for peer in document["peers"] if "absent" in peer]
+    names = {peer["key"]: peer["name"] for peer in document["peers"]}
+    titles = {load["key"]: load["title"] for load in document["loads"]}
+    for failure in document["failures"]:
+        if failure["load"] in titles:
+            notes.append(f"{names[failure['peer']]} failed in {titles[failure['load']]}: {failure['reason']}")
+    if (busy := document["machine"]["load_average"]) > _LOAD_AVERAGE_QUIET:
+        notes.append(f"The machine was busy when this began (load average {busy:.1f}): take the figures for a trial.")
+    return notes
+
+
+def _table(document, loads, cell, title=lambda load: load["title"], bold_first=False):
+    lines = ["| | " + " | ".join(title(load) for load in loads) + " |", "|---|" + "--:|" * len(loads)]
+    for peer in ordered(document):
+        name = f"**{peer['name']}**" if bold_first and peer["key"] == "veche" else peer["name"]
+        lines.append(f"| {name} | " + " | ".join(cell(document, load, peer) for load in loads) + " |")
+    return lines
+
+
+def _ratio(document, load, peer):
+    ratio = document["ratios"][load["key"]].get(peer["key"])
+    if peer["key"] == "veche" and ratio:
+        return "1"
+    if ratio:
+        return f"{_number(ratio['median'])} [{_number(ratio['low'])} – {_number(ratio['high'])}]"
+    return _why_not(document, load, peer)
+
+
+def _absolute(document, load, peer):
+    runs = document["rounds"][load["key"]].get(peer["key"])
+    return f"{median(run['value'] for run in runs):,.0f}" if runs else _why_not(document, load, peer)
+
+
+def _pace(document, load, peer):
+    runs = document["rounds"][load["key"]].get(peer["key"])
+    if not runs:
+        return _why_not(document, load, peer)
+    bound = sum(run["tester_bound"] for run in runs) * 2 > len(runs)
+    return f"{median(run['per_second'] for run in runs):,.0f}" + (" *t*" if bound else "")
+
+
+def _why_not(document, load, peer):
+    failed = any(f["load"] == load["key"] and f["peer"] == peer["key"] for f in document["failures"])
+    return "failed" if failed else "–"
+
+
+def _runs(document, load):
+    return document["rounds"][load["key"]].values()
+
+
+def _number(value):
+    """Three digits that mean something."""
+    return f"{value:.2f}" if value < 10 else f"{value:,.0f}"
