@@ -11,12 +11,14 @@ use crate::report::model;
 
 /// In front of a numbered message, so that it is found in whatever a server puts around it.
 const MARK: &[u8] = b"vb:";
-/// Mark, publisher, number, time and checksum, each in hex with a colon behind it.
-pub const NOTE_BYTES_MIN: usize = 3 + 9 + 9 + 17 + 9;
+/// Mark, run, publisher, number, time and checksum, each in hex with a colon behind it.
+pub const NOTE_BYTES_MIN: usize = 3 + 9 + 9 + 9 + 17 + 9;
 
 /// What stands in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
+    /// Which run it is of: there may be others on the same channel, or what a server has kept of one.
+    pub(crate) run: u32,
     pub(crate) publisher: u32,
     pub(crate) number: u32,
     /// When it was to be sent, on the monotonic clock.
@@ -28,6 +30,7 @@ impl Note {
     pub(crate) fn write(self, out: &mut Vec<u8>, bytes: usize) {
         let start = out.len();
         out.extend_from_slice(MARK);
+        hex(out, u64::from(self.run), 8);
         hex(out, u64::from(self.publisher), 8);
         hex(out, u64::from(self.number), 8);
         hex(out, self.at_ns, 16);
@@ -52,18 +55,20 @@ impl Note {
         };
         let rest = &data[start..];
         let note = || {
-            let publisher = parse(rest.get(3..11)?)?;
-            let number = parse(rest.get(12..20)?)?;
-            let at_ns = parse(rest.get(21..37)?)?;
-            let sum = parse(rest.get(38..46)?)?;
+            let run = parse(rest.get(3..11)?)?;
+            let publisher = parse(rest.get(12..20)?)?;
+            let number = parse(rest.get(21..29)?)?;
+            let at_ns = parse(rest.get(30..46)?)?;
+            let sum = parse(rest.get(47..55)?)?;
             // The one byte that no checksum covers.
-            if rest.get(46)? != &b':' {
+            if rest.get(55)? != &b':' {
                 return None;
             }
             let filler = rest.get(NOTE_BYTES_MIN..)?;
             let end = filler.iter().position(|byte| *byte == b'.')?;
-            let is_right = u64::from(checksum(&rest[..38], &filler[..=end])) == sum;
+            let is_right = u64::from(checksum(&rest[..47], &filler[..=end])) == sum;
             is_right.then_some(Self {
+                run: run as u32,
                 publisher: publisher as u32,
                 number: number as u32,
                 at_ns,
@@ -150,7 +155,13 @@ impl Stream {
 
     /// The numbers below `published` that did not come.
     fn missing(&self, published: u32) -> Vec<(u32, u32)> {
-        let mut missing = self.gaps.clone();
+        let below = |gap: &(u32, u32)| (gap.0, gap.1.min(published));
+        let mut missing: Vec<_> = self
+            .gaps
+            .iter()
+            .map(below)
+            .filter(|gap| gap.0 < gap.1)
+            .collect();
         if self.next < published {
             missing.push((self.next, published));
         }
@@ -355,6 +366,7 @@ mod tests {
 
     fn note(number: u32) -> Note {
         Note {
+            run: 9,
             publisher: 3,
             number,
             at_ns: u64::from(number) * 10,
@@ -417,6 +429,12 @@ mod tests {
 
         let ledger = settle(&[0, 1, 2, 3, 5, 6, 7, 8, 9], Page::corrupted);
         assert_eq!((ledger.delivered, ledger.lost, ledger.corrupted), (9, 0, 1));
+    }
+
+    #[test]
+    fn numbers_that_nobody_has_sent_are_nobodys() {
+        let ledger = settle(&[0, 1, 5000], |_| ());
+        assert_eq!((ledger.expected, ledger.delivered, ledger.lost), (10, 2, 8));
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Pace {
             None => steps / self.per_second,
             Some(ramp) => ramp.time_s(self.per_second, steps),
         };
-        from_ns + (seconds * SECOND as f64) as u64
+        from_ns.saturating_add((seconds * SECOND as f64) as u64)
     }
 
     /// It has been done; on to the one behind it.

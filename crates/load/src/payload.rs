@@ -73,6 +73,13 @@ impl Payload {
         &self.bytes
     }
 
+    /// Which message of client `who` this is, if it is one of them at all.
+    pub(crate) fn number_of(&mut self, who: u32, kind: MessageKind, data: &[u8]) -> Option<u32> {
+        let digits = std::str::from_utf8(data.get(8..STAMP_BYTES)?).ok()?;
+        let number = u32::from_str_radix(digits, 16).ok()?;
+        (self.is_stamped && self.is(who, number, kind, data)).then_some(number)
+    }
+
     /// Whether it is message `number` of client `who`.
     #[inline]
     pub(crate) fn is(&mut self, who: u32, number: u32, kind: MessageKind, data: &[u8]) -> bool {

@@ -265,7 +265,7 @@ fn broken_files_are_told_line_by_line() {
     let name = file.0.display();
     let expected = format!(
         "{name}:2:1: unknown key \"conections\"; did you mean \"connections\"?\n\
-         {name}:5:8: rate: expected a number above 0, found \"fast\"\n\
+         {name}:5:8: rate: expected a number from 0.001 to 1,000,000,000, found \"fast\"\n\
          {name}:6:23: latency.p99: expected a time with its unit (us, ms, s) such as \"<= 50ms\", found 50\n\
          {name}:8:8: kind: expected \"storm\", \"echo\", \"broadcast\", \"push\" or \"http\", found \"ecco\"; did you mean \"echo\"?\n"
     );

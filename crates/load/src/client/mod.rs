@@ -6,7 +6,7 @@ pub(crate) mod tls;
 use veche_net::TransportId;
 use veche_proto::websocket::{Decoder, Encoder};
 
-pub(crate) use response::{Response, ResponseReader};
+pub(crate) use response::{Expect, Response, ResponseReader, says_error};
 pub(crate) use tls::{Tls, Trust};
 
 /// One client. A closed one can be opened again.

@@ -18,7 +18,23 @@ pub(crate) struct Response {
     pub(crate) is_expected: bool,
     /// The server ends the connection behind it.
     pub(crate) is_last: bool,
+    /// Its body, of which the beginning is looked at, has a member `error`; only if that is asked for.
+    pub(crate) says_error: bool,
 }
+
+/// What responses are to be like.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Expect {
+    /// Requests are HEAD: no body follows, whatever the head says.
+    pub(crate) is_head: bool,
+    /// The body of each.
+    pub(crate) body: Option<Arc<[u8]>>,
+    /// Bodies are JSON and may tell of errors.
+    pub(crate) may_say_error: bool,
+}
+
+/// So much of a body is looked at for an error.
+const LOOKED_AT_BYTES: usize = 1024;
 
 /// Takes responses off the wire.
 #[derive(Debug)]
@@ -27,9 +43,9 @@ pub(crate) struct ResponseReader {
     head: Vec<u8>,
     body: Body,
     now: Response,
-    /// Requests are HEAD: no body follows, whatever the head says.
-    is_head: bool,
-    expect: Option<Arc<[u8]>>,
+    expect: Expect,
+    /// The beginning of the body, if it is looked at.
+    looked_at: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -46,16 +62,17 @@ const BEFORE: Response = Response {
     body_bytes: 0,
     is_expected: true,
     is_last: false,
+    says_error: false,
 };
 
 impl ResponseReader {
-    pub(crate) fn new(is_head: bool, expect: Option<Arc<[u8]>>) -> Self {
+    pub(crate) fn new(expect: Expect) -> Self {
         Self {
             head: Vec::new(),
             body: Body::Head,
             now: BEFORE,
-            is_head,
             expect,
+            looked_at: Vec::new(),
         }
     }
 
@@ -107,14 +124,21 @@ impl ResponseReader {
     fn finish(&mut self) -> Response {
         let mut response = std::mem::replace(&mut self.now, BEFORE);
         self.body = Body::Head;
-        if let Some(expect) = &self.expect {
+        if let Some(expect) = &self.expect.body {
             response.is_expected &= response.body_bytes == expect.len() as u64;
         }
+        response.says_error = says_error(&self.looked_at);
+        self.looked_at.clear();
         response
     }
 
     fn data(&mut self, data: &[u8]) {
-        if let Some(expect) = &self.expect {
+        if self.expect.may_say_error {
+            let room = LOOKED_AT_BYTES.saturating_sub(self.looked_at.len());
+            self.looked_at
+                .extend_from_slice(&data[..data.len().min(room)]);
+        }
+        if let Some(expect) = &self.expect.body {
             let due = usize::try_from(self.now.body_bytes)
                 .ok()
                 .and_then(|from| expect.get(from..)?.get(..data.len()));
@@ -184,8 +208,9 @@ impl ResponseReader {
             body_bytes: 0,
             is_expected: true,
             is_last: !keep_alive,
+            says_error: false,
         };
-        self.body = if self.is_head || matches!(status, 101 | 204 | 304) {
+        self.body = if self.expect.is_head || matches!(status, 101 | 204 | 304) {
             Body::Sized(0)
         } else if is_chunked {
             let limits = Limits {
@@ -203,6 +228,12 @@ impl ResponseReader {
     }
 }
 
+/// Whether JSON has a member `error`, as far as that can be told without reading it.
+pub(crate) fn says_error(json: &[u8]) -> bool {
+    const MEMBER: &[u8] = b"\"error\"";
+    json.windows(MEMBER.len()).any(|window| window == MEMBER)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,7 +242,11 @@ mod tests {
     fn read(bytes: &[u8], expect: Option<&[u8]>) -> Result<Vec<Response>, String> {
         let mut all = Vec::new();
         for size in [1, 2, 3, 7, bytes.len()] {
-            let mut reader = ResponseReader::new(false, expect.map(Arc::from));
+            let mut reader = ResponseReader::new(Expect {
+                body: expect.map(Arc::from),
+                may_say_error: true,
+                ..Expect::default()
+            });
             let mut found = Vec::new();
             for piece in bytes.chunks(size) {
                 let mut rest = piece;
@@ -273,6 +308,18 @@ mod tests {
                 "{head}"
             );
         }
+    }
+
+    #[test]
+    fn errors_with_a_good_status_are_seen() {
+        let wire = b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{\"error\":{\"code\":1}}\
+            HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{\"result\":{}}";
+        let says: Vec<_> = read(wire, None)
+            .unwrap()
+            .iter()
+            .map(|response| response.says_error)
+            .collect();
+        assert_eq!(says, [true, false]);
     }
 
     #[test]

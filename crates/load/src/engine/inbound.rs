@@ -65,7 +65,10 @@ impl Engine<'_> {
                     if reason != CloseReason::Asked {
                         self.fail(driver, who, &reason.into());
                     }
-                    self.closed(driver, who);
+                    // Unless it has been opened again meanwhile.
+                    if self.net.find(id).is_some() {
+                        self.net.clients[who as usize].state = State::Closed;
+                    }
                 }
             }
             Event::Accepted { .. }
@@ -119,8 +122,8 @@ impl Engine<'_> {
                 response: Vec::new(),
             }));
         } else if endpoint.target.scheme.is_http() {
-            let (is_head, expect) = self.load.expects();
-            client.state = State::Http(Box::new(ResponseReader::new(is_head, expect)));
+            let expect = self.load.expects();
+            client.state = State::Http(Box::new(ResponseReader::new(expect)));
             self.opened(driver, who);
         } else {
             client.state = State::Lines(Vec::new());
@@ -370,10 +373,6 @@ impl Engine<'_> {
         if self.net.current == Some(who) {
             self.net.out.clear();
         }
-    }
-
-    fn closed(&mut self, _driver: &mut Epoll, who: u32) {
-        self.net.clients[who as usize].state = State::Closed;
     }
 }
 

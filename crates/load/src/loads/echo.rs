@@ -235,6 +235,26 @@ impl Load for Echo {
             flight.greeted = true;
             io.net.tally.unasked += 1;
             return;
+        } else if let Some(ahead) = self
+            .payload
+            .number_of(number, kind, data)
+            .map(|found| found.wrapping_sub(flight.answered) as usize)
+            .filter(|ahead| *ahead < flight.sent.len())
+        {
+            // The answers before it do not come any more.
+            for since in flight.sent.drain(..ahead) {
+                self.unanswered += u64::from(io.net.is_measured(since));
+                let words = "an answer was left out";
+                io.net.fault(&Fault::new(Cause::WrongAnswer, words));
+            }
+            flight.answered = flight.answered.wrapping_add(ahead as u32);
+            let since = flight.sent[0];
+            let counts_from = if self.pace.is_some() {
+                since
+            } else {
+                io.net.now_ns
+            };
+            io.net.answered(since, counts_from, data.len());
         } else {
             let words = format!("instead of the message that was due: {}", excerpt(data));
             io.net.fault(&Fault::new(Cause::WrongAnswer, words));
@@ -242,7 +262,7 @@ impl Load for Echo {
         flight.sent.pop_front();
         flight.answered = flight.answered.wrapping_add(1);
         if self.pace.is_none() && !flight.is_leaving && io.net.now_ns < io.net.until_ns {
-            self.send(io, who, io.net.now_ns);
+            self.fill(io, who);
         }
     }
 
@@ -285,8 +305,9 @@ impl Load for Echo {
                 Some(who) => self.send(io, who, due),
                 // Nobody is left: what was due has no answer.
                 None => {
-                    io.net.sent(due, 0);
                     self.unanswered += u64::from(io.net.is_measured(due));
+                    let words = "no connection was open when a message was due";
+                    io.net.fault(&Fault::new(Cause::Closed, words));
                 }
             }
         };

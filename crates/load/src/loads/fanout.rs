@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
 
 use super::Load;
-use crate::client::Response;
+use crate::client::{Expect, Response, says_error};
 use crate::clock::{MILLISECOND, SECOND};
 use crate::engine::{Io, Net};
 use crate::ledger::{Books, Found, Note, Page};
@@ -18,7 +18,9 @@ use crate::tally::{Cause, Fault};
 /// Where the numbered message goes in a body.
 const DATA: &str = "{data}";
 /// When nothing has come for so long, nothing will.
-const QUIET_NS: u64 = SECOND;
+const QUIET_NS: u64 = 2 * SECOND;
+/// When all has come, what comes again comes soon.
+const TWICE_NS: u64 = SECOND / 5;
 
 /// Who publishes what, and when.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,6 +37,8 @@ pub struct FanoutPlan {
     pub size: usize,
     /// What a receiver sends when it is open, to subscribe.
     pub hello: Option<String>,
+    /// A number that no other run has: messages of others are none of ours.
+    pub run: u32,
     /// Receivers cut off a second in all; each comes back at once.
     pub chaos: Option<f64>,
 }
@@ -59,6 +63,8 @@ pub(crate) struct Fanout {
     /// Publications so far, for turns.
     count: u64,
     last_ns: u64,
+    /// Deliveries, also corrupted ones.
+    arrived: u64,
     scratch: Vec<u8>,
     body: Vec<u8>,
     /// Requests in flight.
@@ -121,6 +127,7 @@ impl Fanout {
             greeted: vec![Greeting::default(); receivers as usize],
             count: 0,
             last_ns: 0,
+            arrived: 0,
             scratch: Vec::new(),
             body: Vec::new(),
             unanswered: 0,
@@ -135,7 +142,6 @@ impl Fanout {
         let round = self.count / u64::from(self.publishers);
         self.count += 1;
         if !io.net.is_open(who) {
-            io.net.sent(at_ns, 0);
             io.net
                 .fault(&Fault::new(Cause::Closed, "a publisher is not connected"));
             return;
@@ -147,6 +153,7 @@ impl Fanout {
         });
         let times = self.books.log.entry((publisher, receiver)).or_default();
         let note = Note {
+            run: self.plan.run,
             publisher,
             number: times.len() as u32,
             at_ns,
@@ -199,6 +206,14 @@ impl Fanout {
             self.books.pages[who as usize].leave();
             io.cut(who);
             self.reopen(io, who);
+        }
+    }
+
+    /// Looks for an error in what a publisher is told.
+    fn judge(&self, io: &mut Io<'_>, told: &[u8]) {
+        if says_error(told) {
+            let words = format!("a publication was refused: {}", excerpt(told));
+            io.net.fault(&Fault::new(Cause::BadResponse, words));
         }
     }
 
@@ -262,6 +277,7 @@ impl Load for Fanout {
     fn message(&mut self, io: &mut Io<'_>, who: u32, _: MessageKind, data: &mut [u8]) {
         if who >= self.receivers {
             // A publisher may be told that it has published, and may hear others.
+            self.judge(io, data);
             return;
         }
         self.last_ns = io.net.now_ns;
@@ -272,13 +288,16 @@ impl Load for Fanout {
             page.return_at(io.net.now_ns);
         }
         match Note::find(data) {
+            Found::Note(note) if note.run != self.plan.run => io.net.tally.unasked += 1,
             Found::Note(note) => {
                 page.receive(note);
+                self.arrived += 1;
                 io.net.answered(note.at_ns, note.at_ns, data.len());
             }
             Found::Nothing if is_first || !self.has_begun => io.net.tally.unasked += 1,
             Found::Nothing | Found::Corrupt => {
                 page.corrupted();
+                self.arrived += 1;
                 let words = format!(
                     "a delivery that is not as it was published: {}",
                     excerpt(data)
@@ -294,17 +313,17 @@ impl Load for Fanout {
             let words = format!("a publication was answered with status {}", response.status);
             io.net.fault(&Fault::new(Cause::BadResponse, words));
         }
+        if response.says_error {
+            let words = "a publication was answered with an error";
+            io.net.fault(&Fault::new(Cause::BadResponse, words));
+        }
         if response.is_last {
             self.reopen(io, who);
         }
     }
 
     fn line(&mut self, io: &mut Io<'_>, _: u32, line: &[u8]) {
-        let is_error = line.windows(7).any(|window| window == b"\"error\"");
-        if is_error {
-            let words = format!("a publication was refused: {}", excerpt(line));
-            io.net.fault(&Fault::new(Cause::BadResponse, words));
-        }
+        self.judge(io, line);
     }
 
     fn closed(&mut self, io: &mut Io<'_>, who: u32, was_open: bool) {
@@ -350,7 +369,26 @@ impl Load for Fanout {
 
     fn is_settled(&self, net: &Net) -> bool {
         let since = self.last_ns.max(net.until_ns.min(net.now_ns));
-        net.now_ns.saturating_sub(since) > QUIET_NS
+        let quiet_ns = net.now_ns.saturating_sub(since);
+        let is_all_here = self.publishers == net.plan.endpoints[1].clients
+            && (!self.plan.to_one || self.receivers == self.receivers_in_all);
+        if !is_all_here || self.plan.chaos.is_some() {
+            // How much is to come is not known here.
+            return quiet_ns > QUIET_NS;
+        }
+        let published: u64 = self
+            .books
+            .log
+            .values()
+            .map(|times| times.len() as u64)
+            .sum();
+        let expected = if self.plan.to_one {
+            published
+        } else {
+            published * u64::from(self.receivers)
+        };
+        // A little longer, for what may come twice. What is missing is waited for until the time is up.
+        self.arrived >= expected && quiet_ns > TWICE_NS
     }
 
     fn finish(&mut self, net: &mut Net) {
@@ -358,5 +396,12 @@ impl Load for Fanout {
         books.pages.retain(|page| page.receiver != u32::MAX);
         net.tally.books = Some(books);
         net.tally.unanswered = self.unanswered;
+    }
+
+    fn expects(&self) -> Expect {
+        Expect {
+            may_say_error: true,
+            ..Expect::default()
+        }
     }
 }

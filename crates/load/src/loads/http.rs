@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::Load;
-use crate::client::Response;
+use crate::client::{Expect, Response};
 use crate::clock::MILLISECOND;
 use crate::engine::{Io, Net};
 use crate::pace::Pace;
@@ -45,8 +45,13 @@ pub(crate) struct Http {
     requests: Vec<Vec<u8>>,
     flights: Vec<VecDeque<u64>>,
     next: u32,
+    /// Clients to be opened again, and when.
+    retries: VecDeque<(u64, u32)>,
     unanswered: u64,
 }
+
+/// After a connect that failed, so long until the next.
+const RETRY_NS: u64 = 100 * MILLISECOND;
 
 impl Http {
     pub(crate) fn new(plan: &HttpPlan, share: &Share) -> Self {
@@ -96,6 +101,7 @@ impl Http {
             requests: numbers.map(request).collect(),
             flights: vec![VecDeque::new(); range.len()],
             next: 0,
+            retries: VecDeque::new(),
             unanswered: 0,
             plan: plan.clone(),
         }
@@ -144,6 +150,12 @@ impl Load for Http {
         if self.expect.is_some() {
             let http = io.net.tally.http.get_or_insert_default();
             http.unexpected_bodies = Some(0);
+        }
+        // Those that a server has closed before anything was asked.
+        for who in 0..self.flights.len() as u32 {
+            if io.net.is_closed(who) && io.net.clients[who as usize].was_open {
+                self.reopen(io, who);
+            }
         }
         if let Some(rate) = self.rate {
             let pace = Pace::starting(rate, start_ns, self.phase);
@@ -207,14 +219,23 @@ impl Load for Http {
         self.forget(io, who);
         if was_open && self.has_begun {
             self.reopen(io, who);
+        } else if self.has_begun {
+            // A server that restarts, say.
+            self.retries.push_back((io.net.now_ns + RETRY_NS, who));
         }
     }
 
     fn due(&mut self, io: &mut Io<'_>) -> u64 {
-        let Some(mut pace) = self.pace.take() else {
-            return u64::MAX;
-        };
         let now = io.net.now_ns;
+        while self.retries.front().is_some_and(|retry| retry.0 <= now) {
+            if let Some((_, who)) = self.retries.pop_front() {
+                self.reopen(io, who);
+            }
+        }
+        let retry = self.retries.front().map_or(u64::MAX, |retry| retry.0);
+        let Some(mut pace) = self.pace.take() else {
+            return retry;
+        };
         let count = self.flights.len() as u32;
         let due = loop {
             let due = pace.due(now);
@@ -232,12 +253,13 @@ impl Load for Http {
                 self.next = (who + 1) % count;
                 self.send(io, who, due);
             } else {
-                io.net.sent(due, 0);
                 self.unanswered += u64::from(io.net.is_measured(due));
+                let words = "no connection was open when a request was due";
+                io.net.fault(&Fault::new(Cause::Closed, words));
             }
         };
         self.pace = Some(pace);
-        due
+        due.min(retry)
     }
 
     fn is_settled(&self, _: &Net) -> bool {
@@ -255,7 +277,11 @@ impl Load for Http {
         net.tally.unanswered = self.unanswered;
     }
 
-    fn expects(&self) -> (bool, Option<Arc<[u8]>>) {
-        (self.plan.method == "HEAD", self.expect.clone())
+    fn expects(&self) -> Expect {
+        Expect {
+            is_head: self.plan.method == "HEAD",
+            body: self.expect.clone(),
+            may_say_error: false,
+        }
     }
 }

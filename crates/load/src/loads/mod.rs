@@ -6,12 +6,10 @@ pub mod http;
 pub mod shootout;
 pub mod storm;
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
 
-use crate::client::Response;
+use crate::client::{Expect, Response};
 use crate::engine::{Io, Net};
 use crate::plan::Share;
 
@@ -99,8 +97,8 @@ pub(crate) trait Load {
     /// Counts what is still awaited: it will not come.
     fn finish(&mut self, net: &mut Net);
 
-    /// For HTTP: whether requests are HEAD, and the body that responses should have.
-    fn expects(&self) -> (bool, Option<Arc<[u8]>>) {
-        (false, None)
+    /// For HTTP: what responses are to be like.
+    fn expects(&self) -> Expect {
+        Expect::default()
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct Shootout {
     /// Whether the clients of this step are all open and its samples are being taken.
     is_sampling: bool,
     message: String,
+    /// When something last went on.
+    last_ns: u64,
 }
 
 impl Shootout {
@@ -66,6 +68,7 @@ impl Shootout {
             is_sampling: false,
             // As the original sends it, but for the time, which we keep ourselves.
             message: format!("{{\"type\":\"{kind}\",\"payload\":{{\"sendTime\":\"0\"}}}}"),
+            last_ns: 0,
             plan: plan.clone(),
         }
     }
@@ -149,6 +152,7 @@ impl Load for Shootout {
                     return;
                 };
                 self.in_flight -= 1;
+                self.last_ns = io.net.now_ns;
                 self.times.record(io.net.now_ns - since);
                 io.net.answered(since, io.net.now_ns, data.len());
                 self.send(io);
@@ -181,7 +185,18 @@ impl Load for Shootout {
             .all(|client| client.was_open || client.began_ns > 0 && !client.state.is_opening());
         if !self.is_over && !self.is_sampling && settled {
             self.is_sampling = true;
+            self.last_ns = io.net.now_ns;
             self.send(io);
+        } else if self.is_sampling
+            && io.net.now_ns > self.last_ns.saturating_add(io.net.plan.timeout_ns)
+        {
+            for _ in 0..self.in_flight {
+                io.net
+                    .fault(&Fault::new(Cause::TimedOut, "no answer in time"));
+            }
+            self.errors += u64::from(self.in_flight);
+            self.end_step(io);
+            self.is_over = true;
         } else if self.is_sampling && self.in_flight == 0 {
             self.end_step(io);
         }

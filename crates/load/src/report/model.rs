@@ -253,7 +253,8 @@ pub struct Interval {
     pub max_us: Option<f64>,
 }
 
-/// What became of each message to each receiver: `expected` = `delivered` + `lost` + `away`.
+/// What became of each message to each receiver: `expected` = `delivered` + `lost` + `away` and those that came
+/// `corrupted`, copies not counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Receivers.

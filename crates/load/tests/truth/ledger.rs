@@ -243,6 +243,7 @@ impl State {
 
 fn fanout(body: &str, rate: f64) -> FanoutPlan {
     FanoutPlan {
+        run: 7,
         body: body.to_owned(),
         to_one: body.contains("{i}"),
         rate,

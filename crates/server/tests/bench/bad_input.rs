@@ -118,7 +118,7 @@ fn servers_that_speak_something_else() {
 
     // A TCP connection is there, so this is a report with errors.
     let outcome = run(&["http", &format!("http://{garbage}/")]);
-    assert_ends(&outcome, ERRORS, &["errors; see the report"]);
+    assert_ends(&outcome, ERRORS, &["not all went well", "see the report"]);
     assert!(outcome.count("/errors/bad_protocol") >= 3, "{outcome:#?}");
 }
 

@@ -116,9 +116,13 @@ pub(super) fn ledger(page: &mut Page, report: &Report) {
     page.more(
         Tone::Plain,
         &format!(
-            "{} expected = {} delivered + {} lost + {} away",
+            "{} expected = {} delivered{} + {} lost + {} away",
             count(ledger.expected),
             count(ledger.delivered),
+            match ledger.expected.saturating_sub(accounted(ledger)) {
+                0 => String::new(),
+                spoilt => format!(" + {} corrupted", count(spoilt)),
+            },
             count(ledger.lost),
             count(ledger.away)
         ),
@@ -181,13 +185,23 @@ pub(super) fn ledger(page: &mut Page, report: &Report) {
     }
 }
 
-/// By how much a ledger does not add up.
+/// By how much a ledger does not add up. What is neither delivered nor lost nor away has come corrupted; and beside
+/// those there may be corrupted copies of what was delivered.
 pub(crate) fn gap(ledger: &Ledger) -> Option<u64> {
-    let sum = ledger
+    let sum = accounted(ledger);
+    let gap = if sum > ledger.expected {
+        sum - ledger.expected
+    } else {
+        (ledger.expected - sum).saturating_sub(ledger.corrupted)
+    };
+    Some(gap).filter(|gap| *gap > 0)
+}
+
+fn accounted(ledger: &Ledger) -> u64 {
+    ledger
         .delivered
         .saturating_add(ledger.lost)
-        .saturating_add(ledger.away);
-    Some(sum.abs_diff(ledger.expected)).filter(|gap| *gap > 0)
+        .saturating_add(ledger.away)
 }
 
 pub(super) fn server(page: &mut Page, report: &Report) {

@@ -101,7 +101,7 @@ fn a_bottleneck_is_the_first_and_the_last_word() {
 fn a_ledger_that_does_not_add_up_says_so() {
     let mut report = full();
     assert!(!plain(&report).contains("ADD UP"));
-    report.ledger.as_mut().unwrap().lost -= 2;
+    report.ledger.as_mut().unwrap().lost += 2;
     assert!(plain(&report).contains("THIS DOES NOT ADD UP, by 2"));
 }
 

@@ -214,12 +214,22 @@ fn compare(args: &CompareArgs) -> Result<(), Failure> {
 /// What a shell gets back.
 fn verdict(report: &Report) -> Result<(), Failure> {
     somebody_was_there(report)?;
-    let errors = &report.errors;
-    if errors.count() > 0 {
-        return Err(Failure::new(
-            Exit::Errors,
-            format!("{} errors; see the report", errors.count()),
-        ));
+    let faults = report.ledger.as_ref().map_or(0, |ledger| {
+        ledger.lost + ledger.duplicated + ledger.reordered + ledger.corrupted
+    });
+    let counts = [
+        (report.errors.count(), "errors"),
+        (report.messages.unanswered, "without an answer"),
+        (faults, "faults in the ledger"),
+    ];
+    let said: Vec<String> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    if !said.is_empty() {
+        let words = format!("not all went well: {}; see the report", said.join(", "));
+        return Err(Failure::new(Exit::Errors, words));
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ pub(super) struct Common {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) connections: u32,
     /// How long to measure
-    #[arg(short, long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    #[arg(short, long, value_name = "DURATION", default_value = "10s", value_parser = measurable)]
     pub(super) duration: Duration,
     /// How long to run before it is measured
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
@@ -290,12 +290,21 @@ fn rate(text: &str) -> Result<Rate, String> {
     })
 }
 
+fn measurable(text: &str) -> Result<Duration, String> {
+    duration(text).and_then(|duration| {
+        if duration < Duration::from_millis(1) {
+            return Err("expected 1 ms or more".to_owned());
+        }
+        Ok(duration)
+    })
+}
+
 fn positive(text: &str) -> Result<f64, String> {
     text.replace('_', "")
         .parse()
         .ok()
-        .filter(|number: &f64| number.is_finite() && *number > 0.0)
-        .ok_or_else(|| "expected a number above 0".to_owned())
+        .filter(|number: &f64| (0.001..=1e9).contains(number))
+        .ok_or_else(|| "expected a number from 0.001 to 1,000,000,000".to_owned())
 }
 
 fn size(text: &str) -> Result<usize, String> {

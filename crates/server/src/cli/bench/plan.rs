@@ -55,6 +55,9 @@ pub(super) fn http(args: &HttpArgs) -> Result<Plan, Failure> {
         let words = format!("--method {:?}: no method of HTTP", args.method);
         return Err(Failure::new(Exit::Usage, words));
     }
+    if args.method == "HEAD" && (args.expect.is_some() || args.expect_file.is_some()) {
+        return Err(usage("--expect: the answer to HEAD has no body"));
+    }
     let load = LoadPlan::Http(HttpPlan {
         method: args.method.clone(),
         is_http10: args.http10,
@@ -105,6 +108,7 @@ fn fanout(
         rate_to: args.rate.to,
         size: args.size,
         hello: args.hello.clone(),
+        run: run_number(),
         chaos: args.chaos,
     });
     Ok(plan(vec![receivers, publishers], load, common))
@@ -130,6 +134,11 @@ pub(super) fn shootout(args: &ShootoutArgs) -> Result<Plan, Failure> {
             &args.common,
         )
     })
+}
+
+/// What no other run has, of this machine or of another on the same server.
+fn run_number() -> u32 {
+    fastrand::u32(..)
 }
 
 fn usage(words: impl Into<String>) -> Failure {

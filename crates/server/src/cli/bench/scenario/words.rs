@@ -345,7 +345,11 @@ mod tests {
                 "[1, 2, 3]",
                 "expected a number, or two as [from, to], found a list with 1 in it",
             ),
-            ("rate", "-1", "expected a number above 0, found -1"),
+            (
+                "rate",
+                "-1",
+                "expected a number from 0.001 to 1,000,000,000, found -1",
+            ),
             (
                 "size",
                 "\"lots\"",
