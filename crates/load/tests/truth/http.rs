@@ -1,7 +1,9 @@
 //! What is said of responses: each status and each length, whatever way they come by.
 
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use veche_load::loads::LoadPlan;
@@ -11,7 +13,7 @@ use veche_load::report::Report;
 use veche_load::target::Template;
 
 use crate::support::http::{After, Request, response, serve_http};
-use crate::support::{assert_clean, endpoint, plan, report};
+use crate::support::{assert_clean, endpoint, plan, report, serve};
 
 fn get() -> HttpPlan {
     HttpPlan {
@@ -301,4 +303,23 @@ fn responses_that_are_none_are_errors() {
     let report = run(get(), endpoint(&format!("http://{address}/"), 1));
     assert!(report.errors.bad_protocol > 0, "{:?}", report.errors);
     assert_eq!(report.messages.received, 0);
+}
+
+#[test]
+fn a_client_that_was_reset_comes_back() {
+    let address = serve(|_, mut socket| {
+        let mut request = [0; 4096];
+        for _ in 0..5 {
+            if !matches!(socket.read(&mut request), Ok(1..)) {
+                return;
+            }
+            let _ = socket.write_all(&response("200 OK", "hi"));
+        }
+        let at_once = Some(Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&socket, at_once).expect("a socket");
+    });
+    let report = run(get(), endpoint(&format!("http://{address}/"), 2));
+    assert!(report.errors.reset > 2, "{:?}", report.errors);
+    assert!(report.connections.reconnected >= report.errors.reset - 2);
+    assert!(report.messages.received > 5 * report.errors.reset / 2);
 }
