@@ -162,7 +162,9 @@ fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &Common) -> Plan {
 }
 
 /// Connections that one local address has ports for, with room for those that are not free yet.
-const CONNECTIONS_PER_SOURCE: u32 = 20_000;
+const CONNECTIONS_PER_SOURCE_MAX: u32 = 20_000;
+/// Beyond that there are several, and each gets so many: the kernel searches long for a free port among taken ones.
+const CONNECTIONS_PER_SOURCE: u32 = 5_000;
 
 /// Local addresses. Towards this machine itself there are as many as it takes.
 fn sources(endpoints: &[Endpoint], common: &Common) -> Vec<IpAddr> {
@@ -171,7 +173,8 @@ fn sources(endpoints: &[Endpoint], common: &Common) -> Vec<IpAddr> {
         addresses.all(|address| address.ip().is_loopback() && address.is_ipv4())
     };
     let needed = common.connections.div_ceil(CONNECTIONS_PER_SOURCE);
-    if !common.source.is_empty() || needed == 1 || !endpoints.iter().all(is_here) {
+    let is_enough = common.connections <= CONNECTIONS_PER_SOURCE_MAX;
+    if !common.source.is_empty() || is_enough || !endpoints.iter().all(is_here) {
         return common.source.clone();
     }
     (1..=needed)
