@@ -38,6 +38,7 @@ setup-test: setup-run
 
 setup-bench: setup-run
 	@tests/setup/packages.sh bench
+	@tests/setup/go.sh
 
 setup-shootout: setup-run
 	@tests/setup/packages.sh shootout

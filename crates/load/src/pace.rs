@@ -87,6 +87,15 @@ impl Pace {
         from_ns.saturating_add((seconds * SECOND as f64) as u64)
     }
 
+    /// The next time if it has come and lies before `until_ns`; it counts as done then.
+    pub(crate) fn pass(&mut self, now_ns: u64, until_ns: u64) -> Option<u64> {
+        let due = self.due(now_ns);
+        (due <= now_ns && due < until_ns).then(|| {
+            self.next();
+            due
+        })
+    }
+
     /// It has been done; on to the one behind it.
     pub(crate) fn next(&mut self) {
         self.count += 1;

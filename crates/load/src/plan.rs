@@ -121,6 +121,16 @@ impl Share {
         total / f64::from(self.parts)
     }
 
+    /// Clients of all endpoints.
+    pub(crate) fn clients(&self) -> usize {
+        self.ranges.iter().map(ExactSizeIterator::len).sum()
+    }
+
+    /// Where in a step of all threads this one has its turn, from 0 to 1.
+    pub(crate) fn phase(&self) -> f64 {
+        f64::from(self.index) / f64::from(self.parts)
+    }
+
     /// This thread's part of a limit, at least 1.
     pub(crate) fn limit(&self, total: u32) -> u32 {
         (total / self.parts).max(1)

@@ -109,9 +109,6 @@ pub(crate) struct Tally {
     pub(crate) late_sends: u64,
 }
 
-/// Lengths of bodies that are told apart.
-const BODY_LENGTHS_MAX: usize = 16;
-
 impl Tally {
     pub(crate) fn fault(&mut self, fault: &Fault) {
         *self.faults.entry(fault.cause).or_default() += 1;
@@ -123,7 +120,7 @@ impl Tally {
     pub(crate) fn response(&mut self, status: u16, body_bytes: u64) {
         let http = self.http.get_or_insert_default();
         *http.statuses.entry(status).or_default() += 1;
-        add_length(http, body_bytes, 1);
+        http.add_length(body_bytes, 1);
     }
 
     pub(crate) fn fault_count(&self) -> u64 {
@@ -155,18 +152,8 @@ impl Tally {
             .flatten()
             .min();
         self.settled_ns = self.settled_ns.max(other.settled_ns);
-        if let Some(others) = other.http {
-            let http = self.http.get_or_insert_default();
-            for (status, count) in others.statuses {
-                *http.statuses.entry(status).or_default() += count;
-            }
-            for (length, count) in others.body_bytes {
-                add_length(http, length, count);
-            }
-            http.other_body_bytes += others.other_body_bytes;
-            if let Some(count) = others.unexpected_bodies {
-                *http.unexpected_bodies.get_or_insert_default() += count;
-            }
+        if let Some(http) = &other.http {
+            self.http.get_or_insert_default().add(http);
         }
         if let Some(books) = other.books {
             self.books.get_or_insert_default().add(books);
@@ -198,15 +185,5 @@ impl Tally {
                 .map(|(cause, words)| (cause.name().to_owned(), words.clone()))
                 .collect(),
         }
-    }
-}
-
-fn add_length(http: &mut HttpTally, length: u64, count: u64) {
-    if let Some(known) = http.body_bytes.get_mut(&length) {
-        *known += count;
-    } else if http.body_bytes.len() < BODY_LENGTHS_MAX {
-        http.body_bytes.insert(length, count);
-    } else {
-        http.other_body_bytes += count;
     }
 }

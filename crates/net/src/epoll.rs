@@ -157,7 +157,7 @@ impl Epoll {
     }
 
     /// How long the wait may last.
-    fn wait_ms(&self, timeout_ms: Option<u64>) -> Option<u64> {
+    fn wait_ms(&self) -> Option<u64> {
         if !self.pending.is_empty() || !self.closed.is_empty() {
             return Some(0);
         }
@@ -170,7 +170,6 @@ impl Epoll {
             .into_iter()
             .flatten()
             .map(|at_ms| at_ms.saturating_sub(self.now_ms))
-            .chain(timeout_ms)
             .min()
     }
 
@@ -338,7 +337,7 @@ impl Driver for Epoll {
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) -> io::Result<()> {
         self.flush_held();
-        let own = self.wait_ms(None).map(Duration::from_millis);
+        let own = self.wait_ms().map(Duration::from_millis);
         let timeout = own.into_iter().chain(timeout).min();
         match self.poller.wait(&mut self.events, timeout) {
             Ok(()) | Err(Errno::INTR) => {}

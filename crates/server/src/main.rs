@@ -11,6 +11,7 @@ use std::process::ExitCode;
 mod cli;
 mod common;
 mod config;
+mod descriptors;
 mod files;
 mod logging;
 mod metrics;

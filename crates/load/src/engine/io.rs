@@ -47,6 +47,16 @@ impl Io<'_> {
         Ok(())
     }
 
+    /// Begins to connect a client again; false, and counted, if not even that succeeds.
+    pub(crate) fn reopen(&mut self, who: u32) -> bool {
+        let opened = self.open(who);
+        if let Err(fault) = &opened {
+            self.net.fault(fault);
+            self.cut(who);
+        }
+        opened.is_ok()
+    }
+
     /// Sends a message on a WebSocket that is open.
     #[inline]
     pub(crate) fn send(&mut self, who: u32, kind: MessageKind, data: &[u8]) {

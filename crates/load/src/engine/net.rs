@@ -7,6 +7,8 @@ use veche_net::{Buffer, Driver, Epoll, TransportId};
 use veche_proto::websocket::Codecs;
 
 use crate::client::{Client, State, Trust};
+use crate::clock::MILLISECOND;
+use crate::pace::Pace;
 use crate::plan::Plan;
 use crate::tally::{Fault, Tally};
 
@@ -63,8 +65,23 @@ impl Net {
         }
     }
 
-    /// Counts an answer to what was sent, or was to be sent, at `since_ns`. Closed loops count answers that come in
-    /// the measured time, open loops those to what was due in it.
+    /// What is due in an open loop by now, one after the other; late ones are counted.
+    pub(crate) fn take_due(&mut self, pace: &mut Pace) -> Option<u64> {
+        let due = pace.pass(self.now_ns, self.until_ns)?;
+        if self.now_ns - due > MILLISECOND && self.is_measured(due) {
+            self.tally.late_sends += 1;
+        }
+        Some(due)
+    }
+
+    /// What decides whether an answer that comes now counts: in an open loop when its question was due, in a closed
+    /// one that it comes in the measured time.
+    #[inline]
+    pub(crate) fn counts_from(&self, since_ns: u64, is_open_loop: bool) -> u64 {
+        if is_open_loop { since_ns } else { self.now_ns }
+    }
+
+    /// Counts an answer to what was sent, or was to be sent, at `since_ns`, if `counts_from` is measured.
     #[inline]
     pub(crate) fn answered(&mut self, since_ns: u64, counts_from: u64, bytes: usize) {
         if self.is_measured(counts_from) {
@@ -94,12 +111,23 @@ impl Net {
         matches!(self.clients[who as usize].state, State::Closed)
     }
 
+    /// The first of `count` clients that is open and may, from `from` on and round.
+    pub(crate) fn find_open(
+        &self,
+        from: u32,
+        count: u32,
+        may: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        (from..count)
+            .chain(0..from)
+            .find(|who| self.is_open(*who) && may(*who))
+    }
+
     pub(super) fn recycle(&mut self, buffer: Buffer) {
-        if let Buffer::Owned(mut bytes) = buffer
+        if let Some(bytes) = buffer.reclaim()
             && bytes.capacity() <= SPARE_BYTES_MAX
             && self.spare.len() < SPARE_MAX
         {
-            bytes.clear();
             self.spare.push(bytes);
         }
     }
@@ -140,8 +168,7 @@ impl Net {
     pub(super) fn end_other(&mut self, driver: &mut Epoll, who: u32, begun: Option<Vec<u8>>) {
         if let Some(before) = begun {
             self.flush(driver, who);
-            let mut empty = std::mem::replace(&mut self.out, before);
-            empty.clear();
+            let empty = std::mem::replace(&mut self.out, before);
             self.recycle(Buffer::Owned(empty));
         }
     }

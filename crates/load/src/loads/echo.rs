@@ -74,13 +74,13 @@ const LEAVE_NS: u64 = 2 * SECOND;
 
 impl Echo {
     pub(crate) fn new(plan: &EchoPlan, share: &Share) -> Self {
-        let clients: usize = share.ranges.iter().map(ExactSizeIterator::len).sum();
+        let clients = share.clients();
         Self {
             payload: Payload::new(&plan.payload),
             inflight: plan.inflight.max(1),
             rate: plan.rate.map(|rate| share.rate(rate)),
             rate_to: plan.rate_to.map(|rate| share.rate(rate)),
-            phase: f64::from(share.index) / f64::from(share.parts),
+            phase: share.phase(),
             pace: None,
             churn: plan.churn.map(|per_second| Churn {
                 per_second: share.rate(per_second),
@@ -116,19 +116,6 @@ impl Echo {
         }
     }
 
-    /// The next connection that is open.
-    fn turn(&mut self, io: &Io<'_>) -> Option<u32> {
-        let count = self.flights.len() as u32;
-        for _ in 0..count {
-            let who = self.next;
-            self.next = if who + 1 == count { 0 } else { who + 1 };
-            if io.net.is_open(who) && !self.flights[who as usize].is_leaving {
-                return Some(who);
-            }
-        }
-        None
-    }
-
     /// Lets connections go and come back as they are due; when to look again.
     fn come_and_go(&mut self, io: &mut Io<'_>) -> u64 {
         let Some(mut churn) = self.churn.take() else {
@@ -141,7 +128,9 @@ impl Echo {
             let flight = &mut flights[who as usize];
             if io.net.is_closed(who) {
                 *flight = Flight::default();
-                reopen(io, who, absent);
+                if !io.reopen(who) {
+                    absent.push(who);
+                }
                 return false;
             }
             if io.net.is_open(who) && flight.sent.is_empty() {
@@ -162,13 +151,13 @@ impl Echo {
                 pace.next();
                 if let Some(who) = churn.absent.pop() {
                     flights[who as usize] = Flight::default();
-                    reopen(io, who, &mut churn.absent);
+                    if !io.reopen(who) {
+                        churn.absent.push(who);
+                    }
                     continue;
                 }
-                let turns = (0..count).map(|step| (churn.next + step) % count);
-                let present =
-                    |who: &u32| io.net.is_open(*who) && !flights[*who as usize].is_leaving;
-                if let Some(who) = { turns }.find(present) {
+                let may = |who: u32| !flights[who as usize].is_leaving;
+                if let Some(who) = io.net.find_open(churn.next, count, may) {
                     churn.next = (who + 1) % count;
                     flights[who as usize].is_leaving = true;
                     churn.leaving.push((who, now + LEAVE_NS));
@@ -181,14 +170,6 @@ impl Echo {
         }
         self.churn = Some(churn);
         next
-    }
-}
-
-fn reopen(io: &mut Io<'_>, who: u32, absent: &mut Vec<u32>) {
-    if let Err(fault) = io.open(who) {
-        io.net.fault(&fault);
-        io.cut(who);
-        absent.push(who);
     }
 }
 
@@ -220,26 +201,22 @@ impl Load for Echo {
     fn message(&mut self, io: &mut Io<'_>, who: u32, kind: MessageKind, data: &mut [u8]) {
         let flight = &mut self.flights[who as usize];
         let number = io.net.clients[who as usize].number;
-        let Some(&since) = flight.sent.front() else {
+        let Some(&(mut since)) = flight.sent.front() else {
             io.net.tally.unasked += 1;
             return;
         };
-        if self.payload.is(number, flight.answered, kind, data) {
-            let counts_from = if self.pace.is_some() {
-                since
-            } else {
-                io.net.now_ns
-            };
-            io.net.answered(since, counts_from, data.len());
-        } else if flight.answered == 0 && !flight.greeted {
+        let mut is_due = self.payload.is(number, flight.answered, kind, data);
+        if !is_due && flight.answered == 0 && !flight.greeted {
             flight.greeted = true;
             io.net.tally.unasked += 1;
             return;
-        } else if let Some(ahead) = self
-            .payload
-            .number_of(number, kind, data)
-            .map(|found| found.wrapping_sub(flight.answered) as usize)
-            .filter(|ahead| *ahead < flight.sent.len())
+        }
+        if !is_due
+            && let Some(ahead) = self
+                .payload
+                .number_of(number, kind, data)
+                .map(|found| found.wrapping_sub(flight.answered) as usize)
+                .filter(|ahead| *ahead < flight.sent.len())
         {
             // The answers before it do not come any more.
             for since in flight.sent.drain(..ahead) {
@@ -248,12 +225,11 @@ impl Load for Echo {
                 io.net.fault(&Fault::new(Cause::WrongAnswer, words));
             }
             flight.answered = flight.answered.wrapping_add(ahead as u32);
-            let since = flight.sent[0];
-            let counts_from = if self.pace.is_some() {
-                since
-            } else {
-                io.net.now_ns
-            };
+            since = flight.sent[0];
+            is_due = true;
+        }
+        if is_due {
+            let counts_from = io.net.counts_from(since, self.pace.is_some());
             io.net.answered(since, counts_from, data.len());
         } else {
             let words = format!("instead of the message that was due: {}", excerpt(data));
@@ -290,27 +266,20 @@ impl Load for Echo {
         let Some(mut pace) = self.pace.take() else {
             return churn_due;
         };
-        let now = io.net.now_ns;
-        let until = io.net.until_ns;
-        let due = loop {
-            let due = pace.due(now);
-            if due > now || due >= until {
-                break due;
-            }
-            pace.next();
-            if now - due > MILLISECOND && io.net.is_measured(due) {
-                io.net.tally.late_sends += 1;
-            }
-            match self.turn(io) {
-                Some(who) => self.send(io, who, due),
+        let count = self.flights.len() as u32;
+        while let Some(due) = io.net.take_due(&mut pace) {
+            let may = |who: u32| !self.flights[who as usize].is_leaving;
+            if let Some(who) = io.net.find_open(self.next, count, may) {
+                self.next = (who + 1) % count;
+                self.send(io, who, due);
+            } else {
                 // Nobody is left: what was due has no answer.
-                None => {
-                    self.unanswered += u64::from(io.net.is_measured(due));
-                    let words = "no connection was open when a message was due";
-                    io.net.fault(&Fault::new(Cause::Closed, words));
-                }
+                self.unanswered += u64::from(io.net.is_measured(due));
+                let words = "no connection was open when a message was due";
+                io.net.fault(&Fault::new(Cause::Closed, words));
             }
-        };
+        }
+        let due = pace.due(io.net.now_ns);
         self.pace = Some(pace);
         due.min(churn_due)
     }

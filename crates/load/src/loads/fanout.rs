@@ -7,13 +7,14 @@ use veche_proto::websocket::MessageKind;
 
 use super::Load;
 use crate::client::{Expect, Response, says_error};
-use crate::clock::{MILLISECOND, SECOND};
+use crate::clock::SECOND;
 use crate::engine::{Io, Net};
 use crate::ledger::{Books, Found, Note, Page};
 use crate::pace::Pace;
 use crate::payload::excerpt;
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
+use crate::target::Template;
 
 /// Where the numbered message goes in a body.
 const DATA: &str = "{data}";
@@ -46,6 +47,10 @@ pub struct FanoutPlan {
 /// One thread's part.
 pub(crate) struct Fanout {
     plan: FanoutPlan,
+    /// What stands around the message.
+    before: Template,
+    after: Template,
+    hello: Option<Template>,
     /// How many of the thread's clients, the first ones, are receivers.
     receivers: u32,
     /// Receivers of all threads.
@@ -102,7 +107,11 @@ impl Fanout {
             request_head += &format!("{name}: {}\r\n", value.as_str());
         }
         let all = f64::from(endpoint.clients);
+        let (before, after) = plan.body.split_once(DATA).unwrap_or(("", ""));
         Self {
+            before: Template::new(before),
+            after: Template::new(after),
+            hello: plan.hello.as_deref().map(Template::new),
             receivers,
             receivers_in_all: share.plan.endpoints[0].clients,
             publishers,
@@ -116,7 +125,7 @@ impl Fanout {
             // Threads without a publisher publish nothing.
             rate: plan.rate * f64::from(publishers) / all,
             rate_to: plan.rate_to.map(|rate| rate * f64::from(publishers) / all),
-            phase: f64::from(share.index) / f64::from(share.parts),
+            phase: share.phase(),
             pace: None,
             chaos: None,
             has_begun: false,
@@ -184,16 +193,13 @@ impl Fanout {
 
     fn write_body(&mut self, receiver: Option<u32>) {
         self.body.clear();
-        let (before, after) = self.plan.body.split_once(DATA).unwrap_or(("", ""));
-        let fill = |out: &mut Vec<u8>, part: &str| match receiver {
-            Some(receiver) => {
-                out.extend_from_slice(part.replace("{i}", &receiver.to_string()).as_bytes());
-            }
-            None => out.extend_from_slice(part.as_bytes()),
+        let fill = |out: &mut Vec<u8>, part: &Template| match receiver {
+            Some(receiver) => out.extend_from_slice(part.fill(receiver.into()).as_bytes()),
+            None => out.extend_from_slice(part.as_str().as_bytes()),
         };
-        fill(&mut self.body, before);
+        fill(&mut self.body, &self.before);
         self.body.extend_from_slice(&self.scratch);
-        fill(&mut self.body, after);
+        fill(&mut self.body, &self.after);
     }
 
     /// Cuts a receiver off and lets it come back.
@@ -205,7 +211,7 @@ impl Fanout {
         if io.net.is_open(who) {
             self.books.pages[who as usize].leave();
             io.cut(who);
-            self.reopen(io, who);
+            io.reopen(who);
         }
     }
 
@@ -214,13 +220,6 @@ impl Fanout {
         if says_error(told) {
             let words = format!("a publication was refused: {}", excerpt(told));
             io.net.fault(&Fault::new(Cause::BadResponse, words));
-        }
-    }
-
-    fn reopen(&mut self, io: &mut Io<'_>, who: u32) {
-        if let Err(fault) = io.open(who) {
-            io.net.fault(&fault);
-            io.cut(who);
         }
     }
 }
@@ -239,34 +238,13 @@ impl Load for Fanout {
                 self.chaos = Some(Pace::starting(chaos * share, start_ns, self.phase));
             }
         }
-        // Those that never came do not receive.
-        let clients = &io.net.clients;
-        let mut who = 0;
-        self.books.pages.retain(|_| {
-            who += 1;
-            clients[who - 1].was_open
-        });
-        if self.books.pages.len() < self.receivers as usize {
-            // Pages are found by client.
-            let opened: Vec<Page> = std::mem::take(&mut self.books.pages);
-            let mut opened = opened.into_iter().peekable();
-            for client in &clients[..self.receivers as usize] {
-                let page = match opened.peek() {
-                    Some(page) if page.receiver == client.number => opened.next(),
-                    _ => None,
-                };
-                self.books
-                    .pages
-                    .push(page.unwrap_or_else(|| Page::new(u32::MAX)));
-            }
-        }
     }
 
     fn opened(&mut self, io: &mut Io<'_>, who: u32) {
         if who < self.receivers {
             self.greeted[who as usize] = Greeting::Awaited;
-            if let Some(hello) = &self.plan.hello {
-                let hello = hello.replace("{i}", &io.net.clients[who as usize].number.to_string());
+            if let Some(hello) = &self.hello {
+                let hello = hello.fill(io.net.clients[who as usize].number.into());
                 io.send(who, MessageKind::Text, hello.as_bytes());
             } else {
                 self.books.pages[who as usize].return_at(io.net.now_ns);
@@ -284,7 +262,7 @@ impl Load for Fanout {
         let is_first =
             std::mem::replace(&mut self.greeted[who as usize], Greeting::Over) == Greeting::Awaited;
         let page = &mut self.books.pages[who as usize];
-        if is_first && self.plan.hello.is_some() {
+        if is_first && self.hello.is_some() {
             page.return_at(io.net.now_ns);
         }
         match Note::find(data) {
@@ -318,7 +296,7 @@ impl Load for Fanout {
             io.net.fault(&Fault::new(Cause::BadResponse, words));
         }
         if response.is_last {
-            self.reopen(io, who);
+            io.reopen(who);
         }
     }
 
@@ -332,7 +310,7 @@ impl Load for Fanout {
                 self.books.pages[who as usize].leave();
             }
             if self.plan.chaos.is_some() && io.net.now_ns < io.net.until_ns {
-                self.reopen(io, who);
+                io.reopen(who);
             }
         }
     }
@@ -342,18 +320,10 @@ impl Load for Fanout {
         let until = io.net.until_ns;
         let mut next = u64::MAX;
         if let Some(mut pace) = self.pace.take() {
-            loop {
-                let due = pace.due(now);
-                if due > now || due >= until {
-                    next = next.min(due);
-                    break;
-                }
-                pace.next();
-                if now - due > MILLISECOND && io.net.is_measured(due) {
-                    io.net.tally.late_sends += 1;
-                }
+            while let Some(due) = io.net.take_due(&mut pace) {
                 self.publish(io, due);
             }
+            next = pace.due(now);
             self.pace = Some(pace);
         }
         if let Some(mut chaos) = self.chaos.take() {
@@ -393,7 +363,11 @@ impl Load for Fanout {
 
     fn finish(&mut self, net: &mut Net) {
         let mut books = std::mem::take(&mut self.books);
-        books.pages.retain(|page| page.receiver != u32::MAX);
+        // Those that never came do not receive.
+        let mut receivers = net.clients.iter();
+        books
+            .pages
+            .retain(|_| receivers.next().is_some_and(|client| client.was_open));
         net.tally.books = Some(books);
         net.tally.unanswered = self.unanswered;
     }

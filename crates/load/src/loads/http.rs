@@ -95,7 +95,7 @@ impl Http {
             expect: plan.expect.as_deref().map(Arc::from),
             rate: plan.rate.map(|rate| share.rate(rate)),
             rate_to: plan.rate_to.map(|rate| share.rate(rate)),
-            phase: f64::from(share.index) / f64::from(share.parts),
+            phase: share.phase(),
             pace: None,
             has_begun: false,
             requests: numbers.map(request).collect(),
@@ -135,11 +135,8 @@ impl Http {
 
     /// A connection that the server has ended is opened again, as `ab` and `wrk` do.
     fn reopen(&mut self, io: &mut Io<'_>, who: u32) {
-        if io.net.now_ns < io.net.until_ns
-            && let Err(fault) = io.open(who)
-        {
-            io.net.fault(&fault);
-            io.cut(who);
+        if io.net.now_ns < io.net.until_ns {
+            io.reopen(who);
         }
     }
 }
@@ -180,11 +177,7 @@ impl Load for Http {
             io.net.tally.unasked += 1;
             return;
         };
-        let counts_from = if self.pace.is_some() {
-            since
-        } else {
-            io.net.now_ns
-        };
+        let counts_from = io.net.counts_from(since, self.pace.is_some());
         if io.net.is_measured(counts_from) {
             let tally = &mut io.net.tally;
             tally.response(response.status, response.body_bytes);
@@ -237,19 +230,8 @@ impl Load for Http {
             return retry;
         };
         let count = self.flights.len() as u32;
-        let due = loop {
-            let due = pace.due(now);
-            if due > now || due >= io.net.until_ns {
-                break due;
-            }
-            pace.next();
-            if now - due > MILLISECOND && io.net.is_measured(due) {
-                io.net.tally.late_sends += 1;
-            }
-            let open = (0..count)
-                .map(|step| (self.next + step) % count)
-                .find(|who| io.net.is_open(*who));
-            if let Some(who) = open {
+        while let Some(due) = io.net.take_due(&mut pace) {
+            if let Some(who) = io.net.find_open(self.next, count, |_| true) {
                 self.next = (who + 1) % count;
                 self.send(io, who, due);
             } else {
@@ -257,7 +239,8 @@ impl Load for Http {
                 let words = "no connection was open when a request was due";
                 io.net.fault(&Fault::new(Cause::Closed, words));
             }
-        };
+        }
+        let due = pace.due(now);
         self.pace = Some(pace);
         due.min(retry)
     }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
 
 use super::Load;
+use crate::client::Client;
 use crate::engine::{Io, Net};
 use crate::latency::Times;
 use crate::plan::Share;
@@ -35,7 +36,6 @@ pub(crate) struct Shootout {
     plan: ShootoutPlan,
     /// Clients that this step has.
     clients: u32,
-    has_begun: bool,
     is_over: bool,
     times: Times,
     errors: u64,
@@ -57,7 +57,6 @@ impl Shootout {
         let kind = if plan.broadcast { "broadcast" } else { "echo" };
         Self {
             clients: plan.step.min(clients as u32),
-            has_begun: false,
             is_over: clients == 0,
             times: Times::default(),
             errors: 0,
@@ -75,10 +74,7 @@ impl Shootout {
 
     fn send(&mut self, io: &mut Io<'_>) {
         while self.in_flight < self.plan.concurrent && self.sent < self.plan.samples {
-            let open = (0..self.clients)
-                .map(|step| (self.next + step) % self.clients)
-                .find(|who| io.net.is_open(*who));
-            let Some(who) = open else {
+            let Some(who) = io.net.find_open(self.next, self.clients, |_| true) else {
                 self.end_step(io);
                 self.is_over = true;
                 return;
@@ -129,9 +125,7 @@ impl Load for Shootout {
         self.clients
     }
 
-    fn begin(&mut self, _: &mut Io<'_>, _: u64) {
-        self.has_begun = true;
-    }
+    fn begin(&mut self, _: &mut Io<'_>, _: u64) {}
 
     fn opened(&mut self, _: &mut Io<'_>, _: u32) {}
 
@@ -180,16 +174,20 @@ impl Load for Shootout {
     }
 
     fn due(&mut self, io: &mut Io<'_>) -> u64 {
-        let settled = io.net.clients[..self.clients as usize]
-            .iter()
-            .all(|client| client.was_open || client.began_ns > 0 && !client.state.is_opening());
-        if !self.is_over && !self.is_sampling && settled {
-            self.is_sampling = true;
-            self.last_ns = io.net.now_ns;
-            self.send(io);
-        } else if self.is_sampling
-            && io.net.now_ns > self.last_ns.saturating_add(io.net.plan.timeout_ns)
-        {
+        if self.is_over {
+            return u64::MAX;
+        }
+        // Looked at only between samples: it takes longer than a round trip where there are many.
+        let is_settled =
+            |client: &Client| client.was_open || client.began_ns > 0 && !client.state.is_opening();
+        if !self.is_sampling {
+            let mut clients = io.net.clients[..self.clients as usize].iter();
+            if clients.all(is_settled) {
+                self.is_sampling = true;
+                self.last_ns = io.net.now_ns;
+                self.send(io);
+            }
+        } else if io.net.now_ns > self.last_ns.saturating_add(io.net.plan.timeout_ns) {
             for _ in 0..self.in_flight {
                 io.net
                     .fault(&Fault::new(Cause::TimedOut, "no answer in time"));
@@ -197,7 +195,7 @@ impl Load for Shootout {
             self.errors += u64::from(self.in_flight);
             self.end_step(io);
             self.is_over = true;
-        } else if self.is_sampling && self.in_flight == 0 {
+        } else if self.in_flight == 0 {
             self.end_step(io);
         }
         u64::MAX

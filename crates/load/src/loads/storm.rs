@@ -34,7 +34,7 @@ enum Progress {
 
 impl Storm {
     pub(crate) fn new(plan: &StormPlan, share: &Share) -> Self {
-        let clients: usize = share.ranges.iter().map(ExactSizeIterator::len).sum();
+        let clients = share.clients();
         Self {
             payload: Payload::new(&plan.payload),
             clients: vec![Progress::Before; clients],

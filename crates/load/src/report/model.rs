@@ -312,7 +312,35 @@ pub struct HttpTally {
     pub unexpected_bodies: Option<u64>,
 }
 
+/// Lengths of bodies that are told apart.
+const BODY_LENGTHS_MAX: usize = 16;
+
 impl HttpTally {
+    /// Counts responses of one length.
+    pub(crate) fn add_length(&mut self, bytes: u64, count: u64) {
+        if let Some(known) = self.body_bytes.get_mut(&bytes) {
+            *known += count;
+        } else if self.body_bytes.len() < BODY_LENGTHS_MAX {
+            self.body_bytes.insert(bytes, count);
+        } else {
+            self.other_body_bytes += count;
+        }
+    }
+
+    /// Adds the responses of another part of the run.
+    pub fn add(&mut self, other: &Self) {
+        for (status, count) in &other.statuses {
+            *self.statuses.entry(*status).or_default() += count;
+        }
+        for (bytes, count) in &other.body_bytes {
+            self.add_length(*bytes, *count);
+        }
+        self.other_body_bytes += other.other_body_bytes;
+        if let Some(count) = other.unexpected_bodies {
+            *self.unexpected_bodies.get_or_insert_default() += count;
+        }
+    }
+
     /// Whether there was more than one status or length: then an average over them means little.
     #[must_use]
     pub fn is_mixed(&self) -> bool {

@@ -10,7 +10,6 @@
 
 mod client;
 mod clients;
-mod descriptors;
 mod door;
 mod life;
 mod listening;
@@ -31,7 +30,6 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use tracing::{info, warn};
 
 use self::clients::Clients;
-use self::descriptors::Raised;
 use self::door::{Door, DoorError};
 use self::life::LastExit;
 use self::listening::{ListenError, Listening, listen_on};
@@ -41,6 +39,7 @@ use self::server::Server;
 use self::status::PendingStatus;
 use self::stopping::Stopping;
 use crate::config::Report;
+use crate::descriptors::{self, Raised};
 use crate::logging::{self, LogError, Logs};
 use crate::process::signals::Signals;
 use crate::process::{now, poll_once};

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use veche_load::plan::Plan;
 
 use crate::cli::duration;
 use crate::cli::exit::{Exit, Failure};
 use crate::config;
+use crate::descriptors;
 
 /// What all questions have in common.
 #[derive(Args, Debug)]
@@ -318,8 +318,9 @@ const DESCRIPTORS_BESIDE: u64 = 64;
 
 /// Takes all descriptors that we may have, and says so if they can't be enough.
 pub(super) fn raise_descriptor_limit(plan: &Plan) -> Result<(), Failure> {
-    let limit = getrlimit(Resource::Nofile);
-    let Some(maximum) = limit.maximum else {
+    let raised = descriptors::raise()
+        .map_err(|error| Failure::new(Exit::Failed, format!("descriptors: {error}")))?;
+    let Some(maximum) = raised.to else {
         return Ok(());
     };
     let needed = u64::from(plan.clients().div_ceil(plan.processes)) + DESCRIPTORS_BESIDE;
@@ -335,12 +336,5 @@ pub(super) fn raise_descriptor_limit(plan: &Plan) -> Result<(), Failure> {
             ),
         ));
     }
-    setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: Some(maximum),
-            maximum: Some(maximum),
-        },
-    )
-    .map_err(|error| Failure::new(Exit::Failed, format!("descriptors: {error}")))
+    Ok(())
 }

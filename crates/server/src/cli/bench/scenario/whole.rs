@@ -4,7 +4,7 @@
 
 use veche_load::report::Report;
 use veche_load::report::model::{
-    Connections, Errors, GeneratorUse, HttpTally, Ledger, Messages, SCHEMA, Settings,
+    Connections, Errors, GeneratorUse, Ledger, Messages, SCHEMA, Settings,
 };
 
 /// The whole of `phases`, each with whether it ran at the same time as the one before.
@@ -75,7 +75,7 @@ fn add(whole: &mut Report, phase: &Report) {
         add_ledger(whole.ledger.get_or_insert_default(), ledger);
     }
     if let Some(http) = &phase.http {
-        add_http(whole.http.get_or_insert_default(), http);
+        whole.http.get_or_insert_default().add(http);
     }
     add_generator(&mut whole.generator, &phase.generator);
 }
@@ -124,19 +124,6 @@ fn add_ledger(whole: &mut Ledger, phase: &Ledger) {
     whole.duplicated += phase.duplicated;
     whole.reordered += phase.reordered;
     whole.corrupted += phase.corrupted;
-}
-
-fn add_http(whole: &mut HttpTally, phase: &HttpTally) {
-    for (status, count) in &phase.statuses {
-        *whole.statuses.entry(*status).or_default() += count;
-    }
-    for (length, count) in &phase.body_bytes {
-        *whole.body_bytes.entry(*length).or_default() += count;
-    }
-    whole.other_body_bytes += phase.other_body_bytes;
-    if let Some(count) = phase.unexpected_bodies {
-        *whole.unexpected_bodies.get_or_insert_default() += count;
-    }
 }
 
 fn add_generator(whole: &mut GeneratorUse, phase: &GeneratorUse) {

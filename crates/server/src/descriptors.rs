@@ -1,7 +1,8 @@
 //! The limit on open descriptors, raised as far as this user may.
 //!
 //! Each connection takes one, and the usual soft limit of 1,024 is there for programs that use `select`.
-//! The server process inherits what is set here and derives its connection cap from it.
+//! The server process inherits what the supervisor sets here and derives its connection cap from it; the load tester's
+//! processes inherit it likewise.
 
 use std::io;
 
