@@ -1,0 +1,332 @@
+-- What every script finds: waiting, coroutines that pass waits through, connections, requests, tasks.
+-- Runs once per VM, before the script. `native` holds what Rust gives; the result is what Rust needs of this file.
+local native, meta = ...
+
+local co_create, co_resume, co_yield, co_status = coroutine.create, coroutine.resume, coroutine.yield, coroutine.status
+local co_running, is_yieldable = coroutine.running, coroutine.isyieldable
+local error, type, select, unpack, setmetatable, rawset = error, type, select, unpack, setmetatable, rawset
+local WAITS, identify, new_token, wake = native.waits, native.identify, native.token, native.wake
+
+---------------------------------------------------------------------------------------------------- waiting
+
+local loading = true
+
+local function cannot_wait()
+  if loading then
+    return "can't wait while the script is loaded: do it in app.start"
+  end
+  return "can't wait here: inside a callback of table.sort, string.gsub or another C function, "
+    .. "or a finalizer; collect first, then wait"
+end
+
+local function finish(level, ok, ...)
+  if ok then return ... end
+  error((...), level)
+end
+
+-- Waits for what `start(…)` has begun; `start` returns the token. Errors stand where the caller's caller is.
+local function await(start, ...)
+  if not is_yieldable() then error(cannot_wait(), 3) end
+  return finish(3, co_yield(WAITS, start(...)))
+end
+
+-- Waits until somebody wakes the token.
+local function park(token)
+  return finish(3, co_yield(WAITS, token))
+end
+
+---------------------------------------------------------------------------------------------------- errors
+
+-- Errors of Rust functions are objects; scripts get their words, as of any other error.
+local raw_pcall, raw_xpcall, words, capture = pcall, xpcall, native.words, native.capture
+
+local function clean(ok, value, ...)
+  if ok then return ok, value, ... end
+  local kind = type(value)
+  if kind == "userdata" or kind == "string" and string.sub(value, 1, 6) == "veche:" then
+    return false, words(value)
+  end
+  return false, value, ...
+end
+
+function pcall(...) return clean(raw_pcall(...)) end
+
+-- Where the error was raised that a handler of xpcall is looking at.
+local trace = ""
+
+local function handle(handler, ok, caught, ...)
+  if ok then return true, caught, ... end
+  -- An error while it was captured, or no memory for that, comes as it is.
+  if type(caught) ~= "table" then return false, caught end
+  trace = caught[2] or ""
+  local _, value = clean(false, caught[1])
+  return false, handler(value)
+end
+
+-- The handler runs after the error has left its place, but finds its traceback.
+function xpcall(f, handler, ...)
+  return handle(handler, raw_xpcall(f, capture, ...))
+end
+
+debug = {
+  traceback = function(message)
+    if message ~= nil and type(message) ~= "string" then return message end
+    return (message and message .. "\n" or "") .. trace
+  end,
+}
+
+---------------------------------------------------------------------------------------------------- coroutines
+
+-- Of coroutines that scripts make themselves: those that wait for something of ours, not for a resume.
+local waiting = setmetatable({}, { __mode = "k" })
+
+local function pass(co, ok, first, ...)
+  if not ok then
+    waiting[co] = nil
+    return clean(false, first)
+  end
+  if first == WAITS then
+    waiting[co] = true
+    return pass(co, co_resume(co, co_yield(WAITS, ...)))
+  end
+  waiting[co] = nil
+  return ok, first, ...
+end
+
+function coroutine.resume(co, ...)
+  if waiting[co] then return false, "cannot resume a coroutine that waits" end
+  return pass(co, co_resume(co, ...))
+end
+
+local function unwrap(ok, ...)
+  if ok then return ... end
+  error((...), 0)
+end
+
+function coroutine.wrap(f)
+  local co = co_create(f)
+  return function(...) return unwrap(coroutine.resume(co, ...)) end
+end
+
+---------------------------------------------------------------------------------------------------- veche
+
+local veche = {}
+
+function veche.sleep(seconds)
+  return await(native.sleep, seconds)
+end
+
+-- Tasks: coroutines of their own.
+
+local Task = {}
+Task.__index = Task
+local tasks = setmetatable({}, { __mode = "v" })
+
+local function wake_all(waiters)
+  for index = 1, #waiters do
+    wake(waiters[index])
+    waiters[index] = nil
+  end
+end
+
+local function ended(task, ok, ...)
+  task.state = ok and "done" or "failed"
+  task.count, task.results = select("#", ...), { ... }
+  wake_all(task)
+end
+
+local function run_task(task, f, ...)
+  return ended(task, true, f(...))
+end
+
+function veche.spawn(f, ...)
+  if type(f) ~= "function" then error("bad argument #1 to 'spawn': a function expected", 2) end
+  local task = setmetatable({ state = "running" }, Task)
+  task.number = native.spawn(run_task, task, f, ...)
+  tasks[task.number] = task
+  return task
+end
+
+-- Rust tells of a task that failed; whether somebody waits for it and so learns of it.
+local function task_failed(number, words)
+  local task = tasks[number]
+  if not task then return false end
+  local is_awaited = task[1] ~= nil or task.state == "cancelled"
+  if task.state == "cancelled" then words = "cancelled" end
+  ended(task, false, words)
+  return is_awaited
+end
+
+local function wait_in(list)
+  local token = new_token()
+  list[#list + 1] = token
+  return park(token)
+end
+
+function Task:join()
+  if self.state == "running" or self.state == "cancelled" then
+    if not is_yieldable() then error(cannot_wait(), 2) end
+    wait_in(self)
+  end
+  if self.state == "failed" then error(self.results[1], 2) end
+  return unpack(self.results, 1, self.count)
+end
+
+function Task:cancel()
+  if self.state ~= "running" then return false end
+  self.state = "cancelled"
+  native.cancel(self.number)
+  return true
+end
+
+-- Timers.
+
+local timer = {}
+veche.timer = timer
+timer.sleep = veche.sleep
+
+local function check_seconds(name, seconds)
+  if type(seconds) ~= "number" or not (seconds >= 0 and seconds <= 31536000) then
+    error("bad argument #1 to '" .. name .. "': seconds from 0 to 31536000 expected", 3)
+  end
+end
+
+local function check_function(name, f)
+  if type(f) ~= "function" then error("bad argument #2 to '" .. name .. "': a function expected", 3) end
+end
+
+function timer.after(seconds, f, ...)
+  check_seconds("after", seconds)
+  check_function("after", f)
+  return veche.spawn(function(...)
+    await(native.sleep, seconds)
+    return f(...)
+  end, ...)
+end
+
+function timer.every(seconds, f, ...)
+  check_seconds("every", seconds)
+  if seconds < 0.001 then error("bad argument #1 to 'every': at least 0.001 seconds expected", 2) end
+  check_function("every", f)
+  return veche.spawn(function(...)
+    local due = native.now()
+    while true do
+      local now = native.now()
+      -- What was missed while `f` took its time is left out.
+      due = due + seconds * math.max(1, math.ceil((now - due) / seconds))
+      await(native.sleep, due - now)
+      f(...)
+    end
+  end, ...)
+end
+
+-- Publishing.
+
+function veche.publish(channel, data, kind) return native.publish(channel, data, kind) end
+
+function veche.push(user, data, kind)
+  if type(user) ~= "string" then error("bad argument #1 to 'push': a string expected", 2) end
+  return native.publish("#" .. user, data, kind)
+end
+
+-- Logging.
+
+local log = {}
+veche.log = log
+for _, level in ipairs { "debug", "info", "warn", "error" } do
+  log[level] = function(...) native.log(level, ...) end
+end
+print = log.info
+
+veche.json = native.json
+veche.config = native.config
+veche.worker = native.worker
+
+---------------------------------------------------------------------------------------------------- connections
+
+local methods = { send = native.send, close = native.close }
+
+function methods.subscribe(conn, channel)
+  local index, generation = identify(conn)
+  return await(native.subscribe, index, generation, channel)
+end
+
+function methods.unsubscribe(conn, channel)
+  local index, generation = identify(conn)
+  return native.unsubscribe(index, generation, channel)
+end
+
+local attributes_meta = {
+  __index = function(self, name) return native.attribute(self[1], self[2], name) end,
+  __newindex = function(self, name, value) native.set_attribute(self[1], self[2], name, value) end,
+  __metatable = false,
+}
+
+local fields = native.connection_fields
+
+function fields.attributes(index, generation)
+  return setmetatable({ index, generation }, attributes_meta)
+end
+
+function meta.__index(conn, key)
+  local method = methods[key]
+  if method then return method end
+  local field = fields[key]
+  if not field then error("a connection has no field '" .. tostring(key) .. "'", 2) end
+  return field(identify(conn))
+end
+
+function meta.__newindex(_, key)
+  error("a connection's fields can't be set; use conn.attributes." .. tostring(key), 2)
+end
+
+function meta.__tostring(conn) return "connection " .. fields.id(identify(conn)) end
+function meta.__eq(a, b)
+  local index, generation = identify(a)
+  local other_index, other_generation = identify(b)
+  return index == other_index and generation == other_generation
+end
+meta.__metatable = false
+
+---------------------------------------------------------------------------------------------------- requests
+
+local request_fields = native.request_fields
+local request_meta = {
+  -- What was asked for once stays.
+  __index = function(request, key)
+    local field = request_fields[key]
+    if not field then return nil end
+    local value = field(request[1])
+    rawset(request, key, value)
+    return value
+  end,
+  __metatable = false,
+}
+
+local function serve(handler, number)
+  return native.respond(number, handler(setmetatable({ number }, request_meta)))
+end
+
+local function shake(handler, number)
+  return native.judge(number, handler(setmetatable({ number }, request_meta)))
+end
+
+---------------------------------------------------------------------------------------------------- globals
+
+local declared = _G
+setmetatable(_G, {
+  __newindex = function(_, name, value)
+    if not loading then
+      error("undeclared global '" .. tostring(name) .. "': write local, or set it while the script is loaded", 2)
+    end
+    rawset(declared, name, value)
+  end,
+  __metatable = false,
+})
+
+-- Strings share one; the table behind it stays open, so that methods can be added.
+getmetatable("").__metatable = false
+
+local function loaded() loading = false end
+
+return veche, { serve = serve, shake = shake, task_failed = task_failed, loaded = loaded, await = await, wait_in = wait_in, wake_all = wake_all, is_yieldable = is_yieldable, cannot_wait = cannot_wait }

@@ -1,0 +1,42 @@
+//! What an application is, before it runs.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::desk;
+
+/// An application as the configuration has it.
+#[derive(Clone, Debug)]
+pub struct App {
+    /// For logs.
+    pub name: String,
+    /// Handed to the script as `veche.config`.
+    pub options: serde_json::Value,
+    /// What it may use.
+    pub limits: Limits,
+}
+
+/// What an application may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Memory of one VM in bytes; at least 1 MiB is needed to start.
+    pub memory_bytes_max: usize,
+    /// CPU time between two waits.
+    pub cpu_budget: Duration,
+    /// Coroutines of one VM that wait or are about to begin; beyond it `spawn` fails.
+    pub tasks_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes_max: 256 << 20,
+            cpu_budget: Duration::from_millis(20),
+            tasks_max: 1 << 20,
+        }
+    }
+}
+
+/// What the VMs of one application on one worker share, so that connections outlive a reload.
+#[derive(Clone, Debug, Default)]
+pub struct World(pub(crate) Rc<desk::World>);

@@ -1,0 +1,127 @@
+//! The source of an application: a script and the modules beside it.
+//!
+//! Each file is read once and kept, so that all workers run the same text, whatever happens to the files meanwhile.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Largest source file.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Longest name of a module.
+const NAME_BYTES_MAX: usize = 200;
+
+/// Why there is no source.
+#[derive(Debug, thiserror::Error)]
+pub enum CodeError {
+    /// It can't be read.
+    #[error("{}: {error}", path.display())]
+    Unreadable {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It is larger than 16 MiB.
+    #[error("{}: larger than 16 MiB", path.display())]
+    TooLarge {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The name of a module can't be one.
+    #[error(
+        "'{0}' is no name of a module: letters, digits, '_' and '-', with dots between the folders"
+    )]
+    BadName(String),
+}
+
+/// A snapshot of an application's source.
+#[derive(Debug)]
+pub struct Code {
+    folder: PathBuf,
+    script: PathBuf,
+    files: Mutex<BTreeMap<PathBuf, Arc<str>>>,
+}
+
+impl Code {
+    /// Reads the script; modules are read when they are asked for first.
+    ///
+    /// # Errors
+    /// The file can't be read or is too large.
+    pub fn read(script: &Path) -> Result<Self, CodeError> {
+        let folder = script.parent().unwrap_or(Path::new("")).to_owned();
+        let code = Self {
+            folder,
+            script: script.to_owned(),
+            files: Mutex::default(),
+        };
+        code.file(script)?;
+        Ok(code)
+    }
+
+    /// The files that were read so far: what a watcher has to watch.
+    #[must_use]
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.files.lock().keys().cloned().collect()
+    }
+
+    pub(crate) fn script(&self) -> Result<(String, Arc<str>), CodeError> {
+        let name = self.chunk_name(&self.script);
+        Ok((name, self.file(&self.script)?))
+    }
+
+    /// A module's source and the name it has in tracebacks; `None` if there is no such file.
+    pub(crate) fn module(&self, name: &str) -> Result<Option<(String, Arc<str>)>, CodeError> {
+        if !is_module_name(name) {
+            return Err(CodeError::BadName(name.to_owned()));
+        }
+        let path: PathBuf = name.split('.').collect();
+        for path in [path.with_extension("lua"), path.join("init.lua")] {
+            let path = self.folder.join(path);
+            match self.file(&path) {
+                Ok(text) => return Ok(Some((self.chunk_name(&path), text))),
+                Err(CodeError::Unreadable { error, .. })
+                    if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    fn chunk_name(&self, path: &Path) -> String {
+        let path = path.strip_prefix(&self.folder).unwrap_or(path);
+        format!("@{}", path.display())
+    }
+
+    fn file(&self, path: &Path) -> Result<Arc<str>, CodeError> {
+        let mut files = self.files.lock();
+        if let Some(text) = files.get(path) {
+            return Ok(Arc::clone(text));
+        }
+        let unreadable = |error| CodeError::Unreadable {
+            path: path.to_owned(),
+            error,
+        };
+        if fs::metadata(path).map_err(unreadable)?.len() > FILE_BYTES_MAX {
+            return Err(CodeError::TooLarge {
+                path: path.to_owned(),
+            });
+        }
+        let text: Arc<str> = fs::read_to_string(path).map_err(unreadable)?.into();
+        files.insert(path.to_owned(), Arc::clone(&text));
+        Ok(text)
+    }
+}
+
+fn is_module_name(name: &str) -> bool {
+    let is_part = |part: &str| {
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        !part.is_empty() && part.bytes().all(is_letter)
+    };
+    name.len() <= NAME_BYTES_MAX && name.split('.').all(is_part)
+}

@@ -1,0 +1,133 @@
+//! The connections of an application on one worker, as scripts know them: what outlives a VM when code is reloaded.
+
+use std::collections::BTreeMap;
+
+use crate::effects::ConnectionId;
+use crate::request::Request;
+
+/// Attributes of one connection.
+const ATTRIBUTES_MAX: usize = 64;
+/// Bytes of one connection's attributes, names included.
+const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
+
+/// A value that belongs to no VM.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Boolean(bool),
+    Number(f64),
+    Bytes(Box<[u8]>),
+}
+
+impl Value {
+    fn len(&self) -> usize {
+        match self {
+            Self::Boolean(_) | Self::Number(_) => 8,
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    generation: u32,
+    /// Nothing is sent any more: our Close is out, or it is gone.
+    is_closing: bool,
+    pub(crate) request: Box<Request>,
+    attributes: BTreeMap<Box<str>, Value>,
+    attribute_bytes: usize,
+}
+
+/// Why an attribute can't be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AttributeError {
+    #[error("the connection is closed")]
+    Closed,
+    #[error("a connection has at most {ATTRIBUTES_MAX} attributes")]
+    TooMany,
+    #[error("a connection's attributes have at most {ATTRIBUTE_BYTES_MAX} bytes")]
+    TooLarge,
+}
+
+/// All of them, by index.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    slots: Vec<Option<Connection>>,
+    pub(crate) count: usize,
+}
+
+impl Connections {
+    pub(crate) fn open(&mut self, id: ConnectionId, request: Request) {
+        let index = id.index as usize;
+        if self.slots.len() <= index {
+            self.slots.resize_with(index + 1, || None);
+        }
+        let before = self.slots[index].replace(Connection {
+            generation: id.generation,
+            is_closing: false,
+            request: Box::new(request),
+            attributes: BTreeMap::new(),
+            attribute_bytes: 0,
+        });
+        self.count += usize::from(before.is_none());
+    }
+
+    pub(crate) fn find(&self, id: ConnectionId) -> Option<&Connection> {
+        let slot = self.slots.get(id.index as usize)?.as_ref();
+        slot.filter(|slot| slot.generation == id.generation)
+    }
+
+    fn find_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(id.index as usize)?.as_mut();
+        slot.filter(|slot| slot.generation == id.generation)
+    }
+
+    /// Whether something can be sent to it.
+    pub(crate) fn is_open(&self, id: ConnectionId) -> bool {
+        self.find(id).is_some_and(|slot| !slot.is_closing)
+    }
+
+    /// Nothing is sent to it any more; whether it was open.
+    pub(crate) fn set_closing(&mut self, id: ConnectionId) -> bool {
+        let slot = self.find_mut(id);
+        slot.is_some_and(|slot| !std::mem::replace(&mut slot.is_closing, true))
+    }
+
+    /// It is forgotten.
+    pub(crate) fn remove(&mut self, id: ConnectionId) {
+        if self.find(id).is_some() {
+            self.slots[id.index as usize] = None;
+            self.count -= 1;
+        }
+    }
+
+    pub(crate) fn attribute(&self, id: ConnectionId, name: &str) -> Option<&Value> {
+        self.find(id)?.attributes.get(name)
+    }
+
+    pub(crate) fn set_attribute(
+        &mut self,
+        id: ConnectionId,
+        name: &str,
+        value: Option<Value>,
+    ) -> Result<(), AttributeError> {
+        let slot = self.find_mut(id).ok_or(AttributeError::Closed)?;
+        let before = slot.attributes.get(name);
+        let before_bytes = before.map_or(0, |value| name.len() + value.len());
+        let Some(value) = value else {
+            slot.attributes.remove(name);
+            slot.attribute_bytes -= before_bytes;
+            return Ok(());
+        };
+        if before.is_none() && slot.attributes.len() >= ATTRIBUTES_MAX {
+            return Err(AttributeError::TooMany);
+        }
+        let bytes = slot.attribute_bytes - before_bytes + name.len() + value.len();
+        if bytes > ATTRIBUTE_BYTES_MAX {
+            return Err(AttributeError::TooLarge);
+        }
+        slot.attribute_bytes = bytes;
+        slot.attributes.insert(name.into(), value);
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! What a running script can reach: the desk between a VM and the world.
+//!
+//! Scripts run while the [`Vm`](crate::Vm) itself is busy with running them, so what they leave for it lies here:
+//! effects, coroutines that were spawned, waits that were answered, times to wake up at. All borrows are short: none
+//! lasts while Lua runs.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::rc::Rc;
+
+use crate::Now;
+use crate::connections::Connections;
+use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Token};
+use crate::raw::Coroutine;
+use crate::request::Request;
+
+/// What all VMs of one application on one worker share: it outlives a reload.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    pub(crate) effects: RefCell<Effects>,
+    pub(crate) connections: RefCell<Connections>,
+    pub(crate) now: Cell<Now>,
+}
+
+/// One VM's desk.
+pub(crate) struct Desk {
+    pub(crate) world: Rc<World>,
+    /// Which worker it is, for the ids of connections.
+    pub(crate) worker: u16,
+    next_token: Cell<u64>,
+    spawned: RefCell<VecDeque<Spawned>>,
+    woken: RefCell<VecDeque<(Token, Woken)>>,
+    sleepers: RefCell<BinaryHeap<Reverse<(u64, Token)>>>,
+    requests: RefCell<Requests>,
+}
+
+/// A coroutine that is to begin.
+pub(crate) struct Spawned {
+    pub(crate) coroutine: Coroutine,
+    pub(crate) number: u64,
+}
+
+/// What a wait that was answered by a script itself returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    /// It goes on.
+    Up,
+    /// It fails with "cancelled".
+    Cancelled,
+}
+
+/// HTTP requests under way, by a number that scripts know: the place, and how often it was taken.
+#[derive(Default)]
+struct Requests {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    request: Option<(ConnectionId, Request)>,
+}
+
+/// Bits of a request's number that are its place; all of a number's bits fit into Lua's.
+const PLACE_BITS: u32 = 20;
+
+impl Requests {
+    fn slot(&mut self, number: u64) -> Option<&mut Slot> {
+        let place = number & ((1 << PLACE_BITS) - 1);
+        let slot = self.slots.get_mut(usize::try_from(place).ok()?)?;
+        (u64::from(slot.generation) == number >> PLACE_BITS).then_some(slot)
+    }
+}
+
+impl Desk {
+    pub(crate) fn new(world: Rc<World>, worker: u16) -> Self {
+        Self {
+            world,
+            worker,
+            next_token: Cell::new(1),
+            spawned: RefCell::default(),
+            woken: RefCell::default(),
+            sleepers: RefCell::default(),
+            requests: RefCell::default(),
+        }
+    }
+
+    /// A number that none had before: of a wait, or of a coroutine.
+    pub(crate) fn token(&self) -> Token {
+        let number = self.next_token.get();
+        self.next_token.set(number + 1);
+        Token(number)
+    }
+
+    /// Sends a message; `false` if the connection is closed.
+    pub(crate) fn send(&self, to: ConnectionId, kind: Kind, data: &[u8]) -> bool {
+        if !self.world.connections.borrow().is_open(to) {
+            return false;
+        }
+        let mut effects = self.world.effects.borrow_mut();
+        let Some(data) = effects.keep(data) else {
+            return false;
+        };
+        effects.list.push(Effect::Send { to, kind, data });
+        true
+    }
+
+    /// Closes a connection; `false` if it was closed.
+    pub(crate) fn close(&self, of: ConnectionId, code: u16, reason: &str) -> bool {
+        let was_open = self.world.connections.borrow_mut().set_closing(of);
+        if was_open {
+            let reason = reason.to_owned();
+            self.effect(Effect::Close { of, code, reason });
+        }
+        was_open
+    }
+
+    pub(crate) fn effect(&self, effect: Effect) {
+        self.world.effects.borrow_mut().list.push(effect);
+    }
+
+    pub(crate) fn log(&self, level: Level, text: impl Into<String>) {
+        self.world.effects.borrow_mut().log(level, text);
+    }
+
+    /// Takes a coroutine that is to begin; its number.
+    pub(crate) fn spawned(&self, coroutine: Coroutine) -> u64 {
+        let number = self.token().0;
+        let spawned = Spawned { coroutine, number };
+        self.spawned.borrow_mut().push_back(spawned);
+        number
+    }
+
+    pub(crate) fn take_spawned(&self) -> Option<Spawned> {
+        self.spawned.borrow_mut().pop_front()
+    }
+
+    /// Takes a coroutine back that has not begun.
+    pub(crate) fn withdraw_spawned(&self, number: u64) -> Option<Spawned> {
+        let mut spawned = self.spawned.borrow_mut();
+        let place = spawned.iter().position(|one| one.number == number)?;
+        spawned.remove(place)
+    }
+
+    /// A script answers a wait.
+    pub(crate) fn wake(&self, token: Token, how: Woken) {
+        self.woken.borrow_mut().push_back((token, how));
+    }
+
+    pub(crate) fn take_woken(&self) -> Option<(Token, Woken)> {
+        self.woken.borrow_mut().pop_front()
+    }
+
+    /// A wait that ends by itself.
+    pub(crate) fn sleep_until(&self, at_ms: u64) -> Token {
+        let token = self.token();
+        self.sleepers.borrow_mut().push(Reverse((at_ms, token)));
+        token
+    }
+
+    /// The next sleeper whose time has come.
+    pub(crate) fn take_sleeper(&self, now_ms: u64) -> Option<Token> {
+        let mut sleepers = self.sleepers.borrow_mut();
+        let Reverse((at_ms, _)) = sleepers.peek()?;
+        if *at_ms > now_ms {
+            return None;
+        }
+        sleepers.pop().map(|Reverse((_, token))| token)
+    }
+
+    /// When the next one wakes up; `u64::MAX` if none sleeps.
+    pub(crate) fn wakes_ms(&self) -> u64 {
+        let sleepers = self.sleepers.borrow();
+        sleepers
+            .peek()
+            .map_or(u64::MAX, |Reverse((at_ms, _))| *at_ms)
+    }
+
+    /// Whether something can go on at once.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.spawned.borrow().is_empty() || !self.woken.borrow().is_empty()
+    }
+
+    /// A request begins; its number. `None` if a million are under way.
+    pub(crate) fn begin_request(&self, id: ConnectionId, request: Request) -> Option<u64> {
+        let requests = &mut *self.requests.borrow_mut();
+        let place = requests.free.pop().or_else(|| {
+            let place = requests.slots.len() as u32;
+            requests.slots.push(Slot::default());
+            (place < 1 << PLACE_BITS).then_some(place)
+        })?;
+        let slot = &mut requests.slots[place as usize];
+        slot.request = Some((id, request));
+        Some(u64::from(slot.generation) << PLACE_BITS | u64::from(place))
+    }
+
+    /// It is over; whose it was, if it was not over yet.
+    pub(crate) fn end_request(&self, number: u64) -> Option<ConnectionId> {
+        let requests = &mut *self.requests.borrow_mut();
+        let slot = requests.slot(number)?;
+        let (id, _) = slot.request.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        requests
+            .free
+            .push((number & ((1 << PLACE_BITS) - 1)) as u32);
+        Some(id)
+    }
+
+    /// Reads of a request; `None` if it is over.
+    pub(crate) fn with_request<R>(
+        &self,
+        number: u64,
+        read: impl FnOnce(&Request) -> R,
+    ) -> Option<R> {
+        let requests = &mut *self.requests.borrow_mut();
+        let (_, request) = requests.slot(number)?.request.as_ref()?;
+        Some(read(request))
+    }
+}

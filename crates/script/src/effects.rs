@@ -1,0 +1,210 @@
+//! What scripts want done: plain data, in the order in which it was asked for.
+//!
+//! A script never reaches a socket or the hub. It notes effects here; whoever ran it carries them out afterwards and
+//! answers those that have a [`Token`].
+
+/// A connection of the worker that the VM belongs to. An index is used again, with another generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId {
+    /// Its place, dense.
+    pub index: u32,
+    /// How often the place has been taken.
+    pub generation: u32,
+}
+
+/// What a waiting script waits for. Never used twice in one VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Token(pub u64);
+
+/// Kind of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// UTF-8, checked.
+    Text,
+    /// Any bytes.
+    Binary,
+}
+
+impl Kind {
+    /// As scripts write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Binary => "binary",
+        }
+    }
+}
+
+/// How much a log line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// For developers.
+    Debug,
+    /// Worth knowing.
+    Info,
+    /// Something may be wrong.
+    Warn,
+    /// Something is wrong.
+    Error,
+}
+
+/// A part of [`Effects::bytes`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    from: u32,
+    to: u32,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// A message to a connection.
+    Send {
+        /// Whom to.
+        to: ConnectionId,
+        /// Text or binary.
+        kind: Kind,
+        /// The message.
+        data: Span,
+    },
+    /// The closing handshake of a connection.
+    Close {
+        /// Whose.
+        of: ConnectionId,
+        /// RFC 6455, section 7.4: 1000 to 1003, 1007 to 1014, 3000 to 4999.
+        code: u16,
+        /// At most 123 bytes.
+        reason: String,
+    },
+    /// A subscription; answered by [`Answer::Done`](crate::Answer::Done) once the connection gets each publication.
+    Subscribe {
+        /// Who.
+        who: ConnectionId,
+        /// The channel's name, not checked.
+        channel: String,
+        /// Whom to answer.
+        token: Token,
+    },
+    /// The end of a subscription.
+    Unsubscribe {
+        /// Who.
+        who: ConnectionId,
+        /// The channel's name, not checked.
+        channel: String,
+    },
+    /// A publication to a channel; answered by how many subscribers it was handed to, where there is a token.
+    Publish {
+        /// The channel's name, not checked; `#user` is a user's personal one.
+        channel: String,
+        /// Text or binary.
+        kind: Kind,
+        /// The publication.
+        data: Span,
+        /// Whom to answer.
+        token: Option<Token>,
+    },
+    /// The answer to an HTTP request.
+    Respond {
+        /// Whose.
+        to: ConnectionId,
+        /// 200 to 599.
+        status: u16,
+        /// Names as they were written, and values.
+        headers: Vec<(String, String)>,
+        /// The body.
+        body: Span,
+    },
+    /// What a handshake is answered.
+    Verdict {
+        /// Whose.
+        of: ConnectionId,
+        /// It, or the response that refuses it.
+        verdict: Verdict,
+    },
+    /// A handler that had waited has ended: its connection takes the next message.
+    Ready {
+        /// Whose.
+        of: ConnectionId,
+    },
+    /// A handler has failed; the error is logged, the connection is to be closed with 1011.
+    Failed {
+        /// Whose.
+        of: ConnectionId,
+    },
+    /// A line for the log.
+    Log {
+        /// How much it matters.
+        level: Level,
+        /// One line, or several with a traceback.
+        text: String,
+    },
+}
+
+/// What a script makes of a handshake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The 101 may go.
+    Accept {
+        /// Who it is, if the script says so.
+        user: Option<String>,
+        /// The subprotocol.
+        protocol: Option<String>,
+    },
+    /// No.
+    Refuse {
+        /// 300 to 599.
+        status: u16,
+        /// Names as they were written, and values.
+        headers: Vec<(String, String)>,
+        /// The body.
+        body: Vec<u8>,
+    },
+}
+
+/// Effects of the calls since they were last carried out.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// In order.
+    pub list: Vec<Effect>,
+    bytes: Vec<u8>,
+}
+
+/// Memory that is kept between turns.
+const KEPT_BYTES: usize = 256 << 10;
+
+impl Effects {
+    /// The bytes of an effect of this list.
+    #[must_use]
+    pub fn bytes(&self, span: Span) -> &[u8] {
+        &self.bytes[span.from as usize..span.to as usize]
+    }
+
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Forgets all of them; memory of ordinary size stays.
+    pub fn clear(&mut self) {
+        self.list.clear();
+        self.bytes.clear();
+        if self.bytes.capacity() > KEPT_BYTES {
+            self.bytes = Vec::new();
+        }
+    }
+
+    /// Keeps bytes for an effect; `None` if there are 4 GiB already.
+    pub(crate) fn keep(&mut self, data: &[u8]) -> Option<Span> {
+        let from = u32::try_from(self.bytes.len()).ok()?;
+        let to = u32::try_from(self.bytes.len() + data.len()).ok()?;
+        self.bytes.extend_from_slice(data);
+        Some(Span { from, to })
+    }
+
+    pub(crate) fn log(&mut self, level: Level, text: impl Into<String>) {
+        let text = text.into();
+        self.list.push(Effect::Log { level, text });
+    }
+}

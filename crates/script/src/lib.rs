@@ -1,0 +1,41 @@
+//! Applications in Lua: VMs, coroutines, limits, and what scripts can call.
+//!
+//! There is one [`Vm`] per worker and application. Its handlers run in coroutines and are written as if they blocked:
+//! what has to be waited for yields a [`Token`], the worker goes on, and the [answer](Vm::answer) resumes it.
+//!
+//! This crate knows no socket, no hub and no clock. What scripts want done they leave as [`Effects`], which whoever
+//! runs them carries out afterwards; time is an argument ([`Now`]). Begin with [`vm`](Vm).
+//!
+//! # Calls
+//!
+//! * *The world speaks*: [`Vm::opened`], [`Vm::message`], [`Vm::drained`], [`Vm::closed`], [`Vm::request`],
+//!   [`Vm::handshake`], [`Vm::answer`].
+//! * *Time passes*: [`Vm::turn`], at [`Vm::deadline_ms`] at the latest.
+//! * *After each of them*: [`Vm::take_effects`].
+
+mod app;
+mod code;
+mod connections;
+mod desk;
+mod effects;
+mod modules;
+mod raw;
+mod request;
+mod task;
+mod vm;
+mod watch;
+
+pub use app::{App, Limits, World};
+pub use code::{Code, CodeError};
+pub use effects::{ConnectionId, Effect, Effects, Kind, Level, Span, Token, Verdict};
+pub use request::Request;
+pub use vm::{Answer, Handler, LoadError, Progress, Vm};
+
+/// The time of a turn, taken once by the worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Monotonic milliseconds since some start.
+    pub mono_ms: u64,
+    /// Milliseconds since 1970, UTC.
+    pub wall_ms: u64,
+}

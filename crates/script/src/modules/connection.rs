@@ -1,0 +1,123 @@
+//! What a connection knows: who, from where, with which request; its attributes and subscriptions.
+
+use std::rc::Rc;
+
+use mlua::{Lua, LuaString, Table, Value};
+
+use super::core::channel_name;
+use super::{fault, http};
+use crate::connections;
+use crate::desk::Desk;
+use crate::effects::{ConnectionId, Effect};
+
+pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let fields = lua.create_table()?;
+    let own = Rc::clone(desk);
+    fields.set(
+        "id",
+        lua.create_function(move |_, (index, generation): (u32, u32)| {
+            Ok(format!("{}.{index}.{generation}", own.worker))
+        })?,
+    )?;
+    let own = Rc::clone(desk);
+    fields.set(
+        "is_open",
+        lua.create_function(move |_, (index, generation): (u32, u32)| {
+            let id = ConnectionId { index, generation };
+            Ok(own.world.connections.borrow().is_open(id))
+        })?,
+    )?;
+    for (name, read) in http::FIELDS {
+        if matches!(*name, "body" | "json" | "method") {
+            continue;
+        }
+        let own = Rc::clone(desk);
+        let function = lua.create_function(move |lua, (index, generation): (u32, u32)| {
+            let id = ConnectionId { index, generation };
+            let connections = own.world.connections.borrow();
+            match connections.find(id) {
+                Some(connection) => read(lua, &connection.request),
+                None => Ok(Value::Nil),
+            }
+        })?;
+        fields.set(*name, function)?;
+    }
+    native.set("connection_fields", fields)?;
+    attributes(lua, desk, native)?;
+    subscriptions(lua, desk, native)
+}
+
+fn attributes(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(desk);
+    let get = lua.create_function(
+        move |lua, (index, generation, name): (u32, u32, LuaString)| {
+            let id = ConnectionId { index, generation };
+            let connections = own.world.connections.borrow();
+            match connections.attribute(id, &name.to_str()?) {
+                None => Ok(Value::Nil),
+                Some(connections::Value::Boolean(value)) => Ok(Value::Boolean(*value)),
+                Some(connections::Value::Number(value)) => Ok(Value::Number(*value)),
+                Some(connections::Value::Bytes(bytes)) => {
+                    lua.create_string(bytes).map(Value::String)
+                }
+            }
+        },
+    )?;
+    native.set("attribute", get)?;
+    let own = Rc::clone(desk);
+    let set = lua.create_function(
+        move |_, (index, generation, name, value): (u32, u32, LuaString, Value)| {
+            let id = ConnectionId { index, generation };
+            let value = match value {
+                Value::Nil => None,
+                Value::Boolean(value) => Some(connections::Value::Boolean(value)),
+                Value::Integer(value) => Some(connections::Value::Number(value as f64)),
+                Value::Number(value) => Some(connections::Value::Number(value)),
+                Value::String(text) => {
+                    Some(connections::Value::Bytes(text.as_bytes().to_vec().into()))
+                }
+                other => {
+                    return Err(fault(format!(
+                        "an attribute is a string, a number or a boolean, not a {}: they outlive the code",
+                        other.type_name()
+                    )));
+                }
+            };
+            let mut connections = own.world.connections.borrow_mut();
+            let result = connections.set_attribute(id, &name.to_str()?, value);
+            result.map_err(|error| fault(error.to_string()))
+        },
+    )?;
+    native.set("set_attribute", set)
+}
+
+fn subscriptions(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(desk);
+    let subscribe = lua.create_function(
+        move |_, (index, generation, channel): (u32, u32, LuaString)| {
+            let who = ConnectionId { index, generation };
+            let channel = channel_name(&channel)?;
+            if !own.world.connections.borrow().is_open(who) {
+                return Err(fault("the connection is closed"));
+            }
+            let token = own.token();
+            own.effect(Effect::Subscribe {
+                who,
+                channel,
+                token,
+            });
+            Ok(token.0 as f64)
+        },
+    )?;
+    native.set("subscribe", subscribe)?;
+    let own = Rc::clone(desk);
+    let unsubscribe = lua.create_function(
+        move |_, (index, generation, channel): (u32, u32, LuaString)| {
+            let who = ConnectionId { index, generation };
+            let channel = channel_name(&channel)?;
+            own.effect(Effect::Unsubscribe { who, channel });
+            Ok(())
+        },
+    )?;
+    native.set("unsubscribe", unsubscribe)
+}

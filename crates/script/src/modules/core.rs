@@ -1,0 +1,160 @@
+//! Time, tokens, publishing, the log.
+
+use std::rc::Rc;
+
+use mlua::{Lua, LuaString, Table, Value, Variadic};
+
+use super::fault;
+use crate::desk::{Desk, Woken};
+use crate::effects::{Effect, Kind, Level, Token};
+
+/// Longest sleep, in seconds: a year.
+const SLEEP_MAX_S: f64 = 31_536_000.0;
+
+/// Longest line of the log.
+const LINE_BYTES_MAX: usize = 16 << 10;
+
+pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(desk);
+    native.set(
+        "token",
+        lua.create_function(move |_, ()| Ok(own.token().0 as f64))?,
+    )?;
+    let own = Rc::clone(desk);
+    native.set(
+        "wake",
+        lua.create_function(move |_, token: f64| {
+            own.wake(Token(token as u64), Woken::Up);
+            Ok(())
+        })?,
+    )?;
+    let own = Rc::clone(desk);
+    native.set(
+        "cancel",
+        lua.create_function(move |_, number: f64| {
+            own.wake(Token(number as u64), Woken::Cancelled);
+            Ok(())
+        })?,
+    )?;
+    let own = Rc::clone(desk);
+    native.set(
+        "sleep",
+        lua.create_function(move |_, seconds: Value| {
+            let seconds = match seconds {
+                Value::Integer(seconds) => seconds as f64,
+                Value::Number(seconds) => seconds,
+                _ => f64::NAN,
+            };
+            if !(0.0..=SLEEP_MAX_S).contains(&seconds) {
+                return Err(fault(
+                    "bad argument #1 to 'sleep': seconds from 0 to 31536000 expected",
+                ));
+            }
+            let now_ms = own.world.now.get().mono_ms;
+            // Never too early: a part of a millisecond counts as a whole one.
+            let at_ms = now_ms + (seconds * 1000.0).ceil() as u64;
+            Ok(own.sleep_until(at_ms).0 as f64)
+        })?,
+    )?;
+    let own = Rc::clone(desk);
+    native.set(
+        "now",
+        lua.create_function(move |_, ()| Ok(own.world.now.get().mono_ms as f64 / 1000.0))?,
+    )?;
+    let own = Rc::clone(desk);
+    native.set(
+        "wall",
+        lua.create_function(move |_, ()| Ok(own.world.now.get().wall_ms as f64 / 1000.0))?,
+    )?;
+    native.set("publish", publish(lua, desk)?)?;
+    native.set("log", log(lua, desk)?)
+}
+
+fn publish(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
+    let desk = Rc::clone(desk);
+    lua.create_function(
+        move |_, (channel, data, kind): (LuaString, Value, Option<LuaString>)| {
+            let Value::String(data) = data else {
+                return Err(fault(
+                    "bad argument #2 to 'publish': a string expected (tables go through veche.json.encode)",
+                ));
+            };
+            let kind = match kind.as_ref().map(LuaString::as_bytes).as_deref() {
+                None | Some(b"text") => Kind::Text,
+                Some(b"binary") => Kind::Binary,
+                Some(_) => {
+                    return Err(fault(
+                        "bad argument #3 to 'publish': \"text\" or \"binary\" expected",
+                    ));
+                }
+            };
+            let data = data.as_bytes();
+            if kind == Kind::Text && simdutf8::basic::from_utf8(&data).is_err() {
+                return Err(fault(
+                    "bad argument #2 to 'publish': it is not UTF-8, so it can't be text; publish it as \"binary\"",
+                ));
+            }
+            let channel = channel_name(&channel)?;
+            let mut effects = desk.world.effects.borrow_mut();
+            let Some(data) = effects.keep(&data) else {
+                return Err(fault("too much was published in one turn"));
+            };
+            effects.list.push(Effect::Publish {
+                channel,
+                kind,
+                data,
+                token: None,
+            });
+            Ok(())
+        },
+    )
+}
+
+/// Longest name of a channel.
+const CHANNEL_BYTES_MAX: usize = 255;
+
+/// A channel's name as a script gives it.
+pub(super) fn channel_name(name: &LuaString) -> mlua::Result<String> {
+    let name = name
+        .to_str()
+        .map_err(|_| fault("bad channel name: it is not UTF-8"))?;
+    let is_good = (1..=CHANNEL_BYTES_MAX).contains(&name.len())
+        && !name.bytes().any(|byte| byte.is_ascii_control());
+    if !is_good {
+        return Err(fault(
+            "bad channel name: 1 to 255 bytes without control characters",
+        ));
+    }
+    Ok(name.to_owned())
+}
+
+fn log(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
+    let desk = Rc::clone(desk);
+    lua.create_function(move |lua, (level, values): (LuaString, Variadic<Value>)| {
+        let level = match &*level.as_bytes() {
+            b"debug" => Level::Debug,
+            b"warn" => Level::Warn,
+            b"error" => Level::Error,
+            _ => Level::Info,
+        };
+        let mut line = String::new();
+        for (index, value) in values.iter().enumerate() {
+            if index > 0 {
+                line.push('\t');
+            }
+            match value {
+                Value::Table(_) => match super::json::encode(lua, value) {
+                    Ok(text) => line.push_str(&String::from_utf8_lossy(&text)),
+                    Err(_) => line.push_str(&value.to_string()?),
+                },
+                other => line.push_str(&other.to_string()?),
+            }
+        }
+        if line.len() > LINE_BYTES_MAX {
+            line.truncate(line.floor_char_boundary(LINE_BYTES_MAX));
+            line.push('…');
+        }
+        desk.log(level, line);
+        Ok(())
+    })
+}

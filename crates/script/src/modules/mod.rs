@@ -1,0 +1,77 @@
+//! What scripts can call, one file each: the Rust side of `veche.*`.
+//!
+//! A module that must wait begins something here, which gives a token, and waits for it in `lua/prelude.lua`.
+
+mod connection;
+mod core;
+mod http;
+mod json;
+
+use std::rc::Rc;
+
+use mlua::{Lua, Table};
+
+use crate::app::App;
+use crate::desk::Desk;
+
+/// Adds what Rust gives to the functions that the prelude builds `veche` from.
+pub(crate) fn install(
+    lua: &Lua,
+    desk: &Rc<Desk>,
+    native: &Table,
+    app: &App,
+    worker: u16,
+) -> mlua::Result<()> {
+    core::install(lua, desk, native)?;
+    connection::install(lua, desk, native)?;
+    http::install(lua, desk, native)?;
+    let own_words = lua.create_function(|_, error: mlua::Value| {
+        Ok(match error {
+            mlua::Value::Error(error) => words(&error),
+            mlua::Value::String(text) => without_own_place(&text.to_string_lossy()).to_owned(),
+            other => other.to_string()?,
+        })
+    })?;
+    native.set("words", own_words)?;
+    native.set("json", json::module(lua)?)?;
+    native.set("config", json::to_lua(lua, &app.options)?)?;
+    native.set("worker", worker)
+}
+
+/// An error of a script, in its words.
+pub(crate) fn fault(words: impl Into<String>) -> mlua::Error {
+    mlua::Error::RuntimeError(words.into())
+}
+
+/// What an error of a Rust function says to a script: its innermost reason, and the script's line that called it.
+pub(crate) fn words(error: &mlua::Error) -> String {
+    match error {
+        mlua::Error::CallbackError { cause, traceback } => {
+            let reason = words(cause);
+            match script_line(traceback) {
+                Some(line) if !reason.starts_with(line) => format!("{line}: {reason}"),
+                _ => reason,
+            }
+        }
+        mlua::Error::RuntimeError(words) => words.clone(),
+        mlua::Error::ExternalError(cause) => cause.to_string(),
+        mlua::Error::MemoryError(words) => words.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A message without the line of the prelude that raised it: scripts care for theirs.
+pub(crate) fn without_own_place(message: &str) -> &str {
+    let behind = message.strip_prefix("veche:");
+    let behind = behind.and_then(|place| place.split_once(": "));
+    behind.map_or(message, |(_, message)| message)
+}
+
+/// The first `file:line` of a traceback that is a script's.
+fn script_line(traceback: &str) -> Option<&str> {
+    traceback
+        .lines()
+        .filter_map(|line| line.strip_prefix('\t'))
+        .filter(|line| !line.starts_with("[C]") && !line.starts_with("veche:"))
+        .find_map(|line| line.split_once(": in ").map(|(place, _)| place))
+}

@@ -1,0 +1,262 @@
+//! What scripts call for every message, as plain C functions.
+//!
+//! A connection in a script is an object that holds two numbers, its id; everything else is asked of the [`Desk`]. An
+//! id that is no more is no error: the call says so.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::rc::Rc;
+
+use mlua::ffi::{self, lua_State};
+use mlua::{Function, Lua, Table};
+
+use super::machine::{Coroutine, Reference, waits_mark};
+use crate::desk::Desk;
+use crate::effects::{ConnectionId, Kind};
+
+/// Longest reason of a Close frame: RFC 6455, section 5.5.
+const REASON_BYTES_MAX: usize = 123;
+
+/// The functions, and the metatable of connections, which `lua/prelude.lua` completes.
+pub(crate) struct Natives {
+    pub(crate) metatable: Table,
+    pub(crate) functions: Table,
+}
+
+impl Natives {
+    /// `desk` has to live as long as `lua`.
+    pub(crate) fn new(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Self> {
+        let metatable = lua.create_table()?;
+        let functions = lua.create_table()?;
+        let all: [(&str, ffi::lua_CFunction); 5] = [
+            ("capture", capture),
+            ("send", send),
+            ("close", close),
+            ("identify", identify),
+            ("spawn", spawn),
+        ];
+        for (name, function) in all {
+            functions.set(name, closure(lua, function, desk, &metatable)?)?;
+        }
+        // SAFETY: one value is pushed, and returned.
+        let mark: mlua::Value =
+            unsafe { lua.exec_raw((), |state| ffi::lua_pushlightuserdata(state, waits_mark())) }?;
+        functions.set("waits", mark)?;
+        Ok(Self {
+            metatable,
+            functions,
+        })
+    }
+}
+
+/// A C function with its two upvalues: the desk, and the metatable of connections.
+fn closure(
+    lua: &Lua,
+    function: ffi::lua_CFunction,
+    desk: &Rc<Desk>,
+    metatable: &Table,
+) -> mlua::Result<Function> {
+    let desk = Rc::as_ptr(desk).cast_mut().cast::<c_void>();
+    // SAFETY: the metatable is on the stack; the closure takes two values and is returned.
+    unsafe {
+        lua.exec_raw(metatable, |state| {
+            ffi::lua_pushlightuserdata(state, desk);
+            ffi::lua_insert(state, -2);
+            ffi::lua_pushcclosure(state, function, 2);
+        })
+    }
+}
+
+/// # Safety
+/// Only in a function made by [`closure`].
+unsafe fn desk<'a>(state: *mut lua_State) -> &'a Desk {
+    // SAFETY: the first upvalue is the desk, which outlives the VM.
+    unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<Desk>() }
+}
+
+/// The connection that is the first argument; an error if it is none.
+///
+/// # Safety
+/// Only in a function made by [`closure`], and with nothing in the frame that has a destructor.
+unsafe fn connection(state: *mut lua_State) -> ConnectionId {
+    // SAFETY: the stack of a C function has room for 20 values; both are taken off again. An object with this
+    // metatable was made by `Machine::connection`.
+    unsafe {
+        let memory = ffi::lua_touserdata(state, 1);
+        if !memory.is_null() && ffi::lua_getmetatable(state, 1) != 0 {
+            let is_one = ffi::lua_rawequal(state, -1, ffi::lua_upvalueindex(2)) != 0;
+            ffi::lua_settop(state, -2);
+            if is_one {
+                let [index, generation] = memory.cast::<[u32; 2]>().read();
+                return ConnectionId { index, generation };
+            }
+        }
+        fail(
+            state,
+            c"bad argument #1: a connection expected (call it as conn:send(…), with a colon)",
+        )
+    }
+}
+
+/// # Safety
+/// With nothing in the frame that has a destructor.
+unsafe fn fail(state: *mut lua_State, words: &CStr) -> ! {
+    // SAFETY: see above; the error is caught by whoever called the function.
+    unsafe {
+        ffi::luaL_where(state, 1);
+        ffi::lua_pushstring(state, words.as_ptr());
+        ffi::lua_concat(state, 2);
+        ffi::lua_error(state)
+    }
+}
+
+/// The bytes of a string argument; a number counts as its text.
+///
+/// # Safety
+/// They live as long as the argument stays on the stack.
+unsafe fn bytes<'a>(state: *mut lua_State, index: c_int) -> Option<&'a [u8]> {
+    // SAFETY: `lua_tolstring` gives memory of that length, or null.
+    unsafe {
+        let mut length = 0;
+        let text = ffi::lua_tolstring(state, index, &raw mut length);
+        (!text.is_null()).then(|| std::slice::from_raw_parts(text.cast::<u8>(), length))
+    }
+}
+
+/// # Safety
+/// In a C function, as its last step.
+unsafe fn closed(state: *mut lua_State) -> c_int {
+    // SAFETY: there is room for two values.
+    unsafe {
+        ffi::lua_pushnil(state);
+        ffi::lua_pushlstring(state, c"closed".as_ptr(), 6);
+    }
+    2
+}
+
+/// `conn:send(data, kind)` → `true`, or `nil, "closed"`.
+unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `closure`; what raises errors does so before anything is borrowed.
+    unsafe {
+        let to = connection(state);
+        let Some(data) = bytes(state, 2) else {
+            fail(
+                state,
+                c"bad argument #1 to 'send': a string expected (tables go through veche.json.encode)",
+            )
+        };
+        let kind = match bytes(state, 3) {
+            None if ffi::lua_type(state, 3) <= ffi::LUA_TNIL => Kind::Text,
+            Some(b"text") => Kind::Text,
+            Some(b"binary") => Kind::Binary,
+            _ => fail(
+                state,
+                c"bad argument #2 to 'send': \"text\" or \"binary\" expected",
+            ),
+        };
+        if kind == Kind::Text && simdutf8::basic::from_utf8(data).is_err() {
+            fail(
+                state,
+                c"bad argument #1 to 'send': it is not UTF-8, so it can't be a text message; send it as \"binary\"",
+            )
+        }
+        if !desk(state).send(to, kind, data) {
+            return closed(state);
+        }
+        ffi::lua_pushboolean(state, 1);
+        1
+    }
+}
+
+/// `conn:close(code, reason)` → `true`, or `nil, "closed"`.
+unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `closure`; what raises errors does so before anything is borrowed or owned.
+    unsafe {
+        let of = connection(state);
+        let code = match ffi::lua_type(state, 2) {
+            ffi::LUA_TNONE | ffi::LUA_TNIL => 1000.0,
+            ffi::LUA_TNUMBER => ffi::lua_tonumber(state, 2),
+            _ => fail(state, c"bad argument #1 to 'close': a number expected"),
+        };
+        if !is_close_code(code) {
+            fail(
+                state,
+                c"bad argument #1 to 'close': a close code is one of 1000 to 1003, 1007 to 1014, 3000 to 4999",
+            )
+        }
+        let reason = match bytes(state, 3) {
+            Some(reason) => reason,
+            None if ffi::lua_type(state, 3) <= ffi::LUA_TNIL => b"",
+            None => fail(state, c"bad argument #2 to 'close': a string expected"),
+        };
+        let Ok(reason) = std::str::from_utf8(reason) else {
+            fail(state, c"bad argument #2 to 'close': it is not UTF-8")
+        };
+        if reason.len() > REASON_BYTES_MAX {
+            fail(
+                state,
+                c"bad argument #2 to 'close': a reason has at most 123 bytes",
+            )
+        }
+        if !desk(state).close(of, code as u16, reason) {
+            return closed(state);
+        }
+        ffi::lua_pushboolean(state, 1);
+        1
+    }
+}
+
+/// `capture(error)` → a table of the error and how it came there. The only handler that `xpcall` itself gets: while one
+/// runs, Lua's hooks are off, so a script's own could not be stopped.
+unsafe extern "C-unwind" fn capture(state: *mut lua_State) -> c_int {
+    // SAFETY: there is room for a few values; errors in here are errors in a handler, which Lua reports as such.
+    unsafe {
+        ffi::lua_settop(state, 1);
+        ffi::lua_createtable(state, 2, 0);
+        ffi::lua_insert(state, 1);
+        ffi::lua_rawseti(state, 1, 1);
+        ffi::luaL_traceback(state, state, std::ptr::null(), 1);
+        ffi::lua_rawseti(state, 1, 2);
+    }
+    1
+}
+
+fn is_close_code(code: f64) -> bool {
+    let code = code as u16 * u16::from(code.fract() == 0.0);
+    matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
+}
+
+/// `identify(conn)` → its index and its generation.
+unsafe extern "C-unwind" fn identify(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `closure`; there is room for two values.
+    unsafe {
+        let id = connection(state);
+        ffi::lua_pushnumber(state, id.index.into());
+        ffi::lua_pushnumber(state, id.generation.into());
+    }
+    2
+}
+
+/// `spawn(f, …)` → the number of the coroutine that calls it soon.
+unsafe extern "C-unwind" fn spawn(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `closure`. The new coroutine is on the stack until the registry has it; its own stack is made
+    // large enough before the values move.
+    unsafe {
+        let values = ffi::lua_gettop(state);
+        if ffi::lua_type(state, 1) != ffi::LUA_TFUNCTION {
+            fail(state, c"bad argument #1: a function expected")
+        }
+        let new = ffi::lua_newthread(state);
+        ffi::lua_insert(state, 1);
+        if ffi::lua_checkstack(new, values + 1) == 0 {
+            fail(state, c"too many arguments")
+        }
+        ffi::lua_xmove(state, new, values);
+        let reference = Reference(ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX));
+        let number = desk(state).spawned(Coroutine {
+            state: new,
+            reference,
+        });
+        ffi::lua_pushnumber(state, number as f64);
+        1
+    }
+}

@@ -1,0 +1,356 @@
+//! Coroutines: a pool of them, their arguments, their going on, and how they end.
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ptr;
+
+use mlua::Lua;
+use mlua::ffi::{self, lua_State};
+
+use crate::effects::Token;
+use crate::modules;
+use crate::watch::Watch;
+
+/// Idle coroutines kept for the next handlers.
+const POOL_MAX: usize = 128;
+
+/// A script may take so long to load, whatever its budget is then.
+const LOAD_BUDGET_NS: u64 = 1_000_000_000;
+
+/// Most arguments of one call: a new stack has room for 20 values.
+pub(crate) const ARGUMENTS_MAX: usize = 8;
+
+/// A value that Rust keeps in Lua's registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reference(pub(super) c_int);
+
+/// A coroutine, kept from collection by the registry. Not dropped but [recycled](Machine::recycle) or
+/// [discarded](Machine::discard).
+#[derive(Debug)]
+pub(crate) struct Coroutine {
+    pub(super) state: *mut lua_State,
+    pub(super) reference: Reference,
+}
+
+/// What is pushed for a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Argument<'a> {
+    Boolean(bool),
+    Number(f64),
+    Bytes(&'a [u8]),
+    Registered(Reference),
+}
+
+/// How a coroutine left the call that ran it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ran {
+    /// It is over.
+    Ended,
+    /// It goes on when the token is answered.
+    Waits(Token),
+    /// With an error.
+    Failed(Failure),
+}
+
+/// An error that nobody caught.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// What it says, with the line where it was raised.
+    pub(crate) words: String,
+    /// The same, and how it came there.
+    pub(crate) traceback: String,
+}
+
+impl Failure {
+    /// One that has no place in a script.
+    pub(crate) fn told(words: &str) -> Self {
+        Self {
+            words: words.to_owned(),
+            traceback: words.to_owned(),
+        }
+    }
+}
+
+/// Marks what a wait yields; a script can't make another one.
+static WAITS: u8 = 0;
+
+pub(super) fn waits_mark() -> *mut c_void {
+    (&raw const WAITS).cast_mut().cast()
+}
+
+/// One VM's raw side.
+pub(crate) struct Machine {
+    main: *mut lua_State,
+    lua: Lua,
+    pool: Vec<Coroutine>,
+    watch: Watch,
+    budget_ns: u64,
+    memory_bytes_max: usize,
+    /// Memory beyond which the next end of a run collects garbage.
+    collect_bytes: usize,
+}
+
+impl Machine {
+    /// `budget_ns` is a run's CPU time between two waits.
+    pub(crate) fn new(
+        lua: &Lua,
+        watch: Watch,
+        budget_ns: u64,
+        memory_bytes_max: usize,
+    ) -> mlua::Result<Self> {
+        let mut main = ptr::null_mut();
+        // SAFETY: the closure neither leaves values behind nor raises an error.
+        unsafe { lua.exec_raw::<()>((), |state| main = state) }?;
+        Ok(Self {
+            main,
+            lua: lua.clone(),
+            pool: Vec::new(),
+            watch,
+            budget_ns,
+            memory_bytes_max,
+            collect_bytes: memory_bytes_max / 4 * 3,
+        })
+    }
+
+    /// Runs `push`, which may allocate in Lua: outside of a protected call a refusal would end the process.
+    fn without_limit<R>(&self, push: impl FnOnce() -> R) -> R {
+        // Both can only fail where Lua's memory is not mlua's, and here it is.
+        let _ = self.lua.set_memory_limit(0);
+        let result = push();
+        let _ = self.lua.set_memory_limit(self.memory_bytes_max);
+        result
+    }
+
+    /// Collects garbage when memory comes near its limit: Lua itself would rather fail than look for garbage then.
+    fn collect_if_due(&mut self) {
+        if self.used_bytes() > self.collect_bytes {
+            // SAFETY: no script runs; objects that are collected run Rust's destructors at most.
+            unsafe { ffi::lua_gc(self.main, ffi::LUA_GCCOLLECT, 0) };
+            // Where it was no garbage, not at once again.
+            let next = self.used_bytes() + self.memory_bytes_max / 16;
+            self.collect_bytes = next.max(self.memory_bytes_max / 4 * 3);
+        }
+    }
+
+    /// Whether the memory is within its limit.
+    pub(crate) fn has_room(&mut self) -> bool {
+        if self.used_bytes() >= self.memory_bytes_max {
+            self.collect_bytes = 0;
+            self.collect_if_due();
+        }
+        self.used_bytes() < self.memory_bytes_max
+    }
+
+    /// Calls into Lua by `mlua`'s means, within the budget of one run.
+    pub(crate) fn guarded<R>(&self, call: impl FnOnce() -> R) -> R {
+        self.watch
+            .enter(self.main, self.budget_ns.max(LOAD_BUDGET_NS));
+        let result = call();
+        self.took_off_hook();
+        result
+    }
+
+    fn took_off_hook(&self) {
+        if self.watch.leave() {
+            // SAFETY: taking a hook off needs nothing.
+            unsafe { ffi::lua_sethook(self.main, None, 0, 0) };
+        }
+    }
+
+    /// The VM's memory, in bytes.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.lua.used_memory()
+    }
+
+    /// Prepares a call: the coroutine begins when it is [resumed](Self::resume).
+    pub(crate) fn prepare(&mut self, function: Reference, arguments: &[Argument<'_>]) -> Coroutine {
+        debug_assert!(arguments.len() <= ARGUMENTS_MAX);
+        let pooled = self.pool.pop();
+        let main = self.main;
+        self.without_limit(|| {
+            let coroutine = pooled.unwrap_or_else(|| new_coroutine(main));
+            // SAFETY: the stack of a coroutine that has not begun is empty and has room; nothing refuses memory.
+            unsafe { ffi::lua_rawgeti(coroutine.state, ffi::LUA_REGISTRYINDEX, function.0.into()) };
+            push_all(coroutine.state, arguments);
+            coroutine
+        })
+    }
+
+    /// Runs a prepared coroutine, or one that waits: then `answer` is what its wait returns.
+    pub(crate) fn resume(&mut self, coroutine: &Coroutine, answer: &[Argument<'_>]) -> Ran {
+        let state = coroutine.state;
+        // SAFETY: the coroutine is alive; see `Coroutine`.
+        let waited = unsafe { ffi::lua_status(state) } == ffi::LUA_YIELD;
+        let arguments = if waited {
+            // SAFETY: what a yielded coroutine has on its stack is what it yielded; nobody needs it any more.
+            unsafe { ffi::lua_settop(state, 0) };
+            if !answer.is_empty() {
+                self.without_limit(|| push_all(state, answer));
+            }
+            answer.len() as c_int
+        } else {
+            // SAFETY: a prepared coroutine has its function and its arguments on its stack.
+            unsafe { ffi::lua_gettop(state) - 1 }
+        };
+        self.watch.enter(self.main, self.budget_ns);
+        // SAFETY: `arguments` values lie on the stack, above the function if it has not begun. The call is protected.
+        let status = unsafe { ffi::lua_resume(state, ptr::null_mut(), arguments, ptr::null_mut()) };
+        self.took_off_hook();
+        self.collect_if_due();
+        match status {
+            ffi::LUA_OK => {
+                // SAFETY: what it returned is of no interest.
+                unsafe { ffi::lua_settop(state, 0) };
+                Ran::Ended
+            }
+            ffi::LUA_YIELD => match yielded(state) {
+                Some(token) => Ran::Waits(token),
+                None => Ran::Failed(self.failure(state, STRAY_YIELD.to_owned())),
+            },
+            _ => Ran::Failed(self.failure(state, self.error_text(state))),
+        }
+    }
+
+    /// Keeps a coroutine that has ended for the next call.
+    pub(crate) fn recycle(&mut self, coroutine: Coroutine) {
+        if self.pool.len() < POOL_MAX {
+            self.pool.push(coroutine);
+        } else {
+            self.discard(coroutine);
+        }
+    }
+
+    /// Lets go of a coroutine that has failed or will never go on.
+    pub(crate) fn discard(&self, coroutine: Coroutine) {
+        self.release(coroutine.reference);
+    }
+
+    /// Lets go of a kept value.
+    pub(crate) fn release(&self, reference: Reference) {
+        // SAFETY: it was made by `luaL_ref` and is released once, by its owner. Nothing is allocated.
+        unsafe { ffi::luaL_unref(self.main, ffi::LUA_REGISTRYINDEX, reference.0) };
+    }
+
+    /// Keeps a value for Rust.
+    pub(crate) fn keep(&self, value: impl mlua::IntoLua) -> mlua::Result<Reference> {
+        let mut reference = 0;
+        // SAFETY: the closure takes the one value off the stack. An error in it is caught.
+        unsafe {
+            self.lua.exec_raw::<()>(value, |state| {
+                reference = ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX);
+            })
+        }?;
+        Ok(Reference(reference))
+    }
+
+    /// A new object with that metatable which holds two numbers: see [`functions`](super::functions).
+    pub(crate) fn connection(&self, metatable: Reference, numbers: [u32; 2]) -> Reference {
+        let main = self.main;
+        self.without_limit(|| {
+            // SAFETY: two values on a stack that has room for them; nothing refuses memory; the memory is as large as
+            // what is written and aligned for anything.
+            let reference = unsafe {
+                let memory = ffi::lua_newuserdata(main, size_of_val(&numbers));
+                memory.cast::<[u32; 2]>().write(numbers);
+                ffi::lua_rawgeti(main, ffi::LUA_REGISTRYINDEX, metatable.0.into());
+                ffi::lua_setmetatable(main, -2);
+                ffi::luaL_ref(main, ffi::LUA_REGISTRYINDEX)
+            };
+            Reference(reference)
+        })
+    }
+
+    /// What a failed coroutine says, in words.
+    fn error_text(&self, state: *mut lua_State) -> String {
+        // SAFETY: a failed coroutine has its error on top of its stack, which has room for another value.
+        let value = unsafe {
+            self.lua.exec_raw::<mlua::Value>((), |main| {
+                ffi::lua_pushvalue(state, -1);
+                ffi::lua_xmove(state, main, 1);
+            })
+        };
+        match value {
+            Ok(mlua::Value::Error(error)) => modules::words(&error),
+            Ok(mlua::Value::String(text)) => {
+                modules::without_own_place(&text.to_string_lossy()).to_owned()
+            }
+            Ok(other) => other.to_string().unwrap_or_else(|error| error.to_string()),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    fn failure(&self, state: *mut lua_State, words: String) -> Failure {
+        let text = CString::new(words.replace('\0', "\\0")).unwrap_or_default();
+        let main = self.main;
+        let traceback = self.without_limit(|| {
+            // SAFETY: the main stack has room; the text that was pushed lies on top until it is popped.
+            unsafe {
+                ffi::luaL_traceback(main, state, text.as_ptr(), 0);
+                let mut length = 0;
+                let text = ffi::lua_tolstring(main, -1, &raw mut length);
+                let text = std::slice::from_raw_parts(text.cast::<u8>(), length);
+                let text = String::from_utf8_lossy(text).into_owned();
+                ffi::lua_settop(main, -2);
+                text
+            }
+        });
+        Failure { words, traceback }
+    }
+}
+
+const STRAY_YIELD: &str = "coroutine.yield outside of a coroutine: only one that was made by \
+    coroutine.create or coroutine.wrap can yield";
+
+fn new_coroutine(main: *mut lua_State) -> Coroutine {
+    // SAFETY: one value on the main stack, which is taken off again; the caller has switched the memory limit off.
+    unsafe {
+        let state = ffi::lua_newthread(main);
+        let reference = Reference(ffi::luaL_ref(main, ffi::LUA_REGISTRYINDEX));
+        Coroutine { state, reference }
+    }
+}
+
+fn push_all(state: *mut lua_State, arguments: &[Argument<'_>]) {
+    for argument in arguments {
+        // SAFETY: there is room for `ARGUMENTS_MAX` values, and the callers have switched the memory limit off.
+        unsafe {
+            match *argument {
+                Argument::Boolean(value) => ffi::lua_pushboolean(state, value.into()),
+                Argument::Number(value) => ffi::lua_pushnumber(state, value),
+                Argument::Bytes(bytes) => {
+                    ffi::lua_pushlstring(state, bytes.as_ptr().cast(), bytes.len());
+                }
+                Argument::Registered(reference) => {
+                    ffi::lua_rawgeti(state, ffi::LUA_REGISTRYINDEX, reference.0.into());
+                }
+            }
+        }
+    }
+}
+
+/// What a coroutine waits for, if that is why it yielded.
+fn yielded(state: *mut lua_State) -> Option<Token> {
+    // SAFETY: reading values of the stack by index; an index without a value reads as nothing.
+    unsafe {
+        let is_wait = ffi::lua_gettop(state) == 2 && ffi::lua_touserdata(state, 1) == waits_mark();
+        is_wait.then(|| Token(ffi::lua_tonumber(state, 2) as u64))
+    }
+}
+
+/// From the signal's handler: the next instruction of whatever runs raises an error, and so does each one after it,
+/// so that no `pcall` keeps the run alive.
+pub(crate) fn set_hook(state: *mut lua_State) {
+    // SAFETY: async-signal-safe by LuaJIT's design, as its own interpreter does it; `state` runs on this very thread.
+    unsafe { ffi::lua_sethook(state, Some(over_budget), ffi::LUA_MASKCOUNT, 1) };
+}
+
+const OVER_BUDGET: &CStr = c"it ran too long without waiting and was stopped: see cpu_budget";
+
+unsafe extern "C-unwind" fn over_budget(state: *mut lua_State, _: *mut ffi::lua_Debug) {
+    // SAFETY: called by Lua, so an error is caught by it; no Rust value lives in this frame.
+    unsafe {
+        ffi::luaL_where(state, 0);
+        ffi::lua_pushstring(state, OVER_BUDGET.as_ptr());
+        ffi::lua_concat(state, 2);
+        ffi::lua_error(state)
+    }
+}

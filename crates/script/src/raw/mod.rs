@@ -1,0 +1,25 @@
+//! Lua's raw API, and everything else that is unsafe: this folder only.
+//!
+//! `mlua` guards each step of a call, which is right everywhere but on the path of a message. Here a pooled coroutine
+//! gets its function and its arguments pushed and is resumed, and the few methods that handlers call for every
+//! message are plain C functions.
+//!
+//! Three rules make it sound:
+//! * **No Lua error crosses a Rust frame that owns anything.** C functions here hold no value with a destructor when
+//!   they call what may raise an error.
+//! * **What pushes from outside can't fail**: the memory limit is off meanwhile ([`Machine`]), and the stack has room
+//!   ([`ARGUMENTS_MAX`]).
+//! * A coroutine that has failed is thrown away.
+
+#![allow(
+    unsafe_code,
+    reason = "the one place that speaks Lua's raw API and the system's signals"
+)]
+
+mod functions;
+mod machine;
+mod system;
+
+pub(crate) use functions::Natives;
+pub(crate) use machine::{Argument, Coroutine, Failure, Machine, Ran, Reference, set_hook};
+pub(crate) use system::{cpu_ns, on_signal, peek, signal};

@@ -1,0 +1,49 @@
+//! Signals and clocks of threads.
+
+use std::io;
+
+/// Calls `handler` whenever `signal` comes.
+pub(crate) fn on_signal(signal: i32, handler: fn()) -> io::Result<()> {
+    // SAFETY: the handler is async-signal-safe: see `watch::on_signal`, the only one there is.
+    unsafe { signal_hook::low_level::register(signal, handler) }.map(drop)
+}
+
+/// Sends a signal to one thread of this process; the error's number otherwise.
+pub(crate) fn signal(thread: i32, signal: i32) -> Result<(), i32> {
+    // SAFETY: no memory is involved; a thread that has ended is an error.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_tgkill,
+            libc::c_long::from(std::process::id() as i32),
+            libc::c_long::from(thread),
+            libc::c_long::from(signal),
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)),
+    }
+}
+
+/// CPU time of a thread of this process in nanoseconds; 0 for one that has ended.
+pub(crate) fn cpu_ns(thread: i32) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // How Linux numbers the CPU clock of a thread: clock_getcpuclockid(3) does the same for processes.
+    let clock = (!thread << 3) | 6;
+    // SAFETY: `time` is valid for the call; an unknown clock is an error.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    match result {
+        0 => time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
+        _ => 0,
+    }
+}
+
+/// Reads what a pointer points to, unless it is null.
+pub(crate) fn peek<T, R>(pointer: *const T, read: impl FnOnce(&T) -> R) -> Option<R> {
+    // SAFETY: the only caller, `watch::on_signal`, has a pointer to what the watchdog's list keeps for good.
+    let value = unsafe { pointer.as_ref() }?;
+    Some(read(value))
+}

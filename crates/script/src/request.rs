@@ -1,0 +1,105 @@
+//! A request as scripts see it: a copy of its head, in one piece of memory, and its body.
+
+use std::net::IpAddr;
+
+/// A part of the text.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    from: u32,
+    to: u32,
+}
+
+/// The opening request of a WebSocket, or a whole HTTP request. Built by what has the original.
+#[derive(Debug)]
+pub struct Request {
+    text: String,
+    method: Part,
+    path: Part,
+    query: Part,
+    user: Option<Part>,
+    headers: Vec<(Part, Part)>,
+    params: Vec<(Part, Part)>,
+    /// Where the client is.
+    pub remote: IpAddr,
+    /// Empty for a WebSocket.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// `query` without its `?`, still encoded.
+    #[must_use]
+    pub fn new(method: &str, path: &str, query: &str, remote: IpAddr) -> Self {
+        let nothing = Part { from: 0, to: 0 };
+        let mut request = Self {
+            text: String::with_capacity(256),
+            method: nothing,
+            path: nothing,
+            query: nothing,
+            user: None,
+            headers: Vec::with_capacity(12),
+            params: Vec::new(),
+            remote,
+            body: Vec::new(),
+        };
+        request.method = request.keep(method);
+        request.path = request.keep(path);
+        request.query = request.keep(query);
+        request
+    }
+
+    fn keep(&mut self, text: &str) -> Part {
+        let from = self.text.len() as u32;
+        self.text.push_str(text);
+        let to = self.text.len() as u32;
+        Part { from, to }
+    }
+
+    fn at(&self, part: Part) -> &str {
+        &self.text[part.from as usize..part.to as usize]
+    }
+
+    /// A header; names in lower case.
+    pub fn header(&mut self, name: &str, value: &str) {
+        let name_part = self.keep(name);
+        self.text[name_part.from as usize..].make_ascii_lowercase();
+        let value = self.keep(value);
+        self.headers.push((name_part, value));
+    }
+
+    /// A parameter of the route: `/room/:id` has `id`.
+    pub fn param(&mut self, name: &str, value: &str) {
+        let pair = (self.keep(name), self.keep(value));
+        self.params.push(pair);
+    }
+
+    /// Who the route's identity says it is.
+    pub fn set_user(&mut self, user: &str) {
+        self.user = Some(self.keep(user));
+    }
+
+    pub(crate) fn method(&self) -> &str {
+        self.at(self.method)
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.at(self.path)
+    }
+
+    pub(crate) fn query(&self) -> &str {
+        self.at(self.query)
+    }
+
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.user.map(|user| self.at(user))
+    }
+
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        let headers = self.headers.iter();
+        headers.map(|(name, value)| (self.at(*name), self.at(*value)))
+    }
+
+    pub(crate) fn params(&self) -> impl Iterator<Item = (&str, &str)> {
+        let params = self.params.iter();
+        params.map(|(name, value)| (self.at(*name), self.at(*value)))
+    }
+}

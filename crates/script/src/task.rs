@@ -1,0 +1,86 @@
+//! Coroutines that are under way: whose they are, and what they wait for.
+
+use std::collections::HashMap;
+
+use crate::effects::{ConnectionId, Token};
+use crate::raw::Coroutine;
+
+/// Whose a coroutine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// `app.start`.
+    Start,
+    /// A handler of a connection.
+    Connection(ConnectionId),
+    /// An HTTP request, by its number.
+    Request(u64),
+    /// A handshake, by the number of its request.
+    Handshake(u64),
+    /// What a script has spawned, by its number.
+    Spawned(u64),
+}
+
+/// A coroutine that waits, or is prepared and has not begun.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) coroutine: Coroutine,
+    pub(crate) owner: Owner,
+    /// What it waits for; none before it has begun.
+    pub(crate) token: Option<Token>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    slots: Vec<Option<Task>>,
+    free: Vec<u32>,
+    waits: HashMap<Token, u32>,
+    spawned: HashMap<u64, u32>,
+}
+
+impl Tasks {
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Keeps a task; its place.
+    pub(crate) fn keep(&mut self, task: Task) -> u32 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        if let Some(token) = task.token {
+            self.waits.insert(token, place);
+        }
+        if let Owner::Spawned(number) = task.owner {
+            self.spawned.insert(number, place);
+        }
+        self.slots[place as usize] = Some(task);
+        place
+    }
+
+    /// Takes a task that is to go on, or to begin.
+    pub(crate) fn take(&mut self, place: u32) -> Option<Task> {
+        let task = self.slots.get_mut(place as usize)?.take()?;
+        self.free.push(place);
+        if let Some(token) = task.token {
+            self.waits.remove(&token);
+        }
+        if let Owner::Spawned(number) = task.owner {
+            self.spawned.remove(&number);
+        }
+        Some(task)
+    }
+
+    /// Takes the task that waits for a token, if it still does.
+    pub(crate) fn take_waiting(&mut self, token: Token) -> Option<Task> {
+        let place = self.waits.get(&token).copied()?;
+        self.take(place)
+    }
+
+    /// Takes a spawned task by its number, if it is not running at the moment.
+    pub(crate) fn take_spawned(&mut self, number: u64) -> Option<Task> {
+        let place = self.spawned.get(&number).copied()?;
+        self.take(place)
+    }
+}

@@ -1,0 +1,576 @@
+//! One VM: a script that was loaded, its handlers, and its coroutines. Start reading here.
+//!
+//! A handler that does not wait costs a pooled coroutine and its message's string. One that waits becomes a
+//! [`Task`]; its connection's further calls queue behind it, so that a connection's events are handled one by one and
+//! in order, whatever others do meanwhile.
+
+mod load;
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use mlua::{Function, Lua};
+
+use crate::Now;
+use crate::desk::{Desk, Spawned, Woken};
+use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Token, Verdict};
+use crate::raw::{Argument, Coroutine, Failure, Machine, Ran, Reference};
+use crate::request::Request;
+use crate::task::{Owner, Task, Tasks};
+
+pub use load::LoadError;
+
+/// Coroutines that begin or go on in one turn; the others do in the next.
+const STEPS_MAX: usize = 256;
+
+/// What a call says that could not begin.
+const OVER_MEMORY: &str = "not enough memory: the application is over its limit";
+
+/// Functions of an application that Veche calls.
+const HANDLERS: usize = 8;
+
+/// A function of the application that Veche calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handler {
+    /// Once per VM, before anything else.
+    Start,
+    /// Before the 101.
+    Handshake,
+    /// After it.
+    Open,
+    /// For each message.
+    Message,
+    /// The connection can take more again.
+    Drain,
+    /// The connection is gone.
+    Close,
+    /// For each HTTP request.
+    Request,
+    /// The VM is about to end.
+    Stop,
+}
+
+impl Handler {
+    const ALL: [(Self, &'static str); HANDLERS] = [
+        (Self::Start, "start"),
+        (Self::Handshake, "handshake"),
+        (Self::Open, "open"),
+        (Self::Message, "message"),
+        (Self::Drain, "drain"),
+        (Self::Close, "close"),
+        (Self::Request, "request"),
+        (Self::Stop, "stop"),
+    ];
+}
+
+/// How far a handler got at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It is over.
+    Done,
+    /// It waits; [`Effect::Ready`] says when its connection may go on.
+    Waits,
+}
+
+/// What a wait returns to the script.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// `true`.
+    Done,
+    /// A number.
+    Number(f64),
+    /// An error, raised where the script waits.
+    Failed(String),
+}
+
+/// A script that runs.
+pub struct Vm {
+    machine: Machine,
+    tasks: Tasks,
+    /// By index of the connection.
+    locals: Vec<Option<Local>>,
+    handlers: [Option<Reference>; HANDLERS],
+    /// The metatable of connections.
+    metatable: Reference,
+    kinds: [Reference; 2],
+    serve: Reference,
+    shake: Reference,
+    task_failed: Function,
+    /// `app.start` has not ended: whatever comes waits here, in order.
+    gate: Option<VecDeque<u32>>,
+    desk: Rc<Desk>,
+    tasks_max: usize,
+    #[expect(dead_code, reason = "the last to go: everything above points into it")]
+    lua: Lua,
+}
+
+/// A connection as this VM knows it.
+struct Local {
+    generation: u32,
+    object: Reference,
+    /// A handler waits, or others wait for `app.start`.
+    is_busy: bool,
+    /// The last handler is under way or has been.
+    is_ending: bool,
+    /// Prepared calls, in order.
+    queue: VecDeque<u32>,
+}
+
+impl Vm {
+    /// Whether the application has that function.
+    #[must_use]
+    pub fn has(&self, handler: Handler) -> bool {
+        self.handlers[handler as usize].is_some()
+    }
+
+    /// The effects so far, in exchange for empty ones.
+    pub fn take_effects(&mut self, empty: &mut Effects) {
+        std::mem::swap(&mut *self.desk.world.effects.borrow_mut(), empty);
+    }
+
+    /// The VM's memory in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.machine.used_bytes()
+    }
+
+    /// Coroutines that wait or have not begun.
+    #[must_use]
+    pub fn tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// A connection was opened; the request is the one that opened it.
+    pub fn opened(&mut self, id: ConnectionId, request: Request, now: Now) -> Progress {
+        self.set_now(now);
+        let connections = &self.desk.world.connections;
+        connections.borrow_mut().open(id, request);
+        let object = self
+            .machine
+            .connection(self.metatable, [id.index, id.generation]);
+        let index = id.index as usize;
+        if self.locals.len() <= index {
+            self.locals.resize_with(index + 1, || None);
+        }
+        self.locals[index] = Some(Local {
+            generation: id.generation,
+            object,
+            is_busy: false,
+            is_ending: false,
+            queue: VecDeque::new(),
+        });
+        self.call(id, Handler::Open, &[Argument::Registered(object)])
+    }
+
+    /// A message came.
+    pub fn message(&mut self, id: ConnectionId, kind: Kind, data: &[u8], now: Now) -> Progress {
+        self.set_now(now);
+        let Some(local) = self.local(id) else {
+            return Progress::Done;
+        };
+        let object = local.object;
+        if !self.machine.has_room() {
+            self.failed(Owner::Connection(id), Failure::told(OVER_MEMORY));
+            return Progress::Done;
+        }
+        let arguments = [
+            Argument::Registered(object),
+            Argument::Bytes(data),
+            Argument::Registered(self.kinds[kind as usize]),
+        ];
+        self.call(id, Handler::Message, &arguments)
+    }
+
+    /// What was sent to a connection has left.
+    pub fn drained(&mut self, id: ConnectionId, now: Now) -> Progress {
+        self.set_now(now);
+        let Some(local) = self.local(id) else {
+            return Progress::Done;
+        };
+        let object = Argument::Registered(local.object);
+        self.call(id, Handler::Drain, &[object])
+    }
+
+    /// A connection is gone. Its last call; `app.close` runs once its other handlers have ended.
+    pub fn closed(&mut self, id: ConnectionId, code: u16, reason: &str, now: Now) {
+        self.set_now(now);
+        self.desk.world.connections.borrow_mut().set_closing(id);
+        let Some(local) = self.local(id) else {
+            return;
+        };
+        local.is_ending = true;
+        let arguments = [
+            Argument::Registered(local.object),
+            Argument::Number(code.into()),
+            Argument::Bytes(reason.as_bytes()),
+        ];
+        if self.call(id, Handler::Close, &arguments) == Progress::Done {
+            self.forget(id);
+        }
+    }
+
+    /// An HTTP request, answered by [`Effect::Respond`].
+    pub fn request(&mut self, id: ConnectionId, request: Request, now: Now) {
+        self.set_now(now);
+        self.ask(id, Handler::Request, self.serve, request, Owner::Request);
+    }
+
+    /// A handshake, answered by [`Effect::Verdict`].
+    pub fn handshake(&mut self, id: ConnectionId, request: Request, now: Now) {
+        self.set_now(now);
+        self.ask(
+            id,
+            Handler::Handshake,
+            self.shake,
+            request,
+            Owner::Handshake,
+        );
+    }
+
+    /// An effect with a token was carried out, or failed.
+    pub fn answer(&mut self, token: Token, answer: &Answer, now: Now) {
+        self.set_now(now);
+        let yes = Argument::Boolean(true);
+        match answer {
+            Answer::Done => self.go_on(token, &[yes, yes]),
+            Answer::Number(number) => self.go_on(token, &[yes, Argument::Number(*number)]),
+            Answer::Failed(words) => self.fail(token, words),
+        }
+        self.settle();
+    }
+
+    /// Goes on with what has become due.
+    pub fn turn(&mut self, now: Now) {
+        self.set_now(now);
+        self.settle();
+    }
+
+    /// When [`turn`](Self::turn) has something to do, in monotonic milliseconds.
+    #[must_use]
+    pub fn deadline_ms(&self) -> u64 {
+        if self.desk.is_busy() {
+            return 0;
+        }
+        self.desk.wakes_ms()
+    }
+
+    fn set_now(&self, now: Now) {
+        self.desk.world.now.set(now);
+    }
+
+    fn local(&mut self, id: ConnectionId) -> Option<&mut Local> {
+        let local = self.locals.get_mut(id.index as usize)?.as_mut();
+        local.filter(|local| local.generation == id.generation)
+    }
+
+    /// Calls a handler of a connection, or queues the call behind those that wait.
+    fn call(&mut self, id: ConnectionId, handler: Handler, arguments: &[Argument<'_>]) -> Progress {
+        let is_gated = self.gate.is_some();
+        let is_busy = self.local(id).is_some_and(|local| local.is_busy);
+        let Some(function) = self.handlers[handler as usize] else {
+            return if is_busy {
+                Progress::Waits
+            } else {
+                Progress::Done
+            };
+        };
+        let coroutine = self.machine.prepare(function, arguments);
+        let owner = Owner::Connection(id);
+        if is_busy || is_gated {
+            let place = self.tasks.keep(Task {
+                coroutine,
+                owner,
+                token: None,
+            });
+            if let Some(local) = self.local(id) {
+                local.is_busy = true;
+                local.queue.push_back(place);
+            }
+            return Progress::Waits;
+        }
+        match self.machine.resume(&coroutine, &[]) {
+            Ran::Ended => {
+                self.machine.recycle(coroutine);
+                self.settle_after_call();
+                Progress::Done
+            }
+            ran => {
+                let progress = match ran {
+                    Ran::Waits(_) => Progress::Waits,
+                    _ => Progress::Done,
+                };
+                if let Some(local) = self.local(id) {
+                    local.is_busy = progress == Progress::Waits;
+                }
+                self.left(coroutine, owner, ran);
+                self.settle_after_call();
+                // It may have ended within the settling.
+                match self.local(id) {
+                    Some(local) if local.is_busy => Progress::Waits,
+                    _ => Progress::Done,
+                }
+            }
+        }
+    }
+
+    /// Asks a handler that answers.
+    fn ask(
+        &mut self,
+        id: ConnectionId,
+        handler: Handler,
+        wrapper: Reference,
+        request: Request,
+        owner: fn(u64) -> Owner,
+    ) {
+        if !self.machine.has_room() {
+            self.desk.log(Level::Error, OVER_MEMORY);
+            return self.refuse(id, owner(0));
+        }
+        let Some(number) = self.desk.begin_request(id, request) else {
+            return self.refuse(id, owner(0));
+        };
+        let owner = owner(number);
+        let Some(function) = self.handlers[handler as usize] else {
+            return self.abandon(number, owner);
+        };
+        let arguments = [
+            Argument::Registered(function),
+            Argument::Number(number as f64),
+        ];
+        let coroutine = self.machine.prepare(wrapper, &arguments);
+        if let Some(gate) = &mut self.gate {
+            let token = None;
+            gate.push_back(self.tasks.keep(Task {
+                coroutine,
+                owner,
+                token,
+            }));
+            return;
+        }
+        let ran = self.machine.resume(&coroutine, &[]);
+        self.left(coroutine, owner, ran);
+        self.settle_after_call();
+    }
+
+    /// A coroutine has left a run.
+    fn left(&mut self, coroutine: Coroutine, owner: Owner, ran: Ran) {
+        match ran {
+            Ran::Waits(token) => {
+                self.tasks.keep(Task {
+                    coroutine,
+                    owner,
+                    token: Some(token),
+                });
+            }
+            Ran::Ended => {
+                self.machine.recycle(coroutine);
+                self.ended(owner);
+            }
+            Ran::Failed(failure) => {
+                self.machine.discard(coroutine);
+                self.failed(owner, failure);
+            }
+        }
+    }
+
+    fn ended(&mut self, owner: Owner) {
+        match owner {
+            Owner::Connection(id) => self.next_of(id),
+            Owner::Start => self.open_gate(),
+            // One that has not answered is answered for.
+            Owner::Request(number) | Owner::Handshake(number) => self.abandon(number, owner),
+            Owner::Spawned(_) => {}
+        }
+    }
+
+    fn failed(&mut self, owner: Owner, failure: Failure) {
+        let Failure { words, traceback } = failure;
+        match owner {
+            Owner::Connection(id) => {
+                self.desk.log(Level::Error, traceback);
+                self.desk.effect(Effect::Failed { of: id });
+                self.desk.world.connections.borrow_mut().set_closing(id);
+                self.next_of(id);
+            }
+            Owner::Start => {
+                self.desk
+                    .log(Level::Error, format!("app.start failed: {traceback}"));
+                self.open_gate();
+            }
+            Owner::Request(number) | Owner::Handshake(number) => {
+                self.desk.log(Level::Error, traceback);
+                self.abandon(number, owner);
+            }
+            Owner::Spawned(number) => {
+                let told = self
+                    .task_failed
+                    .call::<bool>((number as f64, words.as_str()));
+                if !matches!(told, Ok(true)) {
+                    self.desk.log(Level::Error, traceback);
+                }
+            }
+        }
+    }
+
+    /// A handler of a connection that had waited is over: the next of its calls begins.
+    fn next_of(&mut self, id: ConnectionId) {
+        loop {
+            let Some(local) = self.local(id) else { return };
+            if !local.is_busy {
+                return;
+            }
+            let Some(place) = local.queue.pop_front() else {
+                local.is_busy = false;
+                if local.is_ending {
+                    return self.forget(id);
+                }
+                return self.desk.effect(Effect::Ready { of: id });
+            };
+            let Some(task) = self.tasks.take(place) else {
+                continue;
+            };
+            match self.machine.resume(&task.coroutine, &[]) {
+                Ran::Ended => self.machine.recycle(task.coroutine),
+                Ran::Failed(failure) => {
+                    self.machine.discard(task.coroutine);
+                    self.desk.log(Level::Error, failure.traceback);
+                    self.desk.effect(Effect::Failed { of: id });
+                    self.desk.world.connections.borrow_mut().set_closing(id);
+                }
+                waits => return self.left(task.coroutine, task.owner, waits),
+            }
+        }
+    }
+
+    /// Nothing of a connection stays.
+    fn forget(&mut self, id: ConnectionId) {
+        if self.local(id).is_some()
+            && let Some(local) = self.locals[id.index as usize].take()
+        {
+            self.machine.release(local.object);
+            self.desk.world.connections.borrow_mut().remove(id);
+        }
+    }
+
+    /// `app.start` is over: what has waited for it begins.
+    fn open_gate(&mut self) {
+        let Some(gate) = self.gate.take() else { return };
+        for place in gate {
+            if let Some(task) = self.tasks.take(place) {
+                let ran = self.machine.resume(&task.coroutine, &[]);
+                self.left(task.coroutine, task.owner, ran);
+            }
+        }
+        let waiting: Vec<ConnectionId> = self
+            .locals
+            .iter()
+            .enumerate()
+            .filter_map(|(index, local)| {
+                let local = local.as_ref()?;
+                local.is_busy.then_some(ConnectionId {
+                    index: index as u32,
+                    generation: local.generation,
+                })
+            })
+            .collect();
+        for id in waiting {
+            self.next_of(id);
+        }
+    }
+
+    /// A request whose handler is over without an answer.
+    fn abandon(&self, number: u64, owner: Owner) {
+        if let Some(id) = self.desk.end_request(number) {
+            self.refuse(id, owner);
+        }
+    }
+
+    fn refuse(&self, id: ConnectionId, owner: Owner) {
+        let headers = vec![("Content-Type".into(), "text/plain; charset=utf-8".into())];
+        let body = b"internal error\n";
+        let mut effects = self.desk.world.effects.borrow_mut();
+        let effect = if matches!(owner, Owner::Handshake(_)) {
+            let body = body.to_vec();
+            Effect::Verdict {
+                of: id,
+                verdict: Verdict::Refuse {
+                    status: 500,
+                    headers,
+                    body,
+                },
+            }
+        } else {
+            let body = effects.keep(body).unwrap_or_default();
+            Effect::Respond {
+                to: id,
+                status: 500,
+                headers,
+                body,
+            }
+        };
+        effects.list.push(effect);
+    }
+
+    fn go_on(&mut self, token: Token, answer: &[Argument<'_>]) {
+        // Whoever waited may have been cancelled.
+        if let Some(task) = self.tasks.take_waiting(token) {
+            let ran = self.machine.resume(&task.coroutine, answer);
+            self.left(task.coroutine, task.owner, ran);
+        }
+    }
+
+    fn fail(&mut self, token: Token, words: &str) {
+        let arguments = [Argument::Boolean(false), Argument::Bytes(words.as_bytes())];
+        self.go_on(token, &arguments);
+    }
+
+    fn begin(&mut self, spawned: Spawned) {
+        let owner = Owner::Spawned(spawned.number);
+        if self.tasks.len() >= self.tasks_max {
+            self.machine.discard(spawned.coroutine);
+            return self.failed(owner, Failure::told("too many coroutines (tasks_max)"));
+        }
+        let ran = self.machine.resume(&spawned.coroutine, &[]);
+        self.left(spawned.coroutine, owner, ran);
+    }
+
+    fn settle_after_call(&mut self) {
+        if self.desk.is_busy() {
+            self.settle();
+        }
+    }
+
+    /// Lets begin and go on what can, as far as a turn allows.
+    fn settle(&mut self) {
+        let now_ms = self.desk.world.now.get().mono_ms;
+        for _ in 0..STEPS_MAX {
+            if let Some((token, how)) = self.desk.take_woken() {
+                match how {
+                    Woken::Up => self.go_on(token, &[Argument::Boolean(true)]),
+                    Woken::Cancelled => self.cancel(token.0),
+                }
+            } else if let Some(spawned) = self.desk.take_spawned() {
+                self.begin(spawned);
+            } else if let Some(token) = self.desk.take_sleeper(now_ms) {
+                self.go_on(token, &[Argument::Boolean(true)]);
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// Ends a spawned coroutine: its wait fails.
+    fn cancel(&mut self, number: u64) {
+        let Some(task) = self.tasks.take_spawned(number) else {
+            // It may not have begun.
+            if let Some(spawned) = self.desk.withdraw_spawned(number) {
+                self.machine.discard(spawned.coroutine);
+                self.failed(Owner::Spawned(number), Failure::told("cancelled"));
+            }
+            return;
+        };
+        let arguments = [Argument::Boolean(false), Argument::Bytes(b"cancelled")];
+        let ran = self.machine.resume(&task.coroutine, &arguments);
+        self.left(task.coroutine, task.owner, ran);
+    }
+}

@@ -1,0 +1,238 @@
+//! How a VM comes to be: libraries, our own functions, the script, its handlers.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
+
+use super::{HANDLERS, Handler, Vm};
+use crate::app::App;
+use crate::code::{Code, CodeError};
+use crate::desk::Desk;
+use crate::effects::{Kind, Level};
+use crate::modules;
+use crate::raw::{Machine, Natives};
+use crate::task::{Owner, Tasks};
+use crate::watch::Watch;
+use crate::{Now, World};
+
+const PRELUDE: &str = include_str!("../../lua/prelude.lua");
+
+/// Why a script does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// Its source is not there.
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    /// It does not compile, or fails while it is loaded; with a traceback.
+    #[error("{0}")]
+    Script(String),
+    /// It returns something else than a table of handlers.
+    #[error(
+        "{script}: returns {what}; a table of handlers is expected, with at least one of open, message, request, start"
+    )]
+    NoHandlers {
+        /// The script.
+        script: String,
+        /// What it returned instead.
+        what: String,
+    },
+    /// The system gives no thread for the watchdog.
+    #[error("no watchdog: {0}")]
+    Watch(std::io::Error),
+}
+
+impl From<mlua::Error> for LoadError {
+    fn from(error: mlua::Error) -> Self {
+        Self::Script(error.to_string())
+    }
+}
+
+impl Vm {
+    /// Loads an application's script on this thread, which must be the one that runs it, and begins `app.start`.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn new(
+        app: &App,
+        code: &Arc<Code>,
+        world: &World,
+        worker: u16,
+        now: Now,
+    ) -> Result<Self, LoadError> {
+        world.0.now.set(now);
+        // `jit` has to be opened for the compiler to be on. What could leave the sandbox is taken away below.
+        let libraries =
+            StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::BIT | StdLib::OS | StdLib::JIT;
+        let lua = Lua::new_with(libraries, LuaOptions::new())?;
+        lua.set_memory_limit(app.limits.memory_bytes_max)?;
+        let desk = Rc::new(Desk::new(Rc::clone(&world.0), worker));
+        let watch = Watch::this_thread().map_err(LoadError::Watch)?;
+        let budget_ns = u64::try_from(app.limits.cpu_budget.as_nanos()).unwrap_or(u64::MAX);
+        let machine = Machine::new(&lua, watch, budget_ns, app.limits.memory_bytes_max)?;
+
+        let natives = Natives::new(&lua, &desk)?;
+        modules::install(&lua, &desk, &natives.functions, app, worker)?;
+        restrict(&lua)?;
+        let prelude = lua.load(PRELUDE).set_name("=veche");
+        let (veche, inner): (Table, Table) =
+            prelude.call((natives.functions, natives.metatable.clone()))?;
+        install_require(&lua, code, veche)?;
+
+        let (name, source) = code.script()?;
+        let main = lua.load(&*source).set_name(name.as_str());
+        // Not in a coroutine: whatever waits here says that it can't.
+        let result: Value = machine.guarded(|| main.eval())?;
+        let app_table = match result {
+            Value::Table(table) => table,
+            other => {
+                return Err(LoadError::NoHandlers {
+                    script: name.trim_start_matches('@').to_owned(),
+                    what: other.type_name().to_owned(),
+                });
+            }
+        };
+        inner.get::<Function>("loaded")?.call::<()>(())?;
+        let mut handlers = [None; HANDLERS];
+        for (handler, name) in Handler::ALL {
+            if let Some(function) = app_table.get::<Option<Function>>(name)? {
+                handlers[handler as usize] = Some(machine.keep(function)?);
+            }
+        }
+        warn_of_strangers(&app_table, &desk)?;
+
+        let mut vm = Self {
+            metatable: machine.keep(natives.metatable)?,
+            kinds: [
+                machine.keep(Kind::Text.name())?,
+                machine.keep(Kind::Binary.name())?,
+            ],
+            serve: machine.keep(inner.get::<Function>("serve")?)?,
+            shake: machine.keep(inner.get::<Function>("shake")?)?,
+            task_failed: inner.get("task_failed")?,
+            machine,
+            tasks: Tasks::default(),
+            locals: Vec::new(),
+            handlers,
+            gate: None,
+            desk,
+            tasks_max: app.limits.tasks_max,
+            lua,
+        };
+        vm.start();
+        Ok(vm)
+    }
+
+    fn start(&mut self) {
+        if let Some(function) = self.handlers[Handler::Start as usize] {
+            self.gate = Some(VecDeque::new());
+            let coroutine = self.machine.prepare(function, &[]);
+            let ran = self.machine.resume(&coroutine, &[]);
+            self.left(coroutine, Owner::Start, ran);
+        }
+        self.settle();
+    }
+}
+
+/// Takes away what reaches beyond the VM, or would let a script undo its limits.
+fn restrict(lua: &Lua) -> mlua::Result<()> {
+    let globals = lua.globals();
+    for name in ["dofile", "loadfile", "jit", "newproxy", "module", "gcinfo"] {
+        globals.set(name, Value::Nil)?;
+    }
+    let os: Table = globals.get("os")?;
+    for name in [
+        "execute",
+        "exit",
+        "remove",
+        "rename",
+        "tmpname",
+        "setlocale",
+    ] {
+        os.set(name, Value::Nil)?;
+    }
+    // Bytecode is not checked: a forged one could do anything.
+    let load: Function = globals.get("load")?;
+    let load_text = lua.create_function(
+        move |_, (chunk, name, env): (Value, Option<String>, Option<Table>)| {
+            let name = name.unwrap_or_else(|| "=(load)".into());
+            match env {
+                Some(env) => load.call::<mlua::MultiValue>((chunk, name, "t", env)),
+                None => load.call::<mlua::MultiValue>((chunk, name, "t")),
+            }
+        },
+    )?;
+    globals.set("load", load_text.clone())?;
+    globals.set("loadstring", load_text)?;
+    let strings: Table = globals.get("string")?;
+    strings.set("dump", Value::Nil)?;
+    let collect: Function = globals.get("collectgarbage")?;
+    let collect_some = lua.create_function(move |_, what: Option<String>| {
+        match what.as_deref() {
+            // A step is all that a script may spend; a full collection could take the whole budget of others.
+            None | Some("collect" | "step") => collect.call::<Value>("step"),
+            Some("count") => collect.call::<Value>("count"),
+            Some(other) => Err(mlua::Error::runtime(format!(
+                "collectgarbage('{other}') is not available: 'count' and 'step' are"
+            ))),
+        }
+    })?;
+    globals.set("collectgarbage", collect_some)
+}
+
+/// `require` of `veche` and of modules beside the script.
+fn install_require(lua: &Lua, code: &Arc<Code>, veche: Table) -> mlua::Result<()> {
+    let loaded = lua.create_table()?;
+    loaded.set("veche", veche)?;
+    let (code, under_way) = (Arc::clone(code), RefCell::new(Vec::<String>::new()));
+    let require = lua.create_function(move |lua, name: String| {
+        if let Some(value) = loaded.get::<Option<Value>>(name.as_str())? {
+            return Ok(value);
+        }
+        if under_way.borrow().contains(&name) {
+            let circle = under_way.borrow().join(" → ");
+            return Err(mlua::Error::runtime(format!(
+                "modules require each other in a circle: {circle} → {name}"
+            )));
+        }
+        let module = code
+            .module(&name)
+            .map_err(|error| mlua::Error::runtime(error.to_string()))?;
+        let Some((chunk, source)) = module else {
+            return Err(mlua::Error::runtime(format!(
+                "module '{name}' not found: there is neither {0}.lua nor {0}/init.lua beside the script",
+                name.replace('.', "/")
+            )));
+        };
+        under_way.borrow_mut().push(name.clone());
+        let result = lua.load(&*source).set_name(chunk).call::<Value>(name.as_str());
+        under_way.borrow_mut().pop();
+        let value = match result? {
+            Value::Nil => Value::Boolean(true),
+            value => value,
+        };
+        loaded.set(name, &value)?;
+        Ok(value)
+    })?;
+    lua.globals().set("require", require)
+}
+
+/// A handler with a slip in its name would never be called.
+fn warn_of_strangers(app: &Table, desk: &Desk) -> mlua::Result<()> {
+    for pair in app.pairs::<Value, Value>() {
+        let (key, value) = pair?;
+        let (Value::String(key), Value::Function(_)) = (key, value) else {
+            continue;
+        };
+        let key = key.to_string_lossy();
+        if Handler::ALL.iter().all(|(_, name)| *name != key) {
+            let names: Vec<&str> = Handler::ALL.iter().map(|(_, name)| *name).collect();
+            let names = names.join(", ");
+            let words = format!("app.{key} is never called: handlers are {names}");
+            desk.log(Level::Warn, words);
+        }
+    }
+    Ok(())
+}

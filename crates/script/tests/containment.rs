@@ -1,0 +1,275 @@
+//! What a bad script can't do: stop its worker, take all memory, leak from one connection to another, leave its VM.
+
+mod support;
+
+use std::time::Duration;
+
+use support::{ANN, BOB, Bench, limits};
+use veche_script::{Limits, Progress};
+
+fn small_budget() -> Limits {
+    Limits {
+        cpu_budget: Duration::from_millis(20),
+        ..limits()
+    }
+}
+
+#[test]
+fn a_runaway_loop_ends_alone() {
+    for (what, body) in [
+        ("a loop", "while true do end"),
+        (
+            "a compiled loop",
+            "local x = 0 for i = 1, 1e15 do x = x + i % 3 end",
+        ),
+        (
+            "a compiled loop with calls",
+            "local t = {} while true do t[#t % 100 + 1] = math.sin(#t) end",
+        ),
+        (
+            "one in pcall",
+            "while true do pcall(function() while true do end end) end",
+        ),
+        (
+            "one in xpcall with a handler that loops",
+            "xpcall(function() while true do end end, function() while true do end end)",
+        ),
+        (
+            "one in a coroutine",
+            "coroutine.wrap(function() while true do end end)()",
+        ),
+        (
+            "recursion in a coroutine",
+            "local function f() return f() end f()",
+        ),
+        (
+            "one in a metamethod",
+            "local t = setmetatable({}, {__index = function() while true do end end}) return t.x",
+        ),
+        (
+            "one that comes back",
+            "for i = 1, 1e9 do pcall(error, 'x') end",
+        ),
+        (
+            "sort",
+            "local t = {} for i = 1, 1000 do t[i] = i % 7 end while true do table.sort(t, function(a, b) return a < b end) end",
+        ),
+    ] {
+        let mut bench = Bench::with(
+            &format!(
+                "local app = {{}}
+            function app.message(conn, data)
+              if data == 'go' then {body} end
+              conn:send('alive')
+            end
+            return app"
+            ),
+            small_budget(),
+        );
+        bench.open(ANN);
+        bench.open(BOB);
+        assert_eq!(bench.text(ANN, "go"), Progress::Done, "{what}");
+        let told = bench.told();
+        assert!(
+            told.len() == 2
+                && told[0].contains("ran too long")
+                && told[0].contains("stack traceback"),
+            "{what}: {told:?}"
+        );
+        assert_eq!(told[1], "failed ann", "{what}");
+        bench.text(BOB, "hello");
+        assert_eq!(bench.told(), ["send bob text alive"], "{what}");
+    }
+}
+
+#[test]
+fn a_long_run_within_the_budget_is_not_ended() {
+    let mut bench = Bench::with(
+        "local veche = require 'veche'
+        local app = {}
+        function app.start()
+          for i = 1, 50 do local x = 0 for j = 1, 100000 do x = x + j end veche.sleep(0) end
+          print('whole')
+        end
+        return app",
+        Limits {
+            cpu_budget: Duration::from_millis(100),
+            ..limits()
+        },
+    );
+    bench.pass_time();
+    assert_eq!(bench.told(), ["whole"]);
+}
+
+#[test]
+fn memory_has_a_cap() {
+    for body in [
+        "local t = {} while true do t[#t + 1] = ('x'):rep(1000) .. #t end",
+        "local s = 'x' while true do s = s .. s end",
+        "return ('x'):rep(1e9)",
+        "local t = {} for i = 1, 1e9 do t[i] = {} end",
+        "local t = {} for i = 1, 1e9 do t[i] = coroutine.create(function() end) end",
+    ] {
+        let mut bench = Bench::with(
+            &format!(
+                "local app = {{}}
+            function app.message(conn, data)
+              if data == 'go' then {body} end
+              conn:send(data)
+            end
+            return app"
+            ),
+            Limits {
+                cpu_budget: Duration::from_secs(20),
+                ..limits()
+            },
+        );
+        bench.open(ANN);
+        bench.open(BOB);
+        bench.text(ANN, "go");
+        let told = bench.told();
+        assert!(told[0].contains("not enough memory"), "{body}: {told:?}");
+        // And then there is room again, for messages that are large too.
+        let large = "y".repeat(1 << 20);
+        for _ in 0..100 {
+            bench.text(BOB, &large);
+            assert_eq!(bench.told().len(), 1, "{body}");
+        }
+        assert!(bench.vm.memory_bytes() < 32 << 20);
+    }
+}
+
+#[test]
+fn globals_do_not_leak() {
+    let mut bench = Bench::new(
+        "declared = 1
+        local app = {}
+        function app.message(conn, data)
+          declared = declared + 1
+          print(declared, pcall(function() leak = data end))
+        end
+        return app",
+    );
+    bench.open(ANN);
+    bench.text(ANN, "x");
+    let told = bench.told();
+    assert!(
+        told[0].starts_with("2\tfalse\t") && told[0].contains("undeclared global 'leak'"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn there_is_no_way_out() {
+    for what in [
+        "io",
+        "debug.getinfo",
+        "package",
+        "ffi",
+        "jit",
+        "os.execute",
+        "os.exit",
+        "os.remove",
+        "dofile",
+        "loadfile",
+        "newproxy",
+        "string.dump",
+        "getmetatable(_G)",
+        "getmetatable('')",
+    ] {
+        let told = Bench::run(&format!("print(type({what}))"));
+        assert!(told == ["nil"] || told == ["boolean"], "{what}: {told:?}");
+    }
+    let told = Bench::run(
+        "print(pcall(load(string.char(27, 76, 74))))  print(load('return 1 + 1')(), pcall(require, 'ffi'))",
+    );
+    assert!(told[0].starts_with("false"), "{told:?}");
+    assert!(told[1].starts_with("2\tfalse"), "{told:?}");
+}
+
+#[test]
+fn an_error_is_its_handlers_alone_and_has_a_traceback() {
+    let mut bench = Bench::new(
+        "local veche = require 'veche'
+        local app = {}
+        local function inner(x) error(x) end
+        function app.message(conn, data)
+          if data == 'wait' then veche.sleep(1) end
+          if data == 'table' then error({}) end
+          inner(data)
+        end
+        function app.close(conn) print('closed') error('in close') end
+        return app",
+    );
+    bench.open(ANN);
+    bench.text(ANN, "boom");
+    let told = bench.told();
+    assert!(
+        told[0].contains("app.lua:3: boom") && told[0].contains("'inner'"),
+        "{told:?}"
+    );
+    assert_eq!(told[1], "failed ann");
+    bench.close(ANN);
+    assert!(bench.told()[0] == "closed");
+    bench.open(BOB);
+    assert_eq!(bench.text(BOB, "wait"), Progress::Waits);
+    bench.advance(1000);
+    let told = bench.told();
+    assert!(told[0].contains("app.lua:3: wait"), "{told:?}");
+    assert_eq!(told[1..], ["failed bob", "ready bob"]);
+    bench.text(BOB, "table");
+    assert!(bench.told()[0].contains("table"));
+}
+
+#[test]
+fn a_handler_of_xpcall_finds_the_traceback() {
+    let told = Bench::run(
+        "local function inner() error('oh') end
+        print(select(2, xpcall(function(x) inner() end, debug.traceback, 1)))",
+    );
+    assert!(
+        told[0].starts_with("app.lua:4: oh\nstack traceback:") && told[0].contains("'inner'"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn bad_arguments_are_named() {
+    let told = Bench::run(
+        "local function bad(f, ...) print(select(2, pcall(f, ...))) end
+        bad(veche.spawn) bad(veche.spawn, 5) bad(veche.sleep, -1) bad(veche.sleep, 1e300) bad(veche.sleep, {})
+        bad(veche.timer.after, 'x', print) bad(veche.timer.after, 1) bad(veche.timer.every, 0, print)
+        bad(coroutine.yield)",
+    );
+    for line in &told[..8] {
+        assert!(line.contains("bad argument"), "{told:#?}");
+    }
+}
+
+#[test]
+fn a_connection_is_one_or_the_call_says_so() {
+    let mut bench = Bench::new(
+        "local app = {}
+        function app.open(conn)
+          local send, close = conn.send, conn.close
+          for _, bad in ipairs { 5, 'x', {}, print, io or false, setmetatable({}, { __index = conn }) } do
+            print(select(2, pcall(send, bad, 'x')))
+          end
+          print(select(2, pcall(send)), select(2, pcall(conn.send, conn)))
+          print(select(2, pcall(conn.send, conn, {})))
+          print(select(2, pcall(conn.send, conn, 'x', 'y')))
+          print(select(2, pcall(conn.send, conn, '\\255')))
+          print(select(2, pcall(conn.close, conn, 1005)), select(2, pcall(conn.close, conn, 1000.5)), select(2, pcall(conn.close, conn, 1000, ('x'):rep(124))))
+          print(getmetatable(conn))
+        end
+        return app",
+    );
+    bench.open(ANN);
+    let told = bench.told();
+    assert_eq!(told.len(), 12, "{told:#?}");
+    assert!(
+        told[..11].iter().all(|line| line.contains("bad argument")),
+        "{told:#?}"
+    );
+    assert_eq!(told[11], "false");
+}

@@ -1,0 +1,390 @@
+//! Handlers: what calls them, in which order, and what they can do.
+
+mod support;
+
+use support::{ANN, BOB, Bench, Folder, limits, load_error, request};
+use veche_script::{Answer, Effect, Handler, Kind, Progress};
+
+const ECHO: &str = "
+local app = {}
+function app.message(conn, data, kind) conn:send(data, kind) end
+return app";
+
+#[test]
+fn an_echo() {
+    let mut bench = Bench::new(ECHO);
+    assert!(bench.vm.has(Handler::Message) && !bench.vm.has(Handler::Open));
+    assert_eq!(bench.open(ANN), Progress::Done);
+    assert_eq!(bench.text(ANN, "hi"), Progress::Done);
+    bench.vm.message(ANN, Kind::Binary, b"\0\xff", bench.now);
+    assert_eq!(
+        bench.told(),
+        ["send ann text hi", "send ann binary \0\u{fffd}"]
+    );
+    // One that was never opened, and one of an earlier generation.
+    bench.text(BOB, "who?");
+    let stale = veche_script::ConnectionId {
+        generation: 0,
+        ..ANN
+    };
+    bench.vm.message(stale, Kind::Text, b"late", bench.now);
+    assert_eq!(bench.told(), [""; 0]);
+}
+
+#[test]
+fn events_of_a_connection_come_in_order_even_if_one_waits() {
+    let mut bench = Bench::new(
+        "local veche = require 'veche'
+        local app = {}
+        function app.open(conn) print('open'); veche.sleep(1); print('opened') end
+        function app.message(conn, data) print('message ' .. data); veche.sleep(2); print('done') end
+        function app.drain(conn) print('drain') end
+        function app.close(conn, code, reason) print('close', code, reason, conn:send('x')) end
+        return app",
+    );
+    assert_eq!(bench.open(ANN), Progress::Waits);
+    assert_eq!(bench.text(ANN, "one"), Progress::Waits);
+    assert_eq!(bench.open(BOB), Progress::Waits);
+    bench.close(ANN);
+    assert_eq!(bench.told(), ["open", "open"]);
+    bench.advance(999);
+    assert_eq!(bench.told(), [""; 0]);
+    bench.advance(1);
+    assert_eq!(
+        bench.told(),
+        ["opened", "message one", "opened", "ready bob"]
+    );
+    bench.advance(2000);
+    assert_eq!(bench.told(), ["done", "close\t1001\tbye\tnil\tclosed"]);
+    assert_eq!(bench.vm.tasks(), 0);
+    // The index is another's now.
+    assert_eq!(bench.text(ANN, "late"), Progress::Done);
+    assert_eq!(bench.told(), [""; 0]);
+}
+
+#[test]
+fn nothing_runs_before_start_has_ended() {
+    let mut bench = Bench::new(
+        "local veche = require 'veche'
+        local app = {}
+        function app.start() print('start'); veche.sleep(1); print('started') end
+        function app.open(conn) print('open') end
+        function app.message(conn, data) print(data) end
+        function app.request(req) return req.path end
+        return app",
+    );
+    bench.open(ANN);
+    bench.text(ANN, "one");
+    bench.vm.request(BOB, request("GET", "/x", ""), bench.now);
+    assert_eq!(bench.told(), ["start"]);
+    bench.advance(1000);
+    assert_eq!(
+        bench.told(),
+        [
+            "started",
+            "respond bob 200 [Content-Type: text/plain; charset=utf-8] /x",
+            "open",
+            "one",
+            "ready ann"
+        ]
+    );
+}
+
+#[test]
+fn what_a_connection_knows() {
+    let mut bench = Bench::new(
+        r#"local app = {}
+        function app.open(conn)
+          print(conn.id, conn.user, conn.path, conn.remote, conn.is_open, tostring(conn))
+          print(conn.query.room, conn.query.empty, conn.query["a b"], conn.query.none)
+          print(conn.headers["x-many"], conn.cookies.sid, conn.params.id)
+          conn.attributes.nick = "Ann"
+          conn.attributes.age = 7
+          conn.attributes.ok = true
+          conn.attributes.age = nil
+        end
+        function app.message(conn, data)
+          print(conn.attributes.nick, conn.attributes.age, conn.attributes.ok)
+          print(pcall(function() conn.attributes.bad = {} end))
+          print(pcall(function() conn.nick = 1 end))
+          print(pcall(function() return conn.usr end))
+          print(pcall(function() conn.attributes.big = ("x"):rep(70000) end))
+          print(pcall(function() for i = 1, 100 do conn.attributes["a" .. i] = i end end))
+        end
+        return app"#,
+    );
+    let mut opening = request("GET", "/room/7", "room=a%20b&empty=&a+b=c&room=second");
+    opening.header("X-Many", "1");
+    opening.header("x-many", "2");
+    opening.header("Cookie", "sid=abc; other=1");
+    opening.param("id", "7");
+    opening.set_user("ann");
+    bench.vm.opened(ANN, opening, bench.now);
+    assert_eq!(
+        bench.told(),
+        [
+            "0.3.1\tann\t/room/7\t127.0.0.1\ttrue\tconnection 0.3.1",
+            "a b\t\tc\tnil",
+            "1, 2\tabc\t7",
+        ]
+    );
+    bench.text(ANN, "");
+    let told = bench.told();
+    assert_eq!(told[0], "Ann\tnil\ttrue");
+    for (line, words) in told[1..].iter().zip([
+        "not a table",
+        "use conn.attributes.nick",
+        "no field 'usr'",
+        "at most 65536 bytes",
+        "at most 64 attributes",
+    ]) {
+        assert!(line.starts_with("false") && line.contains(words), "{line}");
+    }
+}
+
+#[test]
+fn sending_and_closing() {
+    let mut bench = Bench::new(
+        r#"local app, other = {}, nil
+        function app.open(conn) if not other then other = conn end end
+        function app.message(conn, data)
+          print(other == conn, other:send("to other"))
+          print(conn:close(4001, "enough"), conn:send("late"), conn:close())
+        end
+        return app"#,
+    );
+    bench.open(BOB);
+    bench.open(ANN);
+    bench.text(ANN, "x");
+    assert_eq!(
+        bench.told(),
+        [
+            "send bob text to other",
+            "false\ttrue",
+            "close ann 4001 enough",
+            "true\tnil\tnil\tclosed"
+        ]
+    );
+    bench.close(BOB);
+    bench.open(ANN);
+    bench.text(ANN, "x");
+    assert_eq!(bench.told()[0], "false\tnil\tclosed");
+}
+
+#[test]
+fn subscribing_waits_for_the_home() {
+    let mut bench = Bench::new(
+        r#"local app = {}
+        function app.open(conn)
+          print(conn:subscribe("room:7"))
+          print(pcall(conn.subscribe, conn, "room:8"))
+          conn:unsubscribe("room:7")
+        end
+        return app"#,
+    );
+    assert_eq!(bench.open(ANN), Progress::Waits);
+    let effects = bench.effects();
+    assert_eq!(effects[0].0, "subscribe ann room:7");
+    let Effect::Subscribe { token, .. } = effects[0].1 else {
+        panic!("{effects:?}")
+    };
+    bench.answer(token, Answer::Done);
+    let effects = bench.effects();
+    assert_eq!(
+        (&*effects[0].0, &*effects[1].0),
+        ("true", "subscribe ann room:8")
+    );
+    let Effect::Subscribe { token, .. } = effects[1].1 else {
+        panic!("{effects:?}")
+    };
+    bench.answer(token, Answer::Failed("too many".into()));
+    assert_eq!(
+        bench.told(),
+        ["false\ttoo many", "unsubscribe ann room:7", "ready ann"]
+    );
+    // Nobody waits for it any more.
+    bench.answer(token, Answer::Done);
+    assert_eq!(bench.told(), [""; 0]);
+}
+
+#[test]
+fn publishing() {
+    let told = Bench::run(
+        r#"veche.publish("news", "hello")
+        veche.push("ann", '{"a":1}')
+        veche.publish("raw", "\255", "binary")
+        print(pcall(veche.publish, "raw", "\255"))
+        print(pcall(veche.publish, "", "x"))
+        print(pcall(veche.publish, "a\nb", "x"))
+        print(pcall(veche.publish, "x", {}))
+        print(pcall(veche.push, nil, "x"))"#,
+    );
+    assert_eq!(told[0], "publish news text hello");
+    assert_eq!(told[1], "publish #ann text {\"a\":1}");
+    assert_eq!(told[2], "publish raw binary \u{fffd}");
+    for (line, words) in told[3..].iter().zip([
+        "not UTF-8",
+        "channel name",
+        "channel name",
+        "a string expected",
+        "a string expected",
+    ]) {
+        assert!(line.starts_with("false") && line.contains(words), "{line}");
+    }
+    assert_eq!(told.len(), 8);
+}
+
+#[test]
+fn requests_and_their_answers() {
+    let check = |handler: &str, expected: &str| {
+        let mut bench = Bench::new(&format!(
+            "local veche = require 'veche'
+            return {{ request = function(req) {handler} end }}"
+        ));
+        let mut req = request("POST", "/x/7", "q=1");
+        req.body = br#"{"a":[1,2]}"#.to_vec();
+        req.param("id", "7");
+        bench.vm.request(ANN, req, bench.now);
+        bench.pass_time();
+        let told = bench.told();
+        let last = told.last().expect("an answer");
+        assert!(last.contains(expected), "{handler}: {told:?}");
+    };
+    check(
+        "return 'hello'",
+        "respond ann 200 [Content-Type: text/plain; charset=utf-8] hello",
+    );
+    check(
+        "return 201, 'made'",
+        "respond ann 201 [Content-Type: text/plain; charset=utf-8] made",
+    );
+    check("return 204", "respond ann 204 [] ");
+    check(
+        "return {ok = true}",
+        r#"respond ann 200 [Content-Type: application/json] {"ok":true}"#,
+    );
+    check(
+        "return 200, {['content-type'] = 'text/html'}, '<p>'",
+        "respond ann 200 [content-type: text/html] <p>",
+    );
+    check(
+        "return 200, {['Set-Cookie'] = {'a=1', 'b=2'}}, ''",
+        "[Set-Cookie: a=1; Set-Cookie: b=2; Content-Type",
+    );
+    check(
+        "return req.method .. req.path .. req.query.q .. req.params.id .. req.json.a[2] .. #req.body",
+        "POST/x/717211",
+    );
+    check("veche.sleep(5) return 'late'", "late");
+    check("", "respond ann 500");
+    check(
+        "error('oh')",
+        "respond ann 500 [Content-Type: text/plain; charset=utf-8] internal error",
+    );
+    check("return 99", "respond ann 500");
+    check("return 200, 5, 'x'", "respond ann 500");
+    check("return function() end", "respond ann 500");
+    check(
+        "local r = req; veche.spawn(function() veche.sleep(1); print(pcall(function() return r.body end)) end) return 'x'",
+        "the request is over",
+    );
+}
+
+#[test]
+fn handshakes() {
+    let check = |handler: &str, expected: &str| {
+        let mut bench = Bench::new(&format!(
+            "local veche = require 'veche'
+            return {{ handshake = function(req) {handler} end }}"
+        ));
+        bench
+            .vm
+            .handshake(ANN, request("GET", "/x", "token=7"), bench.now);
+        bench.pass_time();
+        let told = bench.told();
+        let last = told.last().expect("a verdict");
+        assert!(last.contains(expected), "{handler}: {told:?}");
+    };
+    check("", "accept ann None None");
+    check("return true", "accept ann None None");
+    check(
+        "return {user = 'u' .. req.query.token, protocol = 'chat'}",
+        "accept ann Some(\"u7\") Some(\"chat\")",
+    );
+    check("return false", "refuse ann 403");
+    check("veche.sleep(1) return 401, 'who?'", "refuse ann 401 who?");
+    check("return 200, 'x'", "refuse ann 500");
+    check("error('x')", "refuse ann 500");
+}
+
+#[test]
+fn scripts_that_do_not_load() {
+    for (script, words) in [
+        ("return 5", "returns integer"),
+        ("local x = ", "app.lua:1"),
+        ("error('at load')", "at load"),
+        (
+            "require 'veche'.sleep(1) return {}",
+            "can't wait while the script is loaded",
+        ),
+        ("require 'nothing' return {}", "module 'nothing' not found"),
+        ("require '../x' return {}", "no name of a module"),
+        ("while true do end", "ran too long"),
+        ("return load(string.char(27) .. 'LJ')()", ""),
+    ] {
+        let error = load_error(script);
+        assert!(error.contains(words), "{script}: {error}");
+    }
+}
+
+#[test]
+fn modules_are_loaded_once_and_circles_are_told() {
+    let folder = Folder::new();
+    folder.write("lib/a.lua", "print('a') return { n = 1 }");
+    folder.write("b/init.lua", "return 'b'");
+    folder.write("c.lua", "return require 'd'");
+    folder.write("d.lua", "return require 'c'");
+    let mut bench = Bench::in_folder(
+        folder,
+        "local a, b = require 'lib.a', require 'b'
+        print(a == require 'lib.a', b, select(2, pcall(require, 'c')))
+        return {}",
+        limits(),
+    );
+    let told = bench.told();
+    assert_eq!(told[0], "a");
+    assert!(
+        told[1].starts_with("true\tb\t") && told[1].contains("c → d → c"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_slip_in_a_handler_name_is_told() {
+    let mut bench = Bench::new("return { mesage = function() end }");
+    assert!(bench.told()[0].contains("app.mesage is never called"));
+}
+
+#[test]
+fn the_config_and_json() {
+    let told = Bench::run(
+        r#"local json = veche.json
+        print(veche.config.greeting, veche.config.list[2], veche.config.nothing == json.null)
+        print(json.encode({1, 2, {a = "x\n"}}), json.encode({}), json.encode(json.array{}), json.encode("é"))
+        local back = json.decode('{"a":[],"b":null,"c":1.5,"d":"\\u00e9"}')
+        print(json.encode(back.a), back.b == json.null, back.c, back.d)
+        local t = {} t.t = t
+        for _, bad in ipairs { t, {1, 2, x = 3}, {[1] = 1, [3] = 3, [2] = nil}, 0/0, "\255", print, {[true] = 1} } do
+          print(pcall(json.encode, bad))
+        end
+        for _, bad in ipairs { "", "{", "[1,]", ("["):rep(1000), "nul" } do print(pcall(json.decode, bad)) end"#,
+    );
+    assert_eq!(told[0], "hello\t2\ttrue");
+    assert_eq!(told[1], "[1,2,{\"a\":\"x\\n\"}]\t{}\t[]\t\"é\"");
+    assert_eq!(told[2], "[]\ttrue\t1.5\té");
+    assert!(
+        told[3..].iter().all(|line| line.starts_with("false")),
+        "{told:#?}"
+    );
+    assert_eq!(told.len(), 3 + 7 + 5);
+}

@@ -1,0 +1,225 @@
+//! A VM with a script of the test's own, and what it has left to do.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use veche_script::{
+    Answer, App, Code, ConnectionId, Effect, Effects, Kind, Level, Limits, LoadError, Now,
+    Progress, Request, Token, Verdict, Vm, World,
+};
+
+pub(crate) const ANN: ConnectionId = ConnectionId {
+    index: 3,
+    generation: 1,
+};
+pub(crate) const BOB: ConnectionId = ConnectionId {
+    index: 0,
+    generation: 7,
+};
+
+/// A folder of a test's own, removed with it.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("veche-script-{}-{count}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+        fs::write(&path, text).expect("a file");
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) fn limits() -> Limits {
+    Limits {
+        memory_bytes_max: 32 << 20,
+        // Of a machine that is busy with other tests.
+        cpu_budget: Duration::from_millis(200),
+        ..Limits::default()
+    }
+}
+
+/// A VM that runs a script.
+pub(crate) struct Bench {
+    pub(crate) vm: Vm,
+    pub(crate) now: Now,
+    pub(crate) folder: Folder,
+    effects: Effects,
+}
+
+pub(crate) fn load(folder: &Folder, script: &str, limits: Limits) -> Result<Vm, LoadError> {
+    let path = folder.write("app.lua", script);
+    let app = App {
+        name: "test".into(),
+        options: serde_json::json!({"greeting": "hello", "list": [1, 2], "nothing": null}),
+        limits,
+    };
+    let code = Arc::new(Code::read(&path)?);
+    Vm::new(&app, &code, &World::default(), 0, Now::default())
+}
+
+/// What a bad script says.
+pub(crate) fn load_error(script: &str) -> String {
+    match load(&Folder::new(), script, limits()) {
+        Ok(_) => panic!("it was loaded"),
+        Err(error) => error.to_string(),
+    }
+}
+
+impl Bench {
+    pub(crate) fn new(script: &str) -> Self {
+        Self::with(script, limits())
+    }
+
+    pub(crate) fn with(script: &str, limits: Limits) -> Self {
+        Self::in_folder(Folder::new(), script, limits)
+    }
+
+    pub(crate) fn in_folder(folder: Folder, script: &str, limits: Limits) -> Self {
+        let vm = load(&folder, script, limits).unwrap_or_else(|error| panic!("{error}"));
+        Self {
+            vm,
+            now: Now::default(),
+            folder,
+            effects: Effects::default(),
+        }
+    }
+
+    /// A script whose `local function test()` runs in a task at once; `print` tells.
+    pub(crate) fn run(body: &str) -> Vec<String> {
+        let mut bench = Self::new(&format!(
+            "local veche = require 'veche'\nlocal app = {{}}\nfunction app.start()\n{body}\nend\nreturn app"
+        ));
+        bench.pass_time();
+        bench.told()
+    }
+
+    pub(crate) fn open(&mut self, id: ConnectionId) -> Progress {
+        self.vm.opened(id, request("GET", "/ws", ""), self.now)
+    }
+
+    pub(crate) fn text(&mut self, id: ConnectionId, text: &str) -> Progress {
+        self.vm.message(id, Kind::Text, text.as_bytes(), self.now)
+    }
+
+    pub(crate) fn close(&mut self, id: ConnectionId) {
+        self.vm.closed(id, 1001, "bye", self.now);
+    }
+
+    pub(crate) fn advance(&mut self, ms: u64) {
+        self.now.mono_ms += ms;
+        self.vm.turn(self.now);
+    }
+
+    /// Lets time pass until nothing is left to do, at most an hour.
+    pub(crate) fn pass_time(&mut self) {
+        for _ in 0..10_000 {
+            let due = self.vm.deadline_ms();
+            if due > self.now.mono_ms + 3_600_000 {
+                return;
+            }
+            self.now.mono_ms = self.now.mono_ms.max(due);
+            self.vm.turn(self.now);
+        }
+        panic!("there is always something left to do");
+    }
+
+    pub(crate) fn answer(&mut self, token: Token, answer: Answer) {
+        self.vm.answer(token, &answer, self.now);
+    }
+
+    /// What there is to do, each as a line.
+    pub(crate) fn told(&mut self) -> Vec<String> {
+        self.effects().into_iter().map(|(line, _)| line).collect()
+    }
+
+    pub(crate) fn effects(&mut self) -> Vec<(String, Effect)> {
+        self.effects.clear();
+        self.vm.take_effects(&mut self.effects);
+        let list = self.effects.list.clone();
+        list.into_iter()
+            .map(|effect| (words(&effect, &self.effects), effect))
+            .collect()
+    }
+}
+
+pub(crate) fn request(method: &str, path: &str, query: &str) -> Request {
+    Request::new(method, path, query, IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+fn name(id: ConnectionId) -> String {
+    match id {
+        ANN => "ann".into(),
+        BOB => "bob".into(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn words(effect: &Effect, effects: &Effects) -> String {
+    let text = |span| String::from_utf8_lossy(effects.bytes(span)).into_owned();
+    match effect {
+        Effect::Send { to, kind, data } => {
+            format!("send {} {} {}", name(*to), kind.name(), text(*data))
+        }
+        Effect::Close { of, code, reason } => format!("close {} {code} {reason}", name(*of)),
+        Effect::Subscribe { who, channel, .. } => format!("subscribe {} {channel}", name(*who)),
+        Effect::Unsubscribe { who, channel } => format!("unsubscribe {} {channel}", name(*who)),
+        Effect::Publish {
+            channel,
+            kind,
+            data,
+            ..
+        } => format!("publish {channel} {} {}", kind.name(), text(*data)),
+        Effect::Respond {
+            to,
+            status,
+            headers,
+            body,
+        } => {
+            let headers: Vec<String> = headers.iter().map(|(n, v)| format!("{n}: {v}")).collect();
+            format!(
+                "respond {} {status} [{}] {}",
+                name(*to),
+                headers.join("; "),
+                text(*body)
+            )
+        }
+        Effect::Verdict { of, verdict } => match verdict {
+            Verdict::Accept { user, protocol } => {
+                format!("accept {} {user:?} {protocol:?}", name(*of))
+            }
+            Verdict::Refuse { status, body, .. } => {
+                format!(
+                    "refuse {} {status} {}",
+                    name(*of),
+                    String::from_utf8_lossy(body)
+                )
+            }
+        },
+        Effect::Ready { of } => format!("ready {}", name(*of)),
+        Effect::Failed { of } => format!("failed {}", name(*of)),
+        Effect::Log { level, text } => match level {
+            Level::Info => text.clone(),
+            other => format!("{other:?}: {text}"),
+        },
+    }
+}

@@ -1,0 +1,138 @@
+//! Where waiting works, and where it says that it can't. The guide's table is this file.
+
+mod support;
+
+use support::Bench;
+
+fn check(body: &str, expected: &[&str]) {
+    assert_eq!(Bench::run(body), expected, "{body}");
+}
+
+#[test]
+fn waiting_works_through_lua() {
+    check("veche.sleep(1) print('slept')", &["slept"]);
+    check(
+        "print(pcall(function() veche.sleep(1) return 1 end))",
+        &["true\t1"],
+    );
+    check(
+        "print(pcall(function() veche.sleep(1) error('x', 0) end))",
+        &["false\tx"],
+    );
+    check(
+        "print(xpcall(function() veche.sleep(1) error('x', 0) end, function(e) return e .. '!' end))",
+        &["false\tx!"],
+    );
+    check(
+        "local t = setmetatable({}, { __index = function(_, k) veche.sleep(1) return k end })
+        print(t.key)",
+        &["key"],
+    );
+    check(
+        "local t = setmetatable({}, { __add = function() veche.sleep(1) return 5 end,
+          __call = function() veche.sleep(1) return 6 end, __eq = function() veche.sleep(1) return true end,
+          __lt = function() veche.sleep(1) return true end, __concat = function() veche.sleep(1) return 'c' end })
+        print(t + 1, t(), t == setmetatable({}, getmetatable(t)), t < t, t .. 'x')",
+        &["5\t6\ttrue\ttrue\tc"],
+    );
+    check(
+        "for i in function(_, i) veche.sleep(1) i = (i or 0) + 1 return i <= 3 and i or nil end do print(i) end",
+        &["1", "2", "3"],
+    );
+    check(
+        "local next = coroutine.wrap(function() for i = 1, 3 do veche.sleep(1) coroutine.yield(i) end end)
+        print(next(), next(), next())",
+        &["1\t2\t3"],
+    );
+    check(
+        "local co = coroutine.create(function(a) local b = coroutine.yield(a + 1) veche.sleep(1) return b * 2 end)
+        print(coroutine.resume(co, 1)) print(coroutine.resume(co, 4)) print(coroutine.resume(co))",
+        &["true\t2", "true\t8", "false\tcannot resume dead coroutine"],
+    );
+    check(
+        "table.foreach({ 'x' }, function(_, v) veche.sleep(1) print(v) end)",
+        &["x"],
+    );
+    check(
+        "local inner = coroutine.wrap(function() local innermost = coroutine.wrap(function() veche.sleep(1) coroutine.yield('deep') end)
+          coroutine.yield(innermost()) end)
+        print(inner())",
+        &["deep"],
+    );
+    check(
+        "local co = coroutine.create(function() veche.sleep(5) end)
+        veche.spawn(coroutine.resume, co)
+        veche.sleep(1)
+        print(coroutine.resume(co))",
+        &["false\tcannot resume a coroutine that waits"],
+    );
+}
+
+#[test]
+fn waiting_says_where_it_cannot() {
+    for body in [
+        "table.sort({ 3, 2, 1 }, function(a, b) veche.sleep(1) return a < b end)",
+        "string.gsub('abc', '.', function(c) veche.sleep(1) return c end)",
+        "veche.json.encode(setmetatable({}, {})) string.gsub('a', 'a', function() veche.spawn(function() end):join() end)",
+    ] {
+        let told = Bench::run(&format!("print(pcall(function() {body} end))"));
+        assert!(
+            told.iter().any(|line| line.contains("can't wait here")),
+            "{body}: {told:?}"
+        );
+    }
+}
+
+#[test]
+fn sleeping_is_never_too_short_and_checked() {
+    let told = Bench::run(
+        "for _, bad in ipairs { -1, 0/0, 'x', {}, 1e300 } do print(pcall(veche.sleep, bad)) end",
+    );
+    assert!(
+        told.len() == 5
+            && told
+                .iter()
+                .all(|line| line.contains("bad argument #1 to 'sleep'")),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn tasks() {
+    check(
+        "local a = veche.spawn(function(x) veche.sleep(1) return x, nil, 3 end, 7)
+        local b = veche.spawn(function() return 'at once' end)
+        print(b:join()) print(a:join()) print(a:join())",
+        &["at once", "7\tnil\t3", "7\tnil\t3"],
+    );
+    check(
+        "local t = veche.spawn(function() veche.sleep(1) error('oh', 0) end)
+        print(pcall(t.join, t))",
+        &["false\toh"],
+    );
+    check(
+        "local t = veche.spawn(function() local ok, e = pcall(veche.sleep, 100) print(ok, e) return 'tidied' end)
+        veche.sleep(1) print(t:cancel(), t:cancel()) print(t:join())",
+        &["true\tfalse", "false\tcancelled", "tidied"],
+    );
+    check(
+        "local t = veche.spawn(function() veche.sleep(100) print('never') end)
+        veche.sleep(1) t:cancel() print(pcall(t.join, t))",
+        &["false\tcancelled"],
+    );
+    check(
+        "local t = veche.spawn(function() print('never') end)
+        t:cancel() print(pcall(t.join, t))",
+        &["false\tcancelled"],
+    );
+}
+
+#[test]
+fn timers() {
+    check(
+        "local count = 0
+        local every every = veche.timer.every(1, function(what) count = count + 1 print(what, count) if count == 3 then every:cancel() veche.sleep(0) end end, 'tick')
+        veche.timer.after(0.5, print, 'after')",
+        &["after", "tick\t1", "tick\t2", "tick\t3"],
+    );
+}
