@@ -140,7 +140,7 @@ impl<'a> Params<'a> {
 /// before `closed`, so an application has to queue up to [`KEPT_MESSAGES_MAX`] messages and the end behind a handler
 /// that waits. (What our own Close cuts off is dropped.)
 /// After a handler has asked to close its own session (a kick in the ports) it gets no further message.
-pub trait Apps {
+pub trait Apps: std::any::Any {
     /// Whether this application judges handshakes; if not, `handshake` is never called for it.
     fn has_handshake(&self, app: AppId) -> bool;
 

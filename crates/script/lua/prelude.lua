@@ -215,6 +215,7 @@ function timer.every(seconds, f, ...)
       -- What was missed while `f` took its time is left out.
       due = due + seconds * math.max(1, math.ceil((now - due) / seconds))
       await(native.sleep, due - now)
+      if native.is_retired() then return end
       f(...)
     end
   end, ...)

@@ -53,7 +53,6 @@ pub(crate) enum AttributeError {
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     slots: Vec<Option<Connection>>,
-    pub(crate) count: usize,
 }
 
 impl Connections {
@@ -62,14 +61,13 @@ impl Connections {
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, || None);
         }
-        let before = self.slots[index].replace(Connection {
+        self.slots[index] = Some(Connection {
             generation: id.generation,
             is_closing: false,
             request: Box::new(request),
             attributes: BTreeMap::new(),
             attribute_bytes: 0,
         });
-        self.count += usize::from(before.is_none());
     }
 
     pub(crate) fn find(&self, id: ConnectionId) -> Option<&Connection> {
@@ -87,6 +85,18 @@ impl Connections {
         self.find(id).is_some_and(|slot| !slot.is_closing)
     }
 
+    /// Those that something can be sent to.
+    pub(crate) fn open_ids(&self) -> impl Iterator<Item = ConnectionId> {
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(index, slot)| {
+            let slot = slot.as_ref().filter(|slot| !slot.is_closing)?;
+            Some(ConnectionId {
+                index: index as u32,
+                generation: slot.generation,
+            })
+        })
+    }
+
     /// Nothing is sent to it any more; whether it was open.
     pub(crate) fn set_closing(&mut self, id: ConnectionId) -> bool {
         let slot = self.find_mut(id);
@@ -97,7 +107,6 @@ impl Connections {
     pub(crate) fn remove(&mut self, id: ConnectionId) {
         if self.find(id).is_some() {
             self.slots[id.index as usize] = None;
-            self.count -= 1;
         }
     }
 

@@ -21,6 +21,7 @@ pub(crate) struct World {
     pub(crate) effects: RefCell<Effects>,
     pub(crate) connections: RefCell<Connections>,
     pub(crate) now: Cell<Now>,
+    tokens: Cell<u64>,
 }
 
 /// One VM's desk.
@@ -28,7 +29,7 @@ pub(crate) struct Desk {
     pub(crate) world: Rc<World>,
     /// Which worker it is, for the ids of connections.
     pub(crate) worker: u16,
-    next_token: Cell<u64>,
+    is_retired: Cell<bool>,
     spawned: RefCell<VecDeque<Spawned>>,
     woken: RefCell<VecDeque<(Token, Woken)>>,
     sleepers: RefCell<BinaryHeap<Reverse<(u64, Token)>>>,
@@ -79,7 +80,7 @@ impl Desk {
         Self {
             world,
             worker,
-            next_token: Cell::new(1),
+            is_retired: Cell::new(false),
             spawned: RefCell::default(),
             woken: RefCell::default(),
             sleepers: RefCell::default(),
@@ -89,9 +90,18 @@ impl Desk {
 
     /// A number that none had before: of a wait, or of a coroutine.
     pub(crate) fn token(&self) -> Token {
-        let number = self.next_token.get();
-        self.next_token.set(number + 1);
+        let number = self.world.tokens.get() + 1;
+        self.world.tokens.set(number);
         Token(number)
+    }
+
+    /// Newer code has taken over: what repeats itself ends.
+    pub(crate) fn retire(&self) {
+        self.is_retired.set(true);
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.is_retired.get()
     }
 
     /// Sends a message; `false` if the connection is closed.

@@ -12,7 +12,7 @@ pub struct ConnectionId {
     pub generation: u32,
 }
 
-/// What a waiting script waits for. Never used twice in one VM.
+/// What a waiting script waits for. Never used twice by one application of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub u64);
 

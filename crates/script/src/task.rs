@@ -10,6 +10,8 @@ use crate::raw::Coroutine;
 pub(crate) enum Owner {
     /// `app.start`.
     Start,
+    /// `app.stop`.
+    Stop,
     /// A handler of a connection.
     Connection(ConnectionId),
     /// An HTTP request, by its number.
@@ -76,6 +78,17 @@ impl Tasks {
     pub(crate) fn take_waiting(&mut self, token: Token) -> Option<Task> {
         let place = self.waits.get(&token).copied()?;
         self.take(place)
+    }
+
+    /// Requests and handshakes that are not answered yet.
+    pub(crate) fn requests(&self) -> Vec<(u64, Owner)> {
+        let owners = self.slots.iter().flatten().map(|task| task.owner);
+        owners
+            .filter_map(|owner| match owner {
+                Owner::Request(number) | Owner::Handshake(number) => Some((number, owner)),
+                _ => None,
+            })
+            .collect()
     }
 
     /// Takes a spawned task by its number, if it is not running at the moment.

@@ -96,6 +96,7 @@ pub struct Vm {
     serve: Reference,
     shake: Reference,
     task_failed: Function,
+    has_begun: bool,
     /// `app.start` has not ended: whatever comes waits here, in order.
     gate: Option<VecDeque<u32>>,
     desk: Rc<Desk>,
@@ -145,20 +146,7 @@ impl Vm {
         self.set_now(now);
         let connections = &self.desk.world.connections;
         connections.borrow_mut().open(id, request);
-        let object = self
-            .machine
-            .connection(self.metatable, [id.index, id.generation]);
-        let index = id.index as usize;
-        if self.locals.len() <= index {
-            self.locals.resize_with(index + 1, || None);
-        }
-        self.locals[index] = Some(Local {
-            generation: id.generation,
-            object,
-            is_busy: false,
-            is_ending: false,
-            queue: VecDeque::new(),
-        });
+        let object = self.know(id);
         self.call(id, Handler::Open, &[Argument::Registered(object)])
     }
 
@@ -239,16 +227,73 @@ impl Vm {
         self.settle();
     }
 
-    /// Goes on with what has become due.
+    /// Goes on with what has become due; the first call begins `app.start`, and nothing runs before it.
     pub fn turn(&mut self, now: Now) {
         self.set_now(now);
+        if !self.has_begun {
+            self.has_begun = true;
+            self.start();
+        }
         self.settle();
+    }
+
+    /// Takes over the open connections of the VM before, which runs older code: `app.open` is not called again.
+    pub fn adopt(&mut self) {
+        let world = Rc::clone(&self.desk.world);
+        for id in world.connections.borrow().open_ids() {
+            self.know(id);
+        }
+    }
+
+    /// Whether a handler of that connection waits in this VM.
+    #[must_use]
+    pub fn is_busy_with(&mut self, id: ConnectionId) -> bool {
+        self.local(id).is_some_and(|local| local.is_busy)
+    }
+
+    /// Another VM has taken the connection over, or its end.
+    pub fn let_go(&mut self, id: ConnectionId) {
+        if self.local(id).is_some()
+            && let Some(local) = self.locals[id.index as usize].take()
+        {
+            self.machine.release(local.object);
+        }
+    }
+
+    /// Calls `app.stop`: newer code has taken over, or the server ends.
+    pub fn stop(&mut self, now: Now) {
+        self.set_now(now);
+        self.desk.retire();
+        if let Some(function) = self.handlers[Handler::Stop as usize] {
+            let coroutine = self.machine.prepare(function, &[]);
+            let ran = self.machine.resume(&coroutine, &[]);
+            self.left(coroutine, Owner::Stop, ran);
+        }
+        self.settle();
+    }
+
+    /// The last call: whoever waits for a handler of this VM waits no longer.
+    pub fn finish(&mut self) {
+        for (index, local) in self.locals.iter().enumerate() {
+            if let Some(local) = local
+                && local.is_busy
+            {
+                let of = ConnectionId {
+                    index: index as u32,
+                    generation: local.generation,
+                };
+                self.desk.effect(Effect::Ready { of });
+            }
+        }
+        for (number, owner) in self.tasks.requests() {
+            self.abandon(number, owner);
+        }
     }
 
     /// When [`turn`](Self::turn) has something to do, in monotonic milliseconds.
     #[must_use]
     pub fn deadline_ms(&self) -> u64 {
-        if self.desk.is_busy() {
+        if !self.has_begun || self.desk.is_busy() {
             return 0;
         }
         self.desk.wakes_ms()
@@ -261,6 +306,34 @@ impl Vm {
     fn local(&mut self, id: ConnectionId) -> Option<&mut Local> {
         let local = self.locals.get_mut(id.index as usize)?.as_mut();
         local.filter(|local| local.generation == id.generation)
+    }
+
+    /// A new object for a connection.
+    fn know(&mut self, id: ConnectionId) -> Reference {
+        let object = self
+            .machine
+            .connection(self.metatable, [id.index, id.generation]);
+        let index = id.index as usize;
+        if self.locals.len() <= index {
+            self.locals.resize_with(index + 1, || None);
+        }
+        self.locals[index] = Some(Local {
+            generation: id.generation,
+            object,
+            is_busy: false,
+            is_ending: false,
+            queue: VecDeque::new(),
+        });
+        object
+    }
+
+    fn start(&mut self) {
+        let Some(function) = self.handlers[Handler::Start as usize] else {
+            return self.open_gate();
+        };
+        let coroutine = self.machine.prepare(function, &[]);
+        let ran = self.machine.resume(&coroutine, &[]);
+        self.left(coroutine, Owner::Start, ran);
     }
 
     /// Calls a handler of a connection, or queues the call behind those that wait.
@@ -379,7 +452,7 @@ impl Vm {
             Owner::Start => self.open_gate(),
             // One that has not answered is answered for.
             Owner::Request(number) | Owner::Handshake(number) => self.abandon(number, owner),
-            Owner::Spawned(_) => {}
+            Owner::Spawned(_) | Owner::Stop => {}
         }
     }
 
@@ -397,6 +470,7 @@ impl Vm {
                     .log(Level::Error, format!("app.start failed: {traceback}"));
                 self.open_gate();
             }
+            Owner::Stop => self.desk.log(Level::Error, traceback),
             Owner::Request(number) | Owner::Handshake(number) => {
                 self.desk.log(Level::Error, traceback);
                 self.abandon(number, owner);
@@ -444,12 +518,8 @@ impl Vm {
 
     /// Nothing of a connection stays.
     fn forget(&mut self, id: ConnectionId) {
-        if self.local(id).is_some()
-            && let Some(local) = self.locals[id.index as usize].take()
-        {
-            self.machine.release(local.object);
-            self.desk.world.connections.borrow_mut().remove(id);
-        }
+        self.let_go(id);
+        self.desk.world.connections.borrow_mut().remove(id);
     }
 
     /// `app.start` is over: what has waited for it begins.

@@ -11,7 +11,7 @@ use veche_hub::{Hub, WorkerId};
 use veche_mailbox::{Class, Mailbox};
 use veche_net::{Delayed, Driver, Epoll};
 
-use crate::apps;
+use crate::apps::{Here, Library};
 use crate::common::Common;
 use crate::config::{Config, ConnectionCap, Io};
 use crate::files::DiskFiles;
@@ -30,12 +30,14 @@ struct Server {
     workers: usize,
     common: Arc<Common>,
     report: Arc<Report>,
+    library: Library,
 }
 
 /// Brings all workers up; returns when they accept.
 pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let config = start.config;
-    apps::check(&config)?;
+    let library = Library::default();
+    let shelf = library.shelve(&config)?;
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let workers = usize::from(config.server.workers.resolve(cores));
     let common = Arc::new(Common::new(workers, process::now()));
@@ -48,7 +50,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     };
     let mut ends = Mailbox::mesh(workers + 1, &options);
     let control = ends.pop().ok_or("no mailbox for the control thread")?;
-    let site = Arc::new(site::build(&config));
+    let site = Arc::new(site::build(&config, &library));
     let seed = random_u64()?;
     debug!(addresses = ?start.listeners.iter().map(|listener| listener.address).collect::<Vec<_>>(), "inherited");
     let hands = process::deal(start.listeners, workers);
@@ -64,7 +66,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         let ports = Ports::new(outboxes, Post::new(workers as u16, options.credits));
         let (site, common) = (Arc::clone(&site), Arc::clone(&common));
         let report: Arc<Report> = Arc::clone(&report);
-        let config = Arc::clone(&config);
+        let shelf = Arc::clone(&shelf);
         let (io, failed) = (config.server.io, failed.clone());
         thread::Builder::new()
             .name(format!("worker {me}"))
@@ -79,9 +81,11 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
                     Box::new(DiskFiles::default()),
                     report,
                 );
-                match apps::start(&config) {
-                    Err(error) => return drop(failed.send(Err(error))),
-                    Ok(apps) => shared.apps = apps,
+                if shelf.iter().any(Option::is_some) {
+                    match Here::start(me as u16, &shelf) {
+                        Err(error) => return drop(failed.send(Err(error))),
+                        Ok(here) => shared.apps = Some(Box::new(here)),
+                    }
                 }
                 match Epoll::new(veche_net::Options::default()) {
                     Err(error) => drop(failed.send(Err(cannot_start(error)))),
@@ -109,6 +113,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         workers,
         common,
         report,
+        library,
     })
 }
 
@@ -149,10 +154,16 @@ impl Server {
 
 impl ServerControl for Server {
     fn reload(&self, config: Arc<Config>) -> Result<(), String> {
-        apps::check(&config)?;
+        let shelf = self.library.shelve(&config)?;
         set_caps(&self.common, &config);
-        let site = Arc::new(site::build(&config));
-        self.tell(|| Letter::Reload(Arc::clone(&site), outbox_bytes_max(&config)));
+        let site = Arc::new(site::build(&config, &self.library));
+        self.tell(|| {
+            Letter::Reload(
+                Arc::clone(&site),
+                outbox_bytes_max(&config),
+                Arc::clone(&shelf),
+            )
+        });
         Ok(())
     }
 

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use veche_frontends::AppId;
 use veche_frontends::identity::Identity;
 use veche_frontends::origin::{Pattern, Rule};
 use veche_frontends::route::{Handler, Route, Router};
@@ -12,15 +11,16 @@ use veche_frontends::site::{ApiKey, Limits, Listener, Role, Site};
 use veche_proto::http;
 use veche_proto::websocket::{self, deflate};
 
+use crate::apps::Library;
 use crate::config::{self, Config};
 
 /// The front ends' view of a configuration.
-pub(crate) fn build(config: &Config) -> Site {
+pub(crate) fn build(config: &Config, library: &Library) -> Site {
     let limits = limits(&config.limits);
     let mut routes: Vec<Arc<Route>> = config
         .routes
         .iter()
-        .map(|route| Arc::new(self::route(route)))
+        .map(|route| Arc::new(self::route(route, config, library)))
         .collect();
     let own: Vec<u16> = [
         ("/api/*", Handler::Api),
@@ -96,7 +96,7 @@ fn limits(limits: &config::Limits) -> Limits {
     }
 }
 
-fn route(route: &config::Route) -> Route {
+fn route(route: &config::Route, config: &Config, library: &Library) -> Route {
     let (identity, channels) = match &route.handler {
         config::Handler::Push {
             identity, channels, ..
@@ -117,7 +117,7 @@ fn route(route: &config::Route) -> Route {
             config::Handler::Echo { .. } => Handler::Echo,
             config::Handler::Api { .. } => Handler::Api,
             config::Handler::Lua { app, .. } => Handler::Lua {
-                app: AppId(*app as u16),
+                app: library.id(&config.apps[*app].name),
             },
             config::Handler::Static { root } => Handler::Static {
                 root: match root {

@@ -66,6 +66,11 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         "wall",
         lua.create_function(move |_, ()| Ok(own.world.now.get().wall_ms as f64 / 1000.0))?,
     )?;
+    let own = Rc::clone(desk);
+    native.set(
+        "is_retired",
+        lua.create_function(move |_, ()| Ok(own.is_retired()))?,
+    )?;
     native.set("publish", publish(lua, desk)?)?;
     native.set("log", log(lua, desk)?)
 }

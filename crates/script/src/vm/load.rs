@@ -8,15 +8,15 @@ use std::sync::Arc;
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
 
 use super::{HANDLERS, Handler, Vm};
+use crate::World;
 use crate::app::App;
 use crate::code::{Code, CodeError};
 use crate::desk::Desk;
 use crate::effects::{Kind, Level};
 use crate::modules;
 use crate::raw::{Machine, Natives};
-use crate::task::{Owner, Tasks};
+use crate::task::Tasks;
 use crate::watch::Watch;
-use crate::{Now, World};
 
 const PRELUDE: &str = include_str!("../../lua/prelude.lua");
 
@@ -51,18 +51,12 @@ impl From<mlua::Error> for LoadError {
 }
 
 impl Vm {
-    /// Loads an application's script on this thread, which must be the one that runs it, and begins `app.start`.
+    /// Loads an application's script on this thread, which must be the one that runs it. `app.start` begins with the
+    /// first [turn](Self::turn).
     ///
     /// # Errors
     /// See [`LoadError`].
-    pub fn new(
-        app: &App,
-        code: &Arc<Code>,
-        world: &World,
-        worker: u16,
-        now: Now,
-    ) -> Result<Self, LoadError> {
-        world.0.now.set(now);
+    pub fn new(app: &App, code: &Arc<Code>, world: &World, worker: u16) -> Result<Self, LoadError> {
         // `jit` has to be opened for the compiler to be on. What could leave the sandbox is taken away below.
         let libraries =
             StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::BIT | StdLib::OS | StdLib::JIT;
@@ -103,7 +97,7 @@ impl Vm {
         }
         warn_of_strangers(&app_table, &desk)?;
 
-        let mut vm = Self {
+        Ok(Self {
             metatable: machine.keep(natives.metatable)?,
             kinds: [
                 machine.keep(Kind::Text.name())?,
@@ -116,23 +110,12 @@ impl Vm {
             tasks: Tasks::default(),
             locals: Vec::new(),
             handlers,
-            gate: None,
+            has_begun: false,
+            gate: Some(VecDeque::new()),
             desk,
             tasks_max: app.limits.tasks_max,
             lua,
-        };
-        vm.start();
-        Ok(vm)
-    }
-
-    fn start(&mut self) {
-        if let Some(function) = self.handlers[Handler::Start as usize] {
-            self.gate = Some(VecDeque::new());
-            let coroutine = self.machine.prepare(function, &[]);
-            let ran = self.machine.resume(&coroutine, &[]);
-            self.left(coroutine, Owner::Start, ran);
-        }
-        self.settle();
+        })
     }
 }
 

@@ -74,7 +74,7 @@ pub(crate) fn load(folder: &Folder, script: &str, limits: Limits) -> Result<Vm, 
         limits,
     };
     let code = Arc::new(Code::read(&path)?);
-    Vm::new(&app, &code, &World::default(), 0, Now::default())
+    Vm::new(&app, &code, &World::default(), 0)
 }
 
 /// What a bad script says.
@@ -95,7 +95,8 @@ impl Bench {
     }
 
     pub(crate) fn in_folder(folder: Folder, script: &str, limits: Limits) -> Self {
-        let vm = load(&folder, script, limits).unwrap_or_else(|error| panic!("{error}"));
+        let mut vm = load(&folder, script, limits).unwrap_or_else(|error| panic!("{error}"));
+        vm.turn(Now::default());
         Self {
             vm,
             now: Now::default(),

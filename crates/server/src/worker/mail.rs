@@ -8,6 +8,7 @@ use veche_mailbox::{Class, Full};
 use veche_net::Driver;
 
 use super::Rest;
+use crate::apps::Shelf;
 
 /// Letters taken in a turn.
 const MAIL_MAX: usize = 4096;
@@ -16,8 +17,8 @@ const MAIL_MAX: usize = 4096;
 pub(crate) enum Letter {
     /// From the hub of another worker.
     Hub(Mail),
-    /// A new configuration is in force.
-    Reload(Arc<Site>, usize),
+    /// A new configuration is in force, with so many bytes of an outbox, and with this code of applications.
+    Reload(Arc<Site>, usize, Shelf),
     /// Close everything, spread over so many milliseconds.
     Drain(u64),
 }
@@ -38,7 +39,8 @@ impl Rest {
                         .hub
                         .receive(WorkerId(from as u16), mail, &mut self.shared.ports)
                 }
-                Letter::Reload(site, outbox_bytes_max) => {
+                Letter::Reload(site, outbox_bytes_max, shelf) => {
+                    self.reload_apps(&shelf);
                     self.shared.site = site;
                     self.shared
                         .ports

@@ -1,0 +1,226 @@
+//! Carrying out what scripts want done.
+
+use std::collections::VecDeque;
+
+use tracing::{debug, error, info, warn};
+use veche_frontends::app::{Response, Verdict};
+use veche_frontends::{AppId, Shared};
+use veche_hub::{ChannelName, Payload, PayloadKind, PayloadRef, SessionId};
+use veche_proto::http::Status;
+use veche_proto::websocket::MessageKind;
+use veche_script::{Answer, Effect, Kind, Level, Token};
+
+use super::here::{Direct, Here, LOG, later, now, session};
+
+/// A handler has failed (RFC 6455, section 7.4.1).
+const FAILED: (u16, &str) = (1011, "internal error");
+
+/// Publications that the hub could not take yet, in order, and the sessions that wait for it to take them.
+#[derive(Default)]
+pub(super) struct Held {
+    publications: VecDeque<(String, Payload)>,
+    sessions: Vec<SessionId>,
+}
+
+impl Held {
+    pub(super) fn is_empty(&self) -> bool {
+        self.publications.is_empty()
+    }
+
+    /// A session that gets no further message until everything is published.
+    pub(super) fn hold_back(&mut self, session: SessionId) {
+        self.sessions.push(session);
+    }
+}
+
+impl Here {
+    /// Carries out the effects of an application's call; an answer to `current` is given back.
+    pub(super) fn carry_out(
+        &mut self,
+        id: AppId,
+        current: Option<SessionId>,
+        shared: &mut Shared,
+    ) -> Option<Direct> {
+        let mut direct = None;
+        // What answers bring about within the loop comes in the next round.
+        loop {
+            let app = self.apps.get_mut(usize::from(id.0))?.as_mut()?;
+            let mut effects = std::mem::take(&mut self.spare);
+            app.vm.take_effects(&mut effects);
+            if effects.is_empty() {
+                self.spare = effects;
+                return direct;
+            }
+            let mut refused = Vec::new();
+            for effect in std::mem::take(&mut effects.list) {
+                match effect {
+                    Effect::Send { to, kind, data } => {
+                        let kind = message_kind(kind);
+                        let outboxes = &mut shared.ports.outboxes;
+                        outboxes.send(session(to), kind, effects.bytes(data));
+                    }
+                    Effect::Close { of, code, reason } => {
+                        shared.ports.kicks.push((session(of), code, reason));
+                    }
+                    Effect::Subscribe {
+                        who,
+                        channel,
+                        token,
+                    } => {
+                        if let Err(words) = self.subscribe(session(who), &channel, token, shared) {
+                            refused.push((token, words));
+                        }
+                    }
+                    Effect::Unsubscribe { who, channel } => {
+                        if let Ok(name) = ChannelName::new(&channel) {
+                            shared
+                                .hub
+                                .unsubscribe(session(who), name, &mut shared.ports);
+                        }
+                    }
+                    Effect::Publish {
+                        channel,
+                        kind,
+                        data,
+                        token: _,
+                    } => self.publish(channel, kind, effects.bytes(data), shared),
+                    Effect::Respond {
+                        to,
+                        status,
+                        headers,
+                        body,
+                    } => {
+                        let response = Direct::Response(Response {
+                            status: Status(status),
+                            headers,
+                            body: effects.bytes(body).to_vec(),
+                        });
+                        answer(current, session(to), response, &mut direct, shared);
+                    }
+                    Effect::Verdict { of, verdict } => {
+                        let verdict = Direct::Verdict(self::verdict(verdict));
+                        answer(current, session(of), verdict, &mut direct, shared);
+                    }
+                    Effect::Ready { of } => shared.app_ready.push(session(of)),
+                    Effect::Failed { of } => {
+                        let (code, reason) = FAILED;
+                        let kick = (session(of), code, reason.to_owned());
+                        shared.ports.kicks.push(kick);
+                    }
+                    Effect::Log { level, text } => self.log(id, level, &text),
+                }
+            }
+            effects.clear();
+            self.spare = effects;
+            for (token, words) in refused {
+                let words = Answer::Failed(words);
+                if let Some(Some(app)) = self.apps.get_mut(usize::from(id.0)) {
+                    app.answer(token, &words, now(shared));
+                }
+            }
+        }
+    }
+
+    fn subscribe(
+        &mut self,
+        who: SessionId,
+        channel: &str,
+        token: Token,
+        shared: &mut Shared,
+    ) -> Result<(), String> {
+        let name = ChannelName::new(channel).map_err(|error| error.to_string())?;
+        let ticket = self.tickets.issue(token);
+        let result = shared.hub.subscribe(who, name, ticket, &mut shared.ports);
+        result.map_err(|error| {
+            self.tickets.take(ticket);
+            error.to_string()
+        })
+    }
+
+    fn publish(&mut self, channel: String, kind: Kind, data: &[u8], shared: &mut Shared) {
+        let kind = match kind {
+            Kind::Text => PayloadKind::Text,
+            Kind::Binary => PayloadKind::Binary,
+        };
+        let payload = PayloadRef { kind, bytes: data };
+        // Behind those that wait: order is the publisher's.
+        if self.held.is_empty() {
+            let Ok(name) = ChannelName::new(&channel) else {
+                return;
+            };
+            if shared
+                .hub
+                .publish(None, name, payload, &mut shared.ports)
+                .is_ok()
+            {
+                return;
+            }
+        }
+        let payload = payload.to_payload();
+        self.held.publications.push_back((channel, payload));
+    }
+
+    /// Publishes what could not be before, and lets those go on who wait for that.
+    pub(super) fn publish_held(&mut self, shared: &mut Shared) {
+        while let Some((channel, payload)) = self.held.publications.front() {
+            if let Ok(name) = ChannelName::new(channel) {
+                let result = shared
+                    .hub
+                    .publish(None, name, payload.borrow(), &mut shared.ports);
+                if result.is_err() {
+                    return;
+                }
+            }
+            self.held.publications.pop_front();
+        }
+        shared.app_ready.append(&mut self.held.sessions);
+    }
+
+    fn log(&self, id: AppId, level: Level, text: &str) {
+        let app = self.apps.get(usize::from(id.0)).and_then(Option::as_ref);
+        let app = app.map_or("", |app| app.volume.app.name.as_str());
+        match level {
+            Level::Debug => debug!(target: LOG, app, "{text}"),
+            Level::Info => info!(target: LOG, app, "{text}"),
+            Level::Warn => warn!(target: LOG, app, "{text}"),
+            Level::Error => error!(target: LOG, app, "{text}"),
+        }
+    }
+}
+
+/// An answer: given back if it is to the request that is being handed over, else handed in later.
+fn answer(
+    current: Option<SessionId>,
+    to: SessionId,
+    answer: Direct,
+    direct: &mut Option<Direct>,
+    shared: &mut Shared,
+) {
+    if current == Some(to) && direct.is_none() {
+        *direct = Some(answer);
+    } else {
+        later(to, answer, shared);
+    }
+}
+
+fn verdict(verdict: veche_script::Verdict) -> Verdict {
+    match verdict {
+        veche_script::Verdict::Accept { user, protocol } => Verdict::Accept { user, protocol },
+        veche_script::Verdict::Refuse {
+            status,
+            headers,
+            body,
+        } => Verdict::Refuse(Response {
+            status: Status(status),
+            headers,
+            body,
+        }),
+    }
+}
+
+fn message_kind(kind: Kind) -> MessageKind {
+    match kind {
+        Kind::Text => MessageKind::Text,
+        Kind::Binary => MessageKind::Binary,
+    }
+}

@@ -1,0 +1,70 @@
+//! The applications of the process: which there are, by numbers that stay over a reload, and their code.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use veche_frontends::AppId;
+use veche_script::{App, Code, Limits, Vm, World};
+
+use crate::config::{self, Config};
+
+/// One application that can be run.
+#[derive(Debug)]
+pub(crate) struct Volume {
+    pub(crate) app: App,
+    pub(crate) code: Arc<Code>,
+}
+
+/// All applications of a configuration, by id; those that are no more in it are `None`.
+pub(crate) type Shelf = Arc<Vec<Option<Arc<Volume>>>>;
+
+/// Gives applications their ids: open sessions keep theirs over a reload, so a name keeps its number for good.
+#[derive(Debug, Default)]
+pub(crate) struct Library {
+    names: Mutex<Vec<String>>,
+}
+
+impl Library {
+    /// Reads the code of all applications and tries whether it loads, before anybody is to run it.
+    pub(crate) fn shelve(&self, config: &Config) -> Result<Shelf, String> {
+        let mut shelf = Vec::new();
+        for app in &config.apps {
+            let volume = read(app)?;
+            let AppId(id) = self.id(&app.name);
+            if shelf.len() <= usize::from(id) {
+                shelf.resize_with(usize::from(id) + 1, || None);
+            }
+            shelf[usize::from(id)] = Some(Arc::new(volume));
+        }
+        Ok(Arc::new(shelf))
+    }
+
+    /// The number of an application.
+    pub(crate) fn id(&self, name: &str) -> AppId {
+        let mut names = self.names.lock();
+        let known = names.iter().position(|known| known == name);
+        AppId(known.unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        }) as u16)
+    }
+}
+
+fn read(app: &config::App) -> Result<Volume, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("app {:?}: {error}", app.name);
+    let code = Arc::new(Code::read(&app.script).map_err(|error| failed(&error))?);
+    let options = serde_json::to_value(&app.options).map_err(|error| failed(&error))?;
+    let app = App {
+        name: app.name.clone(),
+        options,
+        limits: Limits {
+            memory_bytes_max: usize::try_from(app.memory_bytes_max).unwrap_or(usize::MAX),
+            cpu_budget: app.cpu_budget,
+            ..Limits::default()
+        },
+    };
+    // Each worker loads it again; what all of them would stumble over is found here, and the modules are read.
+    let trial = Vm::new(&app, &code, &World::default(), 0);
+    trial.map_err(|error| format!("app {:?}: {error}", app.name))?;
+    Ok(Volume { app, code })
+}
