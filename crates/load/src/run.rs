@@ -113,10 +113,12 @@ pub fn run(plan: Plan, around: Around<'_>) -> Result<Report, RunError> {
     let interrupted = watcher.stops > 0;
     watcher.wait_until(|sums, _| sums.finished);
     let pid = watcher.around.pid;
-    let tally = watcher.party.dismiss()?;
+    let (tally, lost) = watcher.party.dismiss()?;
     let seconds = measured_seconds(&plan, &tally, from, ended_ns);
     let mut report = assemble(&plan, &tally, seconds);
     report.interrupted = interrupted;
+    report.incomplete = !lost.is_empty();
+    report.generator.lost = lost;
     if let (Some(pid), Some(before), Some(began), Some(ended)) = (pid, before, began, ended) {
         report.server = Some(server_use(pid, &tally, before, began, ended));
     }

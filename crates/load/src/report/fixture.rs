@@ -42,6 +42,7 @@ pub(crate) fn full() -> Report {
         },
         seconds: 10.0,
         interrupted: false,
+        incomplete: false,
         connections: Connections {
             asked: 240,
             opened: 239,
@@ -144,6 +145,7 @@ pub(crate) fn full() -> Report {
             bytes_per_connection: Some(700.0),
             bottleneck: false,
             reasons: Vec::new(),
+            lost: Vec::new(),
         },
         phases: Vec::new(),
         checks: vec![Check {

@@ -28,6 +28,9 @@ pub struct Report {
     pub seconds: f64,
     /// Whether Ctrl-C ended the run early.
     pub interrupted: bool,
+    /// Whether processes of the tester were lost, and with them their part of all figures: [`GeneratorUse::lost`].
+    #[serde(default)]
+    pub incomplete: bool,
     /// How the connections fared.
     pub connections: Connections,
     /// What went to and fro while it was measured.
@@ -410,6 +413,18 @@ pub struct GeneratorUse {
     /// Why so, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
+    /// Its processes that were lost; what they had counted is in no figure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<LostProcess>,
+}
+
+/// A process of the tester that did not live to say what it had counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostProcess {
+    /// Which of `settings.processes`, from 1.
+    pub process: u64,
+    /// How it was lost, in words: `killed by signal 9`.
+    pub how: String,
 }
 
 /// One promise that a scenario holds the service to.

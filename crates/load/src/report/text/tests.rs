@@ -212,6 +212,34 @@ fn a_server_can_not_speak_to_the_terminal() {
 }
 
 #[test]
+fn lost_processes_are_the_first_and_the_last_word() {
+    let mut report = full();
+    assert!(!plain(&report).contains("INCOMPLETE"));
+    report.incomplete = true;
+    report.generator.lost = vec![LostProcess {
+        process: 2,
+        how: "killed by signal 9".to_owned(),
+    }];
+    let said = "INCOMPLETE: 1 process of the tester was lost (process 2: killed by signal 9). These are the figures of the others.";
+    let one_line = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(one_line(plain(&report)).matches(said).count(), 2);
+    assert!(doubts(&report).contains(&said.to_owned()));
+
+    report.settings.label = Some("rush".to_owned());
+    let scenario = Report {
+        kind: "scenario".to_owned(),
+        incomplete: true,
+        phases: vec![full(), report],
+        ..full()
+    };
+    let text = one_line(plain(&scenario));
+    assert!(
+        text.contains("(rush, process 2: killed by signal 9)"),
+        "{text}"
+    );
+}
+
+#[test]
 fn an_interrupted_run_says_so() {
     let report = Report {
         interrupted: true,

@@ -222,11 +222,16 @@ fn verdict(report: &Report) -> Result<(), Failure> {
         (report.messages.unanswered, "without an answer"),
         (faults, "faults in the ledger"),
     ];
-    let said: Vec<String> = counts
+    let mut said: Vec<String> = counts
         .iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
+    if report.incomplete {
+        let lost = &report.generator.lost;
+        let of = report.settings.processes;
+        said.insert(0, format!("{} of {of} processes lost", lost.len()));
+    }
     if !said.is_empty() {
         let words = format!("not all went well: {}; see the report", said.join(", "));
         return Err(Failure::new(Exit::Errors, words));
@@ -237,7 +242,9 @@ fn verdict(report: &Report) -> Result<(), Failure> {
 /// Fails if no connection was opened at all.
 fn somebody_was_there(report: &Report) -> Result<(), Failure> {
     let errors = &report.errors;
-    if report.connections.opened == 0 && !report.interrupted {
+    // Of a run that was cut short, or of which a part is missing, nobody knows.
+    let is_whole = !report.interrupted && !report.incomplete;
+    if report.connections.opened == 0 && is_whole {
         let (exit, cause) = if errors.refused > 0 {
             (Exit::NoServer, "refused")
         } else if errors.tls > 0 {

@@ -189,6 +189,9 @@ fn judge(scenario: &Scenario, report: &mut Report) {
                 passed: false,
             });
         }
+        if report.incomplete {
+            checks.push(all_counted(report));
+        }
         for check in &mut checks {
             explain(check, report);
         }
@@ -222,6 +225,20 @@ fn judge(scenario: &Scenario, report: &mut Report) {
         explain(check, report);
     }
     report.checks = checks;
+}
+
+/// The broken promise of a phase that lost processes of the tester: what they saw, nobody knows.
+fn all_counted(report: &Report) -> Check {
+    let lost = &report.generator.lost;
+    let how: Vec<String> = lost
+        .iter()
+        .map(|one| format!("process {}: {}", one.process, one.how))
+        .collect();
+    Check {
+        promise: "no process of the tester is lost".to_owned(),
+        measured: format!("{} lost ({})", lost.len(), how.join("; ")),
+        passed: false,
+    }
 }
 
 /// Adds the first error in words to a broken promise about errors.
