@@ -33,6 +33,12 @@ pub struct Around<'a> {
     pub progress: &'a mut dyn FnMut(Progress),
 }
 
+/// Whether there is a process with this number that has not ended: what [`Around::pid`] has to be.
+#[must_use]
+pub fn is_running(pid: u32) -> bool {
+    watch::is_running(pid)
+}
+
 /// Why there is no report.
 #[derive(Debug)]
 pub enum RunError {
@@ -106,9 +112,11 @@ pub fn run(plan: Plan, around: Around<'_>) -> Result<Report, RunError> {
         watcher.stops = watcher.stops.min(stops);
         watcher.party.hold(false);
         // What connections need that have come to rest.
-        if let (Some(ended), Some(held)) = (&mut ended, watcher.around.pid.and_then(Usage::of)) {
-            ended.rss_bytes = held.rss_bytes;
-        }
+        let held = watcher.around.pid.and_then(Usage::of);
+        ended = ended.zip(held).map(|(ended, held)| Usage {
+            rss_bytes: held.rss_bytes,
+            ..ended
+        });
     }
     let interrupted = watcher.stops > 0;
     watcher.wait_until(|sums, _| sums.finished);
@@ -121,6 +129,8 @@ pub fn run(plan: Plan, around: Around<'_>) -> Result<Report, RunError> {
     report.generator.lost = lost;
     if let (Some(pid), Some(before), Some(began), Some(ended)) = (pid, before, began, ended) {
         report.server = Some(server_use(pid, &tally, before, began, ended));
+    } else {
+        report.server_ended = pid;
     }
     let grown = own_open.saturating_sub(own_before) as f64;
     // Of fewer, the tester's own needs would be most of it.

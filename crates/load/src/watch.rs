@@ -47,8 +47,11 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// `None` if there is no such process.
+    /// `None` if there is no such process, or it has ended.
     pub(crate) fn of(pid: u32) -> Option<Self> {
+        if !is_running(pid) {
+            return None;
+        }
         let mut usage = Self::default();
         for pid in family(pid) {
             if let Some((cpu_ns, rss_bytes)) = of_one(pid) {
@@ -83,15 +86,21 @@ fn family(root: u32) -> Vec<u32> {
     family
 }
 
+/// Whether a process is there and has not ended. One that has ended keeps its number until its parent asks for it.
+pub(crate) fn is_running(pid: u32) -> bool {
+    state_and_parent(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+}
+
 fn parent(pid: u32) -> Option<u32> {
+    state_and_parent(pid).map(|(_, parent)| parent)
+}
+
+fn state_and_parent(pid: u32) -> Option<(char, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name stands in parentheses and may hold anything.
-    stat.rsplit_once(')')?
-        .1
-        .split_ascii_whitespace()
-        .nth(1)?
-        .parse()
-        .ok()
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.next()?.parse().ok()?))
 }
 
 fn of_one(pid: u32) -> Option<(u64, u64)> {

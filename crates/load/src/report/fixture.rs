@@ -135,6 +135,7 @@ pub(crate) fn full() -> Report {
             rss_open_bytes: 13 << 20,
             bytes_per_connection: Some(812.3),
         }),
+        server_ended: None,
         generator: GeneratorUse {
             cpu: 0.45,
             cpu_s: 4.5,

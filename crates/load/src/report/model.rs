@@ -61,6 +61,9 @@ pub struct Report {
     /// What the server used, with `--pid`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerUse>,
+    /// The process of `--pid`, if it ended before the measurement was over: what it used is not known then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_ended: Option<u32>,
     /// What the tester itself used, and whether it was the bottleneck.
     pub generator: GeneratorUse,
     /// The phases of a scenario.

@@ -8,7 +8,7 @@ mod histogram;
 mod page;
 mod traffic;
 
-pub(crate) use findings::gap as ledger_gap;
+pub(crate) use findings::{gap as ledger_gap, server_ended};
 pub(crate) use histogram::merge;
 pub use page::Style;
 pub(crate) use page::{Page, Tone};

@@ -1,7 +1,7 @@
 //! Processes that end under a run: the tester's own, and the server's that `--pid` names.
 
 use std::fs;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
@@ -56,4 +56,39 @@ fn a_lost_process_costs_its_own_figures_only() {
     assert_eq!(outcome.count("/connections/opened"), 6);
     assert!(outcome.count("/messages/received") > 0, "{outcome:#?}");
     assert_eq!(outcome.count("/messages/unanswered"), 0, "{outcome:#?}");
+}
+
+/// A server that ends, and one whose parent has not asked for it yet: it keeps its number and uses nothing.
+#[test]
+fn a_server_that_ends_is_told() {
+    let server = Server::start(SETUP);
+    let url = format!("ws://{}/echo", server.public);
+    for is_reaped in [true, false] {
+        let mut measured = Command::new("sleep").arg("60").spawn().expect("sleep");
+        let pid = measured.id().to_string();
+        let tester = spawn(&[
+            "echo",
+            &url,
+            "-n",
+            "2",
+            "--duration",
+            "1s",
+            "--warmup",
+            "0s",
+            "--pid",
+            &pid,
+        ]);
+        until("all connections", || server.connections() >= 2);
+        thread::sleep(Duration::from_millis(300));
+        measured.kill().expect("it runs");
+        if is_reaped {
+            measured.wait().expect("a child of ours");
+        }
+        let outcome = ended(tester);
+        let _ = measured.wait();
+        outcome.assert_clean();
+        assert_eq!(outcome.at("/server"), &Value::Null);
+        assert_eq!(outcome.at("/server_ended").to_string(), pid);
+        until("the connections' end", || server.connections() == 0);
+    }
 }

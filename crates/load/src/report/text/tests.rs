@@ -240,6 +240,22 @@ fn lost_processes_are_the_first_and_the_last_word() {
 }
 
 #[test]
+fn a_server_that_ended_is_no_silence() {
+    let report = Report {
+        server: None,
+        server_ended: Some(4_242),
+        ..full()
+    };
+    assert_says(
+        &report,
+        &[
+            "Server        process 4242 ended before the measurement was over: its CPU time",
+            "              and memory are not known",
+        ],
+    );
+}
+
+#[test]
 fn an_interrupted_run_says_so() {
     let report = Report {
         interrupted: true,

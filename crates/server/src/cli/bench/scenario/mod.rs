@@ -10,14 +10,14 @@ mod text;
 mod whole;
 mod words;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 
 use clap::Args;
 use veche_load::report::model::{Check, Report, ServerUse};
+use veche_load::run::is_running;
 
 use super::screen::{self, Line};
 use super::{interrupts, measure, print_json, somebody_was_there, write_page};
@@ -51,7 +51,7 @@ pub(super) struct ScenarioArgs {
 pub(super) fn run(args: &ScenarioArgs) -> Result<(), Failure> {
     let scenario =
         file::read(&args.file).map_err(|report| Failure::problems(Exit::Usage, &report))?;
-    if let Some(pid) = args.pid.filter(|pid| !is_there(*pid)) {
+    if let Some(pid) = args.pid.filter(|pid| !is_running(*pid)) {
         return Err(Failure::new(
             Exit::Usage,
             format!("--pid {pid}: no such process"),
@@ -79,13 +79,15 @@ fn run_phases(
         if interrupts.load(SeqCst) > 0 {
             break;
         }
-        // A server that is gone by now has no figures; its errors say the rest.
-        let pid = args.pid.filter(|pid| is_there(*pid));
+        let pid = args.pid.filter(|pid| is_running(*pid));
         let mut line = Line::new(args.json, planned_ns(group)).of_phase(names(group));
         let results = run_together(group, pid, interrupts, &mut line);
         line.clear();
         for (index, report) in results.into_iter().enumerate() {
             let mut report = report?;
+            if pid.is_none() {
+                report.server_ended = args.pid;
+            }
             if group.len() > 1 {
                 // Who used what can't be told apart.
                 report.server = None;
@@ -271,8 +273,4 @@ fn verdict(report: &Report) -> Result<(), Failure> {
     }
     let words = format!("{broken} of {all} promises were not kept");
     Err(Failure::new(Exit::Errors, words))
-}
-
-fn is_there(pid: u32) -> bool {
-    fs::exists(Path::new("/proc").join(pid.to_string())).unwrap_or(false)
 }
