@@ -203,6 +203,10 @@ impl<'l> Engine<'l> {
                 }
                 Stage::Draining => {
                     live.done.store(true, Relaxed);
+                    self.load.drain(&mut Io {
+                        driver,
+                        net: &mut self.net,
+                    });
                     let give_up = self.net.until_ns.saturating_add(plan.timeout_ns);
                     let is_held = control.is_held();
                     if control.is_aborted()
