@@ -79,8 +79,12 @@ impl Echo {
         Self {
             payload: Payload::new(&plan.payload),
             inflight: plan.inflight.max(1),
-            rate: plan.rate.map(|rate| share.rate(rate)),
-            rate_to: plan.rate_to.map(|rate| share.rate(rate)),
+            // Threads without a client send nothing.
+            rate: plan
+                .rate
+                .filter(|_| clients > 0)
+                .map(|rate| share.rate_of_clients(rate)),
+            rate_to: plan.rate_to.map(|rate| share.rate_of_clients(rate)),
             phase: share.phase(),
             open_loop: None,
             churn: plan.churn.map(|per_second| Churn {

@@ -97,8 +97,12 @@ impl Http {
         };
         Self {
             expect: plan.expect.as_deref().map(Arc::from),
-            rate: plan.rate.map(|rate| share.rate(rate)),
-            rate_to: plan.rate_to.map(|rate| share.rate(rate)),
+            // Threads without a client ask nothing.
+            rate: plan
+                .rate
+                .filter(|_| !range.is_empty())
+                .map(|rate| share.rate_of_clients(rate)),
+            rate_to: plan.rate_to.map(|rate| share.rate_of_clients(rate)),
             phase: share.phase(),
             open_loop: None,
             has_begun: false,

@@ -7,6 +7,7 @@ use veche_load::loads::LoadPlan;
 use veche_load::loads::echo::EchoPlan;
 use veche_load::loads::http::HttpPlan;
 use veche_load::payload::PayloadPlan;
+use veche_load::plan::Plan;
 
 use crate::support::http::{After, serve_http};
 use crate::support::{
@@ -78,6 +79,21 @@ fn messages_that_no_connection_is_left_for_are_unanswered() {
     let never_sent = 80 - messages.sent;
     assert!(never_sent > 40, "{messages:?}");
     assert_eq!(errors.closed + errors.reset, never_sent + 2, "{errors:?}");
+}
+
+/// The rate goes by clients, so a thread without one owes nobody anything.
+#[test]
+fn threads_have_a_part_by_their_clients() {
+    let address = serve_websocket(WebSocket::echo);
+    let url = format!("ws://{address}/");
+    let report = report(Plan {
+        threads: 3,
+        ..plan(vec![endpoint(&url, 2)], echo(200.0, None), 500)
+    });
+    assert_clean(&report);
+    let messages = &report.messages;
+    assert_eq!(messages.sent, messages.received);
+    assert!((99..=101).contains(&messages.sent), "{messages:?}");
 }
 
 /// As many servers do that speak HTTP/1.0 at heart: each response ends its connection.
