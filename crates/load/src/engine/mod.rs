@@ -42,6 +42,8 @@ pub(crate) fn run(share: &Share, load: &mut dyn Load, control: &Control) -> std:
         ..Options::default()
     })?;
     engine.run(&mut driver, share, control)?;
+    // A shootout or an interrupt may have left some out.
+    engine.net.tally.asked = u64::from(engine.next);
     Ok(engine.net.tally)
 }
 

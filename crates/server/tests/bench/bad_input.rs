@@ -9,19 +9,16 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::{Outcome, answer_with, bench, command, serve, silence};
 
-const QUICK: [&str; 8] = [
-    "-n",
-    "3",
-    "--duration",
-    "200ms",
-    "--warmup",
-    "0s",
-    "--timeout",
-    "500ms",
-];
+const FEW: [&str; 4] = ["-n", "3", "--timeout", "500ms"];
+/// For what does not end by itself.
+const SHORT: [&str; 4] = ["--duration", "200ms", "--warmup", "0s"];
 
 fn run(arguments: &[&str]) -> Outcome {
-    bench(&[arguments, &QUICK].concat())
+    let short: &[&str] = match arguments[0] {
+        "storm" | "shootout" => &[],
+        _ => &SHORT,
+    };
+    bench(&[arguments, &FEW, short].concat())
 }
 
 /// One line that begins with the program's name and holds these words, and the code.
@@ -67,6 +64,21 @@ fn urls_that_are_none() {
         let outcome = run(arguments);
         assert_ends(&outcome, CONFUSED, &[words]);
         assert!(outcome.report.is_none(), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn flags_without_an_effect_are_refused() {
+    for kind in ["storm", "shootout"] {
+        for flag in ["-d", "--duration", "--warmup"] {
+            let outcome = bench(&[kind, "ws://127.0.0.1:1/", flag, "1s"]);
+            assert_eq!(outcome.code, Some(CONFUSED), "{outcome:#?}");
+            let complaint = &outcome.complaint;
+            assert!(
+                complaint.contains(&format!("unexpected argument '{flag}'")),
+                "{complaint}"
+            );
+        }
     }
 }
 

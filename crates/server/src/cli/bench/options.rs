@@ -18,12 +18,6 @@ pub(super) struct Common {
     /// Connections
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) connections: u32,
-    /// How long to measure
-    #[arg(short, long, value_name = "DURATION", default_value = "10s", value_parser = measurable)]
-    pub(super) duration: Duration,
-    /// How long to run before it is measured
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
-    pub(super) warmup: Duration,
     /// How long a handshake, and the last answers, may take
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(super) timeout: Duration,
@@ -80,6 +74,17 @@ pub(super) struct Common {
     pub(super) html: Option<PathBuf>,
 }
 
+/// How long it goes on, for questions that do not end by themselves.
+#[derive(Args, Debug)]
+pub(super) struct Span {
+    /// How long to measure
+    #[arg(short, long, value_name = "DURATION", default_value = "10s", value_parser = measurable)]
+    pub(super) duration: Duration,
+    /// How long to run before it is measured
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    pub(super) warmup: Duration,
+}
+
 /// What a message holds.
 #[derive(Args, Debug)]
 pub(super) struct PayloadArgs {
@@ -128,6 +133,8 @@ pub(super) struct EchoArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(super) churn: Option<f64>,
     #[command(flatten)]
+    pub(super) span: Span,
+    #[command(flatten)]
     pub(super) common: Common,
 }
 
@@ -161,6 +168,8 @@ pub(super) struct HttpArgs {
     /// A file with the body that each response must have
     #[arg(long, value_name = "FILE")]
     pub(super) expect_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) span: Span,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -206,6 +215,8 @@ pub(super) struct BroadcastArgs {
     )]
     pub(super) body: String,
     #[command(flatten)]
+    pub(super) span: Span,
+    #[command(flatten)]
     pub(super) common: Common,
 }
 
@@ -223,6 +234,8 @@ pub(super) struct PushArgs {
         default_value = r#"{"user":"bench{i}","message":"{data}"}"#
     )]
     pub(super) body: String,
+    #[command(flatten)]
+    pub(super) span: Span,
     #[command(flatten)]
     pub(super) common: Common,
 }
