@@ -1,6 +1,7 @@
 //! A run from its first connect to its report.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -205,10 +206,9 @@ fn measured_seconds(plan: &Plan, tally: &Tally, from_ns: u64, ended_ns: u64) -> 
 fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {
     let target = &plan.endpoints[0].target;
     let (cpu, kernel) = watch::machine();
-    let ports: Vec<u16> = target
-        .addresses
-        .iter()
-        .map(|address| address.port())
+    let endpoints = plan.endpoints.iter();
+    let addresses: Vec<SocketAddr> = endpoints
+        .flat_map(|endpoint| endpoint.target.addresses.iter().copied())
         .collect();
     let all_open_ns = tally
         .first_connect_ns
@@ -236,7 +236,7 @@ fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {
             disconnected: tally.disconnected,
             reconnected: tally.reconnected,
             all_open_s: all_open_ns.map(|ns| ns as f64 / SECOND as f64),
-            time_wait: Some(watch::time_wait(&ports)),
+            time_wait: Some(watch::time_wait(&addresses)),
         },
         messages: Messages {
             sent: tally.sent,

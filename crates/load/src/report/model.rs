@@ -134,7 +134,7 @@ pub struct Connections {
     /// From the first connect until the last connection was open or had failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_open_s: Option<f64>,
-    /// This machine's sockets in TIME_WAIT towards the target when the run was over.
+    /// This machine's sockets in TIME_WAIT to or from the addresses of the run's URLs when it was over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_wait: Option<u64>,
 }
