@@ -184,3 +184,26 @@ fn more_connections_than_descriptors() {
         &["1000 connections", "200 descriptors", "--processes"],
     );
 }
+
+#[test]
+fn a_run_against_itself() {
+    let folder = std::env::temp_dir();
+    let name = |which: &str| folder.join(format!("veche-{which}-{}.json", std::process::id()));
+    let (one, copy) = (name("run"), name("copy"));
+    let server = serve(silence);
+    let url = format!("ws://{server}/");
+    let tester = command(&["storm", &url, "-n", "1", "--timeout", "50ms"]).output();
+    let report = tester.expect("it starts").stdout;
+    for file in [&one, &copy] {
+        std::fs::write(file, &report).expect("a temporary folder");
+    }
+    let [one, copy] = [&one, &copy].map(|file| file.to_str().expect("UTF-8"));
+    for (other, words) in [(one, "is given twice"), (copy, "is the same run as")] {
+        let outcome = bench(&["compare", one, other]);
+        assert_ends(&outcome, CONFUSED, &[one, words]);
+        assert!(outcome.report.is_none(), "{outcome:#?}");
+    }
+    for file in [one, copy] {
+        let _ = std::fs::remove_file(file);
+    }
+}

@@ -199,6 +199,14 @@ fn compare(args: &CompareArgs) -> Result<(), Failure> {
             Ok((shown, report))
         })
         .collect::<Result<Vec<_>, Failure>>()?;
+    if let Some((first, again)) = compare::same_run(&reports) {
+        let words = if first == again {
+            format!("{first} is given twice: a run can't be compared with itself")
+        } else {
+            format!("{again} is the same run as {first}: a run can't be compared with itself")
+        };
+        return Err(Failure::new(Exit::Usage, words));
+    }
     let comparison = compare::compare(&reports);
     if args.json {
         let json = compare::to_json(&comparison).map_err(unwritable)?;
