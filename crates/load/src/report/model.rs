@@ -49,7 +49,7 @@ pub struct Report {
     /// The measured time in equal steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<Interval>,
-    /// What became of each message, where they were numbered.
+    /// What became of each message of the whole run, where they were numbered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<Ledger>,
     /// What the responses were.
@@ -152,10 +152,10 @@ pub struct Messages {
     pub bytes_sent: u64,
     /// Payload bytes received.
     pub bytes_received: u64,
-    /// Messages that nobody had asked for, such as a greeting.
+    /// Messages that nobody had asked for, such as a greeting; over the whole run, with warm-up.
     #[serde(default)]
     pub unasked: u64,
-    /// Sent, and without an answer when the run was over.
+    /// Sent, and without an answer when the run was over; where publications are requests, over the whole run.
     #[serde(default)]
     pub unanswered: u64,
 }
@@ -261,11 +261,13 @@ pub struct Interval {
 
 /// What became of each message to each receiver: `expected` = `delivered` + `lost` + `away` and those that came
 /// `corrupted`, copies not counted.
+///
+/// It is of the whole run, with warm-up and what came behind the end: a loss is a loss whenever it happens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Receivers.
     pub receivers: u64,
-    /// Publications.
+    /// Publications, with those of the warm-up.
     pub published: u64,
     /// Publications times receivers.
     pub expected: u64,

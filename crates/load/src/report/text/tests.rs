@@ -25,7 +25,8 @@ fn the_key_lines() {
         &full(),
         &[
             "veche bench echo  ws://127.0.0.1:8080/echo",
-            "Measured for 10 s after a warm-up of 2 s, which only connections and errors",
+            "Measured for 10 s after a warm-up of 2 s, which counts only for connections,",
+            "errors, messages that nobody asked for, and the ledger.",
             "Connections   239 of 240 opened; all open or failed after 50.0 ms, 4,780 a",
             "              1 failed, 2 disconnected unasked",
             "              7 sockets in TIME_WAIT towards the target afterwards",
