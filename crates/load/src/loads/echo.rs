@@ -10,7 +10,7 @@ use super::open_loop::OpenLoop;
 use crate::clock::{MILLISECOND, SECOND};
 use crate::engine::{Io, Net};
 use crate::pace::Pace;
-use crate::payload::{Payload, PayloadPlan, excerpt};
+use crate::payload::{Payload, PayloadPlan};
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
 
@@ -234,7 +234,11 @@ impl Load for Echo {
             return;
         };
         let mut is_due = self.payload.is(number, flight.answered, kind, data);
-        if !is_due && flight.answered == 0 && !flight.greeted {
+        if !is_due
+            && flight.answered == 0
+            && !flight.greeted
+            && !self.payload.is_of_other_kind(number, 0, kind, data)
+        {
             flight.greeted = true;
             io.net.tally.unasked += 1;
             return;
@@ -260,7 +264,7 @@ impl Load for Echo {
             let counts_from = io.net.counts_from(since, self.open_loop.is_some());
             io.net.answered(since, counts_from, data.len());
         } else {
-            let words = format!("instead of the message that was due: {}", excerpt(data));
+            let words = self.payload.explain(kind, data);
             io.net.fault(&Fault::new(Cause::WrongAnswer, words));
         }
         flight.sent.pop_front();
