@@ -186,6 +186,26 @@ fn more_connections_than_descriptors() {
 }
 
 #[test]
+fn more_than_fits_into_memory() {
+    for arguments in [
+        &["echo", "ws://127.0.0.1:1/", "--size", "1000GiB"][..],
+        &["storm", "ws://127.0.0.1:1/", "--size", "1000GiB"],
+        &[
+            "echo",
+            "ws://127.0.0.1:1/",
+            "--size",
+            "4GiB",
+            "--rate",
+            "9999",
+        ],
+    ] {
+        let outcome = run(arguments);
+        assert_ends(&outcome, CONFUSED, &["of memory", "are available", "GiB"]);
+        assert!(outcome.report.is_none(), "{outcome:#?}");
+    }
+}
+
+#[test]
 fn a_run_against_itself() {
     let folder = std::env::temp_dir();
     let name = |which: &str| folder.join(format!("veche-{which}-{}.json", std::process::id()));

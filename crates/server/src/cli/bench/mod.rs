@@ -1,5 +1,6 @@
 //! `veche bench`: the load tester's flags, its progress and its reports.
 
+mod limits;
 mod options;
 mod plan;
 mod scenario;
@@ -88,7 +89,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
         return Ok(());
     };
     let plan = plan?;
-    options::raise_descriptor_limit(&plan)?;
+    limits::check(&[&plan])?;
     let interrupts = interrupts()?;
     let planned_ns = plan.duration_ns.map(|ns| ns + plan.warmup_ns);
     let mut shown = Line::new(common.json, planned_ns);

@@ -5,12 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use veche_load::plan::Plan;
 
 use crate::cli::duration;
-use crate::cli::exit::{Exit, Failure};
 use crate::config;
-use crate::descriptors;
 
 /// What all questions have in common.
 #[derive(Args, Debug)]
@@ -324,30 +321,4 @@ fn size(text: &str) -> Result<usize, String> {
     config::parse_size(text)
         .and_then(|bytes| usize::try_from(bytes).ok())
         .ok_or_else(|| "expected a size such as \"20\" or \"8KiB\"".to_owned())
-}
-
-/// Descriptors that a process has use for beside its connections.
-const DESCRIPTORS_BESIDE: u64 = 64;
-
-/// Takes all descriptors that we may have, and says so if they can't be enough.
-pub(super) fn raise_descriptor_limit(plan: &Plan) -> Result<(), Failure> {
-    let raised = descriptors::raise()
-        .map_err(|error| Failure::new(Exit::Failed, format!("descriptors: {error}")))?;
-    let Some(maximum) = raised.to else {
-        return Ok(());
-    };
-    let needed = u64::from(plan.clients().div_ceil(plan.processes)) + DESCRIPTORS_BESIDE;
-    if needed > maximum {
-        let processes = u64::from(plan.clients()).div_ceil(maximum - DESCRIPTORS_BESIDE);
-        return Err(Failure::new(
-            Exit::Usage,
-            format!(
-                "{} connections in {} process{}: a process may have {maximum} descriptors; use --processes {processes}",
-                plan.clients(),
-                plan.processes,
-                if plan.processes == 1 { "" } else { "es" }
-            ),
-        ));
-    }
-    Ok(())
 }

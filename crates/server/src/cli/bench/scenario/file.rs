@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use veche_load::plan::Plan;
 
-use super::super::{Question, options};
+use super::super::{Question, limits};
 use super::promise::Promise;
 use super::words::{KINDS, Word, Words, in_file_words};
 use crate::config::{self, Problems};
@@ -299,7 +299,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
             }
         };
         let (_, _, plan) = question.plan()?;
-        let plan = plan.and_then(|plan| options::raise_descriptor_limit(&plan).map(|()| plan));
+        let plan = plan.and_then(|plan| limits::check(&[&plan]).map(|()| plan));
         match plan {
             Ok(plan) => Some((question, plan)),
             Err(failure) => {
