@@ -1,8 +1,9 @@
 //! `veche bench scenario`: phases of the other questions in one run, and promises that the server is held to.
 //!
-//! [`file`] reads what is asked for, the phases run one after the other or together, [`whole`] adds their reports up,
-//! [`promise`] judges them, [`text`] says it.
+//! [`file`] reads what is asked for, [`elsewhere`] takes it to another server, the phases run one after the other or
+//! together, [`whole`] adds their reports up, [`promise`] judges them, [`text`] says it.
 
+mod elsewhere;
 mod figures;
 mod file;
 mod promise;
@@ -22,6 +23,7 @@ use veche_load::run::is_running;
 use super::screen::{self, Line};
 use super::{interrupts, measure, print_json, somebody_was_there, write_page};
 use crate::cli::exit::{self, Exit, Failure};
+use elsewhere::{Elsewhere, Place};
 use file::{Phase, Scenario};
 use promise::Promise;
 
@@ -30,6 +32,12 @@ use promise::Promise;
 pub(super) struct ScenarioArgs {
     /// The file with the phases and the promises; see docs/guide/scenarios.md
     file: PathBuf,
+    /// Take this scheme, host and port for each "url" of the file, such as wss://staging.example.org; paths stay
+    #[arg(long, value_name = "URL")]
+    url: Option<Place>,
+    /// The same for each "publish"; twice, if some are tcp:// and others not
+    #[arg(long, value_name = "URL")]
+    publish: Vec<Place>,
     /// The server's process: adds its CPU time and memory, and its children's
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
@@ -49,8 +57,12 @@ pub(super) struct ScenarioArgs {
 
 /// Runs the scenario of a file.
 pub(super) fn run(args: &ScenarioArgs) -> Result<(), Failure> {
-    let scenario =
-        file::read(&args.file).map_err(|report| Failure::problems(Exit::Usage, &report))?;
+    let elsewhere = Elsewhere {
+        url: args.url.clone(),
+        publish: args.publish.clone(),
+    };
+    let scenario = file::read(&args.file, &elsewhere)
+        .map_err(|report| Failure::problems(Exit::Usage, &report))?;
     if let Some(pid) = args.pid.filter(|pid| !is_running(*pid)) {
         return Err(Failure::new(
             Exit::Usage,
