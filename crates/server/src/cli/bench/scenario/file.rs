@@ -148,6 +148,8 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
             return Vec::new();
         }
         let mut phases: Vec<Phase> = Vec::new();
+        // Where each is in the file.
+        let mut places = Vec::new();
         for item in list {
             let at = item.span().start;
             let Some(table) = item.get_ref().as_table() else {
@@ -169,8 +171,25 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
                 self.add(at, "together: there is no phase before this one");
             }
             phases.push(phase);
+            places.push(at);
         }
+        self.check_groups(&phases, &places);
         phases
+    }
+
+    /// Phases that run together share what this machine has.
+    fn check_groups(&mut self, phases: &[Phase], places: &[usize]) {
+        let mut places = places.iter();
+        for group in phases.chunk_by(|_, next| next.together) {
+            let place = places.nth(group.len() - 1);
+            // One alone has been looked at.
+            if group.len() > 1 {
+                let plans: Vec<&Plan> = group.iter().map(|phase| &phase.plan).collect();
+                if let (Err(failure), Some(at)) = (limits::check(&plans), place) {
+                    self.add(*at, in_file_words(failure.message()));
+                }
+            }
+        }
     }
 
     fn phase(&mut self, at: usize, table: &'a DeTable<'i>) -> Option<Phase> {

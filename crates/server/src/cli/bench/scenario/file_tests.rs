@@ -170,6 +170,30 @@ fn files_that_are_no_scenarios() {
     );
 }
 
+/// Each of them alone would do.
+#[test]
+fn phases_that_run_together_share_descriptors() {
+    let Some(maximum) = crate::descriptors::raise().expect("our own limit").to else {
+        eprintln!("SKIPPED: no limit on descriptors");
+        return;
+    };
+    let share = maximum / 5 * 3;
+    let text = |together: bool| {
+        format!(
+            "url = \"ws://127.0.0.1:1/\"\nconnections = {share}\n[[phase]]\nname = \"a\"\nkind = \"storm\"\n\
+             [[phase]]\nname = \"b\"\nkind = \"storm\"\ntogether = {together}\n"
+        )
+    };
+    assert_eq!(scenario(&text(false)).phases.len(), 2);
+    let found = problems(&text(true)).concat();
+    let words = format!(
+        "x.toml:6:1: {} connections of phases that run together in one process: a process may have {maximum} descriptors; \
+         give a phase processes 2 or more",
+        2 * share
+    );
+    assert_eq!(found, words);
+}
+
 #[test]
 fn its_urls_can_lead_elsewhere() {
     let text = r#"url = "ws://no-such-host.invalid/ws?user=b{i}"
