@@ -12,6 +12,7 @@ use crate::control::{Control, Sums};
 use crate::engine;
 use crate::member::Member;
 use crate::plan::Plan;
+use crate::report::model::LostProcess;
 use crate::tally::Tally;
 
 /// How often the one that waits looks.
@@ -124,15 +125,30 @@ impl Party {
         }
     }
 
-    pub(crate) fn dismiss(self) -> io::Result<Tally> {
+    /// Waits for all, and adds up what they have counted. Processes that were lost are named instead.
+    ///
+    /// # Errors
+    /// Nobody is left who could have counted anything.
+    pub(crate) fn dismiss(self) -> io::Result<(Tally, Vec<LostProcess>)> {
         match self {
-            Self::Here(crew) => crew.dismiss(),
+            Self::Here(crew) => crew.dismiss().map(|tally| (tally, Vec::new())),
             Self::Processes(members) => {
+                let count = members.len();
                 let mut all = Tally::default();
-                for member in members {
-                    all.add(member.dismiss()?);
+                let mut lost = Vec::new();
+                for (process, member) in (1..).zip(members) {
+                    match member.dismiss() {
+                        Ok(tally) => all.add(tally),
+                        Err(how) => lost.push(LostProcess { process, how }),
+                    }
                 }
-                Ok(all)
+                match lost.first() {
+                    Some(first) if lost.len() == count => Err(io::Error::other(format!(
+                        "all {count} processes of the tester are lost, the first: {}",
+                        first.how
+                    ))),
+                    _ => Ok((all, lost)),
+                }
             }
         }
     }

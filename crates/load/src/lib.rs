@@ -13,6 +13,7 @@ mod latency;
 pub mod ledger;
 pub mod loads;
 pub mod member;
+pub mod memory;
 mod pace;
 pub mod payload;
 pub mod plan;

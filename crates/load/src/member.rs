@@ -5,8 +5,8 @@
 //! clock is the same for all of them, so "start" can name a time.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
@@ -154,14 +154,28 @@ impl Member {
         }
     }
 
-    pub(crate) fn dismiss(mut self) -> io::Result<Tally> {
+    /// Waits for its end and takes its tally; or says in words how it was lost.
+    pub(crate) fn dismiss(mut self) -> Result<Tally, String> {
         let reader = self.reader.take();
-        let result = reader.map(JoinHandle::join);
+        let tally = reader.map(JoinHandle::join);
         self.orders = None;
-        self.child.wait()?;
-        result
-            .and_then(Result::ok)
-            .unwrap_or_else(|| Err(io::Error::other("a process of the tester has panicked")))
+        let status = self.child.wait().map_err(|error| error.to_string())?;
+        match tally {
+            Some(Ok(Ok(tally))) => Ok(tally),
+            Some(Ok(Err(error))) => Err(how(status, &error)),
+            _ => Err("its reader has panicked".to_owned()),
+        }
+    }
+}
+
+/// How a member without a tally ended: a signal explains its silence, otherwise it may have said why.
+fn how(status: ExitStatus, said: &io::Error) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("killed by signal {signal}"),
+        (None, Some(code)) if said.kind() == io::ErrorKind::UnexpectedEof => {
+            format!("ended with exit code {code} before its time")
+        }
+        _ => said.to_string(),
     }
 }
 
@@ -182,5 +196,62 @@ fn read(news: impl BufRead, state: &Mutex<Sums>) -> io::Result<Tally> {
             News::Failed(words) => return Err(io::Error::other(words)),
         }
     }
-    Err(io::Error::other("a process of the tester has died"))
+    Err(io::ErrorKind::UnexpectedEof.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loads::LoadPlan;
+    use crate::loads::storm::StormPlan;
+    use crate::payload::PayloadPlan;
+    use crate::plan::Endpoint;
+    use crate::target::Target;
+
+    /// A member that reads its part and then does as the shell is told.
+    fn member(script: &str) -> Member {
+        let target = Target::parse("ws://127.0.0.1:1/").unwrap();
+        let plan = Plan {
+            endpoints: vec![Endpoint::new(target, 2)],
+            load: LoadPlan::Storm(StormPlan {
+                payload: PayloadPlan::default(),
+            }),
+            duration_ns: None,
+            warmup_ns: 0,
+            timeout_ns: 1,
+            opening_max: 1,
+            connect_rate: None,
+            sources: Vec::new(),
+            seed: 0,
+            threads: 1,
+            processes: 2,
+        };
+        let mut program = Command::new("sh");
+        program.args(["-c", &format!("read part; {script}")]);
+        Member::start(&program, &plan, 0).unwrap()
+    }
+
+    #[test]
+    fn how_one_was_lost_is_said() {
+        for (script, how) in [
+            ("kill -9 $$", "killed by signal 9"),
+            // In the middle of a line.
+            ("printf '{\"Live\":'; kill -15 $$", "killed by signal 15"),
+            ("exit 3", "ended with exit code 3 before its time"),
+            ("echo '{\"Failed\":\"no descriptors\"}'", "no descriptors"),
+        ] {
+            assert_eq!(member(script).dismiss().unwrap_err(), how, "{script}");
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_one_that_is_lost() {
+        let member = member("kill -9 $$");
+        while !member.sums().finished {
+            thread::yield_now();
+        }
+        let sums = member.sums();
+        assert!(sums.ready && sums.done, "{sums:?}");
+        assert!(member.dismiss().is_err());
+    }
 }

@@ -80,10 +80,42 @@ impl Payload {
         (self.is_stamped && self.is(who, number, kind, data)).then_some(number)
     }
 
+    /// Whether it is message `number` of client `who` but for its kind: text as binary or the other way round. That is
+    /// no greeting.
+    pub(crate) fn is_of_other_kind(
+        &mut self,
+        who: u32,
+        number: u32,
+        kind: MessageKind,
+        data: &[u8],
+    ) -> bool {
+        kind != self.kind && data == self.stamp(who, number)
+    }
+
+    /// What is wrong with an answer that is not the one that was due.
+    pub(crate) fn explain(&self, kind: MessageKind, data: &[u8]) -> String {
+        if kind == self.kind {
+            return format!("instead of the message that was due: {}", excerpt(data));
+        }
+        format!(
+            "a {} message was answered by a {} one: {}",
+            name(self.kind),
+            name(kind),
+            excerpt(data)
+        )
+    }
+
     /// Whether it is message `number` of client `who`.
     #[inline]
     pub(crate) fn is(&mut self, who: u32, number: u32, kind: MessageKind, data: &[u8]) -> bool {
         kind == self.kind && data == self.stamp(who, number)
+    }
+}
+
+fn name(kind: MessageKind) -> &'static str {
+    match kind {
+        MessageKind::Text => "text",
+        MessageKind::Binary => "binary",
     }
 }
 
@@ -117,5 +149,21 @@ mod tests {
         assert!(!payload.is(0xabd, 1, MessageKind::Text, &first));
         assert!(!payload.is(0xabc, 1, MessageKind::Binary, &first));
         assert!(!payload.is(0xabc, 1, MessageKind::Text, &first[..19]));
+    }
+    #[test]
+    fn the_wrong_kind_is_named() {
+        let mut payload = Payload::new(&PayloadPlan::default());
+        let first = payload.stamp(1, 0).to_vec();
+        assert!(payload.is_of_other_kind(1, 0, MessageKind::Binary, &first));
+        assert!(!payload.is_of_other_kind(1, 0, MessageKind::Text, &first));
+        assert!(!payload.is_of_other_kind(1, 0, MessageKind::Binary, b"welcome"));
+        assert_eq!(
+            payload.explain(MessageKind::Binary, b"hi"),
+            "a text message was answered by a binary one: \"hi\" (2 bytes)"
+        );
+        assert_eq!(
+            payload.explain(MessageKind::Text, b"hi"),
+            "instead of the message that was due: \"hi\" (2 bytes)"
+        );
     }
 }

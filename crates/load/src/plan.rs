@@ -121,6 +121,13 @@ impl Share {
         total / f64::from(self.parts)
     }
 
+    /// This thread's part of what all clients do together so often a second: each client has the same part. 0 without
+    /// clients.
+    pub(crate) fn rate_of_clients(&self, total: f64) -> f64 {
+        let all = self.plan.clients().max(1);
+        total * self.clients() as f64 / f64::from(all)
+    }
+
     /// Clients of all endpoints.
     pub(crate) fn clients(&self) -> usize {
         self.ranges.iter().map(ExactSizeIterator::len).sum()

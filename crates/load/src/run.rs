@@ -1,6 +1,7 @@
 //! A run from its first connect to its report.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -31,6 +32,12 @@ pub struct Around<'a> {
     pub member: Option<Command>,
     /// Told now and then how it goes.
     pub progress: &'a mut dyn FnMut(Progress),
+}
+
+/// Whether there is a process with this number that has not ended: what [`Around::pid`] has to be.
+#[must_use]
+pub fn is_running(pid: u32) -> bool {
+    watch::is_running(pid)
 }
 
 /// Why there is no report.
@@ -106,19 +113,25 @@ pub fn run(plan: Plan, around: Around<'_>) -> Result<Report, RunError> {
         watcher.stops = watcher.stops.min(stops);
         watcher.party.hold(false);
         // What connections need that have come to rest.
-        if let (Some(ended), Some(held)) = (&mut ended, watcher.around.pid.and_then(Usage::of)) {
-            ended.rss_bytes = held.rss_bytes;
-        }
+        let held = watcher.around.pid.and_then(Usage::of);
+        ended = ended.zip(held).map(|(ended, held)| Usage {
+            rss_bytes: held.rss_bytes,
+            ..ended
+        });
     }
     let interrupted = watcher.stops > 0;
     watcher.wait_until(|sums, _| sums.finished);
     let pid = watcher.around.pid;
-    let tally = watcher.party.dismiss()?;
+    let (tally, lost) = watcher.party.dismiss()?;
     let seconds = measured_seconds(&plan, &tally, from, ended_ns);
     let mut report = assemble(&plan, &tally, seconds);
     report.interrupted = interrupted;
+    report.incomplete = !lost.is_empty();
+    report.generator.lost = lost;
     if let (Some(pid), Some(before), Some(began), Some(ended)) = (pid, before, began, ended) {
         report.server = Some(server_use(pid, &tally, before, began, ended));
+    } else {
+        report.server_ended = pid;
     }
     let grown = own_open.saturating_sub(own_before) as f64;
     // Of fewer, the tester's own needs would be most of it.
@@ -193,10 +206,9 @@ fn measured_seconds(plan: &Plan, tally: &Tally, from_ns: u64, ended_ns: u64) -> 
 fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {
     let target = &plan.endpoints[0].target;
     let (cpu, kernel) = watch::machine();
-    let ports: Vec<u16> = target
-        .addresses
-        .iter()
-        .map(|address| address.port())
+    let endpoints = plan.endpoints.iter();
+    let addresses: Vec<SocketAddr> = endpoints
+        .flat_map(|endpoint| endpoint.target.addresses.iter().copied())
         .collect();
     let all_open_ns = tally
         .first_connect_ns
@@ -224,7 +236,7 @@ fn assemble(plan: &Plan, tally: &Tally, seconds: f64) -> Report {
             disconnected: tally.disconnected,
             reconnected: tally.reconnected,
             all_open_s: all_open_ns.map(|ns| ns as f64 / SECOND as f64),
-            time_wait: Some(watch::time_wait(&ports)),
+            time_wait: Some(watch::time_wait(&addresses)),
         },
         messages: Messages {
             sent: tally.sent,

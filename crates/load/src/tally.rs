@@ -111,7 +111,15 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn fault(&mut self, fault: &Fault) {
-        *self.faults.entry(fault.cause).or_default() += 1;
+        self.faults(fault, 1);
+    }
+
+    /// Counts a fault so many times; none is no fault.
+    pub(crate) fn faults(&mut self, fault: &Fault, count: u64) {
+        if count == 0 {
+            return;
+        }
+        *self.faults.entry(fault.cause).or_default() += count;
         self.examples
             .entry(fault.cause)
             .or_insert_with(|| fault.words.clone());

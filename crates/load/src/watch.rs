@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::clock::thread_cpu_ns;
 use crate::tally::Tally;
@@ -47,8 +48,11 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// `None` if there is no such process.
+    /// `None` if there is no such process, or it has ended.
     pub(crate) fn of(pid: u32) -> Option<Self> {
+        if !is_running(pid) {
+            return None;
+        }
         let mut usage = Self::default();
         for pid in family(pid) {
             if let Some((cpu_ns, rss_bytes)) = of_one(pid) {
@@ -83,15 +87,21 @@ fn family(root: u32) -> Vec<u32> {
     family
 }
 
+/// Whether a process is there and has not ended. One that has ended keeps its number until its parent asks for it.
+pub(crate) fn is_running(pid: u32) -> bool {
+    state_and_parent(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+}
+
 fn parent(pid: u32) -> Option<u32> {
+    state_and_parent(pid).map(|(_, parent)| parent)
+}
+
+fn state_and_parent(pid: u32) -> Option<(char, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name stands in parentheses and may hold anything.
-    stat.rsplit_once(')')?
-        .1
-        .split_ascii_whitespace()
-        .nth(1)?
-        .parse()
-        .ok()
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.next()?.parse().ok()?))
 }
 
 fn of_one(pid: u32) -> Option<(u64, u64)> {
@@ -113,27 +123,51 @@ pub(crate) fn own_rss_bytes() -> u64 {
     of_one(std::process::id()).map_or(0, |(_, rss)| rss)
 }
 
-/// Sockets of this machine in TIME_WAIT towards these ports.
-pub(crate) fn time_wait(ports: &[u16]) -> u64 {
+/// Sockets of this machine in TIME_WAIT whose one end is one of these addresses.
+pub(crate) fn time_wait(targets: &[SocketAddr]) -> u64 {
+    let targets: Vec<SocketAddr> = targets.iter().map(canonical).collect();
     ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()
         .filter_map(|file| fs::read_to_string(file).ok())
         .map(|table| {
             let lines = table.lines().skip(1);
-            lines.filter(|line| is_time_wait(line, ports)).count() as u64
+            lines.filter(|line| is_time_wait(line, &targets)).count() as u64
         })
         .sum()
 }
 
-fn is_time_wait(line: &str, ports: &[u16]) -> bool {
+/// Whether a line of the table is such a socket; `targets` are canonical.
+fn is_time_wait(line: &str, targets: &[SocketAddr]) -> bool {
     let mut fields = line.split_ascii_whitespace().skip(1);
-    let port = |address: Option<&str>| u16::from_str_radix(address?.rsplit_once(':')?.1, 16).ok();
-    let (local, remote) = (port(fields.next()), port(fields.next()));
+    let ends = [fields.next(), fields.next()];
     fields.next() == Some("06")
-        && [local, remote]
+        && ends
             .into_iter()
             .flatten()
-            .any(|port| ports.contains(&port))
+            .filter_map(socket_address)
+            .any(|end| targets.contains(&end))
+}
+
+/// IPv4 as such, also if it comes mapped into IPv6; without scope and flow, which the table does not have.
+fn canonical(address: &SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// An end of a socket as the table writes it: address and port in hex, the address as words of 32 bits in the
+/// machine's own order of what lies in memory in the network's.
+fn socket_address(text: &str) -> Option<SocketAddr> {
+    let (address, port) = text.split_once(':')?;
+    let words = address.as_bytes().chunks(8).map(|digits| {
+        let digits = std::str::from_utf8(digits).ok()?;
+        u32::from_str_radix(digits, 16).ok().map(u32::to_ne_bytes)
+    });
+    let bytes: Vec<u8> = words.collect::<Option<Vec<_>>>()?.concat();
+    let ip = match <[u8; 4]>::try_from(bytes.as_slice()) {
+        Ok(octets) => IpAddr::from(octets),
+        Err(_) => IpAddr::from(<[u8; 16]>::try_from(bytes.as_slice()).ok()?),
+    };
+    let port = u16::from_str_radix(port, 16).ok()?;
+    Some(SocketAddr::new(ip.to_canonical(), port))
 }
 
 /// Name of the processor, and the kernel's release.
@@ -169,12 +203,62 @@ mod tests {
         assert_eq!(Usage::of(u32::MAX), None);
     }
 
+    /// A line of the table, written as the kernel of a machine of either order does.
+    fn line(local: &str, remote: &str, state: &str) -> String {
+        let end = |address: &str| {
+            let address: SocketAddr = address.parse().unwrap();
+            let words = match address.ip() {
+                IpAddr::V4(ip) => ip.octets().to_vec(),
+                IpAddr::V6(ip) => ip.octets().to_vec(),
+            };
+            let words = words
+                .chunks(4)
+                .map(|word| format!("{:08X}", u32::from_ne_bytes(word.try_into().unwrap())));
+            format!("{}:{:04X}", words.collect::<String>(), address.port())
+        };
+        let (local, remote) = (end(local), end(remote));
+        format!("   1: {local} {remote} {state} 00000000:00000000 03:000017 0 0 0 3 x")
+    }
+
     #[test]
     fn lines_of_the_table() {
+        const TIME_WAIT: &str = "06";
+        let is = |local: &str, remote: &str, targets: &[&str]| {
+            let targets: Vec<SocketAddr> = targets
+                .iter()
+                .map(|target| canonical(&target.parse().unwrap()))
+                .collect();
+            is_time_wait(&line(local, remote, TIME_WAIT), &targets)
+        };
+        let (here, there) = ("127.0.0.1:50000", "192.0.2.7:8080");
+        // Whichever side has closed first.
+        assert!(is(here, there, &[there]));
+        assert!(is(there, here, &[there]));
+        assert!(is(here, there, &["192.0.2.8:8080", there]));
+        // The port alone is nobody's, at either end.
+        assert!(!is(here, there, &["192.0.2.8:8080", "192.0.2.7:8081"]));
+        assert!(!is(here, "127.0.0.1:9", &["192.0.2.7:50000"]));
+        assert!(!is(here, there, &["7.2.0.192:8080"]));
+        let (v6, other) = ("[2001:db8::17]:443", "[2001:db8::1]:40000");
+        assert!(is(other, v6, &[v6]));
+        assert!(!is(other, v6, &["[2001:db8::18]:443"]));
+        let mapped = "[::ffff:192.0.2.7]:8080";
+        assert!(is("[::ffff:127.0.0.1]:5", mapped, &[there]));
+        assert!(is(here, there, &[mapped]));
+        let targets = [there.parse().unwrap()];
+        assert!(!is_time_wait(&line(here, there, "01"), &targets));
+        assert!(!is_time_wait(
+            "  sl  local_address rem_address   st",
+            &targets
+        ));
+    }
+
+    /// As a machine of Intel's order writes it.
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn a_line_as_it_is() {
         let line = "   1: 0100007F:1F90 0100007F:C350 06 00000000:00000000 03:000017 0 0 0 3 x";
-        assert!(is_time_wait(line, &[8080]));
-        assert!(is_time_wait(line, &[50000]));
-        assert!(!is_time_wait(line, &[8081]));
-        assert!(!is_time_wait(&line.replace(" 06 ", " 01 "), &[8080]));
+        assert!(is_time_wait(line, &["127.0.0.1:8080".parse().unwrap()]));
+        assert!(!is_time_wait(line, &["1.0.0.127:8080".parse().unwrap()]));
     }
 }

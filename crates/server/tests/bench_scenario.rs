@@ -210,6 +210,25 @@ fn broken_promises_exit_with_8() {
     assert_eq!(seen.err, "veche: 3 of 6 promises were not kept\n");
 }
 
+/// The file is of a server that is not there.
+#[test]
+fn a_file_is_held_against_another_server() {
+    let server = Server::start(USUAL);
+    let text = "url = \"ws://127.0.0.1:1/echo\"\nconnections = 5\nallow_bottleneck = true\n\
+                [[phase]]\nkind = \"storm\"\n\
+                [[phase]]\nkind = \"http\"\nurl = \"http://127.0.0.1:2/index.html\"\n\
+                duration = \"200ms\"\nwarmup = \"0s\"\nrate = 50\npromise.http.status_2xx = \"== 100%\"\n";
+    let file = File::new("elsewhere", text);
+    let seen = file.run(&["--url", &format!("ws://{}", server.public), "--json"]);
+    let report = seen.code(0).report();
+    assert_eq!(report["target"], format!("ws://{}/echo", server.public));
+    assert_eq!(report["connections"]["opened"], 10);
+    file.run(&[]).code(3);
+    let seen = file.run(&["--url", "staging"]);
+    seen.code(2);
+    assert!(seen.err.contains("the beginning of a URL"), "{}", seen.err);
+}
+
 #[test]
 fn errors_that_are_allowed_are_none() {
     let server = Server::start(USUAL);

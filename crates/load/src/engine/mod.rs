@@ -42,6 +42,8 @@ pub(crate) fn run(share: &Share, load: &mut dyn Load, control: &Control) -> std:
         ..Options::default()
     })?;
     engine.run(&mut driver, share, control)?;
+    // A shootout or an interrupt may have left some out.
+    engine.net.tally.asked = u64::from(engine.next);
     Ok(engine.net.tally)
 }
 
@@ -203,6 +205,10 @@ impl<'l> Engine<'l> {
                 }
                 Stage::Draining => {
                     live.done.store(true, Relaxed);
+                    self.load.drain(&mut Io {
+                        driver,
+                        net: &mut self.net,
+                    });
                     let give_up = self.net.until_ns.saturating_add(plan.timeout_ns);
                     let is_held = control.is_held();
                     if control.is_aborted()

@@ -107,6 +107,11 @@ impl Net {
         self.clients[who as usize].state.is_open()
     }
 
+    /// Whether a handshake is under way, of whomever.
+    pub(crate) fn has_opening(&self) -> bool {
+        self.opening > 0
+    }
+
     pub(crate) fn is_closed(&self, who: u32) -> bool {
         matches!(self.clients[who as usize].state, State::Closed)
     }

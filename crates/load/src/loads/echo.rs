@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
 
 use super::Load;
+use super::open_loop::OpenLoop;
 use crate::clock::{MILLISECOND, SECOND};
 use crate::engine::{Io, Net};
 use crate::pace::Pace;
-use crate::payload::{Payload, PayloadPlan, excerpt};
+use crate::payload::{Payload, PayloadPlan};
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
 
@@ -35,7 +36,7 @@ pub(crate) struct Echo {
     rate: Option<f64>,
     rate_to: Option<f64>,
     phase: f64,
-    pace: Option<Pace>,
+    open_loop: Option<OpenLoop>,
     churn: Option<Churn>,
     has_begun: bool,
     flights: Vec<Flight>,
@@ -78,10 +79,14 @@ impl Echo {
         Self {
             payload: Payload::new(&plan.payload),
             inflight: plan.inflight.max(1),
-            rate: plan.rate.map(|rate| share.rate(rate)),
-            rate_to: plan.rate_to.map(|rate| share.rate(rate)),
+            // Threads without a client send nothing.
+            rate: plan
+                .rate
+                .filter(|_| clients > 0)
+                .map(|rate| share.rate_of_clients(rate)),
+            rate_to: plan.rate_to.map(|rate| share.rate_of_clients(rate)),
             phase: share.phase(),
-            pace: None,
+            open_loop: None,
             churn: plan.churn.map(|per_second| Churn {
                 per_second: share.rate(per_second),
                 pace: None,
@@ -107,6 +112,29 @@ impl Echo {
         io.net.sent(at_ns, data.len());
         io.send(who, kind, data);
         flight.sent.push_back(at_ns);
+    }
+
+    /// What is due (open loop), as long as somebody can take it.
+    fn send_due(&mut self, io: &mut Io<'_>) {
+        let Some(mut open_loop) = self.open_loop.take() else {
+            return;
+        };
+        let count = self.flights.len() as u32;
+        let find = |echo: &Self, net: &Net| {
+            net.find_open(echo.next, count, |who| {
+                !echo.flights[who as usize].is_leaving
+            })
+        };
+        while let Some((who, due)) = open_loop.next(io.net, |net| find(self, net)) {
+            self.next = (who + 1) % count;
+            self.send(io, who, due);
+        }
+        self.open_loop = Some(open_loop);
+    }
+
+    fn is_behind(&self, net: &Net) -> bool {
+        let open_loop = self.open_loop.as_ref();
+        open_loop.is_some_and(|open_loop| open_loop.is_behind(net))
     }
 
     /// As many as may be in flight.
@@ -181,7 +209,7 @@ impl Load for Echo {
         }
         if let Some(rate) = self.rate {
             let pace = Pace::starting(rate, start_ns, self.phase);
-            self.pace = Some(pace.ramping(self.rate_to, &io.net.plan));
+            self.open_loop = Some(OpenLoop::new(pace.ramping(self.rate_to, &io.net.plan)));
             return;
         }
         for who in 0..self.flights.len() as u32 {
@@ -192,7 +220,7 @@ impl Load for Echo {
     }
 
     fn opened(&mut self, io: &mut Io<'_>, who: u32) {
-        if self.has_begun && self.pace.is_none() {
+        if self.has_begun && self.open_loop.is_none() {
             self.fill(io, who);
         }
     }
@@ -206,7 +234,11 @@ impl Load for Echo {
             return;
         };
         let mut is_due = self.payload.is(number, flight.answered, kind, data);
-        if !is_due && flight.answered == 0 && !flight.greeted {
+        if !is_due
+            && flight.answered == 0
+            && !flight.greeted
+            && !self.payload.is_of_other_kind(number, 0, kind, data)
+        {
             flight.greeted = true;
             io.net.tally.unasked += 1;
             return;
@@ -229,15 +261,15 @@ impl Load for Echo {
             is_due = true;
         }
         if is_due {
-            let counts_from = io.net.counts_from(since, self.pace.is_some());
+            let counts_from = io.net.counts_from(since, self.open_loop.is_some());
             io.net.answered(since, counts_from, data.len());
         } else {
-            let words = format!("instead of the message that was due: {}", excerpt(data));
+            let words = self.payload.explain(kind, data);
             io.net.fault(&Fault::new(Cause::WrongAnswer, words));
         }
         flight.sent.pop_front();
         flight.answered = flight.answered.wrapping_add(1);
-        if self.pace.is_none() && !flight.is_leaving && io.net.now_ns < io.net.until_ns {
+        if self.open_loop.is_none() && !flight.is_leaving && io.net.now_ns < io.net.until_ns {
             self.fill(io, who);
         }
     }
@@ -263,29 +295,43 @@ impl Load for Echo {
         } else {
             u64::MAX
         };
-        let Some(mut pace) = self.pace.take() else {
-            return churn_due;
-        };
-        let count = self.flights.len() as u32;
-        while let Some(due) = io.net.take_due(&mut pace) {
-            let may = |who: u32| !self.flights[who as usize].is_leaving;
-            if let Some(who) = io.net.find_open(self.next, count, may) {
-                self.next = (who + 1) % count;
-                self.send(io, who, due);
-            } else {
-                // Nobody is left: what was due has no answer.
-                self.unanswered += u64::from(io.net.is_measured(due));
-                let words = "no connection was open when a message was due";
-                io.net.fault(&Fault::new(Cause::Closed, words));
-            }
-        }
-        let due = pace.due(io.net.now_ns);
-        self.pace = Some(pace);
-        due.min(churn_due)
+        self.send_due(io);
+        let open_loop = self.open_loop.as_mut();
+        open_loop.map_or(churn_due, |open_loop| {
+            open_loop.due(io.net.now_ns).min(churn_due)
+        })
     }
 
-    fn is_settled(&self, _: &Net) -> bool {
-        self.flights.iter().all(|flight| flight.sent.is_empty())
+    fn drain(&mut self, io: &mut Io<'_>) {
+        if !self.is_behind(io.net) {
+            return;
+        }
+        // No turn of the churn comes any more: who was to leave stays, and who has left comes back.
+        if let Some(churn) = &mut self.churn {
+            let flights = &mut self.flights;
+            churn.leaving.retain(|&(who, _)| {
+                if io.net.is_closed(who) {
+                    flights[who as usize] = Flight::default();
+                    io.reopen(who);
+                } else if io.net.is_open(who) {
+                    flights[who as usize].is_leaving = false;
+                } else {
+                    // Between good-byes.
+                    return true;
+                }
+                false
+            });
+        }
+        self.send_due(io);
+    }
+
+    fn is_settled(&self, net: &Net) -> bool {
+        let has_left = self
+            .churn
+            .as_ref()
+            .is_some_and(|churn| !churn.leaving.is_empty());
+        let may_leave_yet = self.is_behind(net) && (net.has_opening() || has_left);
+        !may_leave_yet && self.flights.iter().all(|flight| flight.sent.is_empty())
     }
 
     fn finish(&mut self, net: &mut Net) {
@@ -305,6 +351,9 @@ impl Load for Echo {
                     net.tally.fault(&Fault::new(cause, words));
                 }
             }
+        }
+        if let Some(open_loop) = &mut self.open_loop {
+            self.unanswered += open_loop.give_up(net, "messages");
         }
         net.tally.unanswered = self.unanswered;
     }

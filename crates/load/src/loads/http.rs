@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::Load;
+use super::open_loop::OpenLoop;
 use crate::client::{Expect, Response};
 use crate::clock::MILLISECOND;
 use crate::engine::{Io, Net};
@@ -39,7 +40,7 @@ pub(crate) struct Http {
     rate: Option<f64>,
     rate_to: Option<f64>,
     phase: f64,
-    pace: Option<Pace>,
+    open_loop: Option<OpenLoop>,
     has_begun: bool,
     /// By client; one for all if they ask for the same.
     requests: Vec<Vec<u8>>,
@@ -47,6 +48,9 @@ pub(crate) struct Http {
     next: u32,
     /// Clients to be opened again, and when.
     retries: VecDeque<(u64, u32)>,
+    /// Whether all responses have left their connections open; unknown before the first. An open loop sends a second
+    /// request behind one only then: it would go down with the connection.
+    keeps_connections: Option<bool>,
     unanswered: u64,
 }
 
@@ -93,15 +97,20 @@ impl Http {
         };
         Self {
             expect: plan.expect.as_deref().map(Arc::from),
-            rate: plan.rate.map(|rate| share.rate(rate)),
-            rate_to: plan.rate_to.map(|rate| share.rate(rate)),
+            // Threads without a client ask nothing.
+            rate: plan
+                .rate
+                .filter(|_| !range.is_empty())
+                .map(|rate| share.rate_of_clients(rate)),
+            rate_to: plan.rate_to.map(|rate| share.rate_of_clients(rate)),
             phase: share.phase(),
-            pace: None,
+            open_loop: None,
             has_begun: false,
             requests: numbers.map(request).collect(),
             flights: vec![VecDeque::new(); range.len()],
             next: 0,
             retries: VecDeque::new(),
+            keeps_connections: None,
             unanswered: 0,
             plan: plan.clone(),
         }
@@ -135,9 +144,40 @@ impl Http {
 
     /// A connection that the server has ended is opened again, as `ab` and `wrk` do.
     fn reopen(&mut self, io: &mut Io<'_>, who: u32) {
-        if io.net.now_ns < io.net.until_ns {
+        if io.net.now_ns < io.net.until_ns || self.is_behind(io.net) {
             io.reopen(who);
         }
+    }
+
+    fn retry(&mut self, io: &mut Io<'_>) {
+        let now = io.net.now_ns;
+        while let Some((_, who)) = self.retries.pop_front_if(|retry| retry.0 <= now) {
+            self.reopen(io, who);
+        }
+    }
+
+    /// What is due (open loop), as long as somebody can take it.
+    fn send_due(&mut self, io: &mut Io<'_>) {
+        let Some(mut open_loop) = self.open_loop.take() else {
+            return;
+        };
+        let count = self.flights.len() as u32;
+        let find = |http: &Self, net: &Net| {
+            let is_free = |who: u32| {
+                http.keeps_connections == Some(true) || http.flights[who as usize].is_empty()
+            };
+            net.find_open(http.next, count, is_free)
+        };
+        while let Some((who, due)) = open_loop.next(io.net, |net| find(self, net)) {
+            self.next = (who + 1) % count;
+            self.send(io, who, due);
+        }
+        self.open_loop = Some(open_loop);
+    }
+
+    fn is_behind(&self, net: &Net) -> bool {
+        let open_loop = self.open_loop.as_ref();
+        open_loop.is_some_and(|open_loop| open_loop.is_behind(net))
     }
 }
 
@@ -156,7 +196,7 @@ impl Load for Http {
         }
         if let Some(rate) = self.rate {
             let pace = Pace::starting(rate, start_ns, self.phase);
-            self.pace = Some(pace.ramping(self.rate_to, &io.net.plan));
+            self.open_loop = Some(OpenLoop::new(pace.ramping(self.rate_to, &io.net.plan)));
             return;
         }
         for who in 0..self.flights.len() as u32 {
@@ -167,7 +207,7 @@ impl Load for Http {
     }
 
     fn opened(&mut self, io: &mut Io<'_>, who: u32) {
-        if self.has_begun && self.pace.is_none() {
+        if self.has_begun && self.open_loop.is_none() {
             self.fill(io, who);
         }
     }
@@ -177,7 +217,7 @@ impl Load for Http {
             io.net.tally.unasked += 1;
             return;
         };
-        let counts_from = io.net.counts_from(since, self.pace.is_some());
+        let counts_from = io.net.counts_from(since, self.open_loop.is_some());
         if io.net.is_measured(counts_from) {
             let tally = &mut io.net.tally;
             tally.response(response.status, response.body_bytes);
@@ -200,10 +240,12 @@ impl Load for Http {
         }
         let bytes = usize::try_from(response.body_bytes).unwrap_or(usize::MAX);
         io.net.answered(since, counts_from, bytes);
+        let all_kept = self.keeps_connections.unwrap_or(true);
+        self.keeps_connections = Some(all_kept && !response.is_last);
         if response.is_last {
             self.forget(io, who);
             self.reopen(io, who);
-        } else if self.pace.is_none() && io.net.now_ns < io.net.until_ns {
+        } else if self.open_loop.is_none() && io.net.now_ns < io.net.until_ns {
             self.send(io, who, io.net.now_ns);
         }
     }
@@ -219,34 +261,24 @@ impl Load for Http {
     }
 
     fn due(&mut self, io: &mut Io<'_>) -> u64 {
-        let now = io.net.now_ns;
-        while self.retries.front().is_some_and(|retry| retry.0 <= now) {
-            if let Some((_, who)) = self.retries.pop_front() {
-                self.reopen(io, who);
-            }
-        }
+        self.retry(io);
+        self.send_due(io);
         let retry = self.retries.front().map_or(u64::MAX, |retry| retry.0);
-        let Some(mut pace) = self.pace.take() else {
-            return retry;
-        };
-        let count = self.flights.len() as u32;
-        while let Some(due) = io.net.take_due(&mut pace) {
-            if let Some(who) = io.net.find_open(self.next, count, |_| true) {
-                self.next = (who + 1) % count;
-                self.send(io, who, due);
-            } else {
-                self.unanswered += u64::from(io.net.is_measured(due));
-                let words = "no connection was open when a request was due";
-                io.net.fault(&Fault::new(Cause::Closed, words));
-            }
-        }
-        let due = pace.due(now);
-        self.pace = Some(pace);
-        due.min(retry)
+        let open_loop = self.open_loop.as_mut();
+        open_loop.map_or(retry, |open_loop| open_loop.due(io.net.now_ns).min(retry))
     }
 
-    fn is_settled(&self, _: &Net) -> bool {
-        self.flights.iter().all(VecDeque::is_empty)
+    fn drain(&mut self, io: &mut Io<'_>) {
+        if self.is_behind(io.net) {
+            self.retry(io);
+            self.send_due(io);
+        }
+    }
+
+    fn is_settled(&self, net: &Net) -> bool {
+        let has_hope = net.has_opening() || !self.retries.is_empty();
+        let may_leave_yet = self.is_behind(net) && has_hope;
+        !may_leave_yet && self.flights.iter().all(VecDeque::is_empty)
     }
 
     fn finish(&mut self, net: &mut Net) {
@@ -256,6 +288,9 @@ impl Load for Http {
                 net.tally
                     .fault(&Fault::new(Cause::TimedOut, "no response in time"));
             }
+        }
+        if let Some(open_loop) = &mut self.open_loop {
+            self.unanswered += open_loop.give_up(net, "requests");
         }
         net.tally.unanswered = self.unanswered;
     }

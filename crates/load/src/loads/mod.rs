@@ -3,6 +3,7 @@
 pub mod echo;
 pub mod fanout;
 pub mod http;
+mod open_loop;
 pub mod shootout;
 pub mod storm;
 
@@ -83,6 +84,11 @@ pub(crate) trait Load {
     fn due(&mut self, io: &mut Io<'_>) -> u64 {
         let _ = io;
         u64::MAX
+    }
+
+    /// Called again and again once the measurement is over: what was due in it and could not leave yet still may.
+    fn drain(&mut self, io: &mut Io<'_>) {
+        let _ = io;
     }
 
     /// Whether it has ended by itself. Asked once all connections are open or have failed.

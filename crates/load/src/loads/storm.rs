@@ -5,7 +5,7 @@ use veche_proto::websocket::MessageKind;
 
 use super::Load;
 use crate::engine::{Io, Net};
-use crate::payload::{Payload, PayloadPlan, excerpt};
+use crate::payload::{Payload, PayloadPlan};
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
 
@@ -77,8 +77,8 @@ impl Load for Storm {
             io.net.answered(since, io.net.now_ns, data.len());
             io.net.tally.unasked += u64::from(greeted);
             self.over(who);
-        } else if greeted {
-            let words = format!("instead of the message that was sent: {}", excerpt(data));
+        } else if greeted || self.payload.is_of_other_kind(number, 0, kind, data) {
+            let words = self.payload.explain(kind, data);
             io.net.fault(&Fault::new(Cause::WrongAnswer, words));
             self.over(who);
         } else {

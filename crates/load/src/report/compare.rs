@@ -134,6 +134,15 @@ pub fn compare(reports: &[(String, Report)]) -> Comparison {
     }
 }
 
+/// Two names of the same run: a file given twice, or a copy of it. A run is no second sample of itself.
+#[must_use]
+pub fn same_run(reports: &[(String, Report)]) -> Option<(&str, &str)> {
+    reports.iter().enumerate().find_map(|(index, (name, run))| {
+        let (first, _) = reports[..index].iter().find(|(_, before)| before == run)?;
+        Some((first.as_str(), name.as_str()))
+    })
+}
+
 /// A comparison in its published form.
 ///
 /// # Errors

@@ -42,6 +42,7 @@ pub(crate) fn full() -> Report {
         },
         seconds: 10.0,
         interrupted: false,
+        incomplete: false,
         connections: Connections {
             asked: 240,
             opened: 239,
@@ -134,6 +135,7 @@ pub(crate) fn full() -> Report {
             rss_open_bytes: 13 << 20,
             bytes_per_connection: Some(812.3),
         }),
+        server_ended: None,
         generator: GeneratorUse {
             cpu: 0.45,
             cpu_s: 4.5,
@@ -144,6 +146,7 @@ pub(crate) fn full() -> Report {
             bytes_per_connection: Some(700.0),
             bottleneck: false,
             reasons: Vec::new(),
+            lost: Vec::new(),
         },
         phases: Vec::new(),
         checks: vec![Check {

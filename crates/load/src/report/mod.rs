@@ -15,7 +15,7 @@ mod causes;
 mod fixture;
 #[cfg(test)]
 mod schema;
-mod units;
+pub(crate) mod units;
 mod words;
 
 pub use model::Report;

@@ -28,6 +28,9 @@ pub struct Report {
     pub seconds: f64,
     /// Whether Ctrl-C ended the run early.
     pub interrupted: bool,
+    /// Whether processes of the tester were lost, and with them their part of all figures: [`GeneratorUse::lost`].
+    #[serde(default)]
+    pub incomplete: bool,
     /// How the connections fared.
     pub connections: Connections,
     /// What went to and fro while it was measured.
@@ -46,7 +49,7 @@ pub struct Report {
     /// The measured time in equal steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<Interval>,
-    /// What became of each message, where they were numbered.
+    /// What became of each message of the whole run, where they were numbered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<Ledger>,
     /// What the responses were.
@@ -58,6 +61,9 @@ pub struct Report {
     /// What the server used, with `--pid`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerUse>,
+    /// The process of `--pid`, if it ended before the measurement was over: what it used is not known then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_ended: Option<u32>,
     /// What the tester itself used, and whether it was the bottleneck.
     pub generator: GeneratorUse,
     /// The phases of a scenario.
@@ -128,7 +134,7 @@ pub struct Connections {
     /// From the first connect until the last connection was open or had failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_open_s: Option<f64>,
-    /// This machine's sockets in TIME_WAIT towards the target when the run was over.
+    /// This machine's sockets in TIME_WAIT to or from the addresses of the run's URLs when it was over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_wait: Option<u64>,
 }
@@ -146,10 +152,10 @@ pub struct Messages {
     pub bytes_sent: u64,
     /// Payload bytes received.
     pub bytes_received: u64,
-    /// Messages that nobody had asked for, such as a greeting.
+    /// Messages that nobody had asked for, such as a greeting; over the whole run, with warm-up.
     #[serde(default)]
     pub unasked: u64,
-    /// Sent, and without an answer when the run was over.
+    /// Sent, and without an answer when the run was over; where publications are requests, over the whole run.
     #[serde(default)]
     pub unanswered: u64,
 }
@@ -255,11 +261,13 @@ pub struct Interval {
 
 /// What became of each message to each receiver: `expected` = `delivered` + `lost` + `away` and those that came
 /// `corrupted`, copies not counted.
+///
+/// It is of the whole run, with warm-up and what came behind the end: a loss is a loss whenever it happens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Receivers.
     pub receivers: u64,
-    /// Publications.
+    /// Publications, with those of the warm-up.
     pub published: u64,
     /// Publications times receivers.
     pub expected: u64,
@@ -410,6 +418,18 @@ pub struct GeneratorUse {
     /// Why so, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
+    /// Its processes that were lost; what they had counted is in no figure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<LostProcess>,
+}
+
+/// A process of the tester that did not live to say what it had counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostProcess {
+    /// Which of `settings.processes`, from 1.
+    pub process: u64,
+    /// How it was lost, in words: `killed by signal 9`.
+    pub how: String,
 }
 
 /// One promise that a scenario holds the service to.

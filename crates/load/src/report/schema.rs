@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::fixture::full;
-use super::model::Report;
+use super::model::{LostProcess, Report};
 
 const REFERENCE: &str = include_str!(concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -39,6 +39,8 @@ fn fields() -> Vec<Field> {
 fn every_field_is_listed_and_no_other() {
     let mut report = full();
     report.generator.reasons = vec!["why".to_owned()];
+    report.generator.lost = vec![LostProcess::default()];
+    report.server_ended = Some(1);
     report.phases = vec![full()];
     let found = paths(&serde_json::to_value(report).unwrap());
     let fields = fields();

@@ -8,12 +8,12 @@ mod histogram;
 mod page;
 mod traffic;
 
-pub(crate) use findings::gap as ledger_gap;
+pub(crate) use findings::{gap as ledger_gap, server_ended};
 pub(crate) use histogram::merge;
 pub use page::Style;
 pub(crate) use page::{Page, Tone};
 
-use super::model::Report;
+use super::model::{LostProcess, Report};
 use super::units::{clean, count, many, share};
 use super::words;
 
@@ -64,7 +64,7 @@ pub(crate) fn is_bottleneck(report: &Report) -> bool {
 
 /// Why these figures may not mean what they seem to, each in a sentence; the tester's own part is not among them.
 pub(crate) fn doubts(report: &Report) -> Vec<String> {
-    let mut doubts = Vec::new();
+    let mut doubts: Vec<String> = incomplete(report).into_iter().collect();
     if let Some(http) = report.http.as_ref().filter(|http| http.is_mixed()) {
         let lengths = http.body_bytes.len() as u64 + u64::from(http.other_body_bytes > 0);
         doubts.push(format!(
@@ -123,6 +123,29 @@ pub(crate) fn doubts(report: &Report) -> Vec<String> {
     doubts
 }
 
+/// What to know of figures without those of lost processes, in a sentence.
+fn incomplete(report: &Report) -> Option<String> {
+    if !report.incomplete {
+        return None;
+    }
+    let of = |report: &Report, before: &str| -> Vec<String> {
+        let said =
+            |one: &LostProcess| format!("{before}process {}: {}", one.process, clean(&one.how));
+        report.generator.lost.iter().map(said).collect()
+    };
+    let mut all = of(report, "");
+    for phase in &report.phases {
+        let name = clean(phase.settings.label.as_deref().unwrap_or(&phase.kind));
+        all.extend(of(phase, &format!("{name}, ")));
+    }
+    let verb = if all.len() == 1 { "was" } else { "were" };
+    Some(format!(
+        "INCOMPLETE: {} of the tester {verb} lost ({}). These are the figures of the others.",
+        many(all.len() as u64, "process").replace("processs", "processes"),
+        all.join("; ")
+    ))
+}
+
 fn bottleneck(page: &mut Page, report: &Report) {
     let mut reasons: Vec<String> = report
         .generator
@@ -168,6 +191,9 @@ fn headline(page: &mut Page, report: &Report) {
         &format!("{}.", clean(&words::question(report))),
     );
     page.text(Tone::Plain, &words::span(report));
+    if let Some(incomplete) = incomplete(report) {
+        page.text(Tone::Bad, &incomplete);
+    }
     let machine = &report.machine;
     let parts: Vec<String> = [
         clean(&report.started),

@@ -96,7 +96,9 @@ pub(crate) fn span(report: &Report) -> String {
     };
     if report.settings.warmup_s > 0.0 {
         let warmup = seconds(report.settings.warmup_s);
-        format!("{measured} after a warm-up of {warmup}, which only connections and errors count.")
+        format!(
+            "{measured} after a warm-up of {warmup}, which counts only for connections, errors, messages that nobody asked for, and the ledger."
+        )
     } else {
         format!("{measured}, without a warm-up.")
     }

@@ -132,6 +132,13 @@ fn answers_that_never_come_are_timed_out() {
     }
 }
 
+#[track_caller]
+fn names_the_kinds(report: &Report) {
+    let said = &report.errors.examples["wrong_answer"];
+    let words = "a text message was answered by a binary one: \"0000000";
+    assert!(said.starts_with(words), "{said}");
+}
+
 #[test]
 fn wrong_answers_are_wrong() {
     // The third answer of each connection is wrong, and what follows is right again.
@@ -161,9 +168,12 @@ fn wrong_answers_are_wrong() {
             websocket.send(MessageKind::Binary, &data);
         }
     });
-    let report = run(echo(3), address);
-    assert!(report.errors.wrong_answer >= 4, "{:?}", report.errors);
-    assert_eq!(report.messages.received, 0);
+    for inflight in [1, 3] {
+        let report = run(echo(inflight), address);
+        assert!(report.errors.wrong_answer >= 4, "{:?}", report.errors);
+        assert_eq!((report.messages.received, report.messages.unasked), (0, 0));
+        names_the_kinds(&report);
+    }
     let report = run(storm(), address);
     assert_eq!(
         (report.errors.wrong_answer, report.errors.count()),
@@ -171,6 +181,7 @@ fn wrong_answers_are_wrong() {
         "{:?}",
         report.errors
     );
+    names_the_kinds(&report);
 }
 
 #[test]

@@ -330,6 +330,23 @@ fn each_fault_of_pushes_to_one_is_found_and_none_more() {
     }
 }
 
+/// A loss in the warm-up is a loss; only throughput and latency begin behind it.
+#[test]
+fn the_warm_up_is_in_the_ledger() {
+    let server = Server::start(MUCH, 8);
+    let ways_in = endpoint(&format!("ws://{}/publish", server.websocket), 1);
+    let load = LoadPlan::Fanout(fanout("{data}", 400.0));
+    let report = report(Plan {
+        warmup_ns: 1_000_000_000,
+        ..plan(vec![server.hear(4), ways_in], load, 500)
+    });
+    let ledger = report.ledger.expect("a ledger");
+    assert_eq!(Truth::of(&ledger), server.truth());
+    assert_eq!(ledger.published, 600);
+    assert_eq!(report.messages.sent, 200);
+    assert!(report.messages.received <= 4 * 200 + ledger.duplicated);
+}
+
 #[test]
 fn a_server_without_a_fault_has_an_empty_ledger() {
     let server = Server::start(Mischief::default(), 4);

@@ -7,5 +7,6 @@ mod support;
 mod bad_servers;
 mod http;
 mod ledger;
+mod open_loop;
 mod shootout;
 mod tls;

@@ -9,19 +9,16 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::{Outcome, answer_with, bench, command, serve, silence};
 
-const QUICK: [&str; 8] = [
-    "-n",
-    "3",
-    "--duration",
-    "200ms",
-    "--warmup",
-    "0s",
-    "--timeout",
-    "500ms",
-];
+const FEW: [&str; 4] = ["-n", "3", "--timeout", "500ms"];
+/// For what does not end by itself.
+const SHORT: [&str; 4] = ["--duration", "200ms", "--warmup", "0s"];
 
 fn run(arguments: &[&str]) -> Outcome {
-    bench(&[arguments, &QUICK].concat())
+    let short: &[&str] = match arguments[0] {
+        "storm" | "shootout" => &[],
+        _ => &SHORT,
+    };
+    bench(&[arguments, &FEW, short].concat())
 }
 
 /// One line that begins with the program's name and holds these words, and the code.
@@ -67,6 +64,21 @@ fn urls_that_are_none() {
         let outcome = run(arguments);
         assert_ends(&outcome, CONFUSED, &[words]);
         assert!(outcome.report.is_none(), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn flags_without_an_effect_are_refused() {
+    for kind in ["storm", "shootout"] {
+        for flag in ["-d", "--duration", "--warmup"] {
+            let outcome = bench(&[kind, "ws://127.0.0.1:1/", flag, "1s"]);
+            assert_eq!(outcome.code, Some(CONFUSED), "{outcome:#?}");
+            let complaint = &outcome.complaint;
+            assert!(
+                complaint.contains(&format!("unexpected argument '{flag}'")),
+                "{complaint}"
+            );
+        }
     }
 }
 
@@ -171,4 +183,47 @@ fn more_connections_than_descriptors() {
         CONFUSED,
         &["1000 connections", "200 descriptors", "--processes"],
     );
+}
+
+#[test]
+fn more_than_fits_into_memory() {
+    for arguments in [
+        &["echo", "ws://127.0.0.1:1/", "--size", "1000GiB"][..],
+        &["storm", "ws://127.0.0.1:1/", "--size", "1000GiB"],
+        &[
+            "echo",
+            "ws://127.0.0.1:1/",
+            "--size",
+            "4GiB",
+            "--rate",
+            "9999",
+        ],
+    ] {
+        let outcome = run(arguments);
+        assert_ends(&outcome, CONFUSED, &["of memory", "are available", "GiB"]);
+        assert!(outcome.report.is_none(), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn a_run_against_itself() {
+    let folder = std::env::temp_dir();
+    let name = |which: &str| folder.join(format!("veche-{which}-{}.json", std::process::id()));
+    let (one, copy) = (name("run"), name("copy"));
+    let server = serve(silence);
+    let url = format!("ws://{server}/");
+    let tester = command(&["storm", &url, "-n", "1", "--timeout", "50ms"]).output();
+    let report = tester.expect("it starts").stdout;
+    for file in [&one, &copy] {
+        std::fs::write(file, &report).expect("a temporary folder");
+    }
+    let [one, copy] = [&one, &copy].map(|file| file.to_str().expect("UTF-8"));
+    for (other, words) in [(one, "is given twice"), (copy, "is the same run as")] {
+        let outcome = bench(&["compare", one, other]);
+        assert_ends(&outcome, CONFUSED, &[one, words]);
+        assert!(outcome.report.is_none(), "{outcome:#?}");
+    }
+    for file in [one, copy] {
+        let _ = std::fs::remove_file(file);
+    }
 }

@@ -37,7 +37,7 @@ fn a_run_still_reports() {
     let page = format!("http://{}/", server.public);
     let news = format!("ws://{}/ws?user=u{{i}}&channel=news", server.public);
     let push = format!("tcp://{}", server.push);
-    let long = ["-n", "5", "--duration", "60s", "--warmup", "0s"];
+    let long = ["--duration", "60s", "--warmup", "0s"];
     let body = r#"{"channel":"news","data":"{data}"}"#;
     // A storm that is only held has measured all that it was to measure.
     for (arguments, interrupted) in [
@@ -50,7 +50,8 @@ fn a_run_still_reports() {
         ),
         (&["storm", &echo, "--hold", "60s"], false),
     ] {
-        let outcome = interrupt(spawn(&[arguments, &long].concat()));
+        let long: &[&str] = if interrupted { &long } else { &[] };
+        let outcome = interrupt(spawn(&[arguments, &["-n", "5"], long].concat()));
         assert_eq!(outcome.code, Some(0), "{outcome:#?}");
         assert_eq!(outcome.at("/interrupted"), &Value::Bool(interrupted));
         assert!(outcome.count("/messages/received") > 0, "{outcome:#?}");
@@ -71,11 +72,11 @@ fn so_does_one_that_is_still_connecting() {
     let silent = serve(silence);
     let url = format!("ws://{silent}/");
     let push = format!("tcp://{silent}");
-    let long = ["-n", "5", "--duration", "60s", "--timeout", "60s"];
+    let long = ["-n", "5", "--timeout", "60s"];
     for arguments in [
-        &["echo", &url][..],
+        &["echo", &url, "--duration", "60s"][..],
         &["storm", &url],
-        &["broadcast", &url, "--publish", &push],
+        &["broadcast", &url, "--publish", &push, "--duration", "60s"],
     ] {
         let outcome = interrupt(spawn(&[arguments, &long].concat()));
         assert_eq!(

@@ -6,6 +6,7 @@ mod support;
 
 mod bad_input;
 mod interrupt;
+mod lost;
 mod real_server;
 
 use std::io::{Read, Write};

@@ -190,6 +190,14 @@ fn files_without_label_are_groups_of_their_own() {
 }
 
 #[test]
+fn a_run_is_no_second_sample_of_itself() {
+    let (a, b) = (run("a", 1.0, 0), run("a", 1.0, 1));
+    assert_eq!(same_run(&[a.clone(), b.clone()]), None);
+    let copy = ("copy.json".to_owned(), b.1.clone());
+    assert_eq!(same_run(&[a, b, copy]), Some(("a-1.json", "copy.json")));
+}
+
+#[test]
 fn what_makes_it_doubtful_is_said() {
     let (name, mut odd) = run("b", 1.0, 1);
     odd.settings.connections = 17;

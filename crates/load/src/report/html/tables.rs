@@ -1,7 +1,7 @@
 //! The numbers of a run in tables.
 
 use super::super::model::{GeneratorUse, Latency, Report};
-use super::super::text::ledger_gap;
+use super::super::text::{ledger_gap, server_ended};
 use super::super::units::{bytes, count, many, rate, seconds, share, time};
 use super::super::words::Words;
 use super::escape;
@@ -261,6 +261,9 @@ fn ledger(out: &mut String, report: &Report) {
 }
 
 fn server(out: &mut String, report: &Report) {
+    if let Some(pid) = report.server_ended {
+        section(out, "Server", &server_ended(pid), &[]);
+    }
     let Some(server) = &report.server else { return };
     let mut cells = vec![
         cell("process", server.pid.to_string()),

@@ -46,6 +46,26 @@ fn the_report_can_be_taken_out_again() {
 }
 
 #[test]
+fn what_is_missing_is_said() {
+    let mut report = full();
+    report.incomplete = true;
+    report.generator.lost = vec![LostProcess {
+        process: 2,
+        how: "killed by signal 9".to_owned(),
+    }];
+    report.server = None;
+    report.server_ended = Some(4_242);
+    let page = html(&report).unwrap();
+    let (alarms, rest) = page.split_once("<header>").unwrap();
+    assert!(
+        alarms.contains(
+            "INCOMPLETE: 1 process of the tester was lost (process 2: killed by signal 9)"
+        )
+    );
+    assert!(rest.contains("process 4242 ended before the measurement was over"));
+}
+
+#[test]
 fn it_loads_nothing() {
     let page = html(&full()).unwrap();
     for word in ["src=", "href=", "url(", "@import", "http://", "https://"] {

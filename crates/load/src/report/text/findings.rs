@@ -204,7 +204,18 @@ fn accounted(ledger: &Ledger) -> u64 {
         .saturating_add(ledger.away)
 }
 
+/// Why nothing is known of what a server used.
+pub(crate) fn server_ended(pid: u32) -> String {
+    format!(
+        "process {pid} ended before the measurement was over: its CPU time and memory are not known"
+    )
+}
+
 pub(super) fn server(page: &mut Page, report: &Report) {
+    if let Some(pid) = report.server_ended {
+        page.blank();
+        page.field("Server", Tone::Bad, &server_ended(pid));
+    }
     let Some(server) = &report.server else { return };
     page.blank();
     let others = match server.processes {

@@ -25,7 +25,8 @@ fn the_key_lines() {
         &full(),
         &[
             "veche bench echo  ws://127.0.0.1:8080/echo",
-            "Measured for 10 s after a warm-up of 2 s, which only connections and errors",
+            "Measured for 10 s after a warm-up of 2 s, which counts only for connections,",
+            "errors, messages that nobody asked for, and the ledger.",
             "Connections   239 of 240 opened; all open or failed after 50.0 ms, 4,780 a",
             "              1 failed, 2 disconnected unasked",
             "              7 sockets in TIME_WAIT towards the target afterwards",
@@ -209,6 +210,50 @@ fn a_server_can_not_speak_to_the_terminal() {
     );
     let text = plain(&report);
     assert!(!text.contains('\x1b') && !text.contains('\x07') && !text.contains("\nErrors none"));
+}
+
+#[test]
+fn lost_processes_are_the_first_and_the_last_word() {
+    let mut report = full();
+    assert!(!plain(&report).contains("INCOMPLETE"));
+    report.incomplete = true;
+    report.generator.lost = vec![LostProcess {
+        process: 2,
+        how: "killed by signal 9".to_owned(),
+    }];
+    let said = "INCOMPLETE: 1 process of the tester was lost (process 2: killed by signal 9). These are the figures of the others.";
+    let one_line = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(one_line(plain(&report)).matches(said).count(), 2);
+    assert!(doubts(&report).contains(&said.to_owned()));
+
+    report.settings.label = Some("rush".to_owned());
+    let scenario = Report {
+        kind: "scenario".to_owned(),
+        incomplete: true,
+        phases: vec![full(), report],
+        ..full()
+    };
+    let text = one_line(plain(&scenario));
+    assert!(
+        text.contains("(rush, process 2: killed by signal 9)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_server_that_ended_is_no_silence() {
+    let report = Report {
+        server: None,
+        server_ended: Some(4_242),
+        ..full()
+    };
+    assert_says(
+        &report,
+        &[
+            "Server        process 4242 ended before the measurement was over: its CPU time",
+            "              and memory are not known",
+        ],
+    );
 }
 
 #[test]

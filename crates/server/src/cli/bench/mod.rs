@@ -1,5 +1,6 @@
 //! `veche bench`: the load tester's flags, its progress and its reports.
 
+mod limits;
 mod options;
 mod plan;
 mod scenario;
@@ -88,7 +89,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
         return Ok(());
     };
     let plan = plan?;
-    options::raise_descriptor_limit(&plan)?;
+    limits::check(&[&plan])?;
     let interrupts = interrupts()?;
     let planned_ns = plan.duration_ns.map(|ns| ns + plan.warmup_ns);
     let mut shown = Line::new(common.json, planned_ns);
@@ -199,6 +200,14 @@ fn compare(args: &CompareArgs) -> Result<(), Failure> {
             Ok((shown, report))
         })
         .collect::<Result<Vec<_>, Failure>>()?;
+    if let Some((first, again)) = compare::same_run(&reports) {
+        let words = if first == again {
+            format!("{first} is given twice: a run can't be compared with itself")
+        } else {
+            format!("{again} is the same run as {first}: a run can't be compared with itself")
+        };
+        return Err(Failure::new(Exit::Usage, words));
+    }
     let comparison = compare::compare(&reports);
     if args.json {
         let json = compare::to_json(&comparison).map_err(unwritable)?;
@@ -222,11 +231,16 @@ fn verdict(report: &Report) -> Result<(), Failure> {
         (report.messages.unanswered, "without an answer"),
         (faults, "faults in the ledger"),
     ];
-    let said: Vec<String> = counts
+    let mut said: Vec<String> = counts
         .iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
+    if report.incomplete {
+        let lost = &report.generator.lost;
+        let of = report.settings.processes;
+        said.insert(0, format!("{} of {of} processes lost", lost.len()));
+    }
     if !said.is_empty() {
         let words = format!("not all went well: {}; see the report", said.join(", "));
         return Err(Failure::new(Exit::Errors, words));
@@ -237,7 +251,9 @@ fn verdict(report: &Report) -> Result<(), Failure> {
 /// Fails if no connection was opened at all.
 fn somebody_was_there(report: &Report) -> Result<(), Failure> {
     let errors = &report.errors;
-    if report.connections.opened == 0 && !report.interrupted {
+    // Of a run that was cut short, or of which a part is missing, nobody knows.
+    let is_whole = !report.interrupted && !report.incomplete;
+    if report.connections.opened == 0 && is_whole {
         let (exit, cause) = if errors.refused > 0 {
             (Exit::NoServer, "refused")
         } else if errors.tls > 0 {

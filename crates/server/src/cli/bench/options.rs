@@ -5,12 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use veche_load::plan::Plan;
 
 use crate::cli::duration;
-use crate::cli::exit::{Exit, Failure};
 use crate::config;
-use crate::descriptors;
 
 /// What all questions have in common.
 #[derive(Args, Debug)]
@@ -18,12 +15,6 @@ pub(super) struct Common {
     /// Connections
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) connections: u32,
-    /// How long to measure
-    #[arg(short, long, value_name = "DURATION", default_value = "10s", value_parser = measurable)]
-    pub(super) duration: Duration,
-    /// How long to run before it is measured
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
-    pub(super) warmup: Duration,
     /// How long a handshake, and the last answers, may take
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(super) timeout: Duration,
@@ -80,6 +71,17 @@ pub(super) struct Common {
     pub(super) html: Option<PathBuf>,
 }
 
+/// How long it goes on, for questions that do not end by themselves.
+#[derive(Args, Debug)]
+pub(super) struct Span {
+    /// How long to measure
+    #[arg(short, long, value_name = "DURATION", default_value = "10s", value_parser = measurable)]
+    pub(super) duration: Duration,
+    /// How long to run before it is measured
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    pub(super) warmup: Duration,
+}
+
 /// What a message holds.
 #[derive(Args, Debug)]
 pub(super) struct PayloadArgs {
@@ -128,6 +130,8 @@ pub(super) struct EchoArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(super) churn: Option<f64>,
     #[command(flatten)]
+    pub(super) span: Span,
+    #[command(flatten)]
     pub(super) common: Common,
 }
 
@@ -161,6 +165,8 @@ pub(super) struct HttpArgs {
     /// A file with the body that each response must have
     #[arg(long, value_name = "FILE")]
     pub(super) expect_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) span: Span,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -206,6 +212,8 @@ pub(super) struct BroadcastArgs {
     )]
     pub(super) body: String,
     #[command(flatten)]
+    pub(super) span: Span,
+    #[command(flatten)]
     pub(super) common: Common,
 }
 
@@ -223,6 +231,8 @@ pub(super) struct PushArgs {
         default_value = r#"{"user":"bench{i}","message":"{data}"}"#
     )]
     pub(super) body: String,
+    #[command(flatten)]
+    pub(super) span: Span,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -311,30 +321,4 @@ fn size(text: &str) -> Result<usize, String> {
     config::parse_size(text)
         .and_then(|bytes| usize::try_from(bytes).ok())
         .ok_or_else(|| "expected a size such as \"20\" or \"8KiB\"".to_owned())
-}
-
-/// Descriptors that a process has use for beside its connections.
-const DESCRIPTORS_BESIDE: u64 = 64;
-
-/// Takes all descriptors that we may have, and says so if they can't be enough.
-pub(super) fn raise_descriptor_limit(plan: &Plan) -> Result<(), Failure> {
-    let raised = descriptors::raise()
-        .map_err(|error| Failure::new(Exit::Failed, format!("descriptors: {error}")))?;
-    let Some(maximum) = raised.to else {
-        return Ok(());
-    };
-    let needed = u64::from(plan.clients().div_ceil(plan.processes)) + DESCRIPTORS_BESIDE;
-    if needed > maximum {
-        let processes = u64::from(plan.clients()).div_ceil(maximum - DESCRIPTORS_BESIDE);
-        return Err(Failure::new(
-            Exit::Usage,
-            format!(
-                "{} connections in {} process{}: a process may have {maximum} descriptors; use --processes {processes}",
-                plan.clients(),
-                plan.processes,
-                if plan.processes == 1 { "" } else { "es" }
-            ),
-        ));
-    }
-    Ok(())
 }

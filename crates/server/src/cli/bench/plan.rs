@@ -19,7 +19,7 @@ use veche_load::target::{Scheme, Target, TargetError, Template};
 
 use super::options::{
     BroadcastArgs, Common, EchoArgs, HttpArgs, PayloadArgs, PublishArgs, PushArgs, ShootoutArgs,
-    ShootoutKind, StormArgs,
+    ShootoutKind, Span, StormArgs,
 };
 use crate::cli::exit::{Exit, Failure};
 
@@ -28,11 +28,7 @@ pub(super) fn storm(args: &StormArgs) -> Result<Plan, Failure> {
     let load = LoadPlan::Storm(StormPlan {
         payload: payload(&args.payload)?,
     });
-    Ok(Plan {
-        duration_ns: None,
-        warmup_ns: 0,
-        ..plan(endpoints, load, &args.common)
-    })
+    Ok(plan(endpoints, load, &args.common))
 }
 
 pub(super) fn echo(args: &EchoArgs) -> Result<Plan, Failure> {
@@ -44,7 +40,7 @@ pub(super) fn echo(args: &EchoArgs) -> Result<Plan, Failure> {
         rate_to: args.rate.and_then(|rate| rate.to),
         churn: args.churn,
     });
-    Ok(plan(endpoints, load, &args.common))
+    Ok(lasting(&args.span, plan(endpoints, load, &args.common)))
 }
 
 pub(super) fn http(args: &HttpArgs) -> Result<Plan, Failure> {
@@ -67,18 +63,23 @@ pub(super) fn http(args: &HttpArgs) -> Result<Plan, Failure> {
         rate_to: args.rate.and_then(|rate| rate.to),
         expect: text_or_file(args.expect.as_deref(), args.expect_file.as_deref())?,
     });
-    Ok(plan(vec![endpoint], load, &args.common))
+    Ok(lasting(
+        &args.span,
+        plan(vec![endpoint], load, &args.common),
+    ))
 }
 
 pub(super) fn broadcast(args: &BroadcastArgs) -> Result<Plan, Failure> {
-    fanout(&args.url, &args.publish, &args.body, false, &args.common)
+    let plan = fanout(&args.url, &args.publish, &args.body, false, &args.common)?;
+    Ok(lasting(&args.span, plan))
 }
 
 pub(super) fn push(args: &PushArgs) -> Result<Plan, Failure> {
     if !args.body.contains("{i}") {
         return Err(usage("--body: {i} is missing, the number of the receiver"));
     }
-    fanout(&args.url, &args.publish, &args.body, true, &args.common)
+    let plan = fanout(&args.url, &args.publish, &args.body, true, &args.common)?;
+    Ok(lasting(&args.span, plan))
 }
 
 fn fanout(
@@ -125,15 +126,8 @@ pub(super) fn shootout(args: &ShootoutArgs) -> Result<Plan, Failure> {
         samples: args.samples,
         limit_ns: ns(args.limit),
     });
-    Ok(Plan {
-        duration_ns: None,
-        warmup_ns: 0,
-        ..plan(
-            vec![endpoint(&args.url, websocket, &args.common)?],
-            load,
-            &args.common,
-        )
-    })
+    let endpoint = endpoint(&args.url, websocket, &args.common)?;
+    Ok(plan(vec![endpoint], load, &args.common))
 }
 
 /// What no other run has, of this machine or of another on the same server.
@@ -145,19 +139,29 @@ fn usage(words: impl Into<String>) -> Failure {
     Failure::new(Exit::Usage, words)
 }
 
+/// A plan that ends by itself.
 fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, common: &Common) -> Plan {
     Plan {
         sources: sources(&endpoints, common),
         endpoints,
         load,
-        duration_ns: Some(ns(common.duration)),
-        warmup_ns: ns(common.warmup),
+        duration_ns: None,
+        warmup_ns: 0,
         timeout_ns: ns(common.timeout),
         opening_max: common.opening,
         connect_rate: common.connect_rate,
         seed: common.seed,
         threads: common.threads,
         processes: common.processes,
+    }
+}
+
+/// A plan that ends when its time is up.
+fn lasting(span: &Span, plan: Plan) -> Plan {
+    Plan {
+        duration_ns: Some(ns(span.duration)),
+        warmup_ns: ns(span.warmup),
+        ..plan
     }
 }
 

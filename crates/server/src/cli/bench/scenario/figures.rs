@@ -240,9 +240,12 @@ impl Figure {
         }
     }
 
-    /// What it takes to measure it.
-    pub(super) fn why_absent(&self) -> &'static str {
+    /// Why it was not measured, or what it takes.
+    pub(super) fn why_absent(&self, report: &Report) -> &'static str {
         match self.path.split('.').next() {
+            Some("server") if report.server_ended.is_some() => {
+                "not measured: the server's process ended before the measurement was over"
+            }
             Some("server") => {
                 "not measured: it takes --pid, and a phase that has the server to itself"
             }

@@ -9,7 +9,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use veche_load::plan::Plan;
 
-use super::super::{Question, options};
+use super::super::{Question, limits};
+use super::elsewhere::Elsewhere;
 use super::promise::Promise;
 use super::words::{KINDS, Word, Words, in_file_words};
 use crate::config::{self, Problems};
@@ -41,12 +42,12 @@ const OF_A_PHASE: [&str; 5] = ["name", "kind", "together", "allow_bottleneck", "
 /// Keys of the file that are no defaults.
 const OF_THE_FILE: [&str; 3] = ["phase", "promise", "allow_bottleneck"];
 
-/// Reads and checks the file at `path`.
-pub(super) fn read(path: &Path) -> Result<Scenario, config::Report> {
-    parse(path, &config::read(path)?)
+/// Reads and checks the file at `path`; its URLs lead `elsewhere`.
+pub(super) fn read(path: &Path, elsewhere: &Elsewhere) -> Result<Scenario, config::Report> {
+    parse(path, &config::read(path)?, elsewhere)
 }
 
-fn parse(path: &Path, text: &str) -> Result<Scenario, config::Report> {
+fn parse(path: &Path, text: &str, elsewhere: &Elsewhere) -> Result<Scenario, config::Report> {
     let mut problems = Problems::new(path, text);
     let list = |name: &str| (name == "phase").then_some("[[phase]]");
     let (document, broken_lines) = config::document(text, list, &mut problems);
@@ -54,6 +55,7 @@ fn parse(path: &Path, text: &str) -> Result<Scenario, config::Report> {
         problems,
         broken_lines,
         folder: path.parent().unwrap_or(Path::new("")),
+        elsewhere,
         words: KINDS.map(Words::of),
         defaults: Vec::new(),
         allow_bottleneck: false,
@@ -75,6 +77,7 @@ struct Walk<'a, 'i, 't> {
     problems: Problems<'t>,
     broken_lines: Vec<u32>,
     folder: &'a Path,
+    elsewhere: &'a Elsewhere,
     words: [Words; KINDS.len()],
     defaults: Vec<Given<'a, 'i>>,
     allow_bottleneck: bool,
@@ -145,6 +148,8 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
             return Vec::new();
         }
         let mut phases: Vec<Phase> = Vec::new();
+        // Where each is in the file.
+        let mut places = Vec::new();
         for item in list {
             let at = item.span().start;
             let Some(table) = item.get_ref().as_table() else {
@@ -166,8 +171,25 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
                 self.add(at, "together: there is no phase before this one");
             }
             phases.push(phase);
+            places.push(at);
         }
+        self.check_groups(&phases, &places);
         phases
+    }
+
+    /// Phases that run together share what this machine has.
+    fn check_groups(&mut self, phases: &[Phase], places: &[usize]) {
+        let mut places = places.iter();
+        for group in phases.chunk_by(|_, next| next.together) {
+            let place = places.nth(group.len() - 1);
+            // One alone has been looked at.
+            if group.len() > 1 {
+                let plans: Vec<&Plan> = group.iter().map(|phase| &phase.plan).collect();
+                if let (Err(failure), Some(at)) = (limits::check(&plans), place) {
+                    self.add(*at, in_file_words(failure.message()));
+                }
+            }
+        }
     }
 
     fn phase(&mut self, at: usize, table: &'a DeTable<'i>) -> Option<Phase> {
@@ -270,7 +292,9 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
         let mut wrong = Vec::new();
         for (key, value) in given.iter().chain(defaults) {
             let name = key.get_ref().as_ref();
-            match words.read(name, value.get_ref(), self.folder) {
+            let word = words.read(name, value.get_ref(), self.folder);
+            let word = word.and_then(|mut word| self.elsewhere.take(&mut word).map(|()| word));
+            match word {
                 Ok(word) => read.push((value.span().start, word)),
                 Err(why) => wrong.push((value.span().start, format!("{name}: {why}"))),
             }
@@ -299,7 +323,7 @@ impl<'a, 'i> Walk<'a, 'i, '_> {
             }
         };
         let (_, _, plan) = question.plan()?;
-        let plan = plan.and_then(|plan| options::raise_descriptor_limit(&plan).map(|()| plan));
+        let plan = plan.and_then(|plan| limits::check(&[&plan]).map(|()| plan));
         match plan {
             Ok(plan) => Some((question, plan)),
             Err(failure) => {

@@ -8,11 +8,16 @@ use super::super::figures::FIGURES;
 use super::*;
 
 fn scenario(text: &str) -> Scenario {
-    parse(Path::new("dir/x.toml"), text).unwrap_or_else(|report| panic!("{report}"))
+    parse(Path::new("dir/x.toml"), text, &Elsewhere::default())
+        .unwrap_or_else(|report| panic!("{report}"))
 }
 
 fn problems(text: &str) -> Vec<String> {
-    let report = parse(Path::new("x.toml"), text).expect_err("it is no good");
+    problems_elsewhere(text, &Elsewhere::default())
+}
+
+fn problems_elsewhere(text: &str, elsewhere: &Elsewhere) -> Vec<String> {
+    let report = parse(Path::new("x.toml"), text, elsewhere).expect_err("it is no good");
     report.problems.iter().map(ToString::to_string).collect()
 }
 
@@ -162,6 +167,81 @@ fn files_that_are_no_scenarios() {
     assert_eq!(
         problems(first),
         ["x.toml:1:1: together: there is no phase before this one"]
+    );
+}
+
+/// Each of them alone would do.
+#[test]
+fn phases_that_run_together_share_descriptors() {
+    let Some(maximum) = crate::descriptors::raise().expect("our own limit").to else {
+        eprintln!("SKIPPED: no limit on descriptors");
+        return;
+    };
+    let share = maximum / 5 * 3;
+    let text = |together: bool| {
+        format!(
+            "url = \"ws://127.0.0.1:1/\"\nconnections = {share}\n[[phase]]\nname = \"a\"\nkind = \"storm\"\n\
+             [[phase]]\nname = \"b\"\nkind = \"storm\"\ntogether = {together}\n"
+        )
+    };
+    assert_eq!(scenario(&text(false)).phases.len(), 2);
+    let found = problems(&text(true)).concat();
+    let words = format!(
+        "x.toml:6:1: {} connections of phases that run together in one process: a process may have {maximum} descriptors; \
+         give a phase processes 2 or more",
+        2 * share
+    );
+    assert_eq!(found, words);
+}
+
+#[test]
+fn its_urls_can_lead_elsewhere() {
+    let text = r#"url = "ws://no-such-host.invalid/ws?user=b{i}"
+[[phase]]
+name = "many"
+kind = "storm"
+url = ["ws://no-such-host.invalid/a", "wss://no-such-host.invalid/b"]
+[[phase]]
+kind = "http"
+url = "http://no-such-host.invalid:81/page"
+[[phase]]
+kind = "push"
+publish = "tcp://no-such-host.invalid:1234"
+"#;
+    let elsewhere = Elsewhere {
+        url: Some("ws://127.0.0.1:9".parse().expect("a place")),
+        publish: vec!["tcp://127.0.0.1:7".parse().expect("a place")],
+    };
+    let scenario = parse(Path::new("x.toml"), text, &elsewhere).expect("all hosts are known");
+    let targets = scenario
+        .phases
+        .iter()
+        .flat_map(|phase| &phase.plan.endpoints);
+    let targets: Vec<String> = targets
+        .map(|endpoint| &endpoint.target)
+        .map(|target| {
+            let path = target.path.as_str();
+            format!("{}://{}{path}", target.scheme, target.addresses[0])
+        })
+        .collect();
+    let expected = [
+        "ws://127.0.0.1:9/a",
+        "ws://127.0.0.1:9/b",
+        "http://127.0.0.1:9/page",
+        "ws://127.0.0.1:9/ws?user=b{i}",
+        "tcp://127.0.0.1:7/",
+    ];
+    assert_eq!(targets, expected);
+
+    let half = Elsewhere {
+        publish: Vec::new(),
+        ..elsewhere
+    };
+    assert_eq!(
+        problems_elsewhere(text, &half),
+        [
+            "x.toml:11:11: publish: tcp://no-such-host.invalid:1234 would stay where it is: --url takes --publish beside it"
+        ]
     );
 }
 

@@ -1,8 +1,9 @@
 //! `veche bench scenario`: phases of the other questions in one run, and promises that the server is held to.
 //!
-//! [`file`] reads what is asked for, the phases run one after the other or together, [`whole`] adds their reports up,
-//! [`promise`] judges them, [`text`] says it.
+//! [`file`] reads what is asked for, [`elsewhere`] takes it to another server, the phases run one after the other or
+//! together, [`whole`] adds their reports up, [`promise`] judges them, [`text`] says it.
 
+mod elsewhere;
 mod figures;
 mod file;
 mod promise;
@@ -10,18 +11,19 @@ mod text;
 mod whole;
 mod words;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 
 use clap::Args;
 use veche_load::report::model::{Check, Report, ServerUse};
+use veche_load::run::is_running;
 
 use super::screen::{self, Line};
 use super::{interrupts, measure, print_json, somebody_was_there, write_page};
 use crate::cli::exit::{self, Exit, Failure};
+use elsewhere::{Elsewhere, Place};
 use file::{Phase, Scenario};
 use promise::Promise;
 
@@ -30,6 +32,12 @@ use promise::Promise;
 pub(super) struct ScenarioArgs {
     /// The file with the phases and the promises; see docs/guide/scenarios.md
     file: PathBuf,
+    /// Take this scheme, host and port for each "url" of the file, such as wss://staging.example.org; paths stay
+    #[arg(long, value_name = "URL")]
+    url: Option<Place>,
+    /// The same for each "publish"; twice, if some are tcp:// and others not
+    #[arg(long, value_name = "URL")]
+    publish: Vec<Place>,
     /// The server's process: adds its CPU time and memory, and its children's
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
@@ -49,9 +57,13 @@ pub(super) struct ScenarioArgs {
 
 /// Runs the scenario of a file.
 pub(super) fn run(args: &ScenarioArgs) -> Result<(), Failure> {
-    let scenario =
-        file::read(&args.file).map_err(|report| Failure::problems(Exit::Usage, &report))?;
-    if let Some(pid) = args.pid.filter(|pid| !is_there(*pid)) {
+    let elsewhere = Elsewhere {
+        url: args.url.clone(),
+        publish: args.publish.clone(),
+    };
+    let scenario = file::read(&args.file, &elsewhere)
+        .map_err(|report| Failure::problems(Exit::Usage, &report))?;
+    if let Some(pid) = args.pid.filter(|pid| !is_running(*pid)) {
         return Err(Failure::new(
             Exit::Usage,
             format!("--pid {pid}: no such process"),
@@ -79,13 +91,15 @@ fn run_phases(
         if interrupts.load(SeqCst) > 0 {
             break;
         }
-        // A server that is gone by now has no figures; its errors say the rest.
-        let pid = args.pid.filter(|pid| is_there(*pid));
+        let pid = args.pid.filter(|pid| is_running(*pid));
         let mut line = Line::new(args.json, planned_ns(group)).of_phase(names(group));
         let results = run_together(group, pid, interrupts, &mut line);
         line.clear();
         for (index, report) in results.into_iter().enumerate() {
             let mut report = report?;
+            if pid.is_none() {
+                report.server_ended = args.pid;
+            }
             if group.len() > 1 {
                 // Who used what can't be told apart.
                 report.server = None;
@@ -189,6 +203,9 @@ fn judge(scenario: &Scenario, report: &mut Report) {
                 passed: false,
             });
         }
+        if report.incomplete {
+            checks.push(all_counted(report));
+        }
         for check in &mut checks {
             explain(check, report);
         }
@@ -224,6 +241,20 @@ fn judge(scenario: &Scenario, report: &mut Report) {
     report.checks = checks;
 }
 
+/// The broken promise of a phase that lost processes of the tester: what they saw, nobody knows.
+fn all_counted(report: &Report) -> Check {
+    let lost = &report.generator.lost;
+    let how: Vec<String> = lost
+        .iter()
+        .map(|one| format!("process {}: {}", one.process, one.how))
+        .collect();
+    Check {
+        promise: "no process of the tester is lost".to_owned(),
+        measured: format!("{} lost ({})", lost.len(), how.join("; ")),
+        passed: false,
+    }
+}
+
 /// Adds the first error in words to a broken promise about errors.
 fn explain(check: &mut Check, report: &Report) {
     if !check.passed
@@ -254,8 +285,4 @@ fn verdict(report: &Report) -> Result<(), Failure> {
     }
     let words = format!("{broken} of {all} promises were not kept");
     Err(Failure::new(Exit::Errors, words))
-}
-
-fn is_there(pid: u32) -> bool {
-    fs::exists(Path::new("/proc").join(pid.to_string())).unwrap_or(false)
 }

@@ -130,7 +130,7 @@ impl Promise {
     pub(super) fn judge(&self, report: &Report) -> Check {
         match self.measured(report) {
             Some(value) => self.check(self.figure.show(value, self.in_share), self.keeps(value)),
-            None => self.check(self.figure.why_absent().to_owned(), false),
+            None => self.check(self.figure.why_absent(report).to_owned(), false),
         }
     }
 
@@ -149,7 +149,7 @@ impl Promise {
                 let shown = self.figure.show(value, self.in_share);
                 self.check(format!("{shown} in {name}"), self.keeps(value))
             }
-            None => self.check(self.figure.why_absent().to_owned(), false),
+            None => self.check(self.figure.why_absent(whole).to_owned(), false),
         }
     }
 

@@ -64,6 +64,9 @@ pub(super) fn broken(report: &Report) -> (usize, usize) {
 
 fn add(whole: &mut Report, phase: &Report) {
     whole.interrupted |= phase.interrupted;
+    // The phases say which processes are lost.
+    whole.incomplete |= phase.incomplete;
+    whole.server_ended = whole.server_ended.or(phase.server_ended);
     let settings = &mut whole.settings;
     settings.connections = settings.connections.max(phase.settings.connections);
     settings.threads = settings.threads.max(phase.settings.threads);

@@ -196,6 +196,21 @@ impl Words {
 }
 
 impl Word {
+    /// Puts other texts in the place of its own.
+    pub(super) fn change(
+        &mut self,
+        other: impl Fn(&str) -> Result<String, String>,
+    ) -> Result<(), String> {
+        for (text, piece) in self.texts.iter_mut().zip(&mut self.pieces) {
+            let changed = other(text)?;
+            // The flag, if it is one, stays in front.
+            piece.truncate(piece.len() - text.len());
+            piece.push_str(&changed);
+            *text = changed;
+        }
+        Ok(())
+    }
+
     fn argv(&self) -> Vec<String> {
         let mut argv = self.pieces.clone();
         if !self.is_flag {
