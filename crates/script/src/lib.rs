@@ -19,6 +19,7 @@ mod connections;
 mod desk;
 mod effects;
 mod modules;
+mod pattern;
 mod raw;
 mod request;
 mod task;

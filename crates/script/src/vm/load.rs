@@ -70,6 +70,7 @@ impl Vm {
         let natives = Natives::new(&lua, &desk)?;
         modules::install(&lua, &desk, &natives.functions, app, worker)?;
         restrict(&lua)?;
+        modules::string::replace(&lua, modules::string::Limits::default())?;
         let prelude = lua.load(PRELUDE).set_name("=veche");
         let (veche, inner): (Table, Table) =
             prelude.call((natives.functions, natives.metatable.clone()))?;

@@ -179,11 +179,15 @@ impl Here {
     fn log(&self, id: AppId, level: Level, text: &str) {
         let app = self.apps.get(usize::from(id.0)).and_then(Option::as_ref);
         let app = app.map_or("", |app| app.volume.app.name.as_str());
-        match level {
-            Level::Debug => debug!(target: LOG, app, "{text}"),
-            Level::Info => info!(target: LOG, app, "{text}"),
-            Level::Warn => warn!(target: LOG, app, "{text}"),
-            Level::Error => error!(target: LOG, app, "{text}"),
+        // Line by line: the log escapes what could look like another line of it.
+        for line in text.lines() {
+            let line = line.replace('\t', "  ");
+            match level {
+                Level::Debug => debug!(target: LOG, app, "{line}"),
+                Level::Info => info!(target: LOG, app, "{line}"),
+                Level::Warn => warn!(target: LOG, app, "{line}"),
+                Level::Error => error!(target: LOG, app, "{line}"),
+            }
         }
     }
 }

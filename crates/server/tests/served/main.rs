@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod apps;
 mod bad_input;
 mod caps;
 mod churn;

@@ -29,6 +29,8 @@ pub(crate) struct Options<'o> {
     pub(crate) descriptors: Option<u32>,
     /// What is logged; `info` if empty.
     pub(crate) log: &'o str,
+    /// Files beside the config, by name.
+    pub(crate) files: &'o [(&'o str, &'o str)],
 }
 
 pub(crate) struct Server {
@@ -100,6 +102,9 @@ impl Server {
 
     /// Writes the config; a running server has to be told.
     pub(crate) fn configure(&self, options: &Options<'_>) {
+        for (name, text) in options.files {
+            fs::write(self.folder.join(name), text).expect("written");
+        }
         let Setup { io, workers } = self.setup;
         let log = if options.log.is_empty() {
             "info"

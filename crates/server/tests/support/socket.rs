@@ -34,6 +34,7 @@ pub(crate) enum Seen {
     Nothing,
 }
 
+#[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) socket: TcpStream,
     decoder: Decoder,

@@ -1,0 +1,302 @@
+//! `string.find`, `match`, `gmatch`, `gsub` and `rep` for scripts, with a bounded cost.
+//!
+//! LuaJIT's own functions match in C, where no hook reaches them: one unlucky pattern would hold the worker. `shim.lua`
+//! puts functions in their place that a script can't tell from them, and which call [`crate::pattern`] through the
+//! functions here. Those never raise an error: they answer it as text, because what Rust raises would reach a script
+//! as a userdata, and without the place in the script. This module knows no worker and no other module.
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use mlua::{Integer, Lua, LuaString, Result, Value, Variadic};
+
+use crate::pattern::{
+    Budget, Capture, Caret, Error, Matcher, Pattern, find_plain, harmless_searched_bytes,
+    has_specials,
+};
+
+/// Steps LuaJIT's own functions may take in the worst case: below a millisecond.
+const NATIVE_STEPS_MAX: u64 = 300_000;
+
+/// What the shim gets: a failure or false, and positions behind it.
+type Answer = (Value, Variadic<Integer>);
+
+const NO_FAILURE: Value = Value::Boolean(false);
+
+/// Stands in place of a position: for the end of a position capture, and for the next match where there is none.
+const NO_POSITION: Integer = -1;
+
+/// Values answered at once at most, as far as whole matches allow: they go over the Lua stack.
+const BATCH_VALUES_MAX: usize = 256;
+
+/// Bounds of what one call may take.
+pub(crate) struct Limits {
+    /// Steps of one call, or of one stretch of `gmatch` or of a `gsub` that calls back.
+    pub(crate) steps_max: u64,
+    /// Steps that LuaJIT's functions may take instead, where that is known in advance. 0 leaves all to us.
+    pub(crate) native_steps_max: u64,
+    /// Length of what `gsub` and `rep` return.
+    pub(crate) string_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            // A few milliseconds; at worst about ten.
+            steps_max: 5_000_000,
+            native_steps_max: NATIVE_STEPS_MAX,
+            string_bytes_max: 16 << 20,
+        }
+    }
+}
+
+/// Replaces the functions in the global table `string`, which is also where methods of strings are looked up. To be
+/// called before any script runs. What is beyond the limits is an error of the script.
+pub(crate) fn replace(lua: &Lua, limits: Limits) -> Result<()> {
+    let Limits {
+        steps_max,
+        native_steps_max,
+        string_bytes_max,
+    } = limits;
+    let shim = lua.load(include_str!("shim.lua")).set_name("=string");
+    shim.call((
+        lua.create_function(move |_, pattern: LuaString| {
+            let (matched, searched) = harmless_bytes(&pattern.as_bytes(), native_steps_max);
+            let bound = |bytes: Option<usize>| bytes.map_or(-1, |bytes| bytes as Integer);
+            Ok((bound(matched), bound(searched)))
+        })?,
+        lua.create_function(
+            move |lua, (subject, pattern, position, is_find, is_plain)| {
+                let call = Call::new(subject, pattern, steps_max);
+                call.search(lua, position, is_find, is_plain)
+            },
+        )?,
+        lua.create_function(move |lua, (subject, pattern, position, room, collected)| {
+            Call::new(subject, pattern, steps_max).collect(lua, position, room, collected)
+        })?,
+        lua.create_function(move |lua, (subject, pattern, template, count)| {
+            let call = Call::new(subject, pattern, steps_max);
+            call.substitute(lua, &template, count, string_bytes_max)
+        })?,
+        lua.create_function(|_, number: f64| Ok(whole(number)))?,
+        string_bytes_max,
+    ))
+}
+
+/// How long subjects may be that LuaJIT's functions get to match with a pattern, and those its `find` gets.
+fn harmless_bytes(text: &[u8], steps: u64) -> (Option<usize>, Option<usize>) {
+    let matched = Pattern::new(text, Caret::Anchors).harmless_subject_bytes(steps);
+    let searched = if has_specials(text) {
+        matched
+    } else {
+        harmless_searched_bytes(text, steps)
+    };
+    (matched, searched)
+}
+
+/// What every function gets.
+struct Call {
+    subject: LuaString,
+    pattern: LuaString,
+    steps_max: u64,
+}
+
+/// What a series of matches is for, by the numbers that `shim.lua` gives it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Collected {
+    /// `gmatch`: all captures
+    All,
+    /// `gsub` with a function: all captures
+    Replaced,
+    /// `gsub` with a table: the first capture
+    LookedUp,
+}
+
+impl Call {
+    fn new(subject: LuaString, pattern: LuaString, steps_max: u64) -> Self {
+        Self {
+            subject,
+            pattern,
+            steps_max,
+        }
+    }
+
+    /// `find` and `match` from `position` on, which counts from 1. Answers false or a failure, and if there is a
+    /// match, its pair of positions and those of its captures.
+    fn search(&self, lua: &Lua, position: usize, is_find: bool, is_plain: bool) -> Result<Answer> {
+        let subject = &*self.subject.as_bytes();
+        let pattern = &*self.pattern.as_bytes();
+        let from = position - 1;
+        let mut positions = Variadic::with_capacity(8);
+        if is_find && (is_plain || !has_specials(pattern)) {
+            if let Some(at) = find_plain(subject, pattern, from) {
+                push_range(&mut positions, &(at..at + pattern.len()));
+            }
+            return Ok((NO_FAILURE, positions));
+        }
+        let pattern = Pattern::new(pattern, Caret::Anchors);
+        let mut matcher = Matcher::new(&pattern, subject, Budget::new(self.steps_max));
+        let captures = matcher.captures_count();
+        let found = matcher.find(from).and_then(|found| match found {
+            Some(whole) => push_match(&mut positions, &matcher, &whole, captures),
+            None => Ok(()),
+        });
+        match found {
+            Ok(()) => Ok((NO_FAILURE, positions)),
+            Err(error) => Ok((self.failure(lua, error)?, Variadic::new())),
+        }
+    }
+
+    /// A batch of at most `room` matches, the first of them at or behind `position`, which counts from 0. Answers
+    /// what stands above `COLLECT_ALL` in `shim.lua`.
+    fn collect(&self, lua: &Lua, position: usize, room: usize, collected: u8) -> Result<Answer> {
+        let collected = match collected {
+            0 => Collected::All,
+            1 => Collected::Replaced,
+            _ => Collected::LookedUp,
+        };
+        let subject = &*self.subject.as_bytes();
+        let caret = match collected {
+            Collected::All => Caret::IsPlain,
+            _ => Caret::Anchors,
+        };
+        let pattern = Pattern::new(&self.pattern.as_bytes(), caret);
+        let mut matcher = Matcher::new(&pattern, subject, Budget::new(self.steps_max));
+        let captures = match collected {
+            Collected::LookedUp => matcher.captures_count().min(1),
+            _ => matcher.captures_count(),
+        };
+
+        let width = 2 + 2 * captures;
+        let room = room.min((BATCH_VALUES_MAX / width).max(1));
+        let mut positions = Variadic::with_capacity(2 + room * width);
+        positions.extend([NO_POSITION, width as Integer]);
+        let mut next = Some(position);
+        let mut failure = NO_FAILURE;
+        for _ in 0..room {
+            match matcher.find_next(&mut next) {
+                Ok(Some(whole)) => {
+                    if let Err(error) = push_match(&mut positions, &matcher, &whole, captures) {
+                        failure = self.failure(lua, error)?;
+                        break;
+                    }
+                }
+                Ok(None) => {
+                    next = None;
+                    break;
+                }
+                Err(error) => {
+                    failure = self.failure(lua, error)?;
+                    break;
+                }
+            }
+        }
+        if let Some(next) = next {
+            positions[0] = next as Integer;
+        }
+        Ok((failure, positions))
+    }
+
+    /// `gsub` with a replacement string. Answers false, the result and how many were replaced, or a failure.
+    fn substitute(
+        &self,
+        lua: &Lua,
+        template: &LuaString,
+        count_max: usize,
+        string_bytes_max: usize,
+    ) -> Result<(Value, Option<LuaString>, usize)> {
+        let subject = &*self.subject.as_bytes();
+        let template = &*template.as_bytes();
+        let pattern = Pattern::new(&self.pattern.as_bytes(), Caret::Anchors);
+        let mut matcher = Matcher::new(&pattern, subject, Budget::new(self.steps_max));
+        // What is there already is not too large.
+        let bytes_max = string_bytes_max.max(subject.len());
+        let mut out = Vec::with_capacity(subject.len());
+        let mut next = Some(0);
+        let mut copied = 0;
+        let mut count = 0;
+        while count < count_max {
+            let replaced = matcher.find_next(&mut next).and_then(|found| {
+                let Some(whole) = found else { return Ok(false) };
+                out.extend_from_slice(&subject[copied..whole.start]);
+                copied = whole.end;
+                matcher.append_replacement(template, &whole, &mut out, bytes_max)?;
+                Ok(true)
+            });
+            match replaced {
+                Ok(true) => count += 1,
+                Ok(false) => break,
+                Err(Error::TooLarge) => {
+                    let text = format!("{}: more than {bytes_max} bytes", Error::TooLarge);
+                    return Ok((text_value(lua, &text)?, None, 0));
+                }
+                Err(error) => return Ok((self.failure(lua, error)?, None, 0)),
+            }
+        }
+        out.extend_from_slice(&subject[copied..]);
+        match lua.create_string(&out) {
+            Ok(result) => Ok((NO_FAILURE, Some(result), count)),
+            Err(_) => Ok((text_value(lua, "not enough memory")?, None, 0)),
+        }
+    }
+
+    fn failure(&self, lua: &Lua, error: Error) -> Result<Value> {
+        let text = match error {
+            Error::TooCostly => format!(
+                "{error}: more than {} steps (the subject has {} bytes)",
+                self.steps_max,
+                self.subject.as_bytes().len()
+            ),
+            _ => error.to_string(),
+        };
+        text_value(lua, &text)
+    }
+}
+
+fn text_value(lua: &Lua, text: &str) -> Result<Value> {
+    lua.create_string(text).map(Value::String)
+}
+
+/// Pushes the pair of a match and those of its first `captures` captures.
+fn push_match(
+    positions: &mut Vec<Integer>,
+    matcher: &Matcher<'_>,
+    whole: &Range<usize>,
+    captures: usize,
+) -> std::result::Result<(), Error> {
+    // All or nothing: the shim takes whole matches.
+    let before = positions.len();
+    push_range(positions, whole);
+    for index in 0..captures {
+        match matcher.capture(index, whole) {
+            Ok(Capture::Text(range)) => push_range(positions, &range),
+            Ok(Capture::Position(at)) => {
+                positions.push(at as Integer + 1);
+                positions.push(NO_POSITION);
+            }
+            Err(error) => {
+                positions.truncate(before);
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Pushes the first and the last position of a range, counted from 1.
+fn push_range(positions: &mut Vec<Integer>, range: &Range<usize>) {
+    positions.push(range.start as Integer + 1);
+    positions.push(range.end as Integer);
+}
+
+/// How many replacements `gsub` understands by a number: converted as C does on this platform, with what doesn't fit
+/// into 64 bits as none.
+fn whole(number: f64) -> usize {
+    if number.abs() < i64::MAX as f64 {
+        usize::try_from(number as i64 as i32).unwrap_or(0)
+    } else {
+        0
+    }
+}

@@ -1,0 +1,261 @@
+-- `string.find`, `match`, `gmatch`, `gsub` and `rep` with a bounded cost.
+--
+-- LuaJIT's own functions are called where the pattern can't be costly for them on a subject of this length, and with
+-- arguments they refuse. Everything else is matched by ours, which count their steps and answer with positions. Calls
+-- end in tail calls, so that errors name the place in the script and not one in here. Functions read no global when
+-- they run: scripts can change those.
+local measure, search, collect, substitute, whole, string_bytes_max = ...
+
+local find_native, match_native = string.find, string.match
+local gmatch_native, gsub_native, rep_native = string.gmatch, string.gsub, string.rep
+local byte, sub, concat = string.byte, string.sub, table.concat
+local error, next, select, tonumber, type = error, next, select, tonumber, type
+
+-- Patterns whose bound is remembered; when one more comes, all are forgotten.
+local PATTERNS_MAX = 512
+local PATTERN_BYTES_MAX = 256
+-- Longer replacement strings are left to us, whose result is bounded.
+local REPLACEMENT_BYTES_MAX = 256
+-- Matches fetched at once. The first fetch of a series is for one, as many series end there.
+local BATCH_MATCHES_MAX = 64
+local CARET = byte("^")
+
+-- By pattern, the length of the longest subject that is harmless to LuaJIT's functions; -1 if none is. That for `find`
+-- is larger if the pattern has nothing to be matched and is just looked for.
+local bounds, find_bounds, bounds_count = {}, {}, 0
+
+local function learn(p)
+  if #p > PATTERN_BYTES_MAX then return -1 end
+  if bounds_count == PATTERNS_MAX then
+    for known in next, bounds do bounds[known], find_bounds[known] = nil, nil end
+    bounds_count = 0
+  end
+  bounds[p], find_bounds[p] = measure(p)
+  bounds_count = bounds_count + 1
+  return bounds[p]
+end
+
+local function learn_find(p)
+  learn(p)
+  return find_bounds[p] or -1
+end
+
+local function is_text(value)
+  local kind = type(value)
+  return kind == "string" or kind == "number"
+end
+
+local function is_count(value)
+  return value == nil or is_text(value) and tonumber(value) ~= nil
+end
+
+-- Positions come in pairs: the first and the last, or a position capture and -1.
+local function capture(s, from, to)
+  if to < 0 then return from end
+  return sub(s, from, to)
+end
+
+-- The captures in `positions` from index `at` to `last`.
+local function captures(s, positions, at, last)
+  local value = capture(s, positions[at], positions[at + 1])
+  if at + 2 > last then return value end
+  return value, captures(s, positions, at + 2, last)
+end
+
+-- The pair of a match and those of its captures, `width` positions in all.
+local function matched(s, positions, at, width)
+  if width == 2 then return sub(s, positions[at], positions[at + 1]) end
+  local first = capture(s, positions[at + 2], positions[at + 3])
+  if width == 4 then return first end
+  if width == 6 then return first, capture(s, positions[at + 4], positions[at + 5]) end
+  return first, captures(s, positions, at + 4, at + width - 1)
+end
+
+local function found(s, failure, from, to, ...)
+  if failure then error(failure, 2) end
+  if not from then return nil end
+  if not ... then return from, to end
+  return from, to, captures(s, { ... }, 1, select("#", ...))
+end
+
+local function found_match(s, failure, ...)
+  if failure then error(failure, 2) end
+  if not ... then return nil end
+  return matched(s, { ... }, 1, select("#", ...))
+end
+
+local function replaced(failure, result, count)
+  -- Lua says this without a place.
+  if failure == "not enough memory" then error(failure, 0) end
+  if failure then error(failure, 2) end
+  return result, count
+end
+
+-- The position an `init` means: where nothing is found.
+local function start_of(s, init)
+  if init == nil then return 1 end
+  return (find_native(s, "", init))
+end
+
+local function find_counted(...)
+  local s, p, init, plain = ...
+  if not (is_text(s) and is_text(p) and is_count(init)) then return find_native(...) end
+  s, p = s .. "", p .. ""
+  if #s <= (find_bounds[p] or learn_find(p)) then return find_native(s, p, init, plain) end
+  return found(s, search(s, p, start_of(s, init), true, not not plain))
+end
+
+local function find(...)
+  local s, p = ...
+  local bound = find_bounds[p]
+  if bound and type(s) == "string" and #s <= bound then return find_native(...) end
+  return find_counted(...)
+end
+
+local function match_counted(...)
+  local s, p, init = ...
+  if not (is_text(s) and is_text(p) and is_count(init)) then return match_native(...) end
+  s, p = s .. "", p .. ""
+  if #s <= (bounds[p] or learn(p)) then return match_native(s, p, init) end
+  return found_match(s, search(s, p, start_of(s, init), false, false))
+end
+
+local function match(...)
+  local s, p = ...
+  local bound = bounds[p]
+  if bound and type(s) == "string" and #s <= bound then return match_native(...) end
+  return match_counted(...)
+end
+
+-- What `collect` answers: a failure that comes behind the matches or false, where the next match may begin or -1, the
+-- width of a match, and the positions of the matches.
+local COLLECT_ALL, COLLECT_REPLACED, COLLECT_LOOKED_UP = 0, 1, 2
+local FAILURE, POSITION, WIDTH, HEAD = 1, 2, 3, 3
+
+local function gmatch_counted(s, p)
+  local batch, at = { false, 0, 2 }, HEAD + 1
+  local room = 1
+  return function()
+    if batch[at] == nil then
+      local failure, position = batch[FAILURE], batch[POSITION]
+      if not failure and position >= 0 then
+        batch, at = { collect(s, p, position, room, COLLECT_ALL) }, HEAD + 1
+        room = room < BATCH_MATCHES_MAX and room * 4 or room
+        failure = batch[FAILURE]
+      end
+      if batch[at] == nil then
+        if failure then error(failure, 2) end
+        return
+      end
+    end
+    local here = at
+    at = here + batch[WIDTH]
+    return matched(s, batch, here, batch[WIDTH])
+  end
+end
+
+local function gmatch(...)
+  local s, p = ...
+  if not (is_text(s) and is_text(p)) then return gmatch_native(...) end
+  s, p = s .. "", p .. ""
+  -- The bounds are those of anchored patterns, and here nothing is anchored.
+  if #s <= (bounds[p] or learn(p)) and byte(p) ~= CARET then return gmatch_native(s, p) end
+  return gmatch_counted(s, p)
+end
+
+-- With a table or a function to ask for each match. Answers a failure or false, the result and the count.
+local function gsub_asking(s, p, replacement, count_max)
+  local pieces, pieces_count, bytes = {}, 0, 0
+  local copied, count, failure = 1, 0, false
+  -- What is there already is not too large.
+  local bytes_max = #s > string_bytes_max and #s or string_bytes_max
+
+  local function add(piece)
+    pieces_count = pieces_count + 1
+    pieces[pieces_count] = piece
+    bytes = bytes + #piece
+  end
+
+  local function replace_all()
+    local is_function = type(replacement) == "function"
+    local kind = is_function and COLLECT_REPLACED or COLLECT_LOOKED_UP
+    local position, room = 0, 1
+    while position >= 0 and count < count_max do
+      local left = count_max - count
+      local batch = { collect(s, p, position, room < left and room or left, kind) }
+      local width = batch[WIDTH]
+      for at = HEAD + 1, #batch, width do
+        local from, to = batch[at], batch[at + 1]
+        local value
+        if is_function then
+          value = replacement(matched(s, batch, at, width))
+        else
+          value = replacement[matched(s, batch, at, width)]
+        end
+        if not value then
+          value = sub(s, from, to)
+        elseif not is_text(value) then
+          failure = "invalid replacement value (a " .. type(value) .. ")"
+          return
+        end
+        add(sub(s, copied, from - 1))
+        add(value .. "")
+        if bytes > bytes_max then
+          failure = "resulting string too large: more than " .. bytes_max .. " bytes"
+          return
+        end
+        copied, count = to + 1, count + 1
+      end
+      failure, position = batch[FAILURE], batch[POSITION]
+      if failure then return end
+      room = room < BATCH_MATCHES_MAX and room * 4 or room
+    end
+    add(sub(s, copied))
+  end
+
+  -- Called by a C function, `replace_all` can't be left by a yield: the same as inside LuaJIT's own gsub.
+  gsub_native("", "", replace_all)
+  if failure then return failure end
+  return false, concat(pieces), count
+end
+
+local function gsub_counted(...)
+  local s, p, replacement, count_max = ...
+  local kind = type(replacement)
+  local asks = kind == "function" or kind == "table"
+  if not (is_text(s) and is_text(p) and is_count(count_max) and (asks or is_text(replacement))) then
+    return gsub_native(...)
+  end
+  s, p = s .. "", p .. ""
+  if #s <= (bounds[p] or learn(p)) and (asks or #(replacement .. "") <= REPLACEMENT_BYTES_MAX) then
+    return gsub_native(s, p, replacement, count_max)
+  end
+  count_max = count_max == nil and #s + 1 or whole(tonumber(count_max))
+  if asks then return replaced(gsub_asking(s, p, replacement, count_max)) end
+  return replaced(substitute(s, p, replacement .. "", count_max))
+end
+
+local function gsub(...)
+  local s, p, replacement = ...
+  local bound = bounds[p]
+  if bound and type(s) == "string" and #s <= bound
+    and (type(replacement) ~= "string" or #replacement <= REPLACEMENT_BYTES_MAX) then
+    return gsub_native(...)
+  end
+  return gsub_counted(...)
+end
+
+local function rep(...)
+  local s, n, separator = ...
+  if is_text(s) and is_text(n) and tonumber(n) then
+    local bytes = #(s .. "")
+    if is_text(separator) then bytes = bytes + #(separator .. "") end
+    if bytes * tonumber(n) > string_bytes_max then
+      error("resulting string too large: more than " .. string_bytes_max .. " bytes", 2)
+    end
+  end
+  return rep_native(...)
+end
+
+string.find, string.match, string.gmatch, string.gsub, string.rep = find, match, gmatch, gsub, rep
+if string.gfind then string.gfind = gmatch end

@@ -1,0 +1,202 @@
+//! What a pattern can cost LuaJIT's own matcher, which can't be interrupted: an upper bound known from the pattern
+//! alone. On subjects short enough for it the original functions may be called, and they cost nothing extra.
+
+use super::parse::{Item, Pattern, Single};
+use super::set::Set;
+
+/// Lengths of subjects that are considered. On longer ones our own matcher is the faster one, whatever a call costs.
+const SUBJECT_BYTES_MIN: usize = 8;
+const SUBJECT_BYTES_MAX: usize = 1024;
+/// The same for a text that is found as it is, which LuaJIT does fast, if not in linear time.
+const SEARCHED_BYTES_MAX: usize = 64 << 10;
+
+/// A length up to which LuaJIT searches every subject for `text`, taken as it is, within `steps`.
+pub(crate) fn harmless_searched_bytes(text: &[u8], steps: u64) -> Option<usize> {
+    let bytes = (steps as f64 / searching_cost(1.0, text.len())) as usize;
+    (bytes > 0).then_some(bytes.min(SEARCHED_BYTES_MAX))
+}
+
+/// Comparing a text at every place.
+fn searching_cost(places: f64, text_bytes: usize) -> f64 {
+    places * (1.0 + text_bytes as f64 / 16.0)
+}
+
+impl Pattern {
+    /// A length up to which every subject is matched, searched or gone through by LuaJIT within `steps`, however
+    /// unlucky. `None` if there is no such length worth a mention.
+    pub(crate) fn harmless_subject_bytes(&self, steps: u64) -> Option<usize> {
+        let is_harmless = |bytes: &usize| self.cost(*bytes as f64) <= steps as f64;
+        std::iter::successors(Some(SUBJECT_BYTES_MIN), |bytes| Some(bytes * 2))
+            .take_while(|bytes| *bytes <= SUBJECT_BYTES_MAX && is_harmless(bytes))
+            .last()
+    }
+
+    /// Steps for a subject of `bytes`, at most: from the last item to the first, what each adds to the rest.
+    fn cost(&self, bytes: f64) -> f64 {
+        let places = bytes + 1.0;
+        // A set in brackets is read anew for each byte.
+        let single_cost = |single| match single {
+            Single::Any | Single::Byte(_) => 1.0,
+            Single::Set(_) => self.set_bytes_max as f64,
+        };
+        let mut rest = Rest::NOTHING;
+        for item in self.items.iter().rev() {
+            rest = match *item {
+                Item::Finish | Item::Fault(_) => Rest::NOTHING,
+                Item::Open(_) | Item::Close(_) | Item::Position(_) => rest.behind_capture(),
+                Item::Literal { from, to } => rest.behind(f64::from(to - from)),
+                Item::One(single) => rest.behind(single_cost(single)),
+                Item::End | Item::Never => rest.behind(1.0),
+                Item::Frontier(_) => rest.behind(2.0 * self.set_bytes_max as f64),
+                Item::Balance(..) | Item::Back(_) => Rest {
+                    failing: rest.failing + places,
+                    ..rest.behind(1.0)
+                },
+                Item::Maybe(single) => rest.behind_maybe(single_cost(single)),
+                Item::Most {
+                    single,
+                    at_least_one,
+                    then,
+                } => {
+                    let is_clear = then.is_some_and(|then| self.are_disjoint(single, then));
+                    rest.behind_most(places, single_cost(single), at_least_one, is_clear)
+                }
+                Item::Least { single, then } => {
+                    let is_clear = then.is_some_and(|then| self.are_disjoint(single, then));
+                    rest.behind_least(places, single_cost(single), is_clear)
+                }
+            };
+        }
+        let matching = if self.anchored {
+            rest.failing + rest.succeeding + bytes * rest.per_byte
+        } else {
+            // A series fails or succeeds at each place at most, and matches each byte at most once.
+            places * (rest.failing + rest.succeeding + rest.per_byte)
+        };
+        // What `find` does if it is told to take the pattern as it is.
+        matching.max(searching_cost(places, self.bytes))
+    }
+
+    fn are_disjoint(&self, a: Single, b: Single) -> bool {
+        match (self.set_of(a), self.set_of(b)) {
+            (Some(a), Some(b)) => a.is_disjoint(&b),
+            _ => false,
+        }
+    }
+
+    fn set_of(&self, single: Single) -> Option<Set> {
+        match single {
+            Single::Any => None,
+            Single::Byte(byte) => {
+                let mut set = Set::EMPTY;
+                set.insert(byte);
+                Some(set)
+            }
+            Single::Set(index) => Some(self.sets[index as usize]),
+        }
+    }
+}
+
+/// What the items from some place of a pattern on cost at most, tried once.
+#[derive(Clone, Copy)]
+struct Rest {
+    /// If they don't match; 0 if they match in any case, which nobody has to try twice.
+    failing: f64,
+    /// If they match: this, and so much for each byte they match.
+    succeeding: f64,
+    per_byte: f64,
+    /// The captures they begin with.
+    captures: f64,
+}
+
+impl Rest {
+    const NOTHING: Self = Self {
+        failing: 0.0,
+        succeeding: 1.0,
+        per_byte: 1.0,
+        captures: 0.0,
+    };
+
+    fn is_sure(&self) -> bool {
+        self.failing == 0.0
+    }
+
+    /// Behind something that takes `steps`, and can fail.
+    fn behind(self, steps: f64) -> Self {
+        Self {
+            failing: self.failing + steps,
+            succeeding: self.succeeding + steps,
+            per_byte: self.per_byte,
+            captures: 0.0,
+        }
+    }
+
+    fn behind_capture(self) -> Self {
+        Self {
+            failing: if self.is_sure() {
+                0.0
+            } else {
+                self.failing + 1.0
+            },
+            succeeding: self.succeeding + 1.0,
+            captures: self.captures + 1.0,
+            ..self
+        }
+    }
+
+    fn behind_maybe(self, single: f64) -> Self {
+        Self {
+            failing: if self.is_sure() {
+                0.0
+            } else {
+                single + 2.0 * self.failing
+            },
+            ..self.behind(single + self.failing)
+        }
+    }
+
+    /// Behind `*` or `+`. `is_clear`: what follows can only match at the end of the whole run.
+    fn behind_most(self, places: f64, single: f64, at_least_one: bool, is_clear: bool) -> Self {
+        let run = Self {
+            per_byte: self.per_byte.max(single),
+            ..self.behind(single + 1.0)
+        };
+        if self.is_sure() {
+            Self {
+                failing: if at_least_one { single } else { 0.0 },
+                ..run
+            }
+        } else if is_clear {
+            Self {
+                failing: places * (single + self.captures + 1.0) + self.failing,
+                ..run
+            }
+        } else {
+            let tries = places * (single + self.failing);
+            Self {
+                failing: tries,
+                ..self.behind(tries)
+            }
+        }
+    }
+
+    /// Behind `-`. `is_clear`: what follows can only match where the run ends.
+    fn behind_least(self, places: f64, single: f64, is_clear: bool) -> Self {
+        if self.is_sure() {
+            return Self {
+                failing: 0.0,
+                ..self.behind(single)
+            };
+        }
+        let missed = if is_clear {
+            self.captures + 1.0
+        } else {
+            self.failing
+        };
+        Self {
+            failing: places * (single + missed) + if is_clear { self.failing } else { 0.0 },
+            per_byte: self.per_byte.max(single + missed),
+            ..self.behind(single)
+        }
+    }
+}

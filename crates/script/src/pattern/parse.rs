@@ -1,0 +1,362 @@
+//! A pattern's text, read once into items. Reading never fails: what is malformed becomes an item that fails when it
+//! is reached, because Lua too complains only about the part of a pattern that it came to.
+
+use super::set::Set;
+use super::{CAPTURES_MAX, Error};
+
+/// Longer patterns are refused as too complex, other than by LuaJIT. It bounds what reading one takes, in time and in
+/// memory: at most 20 bytes for a byte of text, and 32 for each set.
+pub(super) const TEXT_BYTES_MAX: usize = 32 << 10;
+
+/// Matching that is nested deeper is refused, as by LuaJIT: quantifiers and the ends of captures nest. It also bounds
+/// the matcher's recursion.
+pub(super) const DEPTH_MAX: usize = 200;
+
+/// A pattern, ready to be matched.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    /// Ends with [`Item::Finish`] or [`Item::Fault`].
+    pub(super) items: Vec<Item>,
+    pub(super) sets: Vec<Set>,
+    /// The bytes of all [`Item::Literal`].
+    pub(super) literals: Vec<u8>,
+    /// What the captures are once the whole pattern has matched.
+    pub(super) captures: Vec<Kind>,
+    pub(super) anchored: bool,
+    /// Length of the text of the longest set in brackets.
+    pub(super) set_bytes_max: usize,
+    /// Length of the whole text.
+    pub(super) bytes: usize,
+}
+
+/// What `^` at the beginning of a pattern means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caret {
+    /// Only the first position is tried: `find`, `match`, `gsub`.
+    Anchors,
+    /// It is a character like others: `gmatch`.
+    IsPlain,
+}
+
+/// A capture's kind. There are no alternatives in this language, so it is known from the text alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Position,
+    Unfinished,
+}
+
+/// What matches one byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Single {
+    Any,
+    Byte(u8),
+    /// An index of [`Pattern::sets`].
+    Set(u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Item {
+    /// A range of [`Pattern::literals`].
+    Literal {
+        from: u32,
+        to: u32,
+    },
+    One(Single),
+    /// `?`
+    Maybe(Single),
+    /// `*` and `+`
+    Most {
+        single: Single,
+        at_least_one: bool,
+        then: Option<Single>,
+    },
+    /// `-`
+    Least {
+        single: Single,
+        then: Option<Single>,
+    },
+    /// `%b`
+    Balance(u8, u8),
+    /// `%f`, with an index of [`Pattern::sets`]
+    Frontier(u32),
+    /// `%1`
+    Back(u8),
+    /// A reference back to a position: it has no text to be equal to.
+    Never,
+    Open(u8),
+    Close(u8),
+    /// `()`
+    Position(u8),
+    /// `$`
+    End,
+    Fault(Error),
+    Finish,
+}
+
+// `then` of the quantifiers is what the byte after the repetition has to match, where that is known: it saves trying
+// the rest of the pattern at places where it is bound to fail.
+const _: () = assert!(size_of::<Item>() <= 20);
+
+impl Pattern {
+    /// Reads a pattern. As in LuaJIT it ends at the first NUL byte; `%z` stands for one.
+    pub(crate) fn new(text: &[u8], caret: Caret) -> Self {
+        let mut text = &text[..memchr::memchr(0, text).unwrap_or(text.len())];
+        let anchored = caret == Caret::Anchors && text.first() == Some(&b'^');
+        if anchored {
+            text = &text[1..];
+        }
+        let pattern = Self {
+            items: Vec::with_capacity(text.len().min(64) + 1),
+            sets: Vec::new(),
+            literals: Vec::new(),
+            captures: Vec::new(),
+            anchored,
+            set_bytes_max: 1,
+            bytes: text.len(),
+        };
+        let mut parser = Parser {
+            text,
+            at: 0,
+            pattern,
+        };
+        let last = match parser.items() {
+            Ok(()) => Item::Finish,
+            Err(error) => Item::Fault(error),
+        };
+        let mut pattern = parser.pattern;
+        pattern.items.push(last);
+        pattern.look_ahead();
+        pattern
+    }
+
+    /// What the first byte from the item `at` on has to match, if there must be one.
+    pub(super) fn required(&self, at: usize) -> Option<Single> {
+        let first = self.items[at..]
+            .iter()
+            .find(|item| !matches!(item, Item::Open(_) | Item::Close(_) | Item::Position(_)))?;
+        match *first {
+            Item::Literal { from, .. } => Some(Single::Byte(self.literals[from as usize])),
+            Item::One(single)
+            | Item::Most {
+                single,
+                at_least_one: true,
+                ..
+            } => Some(single),
+            Item::Balance(open, _) => Some(Single::Byte(open)),
+            _ => None,
+        }
+    }
+
+    /// Fills in `then`. Not where the depth could reach its limit: skipping a try there would skip its error.
+    fn look_ahead(&mut self) {
+        if self.items.len() >= DEPTH_MAX {
+            return;
+        }
+        for at in 0..self.items.len() {
+            let required = match self.items[at] {
+                Item::Most { .. } | Item::Least { .. } => self.required(at + 1),
+                _ => continue,
+            };
+            if let Item::Most { then, .. } | Item::Least { then, .. } = &mut self.items[at] {
+                *then = required;
+            }
+        }
+    }
+}
+
+struct Parser<'t> {
+    text: &'t [u8],
+    at: usize,
+    pattern: Pattern,
+}
+
+impl Parser<'_> {
+    fn items(&mut self) -> Result<(), Error> {
+        if self.text.len() > TEXT_BYTES_MAX {
+            return Err(Error::TooComplex);
+        }
+        while let Some(&byte) = self.text.get(self.at) {
+            match (byte, self.peek(1)) {
+                (b'(', Some(b')')) => self.open(Kind::Position, 2)?,
+                (b'(', _) => self.open(Kind::Unfinished, 1)?,
+                (b')', _) => self.close()?,
+                (b'$', None) => self.push(Item::End, 1),
+                (b'%', Some(b'b')) => match (self.peek(2), self.peek(3)) {
+                    (Some(open), Some(close)) => self.push(Item::Balance(open, close), 4),
+                    _ => return Err(Error::Unbalanced),
+                },
+                (b'%', Some(b'f')) => {
+                    if self.peek(2) != Some(b'[') {
+                        return Err(Error::FrontierWithoutSet);
+                    }
+                    let (set, end) = self.set(self.at + 2)?;
+                    self.push(Item::Frontier(set), end - self.at);
+                }
+                (b'%', Some(digit @ b'0'..=b'9')) => self.back(digit)?,
+                _ => self.repeatable()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn peek(&self, ahead: usize) -> Option<u8> {
+        self.text.get(self.at + ahead).copied()
+    }
+
+    fn push(&mut self, item: Item, bytes: usize) {
+        self.pattern.items.push(item);
+        self.at += bytes;
+    }
+
+    fn open(&mut self, kind: Kind, bytes: usize) -> Result<(), Error> {
+        let index = self.pattern.captures.len();
+        if index == CAPTURES_MAX {
+            return Err(Error::TooManyCaptures);
+        }
+        self.pattern.captures.push(kind);
+        self.push(
+            match kind {
+                Kind::Position => Item::Position(index as u8),
+                _ => Item::Open(index as u8),
+            },
+            bytes,
+        );
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), Error> {
+        let captures = &mut self.pattern.captures;
+        let index = captures
+            .iter()
+            .rposition(|&kind| kind == Kind::Unfinished)
+            .ok_or(Error::NothingToClose)?;
+        captures[index] = Kind::Text;
+        self.push(Item::Close(index as u8), 1);
+        Ok(())
+    }
+
+    fn back(&mut self, digit: u8) -> Result<(), Error> {
+        let index = digit.checked_sub(b'1').ok_or(Error::CaptureIndex)?;
+        let item = match self.pattern.captures.get(usize::from(index)) {
+            Some(Kind::Text) => Item::Back(index),
+            Some(Kind::Position) => Item::Never,
+            Some(Kind::Unfinished) | None => return Err(Error::CaptureIndex),
+        };
+        self.push(item, 2);
+        Ok(())
+    }
+
+    /// What matches one byte, and the quantifier behind it.
+    fn repeatable(&mut self) -> Result<(), Error> {
+        let (single, end) = self.single()?;
+        let item = match self.text.get(end) {
+            Some(b'?') => Item::Maybe(single),
+            Some(quantifier @ (b'*' | b'+')) => Item::Most {
+                single,
+                at_least_one: *quantifier == b'+',
+                then: None,
+            },
+            Some(b'-') => Item::Least { single, then: None },
+            _ => {
+                self.at = end;
+                self.push_one(single);
+                return Ok(());
+            }
+        };
+        self.push(item, end + 1 - self.at);
+        Ok(())
+    }
+
+    fn push_one(&mut self, single: Single) {
+        let Single::Byte(byte) = single else {
+            return self.push(Item::One(single), 0);
+        };
+        self.pattern.literals.push(byte);
+        let end = self.pattern.literals.len() as u32;
+        match self.pattern.items.last_mut() {
+            Some(Item::Literal { to, .. }) => *to = end,
+            _ => self.push(
+                Item::Literal {
+                    from: end - 1,
+                    to: end,
+                },
+                0,
+            ),
+        }
+    }
+
+    /// What matches one byte, and where its text ends.
+    fn single(&mut self) -> Result<(Single, usize), Error> {
+        Ok(match self.text[self.at] {
+            b'.' => (Single::Any, self.at + 1),
+            b'[' => {
+                let (set, end) = self.set(self.at)?;
+                (Single::Set(set), end)
+            }
+            b'%' => {
+                let letter = self.peek(1).ok_or(Error::EndsWithPercent)?;
+                let single = match Set::class(letter) {
+                    Some(class) => Single::Set(self.keep(class)),
+                    None => Single::Byte(letter),
+                };
+                (single, self.at + 2)
+            }
+            byte => (Single::Byte(byte), self.at + 1),
+        })
+    }
+
+    /// Reads the set whose `[` is at `open`. Returns its index and where its text ends.
+    fn set(&mut self, open: usize) -> Result<(u32, usize), Error> {
+        let text = self.text;
+        let negated = text.get(open + 1) == Some(&b'^');
+        let first = open + 1 + usize::from(negated);
+        let close = close_of_set(text, first)?;
+
+        let mut set = Set::EMPTY;
+        let mut at = first;
+        while at < close {
+            match text[at] {
+                // Behind a range that ends with `%` the escaped byte can be the closing bracket itself.
+                b'%' => {
+                    at += 1;
+                    match Set::class(text[at]) {
+                        Some(class) => set.insert_all(class),
+                        None => set.insert(text[at]),
+                    }
+                }
+                from if text[at + 1] == b'-' && at + 2 < close => {
+                    at += 2;
+                    (from..=text[at]).for_each(|byte| set.insert(byte));
+                }
+                byte => set.insert(byte),
+            }
+            at += 1;
+        }
+        if negated {
+            set = set.complement();
+        }
+        self.pattern.set_bytes_max = self.pattern.set_bytes_max.max(close - open);
+        Ok((self.keep(set), close + 1))
+    }
+
+    fn keep(&mut self, set: Set) -> u32 {
+        self.pattern.sets.push(set);
+        (self.pattern.sets.len() - 1) as u32
+    }
+}
+
+/// Where a set ends whose members begin at `first`: the first of them never ends it, nor does an escaped one.
+fn close_of_set(text: &[u8], first: usize) -> Result<usize, Error> {
+    let mut at = first;
+    loop {
+        at += match (text.get(at), text.get(at + 1)) {
+            (None, _) => return Err(Error::SetWithoutEnd),
+            (Some(b'%'), Some(_)) => 2,
+            _ => 1,
+        };
+        if text.get(at) == Some(&b']') {
+            return Ok(at);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The replacement string of `gsub`: `%0` to `%9` stand for the match and its captures.
+
+use std::io::Write;
+use std::ops::Range;
+
+use super::{Capture, Error, Matcher};
+
+impl Matcher<'_> {
+    /// Appends to `out` what `template` says for the match `whole`, which was the last one. Ends with
+    /// [`Error::TooLarge`] soon after `out` has become longer than `bytes_max`.
+    pub(crate) fn append_replacement(
+        &mut self,
+        template: &[u8],
+        whole: &Range<usize>,
+        out: &mut Vec<u8>,
+        bytes_max: usize,
+    ) -> Result<(), Error> {
+        let subject = self.subject();
+        let before = out.len();
+        let mut rest = template;
+        while let Some(percent) = memchr::memchr(b'%', rest) {
+            out.extend_from_slice(&rest[..percent]);
+            // A lone `%` at the end gives a NUL: LuaJIT takes the byte that ends the string.
+            let letter = rest.get(percent + 1).copied().unwrap_or(0);
+            match letter {
+                b'0' => out.extend_from_slice(&subject[whole.clone()]),
+                b'1'..=b'9' => match self.capture(usize::from(letter - b'1'), whole)? {
+                    Capture::Text(range) => out.extend_from_slice(&subject[range]),
+                    Capture::Position(at) => {
+                        write!(out, "{}", at + 1).expect("a Vec takes everything");
+                    }
+                },
+                plain => out.push(plain),
+            }
+            self.budget().spend(1)?;
+            if out.len() > bytes_max {
+                return Err(Error::TooLarge);
+            }
+            rest = rest.get(percent + 2..).unwrap_or_default();
+        }
+        out.extend_from_slice(rest);
+        if out.len() > bytes_max {
+            return Err(Error::TooLarge);
+        }
+        self.budget().spend_bulk(out.len() - before)
+    }
+}
