@@ -13,6 +13,7 @@ use std::net::IpAddr;
 
 use veche_hub::{Answer, SessionId, Ticket};
 
+use crate::app::{AppAnswer, CLOSED_ABNORMALLY};
 use crate::http::Http;
 use crate::lines::Lines;
 use crate::outbox::ANSWERS_BYTES_HIGH;
@@ -56,7 +57,8 @@ impl Connection {
         let stage = match shared.site.listeners[listener as usize].role {
             Role::Push => Stage::Lines(Box::default()),
             Role::Public | Role::Internal => {
-                Stage::Http(Box::new(Http::new(listener, shared.now.mono_ms)))
+                let http = Http::new(listener, peer, shared.now.mono_ms);
+                Stage::Http(Box::new(http))
             }
         };
         let mut connection = Self {
@@ -109,11 +111,7 @@ impl Connection {
         let goes_on = match &mut self.stage {
             Stage::Http(http) => match http.answered(id, ticket, answer, shared) {
                 Then::Become(socket) => {
-                    self.stage = Stage::Socket(socket);
-                    if shared.is_draining() {
-                        // It was no session yet when the others were told.
-                        self.drain(id, shared);
-                    }
+                    self.open(id, socket, shared);
                     true
                 }
                 Then::GoOn => true,
@@ -131,31 +129,88 @@ impl Connection {
         }
     }
 
+    /// An application's verdict or response has come.
+    pub fn app_answered(&mut self, id: SessionId, answer: AppAnswer, shared: &mut Shared) {
+        let Stage::Http(http) = &mut self.stage else {
+            return;
+        };
+        let Some(then) = http.app_answered(id, answer, shared) else {
+            return;
+        };
+        let then = match then {
+            Then::Become(socket) => {
+                self.open(id, socket, shared);
+                Then::GoOn
+            }
+            then => then.map(Stage::Socket),
+        };
+        self.go_on(id, then, shared);
+    }
+
+    /// The handler of an application that waited has ended.
+    pub fn app_ready(&mut self, id: SessionId, shared: &mut Shared) {
+        let Stage::Socket(socket) = &mut self.stage else {
+            return;
+        };
+        // What waits for the client to read is taken up when it has.
+        if socket.app_ready() && matches!(self.blocked, None | Some(Block::App)) {
+            let then = socket.resume(id, shared).map(stays);
+            self.go_on(id, then, shared);
+        }
+    }
+
+    /// An outbox that was full has room again.
+    pub fn drained(&mut self, id: SessionId, shared: &mut Shared) {
+        if let Stage::Socket(socket) = &mut self.stage {
+            socket.drained(id, shared);
+        }
+    }
+
     /// Goes on after a block: the worker calls it when what was waited for may have come.
     pub fn resume(&mut self, id: SessionId, shared: &mut Shared) {
         let Some(block) = self.blocked else { return };
+        if block == Block::App {
+            // An application says itself when it is done.
+            return;
+        }
         if block == Block::Output && shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
             shared.waiting_for_output.push(id);
             return;
         }
-        self.blocked = None;
         let more = match &mut self.stage {
             Stage::Http(http) => http.resume(id, shared).map(Stage::Socket),
             Stage::Socket(socket) => socket.resume(id, shared).map(stays),
             Stage::Lines(lines) => lines.resume(id, shared).map(stays),
             Stage::Ending => Then::End,
         };
-        match more {
+        self.go_on(id, more, shared);
+    }
+
+    /// What was waited for has come, and led to this.
+    fn go_on(&mut self, id: SessionId, then: Then<Stage>, shared: &mut Shared) {
+        let was_blocked = self.blocked.take().is_some();
+        match then {
             Then::Wait(block) => self.block(id, block, shared),
             Then::End => self.end(id, shared),
             _ => self.work_on_input(id, shared),
         }
         self.finish_if_due(id, shared);
-        if let Stage::Socket(socket) = &mut self.stage {
+        if let Stage::Socket(socket) = &mut self.stage
+            && was_blocked
+        {
             // The peer may have spoken all the time: nobody listened.
             socket.heard(shared.now);
         }
         self.settle_deadline(id, shared);
+    }
+
+    /// The 101 is written.
+    fn open(&mut self, id: SessionId, socket: Socket, shared: &mut Shared) {
+        self.stage = Stage::Socket(socket);
+        if shared.is_draining() {
+            // It was no session yet when the others were told.
+            self.drain(id, shared);
+        }
     }
 
     /// Why input waits, if it does; the transport should be paused meanwhile.
@@ -182,6 +237,10 @@ impl Connection {
                 NoteLevel::Warn,
                 "closed: it took nothing for write_timeout",
             );
+            if let Stage::Socket(socket) = &mut self.stage {
+                let why = "it took nothing for too long";
+                socket.over(id, CLOSED_ABNORMALLY, why, shared);
+            }
             return self.abort(id, shared);
         }
         // A session sets no deadline with each message: this may be an old one.
@@ -207,8 +266,10 @@ impl Connection {
 
     /// The transport is gone; nothing of the connection stays.
     pub fn closed(&mut self, id: SessionId, shared: &mut Shared) {
-        if let Stage::Socket(socket) = &mut self.stage {
-            socket.closed(shared);
+        match &mut self.stage {
+            Stage::Socket(socket) => socket.closed(id, shared),
+            Stage::Http(http) => http.gone(id, shared),
+            Stage::Lines(_) | Stage::Ending => {}
         }
         shared.hub.close(id, &mut shared.ports);
         shared.ports.outboxes.close(id);
@@ -271,7 +332,7 @@ impl Connection {
         match block {
             Block::Output => shared.waiting_for_output.push(id),
             Block::Credit => shared.waiting_for_credit.push(id),
-            Block::Answer => {}
+            Block::Answer | Block::App => {}
         }
     }
 

@@ -2,17 +2,21 @@
 //!
 //! It goes from state to state and keeps the deadlines; what a request leads to is decided in `request`, and an upgrade
 //! ends the stage ([`upgrade`](crate::upgrade)).
-//! API calls are carried out by [`backend`](crate::backend), answers are written by [`reply`](crate::reply) and [`stream`](crate::stream).
+//! API calls are carried out by [`backend`](crate::backend), applications are asked in `app`, answers are written by
+//! [`reply`](crate::reply) and [`stream`](crate::stream).
 
+mod app;
 mod body;
 mod request;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use veche_hub::{Answer, SessionId, Ticket};
 use veche_proto::http::{self, HeadScan, HttpError, Status};
 
 use crate::api::{Call, CallEnd};
+use crate::app::AppId;
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::reply::{Reply, refuse_request};
 use crate::shared::Shared;
@@ -21,12 +25,14 @@ use crate::stats::Handshake;
 use crate::step::{Block, Step, Then};
 use crate::stream::{Pumped, Stream};
 use crate::upgrade::Registration;
+pub(crate) use app::KeptRequest;
 use body::Body;
 
 /// The stage's state; boxed, since few connections stay in it.
 pub(crate) struct Http {
     scan: HeadScan,
     state: State,
+    peer: IpAddr,
     listener: u16,
     /// Since when the present wait lasts: accept, first byte of a head, end of a head, end of a response.
     since_ms: u64,
@@ -42,13 +48,18 @@ enum State {
     /// A home worker has yet to register the session.
     Registering(Box<Registration>),
     Streaming(Box<Stream>),
+    /// An application has yet to answer a request.
+    App(AppId, Reply),
+    /// An application has yet to judge a handshake.
+    Asking(AppId, Box<KeptRequest>),
 }
 
 impl Http {
-    pub(crate) fn new(listener: u16, now_ms: u64) -> Self {
+    pub(crate) fn new(listener: u16, peer: IpAddr, now_ms: u64) -> Self {
         Self {
             scan: HeadScan::default(),
             state: State::Head,
+            peer,
             listener,
             since_ms: now_ms,
             accepted_ms: now_ms,
@@ -74,6 +85,10 @@ impl Http {
             State::Call(..) | State::Registering(_) | State::Streaming(_) => Ok(Step {
                 taken: 0,
                 then: Then::Wait(Block::Answer),
+            }),
+            State::App(..) | State::Asking(..) => Ok(Step {
+                taken: 0,
+                then: Then::Wait(Block::App),
             }),
         };
         result.unwrap_or_else(|error| {
@@ -108,7 +123,7 @@ impl Http {
         self.scan = HeadScan::default();
         self.requests += 1;
         self.since_ms = shared.now.mono_ms;
-        let then = self.request(id, &head, shared)?;
+        let then = self.request(id, &head, &input[..end], shared)?;
         Ok(Step { taken: end, then })
     }
 
@@ -191,7 +206,12 @@ impl Http {
                 else {
                     unreachable!("matched above")
                 };
-                Then::Become(registration.open(id, shared))
+                Then::Become(self.open(id, *registration, shared))
+            }
+            State::App(app, _) => {
+                let app = *app;
+                shared.with_apps(|apps, shared| apps.answered(app, id, ticket, answer, shared));
+                Then::Wait(Block::App)
             }
             _ => Then::Wait(Block::Answer),
         }
@@ -224,10 +244,18 @@ impl Http {
 
     /// The connection is about to end: whoever waits for a 101 is told that it won't come.
     pub(crate) fn abandon(&mut self, id: SessionId, shared: &mut Shared) {
-        if let State::Registering(registration) = &self.state {
-            registration.withdraw(id, shared);
-            self.state = State::Head;
-            shared.stats.handshake(Handshake::Malformed);
+        self.gone(id, shared);
+        let state = std::mem::replace(&mut self.state, State::Head);
+        let outcome = match &state {
+            State::Registering(registration) => {
+                registration.withdraw(id, shared);
+                Some(Handshake::Malformed)
+            }
+            State::Asking(..) => Some(Handshake::Refused),
+            _ => None,
+        };
+        if let Some(outcome) = outcome {
+            shared.stats.handshake(outcome);
             let error = HttpError {
                 status: Status::SERVICE_UNAVAILABLE,
                 reason: "the session could not be opened",
@@ -242,9 +270,10 @@ impl Http {
             State::Head if self.requests > 0 && !self.scan.is_midway() => limits.idle_timeout_ms,
             State::Head => limits.header_timeout_ms.min(limits.handshake_timeout_ms),
             State::Body(_) => limits.body_timeout_ms,
-            State::Registering(_) => limits.handshake_timeout_ms,
-            // A home worker always answers, and a stalled send has its own deadline.
-            State::Call(..) | State::Streaming(_) => return u64::MAX,
+            State::Registering(_) | State::Asking(..) => limits.handshake_timeout_ms,
+            // A home worker always answers, a stalled send has its own deadline, and how long a handler may take is
+            // the application's matter.
+            State::Call(..) | State::Streaming(_) | State::App(..) => return u64::MAX,
         };
         self.since_ms.saturating_add(wait)
     }
@@ -254,7 +283,7 @@ impl Http {
         if self.deadline_ms(shared) > shared.now.mono_ms {
             return true;
         }
-        if matches!(self.state, State::Registering(_)) {
+        if matches!(self.state, State::Registering(_) | State::Asking(..)) {
             self.abandon(id, shared);
         } else if !self.is_idle() || self.requests == 0 {
             let error = HttpError {

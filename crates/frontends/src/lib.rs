@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+pub mod app;
 pub mod backend;
 pub mod close;
 pub mod command;
@@ -28,6 +29,7 @@ mod step;
 mod stream;
 pub mod upgrade;
 
+pub use app::{AppAnswer, AppId, Apps};
 pub use connection::Connection;
 pub use outbox::{End, Outbox, Outboxes};
 pub use shared::{Lane, Note, NoteLevel, Now, Ports, Post, Process, Shared};

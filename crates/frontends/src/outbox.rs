@@ -4,12 +4,15 @@
 //! at the end of the turn. It is kept apart from the connection so that a publication can be written into any
 //! outbox while some connection is being worked on. It does not know sockets: the worker tells it what is unsent.
 
+mod sending;
+
 use bytes::Bytes;
 use veche_hub::{Delivery, Format, PayloadKind, SessionId};
 use veche_proto::websocket::deflate::Agreed;
 use veche_proto::websocket::{self, Codecs, Encoder, MessageKind, Role};
 
 use crate::pool::Pool;
+pub use sending::Sending;
 
 /// Above this many bytes on their way out a connection's input is not worked on: whoever asks must also read.
 pub const ANSWERS_BYTES_HIGH: usize = 64 << 10;
@@ -52,6 +55,8 @@ pub struct Outbox {
     /// Written but not to be sent before the registration is answered.
     held: bool,
     touched: bool,
+    /// An application was told that it is full, and not yet that there is room again.
+    full: bool,
 }
 
 const _: () = assert!(size_of::<Outbox>() <= 72);
@@ -69,6 +74,7 @@ impl Default for Outbox {
             end: End::Open,
             held: false,
             touched: false,
+            full: false,
         }
     }
 }
@@ -98,6 +104,10 @@ pub struct Outboxes {
     codecs: Codecs,
     /// Sessions whose outbox overflowed in this turn; the worker closes them.
     overflowed: Vec<SessionId>,
+    /// Sessions whose outbox became full in this turn: they may be empty again after the flush.
+    filled: Vec<SessionId>,
+    /// Sessions that have room again.
+    drained: Vec<SessionId>,
     outbox_bytes_max: usize,
     sent: Sent,
     now_ms: u32,
@@ -121,6 +131,8 @@ impl Outboxes {
             pool: Pool::default(),
             codecs: Codecs::default(),
             overflowed: Vec::new(),
+            filled: Vec::new(),
+            drained: Vec::new(),
             outbox_bytes_max,
             sent: Sent::default(),
             now_ms: 0,
@@ -275,7 +287,16 @@ impl Outboxes {
     pub fn set_unsent(&mut self, id: SessionId, unsent: usize) {
         if let Some(outbox) = self.find(id) {
             outbox.unsent = u32::try_from(unsent).unwrap_or(u32::MAX);
+            if outbox.full {
+                self.note_room(id);
+            }
         }
+    }
+
+    /// Marked once; the worker closes it in this turn.
+    fn overflow(&mut self, session: SessionId) {
+        self.boxes[session.index as usize].pushes = Pushes::Refused;
+        self.overflowed.push(session);
     }
 
     /// Writes a publication into a session's outbox, encoded once per format; a full one is marked for closing.
@@ -290,9 +311,7 @@ impl Outboxes {
         };
         let queued = outbox.queued();
         if queued > 0 && queued + bytes.len() > max {
-            // Marked once; the worker closes it in this turn.
-            outbox.pushes = Pushes::Refused;
-            self.overflowed.push(session);
+            self.overflow(session);
             return;
         }
         self.sent.messages += 1;

@@ -8,6 +8,7 @@ use veche_proto::http::{
 };
 
 use crate::api::error_body;
+use crate::app::Response;
 use crate::shared::{NoteLevel, Shared};
 
 /// What a response needs to know of its request.
@@ -63,6 +64,54 @@ impl Reply {
             out.extend_from_slice(body);
         }
     }
+}
+
+/// Writes an application's response; what can't be written is answered with 500 and said in the log.
+pub(crate) fn write_response(
+    reply: Reply,
+    id: SessionId,
+    response: &Response,
+    shared: &mut Shared,
+) {
+    let Response {
+        status,
+        headers,
+        body,
+    } = response;
+    let head = ResponseHead {
+        status: *status,
+        version: reply.version,
+        keep_alive: reply.keep_alive && !shared.is_draining(),
+        body: ResponseBody::Sized(body.len() as u64),
+    };
+    let out = shared.ports.outboxes.buffer(id);
+    let before = out.len();
+    let mut writer = head.start(out, shared.date.text());
+    let mut fault = match status.0 {
+        200..=599 => None,
+        other => Some(format!("{other} is no status of a response")),
+    };
+    for (name, value) in headers {
+        if let Err(invalid) = writer.header(name, value) {
+            fault.get_or_insert_with(|| format!("header {name:?}: {invalid}"));
+        }
+    }
+    writer.finish();
+    if let Some(fault) = fault {
+        out.truncate(before);
+        shared.note(
+            id,
+            NoteLevel::Warn,
+            format!("the application's response can't be written: {fault}"),
+        );
+        let what = b"the application failed\n";
+        let kind = "text/plain; charset=utf-8";
+        return reply.write(id, Status::INTERNAL_SERVER_ERROR, kind, what, shared);
+    }
+    if !reply.head_only && status.has_body() {
+        out.extend_from_slice(body);
+    }
+    shared.stats.answer(status.0);
 }
 
 /// A request that is refused although it was understood.

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use veche_proto::websocket;
 
+use crate::app::AppId;
 use crate::identity::Identity;
 use crate::origin;
 
@@ -28,6 +29,11 @@ pub enum Handler {
     },
     /// The back end's HTTP API and its WebSocket.
     Api,
+    /// An application: WebSockets and plain HTTP.
+    Lua {
+        /// Which.
+        app: AppId,
+    },
     /// `GET /health`.
     Health,
     /// `GET /metrics`.
@@ -35,14 +41,14 @@ pub enum Handler {
 }
 
 impl Handler {
-    /// Whether the handler answers plain HTTP and so also takes what lies below its path.
+    /// Whether the handler also takes what lies below its path, without a `/*` at the end.
     pub fn takes_subtree(&self) -> bool {
         matches!(self, Self::Static { .. } | Self::Api)
     }
 
     /// Whether a WebSocket may be opened here.
     pub fn takes_websocket(&self) -> bool {
-        matches!(self, Self::Push | Self::Echo | Self::Api)
+        matches!(self, Self::Push | Self::Echo | Self::Api | Self::Lua { .. })
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use veche_hub::{Answer, Class, Delivery, Hub, Mail, Outlet, SessionId, Ticket, WorkerId};
 use veche_proto::websocket::Codecs;
 
+use crate::app::{AppAnswer, Apps};
 use crate::outbox::Outboxes;
 use crate::site::Site;
 use crate::static_files::Files;
@@ -86,6 +87,13 @@ pub struct Shared {
     pub waiting_for_output: Vec<SessionId>,
     /// Connections whose work waits for the hub to take publications again.
     pub waiting_for_credit: Vec<SessionId>,
+    /// The applications of this worker, if its routes lead to any; `None` as well while one is called: see
+    /// [`Shared::with_apps`].
+    pub apps: Option<Box<dyn Apps>>,
+    /// Sessions whose waiting handler has ended; the worker calls [`Connection::app_ready`](crate::Connection::app_ready).
+    pub app_ready: Vec<SessionId>,
+    /// For what comes in for applications, which are handed `Shared` while a message lies there; taken out meanwhile.
+    pub(crate) app_codecs: Option<Box<Codecs>>,
     /// For the log; the worker writes them down after each batch.
     pub notes: Vec<Note>,
     notes_left: u32,
@@ -125,6 +133,9 @@ impl Shared {
             process,
             waiting_for_output: Vec::new(),
             waiting_for_credit: Vec::new(),
+            apps: None,
+            app_ready: Vec::new(),
+            app_codecs: None,
             notes: Vec::new(),
             notes_left: NOTES_PER_SECOND,
             notes_dropped: 0,
@@ -149,7 +160,18 @@ impl Shared {
     /// second until it says that there is no more.
     pub fn trim(&mut self) -> bool {
         self.codecs.trim();
+        if let Some(codecs) = &mut self.app_codecs {
+            codecs.trim();
+        }
         self.ports.outboxes.trim()
+    }
+
+    /// Calls the applications, which are taken out of here meanwhile; `None` where there are none.
+    pub fn with_apps<R>(&mut self, call: impl FnOnce(&mut dyn Apps, &mut Self) -> R) -> Option<R> {
+        let mut apps = self.apps.take()?;
+        let result = call(&mut *apps, self);
+        self.apps = Some(apps);
+        Some(result)
     }
 
     /// Notes something for the log.
@@ -235,6 +257,9 @@ pub struct Ports {
     pub answers: VecDeque<(SessionId, Ticket, Answer)>,
     /// Sessions to disconnect.
     pub kicks: Vec<(SessionId, u16, String)>,
+    /// Verdicts and responses of applications that did not come at once; the worker calls
+    /// [`Connection::app_answered`](crate::Connection::app_answered).
+    pub app_answers: VecDeque<(SessionId, AppAnswer)>,
 }
 
 impl Ports {
@@ -245,7 +270,20 @@ impl Ports {
             post,
             answers: VecDeque::new(),
             kicks: Vec::new(),
+            app_answers: VecDeque::new(),
         }
+    }
+
+    /// Whether a session is to be disconnected in this turn.
+    pub(crate) fn is_kicked(&self, id: SessionId) -> bool {
+        !self.kicks.is_empty() && self.kicks.iter().any(|(kicked, ..)| *kicked == id)
+    }
+
+    /// The code and reason with which a session is to be disconnected; the first that was asked for.
+    pub(crate) fn take_kick(&mut self, id: SessionId) -> Option<(u16, String)> {
+        let at = self.kicks.iter().position(|(kicked, ..)| *kicked == id)?;
+        let (_, code, reason) = self.kicks.remove(at);
+        Some((code, reason))
     }
 }
 

@@ -1,16 +1,21 @@
 //! A connection while it speaks WebSocket: frames to messages, pings, the closing handshake.
 //!
 //! What a message means is the session's: the echo sends it back, the push gateway expects none, the back end's
-//! socket takes each for a command. It does not know the wire: frames are `veche_proto`'s.
+//! socket takes each for a command, an application gets it (`app`). It does not know the wire: frames are
+//! `veche_proto`'s.
+
+mod app;
 
 use std::sync::Arc;
 
 use veche_hub::{Answer, SessionId, Ticket};
 use veche_proto::websocket::{self, Decoder, Event, MessageKind, Opcode, close};
 
+use crate::app::CLOSED_ABNORMALLY;
+use crate::app::session::App;
 use crate::backend::{Backend, Progress, Shape};
 use crate::command;
-use crate::outbox::ANSWERS_BYTES_HIGH;
+use crate::outbox::{ANSWERS_BYTES_HIGH, Outboxes};
 use crate::route::Route;
 use crate::shared::{NoteLevel, Now, Shared};
 use crate::step::{Block, Never, Step, Then};
@@ -36,6 +41,7 @@ pub(crate) enum Session {
     /// Clients listen; what they say is counted and dropped.
     Push,
     Backend(Box<Backend>),
+    App(App),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -72,6 +78,9 @@ impl Socket {
         input: &mut [u8],
         shared: &mut Shared,
     ) -> Step<Never> {
+        if matches!(self.session, Session::App(_)) {
+            return self.app_step(id, input, shared);
+        }
         let mut taken = 0;
         while taken < input.len() {
             let result = self.decoder.decode(
@@ -81,18 +90,7 @@ impl Socket {
             );
             let (count, event) = match result {
                 Ok(decoded) => decoded,
-                Err(error) => {
-                    shared.stats.protocol_errors.add(1);
-                    let what = format!("closed with {}: {error}", error.close_code());
-                    shared.note(id, NoteLevel::Info, what);
-                    return self.fail(
-                        id,
-                        error.close_code(),
-                        &error.to_string(),
-                        input.len(),
-                        shared,
-                    );
-                }
+                Err(error) => return self.broken(id, error, input.len(), shared),
             };
             taken += count;
             let Some(event) = event else { break };
@@ -109,7 +107,7 @@ impl Socket {
                                 shared.ports.outboxes.message(id, kind, data);
                                 Then::GoOn
                             }
-                            Session::Push => Then::GoOn,
+                            Session::Push | Session::App(_) => Then::GoOn,
                             Session::Backend(_) => {
                                 // The codecs may hold the message; a command needs all of `shared`.
                                 let data = data.to_vec();
@@ -119,22 +117,12 @@ impl Socket {
                     }
                 }
                 Event::Ping(payload) => {
-                    if self.phase == Phase::Open {
-                        websocket::encode_control(
-                            shared.ports.outboxes.buffer(id),
-                            Opcode::Pong,
-                            payload,
-                            None,
-                        );
-                    }
+                    self.pong(id, payload, &mut shared.ports.outboxes);
                     Then::GoOn
                 }
                 Event::Pong(_) => Then::GoOn,
                 Event::Close { code, reason } => {
-                    // RFC 6455, section 5.5.1: answered with the same code, unless ours is out already.
-                    if self.phase == Phase::Open {
-                        shared.ports.outboxes.close_frame(id, code, reason);
-                    }
+                    self.answer_close(id, code, reason, &mut shared.ports.outboxes);
                     Then::End
                 }
             };
@@ -199,8 +187,10 @@ impl Socket {
     }
 
     pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> Then<Never> {
-        let Session::Backend(backend) = &mut self.session else {
-            return Then::GoOn;
+        let backend = match &mut self.session {
+            Session::Backend(backend) => backend,
+            Session::App(_) => return self.app_resume(id, shared),
+            Session::Echo | Session::Push => return Then::GoOn,
         };
         if !backend.resume(id, shared) {
             return Then::Wait(Block::Credit);
@@ -220,23 +210,38 @@ impl Socket {
         answer: Answer,
         shared: &mut Shared,
     ) -> bool {
-        let Session::Backend(backend) = &mut self.session else {
-            return false;
-        };
-        backend.answered(ticket, answer);
-        write_answers(backend, id, shared)
+        match &mut self.session {
+            Session::Backend(backend) => {
+                backend.answered(ticket, answer);
+                write_answers(backend, id, shared)
+            }
+            Session::App(app) => {
+                app.answered(id, ticket, answer, shared);
+                false
+            }
+            Session::Echo | Session::Push => false,
+        }
     }
 
     /// Begins the closing handshake.
     pub(crate) fn close(&mut self, id: SessionId, code: u16, reason: &str, shared: &mut Shared) {
-        if self.phase == Phase::Open {
-            self.phase = Phase::Closing {
-                since_ms: shared.now.mono_ms,
-            };
-            shared.ports.outboxes.close_frame(id, Some(code), reason);
-            // From now on nothing can be handed to it, so nothing is counted as handed.
-            shared.hub.close(id, &mut shared.ports);
+        if self.begin_close(id, code, reason, shared) {
+            self.over(id, code, reason, shared);
         }
+    }
+
+    /// Our Close, on the wire and towards the hub; `false` if it was out already.
+    fn begin_close(&mut self, id: SessionId, code: u16, reason: &str, shared: &mut Shared) -> bool {
+        if self.phase != Phase::Open {
+            return false;
+        }
+        self.phase = Phase::Closing {
+            since_ms: shared.now.mono_ms,
+        };
+        shared.ports.outboxes.close_frame(id, Some(code), reason);
+        // From now on nothing can be handed to it, so nothing is counted as handed.
+        shared.hub.close(id, &mut shared.ports);
+        true
     }
 
     /// Whether our Close is out.
@@ -245,24 +250,48 @@ impl Socket {
     }
 
     /// The session is over, however it came to be.
-    pub(crate) fn closed(&mut self, shared: &mut Shared) {
+    pub(crate) fn closed(&mut self, id: SessionId, shared: &mut Shared) {
         shared.stats.sessions.sub(1);
+        // Whoever knew a better reason has said it before.
+        self.over(id, CLOSED_ABNORMALLY, "", shared);
     }
 
-    fn fail(
+    /// The peer broke the protocol; all of its input is done with.
+    fn broken(
         &mut self,
         id: SessionId,
-        code: u16,
-        reason: &str,
+        error: websocket::Error,
         taken: usize,
         shared: &mut Shared,
     ) -> Step<Never> {
+        shared.stats.protocol_errors.add(1);
+        let (code, reason) = (error.close_code(), error.to_string());
+        shared.note(id, NoteLevel::Info, format!("closed with {code}: {reason}"));
         if self.phase == Phase::Open {
-            shared.ports.outboxes.close_frame(id, Some(code), reason);
+            shared.ports.outboxes.close_frame(id, Some(code), &reason);
         }
         Step {
             taken,
             then: Then::End,
+        }
+    }
+
+    fn pong(&self, id: SessionId, payload: &[u8], outboxes: &mut Outboxes) {
+        if self.phase == Phase::Open {
+            websocket::encode_control(outboxes.buffer(id), Opcode::Pong, payload, None);
+        }
+    }
+
+    /// RFC 6455, section 5.5.1: a Close is answered with the same code, unless ours is out already.
+    fn answer_close(
+        &self,
+        id: SessionId,
+        code: Option<u16>,
+        reason: &str,
+        outboxes: &mut Outboxes,
+    ) {
+        if self.phase == Phase::Open {
+            outboxes.close_frame(id, code, reason);
         }
     }
 
@@ -313,6 +342,7 @@ impl Socket {
         if self.pinged {
             shared.stats.silent_closed.add(1);
             shared.note(id, NoteLevel::Info, "closed: no pong");
+            self.over(id, CLOSED_ABNORMALLY, "no pong", shared);
             return false;
         }
         self.pinged = true;

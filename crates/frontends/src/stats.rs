@@ -49,11 +49,13 @@ pub enum Handshake {
     ForbiddenChannel,
     /// No key for the API.
     Unauthorized,
+    /// The application did not want it, or gave no verdict.
+    Refused,
 }
 
 impl Handshake {
     /// Every outcome, with its label in the metrics.
-    pub const ALL: [(Self, &'static str); 7] = [
+    pub const ALL: [(Self, &'static str); 8] = [
         (Self::Opened, "opened"),
         (Self::NotFound, "not_found"),
         (Self::Malformed, "malformed"),
@@ -61,6 +63,7 @@ impl Handshake {
         (Self::Unidentified, "unidentified"),
         (Self::ForbiddenChannel, "forbidden_channel"),
         (Self::Unauthorized, "unauthorized"),
+        (Self::Refused, "refused_by_app"),
     ];
 }
 

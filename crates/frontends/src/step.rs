@@ -12,6 +12,8 @@ pub enum Block {
     Credit,
     /// A home worker has yet to answer.
     Answer,
+    /// A handler of an application waits, and there is no room behind it; or its verdict or response has yet to come.
+    App,
 }
 
 /// What a stage made of its input. `N` is what the stage may turn into; [`Never`] for one that stays.

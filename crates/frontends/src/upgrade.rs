@@ -7,14 +7,18 @@ use std::sync::Arc;
 
 use veche_hub::{ChannelName, SessionId, Ticket};
 use veche_proto::http::{Head, Status};
-use veche_proto::websocket::{self, Decoder, handshake};
+use veche_proto::websocket::handshake::{self, Upgrade};
+use veche_proto::websocket::{self, Decoder};
 
 use crate::api::unauthorized;
+use crate::app::AppId;
+use crate::app::session::App;
+use crate::http::KeptRequest;
 use crate::identity::Unknown;
 use crate::origin;
 use crate::reply::Refusal;
 use crate::route::{Handler, Route};
-use crate::shared::Shared;
+use crate::shared::{NoteLevel, Shared};
 use crate::socket::{Session, Socket};
 use crate::stats::Handshake;
 
@@ -27,25 +31,37 @@ pub(crate) struct Refused {
     pub(crate) outcome: Handshake,
 }
 
+/// A handshake that is right by the protocol and by the route.
+pub(crate) struct Candidate<'a, 'b> {
+    pub(crate) head: &'a Head<'b>,
+    /// The head as it came.
+    pub(crate) raw: &'a [u8],
+    pub(crate) route: &'a Arc<Route>,
+    upgrade: Upgrade<'a, 'b>,
+    session: Session,
+    /// Who it is by the route's identity.
+    pub(crate) user: Option<String>,
+    /// What it asked to hear beside its user's own channel.
+    channels: Vec<String>,
+}
+
 /// A session whose registrations are under way.
 pub(crate) struct Registration {
     socket: Socket,
     open: u32,
     /// Where in the outbox the 101 begins.
     written_at: usize,
+    /// For an application that is told when the session is open.
+    pub(crate) opening: Option<Box<KeptRequest>>,
 }
 
-/// Judges an upgrade request and begins to register its session. The 101 lies in the outbox, held back.
-pub(crate) fn upgrade(
-    id: SessionId,
-    head: &Head<'_>,
-    route: &Arc<Route>,
-    shared: &mut Shared,
-) -> Result<Registration, Refused> {
-    let refused = |status, why: &str, outcome| Refused {
-        refusal: Refusal::new(status, why),
-        outcome,
-    };
+/// Judges an upgrade request; `raw` is its head as it came. Nothing is written yet.
+pub(crate) fn judge<'a, 'b>(
+    head: &'a Head<'b>,
+    raw: &'a [u8],
+    route: &'a Arc<Route>,
+    shared: &Shared,
+) -> Result<Candidate<'a, 'b>, Refused> {
     let upgrade = handshake::read(head)
         .map_err(|error| match error.status {
             Status::UPGRADE_REQUIRED => upgrade_required(error.reason),
@@ -69,6 +85,7 @@ pub(crate) fn upgrade(
     }
     let session = match route.handler {
         Handler::Push => Session::Push,
+        Handler::Lua { app } => Session::App(App::new(app)),
         Handler::Api if shared.site.authorizes(head) => Session::Backend(Box::default()),
         Handler::Api => {
             return Err(Refused {
@@ -78,78 +95,140 @@ pub(crate) fn upgrade(
         }
         _ => Session::Echo,
     };
-    let mut channels = Vec::new();
-    if matches!(session, Session::Push) {
-        let user = route.identity.user(head).map_err(|unknown| {
+    let user = match session {
+        Session::Push | Session::App(_) => route.identity.user(head).map_err(|unknown| {
             let status = match unknown {
                 Unknown::Missing => Status::UNAUTHORIZED,
                 Unknown::Malformed => Status::BAD_REQUEST,
             };
             refused(status, &unknown.to_string(), Handshake::Unidentified)
-        })?;
-        let has_user = user.is_some();
-        channels.extend(user.map(|user| format!("#{user}")));
-        for channel in head.query_all("channel") {
-            if !route.allows_channel(&channel) || ChannelName::new(&channel).is_err() {
-                let why = "this route does not allow that channel";
-                return Err(refused(Status::FORBIDDEN, why, Handshake::ForbiddenChannel));
-            }
-            let channel = channel.into_owned();
-            if !channels.contains(&channel) {
-                channels.push(channel);
-            }
-            if channels.len() > CHANNELS_MAX + usize::from(has_user) {
-                return Err(refused(
-                    Status::BAD_REQUEST,
-                    &format!("a handshake takes at most {CHANNELS_MAX} channels"),
-                    Handshake::ForbiddenChannel,
-                ));
-            }
+        })?,
+        Session::Echo | Session::Backend(_) => None,
+    };
+    let channels = match session {
+        Session::Push => channels(head, route)?,
+        _ => Vec::new(),
+    };
+    Ok(Candidate {
+        head,
+        raw,
+        route,
+        upgrade,
+        session,
+        user,
+        channels,
+    })
+}
+
+/// What a client asks to hear, each channel once.
+fn channels(head: &Head<'_>, route: &Route) -> Result<Vec<String>, Refused> {
+    let mut channels = Vec::new();
+    for channel in head.query_all("channel") {
+        if !route.allows_channel(&channel) || ChannelName::new(&channel).is_err() {
+            let why = "this route does not allow that channel";
+            return Err(refused(Status::FORBIDDEN, why, Handshake::ForbiddenChannel));
+        }
+        let channel = channel.into_owned();
+        if !channels.contains(&channel) {
+            channels.push(channel);
+        }
+        if channels.len() > CHANNELS_MAX {
+            return Err(refused(
+                Status::BAD_REQUEST,
+                &format!("a handshake takes at most {CHANNELS_MAX} channels"),
+                Handshake::ForbiddenChannel,
+            ));
+        }
+    }
+    Ok(channels)
+}
+
+impl Refused {
+    /// Counts it and says it in the log.
+    pub(crate) fn note(&self, id: SessionId, shared: &mut Shared) {
+        shared.stats.handshake(self.outcome);
+        let what = format!(
+            "handshake refused with {}: {}",
+            self.refusal.status.0,
+            self.refusal.why()
+        );
+        shared.note(id, NoteLevel::Info, what);
+    }
+}
+
+impl Candidate<'_, '_> {
+    /// The application that it is for.
+    pub(crate) fn app(&self) -> Option<AppId> {
+        match &self.session {
+            Session::App(app) => Some(app.id()),
+            _ => None,
         }
     }
 
-    let agreed = route
-        .compression
-        .as_ref()
-        .and_then(|policy| websocket::deflate::negotiate(upgrade.extensions(), policy));
-    let out = shared.ports.outboxes.buffer(id);
-    let written_at = out.len();
-    handshake::write_response(out, upgrade.key, None, agreed);
-    shared
-        .ports
-        .outboxes
-        .begin_session(id, agreed, matches!(session, Session::Push));
-    let decoder = Decoder::new(websocket::Role::Server, agreed);
-    let mut registration = Registration {
-        socket: Socket::new(decoder, session, Arc::clone(route), shared.now),
-        open: 0,
-        written_at,
-    };
-    for (number, channel) in channels.iter().enumerate() {
-        let Ok(name) = ChannelName::new(channel) else {
-            unreachable!("checked above; users by their identity")
-        };
-        let answers = shared.ports.answers.len();
-        if let Err(error) = shared
-            .hub
-            .subscribe(id, name, Ticket(number as u32), &mut shared.ports)
-        {
-            shared.hub.close(id, &mut shared.ports);
-            registration.withdraw(id, shared);
-            return Err(refused(
-                Status::SERVICE_UNAVAILABLE,
-                &error.to_string(),
-                Handshake::Malformed,
-            ));
-        }
-        // Answered within the call where the home is here.
-        if shared.ports.answers.len() > answers {
-            shared.ports.answers.truncate(answers);
-        } else {
-            registration.open += 1;
-        }
+    /// Whether the client offered this subprotocol.
+    pub(crate) fn offers(&self, protocol: &str) -> bool {
+        self.upgrade.protocols().any(|offered| offered == protocol)
     }
-    Ok(registration)
+
+    /// Begins to register the session, for `user` where there is one. The 101 lies in the outbox, held back.
+    pub(crate) fn register(
+        self,
+        id: SessionId,
+        user: Option<&str>,
+        protocol: Option<&str>,
+        shared: &mut Shared,
+    ) -> Result<Registration, Refused> {
+        let agreed =
+            self.route.compression.as_ref().and_then(|policy| {
+                websocket::deflate::negotiate(self.upgrade.extensions(), policy)
+            });
+        let out = shared.ports.outboxes.buffer(id);
+        let written_at = out.len();
+        handshake::write_response(out, self.upgrade.key, protocol, agreed);
+        let listens = matches!(self.session, Session::Push | Session::App(_));
+        shared.ports.outboxes.begin_session(id, agreed, listens);
+        let decoder = Decoder::new(websocket::Role::Server, agreed);
+        let mut registration = Registration {
+            socket: Socket::new(decoder, self.session, Arc::clone(self.route), shared.now),
+            open: 0,
+            written_at,
+            opening: None,
+        };
+        let personal = user.map(|user| format!("#{user}"));
+        for (number, channel) in personal.iter().chain(&self.channels).enumerate() {
+            let Ok(name) = ChannelName::new(channel) else {
+                unreachable!("checked before; users by their identity")
+            };
+            let answers = shared.ports.answers.len();
+            if let Err(error) =
+                shared
+                    .hub
+                    .subscribe(id, name, Ticket(number as u32), &mut shared.ports)
+            {
+                shared.hub.close(id, &mut shared.ports);
+                registration.withdraw(id, shared);
+                return Err(refused(
+                    Status::SERVICE_UNAVAILABLE,
+                    &error.to_string(),
+                    Handshake::Malformed,
+                ));
+            }
+            // Answered within the call where the home is here.
+            if shared.ports.answers.len() > answers {
+                shared.ports.answers.truncate(answers);
+            } else {
+                registration.open += 1;
+            }
+        }
+        Ok(registration)
+    }
+}
+
+fn refused(status: Status, why: &str, outcome: Handshake) -> Refused {
+    Refused {
+        refusal: Refusal::new(status, why),
+        outcome,
+    }
 }
 
 /// RFC 6455, section 4.4: the answer names the version that is spoken.
@@ -163,6 +242,11 @@ fn upgrade_required(why: &str) -> Refused {
 }
 
 impl Registration {
+    /// The application that the session is for.
+    pub(crate) fn app(&self) -> Option<AppId> {
+        self.socket.app()
+    }
+
     /// Whether every home has answered.
     pub(crate) fn is_complete(&self) -> bool {
         self.open == 0

@@ -37,6 +37,39 @@ fn an_echo_allocates_nothing() {
 }
 
 #[test]
+fn a_message_to_an_application_and_its_answer_allocate_nothing() {
+    let mut world = World::new(Options::default());
+    let peer = world.open(0, "/lua-echo");
+    for length in [20, 1024] {
+        let frame = message(MessageKind::Text, &vec![b'x'; length]);
+        let each = allocations_each(|| {
+            world.send(peer, &frame);
+            world.settle();
+            assert!(world.drop_received(peer) > length);
+        });
+        assert_eq!(each, 0.0, "{length} bytes");
+    }
+}
+
+#[test]
+fn an_idle_session_of_an_application_holds_what_an_echo_holds() {
+    let held = |target: &str, warm_up: usize| {
+        let mut world = World::new(Options::default());
+        let frame = text(&"x".repeat(3000));
+        let mut open = |count: usize| {
+            for _ in 0..count {
+                let peer = world.open(0, target);
+                world.ask(peer, &frame);
+            }
+        };
+        open(warm_up);
+        measure(|| open(500)).bytes_current
+    };
+    // Growing tables are the same for both.
+    assert_eq!(held("/lua-echo", 524), held("/echo", 524));
+}
+
+#[test]
 fn a_frame_in_two_pieces_allocates_nothing_more_than_its_buffer() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/echo");

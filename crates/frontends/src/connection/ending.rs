@@ -5,12 +5,19 @@ use veche_hub::SessionId;
 use super::{Connection, Stage};
 use crate::outbox::End;
 use crate::shared::{NoteLevel, Shared};
+use crate::step::{Block, Then};
 
 impl Connection {
     /// Closes the session with a code: the hub, the operator or a limit wants it.
     pub fn disconnect(&mut self, id: SessionId, code: u16, reason: &str, shared: &mut Shared) {
         match &mut self.stage {
-            Stage::Socket(socket) => socket.close(id, code, reason, shared),
+            Stage::Socket(socket) => {
+                socket.close(id, code, reason, shared);
+                if self.blocked == Some(Block::App) {
+                    // No handler is waited for any more, but the peer's Close is.
+                    return self.go_on(id, Then::GoOn, shared);
+                }
+            }
             Stage::Http(_) | Stage::Lines(_) => self.end(id, shared),
             Stage::Ending => {}
         }
@@ -54,7 +61,7 @@ impl Connection {
         }
         match &mut self.stage {
             Stage::Socket(socket) => {
-                socket.closed(shared);
+                socket.closed(id, shared);
                 shared.hub.close(id, &mut shared.ports);
             }
             Stage::Http(http) => http.abandon(id, shared),

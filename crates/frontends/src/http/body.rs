@@ -1,10 +1,11 @@
-//! Requests' bodies: read for a call, dropped for an answer that needs none, or not read at all.
+//! Requests' bodies: read for a call or an application, dropped for an answer that needs none, or not read at all.
 
 use veche_hub::SessionId;
 use veche_proto::http::{BodyDecoder, CONTINUE, Framing, Head, HttpError};
 
-use super::{Http, State};
+use super::{Http, KeptRequest, State};
 use crate::api::{Call, CallEnd};
+use crate::app::AppId;
 use crate::reply::Reply;
 use crate::shared::Shared;
 use crate::socket::Socket;
@@ -16,16 +17,23 @@ const SKIPPED_BODY_BYTES_MAX: u64 = 64 << 10;
 /// A request whose body is being read.
 pub(super) struct Body {
     decoder: BodyDecoder,
-    /// What it is for; `None` drops it.
-    call: Option<Call>,
+    purpose: Purpose,
     data: Vec<u8>,
     reply: Reply,
-    /// What is answered after an unwanted body was read.
-    then: Option<AnswerLater>,
+}
+
+/// What a body is for.
+pub(super) enum Purpose {
+    /// A call of the API.
+    Call(Call),
+    /// A request to an application.
+    App(AppId, KeptRequest),
+    /// Nothing: it is dropped, and then this is answered.
+    Dropped(AnswerLater),
 }
 
 /// Writes an answer once the body that nobody wants has been read.
-type AnswerLater = Box<dyn FnOnce(Reply, SessionId, &mut Shared)>;
+pub(super) type AnswerLater = Box<dyn FnOnce(Reply, SessionId, &mut Shared)>;
 
 impl Http {
     /// Answers a request whose body, if any, nobody wants.
@@ -46,7 +54,7 @@ impl Http {
             Framing::Chunked => false,
         };
         if droppable {
-            return self.read_body(id, head, None, Some(Box::new(then)), shared);
+            return self.read_body(id, head, Purpose::Dropped(Box::new(then)), shared);
         }
         // The answer comes before the body: what follows can't be told apart from a request any more.
         reply.keep_alive = false;
@@ -58,8 +66,7 @@ impl Http {
         &mut self,
         id: SessionId,
         head: &Head<'_>,
-        call: Option<Call>,
-        then: Option<AnswerLater>,
+        purpose: Purpose,
         shared: &mut Shared,
     ) -> Result<Then<Socket>, HttpError> {
         let decoder = BodyDecoder::new(head.framing, &shared.site.limits.http);
@@ -69,10 +76,9 @@ impl Http {
         let is_end = decoder.is_end();
         let body = Body {
             decoder,
-            call,
+            purpose,
             data: Vec::new(),
             reply: Reply::to(head),
-            then,
         };
         if is_end {
             return Ok(self.body_complete(id, body, shared));
@@ -91,7 +97,7 @@ impl Http {
             unreachable!("called in this state only")
         };
         let piece = body.decoder.decode(input)?;
-        if body.call.is_some() {
+        if !matches!(body.purpose, Purpose::Dropped(_)) {
             body.data.extend_from_slice(&input[piece.data.clone()]);
         }
         let taken = piece.consumed;
@@ -119,12 +125,13 @@ impl Http {
         shared: &mut Shared,
     ) -> Then<Socket> {
         self.since_ms = shared.now.mono_ms;
-        if let Some(then) = body.then {
-            then(body.reply, id, shared);
-            return self.finish(id, body.reply.keep_alive, shared);
-        }
-        let Some(mut call) = body.call else {
-            unreachable!("a body is wanted by a call or dropped before an answer")
+        let mut call = match body.purpose {
+            Purpose::Call(call) => call,
+            Purpose::App(app, kept) => return self.ask_kept(id, app, &kept, &body.data, shared),
+            Purpose::Dropped(then) => {
+                then(body.reply, id, shared);
+                return self.finish(id, body.reply.keep_alive, shared);
+            }
         };
         match call.run(&body.data, id, shared) {
             CallEnd::Answered(answer) => self.call_ended(id, &answer, body.reply, shared),

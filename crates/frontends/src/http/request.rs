@@ -5,16 +5,17 @@ use std::sync::Arc;
 use veche_hub::SessionId;
 use veche_proto::http::{Framing, Head, HttpError, Method, Status};
 
-use super::{Http, State};
+use super::body::Purpose;
+use super::{Http, KeptRequest};
 use crate::api::Call;
 use crate::reply::{Refusal, Reply};
 use crate::route::{Found, Handler, Route};
-use crate::shared::{NoteLevel, Shared};
+use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::stats::Handshake;
-use crate::step::{Block, Then};
+use crate::step::Then;
 use crate::stream;
-use crate::upgrade::upgrade;
+use crate::upgrade::judge;
 
 impl Http {
     /// What a request leads to.
@@ -22,6 +23,7 @@ impl Http {
         &mut self,
         id: SessionId,
         head: &Head<'_>,
+        raw: &[u8],
         shared: &mut Shared,
     ) -> Result<Then<Socket>, HttpError> {
         let site = Arc::clone(&shared.site);
@@ -53,9 +55,9 @@ impl Http {
         };
         let socket_only = matches!(route.handler, Handler::Push | Handler::Echo);
         if socket_only
-            || (head.header_bytes("upgrade").is_some() && takes_socket_here(route, below))
+            || (head.header_bytes("upgrade").is_some() && takes_socket_here(route, head, below))
         {
-            return self.upgrade(id, head, route, shared);
+            return self.upgrade(id, head, raw, route, shared);
         }
         match &route.handler {
             Handler::Api => {
@@ -63,8 +65,17 @@ impl Http {
                     Ok(call) => call,
                     Err(refusal) => return self.refuse(id, head, refusal, shared),
                 };
-                self.read_body(id, head, Some(call), None, shared)
+                self.read_body(id, head, Purpose::Call(call), shared)
             }
+            Handler::Lua { app } => match head.framing {
+                Framing::None | Framing::Sized(0) => {
+                    Ok(self.ask(id, *app, route, head, b"", shared))
+                }
+                Framing::Sized(_) | Framing::Chunked => {
+                    let kept = KeptRequest::new(route, raw, None);
+                    self.read_body(id, head, Purpose::App(*app, kept), shared)
+                }
+            },
             Handler::Health => {
                 let (status, text) = match shared.process.is_ready() && !shared.is_draining() {
                     true => (Status::OK, "ok\n"),
@@ -122,35 +133,34 @@ impl Http {
         &mut self,
         id: SessionId,
         head: &Head<'_>,
+        raw: &[u8],
         route: &Arc<Route>,
         shared: &mut Shared,
     ) -> Result<Then<Socket>, HttpError> {
-        match upgrade(id, head, route, shared) {
+        let mut candidate = match judge(head, raw, route, shared) {
+            Ok(candidate) => candidate,
             Err(refused) => {
-                shared.stats.handshake(refused.outcome);
-                let what = format!(
-                    "handshake refused with {}: {}",
-                    refused.refusal.status.0,
-                    refused.refusal.why()
-                );
-                shared.note(id, NoteLevel::Info, what);
-                self.refuse(id, head, refused.refusal, shared)
+                // It may be no handshake at all, and have a body.
+                refused.note(id, shared);
+                return self.refuse(id, head, refused.refusal, shared);
             }
-            Ok(registration) => {
-                if registration.is_complete() {
-                    return Ok(Then::Become(registration.open(id, shared)));
-                }
-                self.state = State::Registering(Box::new(registration));
-                Ok(Then::Wait(Block::Answer))
+        };
+        Ok(match candidate.app() {
+            Some(app) => self.ask_verdict(id, app, candidate, shared),
+            None => {
+                let user = candidate.user.take();
+                self.register(id, candidate, user, None, shared)
             }
-        }
+        })
     }
 }
 
 /// Whether an upgrade on this route, at this place below it, opens a WebSocket.
-fn takes_socket_here(route: &Route, below: &str) -> bool {
+fn takes_socket_here(route: &Route, head: &Head<'_>, below: &str) -> bool {
     match route.handler {
         Handler::Api => below.trim_end_matches('/') == "/socket",
+        // Other upgrades, such as curl's to HTTP/2, may be ignored (RFC 9110, section 7.8).
+        Handler::Lua { .. } => head.header_has_token("upgrade", "websocket"),
         _ => route.handler.takes_websocket(),
     }
 }

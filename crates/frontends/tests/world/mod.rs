@@ -12,12 +12,15 @@
     reason = "shared by several tests, none of which needs all of it"
 )]
 
+pub mod apps;
 mod client;
 mod site;
 pub mod wire;
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
 
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
 use veche_frontends::{Block, Connection, End, Now, Shared, Stats};
@@ -48,6 +51,8 @@ pub struct World {
 /// One worker: its connections' `Shared`, and who sits where.
 pub struct Worker {
     pub shared: Shared,
+    /// What its applications were told.
+    pub record: Rc<RefCell<apps::Record>>,
     slots: Vec<(u32, Option<usize>)>,
     free: Vec<u32>,
     resumable: Vec<SessionId>,
@@ -65,13 +70,19 @@ impl Worker {
 impl World {
     pub fn new(options: Options) -> Self {
         let workers: Vec<Worker> = (0..options.workers)
-            .map(|me| Worker {
-                shared: options.shared(WorkerId(me)),
-                slots: Vec::new(),
-                free: Vec::new(),
-                resumable: Vec::new(),
-                touched: Vec::new(),
-                sessions: Vec::new(),
+            .map(|me| {
+                let record = Rc::default();
+                let mut shared = options.shared(WorkerId(me));
+                shared.apps = Some(Box::new(apps::TestApps(Rc::clone(&record))));
+                Worker {
+                    shared,
+                    record,
+                    slots: Vec::new(),
+                    free: Vec::new(),
+                    resumable: Vec::new(),
+                    touched: Vec::new(),
+                    sessions: Vec::new(),
+                }
             })
             .collect();
         let lanes = (0..workers.len() * workers.len())
@@ -304,6 +315,7 @@ impl World {
     pub fn turn(&mut self, me: usize) -> bool {
         let mut moved = self.take_mail(me);
         moved |= self.go_on(me);
+        moved |= self.turn_apps(me);
         let shared = &mut self.workers[me].shared;
         let more = shared.hub.sweep(DELIVERIES_MAX, &mut shared.ports);
         moved |= more;
@@ -358,11 +370,14 @@ impl World {
                 });
             }
         }
-        while let Some((id, code, reason)) = self.workers[me].shared.ports.kicks.pop() {
-            if let Some(peer) = self.workers[me].client(id) {
-                self.with(peer, |connection, id, shared| {
-                    connection.disconnect(id, code, &reason, shared)
-                });
+        while !self.workers[me].shared.ports.kicks.is_empty() {
+            let kicks = std::mem::take(&mut self.workers[me].shared.ports.kicks);
+            for (id, code, reason) in kicks {
+                if let Some(peer) = self.workers[me].client(id) {
+                    self.with(peer, |connection, id, shared| {
+                        connection.disconnect(id, code, &reason, shared)
+                    });
+                }
             }
         }
         let mut sessions = std::mem::take(&mut self.workers[me].sessions);
@@ -420,6 +435,7 @@ impl World {
             }
         }
         self.workers[me].touched = touched;
+        self.workers[me].shared.ports.outboxes.settle_filled();
         let mut waiting = std::mem::take(&mut self.workers[me].shared.waiting_for_output);
         for id in waiting.drain(..) {
             if let Some(peer) = self.workers[me].client(id)
@@ -429,7 +445,11 @@ impl World {
             }
         }
         self.workers[me].shared.waiting_for_output = waiting;
-        moved || !self.workers[me].resumable.is_empty()
+        let shared = &self.workers[me].shared;
+        moved
+            || !self.workers[me].resumable.is_empty()
+            || !(shared.app_ready.is_empty() && shared.ports.app_answers.is_empty())
+            || shared.ports.outboxes.has_drained()
     }
 
     fn post(&mut self, me: usize) -> bool {
@@ -482,6 +502,7 @@ impl World {
             let counts = worker.shared.hub.counts();
             assert_eq!(counts, veche_hub::Counts::default());
             assert_eq!(worker.shared.stats.sessions.read(), 0, "sessions");
+            worker.record.borrow().check_empty();
             assert!(worker.shared.ports.answers.is_empty() && worker.shared.ports.kicks.is_empty());
         }
         assert!(

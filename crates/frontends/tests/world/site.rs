@@ -10,10 +10,12 @@ use veche_frontends::origin::Rule;
 use veche_frontends::route::{Handler, Route, Router};
 use veche_frontends::static_files::{Content, Description, File, Files, OpenError, Opened, ReadAt};
 use veche_frontends::{
-    ApiKey, Limits, Listener, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
+    ApiKey, AppId, Limits, Listener, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
 };
 use veche_hub::{Hub, WorkerId};
 use veche_proto::websocket::{self, deflate};
+
+use super::apps;
 
 /// Listeners of the site.
 pub const PUBLIC: u16 = 0;
@@ -104,6 +106,22 @@ impl Options {
                 methods: vec!["GET".into()],
                 ..route("/get", Handler::Health)
             },
+            app("/app/*", apps::SCRIPTED),
+            app("/room/:id", apps::SCRIPTED),
+            app("/lua-echo", apps::ECHOING),
+            app("/judged", apps::JUDGING),
+            Route {
+                identity: Identity::Query("user".into()),
+                ..app("/app-user", apps::SCRIPTED)
+            },
+            Route {
+                identity: Identity::Query("user".into()),
+                ..app("/judged-user", apps::JUDGING)
+            },
+            Route {
+                compression: Some(deflate::Policy::default()),
+                ..app("/app-deflate", apps::SCRIPTED)
+            },
             route(
                 "/files",
                 Handler::Static {
@@ -147,6 +165,10 @@ impl Options {
 
 fn push(path: &str) -> Route {
     route(path, Handler::Push)
+}
+
+fn app(path: &str, app: AppId) -> Route {
+    route(path, Handler::Lua { app })
 }
 
 fn route(path: &str, handler: Handler) -> Route {

@@ -1,0 +1,304 @@
+//! Requests that an application answers, and handshakes that it judges: now, later, or never.
+//!
+//! A request is lent for one call. Where something has to come before the call (a body, a verdict, a home's
+//! registration), its head is kept as bytes and read again. What an application answers is written by
+//! [`reply`](crate::reply); what cannot be written as it is costs a 500 and a note.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use veche_hub::SessionId;
+use veche_proto::http::{self, HEAD_BYTES_MAX, HEADERS_MAX, Head, Status};
+
+use super::{Http, State};
+use crate::app::{AppAnswer, AppId, Outcome, Params, Request, Response, Verdict};
+use crate::identity::is_valid_user;
+use crate::reply::{Refusal, Reply, write_response};
+use crate::route::Route;
+use crate::shared::{NoteLevel, Shared};
+use crate::socket::Socket;
+use crate::stats::Handshake;
+use crate::step::{Block, Then};
+use crate::upgrade::{Candidate, Refused, Registration, judge};
+
+/// A request's head, kept until there is everything to answer it with.
+pub(crate) struct KeptRequest {
+    route: Arc<Route>,
+    /// As it came, the empty line included.
+    head: Box<[u8]>,
+    user: Option<String>,
+}
+
+impl KeptRequest {
+    pub(super) fn new(route: &Arc<Route>, head: &[u8], user: Option<String>) -> Self {
+        Self {
+            route: Arc::clone(route),
+            head: head.into(),
+            user,
+        }
+    }
+
+    /// The head. It was read before, by limits that a reload may have lowered since.
+    fn head(&self) -> Head<'_> {
+        let limits = http::Limits {
+            head_bytes_max: HEAD_BYTES_MAX,
+            headers_max: HEADERS_MAX,
+            target_bytes_max: HEAD_BYTES_MAX,
+            body_bytes_max: u64::MAX,
+        };
+        match http::parse_head(&self.head, &limits) {
+            Ok(head) => head,
+            Err(error) => unreachable!("it was read before: {error}"),
+        }
+    }
+}
+
+/// As an application sees it.
+fn request<'a>(
+    head: &'a Head<'a>,
+    route: &'a Route,
+    peer: IpAddr,
+    user: Option<&'a str>,
+    body: &'a [u8],
+) -> Request<'a> {
+    Request {
+        head,
+        params: Params::new(&route.path, head.path),
+        peer,
+        body,
+        user,
+    }
+}
+
+impl Http {
+    /// A whole request for an application.
+    pub(super) fn ask(
+        &mut self,
+        id: SessionId,
+        app: AppId,
+        route: &Route,
+        head: &Head<'_>,
+        body: &[u8],
+        shared: &mut Shared,
+    ) -> Then<Socket> {
+        let reply = Reply::to(head);
+        // A page for strangers is the application's to give, so nobody is turned away here.
+        let user = route.identity.user(head).unwrap_or_default();
+        let request = request(head, route, self.peer, user.as_deref(), body);
+        let outcome = shared.with_apps(|apps, shared| apps.request(app, id, &request, shared));
+        match outcome {
+            Some(Outcome::Now(response)) => self.respond(id, reply, &response, shared),
+            Some(Outcome::Later) => {
+                self.state = State::App(app, reply);
+                Then::Wait(Block::App)
+            }
+            None => {
+                let refusal = Refusal::new(Status::SERVICE_UNAVAILABLE, "nobody answers here");
+                refusal.write(reply, id, shared);
+                self.finish(id, reply.keep_alive, shared)
+            }
+        }
+    }
+
+    /// The same, once its body has come.
+    pub(super) fn ask_kept(
+        &mut self,
+        id: SessionId,
+        app: AppId,
+        kept: &KeptRequest,
+        body: &[u8],
+        shared: &mut Shared,
+    ) -> Then<Socket> {
+        self.ask(id, app, &kept.route, &kept.head(), body, shared)
+    }
+
+    fn respond(
+        &mut self,
+        id: SessionId,
+        reply: Reply,
+        response: &Response,
+        shared: &mut Shared,
+    ) -> Then<Socket> {
+        write_response(reply, id, response, shared);
+        self.state = State::Head;
+        self.finish(id, reply.keep_alive, shared)
+    }
+
+    /// A handshake on an application's route.
+    pub(super) fn ask_verdict(
+        &mut self,
+        id: SessionId,
+        app: AppId,
+        candidate: Candidate<'_, '_>,
+        shared: &mut Shared,
+    ) -> Then<Socket> {
+        let user = candidate.user.as_deref();
+        let request = request(candidate.head, candidate.route, self.peer, user, b"");
+        let outcome = shared.with_apps(|apps, shared| match apps.has_handshake(app) {
+            true => apps.handshake(app, id, &request, shared),
+            false => Outcome::Now(Verdict::Accept {
+                user: None,
+                protocol: None,
+            }),
+        });
+        match outcome {
+            Some(Outcome::Now(verdict)) => self.carry_out(id, candidate, verdict, shared),
+            Some(Outcome::Later) => {
+                let kept = KeptRequest::new(candidate.route, candidate.raw, None);
+                self.state = State::Asking(app, Box::new(kept));
+                Then::Wait(Block::App)
+            }
+            None => {
+                let refusal = Refusal::new(Status::SERVICE_UNAVAILABLE, "nobody answers here");
+                let outcome = Handshake::Refused;
+                let refused = Refused { refusal, outcome };
+                self.refuse_handshake(id, Reply::to(candidate.head), &refused, shared)
+            }
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        id: SessionId,
+        mut candidate: Candidate<'_, '_>,
+        verdict: Verdict,
+        shared: &mut Shared,
+    ) -> Then<Socket> {
+        let reply = Reply::to(candidate.head);
+        let (user, protocol) = match verdict {
+            Verdict::Accept { user, protocol } => (user, protocol),
+            Verdict::Refuse(response) => {
+                shared.stats.handshake(Handshake::Refused);
+                let status = response.status.0;
+                let what = format!("handshake refused with {status} by the application");
+                shared.note(id, NoteLevel::Info, what);
+                return self.respond(id, reply, &response, shared);
+            }
+        };
+        let fault = match (&user, &protocol) {
+            (Some(user), _) if !is_valid_user(user) => Some(format!("{user:?} can be no user")),
+            (_, Some(protocol)) if !candidate.offers(protocol) => {
+                Some(format!("subprotocol {protocol:?} was not offered"))
+            }
+            _ => None,
+        };
+        if let Some(fault) = fault {
+            let what = format!("the application's verdict can't be carried out: {fault}");
+            shared.note(id, NoteLevel::Warn, what);
+            let refusal = Refusal::new(Status::INTERNAL_SERVER_ERROR, "the application failed");
+            let outcome = Handshake::Refused;
+            self.tell_gone(id, candidate.app(), shared);
+            return self.refuse_handshake(id, reply, &Refused { refusal, outcome }, shared);
+        }
+        let user = user.or_else(|| candidate.user.take());
+        self.register(id, candidate, user, protocol.as_deref(), shared)
+    }
+
+    /// Registers an accepted session, and opens it if all homes are here.
+    pub(super) fn register(
+        &mut self,
+        id: SessionId,
+        candidate: Candidate<'_, '_>,
+        user: Option<String>,
+        protocol: Option<&str>,
+        shared: &mut Shared,
+    ) -> Then<Socket> {
+        let (head, raw, route) = (candidate.head, candidate.raw, candidate.route);
+        let app = candidate.app();
+        let mut registration = match candidate.register(id, user.as_deref(), protocol, shared) {
+            Ok(registration) => registration,
+            Err(refused) => {
+                self.tell_gone(id, app, shared);
+                return self.refuse_handshake(id, Reply::to(head), &refused, shared);
+            }
+        };
+        if registration.is_complete() {
+            let mut socket = registration.open(id, shared);
+            let request = request(head, route, self.peer, user.as_deref(), b"");
+            socket.opened(id, &request, shared);
+            return Then::Become(socket);
+        }
+        if app.is_some() {
+            registration.opening = Some(Box::new(KeptRequest::new(route, raw, user)));
+        }
+        self.state = State::Registering(Box::new(registration));
+        Then::Wait(Block::Answer)
+    }
+
+    /// All homes have registered the session.
+    pub(super) fn open(
+        &mut self,
+        id: SessionId,
+        mut registration: Registration,
+        shared: &mut Shared,
+    ) -> Socket {
+        let opening = registration.opening.take();
+        let mut socket = registration.open(id, shared);
+        if let Some(kept) = opening {
+            let head = kept.head();
+            let request = request(&head, &kept.route, self.peer, kept.user.as_deref(), b"");
+            socket.opened(id, &request, shared);
+        }
+        socket
+    }
+
+    fn refuse_handshake(
+        &mut self,
+        id: SessionId,
+        reply: Reply,
+        refused: &Refused,
+        shared: &mut Shared,
+    ) -> Then<Socket> {
+        refused.note(id, shared);
+        refused.refusal.write(reply, id, shared);
+        self.state = State::Head;
+        self.finish(id, reply.keep_alive, shared)
+    }
+
+    /// What the application had to say later; `None` where nobody waits for that.
+    pub(crate) fn app_answered(
+        &mut self,
+        id: SessionId,
+        answer: AppAnswer,
+        shared: &mut Shared,
+    ) -> Option<Then<Socket>> {
+        match (std::mem::replace(&mut self.state, State::Head), answer) {
+            (State::App(_, reply), AppAnswer::Response(response)) => {
+                Some(self.respond(id, reply, &response, shared))
+            }
+            (State::Asking(app, kept), AppAnswer::Verdict(verdict)) => {
+                let head = kept.head();
+                // Judged once more: a drain may have begun.
+                Some(match judge(&head, &kept.head, &kept.route, shared) {
+                    Ok(candidate) => self.carry_out(id, candidate, verdict, shared),
+                    Err(refused) => {
+                        if matches!(verdict, Verdict::Accept { .. }) {
+                            self.tell_gone(id, Some(app), shared);
+                        }
+                        self.refuse_handshake(id, Reply::to(&head), &refused, shared)
+                    }
+                })
+            }
+            (state, _) => {
+                self.state = state;
+                None
+            }
+        }
+    }
+
+    /// The connection ends: an application that owes it something is told.
+    pub(crate) fn gone(&mut self, id: SessionId, shared: &mut Shared) {
+        let app = match &self.state {
+            State::App(app, _) | State::Asking(app, _) => Some(*app),
+            State::Registering(registration) => registration.app(),
+            _ => None,
+        };
+        self.tell_gone(id, app, shared);
+    }
+
+    fn tell_gone(&self, id: SessionId, app: Option<AppId>, shared: &mut Shared) {
+        if let Some(app) = app {
+            shared.with_apps(|apps, _| apps.gone(app, id));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What applications send: within the budget of publications, with a mark at which they are told to wait, and word
+//! when there is room again.
+
+use veche_hub::SessionId;
+use veche_proto::websocket::MessageKind;
+
+use super::{ANSWERS_BYTES_HIGH, Outboxes, Pushes};
+
+/// What became of a message that an application sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// It is on its way, and there is room for more.
+    Room,
+    /// It is on its way, and so is much else: [`Apps::drained`](crate::Apps::drained) says when there is room again.
+    Full,
+    /// It is dropped: the session is over, or is being closed because its client reads too slowly.
+    Refused,
+}
+
+impl Outboxes {
+    /// Writes a message of an application, which may send at any time and to any session of this worker: it counts
+    /// against the budget as publications do, and a stale id is refused.
+    pub fn send(&mut self, session: SessionId, kind: MessageKind, data: &[u8]) -> Sending {
+        let (max, high) = (self.outbox_bytes_max, self.bytes_high());
+        let Some(outbox) = self
+            .find(session)
+            .filter(|outbox| outbox.pushes == Pushes::Framed)
+        else {
+            return Sending::Refused;
+        };
+        let queued = outbox.queued();
+        if queued > 0 && queued + data.len() > max {
+            self.overflow(session);
+            return Sending::Refused;
+        }
+        self.message(session, kind, data);
+        let outbox = &mut self.boxes[session.index as usize];
+        if outbox.queued() <= high {
+            return Sending::Room;
+        }
+        if !outbox.full {
+            outbox.full = true;
+            self.filled.push(session);
+        }
+        Sending::Full
+    }
+
+    /// Whether [`Outboxes::send`] would be refused: the session is over, or none that an application may send to.
+    pub fn is_refusing(&self, session: SessionId) -> bool {
+        let outbox = self.boxes.get(session.index as usize);
+        !outbox.is_some_and(|outbox| {
+            outbox.generation == session.generation && outbox.pushes == Pushes::Framed
+        })
+    }
+
+    /// Above this an application is told that an outbox is full: before its client counts as too slow.
+    fn bytes_high(&self) -> usize {
+        ANSWERS_BYTES_HIGH.min(self.outbox_bytes_max / 2)
+    }
+
+    /// Down here an application is told that there is room again.
+    fn bytes_low(&self) -> usize {
+        self.bytes_high() / 4
+    }
+
+    /// After a flush: outboxes that were filled in this turn may have been emptied by it.
+    pub fn settle_filled(&mut self) {
+        while let Some(session) = self.filled.pop() {
+            self.note_room(session);
+        }
+    }
+
+    /// Notes that a full outbox has room again, if it has.
+    pub(super) fn note_room(&mut self, session: SessionId) {
+        let low = self.bytes_low();
+        if let Some(outbox) = self.find(session)
+            && outbox.full
+            && outbox.queued() <= low
+        {
+            outbox.full = false;
+            self.drained.push(session);
+        }
+    }
+
+    /// Whether [`Outboxes::take_drained`] has anything.
+    pub fn has_drained(&self) -> bool {
+        !self.drained.is_empty()
+    }
+
+    /// Sessions that were full and have room again since the last call.
+    pub fn take_drained(&mut self, into: &mut Vec<SessionId>) {
+        into.append(&mut self.drained);
+    }
+}

@@ -1,0 +1,203 @@
+//! A socket whose session is an application's: frames in, calls out, and waiting.
+//!
+//! The loop is that of [`Socket::step`] with two differences: the application gets all of [`Shared`], so it and the
+//! decoder's scratch are taken out of it, once for all that came; and before each frame there has to be room for it.
+
+use veche_hub::SessionId;
+use veche_proto::websocket::{Codecs, Event};
+
+use super::{Phase, Session, Socket};
+use crate::app::session::Pumped;
+use crate::app::{AppId, Apps, CLOSED_WITHOUT_CODE, Request};
+use crate::outbox::ANSWERS_BYTES_HIGH;
+use crate::shared::Shared;
+use crate::step::{Block, Never, Step, Then};
+
+impl Socket {
+    pub(super) fn app_step(
+        &mut self,
+        id: SessionId,
+        input: &mut [u8],
+        shared: &mut Shared,
+    ) -> Step<Never> {
+        let mut codecs = shared.app_codecs.take().unwrap_or_default();
+        let step = shared.with_apps(|apps, shared| {
+            let mut taken = 0;
+            let then = loop {
+                if taken == input.len() {
+                    break Then::NeedInput;
+                }
+                let input = &mut input[taken..];
+                let step = self.app_frame(id, input, apps, &mut codecs, shared);
+                taken += step.taken;
+                match step.then {
+                    Then::GoOn => {}
+                    then => break then,
+                }
+            };
+            Step { taken, then }
+        });
+        shared.app_codecs = Some(codecs);
+        // Without applications nobody opened it.
+        step.unwrap_or(Step {
+            taken: input.len(),
+            then: Then::End,
+        })
+    }
+
+    /// One frame, or what there is of it.
+    #[inline]
+    fn app_frame(
+        &mut self,
+        id: SessionId,
+        input: &mut [u8],
+        apps: &mut dyn Apps,
+        codecs: &mut Codecs,
+        shared: &mut Shared,
+    ) -> Step<Never> {
+        let Session::App(app) = &mut self.session else {
+            unreachable!("called for such sessions only")
+        };
+        if app.is_full() {
+            return Step {
+                taken: 0,
+                then: Then::Wait(Block::App),
+            };
+        }
+        let length = input.len();
+        let (taken, event) = match self
+            .decoder
+            .decode(input, codecs, &self.route.message_limits)
+        {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                let step = self.broken(id, error, length, shared);
+                self.app_over(apps, id, error.close_code(), &error.to_string(), shared);
+                return step;
+            }
+        };
+        let Some(event) = event else {
+            return Step {
+                taken,
+                then: Then::NeedInput,
+            };
+        };
+        match event {
+            Event::Message { kind, data } => {
+                shared.stats.messages_received.add(1);
+                shared.stats.message_bytes_received.add(data.len() as u64);
+                self.messaged_ms = shared.now.mono_ms as u32;
+                if self.phase == Phase::Open {
+                    if shared.ports.is_kicked(id) {
+                        self.carry_out_kick(apps, id, shared);
+                    } else {
+                        app.message(apps, id, kind, data, shared);
+                    }
+                }
+            }
+            Event::Ping(payload) => self.pong(id, payload, &mut shared.ports.outboxes),
+            Event::Pong(_) => {}
+            Event::Close { code, reason } => {
+                self.answer_close(id, code, reason, &mut shared.ports.outboxes);
+                self.app_over(
+                    apps,
+                    id,
+                    code.unwrap_or(CLOSED_WITHOUT_CODE),
+                    reason,
+                    shared,
+                );
+                return Step {
+                    taken,
+                    then: Then::End,
+                };
+            }
+        }
+        let then = if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
+            Then::Wait(Block::Output)
+        } else {
+            Then::GoOn
+        };
+        Step { taken, then }
+    }
+
+    /// The application has asked to close this session: at once, so that its handler gets nothing that comes after.
+    fn carry_out_kick(&mut self, apps: &mut dyn Apps, id: SessionId, shared: &mut Shared) {
+        if let Some((code, reason)) = shared.ports.take_kick(id)
+            && self.begin_close(id, code, &reason, shared)
+        {
+            self.app_over(apps, id, code, &reason, shared);
+        }
+    }
+
+    /// The application that the session is for.
+    pub(crate) fn app(&self) -> Option<AppId> {
+        match &self.session {
+            Session::App(app) => Some(app.id()),
+            _ => None,
+        }
+    }
+
+    /// The session is open: an application is told.
+    pub(crate) fn opened(&mut self, id: SessionId, request: &Request<'_>, shared: &mut Shared) {
+        if let Session::App(app) = &mut self.session {
+            app.opened(id, request, shared);
+        }
+    }
+
+    /// The handler that waited has ended; whether one did.
+    pub(crate) fn app_ready(&mut self) -> bool {
+        match &mut self.session {
+            Session::App(app) => app.ready(),
+            _ => false,
+        }
+    }
+
+    /// There is room in the outbox again.
+    pub(crate) fn drained(&mut self, id: SessionId, shared: &mut Shared) {
+        if let Session::App(app) = &mut self.session {
+            app.drained(id, shared);
+        }
+    }
+
+    /// Goes on with the messages that were kept.
+    pub(super) fn app_resume(&mut self, id: SessionId, shared: &mut Shared) -> Then<Never> {
+        let pumped = shared.with_apps(|apps, shared| {
+            let Session::App(app) = &mut self.session else {
+                return Pumped::GoOn;
+            };
+            let pumped = app.pump(apps, id, shared);
+            if pumped == Pumped::Kicked {
+                self.carry_out_kick(apps, id, shared);
+            }
+            pumped
+        });
+        match pumped {
+            Some(Pumped::Full) => Then::Wait(Block::App),
+            Some(Pumped::Unread) => Then::Wait(Block::Output),
+            Some(Pumped::GoOn | Pumped::Kicked) | None => Then::GoOn,
+        }
+    }
+
+    /// Tells the application, if the session is one's, that it is over; for those who have not taken it out.
+    pub(crate) fn over(&mut self, id: SessionId, code: u16, reason: &str, shared: &mut Shared) {
+        if matches!(self.session, Session::App(_)) {
+            shared.with_apps(|apps, shared| self.app_over(apps, id, code, reason, shared));
+        }
+    }
+
+    fn app_over(
+        &mut self,
+        apps: &mut dyn Apps,
+        id: SessionId,
+        code: u16,
+        reason: &str,
+        shared: &mut Shared,
+    ) {
+        if let Session::App(app) = &mut self.session {
+            if self.phase != Phase::Open {
+                app.drop_kept();
+            }
+            app.over(apps, id, code, reason, shared);
+        }
+    }
+}

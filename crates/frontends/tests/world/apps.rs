@@ -1,0 +1,464 @@
+//! Applications as tests write them: they do what they are told in messages and queries, write down every call, and
+//! assert that calls come in the order that the trait promises.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use veche_frontends::app::{AppAnswer, AppId, Apps, Outcome, Progress, Request, Response, Verdict};
+use veche_frontends::outbox::Sending;
+use veche_frontends::{Block, Shared};
+use veche_hub::{Answer, SessionId, Ticket};
+use veche_proto::http::Status;
+use veche_proto::websocket::MessageKind;
+
+use super::{Peer, World};
+
+/// Does what it is told and writes it down.
+pub const SCRIPTED: AppId = AppId(0);
+/// Sends every message back and writes nothing down.
+pub const ECHOING: AppId = AppId(1);
+/// As [`SCRIPTED`], and judges handshakes.
+pub const JUDGING: AppId = AppId(2);
+
+/// One call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Path, user, parameters.
+    Handshake(String),
+    Opened(String),
+    Message(MessageKind, Vec<u8>),
+    /// What came of a flood of messages: how many, and what stopped it.
+    Flooded(usize, Sending),
+    Drained,
+    Answered(Ticket),
+    Closed(u16, String),
+    /// Method, path, user, parameters, body.
+    Request(String),
+    Gone,
+}
+
+/// A text message.
+pub fn told(text: &str) -> Told {
+    Told::Message(MessageKind::Text, text.as_bytes().to_vec())
+}
+
+pub fn closed(code: u16, reason: &str) -> Told {
+    Told::Closed(code, reason.to_owned())
+}
+
+pub fn opened(what: &str) -> Told {
+    Told::Opened(what.to_owned())
+}
+
+/// Where an id stands, by the calls so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Judged,
+    Accepted,
+    Open,
+    Waiting,
+    /// It was handed a message while its handler waited, so its end has to be next.
+    Ending,
+    Asked,
+}
+
+#[derive(Default)]
+pub struct Record {
+    pub told: Vec<(SessionId, Told)>,
+    pub turns: u64,
+    standing: BTreeMap<(u32, u32), Standing>,
+}
+
+impl Record {
+    fn stand(&mut self, id: SessionId, from: &[Option<Standing>], to: Option<Standing>) {
+        let key = (id.index, id.generation);
+        let was = self.standing.remove(&key);
+        assert!(
+            from.contains(&was),
+            "{id:?} was {was:?} before {to:?}: {:?}",
+            self.told
+        );
+        if let Some(to) = to {
+            self.standing.insert(key, to);
+        }
+    }
+
+    fn progress(&mut self, id: SessionId, progress: Progress) -> Progress {
+        if progress == Progress::Waits {
+            self.standing
+                .insert((id.index, id.generation), Standing::Waiting);
+        }
+        progress
+    }
+
+    /// Asserts that nobody is owed anything.
+    pub fn check_empty(&self) {
+        assert_eq!(self.standing, BTreeMap::new());
+    }
+}
+
+/// The applications of one worker.
+pub struct TestApps(pub Rc<RefCell<Record>>);
+
+fn described(request: &Request<'_>) -> String {
+    let mut what = request.head.path.to_owned();
+    if let Some(user) = request.user {
+        what += &format!(" user={user}");
+    }
+    for (name, value) in request.params.iter() {
+        what += &format!(" {name}={value}");
+    }
+    what
+}
+
+fn response(status: u16, headers: &[(&str, &str)], body: &str) -> Response {
+    let headers = headers.iter();
+    Response {
+        status: Status(status),
+        headers: headers
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
+        body: body.as_bytes().to_vec(),
+    }
+}
+
+/// The response to a request, or the refusal of a handshake.
+pub fn said(body: &str) -> AppAnswer {
+    AppAnswer::Response(response(200, &[("Content-Type", "text/plain")], body))
+}
+
+/// What `?verdict=…` names.
+pub fn verdict(name: &str) -> Verdict {
+    let accept = |user: Option<&str>, protocol: Option<&str>| Verdict::Accept {
+        user: user.map(str::to_owned),
+        protocol: protocol.map(str::to_owned),
+    };
+    match name {
+        "user" => accept(Some("hooked"), None),
+        "bad-user" => accept(Some("a\nb"), None),
+        "protocol" => accept(None, Some("b")),
+        "bad-protocol" => accept(None, Some("never offered")),
+        "refuse" => Verdict::Refuse(response(403, &[("X-Why", "full")], "no room\n")),
+        "redirect" => Verdict::Refuse(response(302, &[("Location", "/login")], "")),
+        "bad-header" => Verdict::Refuse(response(403, &[("X-Why", "a\r\nb: c")], "")),
+        "bad-status" => Verdict::Refuse(response(101, &[], "")),
+        _ => accept(None, None),
+    }
+}
+
+impl Apps for TestApps {
+    fn has_handshake(&self, app: AppId) -> bool {
+        app == JUDGING
+    }
+
+    fn handshake(
+        &mut self,
+        app: AppId,
+        id: SessionId,
+        request: &Request<'_>,
+        _: &mut Shared,
+    ) -> Outcome<Verdict> {
+        assert_eq!(app, JUDGING);
+        let mut record = self.0.borrow_mut();
+        record.told.push((id, Told::Handshake(described(request))));
+        let wanted = request.head.query("verdict").unwrap_or_default();
+        if wanted == "later" {
+            record.stand(id, &[None], Some(Standing::Judged));
+            return Outcome::Later;
+        }
+        let verdict = verdict(&wanted);
+        let accepted = matches!(verdict, Verdict::Accept { .. });
+        record.stand(id, &[None], accepted.then_some(Standing::Accepted));
+        Outcome::Now(verdict)
+    }
+
+    fn opened(
+        &mut self,
+        app: AppId,
+        id: SessionId,
+        request: &Request<'_>,
+        shared: &mut Shared,
+    ) -> Progress {
+        assert!(request.body.is_empty() && shared.apps.is_none());
+        if app == ECHOING {
+            return Progress::Done;
+        }
+        let mut record = self.0.borrow_mut();
+        record.told.push((id, Told::Opened(described(request))));
+        let from = if app == JUDGING {
+            Some(Standing::Accepted)
+        } else {
+            None
+        };
+        record.stand(id, &[from], Some(Standing::Open));
+        match request.head.query("open").as_deref() {
+            Some("say") => {
+                shared.ports.outboxes.send(id, MessageKind::Text, b"hello");
+            }
+            Some("close") => shared.ports.kicks.push((id, 4001, "not today".to_owned())),
+            Some("wait") => return record.progress(id, Progress::Waits),
+            _ => {}
+        }
+        Progress::Done
+    }
+
+    fn message(
+        &mut self,
+        app: AppId,
+        id: SessionId,
+        kind: MessageKind,
+        data: &[u8],
+        shared: &mut Shared,
+    ) -> Progress {
+        if app == ECHOING {
+            shared.ports.outboxes.send(id, kind, data);
+            return Progress::Done;
+        }
+        let mut record = self.0.borrow_mut();
+        record.told.push((id, Told::Message(kind, data.to_vec())));
+        let key = (id.index, id.generation);
+        match record.standing.get(&key) {
+            Some(Standing::Open) => {}
+            Some(Standing::Waiting | Standing::Ending) => {
+                assert!(
+                    shared.ports.outboxes.is_refusing(id),
+                    "a message while its handler waits"
+                );
+                record.standing.insert(key, Standing::Ending);
+                return Progress::Waits;
+            }
+            other => panic!("a message where it stands at {other:?}"),
+        }
+        let text = String::from_utf8_lossy(data).into_owned();
+        let mut words = text.split(' ');
+        match words.next().unwrap_or_default() {
+            "wait" => return record.progress(id, Progress::Waits),
+            "say" => {
+                shared
+                    .ports
+                    .outboxes
+                    .send(id, MessageKind::Text, &data[4..]);
+            }
+            "close" => {
+                let code = words
+                    .next()
+                    .and_then(|code| code.parse().ok())
+                    .unwrap_or(4000);
+                shared
+                    .ports
+                    .kicks
+                    .push((id, code, words.next().unwrap_or_default().to_owned()));
+            }
+            "flood" => {
+                let stop: Sending = match words.next() {
+                    Some("on") => Sending::Refused,
+                    _ => Sending::Full,
+                };
+                let mut count = 0;
+                let sending = loop {
+                    let sending = shared.ports.outboxes.send(id, kind, &[b'x'; 1000]);
+                    count += usize::from(sending != Sending::Refused);
+                    if sending == stop || sending == Sending::Refused {
+                        break sending;
+                    }
+                };
+                record.told.push((id, Told::Flooded(count, sending)));
+            }
+            _ => {}
+        }
+        Progress::Done
+    }
+
+    fn drained(&mut self, _: AppId, id: SessionId, _: &mut Shared) {
+        let mut record = self.0.borrow_mut();
+        record.told.push((id, Told::Drained));
+        let standing = record.standing.get(&(id.index, id.generation));
+        assert!(
+            matches!(standing, Some(Standing::Open | Standing::Waiting)),
+            "{standing:?}"
+        );
+    }
+
+    fn answered(&mut self, _: AppId, id: SessionId, ticket: Ticket, _: Answer, _: &mut Shared) {
+        self.0.borrow_mut().told.push((id, Told::Answered(ticket)));
+    }
+
+    fn closed(&mut self, app: AppId, id: SessionId, code: u16, reason: &str, shared: &mut Shared) {
+        assert!(
+            shared.ports.outboxes.is_refusing(id),
+            "it can still be sent to"
+        );
+        let sending = shared
+            .ports
+            .outboxes
+            .send(id, MessageKind::Text, b"too late");
+        assert_eq!(sending, Sending::Refused);
+        if app == ECHOING {
+            return;
+        }
+        let mut record = self.0.borrow_mut();
+        record
+            .told
+            .push((id, Told::Closed(code, reason.to_owned())));
+        let from = [Standing::Open, Standing::Waiting, Standing::Ending].map(Some);
+        record.stand(id, &from, None);
+    }
+
+    fn request(
+        &mut self,
+        _: AppId,
+        id: SessionId,
+        request: &Request<'_>,
+        shared: &mut Shared,
+    ) -> Outcome<Response> {
+        assert!(shared.apps.is_none());
+        let body = String::from_utf8_lossy(request.body);
+        let what = format!(
+            "{} {} {body}",
+            request.head.method.as_str(),
+            described(request)
+        );
+        let what = what.trim_end().to_owned();
+        let mut record = self.0.borrow_mut();
+        record.told.push((id, Told::Request(what.clone())));
+        let last = request.head.path.rsplit('/').next().unwrap_or_default();
+        let later = last == "later";
+        record.stand(id, &[None], later.then_some(Standing::Asked));
+        Outcome::Now(match last {
+            "later" => return Outcome::Later,
+            "204" => response(204, &[("X-A", "b")], "left out"),
+            "304" => response(304, &[("ETag", "\"a\"")], "left out"),
+            "500" => response(500, &[], "our own"),
+            "bad-name" => response(200, &[("a b", "c")], "secret"),
+            "bad-value" => response(200, &[("A", "b\r\nC: d")], "secret"),
+            "framing" => response(200, &[("content-length", "3")], "secret"),
+            "bad-status" => response(101, &[], "secret"),
+            "no-status" => response(0, &[], "secret"),
+            _ => response(200, &[("Content-Type", "text/plain"), ("X-A", "b")], &what),
+        })
+    }
+
+    fn gone(&mut self, _: AppId, id: SessionId) {
+        let mut record = self.0.borrow_mut();
+        record.told.push((id, Told::Gone));
+        // Of an application that judges nothing also where nothing was begun.
+        let from = [
+            None,
+            Some(Standing::Judged),
+            Some(Standing::Accepted),
+            Some(Standing::Asked),
+        ];
+        record.stand(id, &from, None);
+    }
+
+    fn turn(&mut self, shared: &mut Shared) {
+        assert!(shared.apps.is_none());
+        self.0.borrow_mut().turns += 1;
+    }
+
+    fn deadline_ms(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+impl World {
+    /// What the applications were told about a client since the last time.
+    pub fn told(&mut self, peer: Peer) -> Vec<Told> {
+        let (worker, id) = self.place(peer);
+        let mut record = self.workers[worker].record.borrow_mut();
+        let told = std::mem::take(&mut record.told);
+        let (its, others) = told.into_iter().partition(|(of, _)| *of == id);
+        record.told = others;
+        let its: Vec<(SessionId, Told)> = its;
+        its.into_iter().map(|(_, told)| told).collect()
+    }
+
+    /// The handler that waits for this client ends, if one does; whether one did.
+    pub fn end_wait(&mut self, peer: Peer) -> bool {
+        let (worker, id) = self.place(peer);
+        let worker = &mut self.workers[worker];
+        let key = (id.index, id.generation);
+        let mut record = worker.record.borrow_mut();
+        let waited = record.standing.get(&key) == Some(&Standing::Waiting);
+        if waited {
+            record.standing.insert(key, Standing::Open);
+            worker.shared.app_ready.push(id);
+        }
+        waited
+    }
+
+    /// The application answers what it owes this client, if it owes it anything; a handshake by the verdict of that
+    /// name. Whether it did.
+    pub fn answer(&mut self, peer: Peer, name: &str) -> bool {
+        let (worker, id) = self.place(peer);
+        let worker = &mut self.workers[worker];
+        let key = (id.index, id.generation);
+        let mut record = worker.record.borrow_mut();
+        let (answer, standing) = match record.standing.get(&key) {
+            Some(Standing::Judged) => {
+                let verdict = verdict(name);
+                let accepted = matches!(verdict, Verdict::Accept { .. });
+                (
+                    AppAnswer::Verdict(verdict),
+                    accepted.then_some(Standing::Accepted),
+                )
+            }
+            Some(Standing::Asked) => (said(name), None),
+            _ => return false,
+        };
+        record.standing.remove(&key);
+        record
+            .standing
+            .extend(standing.map(|standing| (key, standing)));
+        worker.shared.ports.app_answers.push_back((id, answer));
+        true
+    }
+
+    /// The turn's part of applications, as `veche`'s worker does it; whether anything moved.
+    pub(super) fn turn_apps(&mut self, me: usize) -> bool {
+        let shared = &mut self.workers[me].shared;
+        shared.with_apps(|apps, shared| apps.turn(shared));
+        let mut drained = Vec::new();
+        shared.ports.outboxes.take_drained(&mut drained);
+        let answers: Vec<_> = shared.ports.app_answers.drain(..).collect();
+        let ready = std::mem::take(&mut shared.app_ready);
+        let moved = !(drained.is_empty() && answers.is_empty() && ready.is_empty());
+        for id in drained {
+            if let Some(peer) = self.workers[me].client(id) {
+                self.with(peer, |connection, id, shared| {
+                    connection.drained(id, shared)
+                });
+            }
+        }
+        for (id, answer) in answers {
+            if let Some(peer) = self.workers[me].client(id) {
+                self.with(peer, |connection, id, shared| {
+                    connection.app_answered(id, answer, shared)
+                });
+            }
+        }
+        for id in ready {
+            if let Some(peer) = self.workers[me].client(id) {
+                self.with(peer, |connection, id, shared| {
+                    connection.app_ready(id, shared)
+                });
+            }
+        }
+        moved
+    }
+
+    /// Whether input of this client waits for an application.
+    pub fn waits_for_app(&self, peer: Peer) -> bool {
+        self.blocked(peer) == Some(Block::App)
+    }
+
+    /// The id that the server knows a client by.
+    pub fn id(&self, peer: Peer) -> SessionId {
+        self.place(peer).1
+    }
+
+    fn place(&self, Peer(peer): Peer) -> (usize, SessionId) {
+        (self.clients[peer].worker, self.clients[peer].id)
+    }
+}
