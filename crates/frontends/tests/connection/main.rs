@@ -1,6 +1,11 @@
 //! A connection from its first byte to its last, seen from outside: bytes in, bytes out, time by hand.
 
 mod api;
+mod app_endings;
+mod app_http;
+
+mod app_waits;
+
 mod drain;
 mod http;
 mod lines;

@@ -1,0 +1,322 @@
+//! An application's session, from its opening to each of the ways in which it can end.
+
+use veche_proto::websocket::{MessageKind, Opcode};
+
+use crate::world::apps::{Told, closed, opened, told};
+use crate::world::wire::{
+    Said, close, control, handshake, message, post, response, said, text, texts,
+};
+use crate::world::{INTERNAL, Options, PUBLIC, Peer, World, limits};
+
+#[test]
+fn calls_come_in_order_and_answers_go_out_in_order() {
+    let mut world = World::new(Options::default());
+    let peer = world.connect(0, PUBLIC);
+    let answer = world.ask(peer, handshake("/room/blue%20sky?open=say", ""));
+    let (head, frames) = response(&answer, true);
+    assert_eq!(
+        (head.status, texts(frames)),
+        (101, vec!["hello".to_owned()])
+    );
+    let bytes = [
+        text("say one"),
+        message(MessageKind::Binary, &[0, 255]),
+        control(Opcode::Ping, b"?"),
+        text("say two"),
+        close(Some(4242), "enough"),
+        text("after the end"),
+    ]
+    .concat();
+    let answer = said(&world.ask(peer, bytes));
+    let expected = [
+        Said::Text("one".into()),
+        Said::Pong(b"?".to_vec()),
+        Said::Text("two".into()),
+        Said::Close(Some(4242), "enough".into()),
+    ];
+    assert_eq!(answer, expected);
+    let expected = [
+        opened("/room/blue%20sky id=blue sky"),
+        told("say one"),
+        Told::Message(MessageKind::Binary, vec![0, 255]),
+        told("say two"),
+        closed(4242, "enough"),
+    ];
+    assert_eq!(world.told(peer), expected);
+    assert!(!world.is_open(peer));
+    world.advance(5_001);
+    assert_eq!(world.told(peer), []);
+    world.check_empty();
+}
+
+/// How a session comes to its end.
+type Way = fn(&mut World, Peer);
+
+/// Beside an ordinary handler also behind one that waits, with something kept, and with input that waits.
+#[test]
+fn every_end_has_its_code_and_reason_and_is_told_once() {
+    let ways: &[(&str, Way, u16, &str, bool)] = &[
+        (
+            "the peer's Close",
+            |world, peer| world.send(peer, &close(Some(3001), "bye")),
+            3001,
+            "bye",
+            true,
+        ),
+        (
+            "the peer's Close without a code",
+            |world, peer| world.send(peer, &close(None, "")),
+            1005,
+            "",
+            true,
+        ),
+        ("FIN", World::finish, 1006, "", true),
+        ("reset", World::reset, 1006, "", true),
+        (
+            "a frame without a mask",
+            |world, peer| world.send(peer, b"\x81\x01a"),
+            1002,
+            "frame from client not masked",
+            true,
+        ),
+        (
+            "text that is none",
+            |world, peer| world.send(peer, &message(MessageKind::Text, b"\xff")),
+            1007,
+            "invalid UTF-8",
+            true,
+        ),
+        (
+            "a message that is too long",
+            |world, peer| {
+                let long = message(MessageKind::Binary, &[0; (64 << 10) + 1]);
+                world.send(peer, &long);
+            },
+            1009,
+            "message too big",
+            true,
+        ),
+        (
+            "a back end's disconnect",
+            |world, _| {
+                let caller = world.connect(0, INTERNAL);
+                world.ask(caller, post("/api/disconnect", r#"{"user":"ann"}"#));
+            },
+            3503,
+            "disconnected by the back end",
+            false,
+        ),
+        (
+            "a drain",
+            |world, _| world.drain(),
+            1001,
+            "server is going away",
+            false,
+        ),
+        (
+            "a slow consumer",
+            |world, peer| {
+                world.read_at_most(peer, 0);
+                let caller = world.connect(0, INTERNAL);
+                let push = post(
+                    "/api/push",
+                    &format!(r#"{{"user":"ann","data":"{}"}}"#, "x".repeat(90_000)),
+                );
+                for _ in 0..4 {
+                    world.ask(caller, &push);
+                }
+            },
+            1013,
+            "too slow: try again later",
+            false,
+        ),
+        (
+            "nothing is taken for too long",
+            |world, peer| {
+                world.read_at_most(peer, 0);
+                let caller = world.connect(0, INTERNAL);
+                world.ask(caller, post("/api/push", r#"{"user":"ann","data":1}"#));
+                world.advance(29_999);
+                // The silence alone would end it as well.
+                world.send(peer, &control(Opcode::Pong, b""));
+                world.advance(2);
+            },
+            1006,
+            "it took nothing for too long",
+            true,
+        ),
+        (
+            "no pong",
+            |world, _| world.advance(36_000),
+            1006,
+            "no pong",
+            true,
+        ),
+        (
+            "idle",
+            |world, peer| {
+                world.advance(20_000);
+                world.send(peer, &control(Opcode::Ping, b""));
+                world.advance(20_001);
+            },
+            1001,
+            "idle for too long",
+            false,
+        ),
+        (
+            "an application's kick",
+            |world, peer| {
+                let id = world.id(peer);
+                let kick = (id, 4100, "kicked".to_owned());
+                world.workers[0].shared.ports.kicks.push(kick);
+            },
+            4100,
+            "kicked",
+            false,
+        ),
+    ];
+    for (name, way, code, reason, by_peer) in ways {
+        for before in ["", "wait", "wait|kept|kept too"] {
+            let mut limits = limits();
+            if *name == "idle" {
+                limits.session_idle_timeout_ms = 40_000;
+            }
+            let mut world = World::new(Options {
+                limits,
+                ..Options::default()
+            });
+            let peer = world.open(0, "/app-user?user=ann");
+            for said in before.split('|').filter(|said| !said.is_empty()) {
+                world.send(peer, &text(said));
+            }
+            world.settle();
+            let mut expected: Vec<Told> = before.split('|').take(1).map(told).collect();
+            expected.retain(|one| *one != told(""));
+            expected.insert(0, opened("/app-user user=ann"));
+            assert_eq!(world.told(peer), expected, "{name}, {before}");
+            way(&mut world, peer);
+            world.settle();
+            // What the peer had sent before is handed over, but for what our own Close cuts off.
+            let kept = before.split('|').skip(1).filter(|_| *by_peer);
+            let mut expected: Vec<Told> = kept.map(told).collect();
+            expected.push(closed(*code, reason));
+            assert_eq!(world.told(peer), expected, "{name}, {before}");
+            // Whatever happens afterwards, it is not told again, nor does a late end of the handler do harm.
+            let id = world.id(peer);
+            world.workers[0].shared.app_ready.push(id);
+            world.settle();
+            world.send(peer, &close(Some(1000), ""));
+            world.advance(60_000);
+            world.reset_all();
+            world.settle();
+            assert_eq!(world.told(peer), [], "{name}, {before}");
+            world.check_empty();
+        }
+    }
+}
+
+#[test]
+fn input_that_waits_is_given_up_when_the_session_is_closed() {
+    let mut world = World::new(Options::default());
+    let peer = world.open(0, "/app-user?user=ann");
+    world.send(peer, &text("wait"));
+    for n in 0..40 {
+        world.send(peer, &text(&format!("behind {n}")));
+    }
+    world.send(peer, &close(Some(1000), "not seen yet"));
+    world.settle();
+    assert!(world.waits_for_app(peer));
+    world.told(peer);
+    let caller = world.connect(0, INTERNAL);
+    world.ask(caller, post("/api/disconnect", r#"{"user":"ann"}"#));
+    assert_eq!(
+        world.told(peer),
+        [closed(3503, "disconnected by the back end")]
+    );
+    // The peer's Close was behind what waited, and ends it without any deadline.
+    assert!(!world.is_open(peer));
+    assert_eq!(world.blocked(peer), None);
+    world.reset_all();
+    world.check_empty();
+}
+
+#[test]
+fn after_an_application_has_closed_a_session_it_hears_nothing_more_of_it() {
+    for pieces in [usize::MAX, 1] {
+        let mut world = World::new(Options::default());
+        let peer = world.open(0, "/app/x");
+        let bytes = [text("say one"), text("close 4005 done"), text("say two")].concat();
+        world.send_split(peer, &bytes, |_| pieces);
+        world.settle();
+        let answer = said(&world.take(peer));
+        let expected = [
+            Said::Text("one".into()),
+            Said::Close(Some(4005), "done".into()),
+        ];
+        assert_eq!(answer, expected);
+        let expected = [
+            opened("/app/x"),
+            told("say one"),
+            told("close 4005 done"),
+            closed(4005, "done"),
+        ];
+        assert_eq!(world.told(peer), expected);
+        world.ask(peer, close(Some(4005), ""));
+        assert!(!world.is_open(peer));
+        world.reset_all();
+        world.check_empty();
+    }
+    // Also where it did so when the session opened.
+    let mut world = World::new(Options::default());
+    let peer = world.connect(0, PUBLIC);
+    let handshake = handshake("/app/x?open=close", "");
+    let answer = world.ask(peer, [handshake.into_bytes(), text("too late")].concat());
+    let frames = response(&answer, true).1;
+    assert_eq!(said(frames), [Said::Close(Some(4001), "not today".into())]);
+    assert_eq!(
+        world.told(peer),
+        [opened("/app/x"), closed(4001, "not today")]
+    );
+}
+
+#[test]
+fn compressed_and_fragmented_messages_arrive_whole() {
+    use veche_proto::websocket::{Codecs, Encoder, Role, deflate};
+    let mut world = World::new(Options::default());
+    let peer = world.connect(0, PUBLIC);
+    let mut offer = b"Sec-WebSocket-Extensions: ".to_vec();
+    deflate::write_offer(&mut offer, &deflate::Policy::default());
+    let offer = String::from_utf8(offer).expect("text") + "\r\n";
+    let answer = world.ask(peer, handshake("/app-deflate", &offer));
+    let answer = response(&answer, true).0;
+    let extension = answer
+        .header("sec-websocket-extensions")
+        .expect("agreed")
+        .to_owned();
+    let policy = deflate::Policy::default();
+    let agreed = deflate::read_response([extension.as_str()].into_iter(), Some(&policy))
+        .expect("a valid answer");
+    let (mut encoder, mut codecs) = (Encoder::new(Role::Client, agreed), Codecs::default());
+    let mut bytes = Vec::new();
+    let long = "again and again ".repeat(50);
+    let mask = Some([1, 2, 3, 4]);
+    for said in [&*long, "wait", &*long] {
+        encoder.encode(
+            &mut bytes,
+            MessageKind::Text,
+            said.as_bytes(),
+            &mut codecs,
+            mask,
+        );
+    }
+    // A message in three frames, with a ping between.
+    bytes.extend(b"\x01\x81\0\0\0\0a\x00\x81\0\0\0\0b");
+    bytes.extend(control(Opcode::Ping, b""));
+    bytes.extend(b"\x80\x81\0\0\0\0c");
+    world.send_split(peer, &bytes, |_| 7);
+    world.settle();
+    assert_eq!(world.told(peer)[1..], [told(&long), told("wait")]);
+    assert!(world.end_wait(peer));
+    world.settle();
+    assert_eq!(world.told(peer), [told(&long), told("abc")]);
+}

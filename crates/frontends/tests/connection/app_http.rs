@@ -1,0 +1,483 @@
+//! Requests that an application answers, and handshakes that it judges: now, later, never.
+
+use veche_frontends::stats::Handshake;
+
+use crate::world::apps::{Told, closed, opened, told};
+use crate::world::wire::{get, handshake, post, response, responses, said, statuses, text, texts};
+use crate::world::{Options, PUBLIC, PUSH, Peer, World, limits};
+
+fn request(what: &str) -> Told {
+    Told::Request(what.to_owned())
+}
+
+fn asked(what: &str) -> Told {
+    Told::Handshake(what.to_owned())
+}
+
+/// A handshake on a connection of its own, with two subprotocols on offer.
+fn begin(world: &mut World, target: &str) -> Peer {
+    let peer = world.connect(0, PUBLIC);
+    let offer = "Sec-WebSocket-Protocol: a, b\r\n";
+    world.send(peer, handshake(target, offer).as_bytes());
+    world.settle();
+    peer
+}
+
+#[test]
+fn requests_are_handed_over_whole_and_answered() {
+    let table: &[(&str, &str, u16)] = &[
+        (&get("/app/x?a=b"), "GET /app/x", 200),
+        (&get("/app/x/y/z"), "GET /app/x/y/z", 200),
+        (&get("/room/7"), "GET /room/7 id=7", 200),
+        (&get("/app-user?user=ann"), "GET /app-user user=ann", 200),
+        // Strangers are the application's business.
+        (&get("/app-user"), "GET /app-user", 200),
+        (&post("/app/x", "body"), "POST /app/x body", 200),
+        (&post("/app/x", ""), "POST /app/x", 200),
+        (
+            "PUT /app/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+            "PUT /app/x abcde",
+            200,
+        ),
+        (
+            "BREW /app/x HTTP/1.1\r\nHost: a\r\n\r\n",
+            "BREW /app/x",
+            200,
+        ),
+        // Offers to upgrade to something else may be ignored.
+        (
+            "GET /app/x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+            "GET /app/x",
+            200,
+        ),
+        (&get("/app/500"), "GET /app/500", 500),
+    ];
+    let mut world = World::new(Options::default());
+    let peer = world.connect(0, PUBLIC);
+    for (bytes, what, status) in table {
+        for step in [usize::MAX, 1, 7] {
+            world.send_split(peer, bytes.as_bytes(), |_| step);
+            world.settle();
+            let answer = responses(&world.take(peer));
+            assert_eq!((answer.len(), answer[0].status), (1, *status), "{what}");
+            if *status == 200 {
+                assert_eq!(answer[0].body, *what);
+                assert_eq!(answer[0].header("x-a"), Some("b"));
+            }
+            assert_eq!(world.told(peer), [request(what)]);
+        }
+    }
+    world.reset_all();
+    world.check_empty();
+}
+
+#[test]
+fn responses_are_framed_by_their_kind() {
+    let mut world = World::new(Options::default());
+    let peer = world.connect(0, PUBLIC);
+    let head = "HEAD /app/x HTTP/1.1\r\nHost: a\r\n\r\n";
+    let answer = world.ask(peer, head);
+    let (answer, rest) = response(&answer, false);
+    assert_eq!(
+        (answer.header("content-length"), rest),
+        (Some("11"), &b""[..])
+    );
+    for (path, status) in [("/app/204", 204), ("/app/304", 304)] {
+        let answer = world.ask(peer, get(path) + &get("/app/x"));
+        let answers = responses(&answer);
+        assert_eq!((answers[0].status, answers[1].status), (status, 200));
+        assert_eq!(answers[0].header("content-length"), None, "{path}");
+    }
+    // The body of 100 bytes is over as soon as its head is known to be wrong.
+    for path in [
+        "bad-name",
+        "bad-value",
+        "framing",
+        "bad-status",
+        "no-status",
+    ] {
+        world.workers[0].shared.notes.clear();
+        let answer = world.ask(peer, get(&format!("/app/{path}")));
+        let answer = responses(&answer);
+        assert_eq!((answer.len(), answer[0].status), (1, 500), "{path}");
+        assert!(!answer[0].body.contains("secret"), "{path}");
+        let notes = &world.workers[0].shared.notes;
+        assert_eq!(notes.len(), 1, "{path}: {notes:?}");
+        assert!(notes[0].what.contains("can't be written"), "{notes:?}");
+    }
+    // Kept or not, as the request wants it.
+    let old = "GET /app/x HTTP/1.0\r\n\r\n";
+    assert_eq!(
+        responses(&world.ask(peer, old))[0].header("connection"),
+        Some("close")
+    );
+    assert!(!world.is_open(peer));
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order_also_when_one_is_answered_later() {
+    let mut world = World::new(Options::default());
+    let peer = world.connect(0, PUBLIC);
+    let bytes = [
+        get("/app/1"),
+        get("/app/later"),
+        post("/app/2", "two"),
+        post("/app/later", "again"),
+        get("/files/hello.txt"),
+    ];
+    world.send(peer, bytes.concat().as_bytes());
+    world.settle();
+    assert_eq!(statuses(&world.take(peer)), [200]);
+    assert!(world.waits_for_app(peer));
+    assert_eq!(
+        world.told(peer),
+        [request("GET /app/1"), request("GET /app/later")]
+    );
+    assert!(world.answer(peer, "first"));
+    world.settle();
+    let bodies: Vec<String> = responses(&world.take(peer))
+        .into_iter()
+        .map(|answer| answer.body)
+        .collect();
+    assert_eq!(bodies, ["first", "POST /app/2 two"]);
+    // However long it takes.
+    world.advance(600_000);
+    assert_eq!(world.take(peer), b"");
+    assert!(world.answer(peer, "second"));
+    world.settle();
+    let bodies: Vec<String> = responses(&world.take(peer))
+        .into_iter()
+        .map(|answer| answer.body)
+        .collect();
+    assert_eq!(bodies, ["second", "hello\n"]);
+    assert!(world.is_open(peer));
+    world.reset_all();
+    world.check_empty();
+}
+
+#[test]
+fn whoever_is_gone_before_the_answer_gets_none() {
+    // By a reset the application is told; by a FIN alone nobody is gone who may still read.
+    let mut world = World::new(Options::default());
+    let peer = world.connect(0, PUBLIC);
+    world.ask(peer, get("/app/later"));
+    world.reset(peer);
+    assert_eq!(world.told(peer), [request("GET /app/later"), Told::Gone]);
+    let id = world.id(peer);
+    let late = (id, crate::world::apps::said("late"));
+    world.workers[0]
+        .shared
+        .ports
+        .app_answers
+        .push_back(late.clone());
+    world.settle();
+    world.check_empty();
+    // Nor does whoever came in its place.
+    let next = world.connect(0, PUBLIC);
+    world.ask(next, get("/app/later"));
+    world.workers[0].shared.ports.app_answers.push_back(late);
+    world.settle();
+    assert_eq!(world.take(next), b"");
+    world.finish(next);
+    world.settle();
+    assert!(world.answer(next, "in time"));
+    world.settle();
+    assert_eq!(responses(&world.take(next))[0].body, "in time");
+    assert!(world.is_closed(next));
+    // A kick ends a request as well.
+    let kicked = world.connect(0, PUBLIC);
+    world.ask(kicked, get("/app/later"));
+    let kick = (world.id(kicked), 4000, String::new());
+    world.workers[0].shared.ports.kicks.push(kick);
+    world.settle();
+    assert_eq!(world.told(kicked).last(), Some(&Told::Gone));
+    assert!(!world.is_open(kicked));
+    world.reset_all();
+    world.check_empty();
+}
+
+#[test]
+fn a_request_under_way_is_answered_in_a_drain() {
+    let mut world = World::new(Options::default());
+    let peer = world.connect(0, PUBLIC);
+    world.ask(peer, get("/app/later"));
+    world.drain();
+    assert!(world.is_open(peer));
+    world.answer(peer, "still");
+    world.settle();
+    let answer = responses(&world.take(peer));
+    assert_eq!(
+        (answer[0].body.as_str(), answer[0].header("connection")),
+        ("still", Some("close"))
+    );
+    assert!(!world.is_open(peer));
+    world.reset_all();
+    world.check_empty();
+}
+
+#[test]
+fn a_body_that_is_too_long_does_not_reach_the_application() {
+    let mut world = World::new(Options::default());
+    let peer = world.connect(0, PUBLIC);
+    let head = "POST /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 100001\r\n\r\n";
+    assert_eq!(statuses(&world.ask(peer, head)), [413]);
+    assert_eq!(world.told(peer), []);
+    // Nor does one that never comes.
+    let peer = world.connect(0, PUBLIC);
+    world.ask(
+        peer,
+        "POST /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc",
+    );
+    world.advance(30_001);
+    assert_eq!(statuses(&world.take(peer)), [408]);
+    assert_eq!(world.told(peer), []);
+}
+
+#[test]
+fn verdicts_are_carried_out_now_and_later() {
+    // Verdict, status, what is noted, what the application is told afterwards.
+    let table: &[(&str, u16, &str, &[Told])] = &[
+        ("accept", 101, "", &[opened("/judged")]),
+        ("user", 101, "", &[opened("/judged user=hooked")]),
+        ("protocol", 101, "", &[opened("/judged")]),
+        ("refuse", 403, "refused with 403", &[]),
+        ("redirect", 302, "refused with 302", &[]),
+        ("bad-user", 500, "can be no user", &[Told::Gone]),
+        ("bad-protocol", 500, "was not offered", &[Told::Gone]),
+        ("bad-header", 500, "can't be written", &[]),
+        ("bad-status", 500, "can't be written", &[]),
+    ];
+    for (name, status, noted, after) in table {
+        for later in [false, true] {
+            let mut world = World::new(Options::default());
+            let target = match later {
+                false => format!("/judged?verdict={name}"),
+                true => "/judged?verdict=later".to_owned(),
+            };
+            let peer = begin(&mut world, &target);
+            if later {
+                // What follows the request at once waits for the verdict.
+                world.send(
+                    peer,
+                    if *status == 101 {
+                        text("early")
+                    } else {
+                        Vec::new()
+                    }
+                    .as_slice(),
+                );
+                world.advance(10_000);
+                assert_eq!(world.take(peer), b"");
+                assert_eq!(world.told(peer), [asked("/judged")]);
+                assert!(world.answer(peer, name));
+                world.settle();
+            }
+            let answer = world.take(peer);
+            let (answer, frames) = response(&answer, true);
+            assert_eq!((answer.status, frames), (*status, &b""[..]), "{name}");
+            let protocol = (*name == "protocol").then_some("b");
+            assert_eq!(answer.header("sec-websocket-protocol"), protocol);
+            if *name == "refuse" {
+                assert_eq!(
+                    (answer.header("x-why"), answer.body.as_str()),
+                    (Some("full"), "no room\n")
+                );
+            }
+            let mut expected = Vec::new();
+            if !later {
+                expected.push(asked("/judged"));
+            }
+            expected.extend(after.to_vec());
+            if later && *status == 101 {
+                expected.push(told("early"));
+            }
+            assert_eq!(world.told(peer), expected, "{name}");
+            let notes = &world.workers[0].shared.notes;
+            let found = notes.iter().any(|note| note.what.contains(noted));
+            assert!(found || noted.is_empty(), "{name}: {notes:?}");
+            let opened = world.stats(0).handshakes[Handshake::Opened as usize].read();
+            let refused = world.stats(0).handshakes[Handshake::Refused as usize].read();
+            let is_open = u64::from(*status == 101);
+            assert_eq!((opened, refused), (is_open, 1 - is_open), "{name}");
+            if *status != 101 {
+                // A refused handshake is an ordinary request.
+                assert_eq!(statuses(&world.ask(peer, get("/app/x"))), [200], "{name}");
+            }
+            world.reset_all();
+            world.check_empty();
+        }
+    }
+}
+
+#[test]
+fn a_verdict_that_never_comes_costs_a_503() {
+    let mut world = World::new(Options::default());
+    let peer = begin(&mut world, "/judged?verdict=later");
+    world.advance(14_999);
+    assert_eq!(world.take(peer), b"");
+    world.advance(2);
+    assert_eq!(statuses(&world.take(peer)), [503]);
+    assert!(!world.is_open(peer));
+    assert_eq!(world.told(peer), [asked("/judged"), Told::Gone]);
+    assert_eq!(
+        world.stats(0).handshakes[Handshake::Refused as usize].read(),
+        1
+    );
+    world.advance(5_001);
+    world.check_empty();
+}
+
+#[test]
+fn whoever_is_gone_before_the_verdict_is_not_opened() {
+    let mut world = World::new(Options::default());
+    let peer = begin(&mut world, "/judged?verdict=later");
+    world.reset(peer);
+    assert_eq!(world.told(peer), [asked("/judged"), Told::Gone]);
+    // The verdict of another answer's kind is nobody's.
+    let peer = begin(&mut world, "/judged?verdict=later");
+    let wrong = (world.id(peer), crate::world::apps::said("no verdict"));
+    world.workers[0].shared.ports.app_answers.push_back(wrong);
+    world.settle();
+    assert_eq!(world.take(peer), b"");
+    world.drain();
+    world.answer(peer, "accept");
+    world.settle();
+    assert_eq!(statuses(&world.take(peer)), [503], "the server goes away");
+    assert_eq!(world.told(peer), [asked("/judged"), Told::Gone]);
+    assert!(!world.is_open(peer));
+    world.reset_all();
+    world.check_empty();
+}
+
+#[test]
+fn what_the_route_refuses_does_not_reach_the_application() {
+    for (target, headers, status) in [
+        ("/judged-user", "", 401),
+        ("/judged-user?user=", "", 401),
+        ("/judged-user?user=a%00b", "", 400),
+        ("/judged", "Origin: http://evil.test\r\n", 403),
+        ("/app-user", "", 401),
+    ] {
+        let mut world = World::new(Options::default());
+        let peer = world.connect(0, PUBLIC);
+        let answer = world.ask(peer, handshake(target, headers));
+        assert_eq!(statuses(&answer), [status], "{target}");
+        assert_eq!(world.told(peer), []);
+    }
+    // The route's user is the application's to see, and to replace.
+    for (verdict, user) in [("accept", "ann"), ("user", "hooked")] {
+        let mut world = World::new(Options::default());
+        let peer = begin(
+            &mut world,
+            &format!("/judged-user?user=ann&verdict={verdict}"),
+        );
+        let told = world.told(peer);
+        assert_eq!(told[0], asked("/judged-user user=ann"));
+        assert_eq!(told[1], opened(&format!("/judged-user user={user}")));
+    }
+}
+
+#[test]
+fn a_session_hears_its_user_from_the_moment_that_it_is_open() {
+    for later in [false, true] {
+        let mut world = World::new(Options {
+            workers: 3,
+            ..Options::default()
+        });
+        for n in 0..30 {
+            let user = format!("person{n}");
+            let target = match later {
+                false => format!("/app-user?user={user}"),
+                true => format!("/judged-user?user={user}&verdict=later"),
+            };
+            let peer = world.connect(0, PUBLIC);
+            world.send(peer, handshake(&target, "").as_bytes());
+            world.send(peer, &text("say hi"));
+            if later {
+                world.turn(0);
+                assert!(world.answer(peer, "accept"));
+            }
+            world.turn(0);
+            let is_near = world.home_of(&format!("#{user}")) == 0;
+            let is_open = world
+                .told(peer)
+                .iter()
+                .any(|told| matches!(told, Told::Opened(_)));
+            assert_eq!(
+                is_open, is_near,
+                "{user}: it is opened when its home has registered it"
+            );
+            world.settle();
+            let back_end = world.connect(n % 3, PUSH);
+            let line = format!("{{\"user\":\"{user}\",\"data\":\"pushed\"}}\n");
+            world.ask(back_end, line);
+            let answer = world.take(peer);
+            let (head, frames) = response(&answer, true);
+            assert_eq!(
+                (head.status, texts(frames)),
+                (101, vec!["hi".to_owned(), "pushed".to_owned()])
+            );
+        }
+    }
+}
+
+#[test]
+fn a_session_that_could_not_be_registered_is_gone() {
+    let limits = veche_frontends::Limits {
+        handshake_timeout_ms: 5_000,
+        ..limits()
+    };
+    let mut world = World::new(Options {
+        workers: 2,
+        limits,
+        ..Options::default()
+    });
+    let user = world.user_at(1);
+    let peer = world.connect(0, PUBLIC);
+    world.send(
+        peer,
+        handshake(&format!("/judged-user?user={user}"), "").as_bytes(),
+    );
+    world.turn(0);
+    world.advance_alone(0, 5_001);
+    assert_eq!(statuses(&world.take(peer)), [503]);
+    let asked = asked(&format!("/judged-user user={user}"));
+    assert_eq!(world.told(peer), [asked, Told::Gone]);
+    world.settle();
+    world.reset_all();
+    world.settle();
+    world.check_empty();
+}
+
+#[test]
+fn a_session_that_opens_in_a_drain_is_told_of_both() {
+    let mut world = World::new(Options {
+        workers: 2,
+        ..Options::default()
+    });
+    let user = world.user_at(1);
+    let peer = world.connect(0, PUBLIC);
+    world.send(
+        peer,
+        handshake(&format!("/app-user?user={user}"), "").as_bytes(),
+    );
+    world.turn(0);
+    world.drain();
+    let answer = world.take(peer);
+    let (head, frames) = response(&answer, true);
+    assert_eq!((head.status, said(frames).len()), (101, 1));
+    let expected = [
+        opened(&format!("/app-user user={user}")),
+        closed(1001, "server is going away"),
+    ];
+    assert_eq!(world.told(peer), expected);
+}
+
+#[test]
+fn without_applications_their_routes_say_so() {
+    let mut world = World::new(Options::default());
+    world.workers[0].shared.apps = None;
+    let peer = world.connect(0, PUBLIC);
+    let bytes = get("/app/x") + &handshake("/app/x", "") + &get("/files/hello.txt");
+    assert_eq!(statuses(&world.ask(peer, bytes)), [503, 503, 200]);
+}

@@ -1,0 +1,342 @@
+//! Handlers that wait: what is kept behind them, in which order it comes, and how much of it there may be.
+
+use proptest::prelude::*;
+use veche_frontends::Block;
+use veche_frontends::app::{KEPT_BYTES_HIGH, KEPT_MESSAGES_MAX};
+use veche_frontends::outbox::Sending;
+use veche_proto::websocket::{MessageKind, Opcode};
+
+use crate::world::apps::{Told, closed, opened, told};
+use crate::world::wire::{Said, close, control, message, said, text, texts};
+use crate::world::{Options, Peer, World};
+
+/// Messages that were told, as text.
+fn messages(told: &[Told]) -> Vec<String> {
+    let text = |told: &Told| match told {
+        Told::Message(_, data) => Some(String::from_utf8_lossy(data).into_owned()),
+        _ => None,
+    };
+    told.iter().filter_map(text).collect()
+}
+
+#[test]
+fn messages_wait_behind_a_handler_and_pings_do_not() {
+    let mut world = World::new(Options::default());
+    let (peer, other) = (world.open(0, "/app/x"), world.open(0, "/app/x"));
+    let bytes = [
+        text("wait"),
+        text("say one"),
+        control(Opcode::Ping, b"!"),
+        text("say two"),
+    ];
+    let answer = world.ask(peer, bytes.concat());
+    assert_eq!(said(&answer), [Said::Pong(b"!".to_vec())]);
+    assert_eq!(world.told(peer), [opened("/app/x"), told("wait")]);
+    // It holds back its own connection only.
+    assert_eq!(texts(&world.ask(other, text("say hi"))), ["hi"]);
+    assert!(world.end_wait(peer));
+    world.settle();
+    assert_eq!(texts(&world.take(peer)), ["one", "two"]);
+    assert_eq!(world.told(peer), [told("say one"), told("say two")]);
+    assert_eq!(texts(&world.ask(peer, text("say three"))), ["three"]);
+}
+
+#[test]
+fn an_opening_handler_may_wait() {
+    let mut world = World::new(Options::default());
+    let peer = world.connect(0, crate::world::PUBLIC);
+    let handshake = crate::world::wire::handshake("/app/x?open=wait", "");
+    let answer = world.ask(peer, [handshake.into_bytes(), text("say one")].concat());
+    let (head, frames) = crate::world::wire::response(&answer, true);
+    assert_eq!((head.status, frames), (101, &b""[..]));
+    assert_eq!(world.told(peer), [opened("/app/x")]);
+    world.end_wait(peer);
+    world.settle();
+    assert_eq!(texts(&world.take(peer)), ["one"]);
+}
+
+#[test]
+fn so_many_messages_are_kept_and_then_input_waits() {
+    let mut world = World::new(Options::default());
+    let peer = world.open(0, "/app/x");
+    world.send(peer, &text("wait"));
+    for n in 0..KEPT_MESSAGES_MAX {
+        assert_eq!(world.blocked(peer), None, "{n}");
+        world.send(peer, &text(&format!("{n}")));
+    }
+    // Full, but that is noticed only when something more comes.
+    assert_eq!(world.blocked(peer), None);
+    world.send(peer, &control(Opcode::Ping, b"not seen"));
+    world.settle();
+    assert_eq!(
+        (world.blocked(peer), world.take(peer)),
+        (Some(Block::App), Vec::new())
+    );
+    assert_eq!(
+        world.stats(0).messages_received.read(),
+        1 + KEPT_MESSAGES_MAX as u64
+    );
+    for n in KEPT_MESSAGES_MAX..100 {
+        world.send(peer, &text(&format!("{n}")));
+    }
+    // Nothing is heard of the peer, and that is our doing: no ping, no verdict.
+    world.advance(600_000);
+    assert!(world.is_open(peer));
+    assert_eq!(world.take(peer), b"");
+    world.end_wait(peer);
+    world.settle();
+    assert_eq!(said(&world.take(peer)), [Said::Pong(b"not seen".to_vec())]);
+    let expected: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    assert_eq!(messages(&world.told(peer))[1..], expected);
+    assert_eq!(world.blocked(peer), None);
+}
+
+#[test]
+fn so_many_bytes_are_kept_and_then_input_waits() {
+    let mut world = World::new(Options::default());
+    let peer = world.open(0, "/app/x");
+    world.send(peer, &text("wait"));
+    let long = message(MessageKind::Binary, &[7; 60_000]);
+    for _ in 0..5 {
+        world.send(peer, &long);
+    }
+    world.settle();
+    assert!(world.waits_for_app(peer));
+    let taken = world.stats(0).message_bytes_received.read() as usize;
+    assert_eq!(taken, 4 + 2 * 60_000);
+    assert!(taken < KEPT_BYTES_HIGH + 60_004);
+    world.end_wait(peer);
+    world.settle();
+    assert_eq!(messages(&world.told(peer)).len(), 6);
+}
+
+#[test]
+fn each_of_many_handlers_may_wait() {
+    let mut world = World::new(Options::default());
+    let peer = world.open(0, "/app/x");
+    let mut bytes = Vec::new();
+    for n in 0..100 {
+        bytes.extend(text(&format!("wait {n}")));
+    }
+    bytes.extend(close(Some(1000), ""));
+    world.send(peer, &bytes);
+    for n in 0..84 {
+        world.settle();
+        let told = world.told(peer);
+        assert_eq!(messages(&told), [format!("wait {n}")]);
+        assert!(world.end_wait(peer));
+    }
+    // The last fifteen left room for the Close behind them.
+    world.settle();
+    let told = world.told(peer);
+    assert_eq!(messages(&told).len(), 16);
+    assert_eq!(told.last(), Some(&closed(1000, "")));
+    assert!(!world.end_wait(peer));
+}
+
+#[test]
+fn an_unread_answer_stops_what_is_kept_as_well() {
+    let mut world = World::new(Options::default());
+    let peer = world.open(0, "/app/x");
+    world.read_at_most(peer, 0);
+    world.send(peer, &text("wait"));
+    let long = format!("say {}", "x".repeat(30_000));
+    for _ in 0..3 {
+        world.send(peer, &text(&long));
+    }
+    world.settle();
+    world.told(peer);
+    world.end_wait(peer);
+    world.settle();
+    // Two of them are under way, and the third is over the mark.
+    assert_eq!(messages(&world.told(peer)).len(), 3);
+    for _ in 0..8 {
+        world.send(peer, &text(&long));
+    }
+    world.settle();
+    assert_eq!(world.blocked(peer), Some(Block::Output));
+    assert_eq!(world.told(peer), []);
+    world.read_at_most(peer, usize::MAX);
+    world.settle();
+    assert_eq!(texts(&world.take(peer)).len(), 11);
+    assert_eq!(messages(&world.told(peer)).len(), 8);
+}
+
+#[test]
+fn a_full_outbox_is_told_and_then_that_it_has_room() {
+    let mut world = World::new(Options::default());
+    let peer = world.open(0, "/app/x");
+    // The client reads at once: room comes back with the flush of the turn.
+    world.ask(peer, text("flood"));
+    let told_of_it = world.told(peer);
+    assert_eq!(told_of_it[2], Told::Flooded(66, Sending::Full));
+    assert_eq!(told_of_it[3], Told::Drained);
+    // It does not read: nothing, until it has read most of it.
+    world.read_at_most(peer, 0);
+    world.ask(peer, text("flood"));
+    let told_of_it = world.told(peer);
+    assert_eq!(told_of_it[1..], [Told::Flooded(66, Sending::Full)]);
+    for _ in 0..5 {
+        world.read_at_most(peer, 10_000);
+        world.settle();
+    }
+    assert_eq!(
+        world.told(peer),
+        [Told::Drained],
+        "at a quarter of the mark"
+    );
+    world.read_at_most(peer, usize::MAX);
+    world.settle();
+    assert_eq!(world.told(peer), [], "once");
+}
+
+#[test]
+fn whoever_sends_on_into_a_full_outbox_loses_that_client_only() {
+    let mut world = World::new(Options::default());
+    let (peer, other) = (world.open(0, "/app/x"), world.open(0, "/app/x"));
+    world.read_at_most(peer, 0);
+    world.ask(peer, text("flood on"));
+    let told_of_it = world.told(peer);
+    let Told::Flooded(count, Sending::Refused) = told_of_it[2] else {
+        panic!("{told_of_it:?}")
+    };
+    assert_eq!(count, (256 << 10) / 1004);
+    assert_eq!(told_of_it[3..], [closed(1013, "too slow: try again later")]);
+    assert_eq!(world.stats(0).slow_consumers.read(), 1);
+    world.read_at_most(peer, usize::MAX);
+    world.settle();
+    let answer = said(&world.take(peer));
+    assert_eq!(answer.len(), count + 1, "what was accepted arrives");
+    assert!(matches!(answer.last(), Some(Said::Close(Some(1013), _))));
+    assert_eq!(texts(&world.ask(other, text("say hi"))), ["hi"]);
+}
+
+#[test]
+fn the_end_of_a_wait_that_nobody_waits_for_means_nothing() {
+    let mut world = World::new(Options::default());
+    let peer = world.open(0, "/app/x");
+    let id = world.id(peer);
+    for _ in 0..3 {
+        world.workers[0].shared.app_ready.push(id);
+    }
+    world.settle();
+    world.send(peer, &text("wait"));
+    world.send(peer, &text("kept"));
+    world.settle();
+    assert_eq!(messages(&world.told(peer)), ["wait"]);
+    // Of a connection that is gone, and of the next one in its place.
+    world.reset(peer);
+    let next = world.open(0, "/app/x");
+    world.send(next, &text("wait"));
+    world.send(next, &text("kept"));
+    world.workers[0].shared.app_ready.push(id);
+    world.settle();
+    assert_eq!(messages(&world.told(next)), ["wait"]);
+}
+
+/// One step of a client or of the application that serves it.
+#[derive(Clone, Debug)]
+enum Act {
+    Say(usize, bool),
+    Ping,
+    EndWait,
+    Settle,
+    Read(usize),
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        6 => (0..3000usize, any::<bool>()).prop_map(|(length, waits)| Act::Say(length, waits)),
+        1 => Just(Act::Ping),
+        3 => Just(Act::EndWait),
+        3 => Just(Act::Settle),
+        1 => (0..20_000usize).prop_map(Act::Read),
+    ];
+    prop::collection::vec(act, 1..80)
+}
+
+/// Carries the acts out with every byte stream cut at random.
+fn play(acts: &[Act], seed: u64) -> (World, Peer, Vec<String>, usize) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut world = World::new(Options::default());
+    let peer = world.open(0, "/app/x");
+    let (mut said, mut pings) = (Vec::new(), 0);
+    for act in acts {
+        match act {
+            Act::Say(length, waits) => {
+                let word = if *waits { "wait" } else { "say" };
+                let what = format!("{word} {} {}", said.len(), "x".repeat(*length));
+                world.send_split(peer, &text(&what), |left| random.usize(1..=left));
+                said.push(what);
+            }
+            Act::Ping => {
+                world.send_split(peer, &control(Opcode::Ping, b"p"), |_| 1);
+                pings += 1;
+            }
+            Act::EndWait => {
+                world.end_wait(peer);
+            }
+            Act::Settle => world.settle(),
+            Act::Read(bytes) => world.read_at_most(peer, *bytes),
+        }
+    }
+    (world, peer, said, pings)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// However the bytes are cut and whenever handlers wait: every message is handled, in the order of sending, and so
+    /// are the answers. That none comes while a handler waits is asserted by the application.
+    #[test]
+    fn no_message_overtakes_another(acts in acts(), seed: u64) {
+        let (mut world, peer, sent, pings) = play(&acts, seed);
+        world.read_at_most(peer, usize::MAX);
+        world.settle();
+        while world.end_wait(peer) {
+            world.settle();
+        }
+        prop_assert_eq!(world.blocked(peer), None);
+        prop_assert_eq!(messages(&world.told(peer)), sent.clone());
+        let answers = said(&world.take(peer));
+        let pongs = answers.iter().filter(|said| matches!(said, Said::Pong(_))).count();
+        prop_assert_eq!(pongs, pings);
+        let expected: Vec<Said> = sent
+            .iter()
+            .filter_map(|what| what.strip_prefix("say "))
+            .map(|what| Said::Text(what.to_owned()))
+            .collect();
+        let answered: Vec<Said> = answers.into_iter().filter(|said| matches!(said, Said::Text(_))).collect();
+        prop_assert_eq!(answered, expected);
+        world.reset(peer);
+        world.check_empty();
+    }
+
+    /// A Close of the peer comes after all that it had sent, wherever it is found; a reset loses only what was not
+    /// received.
+    #[test]
+    fn the_end_comes_last(acts in acts(), seed: u64, resets: bool) {
+        let (mut world, peer, sent, _) = play(&acts, seed);
+        if resets {
+            world.reset(peer);
+        } else {
+            world.send(peer, &close(Some(1000), "end"));
+        }
+        world.read_at_most(peer, usize::MAX);
+        world.settle();
+        while world.end_wait(peer) {
+            world.settle();
+        }
+        let told = world.told(peer);
+        let handled = messages(&told);
+        prop_assert!(sent.starts_with(&handled));
+        if !resets {
+            prop_assert_eq!(handled.len(), sent.len());
+        }
+        let end = if resets { closed(1006, "") } else { closed(1000, "end") };
+        prop_assert_eq!(told.last(), Some(&end));
+        prop_assert_eq!(told.iter().filter(|told| matches!(told, Told::Closed(..))).count(), 1);
+        world.reset_all();
+        world.check_empty();
+    }
+}
