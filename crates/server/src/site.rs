@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use veche_frontends::AppId;
 use veche_frontends::identity::Identity;
 use veche_frontends::origin::{Pattern, Rule};
 use veche_frontends::route::{Handler, Route, Router};
@@ -100,6 +101,7 @@ fn route(route: &config::Route) -> Route {
         config::Handler::Push {
             identity, channels, ..
         } => (self::identity(identity), channels.as_slice()),
+        config::Handler::Lua { identity, .. } => (self::identity(identity), &[][..]),
         _ => (Identity::None, &[][..]),
     };
     let channel = |pattern: &config::ChannelPattern| match pattern {
@@ -114,6 +116,9 @@ fn route(route: &config::Route) -> Route {
             config::Handler::Push { .. } => Handler::Push,
             config::Handler::Echo { .. } => Handler::Echo,
             config::Handler::Api { .. } => Handler::Api,
+            config::Handler::Lua { app, .. } => Handler::Lua {
+                app: AppId(*app as u16),
+            },
             config::Handler::Static { root } => Handler::Static {
                 root: match root {
                     config::StaticRoot::Folder(folder) => folder.clone(),

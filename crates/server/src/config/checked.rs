@@ -1,7 +1,7 @@
 //! From raw values to a [`Config`]: what values mean together, and what is allowed but risky.
 //!
 //! Goes on after each problem, and never judges a value whose own problem has been told already. The world is
-//! asked one thing only, whether a folder exists, through [`World`].
+//! asked one thing only, whether a folder or a file exists, through [`World`].
 
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use super::report::{Problem, Problems, Report};
 use super::types::*;
 use super::value::Value;
 
+mod apps;
 mod listeners;
 mod routes;
 
@@ -22,6 +23,7 @@ pub(super) use routes::listeners_called;
 /// What the checks ask of the machine.
 pub(super) struct World<'w> {
     pub(super) is_folder: &'w dyn Fn(&Path) -> bool,
+    pub(super) is_file: &'w dyn Fn(&Path) -> bool,
 }
 
 /// Checks `text`, which is the content of `file`.
@@ -47,7 +49,9 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let api = checker.api(one(Section::Api));
     let has_keys = !api.keys.is_empty() || !one(Section::Api).is_sound("keys");
     let listeners = checker.listeners(all(Section::Listen), has_keys);
-    let routes = checker.routes(all(Section::Route), &listeners, has_keys);
+    let mut apps = checker.apps(all(Section::App));
+    let routes = checker.routes(all(Section::Route), &listeners, &mut apps, has_keys);
+    checker.unused_apps(&apps);
 
     let effective = Effective {
         file: file.to_owned(),
@@ -72,6 +76,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
             .into_iter()
             .map(|l| l.listener.expect("a problem otherwise"))
             .collect(),
+        apps: apps.into_list(),
         routes: routes
             .into_iter()
             .map(|route| route.expect("a problem otherwise"))

@@ -9,6 +9,7 @@ use super::names::METHODS;
 use super::types::WORKERS_MAX;
 use super::value::Kind;
 
+mod app;
 mod limits;
 mod route;
 
@@ -17,6 +18,7 @@ mod route;
 pub(crate) enum Section {
     Server,
     Listen,
+    App,
     Route,
     Limits,
     Api,
@@ -24,9 +26,10 @@ pub(crate) enum Section {
 
 impl Section {
     /// In the order of the reference.
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Server,
         Self::Listen,
+        Self::App,
         Self::Route,
         Self::Limits,
         Self::Api,
@@ -37,6 +40,7 @@ impl Section {
         match self {
             Self::Server => "server",
             Self::Listen => "listen",
+            Self::App => "app",
             Self::Route => "route",
             Self::Limits => "limits",
             Self::Api => "api",
@@ -48,6 +52,7 @@ impl Section {
         match self {
             Self::Server => "[server]",
             Self::Listen => "[[listen]]",
+            Self::App => "[[app]]",
             Self::Route => "[[route]]",
             Self::Limits => "[limits]",
             Self::Api => "[api]",
@@ -56,7 +61,7 @@ impl Section {
 
     /// Whether there may be several.
     pub(crate) fn repeats(self) -> bool {
-        matches!(self, Self::Listen | Self::Route)
+        matches!(self, Self::Listen | Self::App | Self::Route)
     }
 
     /// What it is for.
@@ -69,6 +74,9 @@ impl Section {
             Self::Server => "The process: its threads, its log, its control socket.",
             Self::Listen => {
                 "An address to listen on, and who is expected there. Write one for each address; there is at least one."
+            }
+            Self::App => {
+                "A script that routes with `handler = \"lua\"` lead to. It runs once in each worker, for all its routes together. A script that needs no options can be named by its route, without a section of its own."
             }
             Self::Route => {
                 "Which requests a handler gets. The most specific path wins, whatever the order in the file: a literal piece before a parameter, a parameter before a prefix."
@@ -135,15 +143,16 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
     SERVER
         .iter()
         .chain(LISTEN)
+        .chain(app::APP)
         .chain(route::ROUTE)
         .chain(limits::LIMITS)
         .chain(API)
 }
 
 /// The names that `handler` takes.
-pub(crate) const HANDLERS: &[&str] = &["push", "echo", "static", "api"];
+pub(crate) const HANDLERS: &[&str] = &["push", "echo", "static", "api", "lua"];
 /// Those of them that open WebSockets.
-pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &["push", "echo", "api"];
+pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &["push", "echo", "api", "lua"];
 /// The names that `role` takes.
 pub(crate) const ROLES: &[&str] = &["public", "internal", "push"];
 

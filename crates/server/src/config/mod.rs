@@ -65,6 +65,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, Report> {
         text,
         &checked::World {
             is_folder: &Path::is_dir,
+            is_file: &Path::is_file,
         },
     )
 }

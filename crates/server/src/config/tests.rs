@@ -10,15 +10,23 @@ use super::*;
 
 mod bad;
 
-/// Checks `text` as /etc/veche/veche.toml on a machine that has a few folders.
+/// Checks `text` as /etc/veche/veche.toml on a machine that has a few folders and scripts.
 fn checked(text: &str) -> Result<Config, Report> {
     let folders = ["/", "/srv/www", "/etc/veche", "/run/veche"].map(Path::new);
+    let files = [
+        "/etc/veche/chat/app.lua",
+        "/etc/veche/api.lua",
+        "/srv/api.lua",
+    ]
+    .map(Path::new);
     let is_folder = |path: &Path| folders.contains(&path);
+    let is_file = |path: &Path| files.contains(&path);
     check(
         Path::new("/etc/veche/veche.toml"),
         text,
         &World {
             is_folder: &is_folder,
+            is_file: &is_file,
         },
     )
 }
@@ -165,6 +173,126 @@ fn a_full_file() {
     assert_eq!(config.api.keys[0].expose(), "a-key-that-is-long-enough");
 }
 
+const APPS: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+
+[[app]]
+name = "chat"
+script = "chat/app.lua"
+memory = "16MiB"
+cpu_budget = "5ms"
+options = { greeting = "hi", rooms = ["a", "b"], most = 0x10, share = 0.5, strict = true }
+
+[[app]]
+name = "quiz"
+script = "/srv/api.lua"
+[app.options]
+since = 2026-01-01
+[app.options.deep]
+quoted = "\"\n"
+
+[[route]]
+path = "/chat"
+handler = "lua"
+app = "chat"
+identity = "cookie:user"
+origins = ["*"]
+compression = true
+message_bytes_max = "1MiB"
+
+[[route]]
+path = "/chat/*"
+handler = "lua"
+app = "chat"
+
+[[route]]
+path = "/quiz"
+handler = "lua"
+app = "quiz"
+methods = ["GET", "PATCH"]
+
+[[route]]
+path = "/api/*"
+handler = "lua"
+script = "api.lua"
+memory = "1GiB"
+options = { a = {} }
+
+[[route]]
+path = "/api"
+handler = "lua"
+script = "api.lua"
+memory = "1GiB"
+
+[[route]]
+path = "/other"
+handler = "lua"
+script = "chat/app.lua"
+"#;
+
+#[test]
+fn apps() {
+    let config = good(APPS);
+    assert_eq!(config.warnings, []);
+    let names: Vec<&str> = config.apps.iter().map(|app| app.name.as_str()).collect();
+    assert_eq!(names, ["chat", "quiz", "api.lua", "chat/app.lua"]);
+    let [chat, quiz, api, other] = &config.apps[..] else {
+        panic!("four apps")
+    };
+    assert_eq!(chat.script, Path::new("/etc/veche/chat/app.lua"));
+    assert_eq!(chat.memory_bytes_max, 16 << 20);
+    assert_eq!(chat.cpu_budget, Duration::from_millis(5));
+    let options = r#"
+        greeting = "hi"
+        rooms = ["a", "b"]
+        most = 16
+        share = 0.5
+        strict = true
+    "#;
+    assert_eq!(chat.options, options.parse().expect("TOML"));
+    assert_eq!(quiz.script, Path::new("/srv/api.lua"));
+    let options = "since = 2026-01-01\ndeep = { quoted = \"\\\"\\n\" }";
+    assert_eq!(quiz.options, options.parse().expect("TOML"));
+    // A script that a route names is an app of its own, with the same defaults as [[app]].
+    assert_eq!(api.script, Path::new("/etc/veche/api.lua"));
+    assert_eq!(
+        (api.memory_bytes_max, api.cpu_budget),
+        (1 << 30, quiz.cpu_budget)
+    );
+    assert_eq!(other.memory_bytes_max, quiz.memory_bytes_max);
+    assert_eq!(
+        (other.cpu_budget, other.options.len()),
+        (Duration::from_millis(20), 0)
+    );
+    let led_to: Vec<usize> = config
+        .routes
+        .iter()
+        .map(|route| match route.handler {
+            Handler::Lua { app, .. } => app,
+            _ => panic!("{route:?}"),
+        })
+        .collect();
+    assert_eq!(led_to, [0, 0, 1, 2, 2, 3]);
+    let Handler::Lua {
+        identity,
+        websocket,
+        ..
+    } = &config.routes[0].handler
+    else {
+        panic!("lua")
+    };
+    assert_eq!(*identity, Identity::Cookie("user".to_owned()));
+    assert_eq!(websocket.origins, [OriginRule::Any]);
+    assert_eq!(websocket.compression, Compression::On);
+    assert_eq!(websocket.message_bytes_max, 1 << 20);
+    assert_eq!(config.routes[1].methods.iter().count(), 7);
+    assert_eq!(
+        config.routes[2].methods.iter().collect::<Vec<_>>(),
+        ["GET", "PATCH"]
+    );
+}
+
 #[test]
 fn the_defaults() {
     let config = good(LISTEN);
@@ -244,7 +372,7 @@ fn names_are_unique_within_a_section_and_documented() {
 
 #[test]
 fn effective_values_read_back_as_the_same_configuration() {
-    for text in [LISTEN, FULL] {
+    for text in [LISTEN, FULL, APPS] {
         let config = good(text);
         let again = good(
             &config
@@ -255,6 +383,7 @@ fn effective_values_read_back_as_the_same_configuration() {
         assert_eq!(again.limits, config.limits);
         assert_eq!(again.server, config.server);
         assert_eq!(again.listeners, config.listeners);
+        assert_eq!(again.apps, config.apps);
         assert_eq!(again.routes, config.routes);
         assert_eq!(again.api, config.api);
     }
@@ -336,6 +465,12 @@ fn changes_are_told_apart_by_what_they_need() {
             "[[route]] \"/new\" added"
         ]
     );
+    let old_apps = good(APPS);
+    let new_apps = APPS
+        .replace("\"5ms\"", "\"6ms\"")
+        .replace("most = 0x10", "most = 17");
+    let changes = old_apps.effective.changes(&good(&new_apps).effective);
+    assert_eq!(changes.reload, ["app[1].cpu_budget", "app[1].options"]);
     let back = good(&new).effective.changes(&old.effective);
     assert_eq!(
         back.reload.first().map(String::as_str),
@@ -389,6 +524,9 @@ handler = "push"
 path = "/c"
 handler = "echo"
 message_bytes_max = "16MiB"
+[[app]]
+name = "idle"
+script = "api.lua"
 [api]
 keys = ["short"]
 "#;
@@ -399,7 +537,8 @@ keys = ["short"]
         "/etc/veche/veche.toml:8:11: address: the push listener on [::]:8082 is not loopback and asks for no key: whoever reaches it can push to every user",
         "/etc/veche/veche.toml:13:12: identity: \"query:user\" believes whatever the client says: for demos and trusted networks",
         "/etc/veche/veche.toml:14:1: [[route]] with neither identity nor channels: nothing can ever be pushed to its clients",
-        "/etc/veche/veche.toml:22:9: keys: a key of less than 16 characters can be guessed",
+        "/etc/veche/veche.toml:21:1: [[app]] \"idle\": no route leads to it",
+        "/etc/veche/veche.toml:25:9: keys: a key of less than 16 characters can be guessed",
     ];
     assert_eq!(shown, expected);
 }

@@ -23,6 +23,8 @@ pub(crate) struct Config {
     pub(crate) server: Server,
     /// `[[listen]]`, in the file's order; at least one.
     pub(crate) listeners: Vec<Listener>,
+    /// What routes with handler lua lead to: `[[app]]` in the file's order, then the scripts that routes name.
+    pub(crate) apps: Vec<App>,
     /// `[[route]]`, in the file's order; `routes[i].index == i`.
     pub(crate) routes: Vec<Route>,
     /// `[limits]`
@@ -167,6 +169,21 @@ impl fmt::Display for Role {
     }
 }
 
+/// `[[app]]`, or the script of one or several routes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct App {
+    /// Of an `[[app]]` its name; else the script as the route has it.
+    pub(crate) name: String,
+    /// A file that was there when the configuration was checked.
+    pub(crate) script: PathBuf,
+    /// In one worker.
+    pub(crate) memory_bytes_max: u64,
+    /// Time on the processor of one handler between two waits.
+    pub(crate) cpu_budget: Duration,
+    /// Handed to the script as it is.
+    pub(crate) options: toml::Table,
+}
+
 /// `[[route]]`: which requests a handler gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
@@ -198,15 +215,23 @@ pub(crate) enum Handler {
     Static { root: StaticRoot },
     /// The server API, beside the one that internal listeners have anyway.
     Api { websocket: WebSocket },
+    /// An application.
+    Lua {
+        /// Its place in [`Config::apps`].
+        app: usize,
+        identity: Identity,
+        websocket: WebSocket,
+    },
 }
 
 impl Handler {
     /// The options of the WebSockets that this handler opens, if it opens any.
     pub(crate) fn websocket(&self) -> Option<&WebSocket> {
         match self {
-            Self::Push { websocket, .. } | Self::Echo { websocket } | Self::Api { websocket } => {
-                Some(websocket)
-            }
+            Self::Push { websocket, .. }
+            | Self::Echo { websocket }
+            | Self::Api { websocket }
+            | Self::Lua { websocket, .. } => Some(websocket),
             Self::Static { .. } => None,
         }
     }

@@ -41,6 +41,8 @@ pub(crate) enum Kind {
     List { expected: &'static str },
     /// A list of strings that are never shown.
     Secrets,
+    /// Any table.
+    Table,
 }
 
 /// A value of the right type and within its range.
@@ -55,6 +57,7 @@ pub(crate) enum Value {
     Text(String),
     List(Vec<String>),
     Secrets(Vec<Secret>),
+    Table(toml::Table),
 }
 
 impl Kind {
@@ -111,6 +114,10 @@ impl Kind {
                 let list = strings(found)?;
                 Some(Value::Secrets(list.into_iter().map(Secret::new).collect()))
             }
+            Self::Table => match plain(found)? {
+                toml::Value::Table(table) => Some(Value::Table(table)),
+                _ => None,
+            },
         }
     }
 
@@ -157,6 +164,7 @@ impl Kind {
             Self::Text { expected } => vec![(*expected).to_owned()],
             Self::List { expected } => vec![format!("a list of {expected}")],
             Self::Secrets => vec!["a list of strings".to_owned()],
+            Self::Table => vec!["a table such as { greeting = \"hi\" }".to_owned()],
         };
         choices.extend(self.words().iter().map(|word| format!("{word:?}")));
         match choices.as_slice() {
@@ -189,6 +197,7 @@ impl fmt::Display for Value {
                 )
             }
             Self::Secrets(list) => write!(f, "[{}]", vec!["\"****\""; list.len()].join(", ")),
+            Self::Table(table) => write!(f, "{}", toml::Value::Table(table.clone())),
         }
     }
 }
@@ -228,6 +237,29 @@ pub(crate) fn describe(found: &DeValue<'_>) -> String {
         DeValue::Array(_) => "a list of strings".to_owned(),
         DeValue::Table(_) => "a table".to_owned(),
     }
+}
+
+/// A value without its places in the file; `None` where a number in it is too large to be one.
+fn plain(found: &DeValue<'_>) -> Option<toml::Value> {
+    Some(match found {
+        DeValue::String(text) => toml::Value::String(text.clone().into_owned()),
+        DeValue::Integer(number) => {
+            toml::Value::Integer(i64::from_str_radix(number.as_str(), number.radix()).ok()?)
+        }
+        DeValue::Float(number) => toml::Value::Float(number.as_str().parse().ok()?),
+        DeValue::Boolean(flag) => toml::Value::Boolean(*flag),
+        DeValue::Datetime(moment) => toml::Value::Datetime(*moment),
+        DeValue::Array(list) => {
+            let items = list.iter().map(|item| plain(item.get_ref()));
+            toml::Value::Array(items.collect::<Option<_>>()?)
+        }
+        DeValue::Table(table) => {
+            let pairs = table.iter().map(|(name, value)| {
+                Some((name.get_ref().clone().into_owned(), plain(value.get_ref())?))
+            });
+            toml::Value::Table(pairs.collect::<Option<_>>()?)
+        }
+    })
 }
 
 fn number_of(found: &DeValue<'_>) -> Option<u64> {

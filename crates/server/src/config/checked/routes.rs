@@ -1,5 +1,6 @@
 //! `[[route]]`: what each handler needs, which listeners have it, and that no two routes claim the same.
 
+use super::apps::Apps;
 use super::listeners::Checked;
 use super::{Checker, list, size, text};
 use crate::config::directives::methods_listed;
@@ -31,11 +32,12 @@ impl Checker<'_> {
         &mut self,
         tables: impl Iterator<Item = &'t Table>,
         listeners: &[Checked],
+        apps: &mut Apps,
         has_keys: bool,
     ) -> Vec<Option<Route>> {
         let mut claims = Vec::new();
         tables
-            .map(|table| self.route(table, listeners, has_keys, &mut claims))
+            .map(|table| self.route(table, listeners, apps, has_keys, &mut claims))
             .collect()
     }
 
@@ -43,6 +45,7 @@ impl Checker<'_> {
         &mut self,
         table: &Table,
         listeners: &[Checked],
+        apps: &mut Apps,
         has_keys: bool,
         claims: &mut Vec<Claim>,
     ) -> Option<Route> {
@@ -81,7 +84,7 @@ impl Checker<'_> {
         }
         let handler_word = handler_word?;
         self.foreign(table, &handler_word);
-        let handler = self.handler(table, &handler_word);
+        let handler = self.handler(table, &handler_word, apps);
         if handler_word == "api" && !has_keys {
             self.problems.add(
                 table.value_at("handler"),
@@ -190,6 +193,7 @@ impl Checker<'_> {
         let serves = MethodSet::of(match handler {
             Some("static") => &["GET", "HEAD"],
             Some("api") => &["GET", "POST"],
+            Some("lua") => &METHODS,
             _ => &["GET"],
         });
         if !table.has("methods") || !table.is_sound("methods") {
@@ -227,7 +231,7 @@ impl Checker<'_> {
         fine.then(|| MethodSet::of(&named))
     }
 
-    fn handler(&mut self, table: &Table, handler: &str) -> Option<Handler> {
+    fn handler(&mut self, table: &Table, handler: &str, apps: &mut Apps) -> Option<Handler> {
         if handler == "static" {
             return Some(Handler::Static {
                 root: self.root(table)?,
@@ -246,6 +250,15 @@ impl Checker<'_> {
             return Some(Handler::Push {
                 identity: identity?,
                 channels: channels?,
+                websocket: websocket?,
+            });
+        }
+        if handler == "lua" {
+            let app = self.app_of_route(table, apps);
+            let identity = self.identity(table);
+            return Some(Handler::Lua {
+                app: app?,
+                identity: identity?,
                 websocket: websocket?,
             });
         }

@@ -1,5 +1,6 @@
 //! The rows of `[[route]]`.
 
+use super::app::{CPU_BUDGET, MEMORY, SCRIPT};
 use super::{Change, Default, Directive, HANDLERS, Section, WEBSOCKET_HANDLERS};
 use crate::config::value::Kind;
 
@@ -25,7 +26,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Required,
         handlers: &[],
         change: Change::Reload,
-        doc: "Who answers. `\"push\"`: WebSocket clients that the back end pushes to. `\"echo\"`: a WebSocket that sends each message back. `\"static\"`: files. `\"api\"`: the server API, on a listener other than the internal ones, which have it anyway.",
+        doc: "Who answers. `\"push\"`: WebSocket clients that the back end pushes to. `\"echo\"`: a WebSocket that sends each message back. `\"static\"`: files. `\"api\"`: the server API, on a listener other than the internal ones, which have it anyway. `\"lua\"`: an app, by WebSocket and by plain HTTP.",
     },
     Directive {
         section: Section::Route,
@@ -45,7 +46,7 @@ pub(super) static ROUTE: &[Directive] = &[
             expected: "methods such as [\"GET\", \"POST\"]",
         },
         default: Default::Unset("all that the handler serves"),
-        handlers: &["static", "api"],
+        handlers: &["static", "api", "lua"],
         change: Change::Reload,
         doc: "The methods this route is for, in capitals. A path can have one route for each method. WebSockets are opened by GET and nothing else.",
     },
@@ -56,9 +57,9 @@ pub(super) static ROUTE: &[Directive] = &[
             expected: "\"query:NAME\", \"cookie:NAME\", \"header:NAME\" or \"none\"",
         },
         default: Default::Toml("\"none\""),
-        handlers: &["push"],
+        handlers: &["push", "lua"],
         change: Change::Reload,
-        doc: "Where the name of a connection's user is: in a parameter of the query, a cookie or a header; a connection without it is refused. With `\"none\"` it has no user, only channels. The value is believed as it stands. So a query or a header is for demos and trusted networks, such as behind a proxy that sets the header itself, and a cookie should hold something that cannot be guessed.",
+        doc: "Where the name of a connection's user is: in a parameter of the query, a cookie or a header; a WebSocket without it is refused (a plain request to an app is not, it just has no user). With `\"none\"` it has no user, only channels. The value is believed as it stands. So a query or a header is for demos and trusted networks, such as behind a proxy that sets the header itself, and a cookie should hold something that cannot be guessed.",
     },
     Directive {
         section: Section::Route,
@@ -81,6 +82,53 @@ pub(super) static ROUTE: &[Directive] = &[
         handlers: &["static"],
         change: Change::Reload,
         doc: "The folder whose files are served; nothing outside of it ever is. `\"builtin:demo\"` is the demo page inside the binary.",
+    },
+    Directive {
+        section: Section::Route,
+        name: "app",
+        kind: Kind::Text {
+            expected: "the name of an [[app]]",
+        },
+        default: Default::Unset("`script` says what is run"),
+        handlers: &["lua"],
+        change: Change::Reload,
+        doc: "The app that this route leads to, by the `name` of its `[[app]]`. Several routes may lead to one app.",
+    },
+    Directive {
+        section: Section::Route,
+        name: "script",
+        kind: SCRIPT,
+        default: Default::Unset("`app` says what is run"),
+        handlers: &["lua"],
+        change: Change::Reload,
+        doc: "The Lua file that this route leads to, instead of `app`. Routes with the same script share one app.",
+    },
+    Directive {
+        section: Section::Route,
+        name: "memory",
+        kind: MEMORY,
+        default: Default::Unset("as of an `[[app]]`"),
+        handlers: &["lua"],
+        change: Change::Reload,
+        doc: "Beside `script`: see `memory` of `[[app]]`.",
+    },
+    Directive {
+        section: Section::Route,
+        name: "cpu_budget",
+        kind: CPU_BUDGET,
+        default: Default::Unset("as of an `[[app]]`"),
+        handlers: &["lua"],
+        change: Change::Reload,
+        doc: "Beside `script`: see `cpu_budget` of `[[app]]`.",
+    },
+    Directive {
+        section: Section::Route,
+        name: "options",
+        kind: Kind::Table,
+        default: Default::Unset("an empty table"),
+        handlers: &["lua"],
+        change: Change::Reload,
+        doc: "Beside `script`: see `options` of `[[app]]`.",
     },
     Directive {
         section: Section::Route,

@@ -49,7 +49,7 @@ timeout = "1s"
             "8:1: unknown directive \"adress\" in [[listen]]; did you mean \"address\"?",
             "9:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
             "11:8: path: a path starts with \"/\", found \"app\"",
-            "12:11: handler: expected \"push\", \"echo\", \"static\" or \"api\", found \"psuh\"; did you mean \"push\"?",
+            "12:11: handler: expected \"push\", \"echo\", \"static\", \"api\" or \"lua\", found \"psuh\"; did you mean \"push\"?",
             "14:17: ping_interval: expected a duration from \"1ms\" to \"1d\" or \"off\", found 25",
             "15:16: outbox_bytes: expected a size from \"1KiB\" to \"4GiB\", found \"64Kb\"",
             "16:18: header_timeout: expected a duration from \"1ms\" to \"1h\", found \"off\"",
@@ -89,7 +89,7 @@ fn sections() {
     says_after_listen(
         "[auth]\n",
         &[
-            "3:2: unknown section \"auth\"; there are [server], [[listen]], [[route]], [limits], [api]",
+            "3:2: unknown section \"auth\"; there are [server], [[listen]], [[app]], [[route]], [limits], [api]",
         ],
     );
     says(
@@ -256,7 +256,7 @@ fn routes() {
     }
     echo(
         "path = \"/\"\nidentity = \"none\"",
-        &["6:1: identity: it means nothing to handler \"echo\", only to \"push\""],
+        &["6:1: identity: it means nothing to handler \"echo\", only to \"push\", \"lua\""],
     );
     echo(
         "path = \"/\"\nroot = \"/srv/www\"",
@@ -396,7 +396,7 @@ fn routes_against_each_other() {
             "3:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
             "7:8: root: there is no folder /nowhere",
             "9:8: path: \"/a\" is taken for GET by route 1 (\"/a\")",
-            "10:11: handler: expected \"push\", \"echo\", \"static\" or \"api\", found \"psuh\"; did you mean \"push\"?",
+            "10:11: handler: expected \"push\", \"echo\", \"static\", \"api\" or \"lua\", found \"psuh\"; did you mean \"push\"?",
             "15:12: methods: handler \"static\" serves GET and HEAD, not POST",
             "17:14: drain_time: expected a duration from \"0\" to \"1d\", found 3",
         ],
@@ -488,5 +488,109 @@ fn a_misspelt_name_is_one_problem() {
             "4:1: unknown directive \"paht\" in [[route]]; did you mean \"path\"?",
             "6:1: unknown directive \"rooot\" in [[route]]; did you mean \"root\"?",
         ],
+    );
+}
+
+#[test]
+fn apps() {
+    let route = |text: &str, expected: &[&str]| {
+        says_after_listen(
+            &format!("[[route]]\npath = \"/\"\nhandler = \"lua\"\n{text}\n"),
+            expected,
+        )
+    };
+    route(
+        "",
+        &["3:1: [[route]] with handler \"lua\" has to have \"script\" or \"app\""],
+    );
+    route(
+        "script = \"nowhere.lua\"",
+        &["6:10: script: there is no file /etc/veche/nowhere.lua"],
+    );
+    route(
+        "scirpt = \"api.lua\"",
+        &["6:1: unknown directive \"scirpt\" in [[route]]; did you mean \"script\"?"],
+    );
+    route(
+        "script = \"api.lua\"\napp = \"chat\"",
+        &[
+            "6:1: script: it stands beside \"app\", which names a script already; one of them is enough",
+        ],
+    );
+    route(
+        "script = \"api.lua\"\nmemory = \"1KiB\"\ncpu_budget = 20\noptions = [1]",
+        &[
+            "7:10: memory: expected a size from \"1MiB\" to \"4GiB\", found \"1KiB\"",
+            "8:14: cpu_budget: expected a duration from \"1ms\" to \"1m\", found 20",
+            "9:11: options: expected a table such as { greeting = \"hi\" }, found a list with 1 in it",
+        ],
+    );
+    route(
+        "script = \"api.lua\"\nmethods = [\"get\"]\nchannels = [\"news\"]\nidentity = \"jwt\"",
+        &[
+            "7:12: methods: expected some of \"GET\", \"HEAD\", \"POST\", \"PUT\", \"DELETE\", \"OPTIONS\", \"PATCH\", found \"get\"; did you mean \"GET\"?",
+            "8:1: channels: it means nothing to handler \"lua\", only to \"push\"",
+            "9:12: identity: it is \"query:NAME\", \"cookie:NAME\", \"header:NAME\" or \"none\", found \"jwt\"",
+        ],
+    );
+    let app = "[[app]]\nname = \"chat\"\nscript = \"api.lua\"\n";
+    let led = |app: &str, route: &str, expected: &[&str]| {
+        let text = format!("{app}[[route]]\npath = \"/\"\nhandler = \"lua\"\n{route}\n");
+        says_after_listen(&text, expected);
+    };
+    led(
+        app,
+        "app = \"chta\"",
+        &["9:7: app: no [[app]] has the name \"chta\"; did you mean \"chat\"?"],
+    );
+    led(
+        app,
+        "app = \"chat\"\nmemory = \"1MiB\"\noptions = {}",
+        &[
+            "10:1: memory: beside \"app\" it stands in [[app]]",
+            "11:1: options: beside \"app\" it stands in [[app]]",
+        ],
+    );
+    // What is wrong with an app is said once, and not again by who asks for it.
+    led(
+        "[[app]]\nscript = \"nowhere.lua\"\n",
+        "app = \"chat\"",
+        &[
+            "3:1: [[app]] without \"name\", which it has to have",
+            "4:10: script: there is no file /etc/veche/nowhere.lua",
+        ],
+    );
+    led(
+        "[[apps]]\nname = \"chat\"\nscript = \"api.lua\"\n",
+        "app = \"chat\"",
+        &["3:3: unknown section \"apps\"; did you mean \"app\"?"],
+    );
+    led(
+        "[[app]]\nname = \"a b\"\nscript = \"api.lua\"\n",
+        "app = \"a b\"",
+        &["4:8: name: expected letters, digits, \"-\" and \"_\", found \"a b\""],
+    );
+    led(
+        &app.repeat(2),
+        "app = \"chat\"",
+        &["7:8: name: another [[app]] is called \"chat\" already"],
+    );
+    says_after_listen(
+        "[app]\nname = \"chat\"\n",
+        &["3:2: expected [[app]], found [app]: there may be several"],
+    );
+    let same =
+        "[[route]]\npath = \"/a\"\nhandler = \"lua\"\nscript = \"api.lua\"\nmemory = \"2MiB\"\n";
+    says_after_listen(
+        &format!("{same}{}", same.replace("/a", "/b").replace("2MiB", "3MiB")),
+        &[
+            "12:10: memory: route 1 runs the same script with another; write [[app]] twice to have it run twice",
+        ],
+    );
+    // A path, as of any route, is taken once for each method.
+    led(
+        app,
+        "app = \"chat\"\n[[route]]\npath = \"/\"\nhandler = \"echo\"",
+        &["11:8: path: \"/\" is taken for GET by route 1 (\"/\")"],
     );
 }

@@ -1,0 +1,221 @@
+//! `[[app]]` and the scripts that routes name: which there are, and which of them a route leads to.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Checker, text};
+use crate::config::raw::Table;
+use crate::config::report::nearest_hint;
+use crate::config::types::App;
+use crate::config::value::Value;
+
+/// All apps, in the order of [`Config::apps`](crate::config::Config::apps).
+#[derive(Default)]
+pub(super) struct Apps {
+    list: Vec<Checked>,
+    /// An `[[app]]` has no name that is any good: one that a route asks for may be meant.
+    some_nameless: bool,
+}
+
+struct Checked {
+    /// Where it is said first.
+    at: Option<usize>,
+    /// `None` for a script that a route names, and for names that are no good.
+    name: Option<String>,
+    /// Counted from 1; of a script that a route names.
+    route: Option<usize>,
+    used: bool,
+    /// `None`: it has a problem.
+    script: Option<PathBuf>,
+    app: Option<App>,
+}
+
+/// What is said beside a script.
+const BESIDE: [&str; 3] = ["memory", "cpu_budget", "options"];
+
+impl Apps {
+    /// All of them, where nothing had a problem.
+    pub(super) fn into_list(self) -> Vec<App> {
+        let apps = self.list.into_iter();
+        apps.map(|checked| checked.app.expect("a problem otherwise"))
+            .collect()
+    }
+}
+
+impl Checker<'_> {
+    pub(super) fn apps<'t>(&mut self, tables: impl Iterator<Item = &'t Table>) -> Apps {
+        let mut apps = Apps::default();
+        for table in tables {
+            let name = self.name_of_app(table, &apps);
+            apps.some_nameless |= name.is_none();
+            let script = self.required(table, "script");
+            let script = script.and_then(|script| self.script(table, &script));
+            let mut app = None;
+            if let (Some(name), Some(script)) = (&name, &script) {
+                app = Some(app_of(table, name.clone(), script.clone()));
+            }
+            apps.list.push(Checked {
+                at: table.at,
+                name,
+                route: None,
+                used: false,
+                script,
+                app,
+            });
+        }
+        apps
+    }
+
+    fn name_of_app(&mut self, table: &Table, before: &Apps) -> Option<String> {
+        let name = self.required(table, "name")?;
+        let at = table.value_at("name");
+        if !name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+        {
+            self.problems.add(
+                at,
+                format!("name: expected letters, digits, \"-\" and \"_\", found {name:?}"),
+            );
+            return None;
+        }
+        let mut others = before.list.iter();
+        if others.any(|other| other.name.as_ref() == Some(&name)) {
+            self.problems.add(
+                at,
+                format!("name: another [[app]] is called {name:?} already"),
+            );
+        }
+        Some(name)
+    }
+
+    fn script(&mut self, table: &Table, script: &str) -> Option<PathBuf> {
+        let path = self.base.join(script);
+        if !(self.world.is_file)(&path) {
+            self.problems.add(
+                table.value_at("script"),
+                format!("script: there is no file {}", path.display()),
+            );
+            return None;
+        }
+        Some(path)
+    }
+
+    /// The place of the app that a route leads to.
+    pub(super) fn app_of_route(&mut self, table: &Table, apps: &mut Apps) -> Option<usize> {
+        if table.has("app") && table.has("script") {
+            let why = "script: it stands beside \"app\", which names a script already; one of them is enough";
+            self.problems.add(table.key_at("script"), why);
+            return None;
+        }
+        if let Some(script) = text(table, "script") {
+            return self.script_of_route(table, &script, apps);
+        }
+        let Some(name) = text(table, "app") else {
+            if table.is_sound("app") && table.is_sound("script") {
+                let why = "[[route]] with handler \"lua\" has to have \"script\" or \"app\"";
+                self.problems.add(table.at, why);
+            }
+            return None;
+        };
+        for beside in BESIDE {
+            if table.has(beside) {
+                let why = format!("{beside}: beside \"app\" it stands in [[app]]");
+                self.problems.add(table.key_at(beside), why);
+            }
+        }
+        let called = |checked: &Checked| checked.name.as_ref() == Some(&name);
+        let Some(index) = apps.list.iter().position(called) else {
+            let some_unread = apps.list.is_empty() && !self.problems.is_empty();
+            if !apps.some_nameless && !some_unread {
+                let names = apps.list.iter().filter_map(|other| other.name.as_deref());
+                let nearest = nearest_hint(&name, names);
+                self.problems.add(
+                    table.value_at("app"),
+                    format!("app: no [[app]] has the name {name:?}{nearest}"),
+                );
+            }
+            return None;
+        };
+        apps.list[index].used = true;
+        Some(index)
+    }
+
+    fn script_of_route(&mut self, table: &Table, script: &str, apps: &mut Apps) -> Option<usize> {
+        let path = self.script(table, script)?;
+        let app = app_of(table, script.to_owned(), path.clone());
+        let same = |checked: &Checked| {
+            checked.route.is_some() && checked.script.as_deref() == Some(path.as_path())
+        };
+        let Some(index) = apps.list.iter().position(same) else {
+            apps.list.push(Checked {
+                at: table.at,
+                name: None,
+                route: Some(table.index + 1),
+                used: true,
+                script: Some(path),
+                app: Some(app),
+            });
+            return Some(apps.list.len() - 1);
+        };
+        // One app can't be of two minds.
+        if let Checked {
+            route: Some(route),
+            app: Some(first),
+            ..
+        } = &apps.list[index]
+        {
+            let differs = [
+                app.memory_bytes_max != first.memory_bytes_max,
+                app.cpu_budget != first.cpu_budget,
+                app.options != first.options,
+            ];
+            for (name, _) in BESIDE
+                .into_iter()
+                .zip(differs)
+                .filter(|(name, differs)| *differs && table.has(name))
+            {
+                let why = format!(
+                    "{name}: route {route} runs the same script with another; write [[app]] twice to have it run twice"
+                );
+                self.problems.add(table.value_at(name), why);
+            }
+        }
+        Some(index)
+    }
+
+    /// Apps that no route leads to are allowed, but hardly meant.
+    pub(super) fn unused_apps(&mut self, apps: &Apps) {
+        for checked in apps.list.iter().filter(|checked| !checked.used) {
+            if let Some(name) = &checked.name {
+                self.warn(
+                    checked.at,
+                    format!("[[app]] {name:?}: no route leads to it"),
+                );
+            }
+        }
+    }
+}
+
+fn app_of(table: &Table, name: String, script: PathBuf) -> App {
+    App {
+        name,
+        script,
+        memory_bytes_max: match table.value("memory") {
+            Some(Value::Size(bytes)) => bytes,
+            _ => MEMORY_BYTES_MAX,
+        },
+        cpu_budget: match table.value("cpu_budget") {
+            Some(Value::Duration(budget)) => budget,
+            _ => CPU_BUDGET,
+        },
+        options: match table.value("options") {
+            Some(Value::Table(options)) => options,
+            _ => toml::Table::new(),
+        },
+    }
+}
+
+/// What a route's script has unless it says otherwise; a test compares with `[[app]]`.
+const MEMORY_BYTES_MAX: u64 = 64 << 20;
+const CPU_BUDGET: Duration = Duration::from_millis(20);

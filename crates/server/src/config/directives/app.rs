@@ -1,0 +1,69 @@
+//! The rows of `[[app]]`, and what a route that names its script by itself takes over from them.
+
+use std::time::Duration;
+
+use super::{Change, Default, Directive, Section, seconds};
+use crate::config::value::Kind;
+
+/// What `script` is made of.
+pub(super) const SCRIPT: Kind = Kind::Text {
+    expected: "the path of a Lua file",
+};
+/// What `memory` is made of.
+pub(super) const MEMORY: Kind = Kind::Size {
+    min: 1 << 20,
+    max: 1 << 32,
+};
+/// What `cpu_budget` is made of.
+pub(super) const CPU_BUDGET: Kind = Kind::Duration {
+    min: Duration::from_millis(1),
+    max: seconds(60),
+    off: false,
+};
+
+pub(super) static APP: &[Directive] = &[
+    row(
+        "name",
+        Kind::Text {
+            expected: "a name of letters, digits, \"-\" and \"_\"",
+        },
+        Default::Required,
+        "What routes and the log call it. Unlike the names of other apps.",
+    ),
+    row(
+        "script",
+        SCRIPT,
+        Default::Required,
+        "The Lua file that is run. What it `require`s is looked for in its folder.",
+    ),
+    row(
+        "memory",
+        MEMORY,
+        Default::Toml("\"64MiB\""),
+        "What the script may allocate in one worker. Beyond it an allocation fails with an error, which ends the handler that asked for it.",
+    ),
+    row(
+        "cpu_budget",
+        CPU_BUDGET,
+        Default::Toml("\"20ms\""),
+        "Time on the processor that a handler may use between two waits. Beyond it the handler is ended with an error, since all other connections of its worker wait meanwhile.",
+    ),
+    row(
+        "options",
+        Kind::Table,
+        Default::Unset("an empty table"),
+        "Whatever the script wants to know, as `veche.config` there: any TOML, for example `{ greeting = \"hi\", rooms = [\"a\", \"b\"] }`. `veche config` shows it, so it is no place for secrets.",
+    ),
+];
+
+const fn row(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {
+    Directive {
+        section: Section::App,
+        name,
+        kind,
+        default,
+        handlers: &[],
+        change: Change::Reload,
+        doc,
+    }
+}
