@@ -8,6 +8,7 @@
 
 use std::process::ExitCode;
 
+mod apps;
 mod cli;
 mod common;
 mod config;

@@ -11,6 +11,7 @@ use veche_hub::{Hub, WorkerId};
 use veche_mailbox::{Class, Mailbox};
 use veche_net::{Delayed, Driver, Epoll};
 
+use crate::apps;
 use crate::common::Common;
 use crate::config::{Config, ConnectionCap, Io};
 use crate::files::DiskFiles;
@@ -34,6 +35,7 @@ struct Server {
 /// Brings all workers up; returns when they accept.
 pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let config = start.config;
+    apps::check(&config)?;
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let workers = usize::from(config.server.workers.resolve(cores));
     let common = Arc::new(Common::new(workers, process::now()));
@@ -62,13 +64,14 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         let ports = Ports::new(outboxes, Post::new(workers as u16, options.credits));
         let (site, common) = (Arc::clone(&site), Arc::clone(&common));
         let report: Arc<Report> = Arc::clone(&report);
+        let config = Arc::clone(&config);
         let (io, failed) = (config.server.io, failed.clone());
         thread::Builder::new()
             .name(format!("worker {me}"))
             .spawn(move || {
                 let stats = Arc::clone(&common.stats[me]);
-                // The files' cache is this worker's own, so it is made here.
-                let shared = Shared::new(
+                // The files' cache and the applications are this worker's own, so they are made here.
+                let mut shared = Shared::new(
                     hub,
                     ports,
                     site,
@@ -76,8 +79,12 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
                     Box::new(DiskFiles::default()),
                     report,
                 );
+                match apps::start(&config) {
+                    Err(error) => return drop(failed.send(Err(error))),
+                    Ok(apps) => shared.apps = apps,
+                }
                 match Epoll::new(veche_net::Options::default()) {
-                    Err(error) => drop(failed.send(Err(error))),
+                    Err(error) => drop(failed.send(Err(cannot_start(error)))),
                     Ok(driver) if io == Io::Delayed => {
                         let driver = Delayed::new(driver, seed ^ me as u64);
                         serve(driver, shared, mailbox, common, sockets, &failed);
@@ -91,7 +98,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     for _ in 0..workers {
         match failures.recv() {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(format!("a worker can't start: {error}")),
+            Ok(Err(error)) => return Err(error),
             Err(_) => return Err("a worker died while starting".to_owned()),
         }
     }
@@ -111,17 +118,21 @@ fn serve<D: Driver>(
     mailbox: Mailbox<Letter>,
     common: Arc<Common>,
     sockets: Vec<(usize, std::os::fd::OwnedFd)>,
-    up: &std::sync::mpsc::SyncSender<std::io::Result<()>>,
+    up: &std::sync::mpsc::SyncSender<Result<(), String>>,
 ) {
     let mut worker = Worker::new(driver, shared, mailbox, common);
     let result = sockets
         .into_iter()
         .try_for_each(|(listener, socket)| worker.listen(listener as u16, socket));
     let is_up = result.is_ok();
-    let _ = up.send(result);
+    let _ = up.send(result.map_err(cannot_start));
     if is_up {
         worker.run();
     }
+}
+
+fn cannot_start(error: std::io::Error) -> String {
+    format!("a worker can't start: {error}")
 }
 
 impl Server {
@@ -138,6 +149,7 @@ impl Server {
 
 impl ServerControl for Server {
     fn reload(&self, config: Arc<Config>) -> Result<(), String> {
+        apps::check(&config)?;
         set_caps(&self.common, &config);
         let site = Arc::new(site::build(&config));
         self.tell(|| Letter::Reload(Arc::clone(&site), outbox_bytes_max(&config)));

@@ -1,10 +1,11 @@
 //! One thread, one core, one loop: where sockets, connections, hub and mail meet. No other part knows all of them.
 //!
 //! A turn: take a batch of events, hand each to its connection; take mail; carry out what the hub asked of other
-//! connections; go on with fan-outs; then flush each touched connection once and post the turn's mail. Nothing in it
+//! connections; let applications go on; go on with fan-outs; then flush each touched connection once and post the turn's mail. Nothing in it
 //! blocks. Every step has a limit, and what is left goes on next turn.
 
 mod accepting;
+mod apps;
 mod clock;
 mod drain;
 mod mail;
@@ -145,16 +146,23 @@ impl<D: Driver> Worker<D> {
 impl Rest {
     /// How long the driver may wait for something to happen.
     fn patience(&mut self) -> Option<u64> {
-        if std::mem::take(&mut self.busy) || !self.resumable.is_empty() || !self.mailbox.sleep() {
+        let apps = self.apps_due_in_ms();
+        if std::mem::take(&mut self.busy)
+            || !self.resumable.is_empty()
+            || apps == Some(0)
+            || !self.mailbox.sleep()
+        {
             return Some(0);
         }
-        if !self.shared.waiting_for_credit.is_empty() || self.shared.hub.counts().stalled > 0 {
-            return Some(LOOK_AGAIN_MS);
-        }
-        if self.accept_paused || self.drain.is_some() {
-            return Some(LOOK_AGAIN_LATER_MS);
-        }
-        (!self.trimmed).then_some(TRIM_INTERVAL_MS)
+        let own =
+            if !self.shared.waiting_for_credit.is_empty() || self.shared.hub.counts().stalled > 0 {
+                Some(LOOK_AGAIN_MS)
+            } else if self.accept_paused || self.drain.is_some() {
+                Some(LOOK_AGAIN_LATER_MS)
+            } else {
+                (!self.trimmed).then_some(TRIM_INTERVAL_MS)
+            };
+        own.into_iter().chain(apps).min()
     }
 
     fn event<D: Driver>(&mut self, driver: &mut D, event: Event<'_>) {
@@ -220,6 +228,7 @@ impl Rest {
     fn after_events<D: Driver>(&mut self, driver: &mut D) {
         self.take_mail(driver);
         self.go_on(driver);
+        self.turn_apps(driver);
         self.busy |= self
             .shared
             .hub
@@ -264,10 +273,12 @@ impl Rest {
                 connection.answered(id, ticket, answer, shared)
             });
         }
-        while let Some((id, code, reason)) = self.shared.ports.kicks.pop() {
-            self.with(driver, id, |connection, shared| {
-                connection.disconnect(id, code, &reason, shared)
-            });
+        while !self.shared.ports.kicks.is_empty() {
+            for (id, code, reason) in std::mem::take(&mut self.shared.ports.kicks) {
+                self.with(driver, id, |connection, shared| {
+                    connection.disconnect(id, code, &reason, shared)
+                });
+            }
         }
         let mut sessions = std::mem::take(&mut self.sessions);
         self.shared.ports.outboxes.take_overflowed(&mut sessions);

@@ -33,6 +33,7 @@ impl Rest {
             }
         }
         self.touched = touched;
+        self.shared.ports.outboxes.settle_filled();
         let sent = self.shared.ports.outboxes.take_sent();
         self.shared.stats.messages_sent.add(sent.messages);
         self.shared.stats.message_bytes_sent.add(sent.bytes);

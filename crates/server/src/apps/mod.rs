@@ -1,0 +1,26 @@
+//! Applications: where scripts meet connections.
+//!
+//! The front ends know applications by the trait [`Apps`](veche_frontends::Apps) only; this is where a worker gets
+//! them. There is no VM yet, so a configuration that needs one is refused.
+
+use veche_frontends::Apps;
+
+use crate::config::{Config, Handler};
+
+/// The applications of one worker, made on its own thread; `None` where no route leads to any.
+pub(crate) fn start(config: &Config) -> Result<Option<Box<dyn Apps>>, String> {
+    check(config)?;
+    Ok(None)
+}
+
+/// Whether this server can run what the configuration asks for; at start and at reload.
+pub(crate) fn check(config: &Config) -> Result<(), String> {
+    let asks = |route: &&crate::config::Route| matches!(route.handler, Handler::Lua { .. });
+    match config.routes.iter().find(asks) {
+        Some(route) => Err(format!(
+            "route {:?}: this version of veche can't run Lua yet",
+            route.path.as_str()
+        )),
+        None => Ok(()),
+    }
+}
