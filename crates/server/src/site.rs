@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use veche_frontends::AppId;
 use veche_frontends::identity::Identity;
 use veche_frontends::origin::{Pattern, Rule};
 use veche_frontends::route::{Handler, Route, Router};
@@ -12,6 +11,7 @@ use veche_frontends::site::{ApiKey, Limits, Listener, Role, Site};
 use veche_proto::http;
 use veche_proto::websocket::{self, deflate};
 
+use crate::apps;
 use crate::config::{self, Config};
 
 /// The front ends' view of a configuration.
@@ -117,7 +117,7 @@ fn route(route: &config::Route) -> Route {
             config::Handler::Echo { .. } => Handler::Echo,
             config::Handler::Api { .. } => Handler::Api,
             config::Handler::Lua { app, .. } => Handler::Lua {
-                app: AppId(*app as u16),
+                app: apps::id(*app),
             },
             config::Handler::Static { root } => Handler::Static {
                 root: match root {

@@ -3,7 +3,7 @@
 //! The front ends know applications by the trait [`Apps`](veche_frontends::Apps) only; this is where a worker gets
 //! them. There is no VM yet, so a configuration that needs one is refused.
 
-use veche_frontends::Apps;
+use veche_frontends::{AppId, Apps};
 
 use crate::config::{Config, Handler};
 
@@ -11,6 +11,13 @@ use crate::config::{Config, Handler};
 pub(crate) fn start(config: &Config) -> Result<Option<Box<dyn Apps>>, String> {
     check(config)?;
     Ok(None)
+}
+
+/// The id by which routes lead to an app, by its place in the configuration. Sessions keep theirs over a reload: once
+/// apps can be reloaded, an app has to keep its id where its place changes.
+pub(crate) fn id(place: usize) -> AppId {
+    // There are far fewer apps than numbers: tables of one kind have a limit.
+    AppId(place as u16)
 }
 
 /// Whether this server can run what the configuration asks for; at start and at reload.
