@@ -101,6 +101,13 @@ fn operate(script: &mut Script<'_>, world: &mut World, peers: &mut Vec<Peer>) ->
         11 => world.finish(peer),
         12 => world.reset(peer),
         13 if argument > 200 => world.drain(),
+        13 if argument > 160 => {
+            world.end_wait(peer);
+        }
+        13 if argument > 120 => {
+            let verdict = ["accept", "user", "refuse", "bad-user"][usize::from(argument) % 4];
+            world.answer(peer, verdict);
+        }
         13 | 14 => {
             // A frame whose payload the script chooses.
             let (kind, count) = (script.byte()?, usize::from(script.byte()?));
@@ -126,7 +133,12 @@ fn operate(script: &mut Script<'_>, world: &mut World, peers: &mut Vec<Peer>) ->
 /// A piece of what sensible clients say, whole or in two.
 fn say(world: &mut World, peer: Peer, what: u8, split: u8) {
     let user = ["ann", "bob", "cyd"][usize::from(what >> 5) % 3];
-    let said: Vec<u8> = match what % 20 {
+    // The last of them came later, and must not change what scripts of before say.
+    let what = match what {
+        0..240 => what % 20,
+        240.. => 20 + what % 6,
+    };
+    let said: Vec<u8> = match what {
         0 => wire::handshake(&format!("/ws?user={user}"), "").into(),
         1 => wire::handshake(
             &format!("/ws?user={user}&channel=news&channel=room:{user}"),
@@ -166,6 +178,12 @@ fn say(world: &mut World, peer: Peer, what: u8, split: u8) {
         16 => wire::text(&"said ".repeat(usize::from(split) * 40)),
         17 => wire::close(Some(1000), "bye"),
         18 => "x\n".repeat(1500).into(),
+        20 => wire::handshake(&format!("/app-user?user={user}"), "").into(),
+        21 => wire::handshake("/judged?verdict=later&open=wait", "").into(),
+        22 => (wire::get("/app/later") + &wire::post("/app/x", "body")).into(),
+        23 => [wire::text("wait"), wire::text("say back")].concat(),
+        24 => wire::text("flood on"),
+        25 => wire::text("close 4000 why"),
         _ => format!(
             "{{\"user\":\"{user}\",\"data\":\"{}\"}}\n",
             "long".repeat(200)

@@ -184,6 +184,17 @@ fn whoever_is_gone_before_the_answer_gets_none() {
     world.settle();
     assert_eq!(responses(&world.take(next))[0].body, "in time");
     assert!(world.is_closed(next));
+    // Nor does a worker that takes it for one that may go on end the wait.
+    let patient = world.connect(0, PUBLIC);
+    world.ask(patient, get("/app/later"));
+    world.resume(patient);
+    world.settle();
+    world.finish(patient);
+    world.settle();
+    assert!(world.waits_for_app(patient));
+    assert!(world.answer(patient, "at last"));
+    world.settle();
+    assert_eq!(responses(&world.take(patient))[0].body, "at last");
     // A kick ends a request as well.
     let kicked = world.connect(0, PUBLIC);
     world.ask(kicked, get("/app/later"));

@@ -14,6 +14,10 @@ fn sensible() -> impl Strategy<Value = (u16, Vec<u8>)> {
         Just(get("/files/hello.txt")),
         Just("HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
         Just(post("/none", "skip me")),
+        Just(get("/app/204")),
+        Just(get("/app/bad-value")),
+        ".{0,40}".prop_map(|body| post("/room/7", &body)),
+        Just("PUT /app/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n".to_owned()),
         (0..5u8).prop_map(|n| post("/api/push", &format!(r#"{{"user":"u{n}","data":{n}}}"#))),
         (0..5u8).prop_map(|n| post(
             "/api/broadcast",
@@ -38,10 +42,18 @@ fn sensible() -> impl Strategy<Value = (u16, Vec<u8>)> {
             prop::collection::vec(request, 1..12)
         )
             .prop_map(|(listener, requests)| (listener, requests.concat().into_bytes())),
-        prop::collection::vec(frame, 0..12).prop_map(|frames| (
-            PUBLIC,
-            [handshake("/echo", "").into_bytes(), frames.concat()].concat()
-        )),
+        (
+            prop_oneof![
+                Just("/echo"),
+                Just("/lua-echo"),
+                Just("/judged?verdict=user&open=say")
+            ],
+            prop::collection::vec(frame, 0..12)
+        )
+            .prop_map(|(target, frames)| (
+                PUBLIC,
+                [handshake(target, "").into_bytes(), frames.concat()].concat()
+            )),
         prop::collection::vec(line, 1..20).prop_map(|lines| (PUSH, lines.concat().into_bytes())),
     ]
 }

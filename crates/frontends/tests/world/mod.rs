@@ -181,6 +181,12 @@ impl World {
         self.sent_more(peer, moved);
     }
 
+    /// The worker takes a client's connection for one that may go on.
+    pub fn resume(&mut self, Peer(peer): Peer) {
+        let client = &self.clients[peer];
+        self.workers[client.worker].resumable.push(client.id);
+    }
+
     /// What a client has read since the last time.
     pub fn take(&mut self, Peer(peer): Peer) -> Vec<u8> {
         std::mem::take(&mut self.clients[peer].received)
@@ -422,10 +428,14 @@ impl World {
                     "bytes after FIN: {:?}",
                     String::from_utf8_lossy(&bytes)
                 );
+                let was_unsent = !client.unsent.is_empty();
                 client.write(&bytes, self.now_ms);
                 let outboxes = &mut self.workers[me].shared.ports.outboxes;
                 outboxes.recycle(bytes);
-                outboxes.set_unsent(id, client.unsent.len());
+                // Nothing is told of what goes out at once.
+                if was_unsent || !client.unsent.is_empty() {
+                    outboxes.set_unsent(id, client.unsent.len());
+                }
             }
             if end == End::Shutdown {
                 client.is_shut_down = true;

@@ -86,7 +86,7 @@ impl Decoder {
     /// # Errors
     /// The peer's violation, as soon as the bytes so far show it. Close the connection with its
     /// [code](Error::close_code); further input is taken and dropped.
-    #[inline]
+    #[inline(always)]
     pub fn decode<'a>(
         &mut self,
         input: &'a mut [u8],
@@ -132,7 +132,7 @@ impl Decoder {
         partial + inflate
     }
 
-    #[inline]
+    #[inline(always)]
     fn advance(
         &mut self,
         input: &mut [u8],

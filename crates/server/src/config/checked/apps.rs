@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Checker, text};
 use crate::config::raw::Table;
-use crate::config::report::nearest_hint;
+use crate::config::report::{nearest_hint, shown};
 use crate::config::types::App;
 use crate::config::value::Value;
 
@@ -94,7 +94,7 @@ impl Checker<'_> {
         if !(self.world.is_file)(&path) {
             self.problems.add(
                 table.value_at("script"),
-                format!("script: there is no file {}", path.display()),
+                format!("script: there is no file {}", shown(&path)),
             );
             return None;
         }
