@@ -1,3 +1,5 @@
+//! Cases of the matcher: what matches, what is refused, what is too costly.
+
 use super::*;
 
 /// The first match in `subject` as text: the whole match and its captures, `@` before the number of a position;

@@ -1,3 +1,5 @@
+//! Our string functions beside LuaJIT's own, in two VMs.
+
 use mlua::{Function, Table};
 
 use super::*;
