@@ -60,6 +60,23 @@ def _echo(connections, size, depth=1, target=1.0):
     )
 
 
+def _lua_echo(size, depth=1, target=1.05, target_nginx=None):
+    load = partial(Subject, load=loads.echo, connections=240, size=size, depth=depth)
+    flight = "one" if depth == 1 else depth
+    name = f"lua-echo-{size}" + (f"-depth{depth}" if depth > 1 else "")
+    return Scenario(
+        name,
+        f"echo in Lua, 240 connections, {size} B, {flight} in flight",
+        "ns of CPU per message",
+        load(servers.veche_lua),
+        [
+            load(servers.uwebsockets, target=target),
+            load(servers.nginx_lua, target=target_nginx),
+            load(servers.veche, rounds=5),
+        ],
+    )
+
+
 def _http(name, what, load, informative, **options):
     subject = partial(Subject, load=load, **options)
     return Scenario(
@@ -126,6 +143,16 @@ SCENARIOS = [
     _http("http-wrk1", "wrk -t1 -c1000", loads.wrk, _WITH_WRK, threads=1, connections=1000),
     _http("http-wrk10", "wrk -t10 -c1000", loads.wrk, _WITH_WRK, threads=10, connections=1000),
     _http("http-ab", "ab -c 10 -k", loads.ab, [servers.nginx], concurrency=10),
+    _lua_echo(20, target_nginx=0.85),
+    _lua_echo(1024, target_nginx=0.6),
+    _lua_echo(20, depth=8, target=1.15),
+    Scenario(
+        "lua-http",
+        "a short body from Lua, wrk -t1 -c1000",
+        "ns of CPU per request",
+        Subject(servers.veche_lua, load=loads.wrk, threads=1, connections=1000),
+        [Subject(servers.fasthttp, load=loads.wrk, threads=1, connections=1000, target=0.8)],
+    ),
     _storm(10_000),
     _storm(19_500),
     _push("push-single", "pushes to 1,000 users in turn", burst=1, target=1.25),

@@ -120,6 +120,24 @@ def veche():
     return Server("veche", 9701, [binary, "serve", "-c", config], binary)
 
 
+def veche_lua():
+    """The same server with its handlers in Lua."""
+    binary = veche_binary()
+    config = BENCH / "lua" / "veche.toml"
+    return Server("veche in Lua", 9701, [binary, "serve", "-c", config], binary)
+
+
+def nginx_lua():
+    """The peer of the shootout: nginx with lua-resty-websocket, one worker."""
+    start = str(BENCH / "peers" / "nginx-lua" / "start")
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="veche-bench-nginx-lua-"))
+    directory.chmod(0o755)
+    server = Server("nginx + Lua", 9761, [start, "9761", directory], start)
+    if not pathlib.Path("/usr/share/lua/5.1/nginx/websocket/server.lua").exists():
+        server.binary = None
+    return server
+
+
 def uwebsockets():
     """A C++ echo server: `BINARY PORT`, WebSocket echo without compression and a short body for GET."""
     binary = os.environ.get("PEER_UWEBSOCKETS_ECHO", "")

@@ -56,6 +56,14 @@ pub struct Span {
     to: u32,
 }
 
+impl Span {
+    /// That part.
+    #[must_use]
+    pub fn of(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.from as usize..self.to as usize]
+    }
+}
+
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
@@ -177,7 +185,12 @@ impl Effects {
     /// The bytes of an effect of this list.
     #[must_use]
     pub fn bytes(&self, span: Span) -> &[u8] {
-        &self.bytes[span.from as usize..span.to as usize]
+        span.of(&self.bytes)
+    }
+
+    /// Takes the effects out, in order, with the bytes that their [spans](Span::of) are parts of.
+    pub fn drain(&mut self) -> (impl Iterator<Item = Effect>, &[u8]) {
+        (self.list.drain(..), &self.bytes)
     }
 
     /// Whether there is nothing to do.

@@ -129,6 +129,12 @@ impl Vm {
         std::mem::swap(&mut *self.desk.world.effects.borrow_mut(), empty);
     }
 
+    /// Whether there is anything to carry out.
+    #[must_use]
+    pub fn has_effects(&self) -> bool {
+        !self.desk.world.effects.borrow().is_empty()
+    }
+
     /// The VM's memory in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

@@ -13,6 +13,9 @@ use crate::watch::Watch;
 /// Idle coroutines kept for the next handlers.
 const POOL_MAX: usize = 128;
 
+/// Memory of a few values, of a new coroutine, and of a step of the collector.
+const SLACK_BYTES: usize = 128 << 10;
+
 /// A script may take so long to load, whatever its budget is then.
 const LOAD_BUDGET_NS: u64 = 1_000_000_000;
 
@@ -111,8 +114,15 @@ impl Machine {
         })
     }
 
-    /// Runs `push`, which may allocate in Lua: outside of a protected call a refusal would end the process.
-    fn without_limit<R>(&self, push: impl FnOnce() -> R) -> R {
+    /// Runs `push`, which allocates at most so many bytes for itself in Lua: outside of a protected call a refusal
+    /// would end the process.
+    #[inline]
+    fn without_limit<R>(&self, bytes: usize, push: impl FnOnce() -> R) -> R {
+        // What comes on top is the table of all strings, which doubles now and then and is smaller than they are.
+        let most = self.counted_bytes().saturating_mul(2).saturating_add(bytes);
+        if most.saturating_add(SLACK_BYTES) < self.memory_bytes_max {
+            return push();
+        }
         // Both can only fail where Lua's memory is not mlua's, and here it is.
         let _ = self.lua.set_memory_limit(0);
         let result = push();
@@ -122,22 +132,22 @@ impl Machine {
 
     /// Collects garbage when memory comes near its limit: Lua itself would rather fail than look for garbage then.
     fn collect_if_due(&mut self) {
-        if self.used_bytes() > self.collect_bytes {
+        if self.counted_bytes() > self.collect_bytes {
             // SAFETY: no script runs; objects that are collected run Rust's destructors at most.
             unsafe { ffi::lua_gc(self.main, ffi::LUA_GCCOLLECT, 0) };
             // Where it was no garbage, not at once again.
-            let next = self.used_bytes() + self.memory_bytes_max / 16;
+            let next = self.counted_bytes() + self.memory_bytes_max / 16;
             self.collect_bytes = next.max(self.memory_bytes_max / 4 * 3);
         }
     }
 
     /// Whether the memory is within its limit.
     pub(crate) fn has_room(&mut self) -> bool {
-        if self.used_bytes() >= self.memory_bytes_max {
+        if self.counted_bytes() >= self.memory_bytes_max {
             self.collect_bytes = 0;
             self.collect_if_due();
         }
-        self.used_bytes() < self.memory_bytes_max
+        self.counted_bytes() < self.memory_bytes_max
     }
 
     /// Calls into Lua by `mlua`'s means, within the budget of one run.
@@ -156,6 +166,14 @@ impl Machine {
         }
     }
 
+    /// The VM's memory to the next lower KiB, in the cheapest way.
+    #[inline]
+    fn counted_bytes(&self) -> usize {
+        // SAFETY: reading a number.
+        let kib = unsafe { ffi::lua_gc(self.main, ffi::LUA_GCCOUNT, 0) };
+        (kib as usize) << 10
+    }
+
     /// The VM's memory, in bytes.
     pub(crate) fn used_bytes(&self) -> usize {
         self.lua.used_memory()
@@ -166,7 +184,7 @@ impl Machine {
         debug_assert!(arguments.len() <= ARGUMENTS_MAX);
         let pooled = self.pool.pop();
         let main = self.main;
-        self.without_limit(|| {
+        self.without_limit(size_of_all(arguments), || {
             let coroutine = pooled.unwrap_or_else(|| new_coroutine(main));
             // SAFETY: the stack of a coroutine that has not begun is empty and has room; nothing refuses memory.
             unsafe { ffi::lua_rawgeti(coroutine.state, ffi::LUA_REGISTRYINDEX, function.0.into()) };
@@ -184,7 +202,7 @@ impl Machine {
             // SAFETY: what a yielded coroutine has on its stack is what it yielded; nobody needs it any more.
             unsafe { ffi::lua_settop(state, 0) };
             if !answer.is_empty() {
-                self.without_limit(|| push_all(state, answer));
+                self.without_limit(size_of_all(answer), || push_all(state, answer));
             }
             answer.len() as c_int
         } else {
@@ -245,7 +263,7 @@ impl Machine {
     /// A new object with that metatable which holds two numbers: see [`functions`](super::functions).
     pub(crate) fn connection(&self, metatable: Reference, numbers: [u32; 2]) -> Reference {
         let main = self.main;
-        self.without_limit(|| {
+        self.without_limit(0, || {
             // SAFETY: two values on a stack that has room for them; nothing refuses memory; the memory is as large as
             // what is written and aligned for anything.
             let reference = unsafe {
@@ -281,7 +299,7 @@ impl Machine {
     fn failure(&self, state: *mut lua_State, words: String) -> Failure {
         let text = CString::new(words.replace('\0', "\\0")).unwrap_or_default();
         let main = self.main;
-        let traceback = self.without_limit(|| {
+        let traceback = self.without_limit(usize::MAX, || {
             // SAFETY: the main stack has room; the text that was pushed lies on top until it is popped.
             unsafe {
                 ffi::luaL_traceback(main, state, text.as_ptr(), 0);
@@ -307,6 +325,14 @@ fn new_coroutine(main: *mut lua_State) -> Coroutine {
         let reference = Reference(ffi::luaL_ref(main, ffi::LUA_REGISTRYINDEX));
         Coroutine { state, reference }
     }
+}
+
+fn size_of_all(arguments: &[Argument<'_>]) -> usize {
+    let sizes = arguments.iter().map(|argument| match argument {
+        Argument::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    });
+    sizes.sum()
 }
 
 fn push_all(state: *mut lua_State, arguments: &[Argument<'_>]) {

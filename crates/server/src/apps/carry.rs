@@ -45,19 +45,19 @@ impl Here {
         // What answers bring about within the loop comes in the next round.
         loop {
             let app = self.apps.get_mut(usize::from(id.0))?.as_mut()?;
-            let mut effects = std::mem::take(&mut self.spare);
-            app.vm.take_effects(&mut effects);
-            if effects.is_empty() {
-                self.spare = effects;
+            if !app.vm.has_effects() {
                 return direct;
             }
+            let mut effects = std::mem::take(&mut self.spare);
+            app.vm.take_effects(&mut effects);
             let mut refused = Vec::new();
-            for effect in std::mem::take(&mut effects.list) {
+            let (list, bytes) = effects.drain();
+            for effect in list {
                 match effect {
                     Effect::Send { to, kind, data } => {
                         let kind = message_kind(kind);
                         let outboxes = &mut shared.ports.outboxes;
-                        outboxes.send(session(to), kind, effects.bytes(data));
+                        outboxes.send(session(to), kind, data.of(bytes));
                     }
                     Effect::Close { of, code, reason } => {
                         shared.ports.kicks.push((session(of), code, reason));
@@ -83,7 +83,7 @@ impl Here {
                         kind,
                         data,
                         token: _,
-                    } => self.publish(channel, kind, effects.bytes(data), shared),
+                    } => self.publish(channel, kind, data.of(bytes), shared),
                     Effect::Respond {
                         to,
                         status,
@@ -93,7 +93,7 @@ impl Here {
                         let response = Direct::Response(Response {
                             status: Status(status),
                             headers,
-                            body: effects.bytes(body).to_vec(),
+                            body: body.of(bytes).to_vec(),
                         });
                         answer(current, session(to), response, &mut direct, shared);
                     }
