@@ -398,3 +398,26 @@ fn stop_waits_until_the_process_is_gone() {
         json!({"version": 1, "command": "stop", "now": true})
     );
 }
+
+#[test]
+fn check_loads_the_scripts() {
+    let folder = Folder::new("scripts");
+    folder.write(&format!(
+        "{GOOD}\n[[route]]\npath = \"/lua\"\nhandler = \"lua\"\nscript = \"app.lua\"\n"
+    ));
+    let check = |script: &str| {
+        fs::write(folder.0.join("app.lua"), script).expect("the folder is writable");
+        folder.run(&["check"])
+    };
+    let (code, out, _) = check("return { message = function(conn, data) conn:send(data) end }");
+    assert!(code == 0 && out.contains("ok"), "{out}");
+    for (script, words) in [
+        ("return {\n  message = function(\n", "app.lua:3"),
+        ("return {}, error('at load')", "app.lua:1: at load"),
+        ("while true do end", "ran too long"),
+        ("return nil", "returns nil"),
+    ] {
+        let (code, _, error) = check(script);
+        assert!(code == 1 && error.contains(words), "{script}: {code} {error}");
+    }
+}

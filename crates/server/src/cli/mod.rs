@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::apps::Library;
 use crate::config;
 use crate::supervisor::{self, Ended};
 
 mod bench;
 mod control;
+mod dev;
 mod exit;
 mod push;
 #[cfg(test)]
@@ -45,7 +47,9 @@ struct Cli {
 enum Command {
     /// Start the server and stay until it is stopped
     Serve,
-    /// Read the configuration and report every problem, without starting anything
+    /// Start the server and run what is saved: scripts and configuration are loaded anew with every change
+    Dev,
+    /// Read the configuration and load the scripts; report every problem, without starting anything
     Check,
     /// Print every value that counts and where it came from
     Config,
@@ -150,17 +154,17 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve => {
             // Loaded here for its own exit code; the supervisor reads it again.
             config::load(&file)?;
-            match supervisor::run(file) {
-                Ok(Ended::Drained) => Ok(()),
-                Ok(Ended::Killed) => Err(Failure::new(
-                    Exit::Killed,
-                    "the server was killed before its drain was done",
-                )),
-                Err(error) => Err(Failure::new(Exit::Failed, error.to_string())),
-            }
+            serve(file)
+        }
+        Command::Dev => {
+            let _watch = dev::watch(&config::load(&file)?)?;
+            serve(file)
         }
         Command::Check => {
             let config = config::load(&file)?;
+            if let Err(error) = Library::default().shelve(&config) {
+                return Err(Failure::new(Exit::Config, error));
+            }
             for warning in &config.warnings {
                 eprintln!("{warning} (warning)");
             }
@@ -192,5 +196,16 @@ fn run(cli: Cli) -> Result<(), Failure> {
             let wait = timeout.unwrap_or_else(|| control::stop_wait(&file, now));
             control::stop(&control::find(&file, control.control)?, now, wait)
         }
+    }
+}
+
+fn serve(file: PathBuf) -> Result<(), Failure> {
+    match supervisor::run(file) {
+        Ok(Ended::Drained) => Ok(()),
+        Ok(Ended::Killed) => Err(Failure::new(
+            Exit::Killed,
+            "the server was killed before its drain was done",
+        )),
+        Err(error) => Err(Failure::new(Exit::Failed, error.to_string())),
     }
 }

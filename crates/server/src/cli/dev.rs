@@ -1,0 +1,76 @@
+//! `veche dev`: the server as a developer wants it, which runs what was saved last.
+//!
+//! It is `serve` with a watch on the configuration and on the scripts' folders: when something there is saved, the
+//! supervisor gets the signal that `veche reload` is made of. It knows nothing of what a reload does.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use notify::{EventKind, RecursiveMode, Watcher as _};
+use rustix::process::{Signal, getpid, kill_process};
+
+use super::exit::{Exit, Failure};
+use crate::config::Config;
+
+/// Saves that come so shortly after each other are one.
+const TOGETHER: Duration = Duration::from_millis(60);
+
+/// What is watched; until it is dropped.
+#[derive(Debug)]
+pub(super) struct Watch {
+    #[expect(dead_code, reason = "watches as long as it lives")]
+    watcher: notify::RecommendedWatcher,
+}
+
+/// Begins to watch what a configuration runs.
+pub(super) fn watch(config: &Config) -> Result<Watch, Failure> {
+    // One place is enough: whatever else comes meanwhile is part of the same reload.
+    let (saved, saves) = sync_channel(1);
+    let failed = |error: notify::Error| Failure::new(Exit::Failed, format!("can't watch: {error}"));
+    let mut watcher =
+        notify::recommended_watcher(move |event| on_event(event, &saved)).map_err(failed)?;
+    for folder in folders(config) {
+        // Folders, not files: editors write a new file and give it the old one's name.
+        watcher
+            .watch(&folder, RecursiveMode::Recursive)
+            .map_err(failed)?;
+    }
+    thread::spawn(move || {
+        while saves.recv().is_ok() {
+            while saves.recv_timeout(TOGETHER) != Err(RecvTimeoutError::Timeout) {}
+            // Our own process is there.
+            let _ = kill_process(getpid(), Signal::HUP);
+        }
+    });
+    Ok(Watch { watcher })
+}
+
+fn on_event(event: notify::Result<notify::Event>, saved: &SyncSender<()>) {
+    let Ok(event) = event else { return };
+    let is_change = matches!(
+        event.kind,
+        EventKind::Create(_) | EventKind::Modify(_) | EventKind::Remove(_)
+    );
+    if is_change && event.paths.iter().any(|path| is_source(path)) {
+        // Full: one is due anyway.
+        let _ = saved.try_send(());
+    }
+}
+
+/// Logs, databases and what editors leave beside are of no interest.
+fn is_source(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    matches!(extension, Some("lua" | "toml"))
+}
+
+fn folders(config: &Config) -> BTreeSet<PathBuf> {
+    let scripts = config.apps.iter().map(|app| app.script.as_path());
+    let folder = |file: &Path| match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    scripts.chain([config.file.as_path()]).map(folder).collect()
+}
