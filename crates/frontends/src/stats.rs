@@ -107,6 +107,12 @@ pub struct Stats {
     pub slow_consumers: Cell,
     /// Connections closed because nothing was heard of them.
     pub silent_closed: Cell,
+    /// Handlers of applications that failed or were stopped.
+    pub app_errors: Cell,
+    /// Coroutines of applications that wait.
+    pub app_coroutines: Cell,
+    /// Memory of applications' VMs, in bytes.
+    pub app_memory_bytes: Cell,
     /// Connections closed for breaking a protocol.
     pub protocol_errors: Cell,
     /// Mail waiting for this worker.

@@ -23,6 +23,10 @@ pub use load::LoadError;
 /// Coroutines that begin or go on in one turn; the others do in the next.
 const STEPS_MAX: usize = 256;
 
+/// Ticks of the watchdog, about 4 ms each, after which the calls of a turn wait for the next one: handlers that are
+/// within their budgets one by one hold their worker no longer together.
+const TURN_TICKS: u64 = 5;
+
 /// What a call says that could not begin.
 const OVER_MEMORY: &str = "not enough memory: the application is over its limit";
 
@@ -96,6 +100,10 @@ pub struct Vm {
     serve: Reference,
     shake: Reference,
     task_failed: Function,
+    /// Calls that came when their turn's time was over.
+    postponed: VecDeque<Postponed>,
+    /// The watchdog's ticks when the turn began.
+    turn_began: u64,
     has_begun: bool,
     /// `app.start` has not ended: whatever comes waits here, in order.
     gate: Option<VecDeque<u32>>,
@@ -103,6 +111,14 @@ pub struct Vm {
     tasks_max: usize,
     #[expect(dead_code, reason = "the last to go: everything above points into it")]
     lua: Lua,
+}
+
+/// A call that begins in the next turn.
+enum Postponed {
+    /// The first of a connection's queue.
+    Of(ConnectionId),
+    /// A request's or a handshake's.
+    Task(u32),
 }
 
 /// A connection as this VM knows it.
@@ -236,11 +252,36 @@ impl Vm {
     /// Goes on with what has become due; the first call begins `app.start`, and nothing runs before it.
     pub fn turn(&mut self, now: Now) {
         self.set_now(now);
+        self.turn_began = self.machine.ticks();
         if !self.has_begun {
             self.has_begun = true;
             self.start();
         }
+        self.begin_postponed();
         self.settle();
+    }
+
+    fn begin_postponed(&mut self) {
+        while !self.is_over_time()
+            && let Some(postponed) = self.postponed.pop_front()
+        {
+            match postponed {
+                Postponed::Of(id) => self.next_of(id),
+                Postponed::Task(place) => self.begin_prepared(place),
+            }
+        }
+    }
+
+    fn begin_prepared(&mut self, place: u32) {
+        if let Some(task) = self.tasks.take(place) {
+            let ran = self.machine.resume(&task.coroutine, &[]);
+            self.left(task.coroutine, task.owner, ran);
+        }
+    }
+
+    /// Whether the calls of this turn have taken their time.
+    fn is_over_time(&self) -> bool {
+        self.machine.ticks().wrapping_sub(self.turn_began) >= TURN_TICKS
     }
 
     /// Takes over the open connections of the VM before, which runs older code: `app.open` is not called again.
@@ -299,14 +340,17 @@ impl Vm {
     /// When [`turn`](Self::turn) has something to do, in monotonic milliseconds.
     #[must_use]
     pub fn deadline_ms(&self) -> u64 {
-        if !self.has_begun || self.desk.is_busy() {
+        if !self.has_begun || !self.postponed.is_empty() || self.desk.is_busy() {
             return 0;
         }
         self.desk.wakes_ms()
     }
 
-    fn set_now(&self, now: Now) {
-        self.desk.world.now.set(now);
+    /// The time of the turn; another one is another turn.
+    fn set_now(&mut self, now: Now) {
+        if self.desk.world.now.replace(now) != now {
+            self.turn_began = self.machine.ticks();
+        }
     }
 
     fn local(&mut self, id: ConnectionId) -> Option<&mut Local> {
@@ -355,7 +399,8 @@ impl Vm {
         };
         let coroutine = self.machine.prepare(function, arguments);
         let owner = Owner::Connection(id);
-        if is_busy || is_gated {
+        let is_late = self.is_over_time();
+        if is_busy || is_gated || is_late {
             let place = self.tasks.keep(Task {
                 coroutine,
                 owner,
@@ -364,6 +409,9 @@ impl Vm {
             if let Some(local) = self.local(id) {
                 local.is_busy = true;
                 local.queue.push_back(place);
+            }
+            if !is_busy && !is_gated {
+                self.postponed.push_back(Postponed::Of(id));
             }
             return Progress::Waits;
         }
@@ -425,6 +473,15 @@ impl Vm {
                 token,
             }));
             return;
+        }
+        if self.is_over_time() {
+            let token = None;
+            let place = self.tasks.keep(Task {
+                coroutine,
+                owner,
+                token,
+            });
+            return self.postponed.push_back(Postponed::Task(place));
         }
         let ran = self.machine.resume(&coroutine, &[]);
         self.left(coroutine, owner, ran);
@@ -531,12 +588,7 @@ impl Vm {
     /// `app.start` is over: what has waited for it begins.
     fn open_gate(&mut self) {
         let Some(gate) = self.gate.take() else { return };
-        for place in gate {
-            if let Some(task) = self.tasks.take(place) {
-                let ran = self.machine.resume(&task.coroutine, &[]);
-                self.left(task.coroutine, task.owner, ran);
-            }
-        }
+        self.postponed.extend(gate.into_iter().map(Postponed::Task));
         let waiting: Vec<ConnectionId> = self
             .locals
             .iter()
@@ -549,9 +601,9 @@ impl Vm {
                 })
             })
             .collect();
-        for id in waiting {
-            self.next_of(id);
-        }
+        self.postponed
+            .extend(waiting.into_iter().map(Postponed::Of));
+        self.begin_postponed();
     }
 
     /// A request whose handler is over without an answer.
@@ -620,6 +672,9 @@ impl Vm {
     fn settle(&mut self) {
         let now_ms = self.desk.world.now.get().mono_ms;
         for _ in 0..STEPS_MAX {
+            if self.is_over_time() {
+                break;
+            }
             if let Some((token, how)) = self.desk.take_woken() {
                 match how {
                     Woken::Up => self.go_on(token, &[Argument::Boolean(true)]),

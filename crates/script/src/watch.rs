@@ -54,6 +54,8 @@ struct Dog {
     asleep: AtomicBool,
     thread: OnceLock<Thread>,
     failed: AtomicI32,
+    /// Looks so far.
+    ticks: AtomicU64,
 }
 
 static DOG: Dog = Dog {
@@ -61,6 +63,7 @@ static DOG: Dog = Dog {
     asleep: AtomicBool::new(false),
     thread: OnceLock::new(),
     failed: AtomicI32::new(0),
+    ticks: AtomicU64::new(0),
 };
 
 thread_local! {
@@ -106,6 +109,11 @@ impl Watch {
         }
     }
 
+    /// A clock that costs nothing to read: it goes on every [`TICK`] while scripts run.
+    pub(crate) fn ticks(&self) -> u64 {
+        self.dog.ticks.load(Relaxed)
+    }
+
     /// It has ended, or waits. Whether it was doomed: then the hook may be set.
     pub(crate) fn leave(&self) -> bool {
         let watched = &*self.watched;
@@ -134,6 +142,7 @@ impl Dog {
         let mut seen: Vec<Seen> = Vec::new();
         let mut quiet = 0;
         loop {
+            self.ticks.fetch_add(1, Relaxed);
             let all = self.all.lock().clone();
             seen.resize_with(all.len(), Seen::default);
             let busy = all

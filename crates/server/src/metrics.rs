@@ -151,6 +151,11 @@ const COUNTERS: &[(&str, &str, Read)] = &[
         |s| &s.protocol_errors,
     ),
     (
+        "veche_app_errors",
+        "Errors of applications: handlers that failed or were stopped, code that did not load",
+        |s| &s.app_errors,
+    ),
+    (
         "veche_mailbox_credits_refused",
         "Times work waited for a credit of a mailbox",
         |s| &s.credits_refused,
@@ -174,6 +179,16 @@ const GAUGES: &[(&str, &str, Read)] = &[
         "veche_subscriptions",
         "Subscriptions of sessions on this worker",
         |s| &s.subscriptions,
+    ),
+    (
+        "veche_app_coroutines",
+        "Coroutines of applications that wait",
+        |s| &s.app_coroutines,
+    ),
+    (
+        "veche_app_memory_bytes",
+        "Memory of applications' VMs",
+        |s| &s.app_memory_bytes,
     ),
     (
         "veche_mailbox_depth",

@@ -418,6 +418,9 @@ fn check_loads_the_scripts() {
         ("return nil", "returns nil"),
     ] {
         let (code, _, error) = check(script);
-        assert!(code == 1 && error.contains(words), "{script}: {code} {error}");
+        assert!(
+            code == 1 && error.contains(words),
+            "{script}: {code} {error}"
+        );
     }
 }

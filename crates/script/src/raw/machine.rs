@@ -179,6 +179,11 @@ impl Machine {
         self.lua.used_memory()
     }
 
+    /// See [`Watch::ticks`].
+    pub(crate) fn ticks(&self) -> u64 {
+        self.watch.ticks()
+    }
+
     /// Prepares a call: the coroutine begins when it is [resumed](Self::resume).
     pub(crate) fn prepare(&mut self, function: Reference, arguments: &[Argument<'_>]) -> Coroutine {
         debug_assert!(arguments.len() <= ARGUMENTS_MAX);

@@ -111,6 +111,8 @@ impl Vm {
             tasks: Tasks::default(),
             locals: Vec::new(),
             handlers,
+            postponed: VecDeque::new(),
+            turn_began: 0,
             has_begun: false,
             gate: Some(VecDeque::new()),
             desk,

@@ -115,10 +115,12 @@ impl Bench {
     }
 
     pub(crate) fn open(&mut self, id: ConnectionId) -> Progress {
+        self.vm.turn(self.now);
         self.vm.opened(id, request("GET", "/ws", ""), self.now)
     }
 
     pub(crate) fn text(&mut self, id: ConnectionId, text: &str) -> Progress {
+        self.vm.turn(self.now);
         self.vm.message(id, Kind::Text, text.as_bytes(), self.now)
     }
 

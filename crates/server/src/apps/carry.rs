@@ -107,7 +107,12 @@ impl Here {
                         let kick = (session(of), code, reason.to_owned());
                         shared.ports.kicks.push(kick);
                     }
-                    Effect::Log { level, text } => self.log(id, level, &text),
+                    Effect::Log { level, text } => {
+                        if level == Level::Error {
+                            shared.stats.app_errors.add(1);
+                        }
+                        self.log(id, level, &text);
+                    }
                 }
             }
             effects.clear();

@@ -176,6 +176,18 @@ impl Here {
         (result, direct)
     }
 
+    /// For the metrics.
+    fn show(&self, shared: &Shared) {
+        let vms = || {
+            let apps = self.apps.iter().flatten();
+            apps.flat_map(|app| app.before.iter().map(|old| &old.vm).chain([&app.vm]))
+        };
+        let coroutines: usize = vms().map(Vm::tasks).sum();
+        let bytes: usize = vms().map(Vm::memory_bytes).sum();
+        shared.stats.app_coroutines.set(coroutines as u64);
+        shared.stats.app_memory_bytes.set(bytes as u64);
+    }
+
     fn answer(&mut self, id: AppId, ticket: Ticket, answer: &Answer, shared: &mut Shared) {
         let Some(token) = self.tickets.take(ticket) else {
             return;
@@ -329,9 +341,7 @@ impl Apps for Here {
         for index in 0..self.apps.len() {
             let id = AppId(index as u16);
             let (retires, _) = self.run(id, None, shared, |app, now| {
-                if app.vm.deadline_ms() <= now.mono_ms {
-                    app.vm.turn(now);
-                }
+                app.vm.turn(now);
                 for old in &mut app.before {
                     old.vm.turn(now);
                 }
@@ -342,6 +352,7 @@ impl Apps for Here {
                 self.carry_out(id, None, shared);
             }
         }
+        self.show(shared);
     }
 
     fn deadline_ms(&self) -> u64 {

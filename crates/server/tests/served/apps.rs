@@ -3,6 +3,7 @@
 use rustix::process::Signal;
 use serde_json::json;
 
+use crate::support::metrics::Metrics;
 use crate::support::{Http, Lines, Options, Server, Setup, Socket, get, on_all, until};
 
 const ROUTES: &str = "
@@ -144,6 +145,9 @@ fn a_runaway_and_an_error_end_their_own_connection_only() {
             until("app.close", || server.log().contains("closed  bad  1011"));
         }
         assert_eq!(server.pid(), pid);
+        let metrics = Metrics::scrape(server.internal);
+        assert_eq!(metrics.sum("veche_app_errors_total", &[]), 2.0);
+        assert!(metrics.sum("veche_app_memory_bytes", &[]) > 100_000.0);
     });
 }
 
