@@ -3,7 +3,8 @@
 //! A worker only notes when a script begins and ends to run. One thread of the process looks every few milliseconds;
 //! where the same run has used up its CPU time, it sends that worker's thread a signal, and the signal's handler, which
 //! runs on that very thread, sets Lua's debug hook (what Lua's own interpreter does at Ctrl-C). The hook raises an
-//! error; `raw` takes it off again. A signal that comes too late finds another run, or none, and does nothing.
+//! error unless the run ends very soon: it may have been the collector that took its time. `raw` takes the hook off
+//! again. A signal that comes too late finds another run, or none, and does nothing.
 
 use std::cell::Cell;
 use std::ptr;
@@ -178,11 +179,12 @@ impl Dog {
             return true;
         }
         let used = raw::cpu_ns(watched.thread).saturating_sub(seen.cpu_ns);
-        if used >= watched.budget_ns.load(Relaxed) {
-            watched.doomed.store(run, Relaxed);
-            if let Err(error) = raw::signal(watched.thread, SIGNAL) {
-                self.failed.store(error, Relaxed);
-            }
+        let is_over = used >= watched.budget_ns.load(Relaxed);
+        if is_over
+            && watched.doomed.swap(run, Relaxed) != run
+            && let Err(error) = raw::signal(watched.thread, SIGNAL)
+        {
+            self.failed.store(error, Relaxed);
         }
         true
     }

@@ -51,6 +51,10 @@ fn a_runaway_loop_ends_alone() {
             "for i = 1, 1e9 do pcall(error, 'x') end",
         ),
         (
+            "slow functions",
+            "local t = {} for i = 1, 200000 do t[i] = i end while true do table.concat(t) end",
+        ),
+        (
             "sort",
             "local t = {} for i = 1, 1000 do t[i] = i % 7 end while true do table.sort(t, function(a, b) return a < b end) end",
         ),
@@ -80,6 +84,41 @@ fn a_runaway_loop_ends_alone() {
         bench.text(BOB, "hello");
         assert_eq!(bench.told(), ["send bob text alive"], "{what}");
     }
+}
+
+#[test]
+fn a_hundred_thousand_coroutines_sleep_and_wake() {
+    let mut bench = Bench::with(
+        "local veche = require 'veche'
+        local app, woken = {}, 0
+        function app.message(conn, data)
+          for i = 1, 1000 do veche.spawn(function() veche.sleep(60) woken = woken + 1 end) end
+        end
+        function app.close() print(woken) end
+        return app",
+        Limits {
+            memory_bytes_max: 256 << 20,
+            ..small_budget()
+        },
+    );
+    bench.open(ANN);
+    let before = bench.vm.memory_bytes();
+    for _ in 0..100 {
+        bench.text(ANN, "go");
+        while bench.vm.deadline_ms() <= bench.now.mono_ms {
+            bench.advance(1);
+        }
+    }
+    assert_eq!(bench.vm.tasks(), 100_000);
+    let each = (bench.vm.memory_bytes() - before) / 100_000;
+    assert!(each <= 1536, "{each} B each");
+    bench.advance(60_000);
+    while bench.vm.tasks() > 0 {
+        bench.advance(1);
+    }
+    bench.close(ANN);
+    // The collector's pauses are nobody's fault.
+    assert_eq!(bench.told(), ["100000"]);
 }
 
 #[test]

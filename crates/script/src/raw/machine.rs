@@ -1,5 +1,6 @@
 //! Coroutines: a pool of them, their arguments, their going on, and how they end.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr;
 
@@ -367,16 +368,73 @@ fn yielded(state: *mut lua_State) -> Option<Token> {
     }
 }
 
-/// From the signal's handler: the next instruction of whatever runs raises an error, and so does each one after it,
-/// so that no `pcall` keeps the run alive.
+/// From the signal's handler: from now on the hook looks at each instruction of whatever runs.
 pub(crate) fn set_hook(state: *mut lua_State) {
+    REPRIEVE.set(Reprieve::Asked);
     // SAFETY: async-signal-safe by LuaJIT's design, as its own interpreter does it; `state` runs on this very thread.
     unsafe { ffi::lua_sethook(state, Some(over_budget), ffi::LUA_MASKCOUNT, 1) };
 }
 
+/// What a run over its budget is left, since it may not be at fault: the collector's work falls on whoever runs.
+#[derive(Clone, Copy)]
+enum Reprieve {
+    /// Its time begins with the next instruction.
+    Asked,
+    /// It lasts since then, for so many instructions so far.
+    Runs { since_ns: u64, instructions: u32 },
+    /// It is over.
+    Over,
+}
+
+thread_local! {
+    /// Of the run on this thread.
+    static REPRIEVE: Cell<Reprieve> = const { Cell::new(Reprieve::Over) };
+}
+
+/// Most CPU time of a reprieve.
+const REPRIEVE_NS: u64 = 5_000_000;
+/// Most instructions of it, which take about as long.
+const REPRIEVE_INSTRUCTIONS: u32 = 200_000;
+/// The clock is read for so many instructions, each of which may be the call of something long, then now and then.
+const WATCHED_CLOSELY: u32 = 64;
+
+/// Whether an instruction is one too many.
+fn is_over() -> bool {
+    let (next, is_over) = match REPRIEVE.get() {
+        Reprieve::Over => return true,
+        Reprieve::Asked => {
+            let since_ns = super::system::own_cpu_ns();
+            let next = Reprieve::Runs {
+                since_ns,
+                instructions: 0,
+            };
+            (next, false)
+        }
+        Reprieve::Runs {
+            since_ns,
+            instructions,
+        } => {
+            let instructions = instructions + 1;
+            let looks = instructions < WATCHED_CLOSELY || instructions % WATCHED_CLOSELY == 0;
+            let is_late = looks && super::system::own_cpu_ns() - since_ns >= REPRIEVE_NS;
+            let next = Reprieve::Runs {
+                since_ns,
+                instructions,
+            };
+            (next, is_late || instructions >= REPRIEVE_INSTRUCTIONS)
+        }
+    };
+    REPRIEVE.set(if is_over { Reprieve::Over } else { next });
+    is_over
+}
+
 const OVER_BUDGET: &CStr = c"it ran too long without waiting and was stopped: see cpu_budget";
 
+/// Once it raises an error it does so at every instruction, so that no `pcall` keeps the run alive.
 unsafe extern "C-unwind" fn over_budget(state: *mut lua_State, _: *mut ffi::lua_Debug) {
+    if !is_over() {
+        return;
+    }
     // SAFETY: called by Lua, so an error is caught by it; no Rust value lives in this frame.
     unsafe {
         ffi::luaL_where(state, 0);

@@ -10,11 +10,17 @@
 //! * **What pushes from outside can't fail**: the memory limit is off meanwhile ([`Machine`]), and the stack has room
 //!   ([`ARGUMENTS_MAX`]).
 //! * A coroutine that has failed is thrown away.
+//!
+//! Lua's errors unwind through the C functions here and through `mlua`'s: a build in which Rust can't unwind would end
+//! the process at the first one.
 
 #![allow(
     unsafe_code,
     reason = "the one place that speaks Lua's raw API and the system's signals"
 )]
+
+#[cfg(panic = "abort")]
+compile_error!("Lua's errors unwind through Rust: build with panic = \"unwind\"");
 
 mod functions;
 mod machine;

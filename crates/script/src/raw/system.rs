@@ -27,12 +27,20 @@ pub(crate) fn signal(thread: i32, signal: i32) -> Result<(), i32> {
 
 /// CPU time of a thread of this process in nanoseconds; 0 for one that has ended.
 pub(crate) fn cpu_ns(thread: i32) -> u64 {
+    // How Linux numbers the CPU clock of a thread: clock_getcpuclockid(3) does the same for processes.
+    clock_ns((!thread << 3) | 6)
+}
+
+/// CPU time of the calling thread in nanoseconds.
+pub(super) fn own_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // How Linux numbers the CPU clock of a thread: clock_getcpuclockid(3) does the same for processes.
-    let clock = (!thread << 3) | 6;
     // SAFETY: `time` is valid for the call; an unknown clock is an error.
     let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
     match result {

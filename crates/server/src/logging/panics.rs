@@ -1,26 +1,29 @@
 //! Panics as lines of the log: a panic is a bug of ours, and where the log is a file nobody reads standard error.
 //!
-//! Release builds abort after a panic, so the line is written out before. Where logging can't tell it, the standard
-//! library does as always, on standard error.
+//! The process ends then, in every thread: what a panic has left behind can't be trusted, and the supervisor has
+//! another process up at once. So the line is written out before. Where logging can't tell it, the standard library
+//! does as always, on standard error.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::{self, PanicHookInfo};
 use std::sync::Arc;
-use std::thread;
+use std::{process, thread};
 
 use tracing::{Level, enabled, error};
 
 use super::sink::Sink;
 
-/// Has every panic of the process logged, from now on.
+/// Has every panic of the process logged, and end it, from now on.
 pub(super) fn log(sink: Arc<Sink>) {
     let standard = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         if Sink::is_writer() || !enabled!(Level::ERROR) {
-            return standard(info);
+            standard(info);
+        } else {
+            tell(info);
+            sink.flush();
         }
-        tell(info);
-        sink.flush();
+        process::abort();
     }));
 }
 
@@ -43,9 +46,9 @@ fn tell(info: &PanicHookInfo<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::path::{Path, PathBuf};
     use std::process::{Command, Output};
-    use std::{fs, process};
 
     use super::*;
     use crate::config::{Log, LogFormat, LogLevel};
@@ -53,7 +56,7 @@ mod tests {
 
     const TELLS: &str = "VECHE_TEST_PANIC";
 
-    /// Logs to the file that the environment names, and dies of a panic as a release build does.
+    /// Logs to the file that the environment names, and dies of a panic.
     #[test]
     #[ignore = "not a test: a process that panics, for the test"]
     fn act_as_panicking() {
@@ -72,14 +75,10 @@ mod tests {
             file: (!file.is_empty()).then(|| PathBuf::from(file)),
         })
         .expect("logs");
-        let hook = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            hook(info);
-            process::abort();
-        }));
         let worker = thread::Builder::new().name("worker 7".to_owned());
         let dead = worker.spawn(|| panic!("a bug\nof {}", "ours"));
         let _ = dead.expect("a thread").join();
+        unreachable!("the process has ended");
     }
 
     fn dies(level: &str, file: &Path, backtrace: &str) -> (String, String) {
