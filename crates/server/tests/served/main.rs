@@ -9,6 +9,7 @@ mod apps;
 mod bad_input;
 mod caps;
 mod churn;
+mod examples;
 mod ledger;
 mod lifecycle;
 mod main_job;
