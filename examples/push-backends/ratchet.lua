@@ -5,7 +5,8 @@ local texts = veche.config.texts        -- from veche.toml: the texts by command
 
 local function obey(data)
   local order = veche.json.decode(data)
-  veche.push(order.user, assert(texts[order.command], "no such command"))
+  local text = assert(texts[order.command], "no such command")
+  veche.push(order.user, text)
 end
 
 local app = {}
