@@ -17,6 +17,7 @@ use crate::supervisor::{self, Ended};
 mod bench;
 mod control;
 mod exit;
+mod new;
 mod push;
 #[cfg(test)]
 mod reference;
@@ -43,6 +44,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Make a folder with an application in Lua to begin with
+    New(new::NewArgs),
     /// Start the server and stay until it is stopped
     Serve,
     /// Read the configuration and report every problem, without starting anything
@@ -147,6 +150,7 @@ pub(crate) fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), Failure> {
     let file = cli.config;
     match cli.command {
+        Command::New(args) => new::run(&args),
         Command::Serve => {
             // Loaded here for its own exit code; the supervisor reads it again.
             config::load(&file)?;
