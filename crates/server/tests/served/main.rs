@@ -10,6 +10,7 @@ mod bad_input;
 mod caps;
 mod churn;
 mod examples;
+mod guide;
 mod ledger;
 mod lifecycle;
 mod main_job;
