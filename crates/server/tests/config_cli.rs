@@ -400,6 +400,28 @@ fn stop_waits_until_the_process_is_gone() {
 }
 
 #[test]
+fn reload_loads_scripts_whether_they_changed_or_not() {
+    let folder = Folder::new("control-scripts");
+    let route = "[[route]]\npath = \"/lua\"\nhandler = \"lua\"\nscript = \"app.lua\"\n";
+    folder.write(&format!("{GOOD}{route}"));
+    fs::write(folder.0.join("app.lua"), "return {}").expect("the folder is writable");
+    let server = supervisor(
+        &folder,
+        vec![
+            json!({"ok": true, "changed": [], "needs_restart": []}),
+            json!({"ok": true, "changed": ["server.log"], "needs_restart": []}),
+        ],
+    );
+    for told in [
+        "reloaded: all scripts\n",
+        "reloaded: server.log, all scripts\n",
+    ] {
+        assert_eq!(folder.run(&["reload"]), (0, told.to_owned(), String::new()));
+    }
+    assert_eq!(server.join().expect("it answered").len(), 2);
+}
+
+#[test]
 fn new_makes_what_the_examples_are() {
     let folder = Folder::new("new");
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");

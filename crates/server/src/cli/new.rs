@@ -53,9 +53,11 @@ impl Template {
     /// What to try when it runs.
     fn first_try(self) -> &'static str {
         match self {
-            Self::Echo => "open http://127.0.0.1:8080/",
-            Self::Chat => "open http://127.0.0.1:8080/?room=tea in two windows",
-            Self::Api => r#"curl http://127.0.0.1:8080/notes -d '{"text":"tea"}'"#,
+            Self::Echo => "open http://127.0.0.1:8080/ in a browser",
+            Self::Chat => "open http://127.0.0.1:8080/?room=tea in two windows of a browser",
+            Self::Api => {
+                r#"say in another terminal: curl http://127.0.0.1:8080/notes -d '{"text":"tea"}'"#
+            }
         }
     }
 }
@@ -78,9 +80,8 @@ pub(super) fn run(args: &NewArgs) -> Result<(), Failure> {
     }
     let names: Vec<&str> = template.files().iter().map(|(name, _)| *name).collect();
     print(format_args!(
-        "made {}: {}\n\nNext:\n  cd {}\n  veche serve\n  {}\n\n\
-         app.lua is the application. When you have changed it, say in the same folder, in another terminal:\n  \
-         veche reload\n",
+        "made {}: {}\n\nNext:\n  cd {}\n  veche serve\n\nThen {}\n\n\
+         app.lua is the application. When you have changed it, say in the same folder: veche reload\n",
         folder.display(),
         names.join(", "),
         quoted(folder),
