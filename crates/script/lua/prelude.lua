@@ -223,12 +223,7 @@ end
 
 -- Publishing.
 
-function veche.publish(channel, data, kind) return native.publish(channel, data, kind) end
-
-function veche.push(user, data, kind)
-  if type(user) ~= "string" then error("bad argument #1 to 'push': a string expected", 2) end
-  return native.publish("#" .. user, data, kind)
-end
+veche.publish, veche.push = native.publish, native.push
 
 -- Logging.
 

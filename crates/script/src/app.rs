@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::desk;
 
 /// An application as the configuration has it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct App {
     /// For logs.
     pub name: String,

@@ -70,6 +70,16 @@ impl Code {
         self.files.lock().keys().cloned().collect()
     }
 
+    /// Whether both are the same files with the same text, as far as they were read.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        if std::ptr::eq(self, other) {
+            return true;
+        }
+        let files = self.files.lock().clone();
+        self.script == other.script && files == *other.files.lock()
+    }
+
     pub(crate) fn script(&self) -> Result<(String, Arc<str>), CodeError> {
         let name = self.chunk_name(&self.script);
         Ok((name, self.file(&self.script)?))

@@ -32,6 +32,9 @@ pub use effects::{ConnectionId, Effect, Effects, Kind, Level, Span, Token, Verdi
 pub use request::Request;
 pub use vm::{Answer, Handler, LoadError, Progress, Vm};
 
+/// What a call says to a script whose connection is gone.
+pub const CLOSED: &str = "the connection is closed";
+
 /// The time of a turn, taken once by the worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {

@@ -523,7 +523,12 @@ impl Vm {
         let Failure { words, traceback } = failure;
         match owner {
             Owner::Connection(id) => {
-                self.desk.log(Level::Error, traceback);
+                // A client that leaves while its handler works is no fault of the script.
+                let level = match words.ends_with(crate::CLOSED) {
+                    true => Level::Debug,
+                    false => Level::Error,
+                };
+                self.desk.log(level, traceback);
                 self.desk.effect(Effect::Failed { of: id });
                 self.desk.world.connections.borrow_mut().set_closing(id);
                 self.next_of(id);

@@ -210,14 +210,16 @@ fn subscribing_waits_for_the_home() {
 #[test]
 fn publishing() {
     let told = Bench::run(
-        r#"veche.publish("news", "hello")
+        r##"veche.publish("news", "hello")
         veche.push("ann", '{"a":1}')
         veche.publish("raw", "\255", "binary")
         print(pcall(veche.publish, "raw", "\255"))
         print(pcall(veche.publish, "", "x"))
         print(pcall(veche.publish, "a\nb", "x"))
         print(pcall(veche.publish, "x", {}))
-        print(pcall(veche.push, nil, "x"))"#,
+        print(pcall(veche.push, nil, "x"))
+        print(pcall(veche.publish, "#ann", "x"))
+        print(pcall(veche.push, "", "x"))"##,
     );
     assert_eq!(told[0], "publish news text hello");
     assert_eq!(told[1], "publish #ann text {\"a\":1}");
@@ -227,11 +229,13 @@ fn publishing() {
         "channel name",
         "channel name",
         "a string expected",
-        "a string expected",
+        "#1 to 'push': a string expected",
+        "users' own channels",
+        "#1 to 'push'",
     ]) {
         assert!(line.starts_with("false") && line.contains(words), "{line}");
     }
-    assert_eq!(told.len(), 8);
+    assert_eq!(told.len(), 10);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
@@ -423,4 +423,90 @@ fn check_loads_the_scripts() {
             "{script}: {code} {error}"
         );
     }
+}
+
+#[test]
+fn reload_says_that_scripts_were_looked_at() {
+    let folder = Folder::new("control-scripts");
+    let route = "[[route]]\npath = \"/lua\"\nhandler = \"lua\"\nscript = \"app.lua\"\n";
+    folder.write(&format!("{GOOD}{route}"));
+    fs::write(folder.0.join("app.lua"), "return {}").expect("the folder is writable");
+    let server = supervisor(
+        &folder,
+        vec![
+            json!({"ok": true, "changed": [], "needs_restart": []}),
+            json!({"ok": true, "changed": ["server.log"], "needs_restart": []}),
+        ],
+    );
+    for told in [
+        "reloaded: scripts that changed\n",
+        "reloaded: server.log, scripts that changed\n",
+    ] {
+        assert_eq!(folder.run(&["reload"]), (0, told.to_owned(), String::new()));
+    }
+    assert_eq!(server.join().expect("it answered").len(), 2);
+}
+
+#[test]
+fn new_makes_what_the_examples_are() {
+    let folder = Folder::new("new");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    for (name, arguments, example, files, first_try) in [
+        ("plain", &[][..], "echo", 3, "open http://127.0.0.1:8080/"),
+        ("my chat", &["--template", "chat"], "chat", 3, "?room=tea"),
+        ("api", &["--template", "api"], "rest-api", 2, "curl "),
+    ] {
+        let (code, out, err) = folder.run(&[&["new", name], arguments].concat());
+        assert_eq!((code, err.as_str()), (0, ""), "{name}");
+        assert!(
+            out.starts_with(&format!("made {name}: veche.toml, app.lua")),
+            "{out}"
+        );
+        let cd = if name.contains(' ') {
+            "cd 'my chat'\n"
+        } else {
+            &*format!("cd {name}\n")
+        };
+        assert!(out.contains(cd) && out.contains(first_try), "{out}");
+        let mut count = 0;
+        for file in ["veche.toml", "app.lua", "public/index.html"] {
+            if let Ok(made) = fs::read_to_string(folder.0.join(name).join(file)) {
+                let original = fs::read_to_string(examples.join(example).join(file));
+                assert_eq!(made, original.expect("an example"), "{name}/{file}");
+                count += 1;
+            }
+        }
+        assert_eq!(count, files, "{name}");
+        let config = format!("{name}/veche.toml");
+        let (code, out, err) = folder.run(&["check", "-c", &config]);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    }
+}
+
+#[test]
+fn new_touches_nothing_that_is_there() {
+    let folder = Folder::new("new-there");
+    fs::create_dir(folder.0.join("empty")).expect("writable");
+    fs::write(folder.0.join("file"), "mine").expect("writable");
+    std::os::unix::fs::symlink("nowhere", folder.0.join("link")).expect("writable");
+    for name in ["empty", "file", "link"] {
+        let told = format!("veche: {name}: it exists already: choose another name\n");
+        assert_eq!(folder.run(&["new", name]), (5, String::new(), told));
+    }
+    assert_eq!(
+        fs::read_dir(folder.0.join("empty"))
+            .expect("a folder")
+            .count(),
+        0
+    );
+    assert_eq!(
+        fs::read_to_string(folder.0.join("file")).expect("a file"),
+        "mine"
+    );
+    let told = "veche: no/where: the folder that it would be in does not exist\n".to_owned();
+    assert_eq!(folder.run(&["new", "no/where"]), (5, String::new(), told));
+    let (code, _, err) = folder.run(&["new", "x", "--template", "cat"]);
+    assert!(code == 2 && err.contains("echo, chat, api"), "{err}");
+    let (code, _, err) = folder.run(&["new"]);
+    assert!(code == 2 && err.contains("NAME"), "{err}");
 }

@@ -98,7 +98,7 @@ fn subscriptions(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()>
             let who = ConnectionId { index, generation };
             let channel = channel_name(&channel)?;
             if !own.world.connections.borrow().is_open(who) {
-                return Err(fault("the connection is closed"));
+                return Err(fault(crate::CLOSED));
             }
             let token = own.token();
             own.effect(Effect::Subscribe {

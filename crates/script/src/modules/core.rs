@@ -71,35 +71,46 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         "is_retired",
         lua.create_function(move |_, ()| Ok(own.is_retired()))?,
     )?;
-    native.set("publish", publish(lua, desk)?)?;
+    native.set("publish", publish(lua, desk, "publish")?)?;
+    native.set("push", publish(lua, desk, "push")?)?;
     native.set("log", log(lua, desk)?)
 }
 
-fn publish(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
+/// `publish(channel, data, kind)`, or `push(user, data, kind)`.
+fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua::Function> {
     let desk = Rc::clone(desk);
     lua.create_function(
-        move |_, (channel, data, kind): (LuaString, Value, Option<LuaString>)| {
+        move |lua, (to, data, kind): (Value, Value, Option<LuaString>)| {
+            let Value::String(to) = to else {
+                return Err(fault(format!("bad argument #1 to '{what}': a string expected")));
+            };
             let Value::String(data) = data else {
-                return Err(fault(
-                    "bad argument #2 to 'publish': a string expected (tables go through veche.json.encode)",
-                ));
+                return Err(fault(format!(
+                    "bad argument #2 to '{what}': a string expected (tables go through veche.json.encode)"
+                )));
             };
             let kind = match kind.as_ref().map(LuaString::as_bytes).as_deref() {
                 None | Some(b"text") => Kind::Text,
                 Some(b"binary") => Kind::Binary,
                 Some(_) => {
-                    return Err(fault(
-                        "bad argument #3 to 'publish': \"text\" or \"binary\" expected",
-                    ));
+                    return Err(fault(format!(
+                        "bad argument #3 to '{what}': \"text\" or \"binary\" expected"
+                    )));
                 }
             };
             let data = data.as_bytes();
             if kind == Kind::Text && simdutf8::basic::from_utf8(&data).is_err() {
-                return Err(fault(
-                    "bad argument #2 to 'publish': it is not UTF-8, so it can't be text; publish it as \"binary\"",
-                ));
+                return Err(fault(format!(
+                    "bad argument #2 to '{what}': it is not UTF-8, so it can't be text; {what} it as \"binary\""
+                )));
             }
-            let channel = channel_name(&channel)?;
+            let channel = match what {
+                "push" if to.as_bytes().is_empty() => {
+                    return Err(fault("bad argument #1 to 'push': the user has no name"));
+                }
+                "push" => any_channel_name(&lua.create_string([b"#", &*to.as_bytes()].concat())?)?,
+                _ => channel_name(&to)?,
+            };
             let mut effects = desk.world.effects.borrow_mut();
             let Some(data) = effects.keep(&data) else {
                 return Err(fault("too much was published in one turn"));
@@ -118,8 +129,17 @@ fn publish(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
 /// Longest name of a channel.
 const CHANNEL_BYTES_MAX: usize = 255;
 
-/// A channel's name as a script gives it.
+/// A channel's name as a script gives it. A user's own channel is not reached by a name that a client may have chosen.
 pub(super) fn channel_name(name: &LuaString) -> mlua::Result<String> {
+    if name.as_bytes().starts_with(b"#") {
+        return Err(fault(
+            "bad channel name: '#' is where users' own channels begin; veche.push reaches them",
+        ));
+    }
+    any_channel_name(name)
+}
+
+fn any_channel_name(name: &LuaString) -> mlua::Result<String> {
     let name = name
         .to_str()
         .map_err(|_| fault("bad channel name: it is not UTF-8"))?;

@@ -77,6 +77,9 @@ impl Here {
                                 .hub
                                 .unsubscribe(session(who), name, &mut shared.ports);
                         }
+                        let given_up = self.tickets.give_up(session(who), Some(&channel));
+                        let words = || "unsubscribed meanwhile".to_owned();
+                        refused.extend(given_up.into_iter().map(|token| (token, words())));
                     }
                     Effect::Publish {
                         channel,
@@ -134,10 +137,10 @@ impl Here {
         shared: &mut Shared,
     ) -> Result<(), String> {
         let name = ChannelName::new(channel).map_err(|error| error.to_string())?;
-        let ticket = self.tickets.issue(token);
+        let ticket = self.tickets.issue(who, channel, token);
         let result = shared.hub.subscribe(who, name, ticket, &mut shared.ports);
         result.map_err(|error| {
-            self.tickets.take(ticket);
+            self.tickets.take(who, ticket);
             error.to_string()
         })
     }

@@ -1,13 +1,14 @@
 //! The applications of one worker: a VM each, and during a reload the one before it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tracing::{error, info, warn};
 use veche_frontends::app::{AppAnswer, Outcome, Progress, Request, Response, Verdict};
 use veche_frontends::{AppId, Apps, Shared};
 use veche_hub::{Answer, SessionId, Ticket};
-use veche_proto::websocket::MessageKind;
+use veche_proto::http::Status;
+use veche_proto::websocket::{MessageKind, handshake};
 use veche_script::{ConnectionId, Effects, Handler, Kind, Token, Vm, World};
 
 use super::carry::Held;
@@ -48,22 +49,43 @@ struct Retired {
 }
 
 /// What the hub's answers are for.
+///
+/// The hub does not answer a session that ends or unsubscribes before its subscription is registered, so whoever waits
+/// is found by session and told here.
 #[derive(Default)]
 pub(super) struct Tickets {
     last: u32,
-    waiting: HashMap<u32, Token>,
+    waiting: BTreeMap<(SessionId, u32), Waiting>,
+}
+
+/// A wait for a subscription.
+struct Waiting {
+    token: Token,
+    channel: String,
 }
 
 impl Tickets {
     /// A ticket whose answer goes to whoever waits with that token.
-    pub(super) fn issue(&mut self, token: Token) -> Ticket {
+    pub(super) fn issue(&mut self, session: SessionId, channel: &str, token: Token) -> Ticket {
         self.last = self.last.wrapping_add(1);
-        self.waiting.insert(self.last, token);
+        let channel = channel.to_owned();
+        let waiting = Waiting { token, channel };
+        self.waiting.insert((session, self.last), waiting);
         Ticket(self.last)
     }
 
-    pub(super) fn take(&mut self, ticket: Ticket) -> Option<Token> {
-        self.waiting.remove(&ticket.0)
+    pub(super) fn take(&mut self, session: SessionId, ticket: Ticket) -> Option<Token> {
+        let waiting = self.waiting.remove(&(session, ticket.0))?;
+        Some(waiting.token)
+    }
+
+    /// Those of a session, for one channel or for all, who will not be answered.
+    pub(super) fn give_up(&mut self, session: SessionId, channel: Option<&str>) -> Vec<Token> {
+        let all = self.waiting.range((session, 0)..=(session, u32::MAX));
+        let over = all.filter(|(_, waiting)| channel.is_none_or(|name| name == waiting.channel));
+        let over: Vec<(SessionId, u32)> = over.map(|(key, _)| *key).collect();
+        let taken = over.iter().filter_map(|key| self.waiting.remove(key));
+        taken.map(|waiting| waiting.token).collect()
     }
 }
 
@@ -105,7 +127,7 @@ impl Here {
         })
     }
 
-    /// New code for all applications. Connections stay; handlers that wait end in the code they began in.
+    /// New code for the applications where it is another. Connections stay; handlers that wait end in the code they began in.
     pub(crate) fn reload(&mut self, shelf: &Shelf, shared: &mut Shared) {
         for (index, volume) in shelf.iter().enumerate() {
             if self.apps.len() <= index {
@@ -113,6 +135,13 @@ impl Here {
             }
             let Some(volume) = volume else { continue };
             let before = self.apps[index].take();
+            if before
+                .as_ref()
+                .is_some_and(|app| app.volume.is_same(volume))
+            {
+                self.apps[index] = before;
+                continue;
+            }
             let world = before.as_ref().map(|app| app.world.clone());
             match self.load(volume, world.unwrap_or_default()) {
                 Ok(mut app) => {
@@ -176,6 +205,11 @@ impl Here {
         (result, direct)
     }
 
+    fn has(&self, app: AppId, handler: Handler) -> bool {
+        let app = self.apps.get(usize::from(app.0)).and_then(Option::as_ref);
+        app.is_some_and(|app| app.vm.has(handler))
+    }
+
     /// For the metrics.
     fn show(&self, shared: &Shared) {
         let vms = || {
@@ -188,8 +222,15 @@ impl Here {
         shared.stats.app_memory_bytes.set(bytes as u64);
     }
 
-    fn answer(&mut self, id: AppId, ticket: Ticket, answer: &Answer, shared: &mut Shared) {
-        let Some(token) = self.tickets.take(ticket) else {
+    fn answer(
+        &mut self,
+        id: AppId,
+        session: SessionId,
+        ticket: Ticket,
+        answer: &Answer,
+        shared: &mut Shared,
+    ) {
+        let Some(token) = self.tickets.take(session, ticket) else {
             return;
         };
         let answer = match answer {
@@ -220,8 +261,7 @@ impl Application {
 
 impl Apps for Here {
     fn has_handshake(&self, app: AppId) -> bool {
-        let app = self.apps.get(usize::from(app.0)).and_then(Option::as_ref);
-        app.is_some_and(|app| app.vm.has(Handler::Handshake))
+        self.has(app, Handler::Handshake)
     }
 
     fn handshake(
@@ -287,15 +327,16 @@ impl Apps for Here {
     fn answered(
         &mut self,
         app: AppId,
-        _: SessionId,
+        id: SessionId,
         ticket: Ticket,
         answer: Answer,
         shared: &mut Shared,
     ) {
-        self.answer(app, ticket, &answer, shared);
+        self.answer(app, id, ticket, &answer, shared);
     }
 
     fn closed(&mut self, app: AppId, id: SessionId, code: u16, reason: &str, shared: &mut Shared) {
+        let given_up = self.tickets.give_up(id, None);
         self.run(app, None, shared, |app, now| {
             let id = connection(id);
             let mut old = app.before.iter_mut();
@@ -312,6 +353,10 @@ impl Apps for Here {
                     }
                 }
             }
+            for token in given_up {
+                let closed = veche_script::Answer::Failed(veche_script::CLOSED.to_owned());
+                app.answer(token, &closed, now);
+            }
         });
     }
 
@@ -322,6 +367,9 @@ impl Apps for Here {
         request: &Request<'_>,
         shared: &mut Shared,
     ) -> Outcome<Response> {
+        if !self.has(app, Handler::Request) {
+            return Outcome::Now(only_websocket());
+        }
         let request = copy(request);
         let (_, direct) = self.run(app, Some(id), shared, |app, now| {
             app.vm.request(connection(id), request, now)
@@ -368,6 +416,18 @@ impl Apps for Here {
         } else {
             due.min(self.now_ms + LOOK_AGAIN_MS)
         }
+    }
+}
+
+/// What a plain request gets where the application has no handler for any (RFC 6455, section 4.4).
+fn only_websocket() -> Response {
+    Response {
+        status: Status::UPGRADE_REQUIRED,
+        headers: vec![
+            ("Content-Type".into(), "text/plain; charset=utf-8".into()),
+            ("Sec-WebSocket-Version".into(), handshake::VERSION.into()),
+        ],
+        body: b"this path speaks WebSocket\n".to_vec(),
     }
 }
 

@@ -15,6 +15,13 @@ pub(crate) struct Volume {
     pub(crate) code: Arc<Code>,
 }
 
+impl Volume {
+    /// Whether the other one would run just the same.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.app == other.app && self.code.is_same(&other.code)
+    }
+}
+
 /// All applications of a configuration, by id; those that are no more in it are `None`.
 pub(crate) type Shelf = Arc<Vec<Option<Arc<Volume>>>>;
 

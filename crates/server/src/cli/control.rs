@@ -141,7 +141,11 @@ pub(super) fn reload(control: &Control) -> Result<(), Failure> {
     for warning in listed("warnings") {
         eprintln!("{warning} (warning)");
     }
-    let (changed, restart) = (listed("changed"), listed("needs_restart"));
+    let (mut changed, restart) = (listed("changed"), listed("needs_restart"));
+    // Scripts are loaded anew by every reload, whether their text is new or not.
+    if config::load(&control.file).is_ok_and(|config| !config.apps.is_empty()) {
+        changed.push("scripts that changed".to_owned());
+    }
     if !changed.is_empty() {
         print_line(format_args!("reloaded: {}", changed.join(", ")))?;
     } else if restart.is_empty() {

@@ -19,6 +19,7 @@ mod bench;
 mod control;
 mod dev;
 mod exit;
+mod new;
 mod push;
 #[cfg(test)]
 mod reference;
@@ -45,6 +46,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Make a folder with an application in Lua to begin with
+    New(new::NewArgs),
     /// Start the server and stay until it is stopped
     Serve,
     /// Start the server and run what is saved: scripts and configuration are loaded anew with every change
@@ -151,6 +154,7 @@ pub(crate) fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), Failure> {
     let file = cli.config;
     match cli.command {
+        Command::New(args) => new::run(&args),
         Command::Serve => {
             // Loaded here for its own exit code; the supervisor reads it again.
             config::load(&file)?;

@@ -201,6 +201,55 @@ fn requests_are_answered_at_once_or_later() {
     });
 }
 
+/// Subscribing waits for other workers; who leaves meanwhile is told, and forgotten.
+#[test]
+fn those_who_leave_while_they_subscribe_are_closed_too() {
+    const APP: &str = r#"
+    local app = {}
+    function app.open(conn)
+      print("opened")
+      for i = 1, 3 do conn:subscribe("room:" .. conn.id .. i) end
+    end
+    function app.close(conn) print("closed") end
+    return app"#;
+    on_all(|setup| {
+        let server = Server::with(
+            setup,
+            &Options {
+                routes: ROUTES,
+                files: &[("app.lua", APP)],
+                ..Options::default()
+            },
+        );
+        for _ in 0..300 {
+            drop(Socket::open(server.public, "/open/1"));
+        }
+        let count = |what: &str| server.log().matches(what).count();
+        until("all are closed", || count("veche::app: closed") == 300);
+        assert_eq!(count("veche::app: opened"), 300);
+        assert!(!server.log().contains("ERROR"), "{}", server.log());
+        until("nothing waits", || {
+            Metrics::scrape(server.internal).sum("veche_app_coroutines", &[]) == 0.0
+        });
+    });
+}
+
+#[test]
+fn a_plain_request_to_a_socket_only_app_is_told_so() {
+    let server = Server::with(
+        Setup {
+            io: "epoll",
+            workers: 1,
+        },
+        &Options {
+            routes: ROUTES,
+            files: &[("app.lua", "return { message = function() end }")],
+            ..Options::default()
+        },
+    );
+    assert_eq!(get(server.public, "/open/1").status, 426);
+}
+
 #[test]
 fn new_code_finds_the_connections() {
     on_all(|setup| {

@@ -9,6 +9,8 @@ mod apps;
 mod bad_input;
 mod caps;
 mod churn;
+mod examples;
+mod guide;
 mod ledger;
 mod lifecycle;
 mod main_job;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -48,24 +48,61 @@ impl Server {
     }
 
     pub(crate) fn with(setup: Setup, options: &Options<'_>) -> Self {
+        let mut server = Self::prepare(setup);
+        fs::create_dir_all(server.folder.join("site")).expect("a folder");
+        fs::write(server.folder.join("site/index.html"), "<p>hello</p>").expect("written");
+        server.configure(options);
+        server.launch(options.descriptors);
+        let address = |role| server.address(role).expect("all three are configured");
+        (server.public, server.internal, server.push) =
+            (address("public"), address("internal"), address("push"));
+        server
+    }
+
+    /// A folder with a config of its own, copied; ports and workers are the test's, all else is as it stands there.
+    pub(crate) fn copy_of(setup: Setup, folder: &Path) -> Self {
+        let mut server = Self::prepare(setup);
+        copy(folder, &server.folder);
+        let text = fs::read_to_string(server.config()).expect("a config");
+        let workers = format!("workers = {}\nio = \"{}\"", setup.workers, setup.io);
+        let text: Vec<String> = text
+            .lines()
+            .map(|line| match line.split_once(" = ") {
+                Some(("address", _)) => "address = \"127.0.0.1:0\"".to_owned(),
+                Some(("workers", _)) => workers.clone(),
+                _ => line.to_owned(),
+            })
+            .collect();
+        server.write_config(&text.join("\n"));
+        server.launch(None);
+        server.public = server.address("public").expect("browsers connect to it");
+        server.internal = server.address("internal").unwrap_or(server.public);
+        server.push = server.address("push").unwrap_or(server.public);
+        server
+    }
+
+    /// Nothing runs yet.
+    fn prepare(setup: Setup) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder =
             std::env::temp_dir().join(format!("veche-served-{}-{number}", std::process::id()));
-        fs::create_dir_all(folder.join("site")).expect("a folder");
-        fs::write(folder.join("site/index.html"), "<p>hello</p>").expect("written");
+        fs::create_dir_all(&folder).expect("a folder");
         let none = ([127, 0, 0, 1], 0).into();
-        let mut server = Self {
+        Self {
             folder,
             setup,
             child: None,
             public: none,
             internal: none,
             push: none,
-        };
-        server.configure(options);
-        let log = fs::File::create(server.folder.join("stderr")).expect("a log");
-        let mut command = match options.descriptors {
+        }
+    }
+
+    /// Starts it, and waits until it is ready.
+    fn launch(&mut self, descriptors: Option<u32>) {
+        let log = fs::File::create(self.folder.join("stderr")).expect("a log");
+        let mut command = match descriptors {
             None => Command::new(env!("CARGO_BIN_EXE_veche")),
             Some(limit) => {
                 let mut shell = Command::new("sh");
@@ -77,27 +114,25 @@ impl Server {
         command
             .arg("serve")
             .arg("-c")
-            .arg(server.config())
-            .current_dir(&server.folder);
+            .arg(self.config())
+            .current_dir(&self.folder);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
-        server.child = Some(command.spawn().expect("it starts"));
+        self.child = Some(command.spawn().expect("it starts"));
         until("the server to be ready", || {
-            server
-                .status()
+            self.status()
                 .is_some_and(|status| status["state"] == "ready")
         });
-        let status = server.status().expect("ready");
-        let address = |index: usize| {
-            let text = status["listeners"][index]["address"]
-                .as_str()
-                .expect("an address");
-            text.parse().expect("an address")
-        };
-        (server.public, server.internal, server.push) = (address(0), address(1), address(2));
-        server
+    }
+
+    /// Of the first listener with that role.
+    fn address(&self, role: &str) -> Option<SocketAddr> {
+        let status = self.status()?;
+        let mut listeners = status["listeners"].as_array()?.iter();
+        let listener = listeners.find(|listener| listener["role"] == role)?;
+        listener["address"].as_str()?.parse().ok()
     }
 
     /// Writes the config; a running server has to be told.
@@ -240,6 +275,20 @@ impl Server {
         let _ = child.wait();
         if let Some(pid) = server.filter(|&pid| process::is_alive(pid)) {
             process::end(pid);
+        }
+    }
+}
+
+/// Files and folders below one folder into another.
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).expect("a readable folder") {
+        let entry = entry.expect("a directory entry");
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            fs::create_dir_all(&to).expect("a folder");
+            copy(&from, &to);
+        } else if from.is_file() {
+            fs::copy(&from, &to).expect("copied");
         }
     }
 }

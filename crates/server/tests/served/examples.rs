@@ -1,0 +1,330 @@
+//! The examples, as they stand in their folders: each does what its README says.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::{Http, Lines, SETUPS, Seen, Server, Setup, Socket, get, on_all, until};
+
+fn example(setup: Setup, name: &str) -> Server {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    Server::copy_of(setup, &folder.join(name))
+}
+
+fn page(server: &Server, title: &str) {
+    let page = get(server.public, "/");
+    assert_eq!(page.status, 200);
+    assert!(page.text().contains(title), "{}", page.head);
+}
+
+#[test]
+fn echo() {
+    on_all(|setup| {
+        let server = example(setup, "echo");
+        page(&server, "<title>Echo</title>");
+        let mut socket = Socket::open(server.public, "/echo");
+        for text in ["hello", "", "вече 🔔"] {
+            socket.say(text);
+            assert_eq!(socket.text(), text);
+        }
+        socket.leave();
+    });
+}
+
+/// Somebody in a room of the chat.
+struct Guest {
+    socket: Socket,
+    id: Value,
+}
+
+impl Guest {
+    fn knock(server: &Server, room: &str) -> Self {
+        Self {
+            socket: Socket::open(server.public, &format!("/chat/{room}")),
+            id: Value::Null,
+        }
+    }
+
+    #[track_caller]
+    fn enter(server: &Server, room: &str, nick: &str) -> Self {
+        let mut guest = Self::knock(server, room);
+        guest.say(&json!({"type": "join", "nick": nick}));
+        let joined = guest.hear();
+        assert_eq!(
+            (&joined["type"], &joined["nick"]),
+            (&json!("joined"), &json!(nick))
+        );
+        guest.id = joined["id"].clone();
+        // It hears its own join too, as all in the room do.
+        assert_eq!(guest.hear(), guest.event("join", nick));
+        guest
+    }
+
+    fn say(&mut self, message: &Value) {
+        self.socket.say(&message.to_string());
+    }
+
+    #[track_caller]
+    fn hear(&mut self) -> Value {
+        serde_json::from_str(&self.socket.text()).expect("JSON")
+    }
+
+    fn event(&self, what: &str, nick: &str) -> Value {
+        json!({"type": what, "id": self.id, "nick": nick})
+    }
+}
+
+#[test]
+fn chat_of_a_room() {
+    on_all(|setup| {
+        let server = example(setup, "chat");
+        page(&server, "<title>Chat</title>");
+        // So many that three workers all have some.
+        let names = ["Анна", "Boris", "c", "d", "e", "f"];
+        let mut guests: Vec<Guest> = Vec::new();
+        for nick in names {
+            let mut newcomer = Guest::enter(&server, "tea", nick);
+            // Those who were there answer, and the newcomer knows them all.
+            for (guest, theirs) in guests.iter_mut().zip(names) {
+                assert_eq!(guest.hear(), newcomer.event("join", nick));
+                guest.say(&json!({"type": "here", "to": newcomer.id}));
+                assert_eq!(newcomer.hear(), guest.event("here", theirs));
+            }
+            guests.push(newcomer);
+        }
+        let mut stranger = Guest::enter(&server, "coffee", "stranger");
+        for round in 0..12 {
+            let speaker = round % guests.len();
+            let text = format!("{round}: <b>\"quoted\"</b>\n");
+            guests[speaker].say(&json!({"type": "say", "text": text}));
+            let mut said = guests[speaker].event("say", names[speaker]);
+            said["text"] = json!(text);
+            for guest in &mut guests {
+                assert_eq!(guest.hear(), said);
+            }
+        }
+        let left = guests.remove(0);
+        let event = left.event("leave", names[0]);
+        left.socket.leave();
+        for guest in &mut guests {
+            assert_eq!(guest.hear(), event);
+        }
+        // Another room hears nothing of it, and can't be answered into.
+        stranger.say(&json!({"type": "here", "to": guests[0].id}));
+        stranger.say(&json!({"type": "say", "text": "alone"}));
+        assert_eq!(stranger.hear()["text"], "alone");
+        guests[0].say(&json!({"type": "say", "text": "still here"}));
+        assert_eq!(guests[0].hear()["text"], "still here");
+    });
+}
+
+#[test]
+fn chat_refuses_bad_names_and_lives_with_bad_messages() {
+    on_all(|setup| {
+        let server = example(setup, "chat");
+        let refused = Socket::try_open(server.public, "/chat/no%20room").unwrap_err();
+        assert!(refused.to_string().contains("400"), "{refused}");
+        let mut guest = Guest::knock(&server, "tea");
+        let long = "х".repeat(21);
+        for (nick, why) in [
+            (json!(""), "Type a name"),
+            (json!(7), "Type a name"),
+            (Value::Null, "Type a name"),
+            (json!(long), "at most 20"),
+            (json!("a\u{1}b"), "control characters"),
+            (json!(" Ann"), "blanks"),
+            (json!("Admin"), "reserved"),
+        ] {
+            guest.say(&json!({"type": "join", "nick": nick}));
+            let answer = guest.hear();
+            assert_eq!(answer["type"], "refused");
+            assert!(
+                answer["why"]
+                    .as_str()
+                    .is_some_and(|words| words.contains(why)),
+                "{answer}"
+            );
+        }
+        // Nobody without a name speaks, and what makes no sense changes nothing.
+        for message in [
+            json!({"type": "say", "text": "too early"}),
+            json!({"type": "here", "to": "0.0.1"}),
+            json!({"type": "nonsense"}),
+            json!({"type": {}}),
+            json!({}),
+            json!([]),
+            Value::Null,
+        ] {
+            guest.say(&message);
+        }
+        guest.socket.say("no JSON");
+        guest.say(&json!({"type": "join", "nick": "Ann"}));
+        assert_eq!(guest.hear()["type"], "joined");
+        assert_eq!(guest.hear()["type"], "join");
+        for message in [
+            json!({"type": "say"}),
+            json!({"type": "say", "text": ""}),
+            json!({"type": "say", "text": "x".repeat(2001)}),
+            json!({"type": "here", "to": "../x"}),
+            json!({"type": "join", "nick": "Another"}),
+        ] {
+            guest.say(&message);
+        }
+        guest.say(&json!({"type": "say", "text": "hello"}));
+        let said = guest.hear();
+        assert_eq!(
+            (&said["nick"], &said["text"]),
+            (&json!("Ann"), &json!("hello"))
+        );
+        assert!(!server.log().contains("ERROR"), "{}", server.log());
+    });
+}
+
+#[test]
+fn rest_api() {
+    // Its notes are in one worker's memory: the config says so, and says why.
+    for setup in SETUPS.into_iter().filter(|setup| setup.workers == 1) {
+        let server = example(setup, "rest-api");
+        let mut http = Http::connect(server.public);
+        let mut call = |method: &str, path: &str, body: &str| {
+            let answer = http
+                .request(method, path, "", body.as_bytes())
+                .expect("an answer");
+            let location = answer.header("location").map(str::to_owned);
+            let body = if answer.body.is_empty() {
+                Value::Null
+            } else {
+                answer.json()
+            };
+            (answer.status, body, location)
+        };
+        let tea = json!({"id": 1, "text": "tea"});
+        assert_eq!(
+            call("GET", "/notes", "").1,
+            json!({"notes": [], "count": 0})
+        );
+        assert_eq!(
+            call("POST", "/notes", r#"{"text":"tea"}"#),
+            (201, tea.clone(), Some("/notes/1".to_owned()))
+        );
+        assert_eq!(call("POST", "/notes", r#"{"text":"100% [coffee]"}"#).0, 201);
+        assert_eq!(call("GET", "/notes/1", ""), (200, tea, None));
+        let found = |query: &str| json!([{"id": 2, "text": query}]);
+        assert_eq!(
+            call("GET", "/notes?contains=%25%20%5B", "").1["notes"],
+            found("100% [coffee]")
+        );
+        assert_eq!(call("PUT", "/notes/2", r#"{"text":"milk"}"#).0, 200);
+        assert_eq!(
+            call("GET", "/notes?contains=milk", "").1["notes"],
+            found("milk")
+        );
+        assert_eq!(call("DELETE", "/notes/1", ""), (204, Value::Null, None));
+        for (method, path, body, status) in [
+            ("GET", "/notes/1", "", 404),
+            ("GET", "/notes/x", "", 404),
+            ("DELETE", "/notes/1", "", 404),
+            ("POST", "/notes", "", 400),
+            ("POST", "/notes", "{", 400),
+            ("POST", "/notes", "[]", 400),
+            ("POST", "/notes", "null", 400),
+            ("POST", "/notes", r#"{"text":7}"#, 400),
+            ("PUT", "/notes/2", r#"{"text":""}"#, 400),
+        ] {
+            let (seen, answer, _) = call(method, path, body);
+            assert_eq!(seen, status, "{method} {path} {body}: {answer}");
+            assert!(answer["error"].is_string(), "{answer}");
+        }
+        assert_eq!(
+            call("GET", "/notes", "").1,
+            json!({"notes": found("milk"), "count": 1})
+        );
+        let refused = http
+            .request("DELETE", "/notes", "", b"")
+            .expect("an answer");
+        assert_eq!(refused.status, 405);
+        assert!(!server.log().contains("ERROR"), "{}", server.log());
+    }
+}
+
+#[test]
+fn push_backends() {
+    on_all(|setup| {
+        let server = example(setup, "push-backends");
+        let mut users: Vec<Socket> = (0..6)
+            .map(|_| Socket::open(server.public, "/?user=tester01"))
+            .collect();
+        let mut other = Socket::open(server.public, "/?user=other");
+        let mut hoa = Socket::open(server.internal, "/hoa");
+        let mut ratchet = Socket::open(server.internal, "/ratchet");
+        hoa.say(r#"{"user":"tester01","command":"111111"}"#);
+        for user in &mut users {
+            assert_eq!(user.text(), "111111");
+        }
+        ratchet.say(r#"{"command":"update_data","user":"tester01"}"#);
+        for user in &mut users {
+            assert_eq!(user.text(), "New data!");
+        }
+        Lines::connect(server.push).send(&json!({"user": "tester01", "message": "test"}));
+        for user in &mut users {
+            assert_eq!(user.text(), "test");
+        }
+        // A bad frame is answered, and the connection goes on.
+        for bad in [
+            "",
+            "no JSON",
+            "7",
+            "{}",
+            r#"{"user":7,"command":"x"}"#,
+            r#"{"user":"tester01"}"#,
+        ] {
+            for back_end in [&mut hoa, &mut ratchet] {
+                back_end.say(bad);
+                let answer: Value = serde_json::from_str(&back_end.text()).expect("JSON");
+                assert!(answer["error"].is_string(), "{bad}: {answer}");
+            }
+        }
+        hoa.say(r#"{"user":"other","command":"not yours"}"#);
+        assert_eq!(other.text(), "not yours");
+        // The back end's ways are not on the public listener.
+        assert!(Socket::try_open(server.public, "/hoa").is_err());
+        assert!(Socket::try_open(server.public, "/ratchet").is_err());
+        assert!(!server.log().contains("ERROR"), "{}", server.log());
+    });
+}
+
+#[test]
+fn push_backends_of_the_shape_of_swoole() {
+    const ORDER: &str = r#"{"command":"update_data","user":"tester01", "n":1}"#;
+    on_all(|setup| {
+        let server = example(setup, "push-backends");
+        let open = || Socket::open(server.public, "/swoole");
+        let mut users: Vec<Socket> = (0..6).map(|_| open()).collect();
+        let mut other = open();
+        let mut anyone = open();
+        other.say("other");
+        for user in &mut users {
+            user.say("tester01");
+        }
+        // Nothing is answered to a name; so whoever sends the order may be too early, and sends it again.
+        for user in &mut users {
+            until("the user is known", || {
+                anyone.say(ORDER);
+                matches!(user.within(std::time::Duration::from_millis(50)), Seen::Text(text) if text == ORDER)
+            });
+        }
+        for bad in [
+            r#"{"command":"update_data"}"#,
+            r#"{"command":"x","user":"tester01"}"#,
+            "[]",
+            r#"{"command":"update_data","user":"\n"}"#,
+        ] {
+            anyone.say(bad);
+        }
+        assert!(anyone.is_alive() && other.is_alive());
+        let mut nameless = open();
+        nameless.say("");
+        assert_eq!(nameless.closed(), 4000);
+        assert!(!server.log().contains("ERROR"), "{}", server.log());
+    });
+}

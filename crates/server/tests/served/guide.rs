@@ -1,0 +1,143 @@
+//! The guide to Lua: each of its applications runs, and each row of its table of waiting is true.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::support::{Http, Options, Server, Setup, Socket, get, on_all, until};
+
+fn guide() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/lua.md");
+    fs::read_to_string(path).expect("the guide")
+}
+
+/// The whole applications that the guide shows, in its order.
+fn applications() -> Vec<String> {
+    let guide = guide();
+    let blocks = guide.split("```lua\n").skip(1);
+    let blocks = blocks.map(|rest| rest.split("```").next().expect("an end").to_owned());
+    blocks
+        .filter(|block| block.contains("return app"))
+        .collect()
+}
+
+/// Serves scripts, each under its number: `/0/…`.
+fn serve(setup: Setup, scripts: &[String]) -> Server {
+    let names: Vec<String> = (0..scripts.len())
+        .map(|number| format!("{number}.lua"))
+        .collect();
+    let files: Vec<(&str, &str)> = names
+        .iter()
+        .zip(scripts)
+        .map(|(name, text)| (name.as_str(), text.as_str()))
+        .collect();
+    let routes: String = (0..scripts.len())
+        .map(|number| {
+            format!(
+                "[[route]]\npath = \"/{number}/:room\"\nhandler = \"lua\"\nscript = \"{number}.lua\"\n\
+                 options = {{ keys = {{ secret = \"ann\" }} }}\n"
+            )
+        })
+        .collect();
+    Server::with(
+        setup,
+        &Options {
+            routes: &routes,
+            files: &files,
+            ..Options::default()
+        },
+    )
+}
+
+#[test]
+fn its_applications_run() {
+    let scripts = applications();
+    let [_echo, _chat, _who, _tasks, _http] = scripts.as_slice() else {
+        panic!("the guide has other applications now: {scripts:#?}");
+    };
+    on_all(|setup| {
+        let server = serve(setup, &scripts);
+        let mut echo = Socket::open(server.public, "/0/x");
+        echo.say("hello");
+        assert_eq!(echo.text(), "hello");
+
+        let mut guests: Vec<Socket> = (0..6)
+            .map(|i| Socket::open(server.public, &format!("/1/tea?nick=guest{i}")))
+            .collect();
+        // Who subscribes says nothing of it: they are heard once they are there.
+        for (i, guest) in guests.iter_mut().enumerate() {
+            guest.say("here");
+            let own = json!({"nick": format!("guest{i}"), "text": "here"});
+            until("its own words", || {
+                serde_json::from_str::<serde_json::Value>(&guest.text()).expect("JSON") == own
+            });
+        }
+
+        let refused = Socket::try_open(server.public, "/2/x?key=wrong").unwrap_err();
+        assert!(refused.to_string().contains("401"), "{refused}");
+        let mut tabs: Vec<Socket> = (0..6)
+            .map(|_| Socket::open(server.public, "/2/x?key=secret"))
+            .collect();
+        tabs[0].say("to all of me");
+        for tab in &mut tabs {
+            assert_eq!(tab.text(), "to all of me");
+        }
+
+        let mut tasks = Socket::open(server.public, "/3/x");
+        tasks.say("this");
+        assert_eq!(
+            (tasks.text(), tasks.text()),
+            ("this now".into(), "this later".into())
+        );
+
+        assert_eq!(get(server.public, "/4/x?name=Ann").text(), "hello Ann\n");
+        let mut http = Http::connect(server.public);
+        let mut call =
+            |method, body: &[u8]| http.request(method, "/4/x", "", body).expect("an answer");
+        assert_eq!(call("POST", b"{\"a\":1}").json(), json!({"a": 1}));
+        assert_eq!(call("POST", b"{").status, 400);
+        assert_eq!(call("PUT", b"{}").header("allow"), Some("GET, POST"));
+        assert!(!server.log().contains("ERROR"), "{}", server.log());
+    });
+}
+
+#[test]
+fn its_table_of_waiting_is_true() {
+    let guide = guide();
+    let table = guide.split("## Waiting").nth(1).expect("the section");
+    let table = table.split("\n## ").next().expect("its end");
+    let rows: Vec<(&str, &str)> = table
+        .lines()
+        .filter_map(|line| {
+            let mut cells = line.strip_prefix("| ")?.split(" | ").skip(1);
+            let code = cells.next()?.strip_prefix('`')?.strip_suffix('`')?;
+            Some((code, cells.next()?.trim_end_matches(" |")))
+        })
+        .collect();
+    assert!(rows.len() >= 13, "{rows:?}");
+    let mut script = "local veche = require 'veche'\nlocal rows = {\n".to_owned();
+    for (code, _) in &rows {
+        script += &format!("function() {code} end,\n");
+    }
+    script += "}
+        local app = {}
+        function app.message(conn, data)
+          local ok, why = pcall(rows[tonumber(data)])
+          conn:send(ok and 'works' or why)
+        end
+        return app";
+    on_all(|setup| {
+        let server = serve(setup, std::slice::from_ref(&script));
+        for (index, (code, word)) in rows.iter().enumerate() {
+            let mut socket = Socket::open(server.public, "/0/x");
+            socket.say(&(index + 1).to_string());
+            let told = socket.text();
+            match *word {
+                "works" => assert_eq!(told, "works", "{code}"),
+                "error" => assert!(told.contains("can't wait here"), "{code}: {told}"),
+                other => panic!("{code}: {other:?} is neither \"works\" nor \"error\""),
+            }
+        }
+    });
+}

@@ -1,0 +1,26 @@
+-- Swoole's shape, all on one public port: a first plain message, tester01, says who the client is; the frame
+-- {"command":"update_data","user":"tester01"}, from anyone, is passed on to tester01 as it is.
+local veche = require "veche"
+
+-- A connection's `user` is settled in the handshake, before any message. So these users are channels.
+local function channel(user)
+  local is_name = type(user) == "string" and #user <= 100 and user:find("^[^%c]+$")
+  return is_name and "swoole:" .. user
+end
+
+local app = {}
+
+function app.message(conn, data)
+  local ok, order = pcall(veche.json.decode, data)
+  if ok and type(order) == "table" then
+    local to = order.command == "update_data" and channel(order.user)
+    if to then veche.publish(to, data) end
+  elseif not conn.attributes.is_known then
+    local mine = channel(data)
+    if not mine then return conn:close(4000, "a name has 1 to 100 bytes") end
+    conn.attributes.is_known = true
+    conn:subscribe(mine)
+  end
+end
+
+return app
