@@ -35,6 +35,11 @@ local function park(token)
   return finish(3, co_yield(WAITS, token))
 end
 
+-- The same for those who have to tidy first: true, or false and why the wait has failed.
+local function try_park(token)
+  return co_yield(WAITS, token)
+end
+
 ---------------------------------------------------------------------------------------------------- errors
 
 -- Errors of Rust functions are objects; scripts get their words, as of any other error.
@@ -330,4 +335,10 @@ getmetatable("").__metatable = false
 
 local function loaded() loading = false end
 
-return veche, { serve = serve, shake = shake, task_failed = task_failed, loaded = loaded, await = await, wait_in = wait_in, wake_all = wake_all, is_yieldable = is_yieldable, cannot_wait = cannot_wait }
+return veche, {
+  serve = serve, shake = shake, task_failed = task_failed, loaded = loaded,
+  -- For the modules in Lua.
+  await = await, try_park = try_park, wake = wake, new_token = new_token,
+  is_yieldable = is_yieldable, cannot_wait = cannot_wait,
+  coroutine_running = co_running, coroutine_status = co_status, pcall = pcall,
+}

@@ -6,6 +6,7 @@ mod connection;
 mod core;
 mod http;
 mod json;
+pub(crate) mod lua;
 pub(crate) mod string;
 
 use std::rc::Rc;
