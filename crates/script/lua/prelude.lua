@@ -244,7 +244,7 @@ for _, level in ipairs { "debug", "info", "warn", "error" } do
 end
 print = log.info
 
-veche.json = native.json
+for name, module in pairs(native.modules) do veche[name] = module end
 veche.config = native.config
 veche.worker = native.worker
 

@@ -81,3 +81,27 @@ fn a_failing_assertion_names_its_line() {
     );
     assert_eq!(told[1], "done 1");
 }
+
+/// What a script can call and no editor would know of.
+#[test]
+fn every_function_has_its_types() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("types");
+    let types: String = fs::read_dir(folder)
+        .expect("the folder of types")
+        .map(|entry| fs::read_to_string(entry.expect("an entry").path()).expect("a file"))
+        .collect();
+    let told = Bench::run(
+        "local function tell(prefix, table)
+          for name, value in pairs(table) do
+            if type(value) == 'function' then print(prefix .. name) end
+            if type(value) == 'table' and name ~= 'config' then tell(name .. '.', value) end
+          end
+        end
+        tell('veche.', veche)",
+    );
+    assert!(told.len() > 30, "{told:?}");
+    for name in told {
+        let declared = format!("\nfunction {name}(");
+        assert!(types.contains(&declared), "types/ has no {name}");
+    }
+}

@@ -6,7 +6,13 @@
 ---@field worker integer Number of the worker that this VM runs on, from 0.
 ---@field timer veche.timer
 ---@field log veche.log
+---@field base64 veche.base64
+---@field hash veche.hash
+---@field hmac veche.hmac
 ---@field json veche.json
+---@field random veche.random
+---@field time veche.time
+---@field uuid veche.uuid
 local veche = {}
 
 ---Waits without holding up anything but the calling coroutine. Never shorter than asked for.
