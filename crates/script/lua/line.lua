@@ -5,7 +5,7 @@
 local inner = ...
 
 local try_park, new_token, wake = inner.try_park, inner.new_token, inner.wake
-local is_yieldable, cannot_wait = inner.is_yieldable, inner.cannot_wait
+local can_wait, cannot_wait = inner.can_wait, inner.cannot_wait
 local error, setmetatable = error, setmetatable
 
 local Line = {}
@@ -21,7 +21,7 @@ end
 -- Waits until the waiter, a table of the caller's, is served. True, or false and why it does not wait any longer; then
 -- `waiter.is_served` tells whether it was served all the same. Where nothing can wait, an error at `level`.
 function Line:wait(waiter, level)
-  if not is_yieldable() then error(cannot_wait(), level) end
+  if not can_wait() then error(cannot_wait(), level) end
   local last = self.last
   if last then
     last.behind, waiter.before = waiter, last

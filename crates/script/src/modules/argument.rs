@@ -7,6 +7,15 @@ use super::fault;
 /// Up to here all whole numbers are exact.
 pub(super) const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
+/// A number in either of the forms in which `mlua` gives them.
+pub(super) fn as_number(value: &Value) -> Option<f64> {
+    match *value {
+        Value::Integer(value) => Some(value as f64),
+        Value::Number(value) => Some(value),
+        _ => None,
+    }
+}
+
 /// The arguments of one call.
 pub(super) struct Arguments {
     function: &'static str,
@@ -30,7 +39,7 @@ impl Arguments {
         ))
     }
 
-    fn expected(&self, number: usize, what: &str) -> mlua::Error {
+    pub(super) fn expected(&self, number: usize, what: &str) -> mlua::Error {
         let found = match self.at(number) {
             Value::Integer(_) => "number",
             Value::Error(_) | Value::LightUserData(_) => "userdata",
@@ -57,12 +66,10 @@ impl Arguments {
         [least, most]: [f64; 2],
         what: &str,
     ) -> mlua::Result<Option<f64>> {
-        let value = match *self.at(number) {
-            Value::Nil => return Ok(None),
-            Value::Integer(value) => value as f64,
-            Value::Number(value) => value,
-            _ => return Err(self.expected(number, what)),
-        };
+        if self.at(number).is_nil() {
+            return Ok(None);
+        }
+        let value = as_number(self.at(number)).ok_or_else(|| self.expected(number, what))?;
         if !(least..=most).contains(&value) {
             return Err(self.bad(number, &format!("{what} expected, not {value}")));
         }

@@ -2,21 +2,29 @@
 
 use mlua::{Lua, Table, Value};
 
-/// A module gets the prelude's inner table, and returns what `veche` has under its name; nil if it only adds to the
-/// inner table. Chunks are named so that [`words`](super::words) leaves their lines out.
+/// A module gets the prelude's inner table. What it returns `veche` has under its name; a table is one of functions that
+/// `veche` has each under their own; nil if it only adds to the inner table. Chunks are named so that [`words`](super::words) leaves their lines out.
 const MODULES: &[(&str, &str)] = &[
     ("line", include_str!("../../lua/line.lua")),
     ("channel", include_str!("../../lua/channel.lua")),
     ("waitgroup", include_str!("../../lua/waitgroup.lua")),
     ("semaphore", include_str!("../../lua/semaphore.lua")),
+    ("dict", include_str!("../../lua/dict.lua")),
 ];
 
 pub(crate) fn install(lua: &Lua, veche: &Table, inner: &Table) -> mlua::Result<()> {
     for (name, source) in MODULES {
         let chunk = lua.load(*source).set_name(format!("=veche:{name}"));
         let module: Value = chunk.call(inner)?;
-        if !module.is_nil() {
-            veche.set(*name, module)?;
+        match module {
+            Value::Nil => {}
+            Value::Table(functions) => {
+                for pair in functions.pairs::<Value, Value>() {
+                    let (name, function) = pair?;
+                    veche.set(name, function)?;
+                }
+            }
+            function => veche.set(*name, function)?,
         }
     }
     Ok(())

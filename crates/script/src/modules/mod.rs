@@ -6,6 +6,7 @@ mod argument;
 mod base64;
 mod connection;
 mod core;
+mod dict;
 mod hash;
 mod http;
 mod json;
@@ -48,6 +49,7 @@ pub(crate) fn install(
     modules.set("random", random::random(lua)?)?;
     modules.set("time", time::module(lua, desk)?)?;
     modules.set("uuid", random::uuid(lua, desk)?)?;
+    dict::install(lua, desk, native)?;
     native.set("modules", modules)?;
     native.set("config", json::to_lua(lua, &app.options)?)?;
     native.set("worker", worker)

@@ -220,6 +220,20 @@ function t.where_nothing_can_wait_it_says_so()
   local channel = veche.channel()
   check.fails("can't wait here", string.gsub, "a", "a", function() channel:receive() end)
   check.fails("can't wait here", string.gsub, "a", "a", function() channel:send(1) end)
+  -- Nor in a coroutine in there, however deep.
+  check.fails("can't wait here", string.gsub, "a", "a", function()
+    coroutine.wrap(function()
+      coroutine.wrap(function() channel:receive() end)()
+    end)()
+  end)
+  -- One that was resumed there may go on elsewhere.
+  local moved = coroutine.wrap(function()
+    coroutine.yield(1)
+    veche.sleep(1)
+    return 2
+  end)
+  string.gsub("a", "a", function() moved() end)
+  check.equal(moved(), 2)
   -- And leaves nobody behind who would be served.
   check.equal(select(2, channel:try_send(1)), "full")
   check.equal(select(2, channel:try_receive()), "empty")

@@ -33,8 +33,8 @@ end
 
 -- Values that are nothing a function of ours would ask for, and where it may, of no harm.
 check.strange = {
-  true, false, 0, -1, 0.5, 1e300, -1e300, 0 / 0, 1 / 0, "", "\0", "\255", ("x"):rep(100000), {}, print,
-  coroutine.create(print), setmetatable({}, { __index = function() error("touched") end }),
+  true, false, 0, -1, 0.5, 1e300, -1e300, 0 / 0, 1 / 0, "", "\0", "\255", ("x"):rep(100000), {}, tostring,
+  coroutine.create(tostring), setmetatable({}, { __index = function() error("touched") end }),
 }
 
 -- Calls with strange values at each of `places` arguments: whatever comes, it is a value or an error in words.
