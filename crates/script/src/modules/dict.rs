@@ -4,6 +4,7 @@
 //! meanwhile, otherwise it is asked again.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -28,12 +29,18 @@ const KEYS_MAX: f64 = 10_000.0;
 const UPDATES_MAX: usize = 1000;
 
 /// What a VM has asked for so far, by number; scripts have the numbers in objects that `lua/dict.lua` makes.
-type Kept<T> = Rc<RefCell<Vec<Arc<T>>>>;
+struct Kept<T> {
+    list: Vec<Arc<T>>,
+    /// By address: what is in the list stays where it is.
+    numbers: HashMap<*const T, usize>,
+}
+
+type SharedKept<T> = Rc<RefCell<Kept<T>>>;
 
 /// Must run before the prelude replaces `pcall`.
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
     let shared = lua.create_table()?;
-    let dicts = Kept::<Dict>::default();
+    let dicts = SharedKept::<Dict>::default();
     shared.set("dict_methods", dict_methods(lua, desk, &dicts)?)?;
     let own = Rc::clone(desk);
     let dict = lua.create_function(move |_, values: MultiValue| {
@@ -45,7 +52,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         Ok(keep(&dicts, dict))
     })?;
     shared.set("dict", dict)?;
-    let counters = Kept::<Counter>::default();
+    let counters = SharedKept::<Counter>::default();
     shared.set("counter_methods", counter_methods(lua, &counters)?)?;
     let own = Rc::clone(desk);
     let counter = lua.create_function(move |_, values: MultiValue| {
@@ -58,20 +65,28 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
 }
 
 /// Its number, the same if it is kept already: there are never more than the store has.
-fn keep<T>(kept: &Kept<T>, one: Arc<T>) -> f64 {
-    let mut kept = kept.borrow_mut();
-    let place = kept.iter().position(|other| Arc::ptr_eq(other, &one));
-    let place = place.unwrap_or_else(|| {
-        kept.push(one);
-        kept.len() - 1
+fn keep<T>(kept: &SharedKept<T>, one: Arc<T>) -> f64 {
+    let Kept { list, numbers } = &mut *kept.borrow_mut();
+    let number = *numbers.entry(Arc::as_ptr(&one)).or_insert_with(|| {
+        list.push(one);
+        list.len() - 1
     });
-    place as f64
+    number as f64
 }
 
-fn find<T>(kept: &Kept<T>, number: Option<Value>) -> mlua::Result<Arc<T>> {
+fn find<T>(kept: &SharedKept<T>, number: Option<Value>) -> mlua::Result<Arc<T>> {
     let number = number.as_ref().and_then(as_number);
-    let found = number.and_then(|number| kept.borrow().get(number as usize).cloned());
+    let found = number.and_then(|number| kept.borrow().list.get(number as usize).cloned());
     found.ok_or_else(|| fault("there is none of that number"))
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self {
+            list: Vec::new(),
+            numbers: HashMap::new(),
+        }
+    }
 }
 
 fn named<T>(
@@ -167,7 +182,7 @@ const METHODS: [(&str, &str, Method); 7] = [
     }),
 ];
 
-fn dict_methods(lua: &Lua, desk: &Rc<Desk>, dicts: &Kept<Dict>) -> mlua::Result<Table> {
+fn dict_methods(lua: &Lua, desk: &Rc<Desk>, dicts: &SharedKept<Dict>) -> mlua::Result<Table> {
     let methods = lua.create_table()?;
     for (name, function, run) in METHODS {
         let (desk, dicts) = (Rc::clone(desk), Rc::clone(dicts));
@@ -214,7 +229,7 @@ fn update(lua: &Lua, call: &Call, pcall: &Function) -> mlua::Result<(bool, Value
     Err(fault("dict:update: others change that key all the time"))
 }
 
-fn counter_methods(lua: &Lua, counters: &Kept<Counter>) -> mlua::Result<Table> {
+fn counter_methods(lua: &Lua, counters: &SharedKept<Counter>) -> mlua::Result<Table> {
     let methods = lua.create_table()?;
     let own = Rc::clone(counters);
     let add = lua.create_function(move |_, mut values: MultiValue| {
@@ -250,7 +265,7 @@ impl Call {
     fn new(
         function: &'static str,
         mut values: MultiValue,
-        dicts: &Kept<Dict>,
+        dicts: &SharedKept<Dict>,
         desk: &Desk,
     ) -> mlua::Result<Self> {
         Ok(Self {

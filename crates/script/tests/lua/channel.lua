@@ -253,6 +253,10 @@ function t.bad_arguments()
     check.fails("a channel expected", channel[name])
   end
   check.equal(getmetatable(channel), false)
+  check.survives(1, veche.channel)
+  for _, name in ipairs { "try_send", "try_receive", "length", "values", "close" } do
+    check.survives(2, channel[name], veche.channel(1000), 1)
+  end
 end
 
 return t

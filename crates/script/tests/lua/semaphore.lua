@@ -123,6 +123,10 @@ function t.bad_calls()
   check.fails("can't wait here", string.gsub, "a", "a", function() semaphore:with(print) end)
   semaphore:release()
   check.equal(semaphore:available(), 1)
+  check.survives(1, veche.semaphore)
+  for _, name in ipairs { "try_acquire", "release", "available", "with" } do
+    check.survives(3, semaphore[name], veche.semaphore(1000), tostring, 1)
+  end
 end
 
 return t

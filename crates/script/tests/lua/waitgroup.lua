@@ -49,6 +49,8 @@ function t.bad_calls()
   check.fails("bad argument #1 to 'waitgroup:wait': a waitgroup expected", group.wait)
   check.fails("a waitgroup expected", group.add, {}, 1)
   check.fails("a waitgroup expected", group.done, 5)
+  check.survives(2, group.add, veche.waitgroup(), 1)
+  check.survives(2, group.done, veche.waitgroup(), 1)
   group:add()
   check.fails("can't wait here", string.gsub, "a", "a", function() group:wait() end)
 end
