@@ -11,6 +11,13 @@ local WAITS, identify, new_token, wake = native.waits, native.identify, native.t
 
 local loading = true
 
+-- Coroutines of a script's own that were resumed where nothing can wait: a wait of theirs would never end.
+local stuck = setmetatable({}, { __mode = "k" })
+
+local function can_wait()
+  return is_yieldable() and not stuck[co_running()]
+end
+
 local function cannot_wait()
   if loading then
     return "can't wait while the script is loaded: do it in app.start"
@@ -24,15 +31,21 @@ local function finish(level, ok, ...)
   error((...), level)
 end
 
--- Waits for what `start(…)` has begun; `start` returns the token. Errors stand where the caller's caller is.
+-- Waits for what `start(…)` has begun; `start` returns the token. To be called as `return await(…)`: such a call leaves
+-- no place of its own, so that errors stand where the script is.
 local function await(start, ...)
-  if not is_yieldable() then error(cannot_wait(), 3) end
-  return finish(3, co_yield(WAITS, start(...)))
+  if not can_wait() then error(cannot_wait(), 2) end
+  return finish(2, co_yield(WAITS, start(...)))
 end
 
 -- Waits until somebody wakes the token.
 local function park(token)
   return finish(3, co_yield(WAITS, token))
+end
+
+-- The same for those who have to tidy first: true, or false and why the wait has failed.
+local function try_park(token)
+  return co_yield(WAITS, token)
 end
 
 ---------------------------------------------------------------------------------------------------- errors
@@ -95,6 +108,7 @@ end
 
 function coroutine.resume(co, ...)
   if waiting[co] then return false, "cannot resume a coroutine that waits" end
+  if type(co) == "thread" then stuck[co] = not can_wait() or nil end
   return pass(co, co_resume(co, ...))
 end
 
@@ -165,7 +179,7 @@ end
 
 function Task:join()
   if self.state == "running" or self.state == "cancelled" then
-    if not is_yieldable() then error(cannot_wait(), 2) end
+    if not can_wait() then error(cannot_wait(), 2) end
     wait_in(self)
   end
   if self.state == "failed" then error(self.results[1], 2) end
@@ -234,7 +248,7 @@ for _, level in ipairs { "debug", "info", "warn", "error" } do
 end
 print = log.info
 
-veche.json = native.json
+for name, module in pairs(native.modules) do veche[name] = module end
 veche.config = native.config
 veche.worker = native.worker
 
@@ -325,4 +339,10 @@ getmetatable("").__metatable = false
 
 local function loaded() loading = false end
 
-return veche, { serve = serve, shake = shake, task_failed = task_failed, loaded = loaded, await = await, wait_in = wait_in, wake_all = wake_all, is_yieldable = is_yieldable, cannot_wait = cannot_wait }
+return veche, {
+  serve = serve, shake = shake, task_failed = task_failed, loaded = loaded,
+  -- For the modules in Lua.
+  await = await, try_park = try_park, wake = wake, new_token = new_token,
+  shared = native.shared, can_wait = can_wait, cannot_wait = cannot_wait,
+  coroutine_running = co_running, coroutine_status = co_status, pcall = pcall,
+}

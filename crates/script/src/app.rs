@@ -1,7 +1,10 @@
 //! What an application is, before it runs.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
+
+use veche_store::Store;
 
 use crate::desk;
 
@@ -40,3 +43,11 @@ impl Default for Limits {
 /// What the VMs of one application on one worker share, so that connections outlive a reload.
 #[derive(Clone, Debug, Default)]
 pub struct World(pub(crate) Rc<desk::World>);
+
+impl World {
+    /// With the dictionaries and counters of the process; by default a world has some of its own.
+    #[must_use]
+    pub fn with_store(store: Arc<Store>) -> Self {
+        Self(Rc::new(desk::World::with_store(store)))
+    }
+}

@@ -8,6 +8,9 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
+
+use veche_store::Store;
 
 use crate::Now;
 use crate::connections::Connections;
@@ -21,7 +24,18 @@ pub(crate) struct World {
     pub(crate) effects: RefCell<Effects>,
     pub(crate) connections: RefCell<Connections>,
     pub(crate) now: Cell<Now>,
+    /// Shared with all other workers.
+    pub(crate) store: Arc<Store>,
     tokens: Cell<u64>,
+}
+
+impl World {
+    pub(crate) fn with_store(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            ..Self::default()
+        }
+    }
 }
 
 /// One VM's desk.

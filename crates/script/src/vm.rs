@@ -14,6 +14,7 @@ use mlua::{Function, Lua};
 use crate::Now;
 use crate::desk::{Desk, Spawned, Woken};
 use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Token, Verdict};
+use crate::modules;
 use crate::raw::{Argument, Coroutine, Failure, Machine, Ran, Reference};
 use crate::request::Request;
 use crate::task::{Owner, Task, Tasks};
@@ -104,6 +105,8 @@ pub struct Vm {
     postponed: VecDeque<Postponed>,
     /// The watchdog's ticks when the turn began.
     turn_began: u64,
+    /// Gives back what coroutines held that have failed.
+    reclaim: Function,
     has_begun: bool,
     /// `app.start` has not ended: whatever comes waits here, in order.
     gate: Option<VecDeque<u32>>,
@@ -503,9 +506,17 @@ impl Vm {
                 self.ended(owner);
             }
             Ran::Failed(failure) => {
-                self.machine.discard(coroutine);
+                self.bury(coroutine);
                 self.failed(owner, failure);
             }
+        }
+    }
+
+    /// Lets go of a coroutine that has failed, and of what it held.
+    fn bury(&self, coroutine: Coroutine) {
+        self.machine.discard(coroutine);
+        if let Err(error) = self.reclaim.call::<()>(()) {
+            self.desk.log(Level::Error, modules::words(&error));
         }
     }
 
@@ -574,7 +585,7 @@ impl Vm {
             match self.machine.resume(&task.coroutine, &[]) {
                 Ran::Ended => self.machine.recycle(task.coroutine),
                 Ran::Failed(failure) => {
-                    self.machine.discard(task.coroutine);
+                    self.bury(task.coroutine);
                     self.desk.log(Level::Error, failure.traceback);
                     self.desk.effect(Effect::Failed { of: id });
                     self.desk.world.connections.borrow_mut().set_closing(id);

@@ -84,6 +84,20 @@ fn waiting_says_where_it_cannot() {
 }
 
 #[test]
+fn errors_of_waits_stand_at_the_scripts_line() {
+    check(
+        "local function nap()
+          veche.sleep(1)
+        end
+        print(select(2, pcall(string.gsub, 'a', 'a', function() nap() end)):match('^app.lua:%d+'))
+        local task = veche.spawn(function() print(select(2, pcall(function() nap() end))) end)
+        veche.sleep(0)
+        task:cancel()",
+        &["app.lua:5", "app.lua:5: cancelled"],
+    );
+}
+
+#[test]
 fn sleeping_is_never_too_short_and_checked() {
     let told = Bench::run(
         "for _, bad in ipairs { -1, 0/0, 'x', {}, 1e300 } do print(pcall(veche.sleep, bad)) end",

@@ -10,7 +10,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("veche-net", &["veche-mailbox"]),
     ("veche-proto", &[]),
     ("veche-hub", &[]),
-    ("veche-script", &[]),
+    ("veche-store", &[]),
+    ("veche-script", &["veche-store"]),
     ("veche-frontends", &["veche-proto", "veche-hub"]),
     ("veche-load", &["veche-proto", "veche-net"]),
     (
@@ -20,6 +21,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-net",
             "veche-proto",
             "veche-hub",
+            "veche-store",
             "veche-script",
             "veche-frontends",
             "veche-load",

@@ -2,11 +2,18 @@
 //!
 //! A module that must wait begins something here, which gives a token, and waits for it in `lua/prelude.lua`.
 
+mod argument;
+mod base64;
 mod connection;
 mod core;
+mod dict;
+mod hash;
 mod http;
 mod json;
+pub(crate) mod lua;
+mod random;
 pub(crate) mod string;
+mod time;
 
 use std::rc::Rc;
 
@@ -34,7 +41,16 @@ pub(crate) fn install(
         })
     })?;
     native.set("words", own_words)?;
-    native.set("json", json::module(lua)?)?;
+    let modules = lua.create_table()?;
+    modules.set("base64", base64::module(lua)?)?;
+    modules.set("hash", hash::hash(lua)?)?;
+    modules.set("hmac", hash::hmac(lua)?)?;
+    modules.set("json", json::module(lua)?)?;
+    modules.set("random", random::random(lua)?)?;
+    modules.set("time", time::module(lua, desk)?)?;
+    modules.set("uuid", random::uuid(lua, desk)?)?;
+    dict::install(lua, desk, native)?;
+    native.set("modules", modules)?;
     native.set("config", json::to_lua(lua, &app.options)?)?;
     native.set("worker", worker)
 }

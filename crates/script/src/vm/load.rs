@@ -74,6 +74,7 @@ impl Vm {
         let prelude = lua.load(PRELUDE).set_name("=veche");
         let (veche, inner): (Table, Table) =
             prelude.call((natives.functions, natives.metatable.clone()))?;
+        modules::lua::install(&lua, &veche, &inner)?;
         install_require(&lua, code, veche)?;
 
         let (name, source) = code.script()?;
@@ -107,6 +108,7 @@ impl Vm {
             serve: machine.keep(inner.get::<Function>("serve")?)?,
             shake: machine.keep(inner.get::<Function>("shake")?)?,
             task_failed: inner.get("task_failed")?,
+            reclaim: inner.get("reclaim")?,
             machine,
             tasks: Tasks::default(),
             locals: Vec::new(),

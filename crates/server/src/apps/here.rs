@@ -108,7 +108,10 @@ impl Here {
         };
         for volume in shelf.iter() {
             let app = match volume {
-                Some(volume) => Some(here.load(volume, World::default())?),
+                Some(volume) => {
+                    let world = World::with_store(Arc::clone(&volume.store));
+                    Some(here.load(volume, world)?)
+                }
                 None => None,
             };
             here.apps.push(app);
@@ -143,7 +146,8 @@ impl Here {
                 continue;
             }
             let world = before.as_ref().map(|app| app.world.clone());
-            match self.load(volume, world.unwrap_or_default()) {
+            let world = world.unwrap_or_else(|| World::with_store(Arc::clone(&volume.store)));
+            match self.load(volume, world) {
                 Ok(mut app) => {
                     if let Some(mut old) = before {
                         app.vm.adopt();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use veche_frontends::AppId;
 use veche_script::{App, Code, Limits, Vm, World};
+use veche_store::Store;
 
 use crate::config::{self, Config};
 
@@ -13,6 +14,8 @@ use crate::config::{self, Config};
 pub(crate) struct Volume {
     pub(crate) app: App,
     pub(crate) code: Arc<Code>,
+    /// The process's dictionaries and counters: the same for all applications.
+    pub(crate) store: Arc<Store>,
 }
 
 impl Volume {
@@ -29,6 +32,7 @@ pub(crate) type Shelf = Arc<Vec<Option<Arc<Volume>>>>;
 #[derive(Debug, Default)]
 pub(crate) struct Library {
     names: Mutex<Vec<String>>,
+    store: Arc<Store>,
 }
 
 impl Library {
@@ -36,7 +40,7 @@ impl Library {
     pub(crate) fn shelve(&self, config: &Config) -> Result<Shelf, String> {
         let mut shelf = Vec::new();
         for app in &config.apps {
-            let volume = read(app)?;
+            let volume = read(app, &self.store)?;
             let AppId(id) = self.id(&app.name);
             if shelf.len() <= usize::from(id) {
                 shelf.resize_with(usize::from(id) + 1, || None);
@@ -57,7 +61,7 @@ impl Library {
     }
 }
 
-fn read(app: &config::App) -> Result<Volume, String> {
+fn read(app: &config::App, store: &Arc<Store>) -> Result<Volume, String> {
     let failed = |error: &dyn std::fmt::Display| format!("app {:?}: {error}", app.name);
     let code = Arc::new(Code::read(&app.script).map_err(|error| failed(&error))?);
     let options = serde_json::to_value(&app.options).map_err(|error| failed(&error))?;
@@ -71,7 +75,8 @@ fn read(app: &config::App) -> Result<Volume, String> {
         },
     };
     // Each worker loads it again; what all of them would stumble over is found here, and the modules are read.
-    let trial = Vm::new(&app, &code, &World::default(), 0);
+    let store = Arc::clone(store);
+    let trial = Vm::new(&app, &code, &World::with_store(Arc::clone(&store)), 0);
     trial.map_err(|error| format!("app {:?}: {error}", app.name))?;
-    Ok(Volume { app, code })
+    Ok(Volume { app, code, store })
 }

@@ -41,6 +41,7 @@ function app.message(conn, data, kind)
   elseif word == "fail" then error("as asked")
   elseif word == "count" then conn:send("count " .. conn.attributes.count)
   elseif word == "leave" then conn:close(4000, "as you wish") conn:send("never")
+  elseif word == "hit" then conn:send("hit " .. veche.counter("hits"):add() .. " " .. veche.dict("hits"):incr("n"))
   elseif word == "push" then veche.push(rest, "pushed")
   else conn:send(data, kind) end
 end
@@ -92,6 +93,18 @@ fn rooms_reach_over_all_workers() {
         }
         other.say("echo");
         assert_eq!(other.text(), "echo");
+    });
+}
+
+#[test]
+fn dicts_and_counters_are_shared_by_all_workers() {
+    on_all(|setup| {
+        let server = serve(setup);
+        for hit in 1..=20 {
+            let mut socket = open(&server, &format!("/lua/x?user=u{hit}"));
+            socket.say("hit");
+            assert_eq!(socket.text(), format!("hit {hit} {hit}"));
+        }
     });
 }
 

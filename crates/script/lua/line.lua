@@ -1,0 +1,54 @@
+-- A line of coroutines that wait: first come, first served. Whoever is cancelled leaves it.
+--
+-- What is handed to the first of a line belongs to that coroutine from then on, before it runs. If it is cancelled in
+-- between, `Line:wait` says so and its caller passes on what it was given: nothing is lost that way.
+local inner = ...
+
+local try_park, new_token, wake = inner.try_park, inner.new_token, inner.wake
+local can_wait, cannot_wait = inner.can_wait, inner.cannot_wait
+local error, setmetatable = error, setmetatable
+
+local Line = {}
+Line.__index = Line
+
+local function leave(line, waiter)
+  local before, behind = waiter.before, waiter.behind
+  if before then before.behind = behind else line.first = behind end
+  if behind then behind.before = before else line.last = before end
+  waiter.before, waiter.behind = nil, nil
+end
+
+-- Waits until the waiter, a table of the caller's, is served. True, or false and why it does not wait any longer; then
+-- `waiter.is_served` tells whether it was served all the same. Where nothing can wait, an error at `level`.
+function Line:wait(waiter, level)
+  if not can_wait() then error(cannot_wait(), level) end
+  local last = self.last
+  if last then
+    last.behind, waiter.before = waiter, last
+  else
+    self.first = waiter
+  end
+  self.last = waiter
+  while true do
+    local token = new_token()
+    waiter.token = token
+    local ok, why = try_park(token)
+    if not ok then
+      if not waiter.is_served then leave(self, waiter) end
+      return false, why
+    end
+    -- Otherwise whoever woke it was stopped before it could serve.
+    if waiter.is_served then return true end
+  end
+end
+
+-- Serves the first of the line: it leaves, and goes on soon.
+function Line:serve()
+  local waiter = self.first
+  wake(waiter.token)
+  leave(self, waiter)
+  waiter.is_served = true
+  return waiter
+end
+
+inner.new_line = function() return setmetatable({}, Line) end

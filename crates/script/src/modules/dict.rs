@@ -1,0 +1,316 @@
+//! `veche.dict` and `veche.counter`: what all workers and applications share.
+//!
+//! A script's function in `update` runs without any lock: what it returns is stored if nobody has changed the entry
+//! meanwhile, otherwise it is asked again.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mlua::{BorrowedBytes, Function, Lua, MultiValue, Table, Value};
+use veche_store::{Counter, Dict, Error, Options, Store};
+
+use super::argument::{Arguments, WHOLE_MAX, as_number};
+use super::fault;
+use crate::desk::Desk;
+
+/// Shortest and longest time that an entry stays, in seconds: a year.
+const TTL_LIMITS: [f64; 2] = [0.001, 31_536_000.0];
+
+/// Smallest and largest limit of a dictionary, in bytes.
+const BYTES_MAX_LIMITS: [f64; 2] = [1024.0, WHOLE_MAX];
+
+/// Keys of one call of `keys`, unless told, and at most.
+const KEYS: f64 = 1000.0;
+const KEYS_MAX: f64 = 10_000.0;
+
+/// How often `update` asks again.
+const UPDATES_MAX: usize = 1000;
+
+/// What a VM has asked for so far, by number; scripts have the numbers in objects that `lua/dict.lua` makes.
+struct Kept<T> {
+    list: Vec<Arc<T>>,
+    /// By address: what is in the list stays where it is.
+    numbers: HashMap<*const T, usize>,
+}
+
+type SharedKept<T> = Rc<RefCell<Kept<T>>>;
+
+/// Must run before the prelude replaces `pcall`.
+pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let shared = lua.create_table()?;
+    let dicts = SharedKept::<Dict>::default();
+    shared.set("dict_methods", dict_methods(lua, desk, &dicts)?)?;
+    let own = Rc::clone(desk);
+    let dict = lua.create_function(move |_, values: MultiValue| {
+        let arguments = Arguments::new("dict", values);
+        let options = options(&arguments)?;
+        let dict = named(&arguments, &own.world.store, |store, name| {
+            store.dict(name, options)
+        })?;
+        Ok(keep(&dicts, dict))
+    })?;
+    shared.set("dict", dict)?;
+    let counters = SharedKept::<Counter>::default();
+    shared.set("counter_methods", counter_methods(lua, &counters)?)?;
+    let own = Rc::clone(desk);
+    let counter = lua.create_function(move |_, values: MultiValue| {
+        let arguments = Arguments::new("counter", values);
+        let counter = named(&arguments, &own.world.store, Store::counter)?;
+        Ok(keep(&counters, counter))
+    })?;
+    shared.set("counter", counter)?;
+    native.set("shared", shared)
+}
+
+/// Its number, the same if it is kept already: there are never more than the store has.
+fn keep<T>(kept: &SharedKept<T>, one: Arc<T>) -> f64 {
+    let Kept { list, numbers } = &mut *kept.borrow_mut();
+    let number = *numbers.entry(Arc::as_ptr(&one)).or_insert_with(|| {
+        list.push(one);
+        list.len() - 1
+    });
+    number as f64
+}
+
+fn find<T>(kept: &SharedKept<T>, number: Option<Value>) -> mlua::Result<Arc<T>> {
+    let number = number.as_ref().and_then(as_number);
+    let found = number.and_then(|number| kept.borrow().list.get(number as usize).cloned());
+    found.ok_or_else(|| fault("there is none of that number"))
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self {
+            list: Vec::new(),
+            numbers: HashMap::new(),
+        }
+    }
+}
+
+fn named<T>(
+    arguments: &Arguments,
+    store: &Store,
+    find: impl FnOnce(&Store, &[u8]) -> Result<T, Error>,
+) -> mlua::Result<T> {
+    let name = arguments.bytes(1)?;
+    find(store, &name).map_err(|error| {
+        let number = if matches!(error, Error::Options { .. }) {
+            2
+        } else {
+            1
+        };
+        arguments.bad(number, &error.to_string())
+    })
+}
+
+fn options(arguments: &Arguments) -> mlua::Result<Option<Options>> {
+    const WHAT: &str = "bytes_max as a whole number of at least 1024";
+    let table = match arguments.at(2) {
+        Value::Nil => return Ok(None),
+        Value::Table(table) => table,
+        _ => return Err(arguments.bad(2, "a table of options expected")),
+    };
+    let mut options = Options::default();
+    for pair in table.pairs::<Value, Value>() {
+        let (name, value) = pair?;
+        if !matches!(&name, Value::String(name) if name == "bytes_max") {
+            return Err(arguments.bad(2, "the only option is bytes_max"));
+        }
+        let value = as_number(&value).filter(|value| {
+            (BYTES_MAX_LIMITS[0]..=BYTES_MAX_LIMITS[1]).contains(value) && value.fract() == 0.0
+        });
+        let value = value.ok_or_else(|| arguments.bad(2, &format!("{WHAT} expected")))?;
+        options.bytes_max = value as usize;
+    }
+    Ok(Some(options))
+}
+
+/// A method of a dictionary.
+type Method = fn(&Lua, &Call) -> mlua::Result<Value>;
+
+const METHODS: [(&str, &str, Method); 7] = [
+    ("get", "dict:get", |lua, call| {
+        to_lua(lua, call.dict.get(&call.key()?, call.now_ms))
+    }),
+    ("set", "dict:set", |_, call| {
+        let (key, ttl_ms) = (call.key()?, ttl(&call.arguments, 3)?);
+        match from_lua(&call.arguments, 2)? {
+            Some(value) => call.told(call.dict.set(&key, value, ttl_ms, call.now_ms))?,
+            None => _ = call.dict.delete(&key, call.now_ms),
+        }
+        Ok(Value::Nil)
+    }),
+    ("add", "dict:add", |_, call| {
+        let (key, ttl_ms) = (call.key()?, ttl(&call.arguments, 3)?);
+        let value = from_lua(&call.arguments, 2)?;
+        let value = call.arguments.needed(2, value, SCALAR)?;
+        let added = call.told(call.dict.add(&key, value, ttl_ms, call.now_ms))?;
+        Ok(Value::Boolean(added))
+    }),
+    ("delete", "dict:delete", |_, call| {
+        Ok(Value::Boolean(call.dict.delete(&call.key()?, call.now_ms)))
+    }),
+    ("incr", "dict:incr", |_, call| {
+        let key = call.key()?;
+        let finite = [f64::MIN, f64::MAX];
+        let by = call.arguments.number(2, finite, "a finite number")?;
+        let initial = call.arguments.number(3, finite, "a finite number")?;
+        let (by, initial) = (by.unwrap_or(1.0), initial.unwrap_or(0.0));
+        let sum = call.told(call.dict.incr(&key, by, initial, call.now_ms))?;
+        Ok(Value::Number(sum))
+    }),
+    ("keys", "dict:keys", |lua, call| {
+        let prefix = match call.arguments.at(1) {
+            Value::Nil => None,
+            _ => Some(call.arguments.bytes(1)?),
+        };
+        let prefix = prefix.as_deref().unwrap_or_default();
+        let what = "a whole number from 1 to 10000";
+        let most = call.arguments.whole(2, [1.0, KEYS_MAX], what)?;
+        let most = most.unwrap_or(KEYS) as usize;
+        let keys = call.dict.keys(prefix, most, call.now_ms);
+        let table = lua.create_table_with_capacity(keys.len(), 0)?;
+        for key in keys {
+            table.raw_push(lua.create_string(key)?)?;
+        }
+        Ok(Value::Table(table))
+    }),
+    ("count", "dict:count", |_, call| {
+        Ok(Value::Number(call.dict.count(call.now_ms) as f64))
+    }),
+];
+
+fn dict_methods(lua: &Lua, desk: &Rc<Desk>, dicts: &SharedKept<Dict>) -> mlua::Result<Table> {
+    let methods = lua.create_table()?;
+    for (name, function, run) in METHODS {
+        let (desk, dicts) = (Rc::clone(desk), Rc::clone(dicts));
+        let method = lua.create_function(move |lua, values: MultiValue| {
+            run(lua, &Call::new(function, values, &dicts, &desk)?)
+        })?;
+        methods.set(name, method)?;
+    }
+    let (desk, dicts) = (Rc::clone(desk), Rc::clone(dicts));
+    let pcall: Function = lua.globals().get("pcall")?;
+    let try_update = lua.create_function(move |lua, values: MultiValue| {
+        update(
+            lua,
+            &Call::new("dict:update", values, &dicts, &desk)?,
+            &pcall,
+        )
+    })?;
+    methods.set("update", try_update)?;
+    Ok(methods)
+}
+
+/// True and the new value, or false and the error of the script's function, as it is.
+fn update(lua: &Lua, call: &Call, pcall: &Function) -> mlua::Result<(bool, Value)> {
+    let key = call.key()?;
+    let Value::Function(update) = call.arguments.at(2) else {
+        return Err(call.arguments.bad(2, "a function expected"));
+    };
+    for _ in 0..UPDATES_MAX {
+        let (before, version) = call.dict.read(&key, call.now_ms);
+        // Called from here it can't wait.
+        let mut results: MultiValue = pcall.call((update, to_lua(lua, before)?))?;
+        if results.pop_front() != Some(Value::Boolean(true)) {
+            return Ok((false, results.pop_front().unwrap_or(Value::Nil)));
+        }
+        let results = Arguments::new("dict:update's function", results);
+        let after = from_lua(&results, 1)?;
+        let ttl_ms = ttl(&results, 2)?;
+        let result = to_lua(lua, after.clone())?;
+        let swapped = call.dict.swap(&key, version, after, ttl_ms, call.now_ms);
+        if call.told(swapped)? {
+            return Ok((true, result));
+        }
+    }
+    Err(fault("dict:update: others change that key all the time"))
+}
+
+fn counter_methods(lua: &Lua, counters: &SharedKept<Counter>) -> mlua::Result<Table> {
+    let methods = lua.create_table()?;
+    let own = Rc::clone(counters);
+    let add = lua.create_function(move |_, mut values: MultiValue| {
+        let counter = find(&own, values.pop_front())?;
+        let arguments = Arguments::new("counter:add", values);
+        let what = "a whole number from -2^53 to 2^53";
+        let by = arguments.whole(1, [-WHOLE_MAX, WHOLE_MAX], what)?;
+        let sum = counter.add(by.unwrap_or(1.0) as i64);
+        sum.map(|sum| sum as f64)
+            .ok_or_else(|| fault("counter:add: the counter would be beyond 2^53"))
+    })?;
+    methods.set("add", add)?;
+    let own = Rc::clone(counters);
+    let get = lua.create_function(move |_, mut values: MultiValue| {
+        Ok(find(&own, values.pop_front())?.value() as f64)
+    })?;
+    methods.set("get", get)?;
+    Ok(methods)
+}
+
+/// One call of a dictionary's method.
+struct Call {
+    function: &'static str,
+    dict: Arc<Dict>,
+    /// Without the dictionary itself.
+    arguments: Arguments,
+    now_ms: u64,
+}
+
+const SCALAR: &str = "a string, a number or a boolean";
+
+impl Call {
+    fn new(
+        function: &'static str,
+        mut values: MultiValue,
+        dicts: &SharedKept<Dict>,
+        desk: &Desk,
+    ) -> mlua::Result<Self> {
+        Ok(Self {
+            function,
+            dict: find(dicts, values.pop_front())?,
+            arguments: Arguments::new(function, values),
+            now_ms: desk.world.now.get().mono_ms,
+        })
+    }
+
+    fn key(&self) -> mlua::Result<BorrowedBytes> {
+        self.arguments.bytes(1)
+    }
+
+    fn told<T>(&self, result: Result<T, Error>) -> mlua::Result<T> {
+        result.map_err(|error| match error {
+            Error::Key => self.arguments.bad(1, &error.to_string()),
+            _ => fault(format!("{}: {error}", self.function)),
+        })
+    }
+}
+
+fn to_lua(lua: &Lua, value: Option<veche_store::Value>) -> mlua::Result<Value> {
+    Ok(match value {
+        None => Value::Nil,
+        Some(veche_store::Value::Boolean(value)) => Value::Boolean(value),
+        Some(veche_store::Value::Number(value)) => Value::Number(value),
+        Some(veche_store::Value::Bytes(bytes)) => Value::String(lua.create_string(bytes)?),
+    })
+}
+
+fn from_lua(arguments: &Arguments, number: usize) -> mlua::Result<Option<veche_store::Value>> {
+    Ok(Some(match arguments.at(number) {
+        Value::Nil => return Ok(None),
+        Value::Boolean(value) => veche_store::Value::Boolean(*value),
+        Value::Integer(value) => veche_store::Value::Number(*value as f64),
+        Value::Number(value) => veche_store::Value::Number(*value),
+        Value::String(text) => veche_store::Value::Bytes((&*text.as_bytes()).into()),
+        _ => return Err(arguments.expected(number, SCALAR)),
+    }))
+}
+
+/// Milliseconds of a time to live that is told in seconds.
+fn ttl(arguments: &Arguments, number: usize) -> mlua::Result<Option<u64>> {
+    let what = "seconds from 0.001 to 31536000";
+    let seconds = arguments.number(number, TTL_LIMITS, what)?;
+    Ok(seconds.map(|seconds| (seconds * 1000.0).ceil() as u64))
+}

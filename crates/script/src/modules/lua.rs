@@ -1,0 +1,31 @@
+//! Modules that are written in Lua, on what the prelude gives them. To add one: a file in `lua/` and its row here.
+
+use mlua::{Lua, Table, Value};
+
+/// A module gets the prelude's inner table. What it returns `veche` has under its name; a table is one of functions that
+/// `veche` has each under their own; nil if it only adds to the inner table. Chunks are named so that [`words`](super::words) leaves their lines out.
+const MODULES: &[(&str, &str)] = &[
+    ("line", include_str!("../../lua/line.lua")),
+    ("channel", include_str!("../../lua/channel.lua")),
+    ("waitgroup", include_str!("../../lua/waitgroup.lua")),
+    ("semaphore", include_str!("../../lua/semaphore.lua")),
+    ("dict", include_str!("../../lua/dict.lua")),
+];
+
+pub(crate) fn install(lua: &Lua, veche: &Table, inner: &Table) -> mlua::Result<()> {
+    for (name, source) in MODULES {
+        let chunk = lua.load(*source).set_name(format!("=veche:{name}"));
+        let module: Value = chunk.call(inner)?;
+        match module {
+            Value::Nil => {}
+            Value::Table(functions) => {
+                for pair in functions.pairs::<Value, Value>() {
+                    let (name, function) = pair?;
+                    veche.set(name, function)?;
+                }
+            }
+            function => veche.set(*name, function)?,
+        }
+    }
+    Ok(())
+}

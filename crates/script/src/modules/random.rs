@@ -1,0 +1,101 @@
+//! `veche.random` and `veche.uuid`: numbers that nobody can guess, from the system's generator.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use mlua::{Lua, MultiValue, Table};
+use uuid::Builder;
+
+use super::argument::{Arguments, WHOLE_MAX};
+use super::fault;
+use crate::desk::Desk;
+
+/// Most bytes of one call.
+const BYTES_MAX: f64 = (1 << 20) as f64;
+
+/// Bits of the counter that keeps UUIDs of one millisecond in order: RFC 9562, section 6.2, method 1.
+const COUNTER_BITS: u32 = 12;
+
+pub(super) fn random(lua: &Lua) -> mlua::Result<Table> {
+    let module = lua.create_table()?;
+    let bytes = lua.create_function(|lua, values: MultiValue| {
+        let arguments = Arguments::new("random.bytes", values);
+        let what = "a whole number from 0 to 1048576";
+        let count = arguments.whole(1, [0.0, BYTES_MAX], what)?;
+        let mut bytes = vec![0; arguments.needed(1, count, what)? as usize];
+        fill(&mut bytes)?;
+        lua.create_string(bytes)
+    })?;
+    module.set("bytes", bytes)?;
+    let integer = lua.create_function(|_, values: MultiValue| {
+        let arguments = Arguments::new("random.integer", values);
+        let what = "a whole number from -2^53 to 2^53";
+        let limits = [-WHOLE_MAX, WHOLE_MAX];
+        let least = arguments.whole(1, limits, what)?;
+        let least = arguments.needed(1, least, what)?;
+        let most = arguments.whole(2, limits, what)?;
+        let most = arguments.needed(2, most, what)?;
+        if most < least {
+            return Err(arguments.bad(2, "at least as much as argument #1 expected"));
+        }
+        let (least, most) = (least as i64, most as i64);
+        Ok((least + below((most - least) as u64 + 1)? as i64) as f64)
+    })?;
+    module.set("integer", integer)?;
+    let number = lua.create_function(|_, ()| {
+        // As many bits as a number between 0 and 1 has.
+        Ok((word()? >> 11) as f64 / WHOLE_MAX)
+    })?;
+    module.set("number", number)?;
+    Ok(module)
+}
+
+pub(super) fn uuid(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
+    let module = lua.create_table()?;
+    let v4 = lua.create_function(|lua, ()| {
+        let mut bytes = [0; 16];
+        fill(&mut bytes)?;
+        let uuid = Builder::from_random_bytes(bytes).into_uuid();
+        lua.create_string(uuid.hyphenated().encode_lower(&mut [0; 36]))
+    })?;
+    module.set("v4", v4)?;
+    let (desk, last) = (Rc::clone(desk), Cell::new((0, 0)));
+    let v7 = lua.create_function(move |lua, ()| {
+        let mut bytes = [0; 10];
+        fill(&mut bytes)?;
+        // Half of the counter's range is left to count in.
+        let start = (u16::from_be_bytes([bytes[0], bytes[1]])) >> (17 - COUNTER_BITS);
+        let now = (desk.world.now.get().wall_ms, start);
+        let (ms, counter) = match last.get() {
+            before if before.0 < now.0 => now,
+            // The same millisecond, or a clock that was set back.
+            (ms, counter) if counter + 1 < 1 << COUNTER_BITS => (ms, counter + 1),
+            (ms, _) => (ms + 1, start),
+        };
+        last.set((ms, counter));
+        bytes[..2].copy_from_slice(&counter.to_be_bytes());
+        let uuid = Builder::from_unix_timestamp_millis(ms, &bytes).into_uuid();
+        lua.create_string(uuid.hyphenated().encode_lower(&mut [0; 36]))
+    })?;
+    module.set("v7", v7)?;
+    Ok(module)
+}
+
+fn fill(bytes: &mut [u8]) -> mlua::Result<()> {
+    getrandom::fill(bytes).map_err(|error| fault(format!("no random numbers: {error}")))
+}
+
+fn word() -> mlua::Result<u64> {
+    getrandom::u64().map_err(|error| fault(format!("no random numbers: {error}")))
+}
+
+/// A number below `count`, all of them as likely: what lies in the last, incomplete round is thrown away.
+fn below(count: u64) -> mlua::Result<u64> {
+    let whole_rounds = u64::MAX - u64::MAX % count;
+    loop {
+        let word = word()?;
+        if word < whole_rounds {
+            return Ok(word % count);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `veche.time`: the clocks of the turn, and dates as they are written, in UTC.
+
+use std::rc::Rc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use jiff::Timestamp;
+use mlua::{Lua, MultiValue, Table};
+
+use super::argument::Arguments;
+use super::fault;
+use crate::desk::Desk;
+
+/// The last second of the year 9999: the form has no place for a longer one.
+const HTTP_MAX: f64 = 253_402_300_799.0;
+
+/// From the first second of the year 0, as RFC 3339 has it, to where each zone of the world still has the year 9999.
+const ISO_LIMITS: [f64; 2] = [-62_167_219_200.0, 253_402_207_200.0];
+
+pub(super) fn module(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
+    let module = lua.create_table()?;
+    let own = Rc::clone(desk);
+    let now = lua.create_function(move |_, ()| Ok(wall(&own)))?;
+    module.set("now", now)?;
+    let own = Rc::clone(desk);
+    let monotonic =
+        lua.create_function(move |_, ()| Ok(own.world.now.get().mono_ms as f64 / 1000.0))?;
+    module.set("monotonic", monotonic)?;
+    http(lua, desk, &module)?;
+    iso(lua, desk, &module)?;
+    Ok(module)
+}
+
+fn wall(desk: &Desk) -> f64 {
+    desk.world.now.get().wall_ms as f64 / 1000.0
+}
+
+fn http(lua: &Lua, desk: &Rc<Desk>, module: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(desk);
+    let write = lua.create_function(move |_, values: MultiValue| {
+        let arguments = Arguments::new("time.http", values);
+        let what = "seconds from 0 to 253402300799";
+        let seconds = arguments.number(1, [0.0, HTTP_MAX], what)?;
+        let seconds = seconds.unwrap_or_else(|| wall(&own)).floor();
+        let time = UNIX_EPOCH + Duration::from_secs(seconds as u64);
+        Ok(httpdate::fmt_http_date(time))
+    })?;
+    module.set("http", write)?;
+    let read = lua.create_function(|_, values: MultiValue| {
+        let arguments = Arguments::new("time.parse_http", values);
+        let bytes = arguments.bytes(1)?;
+        let time = std::str::from_utf8(&bytes)
+            .ok()
+            .and_then(|text| httpdate::parse_http_date(text).ok());
+        let seconds = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        Ok(match seconds {
+            Some(seconds) => (Some(seconds.as_secs() as f64), None),
+            None => (None, Some("it is no HTTP date from 1970 on")),
+        })
+    })?;
+    module.set("parse_http", read)
+}
+
+fn iso(lua: &Lua, desk: &Rc<Desk>, module: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(desk);
+    let write = lua.create_function(move |_, values: MultiValue| {
+        let arguments = Arguments::new("time.iso", values);
+        let what = "seconds from -62167219200 to 253402207200";
+        let seconds = arguments.number(1, ISO_LIMITS, what)?;
+        let what = "a whole number from 0 to 6";
+        let digits = arguments.whole(2, [0.0, 6.0], what)?.unwrap_or(3.0);
+        let seconds = seconds.unwrap_or_else(|| wall(&own));
+        // To microseconds, which a number of this size still has; what is cut off is never rounded up.
+        let micros = (seconds * 1e6).round() as i64;
+        let timestamp = Timestamp::from_microsecond(micros)
+            .map_err(|error| fault(format!("time.iso: {error}")))?;
+        Ok(format!("{timestamp:.*}", digits as usize))
+    })?;
+    module.set("iso", write)?;
+    let read = lua.create_function(|_, values: MultiValue| {
+        let arguments = Arguments::new("time.parse_iso", values);
+        let bytes = arguments.bytes(1)?;
+        let text = match std::str::from_utf8(&bytes) {
+            Ok(text) => text,
+            Err(_) => return Ok((None, Some("it is not UTF-8".to_owned()))),
+        };
+        Ok(match text.parse::<Timestamp>() {
+            Ok(timestamp) => (Some(timestamp.as_microsecond() as f64 / 1e6), None),
+            Err(error) => (None, Some(error.to_string())),
+        })
+    })?;
+    module.set("parse_iso", read)
+}

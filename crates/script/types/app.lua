@@ -1,0 +1,29 @@
+---@meta
+-- The table that a script returns: the functions that Veche calls. All of them may wait. Calls for one connection come
+-- one by one and in order. An error ends the call alone: it is logged, the client gets 1011 or 500.
+
+---@alias veche.headers table<string, string|number|string[]>
+
+---@class veche.app
+---Once per worker, before anything else; whatever comes meanwhile waits.
+---@field start? fun()
+---Before a WebSocket is accepted. Nil, true or a table accept; false is a 403; a status from 300 to 599, headers and a
+---body, each but the last optional, refuse with that.
+---@field handshake? fun(req: veche.req): (boolean|integer|veche.accept|nil), (veche.headers|string|table|nil), (string|table|nil)
+---A connection was opened.
+---@field open? fun(conn: veche.conn)
+---A message came, whole.
+---@field message? fun(conn: veche.conn, data: string, kind: "text"|"binary")
+---What was sent to a slow client has left: there is room again.
+---@field drain? fun(conn: veche.conn)
+---The connection is gone: the last call for it.
+---@field close? fun(conn: veche.conn, code: integer, reason: string)
+---An HTTP request. A body, or a status from 200 to 599, headers and a body; each but the last may be left out. A table
+---as the body is JSON.
+---@field request? fun(req: veche.req): (integer|veche.headers|string|table), (veche.headers|string|table|nil), (string|table|nil)
+---The VM ends: newer code has taken over, or the server stops.
+---@field stop? fun()
+
+---@class veche.accept
+---@field user? string Who the client is.
+---@field protocol? string The subprotocol that is answered.

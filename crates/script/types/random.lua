@@ -1,0 +1,18 @@
+---@meta
+-- `veche.random`: numbers that nobody can guess, from the system's generator. `math.random` is faster and can be guessed.
+
+---@class veche.random
+local random = {}
+
+---@param count integer From 0 to 1048576.
+---@return string bytes
+function random.bytes(count) end
+
+---A whole number, both ends included, all as likely. Errors: no whole numbers; `most` is below `least`.
+---@param least integer From -2^53.
+---@param most integer To 2^53.
+---@return integer
+function random.integer(least, most) end
+
+---@return number number At least 0 and below 1.
+function random.number() end

@@ -1,0 +1,15 @@
+---@meta
+-- A request as `app.request` and `app.handshake` get it. What was read once stays; the rest can be read until the
+-- request is answered. Error: reading a field for the first time after that.
+
+---@class veche.req
+---@field method string In capitals.
+---@field path string Without the query.
+---@field user? string Who it is, if the route has settled that.
+---@field remote string The client's address, without its port.
+---@field query table<string, string> Decoded; of a name that comes twice, the first.
+---@field headers table<string, string> Names in lower case; several lines of one name are joined by ", ".
+---@field cookies table<string, string>
+---@field params table<string, string> What the route's pattern has caught.
+---@field body string
+---@field json any The body as JSON; nil if it is none.

@@ -1,0 +1,131 @@
+//! What all workers and applications of one process share: dictionaries and counters, by name.
+//!
+//! Nothing here knows Lua, sockets or clocks: values are plain, time is an argument. A lock is held for one operation
+//! on one shard, never while foreign code runs, so no worker waits for another's script. What is kept lives as long as
+//! the [`Store`]: a reload of code does not touch it, a restart of the process forgets it.
+
+mod counter;
+mod dict;
+mod error;
+mod shard;
+mod value;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+pub use counter::Counter;
+pub use dict::{Dict, Options, Version};
+pub use error::Error;
+pub use value::{Kind, Value};
+
+/// Longest name of a dictionary or a counter, in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Most dictionaries of a process: each has locks of its own.
+pub const DICTS_MAX: usize = 1024;
+
+/// Most counters of a process.
+pub const COUNTERS_MAX: usize = 65_536;
+
+/// All dictionaries and counters. Names are looked up once; what they lead to is kept by whoever asked.
+#[derive(Debug, Default)]
+pub struct Store {
+    dicts: Mutex<BTreeMap<Box<[u8]>, Arc<Dict>>>,
+    counters: Mutex<BTreeMap<Box<[u8]>, Arc<Counter>>>,
+}
+
+impl Store {
+    /// The dictionary of that name, which comes to be when it is first asked for. `options` count then; later they may
+    /// be left out, or have to be the same.
+    ///
+    /// # Errors
+    /// [`Error::Name`], [`Error::TooMany`], [`Error::Options`].
+    pub fn dict(&self, name: &[u8], options: Option<Options>) -> Result<Arc<Dict>, Error> {
+        let mut dicts = self.dicts.lock();
+        if let Some(dict) = dicts.get(name) {
+            return match options {
+                Some(options) if options != dict.options() => Err(Error::Options {
+                    bytes_max: dict.options().bytes_max,
+                }),
+                _ => Ok(Arc::clone(dict)),
+            };
+        }
+        check_name(name)?;
+        if dicts.len() >= DICTS_MAX {
+            return Err(Error::TooMany { most: DICTS_MAX });
+        }
+        let dict = Arc::new(Dict::new(options.unwrap_or_default()));
+        dicts.insert(name.into(), Arc::clone(&dict));
+        Ok(dict)
+    }
+
+    /// The counter of that name, which begins with 0 when it is first asked for.
+    ///
+    /// # Errors
+    /// [`Error::Name`], [`Error::TooMany`].
+    pub fn counter(&self, name: &[u8]) -> Result<Arc<Counter>, Error> {
+        let mut counters = self.counters.lock();
+        if let Some(counter) = counters.get(name) {
+            return Ok(Arc::clone(counter));
+        }
+        check_name(name)?;
+        if counters.len() >= COUNTERS_MAX {
+            return Err(Error::TooMany { most: COUNTERS_MAX });
+        }
+        let counter = Arc::new(Counter::default());
+        counters.insert(name.into(), Arc::clone(&counter));
+        Ok(counter)
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<(), Error> {
+    let is_good = (1..=NAME_BYTES_MAX).contains(&name.len());
+    if is_good { Ok(()) } else { Err(Error::Name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_leads_to_the_same_thing() {
+        let store = Store::default();
+        let ann = store.dict(b"users", None).expect("a dict");
+        let bob = store.dict(b"users", None).expect("a dict");
+        ann.set(b"k", Value::Boolean(true), None, 0).expect("room");
+        assert_eq!(bob.get(b"k", 0), Some(Value::Boolean(true)));
+        let other = store.dict(b"others", None).expect("a dict");
+        assert_eq!(other.get(b"k", 0), None);
+        store.counter(b"users").expect("a counter").add(2);
+        assert_eq!(store.counter(b"users").expect("a counter").value(), 2);
+    }
+
+    #[test]
+    fn options_are_settled_once() {
+        let store = Store::default();
+        let small = Some(Options { bytes_max: 1000 });
+        store.dict(b"x", small).expect("a dict");
+        store.dict(b"x", None).expect("the same");
+        store.dict(b"x", small).expect("the same");
+        let other = store.dict(b"x", Some(Options { bytes_max: 2000 }));
+        assert_eq!(other.err(), Some(Error::Options { bytes_max: 1000 }));
+    }
+
+    #[test]
+    fn names_and_numbers_have_limits() {
+        let store = Store::default();
+        let long = [b'x'; NAME_BYTES_MAX + 1];
+        assert_eq!(store.dict(b"", None).err(), Some(Error::Name));
+        assert_eq!(store.dict(&long, None).err(), Some(Error::Name));
+        assert_eq!(store.counter(&long).err(), Some(Error::Name));
+        store.dict(&long[1..], None).expect("just short enough");
+        for number in 1..DICTS_MAX {
+            let name = number.to_string();
+            store.dict(name.as_bytes(), None).expect("room for one");
+        }
+        let refused = store.dict(b"one more", None).err();
+        assert_eq!(refused, Some(Error::TooMany { most: DICTS_MAX }));
+    }
+}

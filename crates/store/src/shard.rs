@@ -1,0 +1,143 @@
+//! A part of a dictionary, behind one lock: its entries in the order of their keys, and when they expire.
+//!
+//! It knows no limit: whoever changes it is told how many bytes came or went.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::value::Value;
+
+/// What an entry costs beside its key and its bytes: nodes of the maps, counts, the value's fixed part.
+const ENTRY_BYTES: usize = 112;
+
+/// What an entry that expires costs more.
+const EXPIRY_BYTES: usize = 48;
+
+/// A key, shared with the list of those that expire.
+pub(crate) type Key = Arc<[u8]>;
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) value: Value,
+    /// Monotonic milliseconds from which on it is gone; `u64::MAX` if it stays.
+    pub(crate) expires_ms: u64,
+    /// Which change of the shard has made it.
+    pub(crate) version: u64,
+}
+
+impl Entry {
+    fn is_alive(&self, now_ms: u64) -> bool {
+        now_ms < self.expires_ms
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Shard {
+    entries: BTreeMap<Key, Entry>,
+    /// Those that expire, soonest first.
+    expiries: BTreeSet<(u64, Key)>,
+    changes: u64,
+}
+
+/// What an entry of that form costs.
+pub(crate) fn cost(key: &[u8], value: &Value, expires_ms: u64) -> usize {
+    let expiry = if expires_ms == u64::MAX {
+        0
+    } else {
+        EXPIRY_BYTES
+    };
+    ENTRY_BYTES + expiry + key.len() + value.extra_bytes()
+}
+
+impl Shard {
+    /// The entry of a key, unless it has expired.
+    pub(crate) fn find(&self, key: &[u8], now_ms: u64) -> Option<&Entry> {
+        let entry = self.entries.get(key)?;
+        entry.is_alive(now_ms).then_some(entry)
+    }
+
+    /// What a key costs now, expired or not.
+    pub(crate) fn cost_of(&self, key: &[u8]) -> usize {
+        let entry = self.entries.get(key);
+        entry.map_or(0, |entry| cost(key, &entry.value, entry.expires_ms))
+    }
+
+    /// Puts a value in the place of whatever there is.
+    pub(crate) fn put(&mut self, key: &[u8], value: Value, expires_ms: u64) {
+        self.changes += 1;
+        let version = self.changes;
+        let entry = Entry {
+            value,
+            expires_ms,
+            version,
+        };
+        // The key that is there stays, so that both sides go on to share one.
+        let (key, before_ms) = match self.entries.get_key_value(key) {
+            Some((key, before)) => (Arc::clone(key), before.expires_ms),
+            None => (Arc::from(key), u64::MAX),
+        };
+        if before_ms != expires_ms {
+            self.expiries.remove(&(before_ms, Arc::clone(&key)));
+            if expires_ms != u64::MAX {
+                self.expiries.insert((expires_ms, Arc::clone(&key)));
+            }
+        }
+        self.entries.insert(key, entry);
+    }
+
+    /// Takes an entry out, expired or not.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
+        let (key, entry) = self.entries.remove_entry(key)?;
+        self.changes += 1;
+        if entry.expires_ms != u64::MAX {
+            self.expiries.remove(&(entry.expires_ms, key));
+        }
+        Some(entry)
+    }
+
+    /// Takes out at most `most` that have expired; what they cost.
+    pub(crate) fn expire(&mut self, now_ms: u64, most: usize) -> usize {
+        let mut freed = 0;
+        for _ in 0..most {
+            match self.expiries.first() {
+                Some((expires_ms, _)) if *expires_ms <= now_ms => {}
+                _ => break,
+            }
+            if let Some((expires_ms, key)) = self.expiries.pop_first()
+                && let Some(entry) = self.entries.remove(&key)
+            {
+                debug_assert_eq!(entry.expires_ms, expires_ms, "each expiry has its entry");
+                freed += cost(&key, &entry.value, expires_ms);
+            }
+        }
+        freed
+    }
+
+    /// Entries that have not expired.
+    pub(crate) fn count(&self, now_ms: u64) -> usize {
+        let soonest_first = self.expiries.iter();
+        let expired = soonest_first.take_while(|(expires_ms, _)| *expires_ms <= now_ms);
+        self.entries.len() - expired.count()
+    }
+
+    /// The first keys with that beginning, in order, up to `last`.
+    pub(crate) fn keys(
+        &self,
+        prefix: &[u8],
+        most: usize,
+        last: Option<&[u8]>,
+        now_ms: u64,
+    ) -> Vec<Key> {
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        self.entries
+            .range::<[u8], _>(from)
+            .take_while(|(key, _)| {
+                key.starts_with(prefix) && last.is_none_or(|last| &***key <= last)
+            })
+            .filter(|(_, entry)| entry.is_alive(now_ms))
+            .take(most)
+            .map(|(key, _)| Arc::clone(key))
+            .collect()
+    }
+}
