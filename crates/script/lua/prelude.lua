@@ -5,6 +5,7 @@ local native, meta = ...
 local co_create, co_resume, co_yield, co_status = coroutine.create, coroutine.resume, coroutine.yield, coroutine.status
 local co_running, is_yieldable = coroutine.running, coroutine.isyieldable
 local error, type, select, unpack, setmetatable, rawset = error, type, select, unpack, setmetatable, rawset
+local room = native.room
 local WAITS, identify, new_token, wake = native.waits, native.identify, native.token, native.wake
 
 ---------------------------------------------------------------------------------------------------- waiting
@@ -56,9 +57,7 @@ local raw_pcall, raw_xpcall, words, capture = pcall, xpcall, native.words, nativ
 local function clean(ok, value, ...)
   if ok then return ok, value, ... end
   local kind = type(value)
-  if kind == "userdata" or kind == "string" and string.sub(value, 1, 6) == "veche:" then
-    return false, words(value)
-  end
+  if kind == "userdata" or kind == "string" then return false, words(value) end
   return false, value, ...
 end
 
@@ -107,6 +106,7 @@ local function pass(co, ok, first, ...)
 end
 
 function coroutine.resume(co, ...)
+  room()
   if waiting[co] then return false, "cannot resume a coroutine that waits" end
   if type(co) == "thread" then stuck[co] = not can_wait() or nil end
   return pass(co, co_resume(co, ...))
@@ -134,6 +134,7 @@ end
 
 local Task = {}
 Task.__index = Task
+Task.__metatable = false
 local tasks = setmetatable({}, { __mode = "v" })
 
 local function wake_all(waiters)
@@ -244,7 +245,10 @@ veche.publish, veche.push = native.publish, native.push
 local log = {}
 veche.log = log
 for _, level in ipairs { "debug", "info", "warn", "error" } do
-  log[level] = function(...) native.log(level, ...) end
+  log[level] = function(...)
+    room()
+    native.log(level, ...)
+  end
 end
 print = log.info
 
@@ -319,6 +323,26 @@ end
 
 local function shake(handler, number)
   return native.judge(number, handler(setmetatable({ number }, request_meta)))
+end
+
+---------------------------------------------------------------------------------------------------- libraries
+
+-- A replacement that is a function is called from C.
+local gsub = string.gsub
+function string.gsub(...)
+  room()
+  return gsub(...)
+end
+
+-- The library sorts in C, where nothing can end it: with a function to compare by it comes back for each pair.
+local sort = table.sort
+local SORTED_IN_C_MAX = 20000
+local function less(a, b) return a < b end
+
+function table.sort(list, compare)
+  room()
+  if compare == nil and type(list) == "table" and #list > SORTED_IN_C_MAX then compare = less end
+  return sort(list, compare)
 end
 
 ---------------------------------------------------------------------------------------------------- globals

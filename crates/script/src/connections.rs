@@ -1,6 +1,6 @@
 //! The connections of an application on one worker, as scripts know them: what outlives a VM when code is reloaded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::effects::ConnectionId;
 use crate::request::Request;
@@ -53,6 +53,8 @@ pub(crate) enum AttributeError {
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     slots: Vec<Option<Connection>>,
+    /// Those whose index is another's already, while a handler of theirs is under way.
+    leaving: HashMap<ConnectionId, Connection>,
 }
 
 impl Connections {
@@ -61,23 +63,30 @@ impl Connections {
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, || None);
         }
-        self.slots[index] = Some(Connection {
+        let before = self.slots[index].replace(Connection {
             generation: id.generation,
             is_closing: false,
             request: Box::new(request),
             attributes: BTreeMap::new(),
             attribute_bytes: 0,
         });
+        if let Some(before) = before {
+            let generation = before.generation;
+            let id = ConnectionId { generation, ..id };
+            self.leaving.insert(id, before);
+        }
     }
 
     pub(crate) fn find(&self, id: ConnectionId) -> Option<&Connection> {
         let slot = self.slots.get(id.index as usize)?.as_ref();
         slot.filter(|slot| slot.generation == id.generation)
+            .or_else(|| self.leaving.get(&id))
     }
 
     fn find_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         let slot = self.slots.get_mut(id.index as usize)?.as_mut();
         slot.filter(|slot| slot.generation == id.generation)
+            .or_else(|| self.leaving.get_mut(&id))
     }
 
     /// Whether something can be sent to it.
@@ -105,8 +114,14 @@ impl Connections {
 
     /// It is forgotten.
     pub(crate) fn remove(&mut self, id: ConnectionId) {
-        if self.find(id).is_some() {
-            self.slots[id.index as usize] = None;
+        let slot = self.slots.get_mut(id.index as usize);
+        if self.leaving.remove(&id).is_none()
+            && let Some(slot) = slot
+            && slot
+                .as_ref()
+                .is_some_and(|slot| slot.generation == id.generation)
+        {
+            *slot = None;
         }
     }
 

@@ -56,6 +56,17 @@ pub(crate) struct Spawned {
     pub(crate) number: u64,
 }
 
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// It is on its way.
+    Yes,
+    /// The connection is gone.
+    Closed,
+    /// This run has sent too much already.
+    TooMuch,
+}
+
 /// What a wait that was answered by a script itself returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
@@ -118,17 +129,17 @@ impl Desk {
         self.is_retired.get()
     }
 
-    /// Sends a message; `false` if the connection is closed.
-    pub(crate) fn send(&self, to: ConnectionId, kind: Kind, data: &[u8]) -> bool {
+    /// Sends a message.
+    pub(crate) fn send(&self, to: ConnectionId, kind: Kind, data: &[u8]) -> Sent {
         if !self.world.connections.borrow().is_open(to) {
-            return false;
+            return Sent::Closed;
         }
         let mut effects = self.world.effects.borrow_mut();
         let Some(data) = effects.keep(data) else {
-            return false;
+            return Sent::TooMuch;
         };
         effects.list.push(Effect::Send { to, kind, data });
-        true
+        Sent::Yes
     }
 
     /// Closes a connection; `false` if it was closed.

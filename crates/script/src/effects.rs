@@ -176,7 +176,16 @@ pub struct Effects {
     /// In order.
     pub list: Vec<Effect>,
     bytes: Vec<u8>,
+    /// Of lines for the log.
+    text_bytes: usize,
 }
+
+/// Bytes of effects beyond which nothing more is taken of one run.
+const BYTES_MAX: usize = 64 << 20;
+/// Effects of one run, likewise.
+const COUNT_MAX: usize = 1 << 20;
+/// Bytes after which effects are carried out before anything else runs.
+const MUCH_BYTES: usize = 1 << 20;
 
 /// Memory that is kept between turns.
 const KEPT_BYTES: usize = 256 << 10;
@@ -202,22 +211,36 @@ impl Effects {
     /// Forgets all of them; memory of ordinary size stays.
     pub fn clear(&mut self) {
         self.list.clear();
+        self.text_bytes = 0;
         self.bytes.clear();
         if self.bytes.capacity() > KEPT_BYTES {
             self.bytes = Vec::new();
         }
     }
 
-    /// Keeps bytes for an effect; `None` if there are 4 GiB already.
+    /// Keeps bytes for an effect; `None` if there are too many already.
     pub(crate) fn keep(&mut self, data: &[u8]) -> Option<Span> {
+        if self.bytes.len() + data.len() > BYTES_MAX || self.list.len() >= COUNT_MAX {
+            return None;
+        }
         let from = u32::try_from(self.bytes.len()).ok()?;
         let to = u32::try_from(self.bytes.len() + data.len()).ok()?;
         self.bytes.extend_from_slice(data);
         Some(Span { from, to })
     }
 
+    /// Whether they should be carried out soon.
+    pub(crate) fn is_much(&self) -> bool {
+        self.bytes.len() + self.text_bytes > MUCH_BYTES || self.list.len() > MUCH_BYTES / 64
+    }
+
     pub(crate) fn log(&mut self, level: Level, text: impl Into<String>) {
         let text = text.into();
+        if self.text_bytes + text.len() > BYTES_MAX || self.list.len() >= COUNT_MAX {
+            // A script that writes so much in one run gets no more of it into the log.
+            return;
+        }
+        self.text_bytes += text.len();
         self.list.push(Effect::Log { level, text });
     }
 }

@@ -6,7 +6,7 @@
 
 mod load;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use mlua::{Function, Lua};
@@ -94,6 +94,8 @@ pub struct Vm {
     tasks: Tasks,
     /// By index of the connection.
     locals: Vec<Option<Local>>,
+    /// Those whose index is another's already, while a handler of theirs is under way.
+    leaving: HashMap<ConnectionId, Local>,
     handlers: [Option<Reference>; HANDLERS],
     /// The metatable of connections.
     metatable: Reference,
@@ -181,9 +183,12 @@ impl Vm {
         let Some(local) = self.local(id) else {
             return Progress::Done;
         };
-        let object = local.object;
-        if !self.machine.has_room() {
-            self.failed(Owner::Connection(id), Failure::told(OVER_MEMORY));
+        let (object, is_busy) = (local.object, local.is_busy);
+        // One that is queued is kept anyway; so is the order.
+        if !is_busy && self.gate.is_none() && !self.machine.has_room() {
+            self.desk.log(Level::Error, OVER_MEMORY);
+            self.desk.effect(Effect::Failed { of: id });
+            self.desk.world.connections.borrow_mut().set_closing(id);
             return Progress::Done;
         }
         let arguments = [
@@ -303,9 +308,11 @@ impl Vm {
 
     /// Another VM has taken the connection over, or its end.
     pub fn let_go(&mut self, id: ConnectionId) {
-        if self.local(id).is_some()
-            && let Some(local) = self.locals[id.index as usize].take()
-        {
+        let left = self.leaving.remove(&id).or_else(|| {
+            let slot = self.locals.get_mut(id.index as usize)?;
+            slot.take_if(|local| local.generation == id.generation)
+        });
+        if let Some(local) = left {
             self.machine.release(local.object);
         }
     }
@@ -335,6 +342,25 @@ impl Vm {
                 self.desk.effect(Effect::Ready { of });
             }
         }
+        // Who has gone while a handler waited has its last call now.
+        let mut ending = Vec::new();
+        for local in self.locals.iter_mut().flatten() {
+            if local.is_ending
+                && let Some(place) = local.queue.pop_back()
+            {
+                ending.push(place);
+            }
+        }
+        for local in self.leaving.values_mut() {
+            ending.extend(local.queue.pop_back());
+        }
+        for place in ending {
+            if let Some(task) = self.tasks.take(place) {
+                // Whatever it waits for, it will not come.
+                self.machine.resume(&task.coroutine, &[]);
+                self.machine.discard(task.coroutine);
+            }
+        }
         for (number, owner) in self.tasks.requests() {
             self.abandon(number, owner);
         }
@@ -358,7 +384,9 @@ impl Vm {
 
     fn local(&mut self, id: ConnectionId) -> Option<&mut Local> {
         let local = self.locals.get_mut(id.index as usize)?.as_mut();
-        local.filter(|local| local.generation == id.generation)
+        local
+            .filter(|local| local.generation == id.generation)
+            .or_else(|| self.leaving.get_mut(&id))
     }
 
     /// A new object for a connection.
@@ -370,13 +398,18 @@ impl Vm {
         if self.locals.len() <= index {
             self.locals.resize_with(index + 1, || None);
         }
-        self.locals[index] = Some(Local {
+        let before = self.locals[index].replace(Local {
             generation: id.generation,
             object,
             is_busy: false,
             is_ending: false,
             queue: VecDeque::new(),
         });
+        if let Some(before) = before {
+            let generation = before.generation;
+            let id = ConnectionId { generation, ..id };
+            self.leaving.insert(id, before);
+        }
         object
     }
 
@@ -515,7 +548,7 @@ impl Vm {
     /// Lets go of a coroutine that has failed, and of what it held.
     fn bury(&self, coroutine: Coroutine) {
         self.machine.discard(coroutine);
-        if let Err(error) = self.reclaim.call::<()>(()) {
+        if let Err(error) = self.machine.guarded(false, || self.reclaim.call::<()>(())) {
             self.desk.log(Level::Error, modules::words(&error));
         }
     }
@@ -555,9 +588,10 @@ impl Vm {
                 self.abandon(number, owner);
             }
             Owner::Spawned(number) => {
-                let told = self
-                    .task_failed
-                    .call::<bool>((number as f64, words.as_str()));
+                let told = self.machine.guarded(false, || {
+                    let failed = &self.task_failed;
+                    failed.call::<bool>((number as f64, words.as_str()))
+                });
                 if !matches!(told, Ok(true)) {
                     self.desk.log(Level::Error, traceback);
                 }
@@ -572,6 +606,10 @@ impl Vm {
             if !local.is_busy {
                 return;
             }
+            if self.is_over_time() {
+                return self.postponed.push_back(Postponed::Of(id));
+            }
+            let Some(local) = self.local(id) else { return };
             let Some(place) = local.queue.pop_front() else {
                 local.is_busy = false;
                 if local.is_ending {
@@ -688,7 +726,7 @@ impl Vm {
     fn settle(&mut self) {
         let now_ms = self.desk.world.now.get().mono_ms;
         for _ in 0..STEPS_MAX {
-            if self.is_over_time() {
+            if self.is_over_time() || self.desk.world.effects.borrow().is_much() {
                 break;
             }
             if let Some((token, how)) = self.desk.take_woken() {

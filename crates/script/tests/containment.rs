@@ -184,6 +184,91 @@ fn a_long_run_within_the_budget_is_not_ended() {
 }
 
 #[test]
+fn what_nests_in_c_is_an_error_in_time() {
+    for body in [
+        "local function f() return (('x'):gsub('x', f)) end f()",
+        "local c, r = coroutine.create, coroutine.resume local function f() assert(r(c(f))) end f()",
+        "local function f() return coroutine.wrap(f)() end f()",
+        "local mt = {} mt.__tostring = function() print(setmetatable({ print }, mt)) return 'x' end print(setmetatable({ print }, mt))",
+        "local function f() table.sort({ 2, 1 }, function(a, b) f() return a < b end) end f()",
+        "local function f() return load(function() f() return nil end) end f()",
+    ] {
+        // As large a stack as a worker's, and time enough to use it up.
+        let body = body.to_owned();
+        let thread = std::thread::Builder::new().stack_size(16 << 20);
+        let run = thread.spawn(move || {
+            let mut bench = Bench::with(
+                &format!(
+                    "local app = {{}}
+                    function app.message(conn, data) {body} end
+                    return app"
+                ),
+                Limits {
+                    cpu_budget: Duration::from_secs(2),
+                    ..limits()
+                },
+            );
+            bench.open(ANN);
+            bench.text(ANN, "go");
+            bench.advance(1);
+            let told = bench.told();
+            assert!(!told.is_empty() && told.len() < 100_000, "{body}");
+        });
+        run.expect("a thread").join().expect("no panic");
+    }
+}
+
+#[test]
+fn nobody_runs_unwatched() {
+    for body in [
+        "error(setmetatable({}, { __tostring = function() while true do end end }))",
+        "local t = require('veche').spawn(function() error('x') end)
+         pcall(function() getmetatable(t).__newindex = function() while true do end end end)",
+        "local t = { 1 } for i = 1, 100 do t = { t, t } end require('veche').json.encode(t)",
+        "local t = { 1 } for i = 1, 100 do t = { t, t } end print(t)",
+    ] {
+        let mut bench = Bench::with(
+            &format!(
+                "local app = {{}}
+                function app.message(conn, data) {body} end
+                return app"
+            ),
+            small_budget(),
+        );
+        bench.open(ANN);
+        bench.text(ANN, "go");
+        bench.advance(1);
+        assert!(!bench.told().is_empty(), "{body}");
+    }
+    // It has no handlers, and nobody asks its metatable for any.
+    Bench::new("return setmetatable({}, { __index = function() while true do end end })");
+}
+
+#[test]
+fn what_a_script_sends_in_one_run_has_a_limit() {
+    let mut bench = Bench::with(
+        "local app = {}
+        function app.message(conn, data)
+          local big = ('x'):rep(1000000)
+          while true do conn:send(big) end
+        end
+        return app",
+        Limits {
+            cpu_budget: Duration::from_secs(5),
+            ..limits()
+        },
+    );
+    bench.open(ANN);
+    bench.text(ANN, "go");
+    let told = bench.told();
+    assert!(
+        told.len() < 100 && told.iter().any(|line| line.contains("too much")),
+        "{}",
+        told.len()
+    );
+}
+
+#[test]
 fn memory_has_a_cap() {
     for body in [
         "local t = {} while true do t[#t + 1] = ('x'):rep(1000) .. #t end",

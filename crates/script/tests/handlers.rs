@@ -63,6 +63,43 @@ fn events_of_a_connection_come_in_order_even_if_one_waits() {
 }
 
 #[test]
+fn an_index_may_be_anothers_while_a_handler_waits() {
+    let mut bench = Bench::new(
+        "local veche = require 'veche'
+        local app = {}
+        function app.open(conn) conn.attributes.who = conn.id print('open', conn.id) end
+        function app.message(conn, data) veche.sleep(1) print('waited', conn.attributes.who) end
+        function app.close(conn) print('close', conn.attributes.who) end
+        return app",
+    );
+    let next = veche_script::ConnectionId {
+        generation: 2,
+        ..ANN
+    };
+    bench.open(ANN);
+    bench.text(ANN, "x");
+    bench.close(ANN);
+    bench.open(next);
+    bench.text(next, "x");
+    bench.advance(1000);
+    assert_eq!(
+        bench.told(),
+        [
+            "open\t0.3.1",
+            "open\t0.3.2",
+            "waited\t0.3.1",
+            "close\t0.3.1",
+            "waited\t0.3.2",
+            "ready Ok"
+        ]
+        .map(|line| line.replace("ready Ok", &format!("ready {next:?}")))
+    );
+    bench.close(next);
+    assert_eq!(bench.told(), ["close\t0.3.2"]);
+    assert_eq!(bench.vm.tasks(), 0);
+}
+
+#[test]
 fn nothing_runs_before_start_has_ended() {
     let mut bench = Bench::new(
         "local veche = require 'veche'

@@ -33,6 +33,9 @@ struct Server {
     library: Library,
 }
 
+/// Address space for a worker's stack: scripts may nest what runs in C.
+const WORKER_STACK_BYTES: usize = 16 << 20;
+
 /// Brings all workers up; returns when they accept.
 pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let config = start.config;
@@ -70,6 +73,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         let (io, failed) = (config.server.io, failed.clone());
         thread::Builder::new()
             .name(format!("worker {me}"))
+            .stack_size(WORKER_STACK_BYTES)
             .spawn(move || {
                 let stats = Arc::clone(&common.stats[me]);
                 // The files' cache and the applications are this worker's own, so they are made here.

@@ -10,6 +10,9 @@ use super::fault;
 /// Tables in tables.
 const DEPTH_MAX: usize = 128;
 
+/// Text that one call makes, about: nothing can end it while it does.
+const TEXT_BYTES_MAX: usize = 8 << 20;
+
 pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
     let module = lua.create_table()?;
     module.set("null", lua.null())?;
@@ -46,6 +49,9 @@ pub(crate) fn encode(lua: &Lua, value: &Value) -> mlua::Result<Vec<u8>> {
 }
 
 fn write(lua: &Lua, value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Result<()> {
+    if out.len() > TEXT_BYTES_MAX {
+        return Err(fault("json.encode: the text is longer than 8 MiB"));
+    }
     match value {
         Value::Nil => out.extend_from_slice(b"null"),
         value if *value == lua.null() => out.extend_from_slice(b"null"),

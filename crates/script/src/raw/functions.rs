@@ -10,7 +10,7 @@ use mlua::ffi::{self, lua_State};
 use mlua::{Function, Lua, Table};
 
 use super::machine::{Coroutine, Reference, waits_mark};
-use crate::desk::Desk;
+use crate::desk::{Desk, Sent};
 use crate::effects::{ConnectionId, Kind};
 
 /// Longest reason of a Close frame: RFC 6455, section 5.5.
@@ -27,7 +27,8 @@ impl Natives {
     pub(crate) fn new(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Self> {
         let metatable = lua.create_table()?;
         let functions = lua.create_table()?;
-        let all: [(&str, ffi::lua_CFunction); 5] = [
+        let all: [(&str, ffi::lua_CFunction); 6] = [
+            ("room", room),
             ("capture", capture),
             ("send", send),
             ("close", close),
@@ -159,8 +160,13 @@ unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
                 c"bad argument #1 to 'send': it is not UTF-8, so it can't be a text message; send it as \"binary\"",
             )
         }
-        if !desk(state).send(to, kind, data) {
-            return closed(state);
+        match desk(state).send(to, kind, data) {
+            Sent::Yes => {}
+            Sent::Closed => return closed(state),
+            Sent::TooMuch => fail(
+                state,
+                c"too much is sent at once: wait now and then, so that it can leave (veche.sleep(0))",
+            ),
         }
         ffi::lua_pushboolean(state, 1);
         1
@@ -203,6 +209,21 @@ unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
         ffi::lua_pushboolean(state, 1);
         1
     }
+}
+
+/// `room()`: an error where the thread's stack is nearly used up. Whatever calls from C into Lua again asks it first:
+/// each coroutine has a Lua stack of its own, so Lua's own limits don't see how deep C has got.
+unsafe extern "C-unwind" fn room(state: *mut lua_State) -> c_int {
+    // SAFETY: nothing here owns anything when the error is raised.
+    unsafe {
+        if !super::system::has_stack() {
+            fail(
+                state,
+                c"stack overflow: callbacks or coroutines are nested too deeply",
+            )
+        }
+    }
+    0
 }
 
 /// `capture(error)` → a table of the error and how it came there. The only handler that `xpcall` itself gets: while one

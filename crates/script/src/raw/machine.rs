@@ -14,9 +14,6 @@ use crate::watch::Watch;
 /// Idle coroutines kept for the next handlers.
 const POOL_MAX: usize = 128;
 
-/// Memory of a few values, of a new coroutine, and of a step of the collector.
-const SLACK_BYTES: usize = 128 << 10;
-
 /// A script may take so long to load, whatever its budget is then.
 const LOAD_BUDGET_NS: u64 = 1_000_000_000;
 
@@ -115,64 +112,50 @@ impl Machine {
         })
     }
 
-    /// Runs `push`, which allocates at most so many bytes for itself in Lua: outside of a protected call a refusal
-    /// would end the process.
-    #[inline]
-    fn without_limit<R>(&self, bytes: usize, push: impl FnOnce() -> R) -> R {
-        // What comes on top is the table of all strings, which doubles now and then and is smaller than they are.
-        let most = self.counted_bytes().saturating_mul(2).saturating_add(bytes);
-        if most.saturating_add(SLACK_BYTES) < self.memory_bytes_max {
-            return push();
-        }
-        // Both can only fail where Lua's memory is not mlua's, and here it is.
-        let _ = self.lua.set_memory_limit(0);
-        let result = push();
-        let _ = self.lua.set_memory_limit(self.memory_bytes_max);
-        result
-    }
-
-    /// Collects garbage when memory comes near its limit: Lua itself would rather fail than look for garbage then.
+    /// Collects garbage when memory comes near its limit: by itself Lua lets it grow to twice of what is in use.
     fn collect_if_due(&mut self) {
-        if self.counted_bytes() > self.collect_bytes {
+        if counted_bytes(self.main) > self.collect_bytes {
             // SAFETY: no script runs; objects that are collected run Rust's destructors at most.
             unsafe { ffi::lua_gc(self.main, ffi::LUA_GCCOLLECT, 0) };
             // Where it was no garbage, not at once again.
-            let next = self.counted_bytes() + self.memory_bytes_max / 16;
+            let next = counted_bytes(self.main) + self.memory_bytes_max / 16;
             self.collect_bytes = next.max(self.memory_bytes_max / 4 * 3);
         }
     }
 
     /// Whether the memory is within its limit.
     pub(crate) fn has_room(&mut self) -> bool {
-        if self.counted_bytes() >= self.memory_bytes_max {
+        if counted_bytes(self.main) >= self.memory_bytes_max {
             self.collect_bytes = 0;
             self.collect_if_due();
         }
-        self.counted_bytes() < self.memory_bytes_max
+        counted_bytes(self.main) < self.memory_bytes_max
     }
 
-    /// Calls into Lua by `mlua`'s means, within the budget of one run.
-    pub(crate) fn guarded<R>(&self, call: impl FnOnce() -> R) -> R {
-        self.watch
-            .enter(self.main, self.budget_ns.max(LOAD_BUDGET_NS));
+    /// Calls into Lua by `mlua`'s means, within the budget of one run, or of the loading of a script.
+    pub(crate) fn guarded<R>(&self, is_loading: bool, call: impl FnOnce() -> R) -> R {
+        let budget_ns = match is_loading {
+            true => self.budget_ns.max(LOAD_BUDGET_NS),
+            false => self.budget_ns,
+        };
+        self.enter(budget_ns);
         let result = call();
-        self.took_off_hook();
+        self.leave();
         result
     }
 
-    fn took_off_hook(&self) {
-        if self.watch.leave() {
+    fn enter(&self, budget_ns: u64) {
+        // What runs at the limit may be what makes room.
+        let bytes_max = self.memory_bytes_max + self.memory_bytes_max / 4;
+        self.watch.enter(self.main, budget_ns, bytes_max);
+    }
+
+    fn leave(&self) {
+        self.watch.leave();
+        if IS_HOOKED.replace(false) {
             // SAFETY: taking a hook off needs nothing.
             unsafe { ffi::lua_sethook(self.main, None, 0, 0) };
         }
-    }
-
-    /// The VM's memory to the next lower KiB, in the cheapest way.
-    #[inline]
-    fn counted_bytes(&self) -> usize {
-        // SAFETY: reading a number.
-        let kib = unsafe { ffi::lua_gc(self.main, ffi::LUA_GCCOUNT, 0) };
-        (kib as usize) << 10
     }
 
     /// The VM's memory, in bytes.
@@ -189,14 +172,11 @@ impl Machine {
     pub(crate) fn prepare(&mut self, function: Reference, arguments: &[Argument<'_>]) -> Coroutine {
         debug_assert!(arguments.len() <= ARGUMENTS_MAX);
         let pooled = self.pool.pop();
-        let main = self.main;
-        self.without_limit(size_of_all(arguments), || {
-            let coroutine = pooled.unwrap_or_else(|| new_coroutine(main));
-            // SAFETY: the stack of a coroutine that has not begun is empty and has room; nothing refuses memory.
-            unsafe { ffi::lua_rawgeti(coroutine.state, ffi::LUA_REGISTRYINDEX, function.0.into()) };
-            push_all(coroutine.state, arguments);
-            coroutine
-        })
+        let coroutine = pooled.unwrap_or_else(|| new_coroutine(self.main));
+        // SAFETY: the stack of a coroutine that has not begun is empty and has room; nothing refuses memory.
+        unsafe { ffi::lua_rawgeti(coroutine.state, ffi::LUA_REGISTRYINDEX, function.0.into()) };
+        push_all(coroutine.state, arguments);
+        coroutine
     }
 
     /// Runs a prepared coroutine, or one that waits: then `answer` is what its wait returns.
@@ -207,18 +187,16 @@ impl Machine {
         let arguments = if waited {
             // SAFETY: what a yielded coroutine has on its stack is what it yielded; nobody needs it any more.
             unsafe { ffi::lua_settop(state, 0) };
-            if !answer.is_empty() {
-                self.without_limit(size_of_all(answer), || push_all(state, answer));
-            }
+            push_all(state, answer);
             answer.len() as c_int
         } else {
             // SAFETY: a prepared coroutine has its function and its arguments on its stack.
             unsafe { ffi::lua_gettop(state) - 1 }
         };
-        self.watch.enter(self.main, self.budget_ns);
+        self.enter(self.budget_ns);
         // SAFETY: `arguments` values lie on the stack, above the function if it has not begun. The call is protected.
         let status = unsafe { ffi::lua_resume(state, ptr::null_mut(), arguments, ptr::null_mut()) };
-        self.took_off_hook();
+        self.leave();
         self.collect_if_due();
         match status {
             ffi::LUA_OK => {
@@ -269,18 +247,16 @@ impl Machine {
     /// A new object with that metatable which holds two numbers: see [`functions`](super::functions).
     pub(crate) fn connection(&self, metatable: Reference, numbers: [u32; 2]) -> Reference {
         let main = self.main;
-        self.without_limit(0, || {
-            // SAFETY: two values on a stack that has room for them; nothing refuses memory; the memory is as large as
-            // what is written and aligned for anything.
-            let reference = unsafe {
-                let memory = ffi::lua_newuserdata(main, size_of_val(&numbers));
-                memory.cast::<[u32; 2]>().write(numbers);
-                ffi::lua_rawgeti(main, ffi::LUA_REGISTRYINDEX, metatable.0.into());
-                ffi::lua_setmetatable(main, -2);
-                ffi::luaL_ref(main, ffi::LUA_REGISTRYINDEX)
-            };
-            Reference(reference)
-        })
+        // SAFETY: two values on a stack that has room for them; nothing refuses memory; the memory is as large as what
+        // is written and aligned for anything.
+        let reference = unsafe {
+            let memory = ffi::lua_newuserdata(main, size_of_val(&numbers));
+            memory.cast::<[u32; 2]>().write(numbers);
+            ffi::lua_rawgeti(main, ffi::LUA_REGISTRYINDEX, metatable.0.into());
+            ffi::lua_setmetatable(main, -2);
+            ffi::luaL_ref(main, ffi::LUA_REGISTRYINDEX)
+        };
+        Reference(reference)
     }
 
     /// What a failed coroutine says, in words.
@@ -297,7 +273,8 @@ impl Machine {
             Ok(mlua::Value::String(text)) => {
                 modules::without_own_place(&text.to_string_lossy()).to_owned()
             }
-            Ok(other) => other.to_string().unwrap_or_else(|error| error.to_string()),
+            // Its own words could only come from its metatable: nobody watches over what that runs.
+            Ok(other) => format!("an error object, a {}", other.type_name()),
             Err(error) => error.to_string(),
         }
     }
@@ -305,18 +282,16 @@ impl Machine {
     fn failure(&self, state: *mut lua_State, words: String) -> Failure {
         let text = CString::new(words.replace('\0', "\\0")).unwrap_or_default();
         let main = self.main;
-        let traceback = self.without_limit(usize::MAX, || {
-            // SAFETY: the main stack has room; the text that was pushed lies on top until it is popped.
-            unsafe {
-                ffi::luaL_traceback(main, state, text.as_ptr(), 0);
-                let mut length = 0;
-                let text = ffi::lua_tolstring(main, -1, &raw mut length);
-                let text = std::slice::from_raw_parts(text.cast::<u8>(), length);
-                let text = String::from_utf8_lossy(text).into_owned();
-                ffi::lua_settop(main, -2);
-                text
-            }
-        });
+        // SAFETY: the main stack has room; the text that was pushed lies on top until it is popped.
+        let traceback = unsafe {
+            ffi::luaL_traceback(main, state, text.as_ptr(), 0);
+            let mut length = 0;
+            let text = ffi::lua_tolstring(main, -1, &raw mut length);
+            let text = std::slice::from_raw_parts(text.cast::<u8>(), length);
+            let text = String::from_utf8_lossy(text).into_owned();
+            ffi::lua_settop(main, -2);
+            text
+        };
         Failure { words, traceback }
     }
 }
@@ -325,7 +300,7 @@ const STRAY_YIELD: &str = "coroutine.yield outside of a coroutine: only one that
     coroutine.create or coroutine.wrap can yield";
 
 fn new_coroutine(main: *mut lua_State) -> Coroutine {
-    // SAFETY: one value on the main stack, which is taken off again; the caller has switched the memory limit off.
+    // SAFETY: one value on the main stack, which is taken off again; nothing refuses memory.
     unsafe {
         let state = ffi::lua_newthread(main);
         let reference = Reference(ffi::luaL_ref(main, ffi::LUA_REGISTRYINDEX));
@@ -333,17 +308,9 @@ fn new_coroutine(main: *mut lua_State) -> Coroutine {
     }
 }
 
-fn size_of_all(arguments: &[Argument<'_>]) -> usize {
-    let sizes = arguments.iter().map(|argument| match argument {
-        Argument::Bytes(bytes) => bytes.len(),
-        _ => 0,
-    });
-    sizes.sum()
-}
-
 fn push_all(state: *mut lua_State, arguments: &[Argument<'_>]) {
     for argument in arguments {
-        // SAFETY: there is room for `ARGUMENTS_MAX` values, and the callers have switched the memory limit off.
+        // SAFETY: there is room for `ARGUMENTS_MAX` values, and nothing refuses memory.
         unsafe {
             match *argument {
                 Argument::Boolean(value) => ffi::lua_pushboolean(state, value.into()),
@@ -368,11 +335,33 @@ fn yielded(state: *mut lua_State) -> Option<Token> {
     }
 }
 
+/// A VM's memory to the next lower KiB. Also from the signal's handler.
+#[inline]
+pub(crate) fn counted_bytes(state: *mut lua_State) -> usize {
+    // SAFETY: reads a number of the VM's, which is alive and runs on this very thread.
+    let kib = unsafe { ffi::lua_gc(state, ffi::LUA_GCCOUNT, 0) };
+    (kib as usize) << 10
+}
+
+/// Why a run is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doom {
+    Budget,
+    Memory,
+}
+
 /// From the signal's handler: from now on the hook looks at each instruction of whatever runs.
-pub(crate) fn set_hook(state: *mut lua_State) {
-    REPRIEVE.set(Reprieve::Asked);
+pub(crate) fn doom(state: *mut lua_State, why: Doom) {
+    if IS_HOOKED.replace(true) && DOOM.get() == why {
+        return;
+    }
+    DOOM.set(why);
+    REPRIEVE.set(match why {
+        Doom::Budget => Reprieve::Asked,
+        Doom::Memory => Reprieve::Over,
+    });
     // SAFETY: async-signal-safe by LuaJIT's design, as its own interpreter does it; `state` runs on this very thread.
-    unsafe { ffi::lua_sethook(state, Some(over_budget), ffi::LUA_MASKCOUNT, 1) };
+    unsafe { ffi::lua_sethook(state, Some(end_run), ffi::LUA_MASKCOUNT, 1) };
 }
 
 /// What a run over its budget is left, since it may not be at fault: the collector's work falls on whoever runs.
@@ -389,6 +378,9 @@ enum Reprieve {
 thread_local! {
     /// Of the run on this thread.
     static REPRIEVE: Cell<Reprieve> = const { Cell::new(Reprieve::Over) };
+    static DOOM: Cell<Doom> = const { Cell::new(Doom::Budget) };
+    /// The hook is set.
+    static IS_HOOKED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Most CPU time of a reprieve.
@@ -430,15 +422,21 @@ fn is_over() -> bool {
 
 const OVER_BUDGET: &CStr = c"it ran too long without waiting and was stopped: see cpu_budget";
 
+const OVER_MEMORY: &CStr = c"not enough memory: the application is over its limit";
+
 /// Once it raises an error it does so at every instruction, so that no `pcall` keeps the run alive.
-unsafe extern "C-unwind" fn over_budget(state: *mut lua_State, _: *mut ffi::lua_Debug) {
+unsafe extern "C-unwind" fn end_run(state: *mut lua_State, _: *mut ffi::lua_Debug) {
     if !is_over() {
         return;
     }
     // SAFETY: called by Lua, so an error is caught by it; no Rust value lives in this frame.
     unsafe {
         ffi::luaL_where(state, 0);
-        ffi::lua_pushstring(state, OVER_BUDGET.as_ptr());
+        let words = match DOOM.get() {
+            Doom::Budget => OVER_BUDGET,
+            Doom::Memory => OVER_MEMORY,
+        };
+        ffi::lua_pushstring(state, words.as_ptr());
         ffi::lua_concat(state, 2);
         ffi::lua_error(state)
     }

@@ -7,8 +7,8 @@
 //! Three rules make it sound:
 //! * **No Lua error crosses a Rust frame that owns anything.** C functions here hold no value with a destructor when
 //!   they call what may raise an error.
-//! * **What pushes from outside can't fail**: the memory limit is off meanwhile ([`Machine`]), and the stack has room
-//!   ([`ARGUMENTS_MAX`]).
+//! * **What pushes from outside can't fail**: memory is not refused but watched ([`watch`](crate::watch)), and the
+//!   stack has room ([`ARGUMENTS_MAX`]).
 //! * A coroutine that has failed is thrown away.
 //!
 //! Lua's errors unwind through the C functions here and through `mlua`'s: a build in which Rust can't unwind would end
@@ -27,5 +27,7 @@ mod machine;
 mod system;
 
 pub(crate) use functions::Natives;
-pub(crate) use machine::{Argument, Coroutine, Failure, Machine, Ran, Reference, set_hook};
-pub(crate) use system::{cpu_ns, on_signal, peek, signal};
+pub(crate) use machine::{
+    Argument, Coroutine, Doom, Failure, Machine, Ran, Reference, counted_bytes, doom,
+};
+pub(crate) use system::{cpu_ns, learn_stack, on_signal, peek, signal};

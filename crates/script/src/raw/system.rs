@@ -1,6 +1,8 @@
 //! Signals and clocks of threads.
 
+use std::cell::Cell;
 use std::io;
+use std::ptr;
 
 /// Calls `handler` whenever `signal` comes.
 pub(crate) fn on_signal(signal: i32, handler: fn()) -> io::Result<()> {
@@ -54,4 +56,40 @@ pub(crate) fn peek<T, R>(pointer: *const T, read: impl FnOnce(&T) -> R) -> Optio
     // SAFETY: the only caller, `watch::on_signal`, has a pointer to what the watchdog's list keeps for good.
     let value = unsafe { pointer.as_ref() }?;
     Some(read(value))
+}
+
+/// Stack that has to be left where C calls into Lua: for what a few levels of it need, and for our own calls.
+const STACK_BYTES_MIN: usize = 256 << 10;
+
+thread_local! {
+    /// Where this thread's stack ends, as an address; 0 where that is not known.
+    static STACK_END: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Finds out where this thread's stack ends.
+pub(crate) fn learn_stack() {
+    let mut end = ptr::null_mut();
+    let mut size = 0;
+    // SAFETY: an attribute is filled for this thread, read and destroyed; the pointers are valid for the calls.
+    unsafe {
+        let mut attribute = std::mem::zeroed::<libc::pthread_attr_t>();
+        if libc::pthread_getattr_np(libc::pthread_self(), &raw mut attribute) == 0 {
+            libc::pthread_attr_getstack(&raw const attribute, &raw mut end, &raw mut size);
+            libc::pthread_attr_destroy(&raw mut attribute);
+        }
+    }
+    STACK_END.set(end as usize);
+}
+
+/// Whether the calling thread has stack left for further levels of C.
+#[inline]
+pub(super) fn has_stack() -> bool {
+    stack_pointer().saturating_sub(STACK_END.get()) >= STACK_BYTES_MIN
+}
+
+/// About where the stack is at the moment.
+#[inline(never)]
+fn stack_pointer() -> usize {
+    let local = 0u8;
+    std::hint::black_box(&raw const local) as usize
 }

@@ -1,7 +1,7 @@
 //! How a VM comes to be: libraries, our own functions, the script, its handlers.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -61,7 +61,6 @@ impl Vm {
         let libraries =
             StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::BIT | StdLib::OS | StdLib::JIT;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
-        lua.set_memory_limit(app.limits.memory_bytes_max)?;
         let desk = Rc::new(Desk::new(Rc::clone(&world.0), worker));
         let watch = Watch::this_thread().map_err(LoadError::Watch)?;
         let budget_ns = u64::try_from(app.limits.cpu_budget.as_nanos()).unwrap_or(u64::MAX);
@@ -80,7 +79,7 @@ impl Vm {
         let (name, source) = code.script()?;
         let main = lua.load(&*source).set_name(name.as_str());
         // Not in a coroutine: whatever waits here says that it can't.
-        let result: Value = machine.guarded(|| main.eval())?;
+        let result: Value = machine.guarded(true, || main.eval())?;
         let app_table = match result {
             Value::Table(table) => table,
             other => {
@@ -93,7 +92,7 @@ impl Vm {
         inner.get::<Function>("loaded")?.call::<()>(())?;
         let mut handlers = [None; HANDLERS];
         for (handler, name) in Handler::ALL {
-            if let Some(function) = app_table.get::<Option<Function>>(name)? {
+            if let Some(function) = app_table.raw_get::<Option<Function>>(name)? {
                 handlers[handler as usize] = Some(machine.keep(function)?);
             }
         }
@@ -112,6 +111,7 @@ impl Vm {
             machine,
             tasks: Tasks::default(),
             locals: Vec::new(),
+            leaving: HashMap::new(),
             handlers,
             postponed: VecDeque::new(),
             turn_began: 0,
@@ -127,7 +127,9 @@ impl Vm {
 /// Takes away what reaches beyond the VM, or would let a script undo its limits.
 fn restrict(lua: &Lua) -> mlua::Result<()> {
     let globals = lua.globals();
-    for name in ["dofile", "loadfile", "jit", "newproxy", "module", "gcinfo"] {
+    for name in [
+        "dofile", "loadfile", "getfenv", "setfenv", "jit", "newproxy", "module", "gcinfo",
+    ] {
         globals.set(name, Value::Nil)?;
     }
     let os: Table = globals.get("os")?;
@@ -145,6 +147,12 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
     let load: Function = globals.get("load")?;
     let load_text = lua.create_function(
         move |_, (chunk, name, env): (Value, Option<String>, Option<Table>)| {
+            // A function would be called from C, where nothing can end it.
+            let Value::String(chunk) = chunk else {
+                return Err(modules::fault(
+                    "bad argument #1 to 'load': a string expected (collect the pieces first)",
+                ));
+            };
             let name = name.unwrap_or_else(|| "=(load)".into());
             match env {
                 Some(env) => load.call::<mlua::MultiValue>((chunk, name, "t", env)),
