@@ -38,6 +38,9 @@ impl World {
     }
 }
 
+/// Fewer sleepers are not worth a look.
+const SLEEPERS_MIN: usize = 1024;
+
 /// One VM's desk.
 pub(crate) struct Desk {
     pub(crate) world: Rc<World>,
@@ -213,6 +216,10 @@ impl Desk {
             .map_or(u64::MAX, |Reverse((at_ms, _))| *at_ms)
     }
 
+    pub(crate) fn sleepers(&self) -> usize {
+        self.sleepers.borrow().len()
+    }
+
     /// Whether something can go on at once.
     pub(crate) fn is_busy(&self) -> bool {
         !self.spawned.borrow().is_empty() || !self.woken.borrow().is_empty()
@@ -241,6 +248,25 @@ impl Desk {
             .free
             .push((number & ((1 << PLACE_BITS) - 1)) as u32);
         Some(id)
+    }
+
+    /// Whoever asked is gone: their requests are over, and their bodies need no memory any more.
+    pub(crate) fn drop_requests(&self, of: ConnectionId) {
+        let requests = &mut *self.requests.borrow_mut();
+        for (place, slot) in requests.slots.iter_mut().enumerate() {
+            if slot.request.take_if(|(id, _)| *id == of).is_some() {
+                slot.generation = slot.generation.wrapping_add(1);
+                requests.free.push(place as u32);
+            }
+        }
+    }
+
+    /// Forgets sleepers that nobody is, where they are most of all: cancelled ones would stay until their time.
+    pub(crate) fn tidy_sleepers(&self, tasks: usize, is_waiting: impl Fn(Token) -> bool) {
+        let mut sleepers = self.sleepers.borrow_mut();
+        if sleepers.len() > SLEEPERS_MIN + 2 * tasks {
+            sleepers.retain(|Reverse((_, token))| is_waiting(*token));
+        }
     }
 
     /// Reads of a request; `None` if it is over.

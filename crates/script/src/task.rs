@@ -74,6 +74,11 @@ impl Tasks {
         Some(task)
     }
 
+    /// Whether a task waits for a token.
+    pub(crate) fn is_waiting(&self, token: Token) -> bool {
+        self.waits.contains_key(&token)
+    }
+
     /// Takes the task that waits for a token, if it still does.
     pub(crate) fn take_waiting(&mut self, token: Token) -> Option<Task> {
         let place = self.waits.get(&token).copied()?;

@@ -168,6 +168,12 @@ impl Vm {
         self.tasks.len()
     }
 
+    /// Times to wake up at that are kept, those of coroutines that were cancelled included.
+    #[must_use]
+    pub fn sleepers(&self) -> usize {
+        self.desk.sleepers()
+    }
+
     /// A connection was opened; the request is the one that opened it.
     pub fn opened(&mut self, id: ConnectionId, request: Request, now: Now) -> Progress {
         self.set_now(now);
@@ -267,6 +273,14 @@ impl Vm {
         }
         self.begin_postponed();
         self.settle();
+        let tasks = &self.tasks;
+        self.desk
+            .tidy_sleepers(tasks.len(), |token| tasks.is_waiting(token));
+    }
+
+    /// Whoever waits for the answer to a request or a handshake is gone. The handler goes on.
+    pub fn gone(&mut self, id: ConnectionId) {
+        self.desk.drop_requests(id);
     }
 
     fn begin_postponed(&mut self) {

@@ -150,3 +150,27 @@ fn timers() {
         &["after", "tick\t1", "tick\t2", "tick\t3"],
     );
 }
+
+#[test]
+fn cancelled_timers_leave_nothing() {
+    let mut bench = Bench::new(
+        "local veche = require 'veche'
+        local app = {}
+        function app.message(conn, data)
+          for i = 1, 500 do
+            local t = veche.timer.after(3e7, print, 'never')
+            veche.sleep(0)
+            t:cancel()
+          end
+        end
+        return app",
+    );
+    bench.open(support::ANN);
+    for _ in 0..20 {
+        bench.text(support::ANN, "go");
+        bench.pass_time();
+    }
+    assert_eq!(bench.vm.tasks(), 0);
+    // Only what is too little to be looked through may be left.
+    assert!(bench.vm.sleepers() <= 1024 + 1, "{}", bench.vm.sleepers());
+}

@@ -384,8 +384,8 @@ thread_local! {
 }
 
 /// Most CPU time of a reprieve.
-const REPRIEVE_NS: u64 = 5_000_000;
-/// Most instructions of it, which take about as long.
+const REPRIEVE_NS: u64 = 20_000_000;
+/// Most instructions of it, which take a few milliseconds.
 const REPRIEVE_INSTRUCTIONS: u32 = 200_000;
 /// The clock is read for so many instructions, each of which may be the call of something long, then now and then.
 const WATCHED_CLOSELY: u32 = 64;

@@ -384,8 +384,14 @@ impl Apps for Here {
         }
     }
 
-    /// The handler goes on; its answer finds nobody.
-    fn gone(&mut self, _: AppId, _: SessionId) {}
+    fn gone(&mut self, app: AppId, id: SessionId) {
+        if let Some(app) = self.app(app) {
+            app.vm.gone(connection(id));
+            for old in &mut app.before {
+                old.vm.gone(connection(id));
+            }
+        }
+    }
 
     fn turn(&mut self, shared: &mut Shared) {
         self.now_ms = shared.now.mono_ms;
