@@ -331,6 +331,35 @@ fn a_pathological_pattern_is_an_error_in_time() {
     }
 }
 
+/// Errors of Rust functions are objects with destructors: as many as a script can make must be collected soundly.
+#[test]
+fn errors_without_end_are_collected() {
+    let mut bench = Bench::with(
+        "local veche = require 'veche'
+        local app = {}
+        function app.message(conn, data)
+          for i = 1, 20000 do
+            pcall(veche.json.decode, '{')
+            pcall(veche.publish, '')
+            pcall(conn.send, conn, nil)
+          end
+          conn:send('done')
+        end
+        return app",
+        Limits {
+            cpu_budget: Duration::from_secs(20),
+            memory_bytes_max: 8 << 20,
+            ..limits()
+        },
+    );
+    bench.open(ANN);
+    for _ in 0..3 {
+        bench.text(ANN, "go");
+        bench.advance(1);
+        assert_eq!(bench.told(), ["send ann text done"]);
+    }
+}
+
 #[test]
 fn globals_do_not_leak() {
     let mut bench = Bench::new(
