@@ -4,7 +4,9 @@
 //! [`Task`]; its connection's further calls queue behind it, so that a connection's events are handled one by one and
 //! in order, whatever others do meanwhile.
 
+mod handover;
 mod load;
+mod turn;
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -12,8 +14,8 @@ use std::rc::Rc;
 use mlua::{Function, Lua};
 
 use crate::Now;
-use crate::desk::{Desk, Spawned, Woken};
-use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Token, Verdict};
+use crate::desk::Desk;
+use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Verdict};
 use crate::modules;
 use crate::raw::{Argument, Coroutine, Failure, Machine, Ran, Reference};
 use crate::request::Request;
@@ -251,142 +253,9 @@ impl Vm {
         );
     }
 
-    /// An effect with a token was carried out, or failed.
-    pub fn answer(&mut self, token: Token, answer: &Answer, now: Now) {
-        self.set_now(now);
-        let yes = Argument::Boolean(true);
-        match answer {
-            Answer::Done => self.go_on(token, &[yes, yes]),
-            Answer::Number(number) => self.go_on(token, &[yes, Argument::Number(*number)]),
-            Answer::Failed(words) => self.fail(token, words),
-        }
-        self.settle();
-    }
-
-    /// Goes on with what has become due; the first call begins `app.start`, and nothing runs before it.
-    pub fn turn(&mut self, now: Now) {
-        self.set_now(now);
-        self.turn_began = self.machine.ticks();
-        if !self.has_begun {
-            self.has_begun = true;
-            self.start();
-        }
-        self.begin_postponed();
-        self.settle();
-        let tasks = &self.tasks;
-        self.desk
-            .tidy_sleepers(tasks.len(), |token| tasks.is_waiting(token));
-    }
-
     /// Whoever waits for the answer to a request or a handshake is gone. The handler goes on.
     pub fn gone(&mut self, id: ConnectionId) {
         self.desk.drop_requests(id);
-    }
-
-    fn begin_postponed(&mut self) {
-        while !self.is_over_time()
-            && let Some(postponed) = self.postponed.pop_front()
-        {
-            match postponed {
-                Postponed::Of(id) => self.next_of(id),
-                Postponed::Task(place) => self.begin_prepared(place),
-            }
-        }
-    }
-
-    fn begin_prepared(&mut self, place: u32) {
-        if let Some(task) = self.tasks.take(place) {
-            let ran = self.machine.resume(&task.coroutine, &[]);
-            self.left(task.coroutine, task.owner, ran);
-        }
-    }
-
-    /// Whether the calls of this turn have taken their time.
-    fn is_over_time(&self) -> bool {
-        self.machine.ticks().wrapping_sub(self.turn_began) >= TURN_TICKS
-    }
-
-    /// Takes over the open connections of the VM before, which runs older code: `app.open` is not called again.
-    pub fn adopt(&mut self) {
-        let world = Rc::clone(&self.desk.world);
-        for id in world.connections.borrow().open_ids() {
-            self.know(id);
-        }
-    }
-
-    /// Whether a handler of that connection waits in this VM.
-    #[must_use]
-    pub fn is_busy_with(&mut self, id: ConnectionId) -> bool {
-        self.local(id).is_some_and(|local| local.is_busy)
-    }
-
-    /// Another VM has taken the connection over, or its end.
-    pub fn let_go(&mut self, id: ConnectionId) {
-        let left = self.leaving.remove(&id).or_else(|| {
-            let slot = self.locals.get_mut(id.index as usize)?;
-            slot.take_if(|local| local.generation == id.generation)
-        });
-        if let Some(local) = left {
-            self.machine.release(local.object);
-        }
-    }
-
-    /// Calls `app.stop`: newer code has taken over, or the server ends.
-    pub fn stop(&mut self, now: Now) {
-        self.set_now(now);
-        self.desk.retire();
-        if let Some(function) = self.handlers[Handler::Stop as usize] {
-            let coroutine = self.machine.prepare(function, &[]);
-            let ran = self.machine.resume(&coroutine, &[]);
-            self.left(coroutine, Owner::Stop, ran);
-        }
-        self.settle();
-    }
-
-    /// The last call: whoever waits for a handler of this VM waits no longer.
-    pub fn finish(&mut self) {
-        for (index, local) in self.locals.iter().enumerate() {
-            if let Some(local) = local
-                && local.is_busy
-            {
-                let of = ConnectionId {
-                    index: index as u32,
-                    generation: local.generation,
-                };
-                self.desk.effect(Effect::Ready { of });
-            }
-        }
-        // Who has gone while a handler waited has its last call now.
-        let mut ending = Vec::new();
-        for local in self.locals.iter_mut().flatten() {
-            if local.is_ending
-                && let Some(place) = local.queue.pop_back()
-            {
-                ending.push(place);
-            }
-        }
-        for local in self.leaving.values_mut() {
-            ending.extend(local.queue.pop_back());
-        }
-        for place in ending {
-            if let Some(task) = self.tasks.take(place) {
-                // Whatever it waits for, it will not come.
-                self.machine.resume(&task.coroutine, &[]);
-                self.machine.discard(task.coroutine);
-            }
-        }
-        for (number, owner) in self.tasks.requests() {
-            self.abandon(number, owner);
-        }
-    }
-
-    /// When [`turn`](Self::turn) has something to do, in monotonic milliseconds.
-    #[must_use]
-    pub fn deadline_ms(&self) -> u64 {
-        if !self.has_begun || !self.postponed.is_empty() || self.desk.is_busy() {
-            return 0;
-        }
-        self.desk.wakes_ms()
     }
 
     /// The time of the turn; another one is another turn.
@@ -425,15 +294,6 @@ impl Vm {
             self.leaving.insert(id, before);
         }
         object
-    }
-
-    fn start(&mut self) {
-        let Some(function) = self.handlers[Handler::Start as usize] else {
-            return self.open_gate();
-        };
-        let coroutine = self.machine.prepare(function, &[]);
-        let ran = self.machine.resume(&coroutine, &[]);
-        self.left(coroutine, Owner::Start, ran);
     }
 
     /// Calls a handler of a connection, or queues the call behind those that wait.
@@ -653,27 +513,6 @@ impl Vm {
         self.desk.world.connections.borrow_mut().remove(id);
     }
 
-    /// `app.start` is over: what has waited for it begins.
-    fn open_gate(&mut self) {
-        let Some(gate) = self.gate.take() else { return };
-        self.postponed.extend(gate.into_iter().map(Postponed::Task));
-        let waiting: Vec<ConnectionId> = self
-            .locals
-            .iter()
-            .enumerate()
-            .filter_map(|(index, local)| {
-                let local = local.as_ref()?;
-                local.is_busy.then_some(ConnectionId {
-                    index: index as u32,
-                    generation: local.generation,
-                })
-            })
-            .collect();
-        self.postponed
-            .extend(waiting.into_iter().map(Postponed::Of));
-        self.begin_postponed();
-    }
-
     /// A request whose handler is over without an answer.
     fn abandon(&self, number: u64, owner: Owner) {
         if let Some(id) = self.desk.end_request(number) {
@@ -705,71 +544,5 @@ impl Vm {
             }
         };
         effects.list.push(effect);
-    }
-
-    fn go_on(&mut self, token: Token, answer: &[Argument<'_>]) {
-        // Whoever waited may have been cancelled.
-        if let Some(task) = self.tasks.take_waiting(token) {
-            let ran = self.machine.resume(&task.coroutine, answer);
-            self.left(task.coroutine, task.owner, ran);
-        }
-    }
-
-    fn fail(&mut self, token: Token, words: &str) {
-        let arguments = [Argument::Boolean(false), Argument::Bytes(words.as_bytes())];
-        self.go_on(token, &arguments);
-    }
-
-    fn begin(&mut self, spawned: Spawned) {
-        let owner = Owner::Spawned(spawned.number);
-        if self.tasks.len() >= self.tasks_max {
-            self.machine.discard(spawned.coroutine);
-            return self.failed(owner, Failure::told("too many coroutines (tasks_max)"));
-        }
-        let ran = self.machine.resume(&spawned.coroutine, &[]);
-        self.left(spawned.coroutine, owner, ran);
-    }
-
-    fn settle_after_call(&mut self) {
-        if self.desk.is_busy() {
-            self.settle();
-        }
-    }
-
-    /// Lets begin and go on what can, as far as a turn allows.
-    fn settle(&mut self) {
-        let now_ms = self.desk.world.now.get().mono_ms;
-        for _ in 0..STEPS_MAX {
-            if self.is_over_time() || self.desk.world.effects.borrow().is_much() {
-                break;
-            }
-            if let Some((token, how)) = self.desk.take_woken() {
-                match how {
-                    Woken::Up => self.go_on(token, &[Argument::Boolean(true)]),
-                    Woken::Cancelled => self.cancel(token.0),
-                }
-            } else if let Some(spawned) = self.desk.take_spawned() {
-                self.begin(spawned);
-            } else if let Some(token) = self.desk.take_sleeper(now_ms) {
-                self.go_on(token, &[Argument::Boolean(true)]);
-            } else {
-                break;
-            }
-        }
-    }
-
-    /// Ends a spawned coroutine: its wait fails.
-    fn cancel(&mut self, number: u64) {
-        let Some(task) = self.tasks.take_spawned(number) else {
-            // It may not have begun.
-            if let Some(spawned) = self.desk.withdraw_spawned(number) {
-                self.machine.discard(spawned.coroutine);
-                self.failed(Owner::Spawned(number), Failure::told("cancelled"));
-            }
-            return;
-        };
-        let arguments = [Argument::Boolean(false), Argument::Bytes(b"cancelled")];
-        let ran = self.machine.resume(&task.coroutine, &arguments);
-        self.left(task.coroutine, task.owner, ran);
     }
 }

@@ -1,0 +1,86 @@
+//! One VM takes over from another at a reload, and ends: what becomes of connections and of whoever waits.
+//!
+//! It does not know why there is newer code, nor how long the older may take: that is the caller's.
+
+use std::rc::Rc;
+
+use super::{Handler, Vm};
+use crate::Now;
+use crate::effects::{ConnectionId, Effect};
+use crate::task::Owner;
+
+impl Vm {
+    /// Takes over the open connections of the VM before, which runs older code: `app.open` is not called again.
+    pub fn adopt(&mut self) {
+        let world = Rc::clone(&self.desk.world);
+        for id in world.connections.borrow().open_ids() {
+            self.know(id);
+        }
+    }
+
+    /// Whether a handler of that connection waits in this VM.
+    #[must_use]
+    pub fn is_busy_with(&mut self, id: ConnectionId) -> bool {
+        self.local(id).is_some_and(|local| local.is_busy)
+    }
+
+    /// Another VM has taken the connection over, or its end.
+    pub fn let_go(&mut self, id: ConnectionId) {
+        let left = self.leaving.remove(&id).or_else(|| {
+            let slot = self.locals.get_mut(id.index as usize)?;
+            slot.take_if(|local| local.generation == id.generation)
+        });
+        if let Some(local) = left {
+            self.machine.release(local.object);
+        }
+    }
+
+    /// Calls `app.stop`: newer code has taken over, or the server ends.
+    pub fn stop(&mut self, now: Now) {
+        self.set_now(now);
+        self.desk.retire();
+        if let Some(function) = self.handlers[Handler::Stop as usize] {
+            let coroutine = self.machine.prepare(function, &[]);
+            let ran = self.machine.resume(&coroutine, &[]);
+            self.left(coroutine, Owner::Stop, ran);
+        }
+        self.settle();
+    }
+
+    /// The last call: whoever waits for a handler of this VM waits no longer.
+    pub fn finish(&mut self) {
+        for (index, local) in self.locals.iter().enumerate() {
+            if let Some(local) = local
+                && local.is_busy
+            {
+                let of = ConnectionId {
+                    index: index as u32,
+                    generation: local.generation,
+                };
+                self.desk.effect(Effect::Ready { of });
+            }
+        }
+        // Who has gone while a handler waited has its last call now.
+        let mut ending = Vec::new();
+        for local in self.locals.iter_mut().flatten() {
+            if local.is_ending
+                && let Some(place) = local.queue.pop_back()
+            {
+                ending.push(place);
+            }
+        }
+        for local in self.leaving.values_mut() {
+            ending.extend(local.queue.pop_back());
+        }
+        for place in ending {
+            if let Some(task) = self.tasks.take(place) {
+                // Whatever it waits for, it will not come.
+                self.machine.resume(&task.coroutine, &[]);
+                self.machine.discard(task.coroutine);
+            }
+        }
+        for (number, owner) in self.tasks.requests() {
+            self.abandon(number, owner);
+        }
+    }
+}

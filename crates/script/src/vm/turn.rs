@@ -1,0 +1,167 @@
+//! A VM's part of a turn: what has become due begins or goes on, within the time that a turn has.
+//!
+//! What does not fit waits for the next turn, in order.
+
+use super::{Answer, Handler, Postponed, STEPS_MAX, TURN_TICKS, Vm};
+use crate::Now;
+use crate::desk::{Spawned, Woken};
+use crate::effects::{ConnectionId, Token};
+use crate::raw::{Argument, Failure};
+use crate::task::Owner;
+
+impl Vm {
+    /// An effect with a token was carried out, or failed.
+    pub fn answer(&mut self, token: Token, answer: &Answer, now: Now) {
+        self.set_now(now);
+        let yes = Argument::Boolean(true);
+        match answer {
+            Answer::Done => self.go_on(token, &[yes, yes]),
+            Answer::Number(number) => self.go_on(token, &[yes, Argument::Number(*number)]),
+            Answer::Failed(words) => self.fail(token, words),
+        }
+        self.settle();
+    }
+
+    /// Goes on with what has become due; the first call begins `app.start`, and nothing runs before it.
+    pub fn turn(&mut self, now: Now) {
+        self.set_now(now);
+        self.turn_began = self.machine.ticks();
+        if !self.has_begun {
+            self.has_begun = true;
+            self.start();
+        }
+        self.begin_postponed();
+        self.settle();
+        let tasks = &self.tasks;
+        self.desk
+            .tidy_sleepers(tasks.len(), |token| tasks.is_waiting(token));
+    }
+
+    pub(super) fn begin_postponed(&mut self) {
+        while !self.is_over_time()
+            && let Some(postponed) = self.postponed.pop_front()
+        {
+            match postponed {
+                Postponed::Of(id) => self.next_of(id),
+                Postponed::Task(place) => self.begin_prepared(place),
+            }
+        }
+    }
+
+    pub(super) fn begin_prepared(&mut self, place: u32) {
+        if let Some(task) = self.tasks.take(place) {
+            let ran = self.machine.resume(&task.coroutine, &[]);
+            self.left(task.coroutine, task.owner, ran);
+        }
+    }
+
+    /// Whether the calls of this turn have taken their time.
+    pub(super) fn is_over_time(&self) -> bool {
+        self.machine.ticks().wrapping_sub(self.turn_began) >= TURN_TICKS
+    }
+
+    /// When [`turn`](Self::turn) has something to do, in monotonic milliseconds.
+    #[must_use]
+    pub fn deadline_ms(&self) -> u64 {
+        if !self.has_begun || !self.postponed.is_empty() || self.desk.is_busy() {
+            return 0;
+        }
+        self.desk.wakes_ms()
+    }
+
+    pub(super) fn start(&mut self) {
+        let Some(function) = self.handlers[Handler::Start as usize] else {
+            return self.open_gate();
+        };
+        let coroutine = self.machine.prepare(function, &[]);
+        let ran = self.machine.resume(&coroutine, &[]);
+        self.left(coroutine, Owner::Start, ran);
+    }
+
+    /// `app.start` is over: what has waited for it begins.
+    pub(super) fn open_gate(&mut self) {
+        let Some(gate) = self.gate.take() else { return };
+        self.postponed.extend(gate.into_iter().map(Postponed::Task));
+        let waiting: Vec<ConnectionId> = self
+            .locals
+            .iter()
+            .enumerate()
+            .filter_map(|(index, local)| {
+                let local = local.as_ref()?;
+                local.is_busy.then_some(ConnectionId {
+                    index: index as u32,
+                    generation: local.generation,
+                })
+            })
+            .collect();
+        self.postponed
+            .extend(waiting.into_iter().map(Postponed::Of));
+        self.begin_postponed();
+    }
+
+    pub(super) fn go_on(&mut self, token: Token, answer: &[Argument<'_>]) {
+        // Whoever waited may have been cancelled.
+        if let Some(task) = self.tasks.take_waiting(token) {
+            let ran = self.machine.resume(&task.coroutine, answer);
+            self.left(task.coroutine, task.owner, ran);
+        }
+    }
+
+    pub(super) fn fail(&mut self, token: Token, words: &str) {
+        let arguments = [Argument::Boolean(false), Argument::Bytes(words.as_bytes())];
+        self.go_on(token, &arguments);
+    }
+
+    pub(super) fn begin(&mut self, spawned: Spawned) {
+        let owner = Owner::Spawned(spawned.number);
+        if self.tasks.len() >= self.tasks_max {
+            self.machine.discard(spawned.coroutine);
+            return self.failed(owner, Failure::told("too many coroutines (tasks_max)"));
+        }
+        let ran = self.machine.resume(&spawned.coroutine, &[]);
+        self.left(spawned.coroutine, owner, ran);
+    }
+
+    pub(super) fn settle_after_call(&mut self) {
+        if self.desk.is_busy() {
+            self.settle();
+        }
+    }
+
+    /// Lets begin and go on what can, as far as a turn allows.
+    pub(super) fn settle(&mut self) {
+        let now_ms = self.desk.world.now.get().mono_ms;
+        for _ in 0..STEPS_MAX {
+            if self.is_over_time() || self.desk.world.effects.borrow().is_much() {
+                break;
+            }
+            if let Some((token, how)) = self.desk.take_woken() {
+                match how {
+                    Woken::Up => self.go_on(token, &[Argument::Boolean(true)]),
+                    Woken::Cancelled => self.cancel(token.0),
+                }
+            } else if let Some(spawned) = self.desk.take_spawned() {
+                self.begin(spawned);
+            } else if let Some(token) = self.desk.take_sleeper(now_ms) {
+                self.go_on(token, &[Argument::Boolean(true)]);
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// Ends a spawned coroutine: its wait fails.
+    pub(super) fn cancel(&mut self, number: u64) {
+        let Some(task) = self.tasks.take_spawned(number) else {
+            // It may not have begun.
+            if let Some(spawned) = self.desk.withdraw_spawned(number) {
+                self.machine.discard(spawned.coroutine);
+                self.failed(Owner::Spawned(number), Failure::told("cancelled"));
+            }
+            return;
+        };
+        let arguments = [Argument::Boolean(false), Argument::Bytes(b"cancelled")];
+        let ran = self.machine.resume(&task.coroutine, &arguments);
+        self.left(task.coroutine, task.owner, ran);
+    }
+}
