@@ -101,7 +101,7 @@ pub enum Effect {
         /// The channel's name, not checked.
         channel: String,
     },
-    /// A publication to a channel; answered by how many subscribers it was handed to, where there is a token.
+    /// A publication to a channel.
     Publish {
         /// The channel's name, not checked; `#user` is a user's personal one.
         channel: String,
@@ -109,8 +109,6 @@ pub enum Effect {
         kind: Kind,
         /// The publication.
         data: Span,
-        /// Whom to answer.
-        token: Option<Token>,
     },
     /// The answer to an HTTP request.
     Respond {

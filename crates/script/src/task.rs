@@ -61,6 +61,15 @@ impl Tasks {
         place
     }
 
+    /// Keeps a coroutine that has not begun; its place.
+    pub(crate) fn keep_prepared(&mut self, coroutine: Coroutine, owner: Owner) -> u32 {
+        self.keep(Task {
+            coroutine,
+            owner,
+            token: None,
+        })
+    }
+
     /// Takes a task that is to go on, or to begin.
     pub(crate) fn take(&mut self, place: u32) -> Option<Task> {
         let task = self.slots.get_mut(place as usize)?.take()?;

@@ -194,9 +194,7 @@ impl Vm {
         let (object, is_busy) = (local.object, local.is_busy);
         // One that is queued is kept anyway; so is the order.
         if !is_busy && self.gate.is_none() && !self.machine.has_room() {
-            self.desk.log(Level::Error, OVER_MEMORY);
-            self.desk.effect(Effect::Failed { of: id });
-            self.desk.world.connections.borrow_mut().set_closing(id);
+            self.end_of(id, Failure::told(OVER_MEMORY));
             return Progress::Done;
         }
         let arguments = [
@@ -311,11 +309,7 @@ impl Vm {
         let owner = Owner::Connection(id);
         let is_late = self.is_over_time();
         if is_busy || is_gated || is_late {
-            let place = self.tasks.keep(Task {
-                coroutine,
-                owner,
-                token: None,
-            });
+            let place = self.tasks.keep_prepared(coroutine, owner);
             if let Some(local) = self.local(id) {
                 local.is_busy = true;
                 local.queue.push_back(place);
@@ -375,27 +369,35 @@ impl Vm {
             Argument::Number(number as f64),
         ];
         let coroutine = self.machine.prepare(wrapper, &arguments);
+        let is_late = self.is_over_time();
         if let Some(gate) = &mut self.gate {
-            let token = None;
-            gate.push_back(self.tasks.keep(Task {
-                coroutine,
-                owner,
-                token,
-            }));
-            return;
+            gate.push_back(self.tasks.keep_prepared(coroutine, owner));
+        } else if is_late {
+            let place = self.tasks.keep_prepared(coroutine, owner);
+            self.postponed.push_back(Postponed::Task(place));
+        } else {
+            self.run(coroutine, owner, &[]);
+            self.settle_after_call();
         }
-        if self.is_over_time() {
-            let token = None;
-            let place = self.tasks.keep(Task {
-                coroutine,
-                owner,
-                token,
-            });
-            return self.postponed.push_back(Postponed::Task(place));
-        }
-        let ran = self.machine.resume(&coroutine, &[]);
+    }
+
+    /// Lets a coroutine begin, or go on with an answer, and sees to what comes of it.
+    fn run(&mut self, coroutine: Coroutine, owner: Owner, answer: &[Argument<'_>]) {
+        let ran = self.machine.resume(&coroutine, answer);
         self.left(coroutine, owner, ran);
-        self.settle_after_call();
+    }
+
+    /// Connections of which a handler waits.
+    fn busy_ids(&self) -> Vec<ConnectionId> {
+        let locals = self.locals.iter().enumerate();
+        let busy = locals.filter_map(|(index, local)| {
+            let local = local.as_ref().filter(|local| local.is_busy)?;
+            Some(ConnectionId {
+                index: index as u32,
+                generation: local.generation,
+            })
+        });
+        busy.collect()
     }
 
     /// A coroutine has left a run.
@@ -438,52 +440,55 @@ impl Vm {
     }
 
     fn failed(&mut self, owner: Owner, failure: Failure) {
-        let Failure { words, traceback } = failure;
         match owner {
             Owner::Connection(id) => {
-                // A client that leaves while its handler works is no fault of the script.
-                let level = match words.ends_with(crate::CLOSED) {
-                    true => Level::Debug,
-                    false => Level::Error,
-                };
-                self.desk.log(level, traceback);
-                self.desk.effect(Effect::Failed { of: id });
-                self.desk.world.connections.borrow_mut().set_closing(id);
+                self.end_of(id, failure);
                 self.next_of(id);
             }
             Owner::Start => {
-                self.desk
-                    .log(Level::Error, format!("app.start failed: {traceback}"));
+                let words = format!("app.start failed: {}", failure.traceback);
+                self.desk.log(Level::Error, words);
                 self.open_gate();
             }
-            Owner::Stop => self.desk.log(Level::Error, traceback),
+            Owner::Stop => self.desk.log(Level::Error, failure.traceback),
             Owner::Request(number) | Owner::Handshake(number) => {
-                self.desk.log(Level::Error, traceback);
+                self.desk.log(Level::Error, failure.traceback);
                 self.abandon(number, owner);
             }
             Owner::Spawned(number) => {
                 let told = self.machine.guarded(false, || {
                     let failed = &self.task_failed;
-                    failed.call::<bool>((number as f64, words.as_str()))
+                    failed.call::<bool>((number as f64, failure.words.as_str()))
                 });
                 if !matches!(told, Ok(true)) {
-                    self.desk.log(Level::Error, traceback);
+                    self.desk.log(Level::Error, failure.traceback);
                 }
             }
         }
     }
 
+    /// A handler of a connection has failed: the connection is to be closed.
+    fn end_of(&self, id: ConnectionId, failure: Failure) {
+        // A client that leaves while its handler works is no fault of the script.
+        let level = match failure.words.ends_with(crate::CLOSED) {
+            true => Level::Debug,
+            false => Level::Error,
+        };
+        self.desk.log(level, failure.traceback);
+        self.desk.effect(Effect::Failed { of: id });
+        self.desk.world.connections.borrow_mut().set_closing(id);
+    }
+
     /// A handler of a connection that had waited is over: the next of its calls begins.
     fn next_of(&mut self, id: ConnectionId) {
         loop {
-            let Some(local) = self.local(id) else { return };
-            if !local.is_busy {
+            let is_late = self.is_over_time();
+            let Some(local) = self.local(id).filter(|local| local.is_busy) else {
                 return;
-            }
-            if self.is_over_time() {
+            };
+            if is_late {
                 return self.postponed.push_back(Postponed::Of(id));
             }
-            let Some(local) = self.local(id) else { return };
             let Some(place) = local.queue.pop_front() else {
                 local.is_busy = false;
                 if local.is_ending {
@@ -498,9 +503,7 @@ impl Vm {
                 Ran::Ended => self.machine.recycle(task.coroutine),
                 Ran::Failed(failure) => {
                     self.bury(task.coroutine);
-                    self.desk.log(Level::Error, failure.traceback);
-                    self.desk.effect(Effect::Failed { of: id });
-                    self.desk.world.connections.borrow_mut().set_closing(id);
+                    self.end_of(id, failure);
                 }
                 waits => return self.left(task.coroutine, task.owner, waits),
             }

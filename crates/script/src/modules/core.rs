@@ -119,7 +119,6 @@ fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua:
                 channel,
                 kind,
                 data,
-                token: None,
             });
             Ok(())
         },

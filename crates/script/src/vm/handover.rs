@@ -41,24 +41,15 @@ impl Vm {
         self.desk.retire();
         if let Some(function) = self.handlers[Handler::Stop as usize] {
             let coroutine = self.machine.prepare(function, &[]);
-            let ran = self.machine.resume(&coroutine, &[]);
-            self.left(coroutine, Owner::Stop, ran);
+            self.run(coroutine, Owner::Stop, &[]);
         }
         self.settle();
     }
 
     /// The last call: whoever waits for a handler of this VM waits no longer.
     pub fn finish(&mut self) {
-        for (index, local) in self.locals.iter().enumerate() {
-            if let Some(local) = local
-                && local.is_busy
-            {
-                let of = ConnectionId {
-                    index: index as u32,
-                    generation: local.generation,
-                };
-                self.desk.effect(Effect::Ready { of });
-            }
+        for of in self.busy_ids() {
+            self.desk.effect(Effect::Ready { of });
         }
         // Who has gone while a handler waited has its last call now.
         let mut ending = Vec::new();

@@ -5,7 +5,7 @@
 use super::{Answer, Handler, Postponed, STEPS_MAX, TURN_TICKS, Vm};
 use crate::Now;
 use crate::desk::{Spawned, Woken};
-use crate::effects::{ConnectionId, Token};
+use crate::effects::Token;
 use crate::raw::{Argument, Failure};
 use crate::task::Owner;
 
@@ -50,8 +50,7 @@ impl Vm {
 
     pub(super) fn begin_prepared(&mut self, place: u32) {
         if let Some(task) = self.tasks.take(place) {
-            let ran = self.machine.resume(&task.coroutine, &[]);
-            self.left(task.coroutine, task.owner, ran);
+            self.run(task.coroutine, task.owner, &[]);
         }
     }
 
@@ -74,26 +73,14 @@ impl Vm {
             return self.open_gate();
         };
         let coroutine = self.machine.prepare(function, &[]);
-        let ran = self.machine.resume(&coroutine, &[]);
-        self.left(coroutine, Owner::Start, ran);
+        self.run(coroutine, Owner::Start, &[]);
     }
 
     /// `app.start` is over: what has waited for it begins.
     pub(super) fn open_gate(&mut self) {
         let Some(gate) = self.gate.take() else { return };
         self.postponed.extend(gate.into_iter().map(Postponed::Task));
-        let waiting: Vec<ConnectionId> = self
-            .locals
-            .iter()
-            .enumerate()
-            .filter_map(|(index, local)| {
-                let local = local.as_ref()?;
-                local.is_busy.then_some(ConnectionId {
-                    index: index as u32,
-                    generation: local.generation,
-                })
-            })
-            .collect();
+        let waiting = self.busy_ids();
         self.postponed
             .extend(waiting.into_iter().map(Postponed::Of));
         self.begin_postponed();
@@ -102,8 +89,7 @@ impl Vm {
     pub(super) fn go_on(&mut self, token: Token, answer: &[Argument<'_>]) {
         // Whoever waited may have been cancelled.
         if let Some(task) = self.tasks.take_waiting(token) {
-            let ran = self.machine.resume(&task.coroutine, answer);
-            self.left(task.coroutine, task.owner, ran);
+            self.run(task.coroutine, task.owner, answer);
         }
     }
 
@@ -118,8 +104,7 @@ impl Vm {
             self.machine.discard(spawned.coroutine);
             return self.failed(owner, Failure::told("too many coroutines (tasks_max)"));
         }
-        let ran = self.machine.resume(&spawned.coroutine, &[]);
-        self.left(spawned.coroutine, owner, ran);
+        self.run(spawned.coroutine, owner, &[]);
     }
 
     pub(super) fn settle_after_call(&mut self) {
@@ -161,7 +146,6 @@ impl Vm {
             return;
         };
         let arguments = [Argument::Boolean(false), Argument::Bytes(b"cancelled")];
-        let ran = self.machine.resume(&task.coroutine, &arguments);
-        self.left(task.coroutine, task.owner, ran);
+        self.run(task.coroutine, task.owner, &arguments);
     }
 }

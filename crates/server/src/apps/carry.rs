@@ -85,7 +85,6 @@ impl Here {
                         channel,
                         kind,
                         data,
-                        token: _,
                     } => self.publish(channel, kind, data.of(bytes), shared),
                     Effect::Respond {
                         to,
