@@ -39,6 +39,18 @@ local function await(start, ...)
   return finish(2, co_yield(WAITS, start(...)))
 end
 
+local function replied(level, token, ok, ...)
+  if not ok then error((...), level) end
+  return finish(level, native.outcome(token))
+end
+
+-- The same for a call to the world: returns what its reply is in Lua.
+local function await_reply(start, ...)
+  if not can_wait() then error(cannot_wait(), 2) end
+  local token = start(...)
+  return replied(2, token, co_yield(WAITS, token))
+end
+
 -- Waits until somebody wakes the token.
 local function park(token)
   return finish(3, co_yield(WAITS, token))
@@ -366,7 +378,7 @@ local function loaded() loading = false end
 return veche, {
   serve = serve, shake = shake, task_failed = task_failed, loaded = loaded,
   -- For the modules in Lua.
-  await = await, try_park = try_park, wake = wake, new_token = new_token,
+  await = await, await_reply = await_reply, native = native, try_park = try_park, wake = wake, new_token = new_token,
   shared = native.shared, can_wait = can_wait, cannot_wait = cannot_wait,
   coroutine_running = co_running, coroutine_status = co_status, pcall = pcall,
 }

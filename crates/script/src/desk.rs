@@ -6,10 +6,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use veche_calls::{Call, Outcome};
 use veche_store::Store;
 
 use crate::Now;
@@ -51,6 +52,10 @@ pub(crate) struct Desk {
     woken: RefCell<VecDeque<(Token, Woken)>>,
     sleepers: RefCell<BinaryHeap<Reverse<(u64, Token)>>>,
     requests: RefCell<Requests>,
+    /// Calls to the world under way.
+    calls: RefCell<HashSet<Token>>,
+    /// What has become of the call whose coroutine goes on at the moment.
+    outcome: RefCell<Option<(Token, Outcome)>>,
 }
 
 /// A coroutine that is to begin.
@@ -113,6 +118,8 @@ impl Desk {
             woken: RefCell::default(),
             sleepers: RefCell::default(),
             requests: RefCell::default(),
+            calls: RefCell::default(),
+            outcome: RefCell::default(),
         }
     }
 
@@ -223,6 +230,48 @@ impl Desk {
     /// Whether something can go on at once.
     pub(crate) fn is_busy(&self) -> bool {
         !self.spawned.borrow().is_empty() || !self.woken.borrow().is_empty()
+    }
+
+    /// Asks something of the world.
+    pub(crate) fn call(&self, call: Call) -> Token {
+        let token = self.token();
+        self.calls.borrow_mut().insert(token);
+        let call = Box::new(call);
+        self.effect(Effect::Call { call, token });
+        token
+    }
+
+    /// Whoever waited with that token is gone: if it was for a call, nobody needs it any more.
+    pub(crate) fn cancel_call(&self, token: Token) {
+        if self.calls.borrow_mut().remove(&token) {
+            self.effect(Effect::CancelCall { token });
+        }
+    }
+
+    /// The same for all calls.
+    pub(crate) fn cancel_calls(&self) {
+        for token in self.calls.take() {
+            self.effect(Effect::CancelCall { token });
+        }
+    }
+
+    /// A call is over: its coroutine is about to go on.
+    pub(crate) fn set_outcome(&self, token: Token, outcome: Outcome) {
+        self.calls.borrow_mut().remove(&token);
+        self.outcome.replace(Some((token, outcome)));
+    }
+
+    /// What has become of that call; `None` unless its coroutine has just gone on.
+    pub(crate) fn take_outcome(&self, token: Token) -> Option<Outcome> {
+        let mut outcome = self.outcome.borrow_mut();
+        outcome
+            .take_if(|(of, _)| *of == token)
+            .map(|(_, what)| what)
+    }
+
+    /// What nobody has taken is of no use any more.
+    pub(crate) fn clear_outcome(&self) {
+        self.outcome.take();
     }
 
     /// A request begins; its number. `None` if a million are under way.

@@ -3,6 +3,8 @@
 //! A script never reaches a socket or the hub. It notes effects here; whoever ran it carries them out afterwards and
 //! answers those that have a [`Token`].
 
+use veche_calls::Call;
+
 /// A connection of the worker that the VM belongs to. An index is used again, with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId {
@@ -127,6 +129,18 @@ pub enum Effect {
         of: ConnectionId,
         /// It, or the response that refuses it.
         verdict: Verdict,
+    },
+    /// Something is asked of the world; answered by [`Vm::replied`](crate::Vm::replied).
+    Call {
+        /// What.
+        call: Box<Call>,
+        /// Whom to answer.
+        token: Token,
+    },
+    /// Nobody waits for that call any more.
+    CancelCall {
+        /// Its.
+        token: Token,
     },
     /// A handler that had waited has ended: its connection takes the next message.
     Ready {

@@ -2,7 +2,11 @@
 
 mod support;
 
+use std::time::Duration;
+
 use support::Bench;
+use veche_calls::{Call, Fault, FaultKind, Reply, Resolve};
+use veche_script::{Effect, Token};
 
 fn check(body: &str, expected: &[&str]) {
     assert_eq!(Bench::run(body), expected, "{body}");
@@ -173,4 +177,71 @@ fn cancelled_timers_leave_nothing() {
     assert_eq!(bench.vm.tasks(), 0);
     // Only what is too little to be looked through may be left.
     assert!(bench.vm.sleepers() <= 1024 + 1, "{}", bench.vm.sleepers());
+}
+
+/// Begins a call in `app.start` and gives its token.
+fn calling(body: &str) -> (Bench, Token) {
+    let mut bench = Bench::new(&format!(
+        "local veche = require 'veche'
+        local app = {{}}
+        function app.start() {body} end
+        return app"
+    ));
+    let effects = bench.effects();
+    let [(_, Effect::Call { token, call })] = &effects[..] else {
+        panic!("{effects:?}");
+    };
+    let resolve = Call::Resolve(Resolve {
+        host: "example.org".to_owned(),
+        timeout: Duration::from_secs(10),
+    });
+    assert_eq!(**call, resolve);
+    (bench, *token)
+}
+
+#[test]
+fn calls_to_the_world_return_what_they_bring() {
+    let (mut bench, token) =
+        calling("local list = veche.resolve('example.org') print(#list, list[1], list[2])");
+    let addresses = ["192.0.2.7", "2001:db8::1"].map(|text| text.parse().expect("an address"));
+    let reply = Ok(Reply::Addresses(addresses.to_vec()));
+    bench.vm.replied(token, reply.clone(), bench.now);
+    assert_eq!(bench.told(), ["2\t192.0.2.7\t2001:db8::1"]);
+    // Once is enough.
+    bench.vm.replied(token, reply, bench.now);
+    assert!(bench.told().is_empty());
+}
+
+#[test]
+fn calls_to_the_world_fail_where_the_script_is() {
+    let (mut bench, token) = calling("print(pcall(veche.resolve, 'example.org'))");
+    let fault = Fault::new(FaultKind::Unreachable, "no address for \"example.org\"");
+    bench.vm.replied(token, Err(fault.clone()), bench.now);
+    assert_eq!(bench.told(), ["false\tno address for \"example.org\""]);
+
+    let (mut bench, token) = calling("local _ = 1\nveche.resolve('example.org')\n");
+    bench.vm.replied(token, Err(fault), bench.now);
+    let told = bench.told();
+    assert!(
+        told[0].contains("app.lua:4: no address for \"example.org\""),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_call_that_nobody_waits_for_is_cancelled() {
+    let (mut bench, token) = calling(
+        "local task = veche.spawn(function() veche.resolve('example.org') end)
+        veche.sleep(1) print(task:cancel(), pcall(task.join, task))",
+    );
+    bench.advance(1000);
+    bench.pass_time();
+    assert_eq!(bench.told(), ["cancel call", "true\tfalse\tcancelled"]);
+    let reply = Ok(Reply::Addresses(Vec::new()));
+    bench.vm.replied(token, reply, bench.now);
+    assert!(bench.told().is_empty());
+
+    let (mut bench, _) = calling("veche.resolve('example.org')");
+    bench.vm.finish();
+    assert_eq!(bench.told(), ["cancel call"]);
 }

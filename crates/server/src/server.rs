@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tracing::{debug, info, warn};
 use veche_frontends::{Outboxes, Ports, Post, Shared};
 use veche_hub::{Hub, WorkerId};
-use veche_mailbox::{Class, Mailbox};
+use veche_mailbox::{Class, Mailbox, Wake as _};
 use veche_net::{Delayed, Driver, Epoll};
 
 use crate::apps::{Here, Library};
@@ -70,6 +70,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         let (site, common) = (Arc::clone(&site), Arc::clone(&common));
         let report: Arc<Report> = Arc::clone(&report);
         let shelf = Arc::clone(&shelf);
+        let outbound = library.outbound.clone();
         let (io, failed) = (config.server.io, failed.clone());
         thread::Builder::new()
             .name(format!("worker {me}"))
@@ -85,19 +86,22 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
                     Box::new(DiskFiles::default()),
                     report,
                 );
-                if shelf.iter().any(Option::is_some) {
-                    match Here::start(me as u16, &shelf) {
-                        Err(error) => return drop(failed.send(Err(error))),
-                        Ok(here) => shared.apps = Some(Box::new(here)),
-                    }
+                let driver = match Epoll::new(veche_net::Options::default()) {
+                    Err(error) => return drop(failed.send(Err(cannot_start(error)))),
+                    Ok(driver) => driver,
+                };
+                let waker = driver.waker();
+                let port = outbound.port(move || waker.wake());
+                match Here::start(me as u16, &shelf, port) {
+                    Err(error) => return drop(failed.send(Err(error))),
+                    Ok(here) => shared.apps = Some(Box::new(here)),
                 }
-                match Epoll::new(veche_net::Options::default()) {
-                    Err(error) => drop(failed.send(Err(cannot_start(error)))),
-                    Ok(driver) if io == Io::Delayed => {
+                match io {
+                    Io::Delayed => {
                         let driver = Delayed::new(driver, seed ^ me as u64);
                         serve(driver, shared, mailbox, common, sockets, &failed);
                     }
-                    Ok(driver) => serve(driver, shared, mailbox, common, sockets, &failed),
+                    _ => serve(driver, shared, mailbox, common, sockets, &failed),
                 }
             })
             .map_err(|error| format!("no thread for worker {me}: {error}"))?;

@@ -5,6 +5,7 @@ use mlua::{Lua, Table, Value};
 /// A module gets the prelude's inner table. What it returns `veche` has under its name; a table is one of functions that
 /// `veche` has each under their own; nil if it only adds to the inner table. Chunks are named so that [`words`](super::words) leaves their lines out.
 const MODULES: &[(&str, &str)] = &[
+    ("resolve", include_str!("../../lua/resolve.lua")),
     ("line", include_str!("../../lua/line.lua")),
     ("channel", include_str!("../../lua/channel.lua")),
     ("waitgroup", include_str!("../../lua/waitgroup.lua")),

@@ -4,6 +4,7 @@
 
 mod argument;
 mod base64;
+mod calls;
 mod connection;
 mod core;
 mod dict;
@@ -12,6 +13,7 @@ mod http;
 mod json;
 pub(crate) mod lua;
 mod random;
+mod resolve;
 pub(crate) mod string;
 mod time;
 
@@ -32,6 +34,8 @@ pub(crate) fn install(
 ) -> mlua::Result<()> {
     core::install(lua, desk, native)?;
     connection::install(lua, desk, native)?;
+    calls::install(lua, desk, native)?;
+    resolve::install(lua, desk, native)?;
     http::install(lua, desk, native)?;
     let own_words = lua.create_function(|_, error: mlua::Value| {
         Ok(match error {

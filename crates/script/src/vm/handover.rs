@@ -48,6 +48,7 @@ impl Vm {
 
     /// The last call: whoever waits for a handler of this VM waits no longer.
     pub fn finish(&mut self) {
+        self.desk.cancel_calls();
         for of in self.busy_ids() {
             self.desk.effect(Effect::Ready { of });
         }

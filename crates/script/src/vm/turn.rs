@@ -3,6 +3,8 @@
 //! What does not fit waits for the next turn, in order.
 
 use super::{Answer, Handler, Postponed, STEPS_MAX, TURN_TICKS, Vm};
+use veche_calls::Outcome;
+
 use crate::Now;
 use crate::desk::{Spawned, Woken};
 use crate::effects::Token;
@@ -18,6 +20,23 @@ impl Vm {
             Answer::Done => self.go_on(token, &[yes, yes]),
             Answer::Number(number) => self.go_on(token, &[yes, Argument::Number(*number)]),
             Answer::Failed(words) => self.fail(token, words),
+        }
+        self.settle();
+    }
+
+    /// Whether a coroutine waits with that token.
+    #[must_use]
+    pub fn is_waiting(&self, token: Token) -> bool {
+        self.tasks.is_waiting(token)
+    }
+
+    /// A call to the world is over.
+    pub fn replied(&mut self, token: Token, outcome: Outcome, now: Now) {
+        self.set_now(now);
+        if self.tasks.is_waiting(token) {
+            self.desk.set_outcome(token, outcome);
+            self.go_on(token, &[Argument::Boolean(true)]);
+            self.desk.clear_outcome();
         }
         self.settle();
     }
@@ -55,7 +74,8 @@ impl Vm {
     }
 
     /// Whether the calls of this turn have taken their time.
-    pub(super) fn is_over_time(&self) -> bool {
+    #[must_use]
+    pub fn is_over_time(&self) -> bool {
         self.machine.ticks().wrapping_sub(self.turn_began) >= TURN_TICKS
     }
 
@@ -145,6 +165,9 @@ impl Vm {
             }
             return;
         };
+        if let Some(token) = task.token {
+            self.desk.cancel_call(token);
+        }
         let arguments = [Argument::Boolean(false), Argument::Bytes(b"cancelled")];
         self.run(task.coroutine, task.owner, &arguments);
     }

@@ -219,6 +219,8 @@ fn words(effect: &Effect, effects: &Effects) -> String {
             }
         },
         Effect::Ready { of } => format!("ready {}", name(*of)),
+        Effect::Call { call, .. } => format!("call {call:?}"),
+        Effect::CancelCall { .. } => "cancel call".to_owned(),
         Effect::Failed { of } => format!("failed {}", name(*of)),
         Effect::Log { level, text } => match level {
             Level::Info => text.clone(),

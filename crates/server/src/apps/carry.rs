@@ -103,6 +103,8 @@ impl Here {
                         let verdict = Direct::Verdict(self::verdict(verdict));
                         answer(current, session(of), verdict, &mut direct, shared);
                     }
+                    Effect::Call { call, token } => self.calls.submit(id, token, *call),
+                    Effect::CancelCall { token } => self.calls.cancel(id, token),
                     Effect::Ready { of } => shared.app_ready.push(session(of)),
                     Effect::Failed { of } => {
                         let (code, reason) = FAILED;

@@ -7,10 +7,12 @@ use tracing::{error, info, warn};
 use veche_frontends::app::{AppAnswer, Outcome, Progress, Request, Response, Verdict};
 use veche_frontends::{AppId, Apps, Shared};
 use veche_hub::{Answer, SessionId, Ticket};
+use veche_outbound::Port;
 use veche_proto::http::Status;
 use veche_proto::websocket::{MessageKind, handshake};
 use veche_script::{ConnectionId, Effects, Handler, Kind, Token, Vm, World};
 
+use super::calls::Calls;
 use super::carry::Held;
 use super::library::{Shelf, Volume};
 
@@ -31,6 +33,8 @@ pub(crate) struct Here {
     pub(super) spare: Effects,
     pub(super) tickets: Tickets,
     pub(super) held: Held,
+    /// What scripts ask of the world.
+    pub(super) calls: Calls,
     now_ms: u64,
 }
 
@@ -97,13 +101,14 @@ pub(super) enum Direct {
 
 impl Here {
     /// To be called on the worker's own thread.
-    pub(crate) fn start(worker: u16, shelf: &Shelf) -> Result<Self, String> {
+    pub(crate) fn start(worker: u16, shelf: &Shelf, port: Port) -> Result<Self, String> {
         let mut here = Self {
             worker,
             apps: Vec::new(),
             spare: Effects::default(),
             tickets: Tickets::default(),
             held: Held::default(),
+            calls: Calls::new(port),
             now_ms: 0,
         };
         for volume in shelf.iter() {
@@ -191,12 +196,12 @@ impl Here {
         }
     }
 
-    fn app(&mut self, id: AppId) -> Option<&mut Application> {
+    pub(super) fn app(&mut self, id: AppId) -> Option<&mut Application> {
         self.apps.get_mut(usize::from(id.0))?.as_mut()
     }
 
     /// Runs an application and carries out what it wants done.
-    fn run<R>(
+    pub(super) fn run<R>(
         &mut self,
         id: AppId,
         current: Option<SessionId>,
@@ -260,6 +265,20 @@ impl Application {
             old.vm.answer(token, answer, now);
         }
         self.vm.answer(token, answer, now);
+    }
+
+    /// The same for what a call to the world has led to.
+    pub(super) fn replied(
+        &mut self,
+        token: Token,
+        outcome: veche_calls::Outcome,
+        now: veche_script::Now,
+    ) {
+        let old = self.before.iter_mut().map(|old| &mut old.vm);
+        let waits = old.chain([&mut self.vm]).find(|vm| vm.is_waiting(token));
+        if let Some(vm) = waits {
+            vm.replied(token, outcome, now);
+        }
     }
 }
 
@@ -396,6 +415,7 @@ impl Apps for Here {
     fn turn(&mut self, shared: &mut Shared) {
         self.now_ms = shared.now.mono_ms;
         self.publish_held(shared);
+        self.hand_in_outcomes(shared);
         for index in 0..self.apps.len() {
             let id = AppId(index as u16);
             let (retires, _) = self.run(id, None, shared, |app, now| {
@@ -410,6 +430,7 @@ impl Apps for Here {
                 self.carry_out(id, None, shared);
             }
         }
+        self.calls.flush();
         self.show(shared);
     }
 
@@ -421,6 +442,9 @@ impl Apps for Here {
             old.chain([app.vm.deadline_ms()])
         });
         let due = due.min().unwrap_or(u64::MAX);
+        if self.calls.is_busy() {
+            return 0;
+        }
         if self.held.is_empty() {
             due
         } else {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use veche_frontends::AppId;
+use veche_outbound::Outbound;
 use veche_script::{App, Code, Limits, Vm, World};
 use veche_store::Store;
 
@@ -33,6 +34,8 @@ pub(crate) type Shelf = Arc<Vec<Option<Arc<Volume>>>>;
 pub(crate) struct Library {
     names: Mutex<Vec<String>>,
     store: Arc<Store>,
+    /// What applications ask of the world goes through here.
+    pub(crate) outbound: Outbound,
 }
 
 impl Library {

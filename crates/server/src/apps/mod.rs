@@ -3,6 +3,7 @@
 //! The front ends know applications by the trait [`Apps`](veche_frontends::Apps) only, scripts know the world by
 //! effects only; [`Here`] stands between them in each worker, [`Library`] has the code for all workers.
 
+mod calls;
 mod carry;
 mod here;
 mod library;

@@ -8,14 +8,6 @@ use crate::apps::{Here, Shelf};
 impl Rest {
     /// New code is in force.
     pub(super) fn reload_apps(&mut self, shelf: &Shelf) {
-        if self.shared.apps.is_none() && shelf.iter().any(Option::is_some) {
-            match Here::start(self.me as u16, shelf) {
-                Ok(here) => self.shared.apps = Some(Box::new(here)),
-                // It was tried before: this is a script that fails now and then.
-                Err(words) => tracing::error!(worker = self.me, "not loaded: {words}"),
-            }
-            return;
-        }
         self.shared.with_apps(|apps, shared| {
             let apps: &mut dyn std::any::Any = apps;
             if let Some(here) = apps.downcast_mut::<Here>() {

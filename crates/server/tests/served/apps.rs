@@ -51,6 +51,7 @@ function app.close(conn, code, reason) print("closed", conn.user, code, reason) 
 function app.request(req)
   if req.params.room then return 404 end
   if req.query.wait then veche.sleep(tonumber(req.query.wait)) end
+  if req.query.host then return { found = veche.resolve(req.query.host) } end
   if req.query.fail then error("request as asked") end
   if req.method == "POST" then return 201, { ["x-length"] = tostring(#req.body) }, req.json or "no json" end
   return "hello " .. req.path
@@ -306,5 +307,20 @@ fn new_code_finds_the_connections() {
         assert_eq!(sockets[3].text(), "still here");
         server.signal(Signal::HUP);
         until("the refusal", || server.log().contains("config refused"));
+    });
+}
+
+#[test]
+fn scripts_ask_for_the_addresses_of_hosts() {
+    on_all(|setup| {
+        let server = serve(setup);
+        let ask = |host| get(server.public, &format!("/lua/x?user=u&host={host}"));
+        assert_eq!(ask("127.0.0.1").json(), json!({"found": ["127.0.0.1"]}));
+        let here = ask("localhost");
+        let here = here.text();
+        assert!(here.contains("127.0.0.1") || here.contains("::1"), "{here}");
+        assert_eq!(ask("no.such.name.invalid").status, 500);
+        let told = "no address for \"no.such.name.invalid\"";
+        until("the error is told", || server.log().contains(told));
     });
 }

@@ -1,0 +1,82 @@
+//! What scripts ask of the world, and what comes back: plain types.
+//!
+//! `script` makes a [`Call`] of what a handler asks for and knows not who performs it; `outbound` performs it and knows
+//! not who asked. Each kind of call is a file of its own.
+
+mod resolve;
+
+pub use resolve::Resolve;
+
+use std::net::IpAddr;
+
+/// Which call of a worker it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId {
+    /// The application's number.
+    pub app: u16,
+    /// The call's, never used twice by one application of a worker.
+    pub token: u64,
+}
+
+/// One thing asked of the world.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Call {
+    /// The addresses of a host.
+    Resolve(Resolve),
+}
+
+/// What has come of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// To [`Call::Resolve`]; at least one.
+    Addresses(Vec<IpAddr>),
+}
+
+/// Why nothing has come of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What a program can tell it by.
+    pub kind: FaultKind,
+    /// What a person is told.
+    pub words: String,
+}
+
+/// The kinds of faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultKind {
+    /// It took longer than it was allowed to.
+    Timeout,
+    /// Nobody is there, or whoever was there has gone.
+    Unreachable,
+    /// Somebody is there and says no.
+    Refused,
+    /// What was asked for makes no sense.
+    Invalid,
+    /// The other side does not keep to its protocol, or said more than it was allowed to.
+    Broken,
+}
+
+impl FaultKind {
+    /// As scripts read it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Unreachable => "unreachable",
+            Self::Refused => "refused",
+            Self::Invalid => "invalid",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+impl Fault {
+    /// Of that kind, in those words.
+    pub fn new(kind: FaultKind, words: impl Into<String>) -> Self {
+        let words = words.into();
+        Self { kind, words }
+    }
+}
+
+/// How a call has ended.
+pub type Outcome = Result<Reply, Fault>;

@@ -1,0 +1,68 @@
+//! What Veche asks of others: databases, other servers, names. It performs [calls](veche_calls::Call) on a tokio runtime.
+//!
+//! A worker has a [`Port`]: it hands in a turn's calls at once and takes what has become of earlier ones when it is
+//! woken. Nothing here knows who asks or what for. Each kind of call is a file of its own and a row in [`perform`].
+
+mod perform;
+mod port;
+mod resolve;
+
+pub use port::Port;
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use tokio::runtime::{Builder, Runtime};
+
+use perform::Clients;
+
+/// The outbound side of a process. Its threads begin with the first call; clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Outbound(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    runtime: OnceLock<Runtime>,
+    clients: Arc<Clients>,
+}
+
+/// Cores for each thread of the runtime: it waits more than it works.
+const CORES_PER_THREAD: usize = 4;
+
+impl Outbound {
+    /// A worker's end. `wake` is called from another thread when there is something to take, and not again before it
+    /// was taken.
+    #[must_use]
+    pub fn port(&self, wake: impl Fn() + Send + Sync + 'static) -> Port {
+        Port::new(self.clone(), Box::new(wake))
+    }
+
+    fn runtime(&self) -> io::Result<&Runtime> {
+        let inner = &*self.0;
+        if let Some(runtime) = inner.runtime.get() {
+            return Ok(runtime);
+        }
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(cores.div_ceil(CORES_PER_THREAD))
+            .thread_name("outbound")
+            .enable_all()
+            .build()?;
+        // Another worker may have been quicker; what is left over ends without being waited for.
+        if let Err(runtime) = inner.runtime.set(runtime) {
+            runtime.shutdown_background();
+        }
+        inner
+            .runtime
+            .get()
+            .ok_or_else(|| io::ErrorKind::Other.into())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! A worker's end: calls go in, outcomes come out, neither waits.
+//!
+//! All calls of a worker are driven by one task. What becomes ready together is handed over together, so a busy worker
+//! is woken once for many.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::FutureExt as _;
+use futures_util::future::{AbortHandle, Abortable};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use parking_lot::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use veche_calls::{Call, CallId, Fault, FaultKind, Outcome};
+
+use crate::Outbound;
+use crate::perform::{Clients, perform};
+
+/// A worker's end.
+#[derive(Debug)]
+pub struct Port {
+    outbound: Outbound,
+    /// Of this turn.
+    orders: Vec<Order>,
+    /// `None` before the first call.
+    task: Option<UnboundedSender<Vec<Order>>>,
+    inbox: Arc<Inbox>,
+}
+
+#[derive(Debug)]
+enum Order {
+    Perform(CallId, Call),
+    Cancel(CallId),
+}
+
+/// What has become of calls.
+struct Inbox {
+    done: Mutex<Vec<(CallId, Outcome)>>,
+    /// The worker was woken and has not looked since.
+    is_told: AtomicBool,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Port {
+    pub(crate) fn new(outbound: Outbound, wake: Box<dyn Fn() + Send + Sync>) -> Self {
+        let inbox = Inbox {
+            done: Mutex::default(),
+            is_told: AtomicBool::new(false),
+            wake,
+        };
+        Self {
+            outbound,
+            orders: Vec::new(),
+            task: None,
+            inbox: Arc::new(inbox),
+        }
+    }
+
+    /// Has a call performed, once [`flush`](Self::flush) is called.
+    pub fn submit(&mut self, id: CallId, call: Call) {
+        self.orders.push(Order::Perform(id, call));
+    }
+
+    /// Nobody waits for that call any more. Its outcome may come all the same.
+    pub fn cancel(&mut self, id: CallId) {
+        self.orders.push(Order::Cancel(id));
+    }
+
+    /// Hands over what was submitted; to be called once a turn.
+    pub fn flush(&mut self) {
+        if self.orders.is_empty() {
+            return;
+        }
+        let orders = std::mem::take(&mut self.orders);
+        if let Err(error) = self.hand_over(orders) {
+            let words = format!("no threads for calls to the outside: {error}");
+            let fault = Fault::new(FaultKind::Unreachable, words);
+            self.inbox.refuse(error.orders, &fault);
+        }
+    }
+
+    fn hand_over(&mut self, orders: Vec<Order>) -> Result<(), NotTaken> {
+        if self.task.is_none() {
+            let runtime = match self.outbound.runtime() {
+                Ok(runtime) => runtime,
+                Err(error) => {
+                    let why = error.to_string();
+                    return Err(NotTaken { orders, why });
+                }
+            };
+            let (task, incoming) = unbounded_channel();
+            let clients = Arc::clone(&self.outbound.0.clients);
+            runtime.spawn(serve(clients, incoming, Arc::clone(&self.inbox)));
+            self.task = Some(task);
+        }
+        let Some(task) = &self.task else {
+            return Ok(());
+        };
+        task.send(orders).map_err(|lost| NotTaken {
+            orders: lost.0,
+            why: "the runtime has ended".to_owned(),
+        })
+    }
+
+    /// Whether there is something to [`take`](Self::take).
+    #[must_use]
+    pub fn has_outcomes(&self) -> bool {
+        self.inbox.is_told.load(Ordering::Acquire)
+    }
+
+    /// Takes what has become of calls, behind what `into` has already.
+    pub fn take(&mut self, into: &mut Vec<(CallId, Outcome)>) {
+        // Cleared before the look: what comes after it wakes again.
+        if self.inbox.is_told.swap(false, Ordering::AcqRel) {
+            into.append(&mut self.inbox.done.lock());
+        }
+    }
+}
+
+/// Orders that nobody carries out.
+struct NotTaken {
+    orders: Vec<Order>,
+    why: String,
+}
+
+impl fmt::Display for NotTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl Inbox {
+    fn post(&self, outcomes: &mut Vec<(CallId, Outcome)>) {
+        if outcomes.is_empty() {
+            return;
+        }
+        self.done.lock().append(outcomes);
+        if !self.is_told.swap(true, Ordering::AcqRel) {
+            (self.wake)();
+        }
+    }
+
+    fn refuse(&self, orders: Vec<Order>, fault: &Fault) {
+        let calls = orders.into_iter().filter_map(|order| match order {
+            Order::Perform(id, _) => Some((id, Err(fault.clone()))),
+            Order::Cancel(_) => None,
+        });
+        self.post(&mut calls.collect());
+    }
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbox").finish_non_exhaustive()
+    }
+}
+
+/// Performs a worker's calls until its port is gone.
+async fn serve(
+    clients: Arc<Clients>,
+    mut incoming: UnboundedReceiver<Vec<Order>>,
+    inbox: Arc<Inbox>,
+) {
+    let mut running = FuturesUnordered::new();
+    let mut cancels: HashMap<CallId, AbortHandle> = HashMap::new();
+    let mut done = Vec::new();
+    loop {
+        tokio::select! {
+            orders = incoming.recv() => {
+                let Some(orders) = orders else { return };
+                for order in orders {
+                    match order {
+                        Order::Perform(id, call) => {
+                            let (cancel, registration) = AbortHandle::new_pair();
+                            cancels.insert(id, cancel);
+                            let clients = Arc::clone(&clients);
+                            let call = async move { perform(&clients, call).await };
+                            let call = Abortable::new(call, registration);
+                            running.push(call.map(move |outcome| (id, outcome)));
+                        }
+                        Order::Cancel(id) => {
+                            if let Some(cancel) = cancels.get(&id) {
+                                cancel.abort();
+                            }
+                        }
+                    }
+                }
+            }
+            Some(first) = running.next(), if !running.is_empty() => {
+                let mut next = Some(first);
+                while let Some((id, outcome)) = next {
+                    cancels.remove(&id);
+                    if let Ok(outcome) = outcome {
+                        done.push((id, outcome));
+                    }
+                    // What is ready too goes along.
+                    next = running.next().now_or_never().flatten();
+                }
+                inbox.post(&mut done);
+            }
+        }
+    }
+}

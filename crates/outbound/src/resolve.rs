@@ -1,0 +1,35 @@
+//! Names of hosts, by the system's resolver.
+
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+use veche_calls::{Fault, FaultKind, Outcome, Reply, Resolve};
+
+pub(crate) async fn perform(call: Resolve) -> Outcome {
+    let host = &call.host;
+    // The port is not asked about; the system's function takes one.
+    let found = match timeout(call.timeout, lookup_host((host.as_str(), 0))).await {
+        Err(_) => {
+            let words = format!(
+                "no answer about the name {host:?} within {:?}",
+                call.timeout
+            );
+            return Err(Fault::new(FaultKind::Timeout, words));
+        }
+        Ok(Err(error)) => {
+            let words = format!("no address for {host:?}: {error}");
+            return Err(Fault::new(FaultKind::Unreachable, words));
+        }
+        Ok(Ok(found)) => found,
+    };
+    let mut addresses = Vec::new();
+    for address in found {
+        if !addresses.contains(&address.ip()) {
+            addresses.push(address.ip());
+        }
+    }
+    if addresses.is_empty() {
+        let words = format!("no address for {host:?}");
+        return Err(Fault::new(FaultKind::Unreachable, words));
+    }
+    Ok(Reply::Addresses(addresses))
+}

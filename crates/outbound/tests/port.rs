@@ -1,0 +1,104 @@
+//! Calls go in and outcomes come out, in another thread's time.
+
+use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use veche_calls::{Call, CallId, FaultKind, Outcome, Reply, Resolve};
+use veche_outbound::{Outbound, Port};
+
+const LONG: Duration = Duration::from_secs(20);
+
+struct Bench {
+    port: Port,
+    woken: Receiver<()>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (wake, woken) = channel();
+        let port = Outbound::default().port(move || wake.send(()).expect("somebody listens"));
+        Self { port, woken }
+    }
+
+    fn resolve(&mut self, token: u64, host: &str) {
+        let call = Call::Resolve(Resolve {
+            host: host.to_owned(),
+            timeout: LONG,
+        });
+        self.port.submit(CallId { app: 7, token }, call);
+    }
+
+    fn outcomes(&mut self, count: usize) -> Vec<(CallId, Outcome)> {
+        let mut outcomes = Vec::new();
+        while outcomes.len() < count {
+            self.woken.recv_timeout(LONG).expect("a wake");
+            assert!(self.port.has_outcomes());
+            self.port.take(&mut outcomes);
+        }
+        outcomes.sort_by_key(|(id, _)| *id);
+        outcomes
+    }
+}
+
+#[test]
+fn names_have_addresses() {
+    let mut bench = Bench::new();
+    bench.resolve(1, "127.0.0.1");
+    bench.resolve(2, "localhost");
+    bench.resolve(3, "::1");
+    bench.resolve(4, "no such name");
+    bench.port.flush();
+    let outcomes = bench.outcomes(4);
+    let tokens: Vec<u64> = outcomes.iter().map(|(id, _)| id.token).collect();
+    assert_eq!(tokens, [1, 2, 3, 4]);
+    let of = |index: usize| match &outcomes[index].1 {
+        Ok(Reply::Addresses(addresses)) => addresses.clone(),
+        other => panic!("{other:?}"),
+    };
+    let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+    assert_eq!(of(0), [ip("127.0.0.1")]);
+    assert!(of(1).iter().all(IpAddr::is_loopback));
+    assert_eq!(of(2), [ip("::1")]);
+    let fault = outcomes[3].1.as_ref().expect_err("no such name");
+    assert_eq!(fault.kind, FaultKind::Unreachable);
+    assert!(fault.words.contains("\"no such name\""), "{fault:?}");
+}
+
+#[test]
+fn each_batch_wakes_at_most_once_until_it_is_taken() {
+    let mut bench = Bench::new();
+    for token in 0..1000 {
+        bench.resolve(token, "127.0.0.1");
+    }
+    bench.port.flush();
+    bench.woken.recv_timeout(LONG).expect("a wake");
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(bench.woken.try_recv().is_err(), "woken twice");
+    let mut outcomes = Vec::new();
+    bench.port.take(&mut outcomes);
+    assert!(!bench.port.has_outcomes());
+    let missing = 1000 - outcomes.len();
+    outcomes.append(&mut bench.outcomes(missing));
+    assert_eq!(outcomes.len(), 1000);
+}
+
+#[test]
+fn a_port_that_is_gone_is_no_trouble() {
+    let mut bench = Bench::new();
+    bench.resolve(1, "127.0.0.1");
+    bench.port.flush();
+    bench.outcomes(1);
+    let outbound = Outbound::default();
+    let mut other = outbound.port(|| {});
+    other.submit(
+        CallId { app: 0, token: 1 },
+        Call::Resolve(Resolve {
+            host: "localhost".to_owned(),
+            timeout: LONG,
+        }),
+    );
+    other.flush();
+    drop(other);
+    drop(outbound);
+}

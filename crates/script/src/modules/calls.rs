@@ -1,0 +1,57 @@
+//! What comes back from the world, as Lua's values.
+
+use std::rc::Rc;
+
+use mlua::{IntoLuaMulti as _, Lua, MultiValue, Table, Value};
+use veche_calls::{Outcome, Reply};
+
+use super::{fault, resolve};
+use crate::desk::Desk;
+use crate::effects::Token;
+
+/// Scripts don't wait longer than that for an answer, in seconds: a day.
+const TIMEOUT_MAX_S: f64 = 86_400.0;
+
+pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(desk);
+    let outcome = lua.create_function(move |lua, token: f64| {
+        let outcome = own.take_outcome(Token(token as u64));
+        let outcome = outcome.ok_or_else(|| fault("its reply was taken already"))?;
+        to_lua(lua, outcome)
+    })?;
+    native.set("outcome", outcome)
+}
+
+/// `true` and the reply; `false`, what a person is told and what a program can tell it by.
+fn to_lua(lua: &Lua, outcome: Outcome) -> mlua::Result<MultiValue> {
+    let reply = match outcome {
+        Err(fault) => return (false, fault.words, fault.kind.name()).into_lua_multi(lua),
+        Ok(reply) => reply,
+    };
+    match reply {
+        Reply::Addresses(addresses) => {
+            (true, resolve::to_lua(lua, &addresses)?).into_lua_multi(lua)
+        }
+    }
+}
+
+/// The option `timeout` in seconds; `default_s` where there is none.
+pub(super) fn timeout(
+    options: Option<&Table>,
+    default_s: f64,
+    what: &str,
+) -> mlua::Result<std::time::Duration> {
+    let given = options.map(|options| options.raw_get("timeout"));
+    let seconds = match given.transpose()?.unwrap_or(Value::Nil) {
+        Value::Nil => default_s,
+        Value::Integer(seconds) => seconds as f64,
+        Value::Number(seconds) => seconds,
+        _ => f64::NAN,
+    };
+    if !(seconds > 0.0 && seconds <= TIMEOUT_MAX_S) {
+        return Err(fault(format!(
+            "bad option timeout to '{what}': more than 0 and at most {TIMEOUT_MAX_S} seconds expected"
+        )));
+    }
+    Ok(std::time::Duration::from_secs_f64(seconds))
+}

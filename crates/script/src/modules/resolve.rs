@@ -1,0 +1,52 @@
+//! `veche.resolve`: the addresses of a host.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use mlua::{Lua, Table, Value};
+use veche_calls::{Call, Resolve};
+
+use super::{calls, fault};
+use crate::desk::Desk;
+
+/// How long it may take where a script does not say.
+const TIMEOUT_S: f64 = 10.0;
+
+/// Longest name (RFC 1035, section 2.3.4, as text).
+const HOST_BYTES_MAX: usize = 253;
+
+pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let desk = Rc::clone(desk);
+    let begin = lua.create_function(move |_, (host, options): (Value, Value)| {
+        let Value::String(host) = host else {
+            return Err(fault("bad argument #1 to 'resolve': a string expected"));
+        };
+        let options = match &options {
+            Value::Nil => None,
+            Value::Table(options) => Some(options),
+            _ => {
+                return Err(fault(
+                    "bad argument #2 to 'resolve': a table of options expected",
+                ));
+            }
+        };
+        let timeout = calls::timeout(options, TIMEOUT_S, "resolve")?;
+        let host = String::from_utf8(host.as_bytes().to_vec());
+        let is_good = |host: &String| {
+            (1..=HOST_BYTES_MAX).contains(&host.len()) && !host.chars().any(char::is_control)
+        };
+        let Some(host) = host.ok().filter(is_good) else {
+            return Err(fault(
+                "bad argument #1 to 'resolve': the name of a host, of 1 to 253 bytes, expected",
+            ));
+        };
+        let token = desk.call(Call::Resolve(Resolve { host, timeout }));
+        Ok(token.0 as f64)
+    })?;
+    native.set("resolve", begin)
+}
+
+/// A list of addresses as text.
+pub(super) fn to_lua(lua: &Lua, addresses: &[IpAddr]) -> mlua::Result<Table> {
+    lua.create_sequence_from(addresses.iter().map(ToString::to_string))
+}

@@ -1,0 +1,85 @@
+//! What scripts ask of the world: it goes out through the worker's port, and what comes back is handed in.
+
+use std::collections::VecDeque;
+
+use veche_calls::{Call, CallId, Outcome};
+use veche_frontends::{AppId, Shared};
+use veche_outbound::Port;
+use veche_script::Token;
+
+use super::here::Here;
+
+/// Calls of all applications of a worker.
+pub(super) struct Calls {
+    port: Port,
+    /// Taken from the port and not handed in yet.
+    outcomes: VecDeque<(CallId, Outcome)>,
+    taken: Vec<(CallId, Outcome)>,
+    /// Something was submitted that has not been handed over.
+    has_orders: bool,
+}
+
+/// Outcomes handed in within a turn; the others are in the next.
+const OUTCOMES_MAX: usize = 1024;
+
+impl Calls {
+    pub(super) fn new(port: Port) -> Self {
+        Self {
+            port,
+            outcomes: VecDeque::new(),
+            taken: Vec::new(),
+            has_orders: false,
+        }
+    }
+
+    pub(super) fn submit(&mut self, app: AppId, token: Token, call: Call) {
+        self.port.submit(call_id(app, token), call);
+        self.has_orders = true;
+    }
+
+    pub(super) fn cancel(&mut self, app: AppId, token: Token) {
+        self.port.cancel(call_id(app, token));
+        self.has_orders = true;
+    }
+
+    /// Hands over what was submitted.
+    pub(super) fn flush(&mut self) {
+        if std::mem::take(&mut self.has_orders) {
+            self.port.flush();
+        }
+    }
+
+    /// Whether another turn is due at once.
+    pub(super) fn is_busy(&self) -> bool {
+        self.has_orders || !self.outcomes.is_empty()
+    }
+}
+
+fn call_id(AppId(app): AppId, Token(token): Token) -> CallId {
+    CallId { app, token }
+}
+
+impl Here {
+    /// Lets coroutines go on whose calls are over.
+    pub(super) fn hand_in_outcomes(&mut self, shared: &mut Shared) {
+        let calls = &mut self.calls;
+        if calls.port.has_outcomes() {
+            calls.port.take(&mut calls.taken);
+            calls.outcomes.extend(calls.taken.drain(..));
+        }
+        for _ in 0..OUTCOMES_MAX {
+            let Some((id, _)) = self.calls.outcomes.front() else {
+                return;
+            };
+            let app = AppId(id.app);
+            if self.app(app).is_some_and(|app| app.vm.is_over_time()) {
+                return;
+            }
+            if let Some((id, outcome)) = self.calls.outcomes.pop_front() {
+                self.run(app, None, shared, |app, now| {
+                    app.replied(Token(id.token), outcome, now);
+                });
+            }
+        }
+    }
+}
