@@ -47,6 +47,8 @@ pub(crate) struct Desk {
     pub(crate) world: Rc<World>,
     /// Which worker it is, for the ids of connections.
     pub(crate) worker: u16,
+    /// What the VM may use.
+    pub(crate) memory_bytes_max: usize,
     is_retired: Cell<bool>,
     spawned: RefCell<VecDeque<Spawned>>,
     woken: RefCell<VecDeque<(Token, Woken)>>,
@@ -109,10 +111,11 @@ impl Requests {
 }
 
 impl Desk {
-    pub(crate) fn new(world: Rc<World>, worker: u16) -> Self {
+    pub(crate) fn new(world: Rc<World>, worker: u16, memory_bytes_max: usize) -> Self {
         Self {
             world,
             worker,
+            memory_bytes_max,
             is_retired: Cell::new(false),
             spawned: RefCell::default(),
             woken: RefCell::default(),

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use mlua::ffi::{self, lua_State};
 use mlua::{Function, Lua, Table};
 
-use super::machine::{Coroutine, Reference, waits_mark};
+use super::machine::{Coroutine, Reference, counted_bytes, waits_mark};
 use crate::desk::{Desk, Sent};
 use crate::effects::{ConnectionId, Kind};
 
@@ -241,6 +241,16 @@ unsafe extern "C-unwind" fn capture(state: *mut lua_State) -> c_int {
     1
 }
 
+/// Whether the memory is within its limit, after a collection if need be.
+fn has_room(state: *mut lua_State, bytes_max: usize) -> bool {
+    if counted_bytes(state) < bytes_max {
+        return true;
+    }
+    // SAFETY: what `collectgarbage` does; objects that are collected run Rust's destructors at most.
+    unsafe { ffi::lua_gc(state, ffi::LUA_GCCOLLECT, 0) };
+    counted_bytes(state) < bytes_max
+}
+
 fn is_close_code(code: f64) -> bool {
     let code = code as u16 * u16::from(code.fract() == 0.0);
     matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
@@ -265,6 +275,13 @@ unsafe extern "C-unwind" fn spawn(state: *mut lua_State) -> c_int {
         let values = ffi::lua_gettop(state);
         if ffi::lua_type(state, 1) != ffi::LUA_TFUNCTION {
             fail(state, c"bad argument #1: a function expected")
+        }
+        // Coroutines outlive the run that is ended for what they take.
+        if !has_room(state, desk(state).memory_bytes_max) {
+            fail(
+                state,
+                c"not enough memory: the application is over its limit",
+            )
         }
         let new = ffi::lua_newthread(state);
         ffi::lua_insert(state, 1);

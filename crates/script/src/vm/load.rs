@@ -61,7 +61,11 @@ impl Vm {
         let libraries =
             StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::BIT | StdLib::OS | StdLib::JIT;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
-        let desk = Rc::new(Desk::new(Rc::clone(&world.0), worker));
+        let desk = Rc::new(Desk::new(
+            Rc::clone(&world.0),
+            worker,
+            app.limits.memory_bytes_max,
+        ));
         let watch = Watch::this_thread().map_err(LoadError::Watch)?;
         let budget_ns = u64::try_from(app.limits.cpu_budget.as_nanos()).unwrap_or(u64::MAX);
         let machine = Machine::new(&lua, watch, budget_ns, app.limits.memory_bytes_max)?;

@@ -1,0 +1,202 @@
+//! Scripts that fill their memory to the brim, in every way and from every place, again and again: each attempt ends
+//! with an error, and the next script finds a VM in good order.
+//!
+//! What LuaJIT does where memory is refused depends on the instruction, so pieces get smaller and smaller: whatever is
+//! too large leaves room for something else. Worth a run with `--profile bench` too, where frames lie otherwise.
+
+mod support;
+
+use std::time::Duration;
+
+use support::{ANN, BOB, Bench, limits};
+use veche_script::Limits;
+
+/// What fills memory: a function of the list that keeps what was made and of the size of a piece.
+const FILLERS: &[(&str, &str)] = &[
+    ("strings", "keep[#keep + 1] = ('x'):rep(size - 8) .. #keep"),
+    ("one string", "keep[1] = (keep[1] or '') .. ('y'):rep(size)"),
+    (
+        "tables",
+        "local t = {} for i = 1, size / 8 do t[i] = i end keep[#keep + 1] = t",
+    ),
+    (
+        "hashes",
+        "local t = {} for i = 1, size / 40 do t['k' .. i .. #keep] = i end keep[#keep + 1] = t",
+    ),
+    (
+        "closures",
+        "for i = 1, size / 40 + 1 do local up = i keep[#keep + 1] = function() up = up + 1 return up end end",
+    ),
+    (
+        "coroutines",
+        "for i = 1, size / 1024 + 1 do keep[#keep + 1] = coroutine.wrap(function() coroutine.yield(i) end) keep[#keep]() end",
+    ),
+    (
+        "concatenations",
+        "local t = {} for i = 1, 16 do t[i] = ('z'):rep(size / 16) end keep[#keep + 1] = table.concat(t, ',')",
+    ),
+    (
+        "gsub",
+        "keep[#keep + 1] = (('.'):rep(size / 4):gsub('.', 'abcd')) .. #keep",
+    ),
+    (
+        "gsub with a function",
+        "keep[#keep + 1] = (('.'):rep(size / 64):gsub('.', function(c) return ('q'):rep(64) end)) .. #keep",
+    ),
+    (
+        "formats",
+        "keep[#keep + 1] = ('%s%d'):format(('f'):rep(size), #keep)",
+    ),
+    (
+        "decoded JSON",
+        "keep[#keep + 1] = veche.json.decode('[' .. ('{\"a\":[1,2]},'):rep(size / 64) .. '1]')",
+    ),
+    (
+        "encoded JSON",
+        "local t = {} for i = 1, size / 8 do t[i] = i end keep[#keep + 1] = veche.json.encode(t)",
+    ),
+    (
+        "attributes",
+        "conn.attributes['a' .. #keep % 8] = ('a'):rep(size) keep[#keep + 1] = conn.attributes['a' .. #keep % 8] .. #keep",
+    ),
+    (
+        "errors",
+        "for i = 1, size / 200 + 1 do local _, e = pcall(veche.json.decode, '{') keep[#keep + 1] = e .. i .. #keep end",
+    ),
+    (
+        "deep recursion",
+        "local function down(n) if n > 0 then return 1 + down(n - 1) end return 0 end keep[#keep + 1] = down(math.min(size, 7000)) .. ('d'):rep(size)",
+    ),
+    (
+        "results",
+        "keep[#keep + 1] = { unpack(keep, math.max(1, #keep - 5000)) } keep[#keep + 1] = ('u'):rep(size)",
+    ),
+    (
+        "source",
+        "keep[#keep + 1] = load('return {' .. ('1,'):rep(size / 4) .. '}') keep[#keep + 1] = keep[#keep]()",
+    ),
+    (
+        "digests",
+        "keep[#keep + 1] = veche.base64.encode(('b'):rep(size)) .. #keep",
+    ),
+    (
+        "upper case",
+        "keep[#keep + 1] = ('%x'):rep(size / 2):upper():reverse() .. #keep",
+    ),
+    (
+        "tasks",
+        "for i = 1, size / 1024 + 1 do veche.spawn(function() local mine = ('t'):rep(size) veche.sleep(0.001) return mine end) end",
+    ),
+];
+
+/// From where it is filled: `fill(keep)` does so with pieces of decreasing size until there is an error.
+const PLACES: &[(&str, &str)] = &[
+    ("the handler", "fill {}"),
+    (
+        "pcall",
+        "local keep = {} for i = 1, 20 do pcall(fill, keep) if i % 5 == 0 then keep = {} end end",
+    ),
+    (
+        "a coroutine",
+        "for i = 1, 20 do coroutine.wrap(function() pcall(fill, {}) fill {} end)() end",
+    ),
+    (
+        "nested coroutines",
+        "local function deep(n) coroutine.wrap(function() if n > 0 then pcall(deep, n - 1) end fill {} end)() end deep(5)",
+    ),
+    (
+        "metamethods",
+        "local mt = {} mt.__index = function(t, k) fill {} return k end mt.__newindex = function() fill {} end mt.__concat = function() fill {} return '' end mt.__call = function() fill {} end mt.__lt = function() fill {} return true end local t = setmetatable({}, mt) for i = 1, 5 do pcall(function() return t.x end) pcall(function() t.x = 1 end) pcall(function() return t .. 'x' end) pcall(t) pcall(function() return t < t end) end",
+    ),
+    (
+        "xpcall and its handler",
+        "for i = 1, 10 do xpcall(fill, function(e) fill {} return e end, {}) end",
+    ),
+    (
+        "sort",
+        "for i = 1, 5 do pcall(table.sort, { 3, 1, 2 }, function(a, b) fill {} return a < b end) end",
+    ),
+    (
+        "gsub's callback",
+        "for i = 1, 5 do pcall(string.gsub, 'abc', '.', function(c) fill {} end) end",
+    ),
+    (
+        "an iterator",
+        "for i = 1, 5 do pcall(function() for _ in function() fill {} return 1 end do end end) end",
+    ),
+    (
+        "a task",
+        "for i = 1, 3 do veche.spawn(function() pcall(fill, {}) veche.sleep(0.001) fill {} end) end",
+    ),
+    (
+        "tostring",
+        "local t = setmetatable({}, { __tostring = function() fill {} return 'x' end }) for i = 1, 5 do pcall(tostring, t) pcall(print, t) end",
+    ),
+];
+
+fn script(filler: &str, place: &str) -> String {
+    format!(
+        "local veche = require 'veche'
+        local app = {{}}
+        function app.message(conn, data)
+          if data ~= 'go' then return conn:send(data) end
+          local function fill(keep)
+            local size = 1048576
+            while size >= 16 do
+              local ok = pcall(function() for i = 1, 64 do {filler} end end)
+              size = size / 2
+            end
+            while true do keep[#keep + 1] = {{ #keep }} end
+          end
+          {place}
+        end
+        return app"
+    )
+}
+
+#[test]
+fn memory_that_is_filled_to_the_brim_ends_a_run_alone() {
+    let (first, second) = FILLERS.split_at(FILLERS.len() / 2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| fill_with(first));
+        scope.spawn(|| fill_with(second));
+    });
+}
+
+fn fill_with(fillers: &[(&str, &str)]) {
+    for (what, filler) in fillers {
+        for (from, place) in PLACES {
+            let mut bench = Bench::with(
+                &script(filler, place),
+                Limits {
+                    memory_bytes_max: 3 << 20,
+                    cpu_budget: Duration::from_millis(100),
+                    ..limits()
+                },
+            );
+            bench.open(ANN);
+            bench.open(BOB);
+            for _ in 0..3 {
+                bench.text(ANN, "go");
+                bench.advance(1);
+                bench.advance(1);
+                bench.told();
+            }
+            // What was begun ends, and then there is room for others.
+            for _ in 0..2000 {
+                bench.advance(10);
+                bench.told();
+                if bench.vm.tasks() == 0 && bench.vm.deadline_ms() > bench.now.mono_ms {
+                    break;
+                }
+            }
+            assert_eq!(bench.vm.tasks(), 0, "{what} in {from}");
+            bench.text(BOB, "hello");
+            bench.advance(1);
+            let told = bench.told();
+            assert_eq!(told, ["send bob text hello"], "{what} in {from}");
+            let bytes = bench.vm.memory_bytes();
+            assert!(bytes < 8 << 20, "{what} in {from}: {bytes} B");
+        }
+    }
+}
