@@ -375,8 +375,12 @@ getmetatable("").__metatable = false
 
 local function loaded() loading = false end
 
+local function as_function(callable)
+  return function(...) return callable(...) end
+end
+
 return veche, {
-  serve = serve, shake = shake, task_failed = task_failed, loaded = loaded,
+  serve = serve, shake = shake, task_failed = task_failed, loaded = loaded, as_function = as_function,
   -- For the modules in Lua.
   await = await, await_reply = await_reply, native = native, try_park = try_park, wake = wake, new_token = new_token,
   shared = native.shared, can_wait = can_wait, cannot_wait = cannot_wait,

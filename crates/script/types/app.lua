@@ -19,7 +19,7 @@
 ---The connection is gone: the last call for it.
 ---@field close? fun(conn: veche.conn, code: integer, reason: string)
 ---An HTTP request. A body, or a status from 200 to 599, headers and a body; each but the last may be left out. A table
----as the body is JSON.
+---as the body is JSON. A router (`veche.router`) is as good as a function.
 ---@field request? fun(req: veche.req): (integer|veche.headers|string|table), (veche.headers|string|table|nil), (string|table|nil)
 ---The VM ends: newer code has taken over, or the server stops.
 ---@field stop? fun()

@@ -87,7 +87,9 @@ impl Router {
     pub fn find<'p>(&self, method: &Method<'_>, path: &'p str) -> Found<'p> {
         let mut elsewhere = false;
         if let Some(entries) = self.exact.get(path) {
-            match entries.iter().find(|entry| entry.allows(method)) {
+            // One that names HEAD itself comes before one that answers it as GET.
+            let named = entries.iter().find(|entry| entry.names(method.as_str()));
+            match named.or_else(|| entries.iter().find(|entry| entry.allows(method))) {
                 Some(entry) => {
                     return Found::Route {
                         index: entry.index,
@@ -133,8 +135,11 @@ impl Router {
             .chain(below)
             .flat_map(|entry| &entry.methods)
         {
-            if !methods.contains(&method.as_str()) {
-                methods.push(method);
+            let with_head = (method == "GET").then_some("HEAD");
+            for method in [method.as_str()].into_iter().chain(with_head) {
+                if !methods.contains(&method) {
+                    methods.push(method);
+                }
             }
         }
         methods.join(", ")
@@ -142,12 +147,15 @@ impl Router {
 }
 
 impl Entry {
+    /// Whether this method is taken. What GET gives, HEAD gets without the body (RFC 9110, section 9.3.2).
     fn allows(&self, method: &Method<'_>) -> bool {
         self.methods.is_empty()
-            || self
-                .methods
-                .iter()
-                .any(|allowed| allowed == method.as_str())
+            || self.names(method.as_str())
+            || (*method == Method::Head && self.names("GET"))
+    }
+
+    fn names(&self, method: &str) -> bool {
+        self.methods.iter().any(|allowed| allowed == method)
     }
 }
 
@@ -326,7 +334,19 @@ mod tests {
             router.find(&Method::Post, "/room/7"),
             Found::MethodNotAllowed
         );
-        assert_eq!(router.allowed("/room/7"), "GET");
+        assert_eq!(router.allowed("/room/7"), "GET, HEAD");
+        let index = |found| match found {
+            Found::Route { index, .. } => Some(index),
+            _ => None,
+        };
+        assert_eq!(index(router.find(&Method::Head, "/room/7")), Some(0));
+        let routes = [
+            route("/x", &["GET"], Handler::Echo),
+            route("/x", &["HEAD"], Handler::Echo),
+        ];
+        let both = Router::new(routes.iter().enumerate().map(|(i, r)| (i as u16, r)));
+        assert_eq!(index(both.find(&Method::Head, "/x")), Some(1));
+        assert_eq!(both.allowed("/x"), "GET, HEAD");
         assert_eq!(router.find(&Method::Get, "/rooms/7"), Found::Nothing);
         assert_eq!(router.find(&Method::Get, "/room/7/8"), Found::Nothing);
     }

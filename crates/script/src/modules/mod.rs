@@ -6,6 +6,7 @@ mod argument;
 mod base64;
 mod calls;
 mod connection;
+mod cookie;
 mod core;
 mod dict;
 mod hash;
@@ -47,6 +48,7 @@ pub(crate) fn install(
     native.set("words", own_words)?;
     let modules = lua.create_table()?;
     modules.set("base64", base64::module(lua)?)?;
+    modules.set("cookie", cookie::function(lua)?)?;
     modules.set("hash", hash::hash(lua)?)?;
     modules.set("hmac", hash::hmac(lua)?)?;
     modules.set("json", json::module(lua)?)?;

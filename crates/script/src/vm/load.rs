@@ -96,9 +96,21 @@ impl Vm {
         inner.get::<Function>("loaded")?.call::<()>(())?;
         let mut handlers = [None; HANDLERS];
         for (handler, name) in Handler::ALL {
-            if let Some(function) = app_table.raw_get::<Option<Function>>(name)? {
-                handlers[handler as usize] = Some(machine.keep(function)?);
-            }
+            let function = match app_table.raw_get(name)? {
+                Value::Nil => continue,
+                Value::Function(function) => function,
+                // A router.
+                Value::Table(table) if is_callable(&table) => {
+                    inner.get::<Function>("as_function")?.call(table)?
+                }
+                other => {
+                    return Err(LoadError::Script(format!(
+                        "app.{name} is a {}; a function expected",
+                        other.type_name()
+                    )));
+                }
+            };
+            handlers[handler as usize] = Some(machine.keep(function)?);
         }
         warn_of_strangers(&app_table, &desk)?;
 
@@ -126,6 +138,11 @@ impl Vm {
             lua,
         })
     }
+}
+
+fn is_callable(table: &Table) -> bool {
+    let metatable = table.metatable();
+    metatable.is_some_and(|metatable| metatable.contains_key("__call").unwrap_or(false))
 }
 
 /// Takes away what reaches beyond the VM, or would let a script undo its limits.

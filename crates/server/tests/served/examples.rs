@@ -243,6 +243,9 @@ fn rest_api() {
             .request("DELETE", "/notes", "", b"")
             .expect("an answer");
         assert_eq!(refused.status, 405);
+        assert_eq!(refused.header("allow"), Some("GET, HEAD, OPTIONS, POST"));
+        let nothing = http.request("GET", "/notes/1/2", "", b"");
+        assert_eq!(nothing.expect("an answer").status, 404);
         assert!(!server.log().contains("ERROR"), "{}", server.log());
     }
 }

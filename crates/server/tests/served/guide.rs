@@ -22,6 +22,9 @@ fn applications() -> Vec<String> {
         .collect()
 }
 
+/// Paths that applications have in their own routers, by the application's number.
+const ROUTED: &[(usize, &str)] = &[(5, "/users/*"), (5, "/files/*")];
+
 /// Serves scripts, each under its number: `/0/…`.
 fn serve(setup: Setup, scripts: &[String]) -> Server {
     let names: Vec<String> = (0..scripts.len())
@@ -32,10 +35,16 @@ fn serve(setup: Setup, scripts: &[String]) -> Server {
         .zip(scripts)
         .map(|(name, text)| (name.as_str(), text.as_str()))
         .collect();
-    let routes: String = (0..scripts.len())
-        .map(|number| {
+    let paths = (0..scripts.len()).map(|number| (number, format!("/{number}/:room")));
+    // Where the routers have their paths.
+    let below = ROUTED
+        .iter()
+        .map(|(number, path)| (*number, (*path).to_owned()));
+    let routes: String = paths
+        .chain(below.filter(|(number, _)| *number < scripts.len()))
+        .map(|(number, path)| {
             format!(
-                "[[route]]\npath = \"/{number}/:room\"\nhandler = \"lua\"\nscript = \"{number}.lua\"\n\
+                "[[route]]\npath = \"{path}\"\nhandler = \"lua\"\nscript = \"{number}.lua\"\n\
                  options = {{ keys = {{ secret = \"ann\" }} }}\n"
             )
         })
@@ -53,7 +62,7 @@ fn serve(setup: Setup, scripts: &[String]) -> Server {
 #[test]
 fn its_applications_run() {
     let scripts = applications();
-    let [_echo, _chat, _who, _tasks, _http] = scripts.as_slice() else {
+    let [_echo, _chat, _who, _tasks, _http, _routes, _cookies] = scripts.as_slice() else {
         panic!("the guide has other applications now: {scripts:#?}");
     };
     on_all(|setup| {
@@ -98,6 +107,22 @@ fn its_applications_run() {
         assert_eq!(call("POST", b"{\"a\":1}").json(), json!({"a": 1}));
         assert_eq!(call("POST", b"{").status, 400);
         assert_eq!(call("PUT", b"{}").header("allow"), Some("GET, POST"));
+
+        assert_eq!(get(server.public, "/users/7").status, 401);
+        let mut call = |method, path| {
+            let known = "Cookie: session=1\r\n";
+            http.request(method, path, known, b"").expect("an answer")
+        };
+        assert_eq!(call("GET", "/users/7").json(), json!({"id": "7"}));
+        assert_eq!(call("GET", "/files/a/b%20c").text(), "you want a/b c\n");
+        assert_eq!(
+            call("PUT", "/files/a").header("allow"),
+            Some("GET, HEAD, OPTIONS")
+        );
+        assert_eq!(call("GET", "/users").status, 404);
+        let cookies = call("GET", "/6/x").header_all("set-cookie");
+        assert!(cookies[0].starts_with("session=1; ") || cookies[1].starts_with("session=1; "));
+        assert_eq!(cookies.len(), 2, "{cookies:?}");
         assert!(!server.log().contains("ERROR"), "{}", server.log());
     });
 }

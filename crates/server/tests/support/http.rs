@@ -27,6 +27,14 @@ impl Response {
         })
     }
 
+    /// The values of a header, each of a line.
+    pub(crate) fn header_all(&self, name: &str) -> Vec<String> {
+        let lines = self.head.lines().skip(1);
+        let pairs = lines.filter_map(|line| line.split_once(':'));
+        let found = pairs.filter(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.trim().to_owned()).collect()
+    }
+
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("text")
     }
@@ -72,7 +80,46 @@ impl Http {
         self.socket.write_all(bytes)
     }
 
+    /// The next response, whole.
     pub(crate) fn response(&mut self) -> io::Result<Response> {
+        let mut response = self.head()?;
+        if response.header("transfer-encoding").is_some() {
+            while let Some(chunk) = self.chunk()? {
+                response.body.extend_from_slice(&chunk);
+            }
+            return Ok(response);
+        }
+        let length = response
+            .header("content-length")
+            .map_or(0, |length| length.parse().expect("a number"));
+        while self.input.len() < length {
+            self.fill()?;
+        }
+        response.body = self.input.drain(..length).collect();
+        Ok(response)
+    }
+
+    /// The next chunk of a body; `None` after the last.
+    pub(crate) fn chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let line = loop {
+            if let Some(at) = self.input.windows(2).position(|two| two == b"\r\n") {
+                break at;
+            }
+            self.fill()?;
+        };
+        let length = String::from_utf8_lossy(&self.input[..line]).into_owned();
+        let length = usize::from_str_radix(&length, 16)
+            .map_err(|_| io::Error::other(format!("no length of a chunk: {length:?}")))?;
+        while self.input.len() < line + length + 4 {
+            self.fill()?;
+        }
+        let chunk = self.input[line + 2..line + 2 + length].to_vec();
+        self.input.drain(..line + length + 4);
+        Ok((length > 0).then_some(chunk))
+    }
+
+    /// The next response's head; its body is left to be read.
+    pub(crate) fn head(&mut self) -> io::Result<Response> {
         let end = loop {
             if let Some(at) = self.input.windows(4).position(|four| four == b"\r\n\r\n") {
                 break at + 4;
@@ -86,19 +133,11 @@ impl Http {
             .nth(1)
             .and_then(|status| status.parse().ok());
         let status = status.ok_or_else(|| io::Error::other(format!("no status: {head:?}")))?;
-        let mut response = Response {
+        Ok(Response {
             status,
             head,
             body: Vec::new(),
-        };
-        let length = response
-            .header("content-length")
-            .map_or(0, |length| length.parse().expect("a number"));
-        while self.input.len() < length {
-            self.fill()?;
-        }
-        response.body = self.input.drain(..length).collect();
-        Ok(response)
+        })
     }
 
     /// What comes until the server's FIN.

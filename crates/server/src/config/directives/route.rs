@@ -48,7 +48,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Unset("all that the handler serves"),
         handlers: &["static", "api", "lua"],
         change: Change::Reload,
-        doc: "The methods this route is for, in capitals. A path can have one route for each method. WebSockets are opened by GET and nothing else.",
+        doc: "The methods this route is for, in capitals; GET takes HEAD with it. A path can have one route for each method. WebSockets are opened by GET and nothing else.",
     },
     Directive {
         section: Section::Route,

@@ -1,0 +1,150 @@
+//! `veche.cookie`: values of `Set-Cookie` (RFC 6265, section 4.1).
+
+use std::fmt::Write;
+use std::time::{Duration, UNIX_EPOCH};
+
+use mlua::{Function, Lua, MultiValue, Value};
+
+use super::argument::{Arguments, WHOLE_MAX, as_number};
+
+/// What browsers keep of a cookie: RFC 6265, section 6.1.
+const BYTES_MAX: usize = 4096;
+
+/// The last second of the year 9999.
+const EXPIRES_MAX: f64 = 253_402_300_799.0;
+
+/// Parts of a cookie besides its name and value, as they are written.
+#[derive(Default)]
+struct Attributes {
+    text: String,
+    is_secure: bool,
+    is_for_all: bool,
+}
+
+/// `cookie(name, value, options)`.
+pub(super) fn function(lua: &Lua) -> mlua::Result<Function> {
+    lua.create_function(|_, values: MultiValue| {
+        let arguments = Arguments::new("cookie", values);
+        let name = arguments.bytes(1)?;
+        if name.is_empty() || !name.iter().all(|&byte| is_token(byte)) {
+            return Err(arguments.bad(
+                1,
+                "a name of letters, digits and !#$%&'*+-.^_`|~ expected",
+            ));
+        }
+        let value = arguments.bytes(2)?;
+        if !value.iter().all(|&byte| is_octet(byte)) {
+            return Err(arguments.bad(
+                2,
+                "a value has printable ASCII only, without space, quotes, comma, semicolon and backslash: \
+                 encode it first, for example with veche.base64",
+            ));
+        }
+        let mut attributes = Attributes::default();
+        match arguments.at(3) {
+            Value::Nil => {}
+            Value::Table(options) => {
+                for pair in options.pairs::<Value, Value>() {
+                    let (name, value) = pair?;
+                    attributes.add(&arguments, &name, &value)?;
+                }
+            }
+            _ => return Err(arguments.expected(3, "a table of options")),
+        }
+        if attributes.is_for_all && !attributes.is_secure {
+            return Err(arguments.bad(3, "same_site = \"none\" needs secure = true"));
+        }
+        // Both are ASCII.
+        let (name, value) = (String::from_utf8_lossy(&name), String::from_utf8_lossy(&value));
+        let cookie = format!("{name}={value}{}", attributes.text);
+        if cookie.len() > BYTES_MAX {
+            return Err(arguments.bad(2, "a cookie has at most 4096 bytes, its options included"));
+        }
+        Ok(cookie)
+    })
+}
+
+impl Attributes {
+    fn add(&mut self, arguments: &Arguments, name: &Value, value: &Value) -> mlua::Result<()> {
+        let bad = |expected: &str| Err(arguments.bad(3, expected));
+        let name = match name {
+            Value::String(name) => name.to_string_lossy(),
+            _ => String::new(),
+        };
+        // A fault of a handler that computes options is no reason to leave one out in silence.
+        let text = match value {
+            Value::String(text) => text.to_str().ok(),
+            _ => None,
+        };
+        let text = text.as_deref().filter(|text| is_attribute(text));
+        match (name.as_str(), text, value) {
+            ("path", Some(path), _) if path.starts_with('/') => self.write("Path", path),
+            ("path", ..) => return bad("path as a string that begins with / expected, without ;"),
+            ("domain", Some(domain), _) if !domain.is_empty() => self.write("Domain", domain),
+            ("domain", ..) => return bad("domain as a string expected, without ;"),
+            ("max_age", _, value) => match as_number(value) {
+                Some(age) if age.abs() <= WHOLE_MAX && age.fract() == 0.0 => {
+                    self.write("Max-Age", age as i64);
+                }
+                _ => return bad("max_age as a whole number of seconds expected"),
+            },
+            ("expires", _, value) => match as_number(value) {
+                Some(at) if (0.0..=EXPIRES_MAX).contains(&at) => {
+                    let at = UNIX_EPOCH + Duration::from_secs(at as u64);
+                    self.write("Expires", httpdate::fmt_http_date(at));
+                }
+                _ => return bad("expires as seconds since 1970 expected"),
+            },
+            ("http_only", _, Value::Boolean(is_set)) => self.flag("HttpOnly", *is_set),
+            ("secure", _, Value::Boolean(is_set)) => {
+                self.is_secure = *is_set;
+                self.flag("Secure", *is_set);
+            }
+            ("http_only" | "secure", ..) => {
+                return bad(&format!("{name} as true or false expected"));
+            }
+            ("same_site", Some("strict"), _) => self.write("SameSite", "Strict"),
+            ("same_site", Some("lax"), _) => self.write("SameSite", "Lax"),
+            ("same_site", Some("none"), _) => {
+                self.is_for_all = true;
+                self.write("SameSite", "None");
+            }
+            ("same_site", ..) => {
+                return bad("same_site as \"strict\", \"lax\" or \"none\" expected");
+            }
+            _ => {
+                return bad(
+                    "the options are path, domain, max_age, expires, http_only, secure, same_site",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, name: &str, value: impl std::fmt::Display) {
+        // Writing into a string can't fail.
+        let _ = write!(self.text, "; {name}={value}");
+    }
+
+    fn flag(&mut self, name: &str, is_set: bool) {
+        if is_set {
+            let _ = write!(self.text, "; {name}");
+        }
+    }
+}
+
+/// `token` of RFC 9110, section 5.6.2.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// `cookie-octet`.
+fn is_octet(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !b"\",;\\".contains(&byte)
+}
+
+/// `av-octet`.
+fn is_attribute(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| (byte.is_ascii_graphic() || byte == b' ') && byte != b';')
+}
