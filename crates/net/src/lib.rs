@@ -4,7 +4,8 @@
 //! [`TransportId`], bytes lent for one call and [`Event`]s; nothing above it
 //! names a descriptor, epoll or io_uring. [`Epoll`] is the back end that works
 //! everywhere; [`Delayed`] wraps any back end and behaves like a badly timed
-//! asynchronous one, for tests.
+//! asynchronous one, for tests. [`Simulated`] has no system below it: for tests of
+//! what runs on all of it.
 //!
 //! The crate does not know what the bytes mean: they go on to `frontends`.
 
@@ -14,6 +15,7 @@ mod driver;
 mod epoll;
 mod listener;
 mod options;
+mod simulated;
 mod sys;
 mod timer;
 mod transport;
@@ -25,4 +27,5 @@ pub use driver::{CloseReason, Driver, Event, ListenerId, RECEIVE_AFTER_PAUSE_MAX
 pub use epoll::Epoll;
 pub use listener::{ListenOptions, bind};
 pub use options::Options;
+pub use simulated::{FarState, Simulated};
 pub use waker::Waker;

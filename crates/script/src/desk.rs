@@ -10,6 +10,7 @@ use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use fastrand::Rng;
 use veche_calls::{Call, Outcome};
 use veche_store::Store;
 
@@ -28,6 +29,8 @@ pub(crate) struct World {
     /// Shared with all other workers.
     pub(crate) store: Arc<Store>,
     tokens: Cell<u64>,
+    /// All chance, in a test.
+    seeded: Option<RefCell<Rng>>,
 }
 
 impl World {
@@ -36,6 +39,24 @@ impl World {
             store,
             ..Self::default()
         }
+    }
+
+    pub(crate) fn seeded(store: Arc<Store>, seed: u64) -> Self {
+        Self {
+            seeded: Some(RefCell::new(Rng::with_seed(seed))),
+            ..Self::with_store(store)
+        }
+    }
+
+    /// Whether a test decides what is chance elsewhere.
+    pub(crate) fn is_seeded(&self) -> bool {
+        self.seeded.is_some()
+    }
+
+    /// The seed's next number, in a test.
+    pub(crate) fn seeds_word(&self) -> Option<u64> {
+        let rng = self.seeded.as_ref()?;
+        Some(rng.borrow_mut().u64(..))
     }
 }
 
@@ -52,7 +73,8 @@ pub(crate) struct Desk {
     is_retired: Cell<bool>,
     spawned: RefCell<VecDeque<Spawned>>,
     woken: RefCell<VecDeque<(Token, Woken)>>,
-    sleepers: RefCell<BinaryHeap<Reverse<(u64, Token)>>>,
+    /// By time; the second number parts those of the same time: the seed in a test, otherwise whoever came first.
+    sleepers: RefCell<BinaryHeap<Reverse<(u64, u64, Token)>>>,
     requests: RefCell<Requests>,
     /// Calls to the world under way.
     calls: RefCell<HashSet<Token>>,
@@ -204,18 +226,21 @@ impl Desk {
     /// A wait that ends by itself.
     pub(crate) fn sleep_until(&self, at_ms: u64) -> Token {
         let token = self.token();
-        self.sleepers.borrow_mut().push(Reverse((at_ms, token)));
+        let tie = self.world.seeds_word().unwrap_or(0);
+        self.sleepers
+            .borrow_mut()
+            .push(Reverse((at_ms, tie, token)));
         token
     }
 
     /// The next sleeper whose time has come.
     pub(crate) fn take_sleeper(&self, now_ms: u64) -> Option<Token> {
         let mut sleepers = self.sleepers.borrow_mut();
-        let Reverse((at_ms, _)) = sleepers.peek()?;
+        let Reverse((at_ms, ..)) = sleepers.peek()?;
         if *at_ms > now_ms {
             return None;
         }
-        sleepers.pop().map(|Reverse((_, token))| token)
+        sleepers.pop().map(|Reverse((.., token))| token)
     }
 
     /// When the next one wakes up; `u64::MAX` if none sleeps.
@@ -223,7 +248,7 @@ impl Desk {
         let sleepers = self.sleepers.borrow();
         sleepers
             .peek()
-            .map_or(u64::MAX, |Reverse((at_ms, _))| *at_ms)
+            .map_or(u64::MAX, |Reverse((at_ms, ..))| *at_ms)
     }
 
     pub(crate) fn sleepers(&self) -> usize {
@@ -317,7 +342,7 @@ impl Desk {
     pub(crate) fn tidy_sleepers(&self, tasks: usize, is_waiting: impl Fn(Token) -> bool) {
         let mut sleepers = self.sleepers.borrow_mut();
         if sleepers.len() > SLEEPERS_MIN + 2 * tasks {
-            sleepers.retain(|Reverse((_, token))| is_waiting(*token));
+            sleepers.retain(|Reverse((.., token))| is_waiting(*token));
         }
     }
 

@@ -12,6 +12,8 @@
 //!   [`Vm::handshake`], [`Vm::answer`].
 //! * *Time passes*: [`Vm::turn`], at [`Vm::deadline_ms`] at the latest.
 //! * *After each of them*: [`Vm::take_effects`].
+//!
+//! Tests of applications are scripts too: see [`TestVm`].
 
 mod app;
 mod code;
@@ -23,6 +25,7 @@ mod pattern;
 mod raw;
 mod request;
 mod task;
+mod testing;
 mod vm;
 mod watch;
 
@@ -30,6 +33,7 @@ pub use app::{App, Limits, World};
 pub use code::{Code, CodeError};
 pub use effects::{ConnectionId, Effect, Effects, Kind, Level, Span, Token, Verdict};
 pub use request::Request;
+pub use testing::{Ask, Case, Ended, Plain, TestVm};
 pub use vm::{Answer, Handler, LoadError, Progress, Vm};
 
 /// What a call says to a script whose connection is gone.

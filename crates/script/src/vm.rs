@@ -5,7 +5,7 @@
 //! in order, whatever others do meanwhile.
 
 mod handover;
-mod load;
+pub(crate) mod load;
 mod turn;
 
 use std::collections::{HashMap, VecDeque};

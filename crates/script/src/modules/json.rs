@@ -6,6 +6,7 @@
 use mlua::{Lua, LuaSerdeExt as _, LuaString, Table, Value};
 
 use super::fault;
+use super::seeded::Seeded;
 
 /// Tables in tables.
 const DEPTH_MAX: usize = 128;
@@ -44,11 +45,23 @@ pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
 /// A function, a coroutine, NaN, a table with keys of both kinds, one in itself, or deeper than 128.
 pub(crate) fn encode(lua: &Lua, value: &Value) -> mlua::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(128);
-    write(lua, value, &mut out, 0)?;
+    let at = At {
+        depth: 0,
+        sorts: lua.app_data_ref::<Seeded>().is_some(),
+    };
+    write(lua, value, &mut out, at)?;
     Ok(out)
 }
 
-fn write(lua: &Lua, value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Result<()> {
+/// Where in a text the writer is.
+#[derive(Clone, Copy)]
+struct At {
+    depth: usize,
+    /// Objects have their keys in order: in a test a text must not depend on Lua's order, which is another each time.
+    sorts: bool,
+}
+
+fn write(lua: &Lua, value: &Value, out: &mut Vec<u8>, at: At) -> mlua::Result<()> {
     if out.len() > TEXT_BYTES_MAX {
         return Err(fault("json.encode: the text is longer than 8 MiB"));
     }
@@ -61,12 +74,13 @@ fn write(lua: &Lua, value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Res
         Value::Number(number) => write_number(*number, out)?,
         Value::String(text) => write_text(text, out)?,
         Value::Table(table) => {
-            if depth == DEPTH_MAX {
+            if at.depth == DEPTH_MAX {
                 return Err(fault(
                     "json.encode: tables in tables deeper than 128, or one that holds itself",
                 ));
             }
-            write_table(lua, table, out, depth + 1)?;
+            let depth = at.depth + 1;
+            write_table(lua, table, out, At { depth, ..at })?;
         }
         other => {
             return Err(fault(format!(
@@ -78,7 +92,7 @@ fn write(lua: &Lua, value: &Value, out: &mut Vec<u8>, depth: usize) -> mlua::Res
     Ok(())
 }
 
-fn write_table(lua: &Lua, table: &Table, out: &mut Vec<u8>, depth: usize) -> mlua::Result<()> {
+fn write_table(lua: &Lua, table: &Table, out: &mut Vec<u8>, at: At) -> mlua::Result<()> {
     let length = table.raw_len();
     let is_array = length > 0
         || table
@@ -91,7 +105,7 @@ fn write_table(lua: &Lua, table: &Table, out: &mut Vec<u8>, depth: usize) -> mlu
             if count > 0 {
                 out.push(b',');
             }
-            write(lua, &value?, out, depth)?;
+            write(lua, &value?, out, at)?;
             count += 1;
         }
         out.push(b']');
@@ -103,26 +117,48 @@ fn write_table(lua: &Lua, table: &Table, out: &mut Vec<u8>, depth: usize) -> mlu
         return Ok(());
     }
     out.push(b'{');
-    for pair in table.pairs::<Value, Value>() {
-        let (key, value) = pair?;
-        if count > 0 {
-            out.push(b',');
+    if at.sorts {
+        let pairs = table.pairs::<Value, Value>();
+        let mut pairs = pairs.collect::<mlua::Result<Vec<_>>>()?;
+        let text = |key: &Value| key.as_string().map(|key| key.as_bytes().to_vec());
+        pairs.sort_by_cached_key(|(key, _)| text(key));
+        for (key, value) in pairs {
+            write_pair(lua, &key, &value, out, (at, count))?;
+            count += 1;
         }
-        match &key {
-            Value::String(key) => write_text(key, out)?,
-            other => {
-                return Err(fault(format!(
-                    "json.encode: an object's keys are strings, this one is a {}",
-                    other.type_name()
-                )));
-            }
+    } else {
+        for pair in table.pairs::<Value, Value>() {
+            let (key, value) = pair?;
+            write_pair(lua, &key, &value, out, (at, count))?;
+            count += 1;
         }
-        out.push(b':');
-        write(lua, &value, out, depth)?;
-        count += 1;
     }
     out.push(b'}');
     Ok(())
+}
+
+/// One of an object, with so many before it.
+fn write_pair(
+    lua: &Lua,
+    key: &Value,
+    value: &Value,
+    out: &mut Vec<u8>,
+    (at, before): (At, usize),
+) -> mlua::Result<()> {
+    if before > 0 {
+        out.push(b',');
+    }
+    match key {
+        Value::String(key) => write_text(key, out)?,
+        other => {
+            return Err(fault(format!(
+                "json.encode: an object's keys are strings, this one is a {}",
+                other.type_name()
+            )));
+        }
+    }
+    out.push(b':');
+    write(lua, value, out, at)
 }
 
 fn write_number(number: f64, out: &mut Vec<u8>) -> mlua::Result<()> {

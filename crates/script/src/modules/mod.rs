@@ -15,6 +15,7 @@ mod json;
 pub(crate) mod lua;
 mod random;
 mod resolve;
+pub(crate) mod seeded;
 pub(crate) mod string;
 mod time;
 
@@ -52,7 +53,7 @@ pub(crate) fn install(
     modules.set("hash", hash::hash(lua)?)?;
     modules.set("hmac", hash::hmac(lua)?)?;
     modules.set("json", json::module(lua)?)?;
-    modules.set("random", random::random(lua)?)?;
+    modules.set("random", random::random(lua, desk)?)?;
     modules.set("time", time::module(lua, desk)?)?;
     modules.set("uuid", random::uuid(lua, desk)?)?;
     dict::install(lua, desk, native)?;

@@ -1,4 +1,4 @@
-//! `veche.random` and `veche.uuid`: numbers that nobody can guess, from the system's generator.
+//! `veche.random` and `veche.uuid`: numbers that nobody can guess, from the system's generator; in a test, the seed's.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,18 +16,20 @@ const BYTES_MAX: f64 = (1 << 20) as f64;
 /// Bits of the counter that keeps UUIDs of one millisecond in order: RFC 9562, section 6.2, method 1.
 const COUNTER_BITS: u32 = 12;
 
-pub(super) fn random(lua: &Lua) -> mlua::Result<Table> {
+pub(super) fn random(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
     let module = lua.create_table()?;
-    let bytes = lua.create_function(|lua, values: MultiValue| {
+    let own = Rc::clone(desk);
+    let bytes = lua.create_function(move |lua, values: MultiValue| {
         let arguments = Arguments::new("random.bytes", values);
         let what = "a whole number from 0 to 1048576";
         let count = arguments.whole(1, [0.0, BYTES_MAX], what)?;
         let mut bytes = vec![0; arguments.needed(1, count, what)? as usize];
-        fill(&mut bytes)?;
+        fill(&own, &mut bytes)?;
         lua.create_string(bytes)
     })?;
     module.set("bytes", bytes)?;
-    let integer = lua.create_function(|_, values: MultiValue| {
+    let own = Rc::clone(desk);
+    let integer = lua.create_function(move |_, values: MultiValue| {
         let arguments = Arguments::new("random.integer", values);
         let what = "a whole number from -2^53 to 2^53";
         let limits = [-WHOLE_MAX, WHOLE_MAX];
@@ -39,12 +41,13 @@ pub(super) fn random(lua: &Lua) -> mlua::Result<Table> {
             return Err(arguments.bad(2, "at least as much as argument #1 expected"));
         }
         let (least, most) = (least as i64, most as i64);
-        Ok((least + below((most - least) as u64 + 1)? as i64) as f64)
+        Ok((least + below(&own, (most - least) as u64 + 1)? as i64) as f64)
     })?;
     module.set("integer", integer)?;
-    let number = lua.create_function(|_, ()| {
+    let own = Rc::clone(desk);
+    let number = lua.create_function(move |_, ()| {
         // As many bits as a number between 0 and 1 has.
-        Ok((word()? >> 11) as f64 / WHOLE_MAX)
+        Ok((word(&own)? >> 11) as f64 / WHOLE_MAX)
     })?;
     module.set("number", number)?;
     Ok(module)
@@ -52,9 +55,10 @@ pub(super) fn random(lua: &Lua) -> mlua::Result<Table> {
 
 pub(super) fn uuid(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
     let module = lua.create_table()?;
-    let v4 = lua.create_function(|lua, ()| {
+    let own = Rc::clone(desk);
+    let v4 = lua.create_function(move |lua, ()| {
         let mut bytes = [0; 16];
-        fill(&mut bytes)?;
+        fill(&own, &mut bytes)?;
         let uuid = Builder::from_random_bytes(bytes).into_uuid();
         lua.create_string(uuid.hyphenated().encode_lower(&mut [0; 36]))
     })?;
@@ -62,7 +66,7 @@ pub(super) fn uuid(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
     let (desk, last) = (Rc::clone(desk), Cell::new((0, 0)));
     let v7 = lua.create_function(move |lua, ()| {
         let mut bytes = [0; 10];
-        fill(&mut bytes)?;
+        fill(&desk, &mut bytes)?;
         // Half of the counter's range is left to count in.
         let start = (u16::from_be_bytes([bytes[0], bytes[1]])) >> (17 - COUNTER_BITS);
         let now = (desk.world.now.get().wall_ms, start);
@@ -81,19 +85,32 @@ pub(super) fn uuid(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Table> {
     Ok(module)
 }
 
-fn fill(bytes: &mut [u8]) -> mlua::Result<()> {
-    getrandom::fill(bytes).map_err(|error| fault(format!("no random numbers: {error}")))
+fn fill(desk: &Desk, bytes: &mut [u8]) -> mlua::Result<()> {
+    if desk.world.is_seeded() {
+        for piece in bytes.chunks_mut(8) {
+            piece.copy_from_slice(&word(desk)?.to_le_bytes()[..piece.len()]);
+        }
+        return Ok(());
+    }
+    getrandom::fill(bytes).map_err(no_numbers)
 }
 
-fn word() -> mlua::Result<u64> {
-    getrandom::u64().map_err(|error| fault(format!("no random numbers: {error}")))
+fn word(desk: &Desk) -> mlua::Result<u64> {
+    match desk.world.seeds_word() {
+        Some(word) => Ok(word),
+        None => getrandom::u64().map_err(no_numbers),
+    }
+}
+
+fn no_numbers(error: getrandom::Error) -> mlua::Error {
+    fault(format!("no random numbers: {error}"))
 }
 
 /// A number below `count`, all of them as likely: what lies in the last, incomplete round is thrown away.
-fn below(count: u64) -> mlua::Result<u64> {
+fn below(desk: &Desk, count: u64) -> mlua::Result<u64> {
     let whole_rounds = u64::MAX - u64::MAX % count;
     loop {
-        let word = word()?;
+        let word = word(desk)?;
         if word < whole_rounds {
             return Ok(word % count);
         }

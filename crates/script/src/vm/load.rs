@@ -44,6 +44,26 @@ pub enum LoadError {
     Watch(std::io::Error),
 }
 
+/// What a VM consists of before its script is loaded.
+pub(crate) struct Parts<'a> {
+    pub(crate) desk: &'a Rc<Desk>,
+    pub(crate) veche: &'a Table,
+    /// What the prelude gives to modules.
+    pub(crate) inner: &'a Table,
+}
+
+/// What makes a script another than an application's.
+pub(crate) struct Extra {
+    /// What `require` finds its module by.
+    pub(crate) name: &'static str,
+    pub(crate) module: Table,
+    /// In place of what the script returns.
+    pub(crate) handlers: Table,
+}
+
+/// Makes it, of a VM whose script is not loaded yet.
+pub(crate) type Extend<'a> = &'a dyn Fn(&Lua, &Parts<'_>) -> mlua::Result<Extra>;
+
 impl From<mlua::Error> for LoadError {
     fn from(error: mlua::Error) -> Self {
         Self::Script(error.to_string())
@@ -57,6 +77,17 @@ impl Vm {
     /// # Errors
     /// See [`LoadError`].
     pub fn new(app: &App, code: &Arc<Code>, world: &World, worker: u16) -> Result<Self, LoadError> {
+        Self::load(app, code, world, worker, None)
+    }
+
+    /// The same for a script of another kind, with a module more; its handlers are not its own to say.
+    pub(crate) fn load(
+        app: &App,
+        code: &Arc<Code>,
+        world: &World,
+        worker: u16,
+        extend: Option<Extend<'_>>,
+    ) -> Result<Self, LoadError> {
         // `jit` has to be opened for the compiler to be on. What could leave the sandbox is taken away below.
         let libraries =
             StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::BIT | StdLib::OS | StdLib::JIT;
@@ -76,17 +107,30 @@ impl Vm {
         modules::string::replace(&lua, modules::string::Limits::default())?;
         let prelude = lua.load(PRELUDE).set_name("=veche");
         let (veche, inner): (Table, Table) =
-            prelude.call((natives.functions, natives.metatable.clone()))?;
+            prelude.call((natives.functions.clone(), natives.metatable.clone()))?;
         modules::lua::install(&lua, &veche, &inner)?;
-        install_require(&lua, code, veche)?;
+        modules::seeded::install(&lua, &desk, &natives.functions)?;
+        let parts = Parts {
+            desk: &desk,
+            veche: &veche,
+            inner: &inner,
+        };
+        let extra = extend.map(|extend| extend(&lua, &parts)).transpose()?;
+        let required = lua.create_table()?;
+        if let Some(extra) = &extra {
+            required.set(extra.name, &extra.module)?;
+        }
+        required.set("veche", veche)?;
+        install_require(&lua, code, required)?;
 
         let (name, source) = code.script()?;
         let main = lua.load(&*source).set_name(name.as_str());
         // Not in a coroutine: whatever waits here says that it can't.
         let result: Value = machine.guarded(true, || main.eval())?;
-        let app_table = match result {
-            Value::Table(table) => table,
-            other => {
+        let app_table = match (extra, result) {
+            (Some(extra), _) => extra.handlers,
+            (None, Value::Table(table)) => table,
+            (None, other) => {
                 return Err(LoadError::NoHandlers {
                     script: name.trim_start_matches('@').to_owned(),
                     what: other.type_name().to_owned(),
@@ -199,10 +243,8 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
     globals.set("collectgarbage", collect_some)
 }
 
-/// `require` of `veche` and of modules beside the script.
-fn install_require(lua: &Lua, code: &Arc<Code>, veche: Table) -> mlua::Result<()> {
-    let loaded = lua.create_table()?;
-    loaded.set("veche", veche)?;
+/// `require` of what is `loaded` already and of modules beside the script.
+fn install_require(lua: &Lua, code: &Arc<Code>, loaded: Table) -> mlua::Result<()> {
     let (code, under_way) = (Arc::clone(code), RefCell::new(Vec::<String>::new()));
     let require = lua.create_function(move |lua, name: String| {
         if let Some(value) = loaded.get::<Option<Value>>(name.as_str())? {

@@ -1,0 +1,489 @@
+//! A network that is not there: the other sides of all transports are the caller's, and so is the clock.
+//!
+//! It keeps every promise of [`Driver`], so whatever runs on a driver runs on it unchanged, as fast as the processor
+//! allows and as often as wanted in the same way: where the order of events is open, because several transports have
+//! something or several timers are due in the same millisecond, a seed decides. Nothing here waits. When nothing is
+//! left to tell, [`rests_until_ms`](Simulated::rests_until_ms) says so, and the caller moves the clock or writes
+//! something.
+//!
+//! A *far side* is whoever dialed: its bytes go in by [`write`](Simulated::write), what it is sent comes out by
+//! [`read`](Simulated::read), also after the transport's end.
+
+mod far;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::{Buffer, CloseReason, Driver, Event, ListenerId, Options, TransportId, Waker};
+
+use far::Far;
+pub use far::FarState;
+
+/// How often of four times a transport that has something is heard in a turn: the others wait, so that each may get
+/// ahead of each.
+const HEARD_OF_FOUR: u8 = 3;
+
+/// A [`Driver`] without a system below it.
+#[derive(Debug)]
+pub struct Simulated {
+    options: Options,
+    rng: Rng,
+    waker: Waker,
+    now_ms: u64,
+    /// By listener: whether it accepts.
+    listeners: Vec<bool>,
+    /// Transports by index; `None` is free.
+    near: Vec<Option<Near>>,
+    free: Vec<u32>,
+    last_generation: u32,
+    far: HashMap<TransportId, Far>,
+    /// Not accepted yet.
+    dialed: VecDeque<(TransportId, ListenerId, SocketAddr)>,
+    /// Set timers by deadline; the second number is the seed's, the third the transport's index.
+    timers: BTreeMap<(u64, u64, u32), TransportId>,
+    rests_until_ms: Option<u64>,
+}
+
+/// The driver's side of a transport.
+#[derive(Debug)]
+struct Near {
+    id: TransportId,
+    is_paused: bool,
+    timer: Option<(u64, u64)>,
+    /// Sent and not taken by the far side, in order.
+    unsent: VecDeque<Buffer>,
+    unsent_bytes: usize,
+    was_high: bool,
+    is_shut_down: bool,
+    has_ended: bool,
+    /// To be told as the last event.
+    closing: Option<CloseReason>,
+}
+
+impl Simulated {
+    /// A network without anybody in it, at `now_ms`; equal seeds make equal choices.
+    ///
+    /// # Errors
+    /// No descriptor for the [`Waker`].
+    pub fn new(options: Options, seed: u64, now_ms: u64) -> io::Result<Self> {
+        Ok(Self {
+            options,
+            rng: Rng::with_seed(seed),
+            waker: Waker::new()?,
+            now_ms,
+            listeners: Vec::new(),
+            near: Vec::new(),
+            free: Vec::new(),
+            last_generation: 0,
+            far: HashMap::new(),
+            dialed: VecDeque::new(),
+            timers: BTreeMap::new(),
+            rests_until_ms: None,
+        })
+    }
+
+    /// Adds a listener that nobody but [`dial`](Self::dial) reaches; ids count as those of [`Driver::listen`].
+    pub fn add_listener(&mut self) -> ListenerId {
+        self.listeners.push(true);
+        ListenerId(self.listeners.len() as u32 - 1)
+    }
+
+    /// Opens a connection to a listener, from that address. It is accepted in one of the next turns.
+    pub fn dial(&mut self, listener: ListenerId, from: SocketAddr) -> TransportId {
+        self.last_generation += 1;
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.near.push(None);
+            self.near.len() as u32 - 1
+        });
+        let id = TransportId {
+            index,
+            generation: self.last_generation,
+        };
+        self.near[index as usize] = Some(Near::new(id));
+        self.far.insert(id, Far::default());
+        self.dialed.push_back((id, listener, from));
+        self.stir();
+        id
+    }
+
+    /// The far side writes: the bytes arrive as they are here, in one piece, after what it wrote before.
+    pub fn write(&mut self, id: TransportId, bytes: Vec<u8>) {
+        self.stir();
+        if let Some(far) = self.far.get_mut(&id) {
+            far.write(bytes);
+        }
+    }
+
+    /// The far side sends FIN behind what it wrote.
+    pub fn finish(&mut self, id: TransportId) {
+        self.stir();
+        if let Some(far) = self.far.get_mut(&id) {
+            far.finish();
+        }
+    }
+
+    /// The far side is gone without a word; what it wrote and nobody received is lost.
+    pub fn reset(&mut self, id: TransportId) {
+        self.stir();
+        if let Some(far) = self.far.get_mut(&id) {
+            far.abandon();
+        }
+        if let Some(near) = self.near(id) {
+            near.closing.get_or_insert(CloseReason::Reset);
+        }
+    }
+
+    /// Takes what the far side was sent, appended to `into`; what its end of the connection is like.
+    pub fn read(&mut self, id: TransportId, into: &mut Vec<u8>) -> FarState {
+        self.far
+            .get_mut(&id)
+            .map_or(FarState::Closed, |far| far.read(into))
+    }
+
+    /// Whether the far side reads what it is sent; one that does not lets it pile up here.
+    pub fn set_reading(&mut self, id: TransportId, reads: bool) {
+        self.stir();
+        if let Some(far) = self.far.get_mut(&id) {
+            far.reads = reads;
+        }
+    }
+
+    /// The far side is of no interest any more; before its end it is a [`reset`](Self::reset).
+    pub fn forget(&mut self, id: TransportId) {
+        self.reset(id);
+        self.far.remove(&id);
+    }
+
+    /// Moves the clock; never back.
+    pub fn set_now_ms(&mut self, now_ms: u64) {
+        self.now_ms = self.now_ms.max(now_ms);
+        self.stir();
+    }
+
+    /// When there is something to do, if time alone passes: `u64::MAX` for never, `None` while there is something now.
+    #[must_use]
+    pub fn rests_until_ms(&self) -> Option<u64> {
+        self.rests_until_ms
+    }
+
+    fn stir(&mut self) {
+        self.rests_until_ms = None;
+    }
+
+    fn near(&mut self, id: TransportId) -> Option<&mut Near> {
+        self.near
+            .get_mut(id.index as usize)?
+            .as_mut()
+            .filter(|near| near.id == id)
+    }
+
+    /// One that is not ended by us or by the far side.
+    fn live(&mut self, id: TransportId) -> Option<&mut Near> {
+        self.near(id).filter(|near| near.closing.is_none())
+    }
+
+    /// Transports in the seed's order.
+    fn shuffled(&mut self) -> Vec<TransportId> {
+        let near = self.near.iter().flatten();
+        let mut ids: Vec<TransportId> = near.map(|near| near.id).collect();
+        self.rng.shuffle(&mut ids);
+        ids
+    }
+
+    /// What the far sides read leaves; ids of which something left.
+    fn drain_unsent(&mut self) -> Vec<(TransportId, Vec<Buffer>, bool)> {
+        let low = self.options.low_water_bytes;
+        let mut left = Vec::new();
+        for near in self.near.iter_mut().flatten() {
+            let Some(far) = self.far.get_mut(&near.id).filter(|far| far.reads) else {
+                continue;
+            };
+            if near.unsent.is_empty() || near.closing.is_some() {
+                continue;
+            }
+            let buffers: Vec<Buffer> = near.unsent.drain(..).collect();
+            buffers.iter().for_each(|buffer| far.receive(buffer));
+            near.unsent_bytes = 0;
+            let drained = std::mem::take(&mut near.was_high) && low < usize::MAX;
+            if near.is_shut_down {
+                far.end();
+            }
+            left.push((near.id, buffers, drained));
+        }
+        left
+    }
+
+    /// What a far side has for us next.
+    fn arrival(&mut self, id: TransportId) -> Option<Arrival> {
+        if self.dialed.iter().any(|(dialed, ..)| *dialed == id) {
+            return None;
+        }
+        let near = self.near.get_mut(id.index as usize)?.as_mut()?;
+        if near.closing.is_some() {
+            return Some(Arrival::End);
+        }
+        let far = self.far.get_mut(&id)?;
+        if near.is_paused || near.has_ended {
+            return None;
+        }
+        match far.take(self.options.receive_bytes) {
+            Some(bytes) => Some(Arrival::Bytes(bytes)),
+            None if far.is_finished() => {
+                near.has_ended = true;
+                Some(Arrival::Fin)
+            }
+            None => None,
+        }
+    }
+
+    fn has_arrival(&self, near: &Near) -> bool {
+        if self.dialed.iter().any(|(dialed, ..)| *dialed == near.id) {
+            return false;
+        }
+        let far = self.far.get(&near.id);
+        near.closing.is_some()
+            || (!near.is_paused && !near.has_ended && far.is_some_and(Far::has_something))
+    }
+
+    /// Lets go of a transport whose end is told.
+    fn end(&mut self, id: TransportId) -> CloseReason {
+        self.clear_timer(id);
+        let near = self.near[id.index as usize].take();
+        self.free.push(id.index);
+        if let Some(far) = self.far.get_mut(&id) {
+            far.close();
+        }
+        near.and_then(|near| near.closing)
+            .unwrap_or(CloseReason::Asked)
+    }
+
+    /// Timers that are due.
+    fn due(&mut self) -> Vec<TransportId> {
+        let later = self.timers.split_off(&(self.now_ms + 1, 0, 0));
+        let due = std::mem::replace(&mut self.timers, later);
+        let ids: Vec<TransportId> = due.into_values().collect();
+        for id in &ids {
+            if let Some(near) = self.near(*id) {
+                near.timer = None;
+            }
+        }
+        ids
+    }
+}
+
+enum Arrival {
+    Bytes(Vec<u8>),
+    Fin,
+    End,
+}
+
+impl Near {
+    fn new(id: TransportId) -> Self {
+        Self {
+            id,
+            is_paused: false,
+            timer: None,
+            unsent: VecDeque::new(),
+            unsent_bytes: 0,
+            was_high: false,
+            is_shut_down: false,
+            has_ended: false,
+            closing: None,
+        }
+    }
+}
+
+impl Driver for Simulated {
+    /// Nobody comes in by a socket here: it is closed, and the listener is one of [`Simulated::add_listener`].
+    fn listen(&mut self, _: OwnedFd) -> io::Result<ListenerId> {
+        Ok(self.add_listener())
+    }
+
+    fn pause_accept(&mut self, listener: ListenerId) {
+        self.listeners[listener.0 as usize] = false;
+    }
+
+    fn resume_accept(&mut self, listener: ListenerId) {
+        self.listeners[listener.0 as usize] = true;
+        self.stir();
+    }
+
+    /// Nobody is there: it ends with [`CloseReason::Refused`].
+    fn connect_from(&mut self, _: SocketAddr, _: Option<IpAddr>) -> io::Result<TransportId> {
+        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        let id = self.dial(ListenerId(0), nowhere);
+        self.dialed.pop_back();
+        if let Some(near) = self.near(id) {
+            near.closing = Some(CloseReason::Refused);
+        }
+        Ok(id)
+    }
+
+    fn send(&mut self, id: TransportId, buffer: Buffer, _: bool) -> Option<Buffer> {
+        let high = self.options.low_water_bytes;
+        self.stir();
+        let near = self
+            .near
+            .get_mut(id.index as usize)
+            .and_then(Option::as_mut)
+            .filter(|near| near.id == id && near.closing.is_none() && !near.is_shut_down);
+        let (Some(near), Some(far)) = (near, self.far.get_mut(&id)) else {
+            return Some(buffer);
+        };
+        if far.reads && near.unsent.is_empty() {
+            far.receive(&buffer);
+            return Some(buffer);
+        }
+        near.unsent_bytes += buffer.len();
+        near.was_high |= near.unsent_bytes > high;
+        near.unsent.push_back(buffer);
+        None
+    }
+
+    fn unsent(&self, id: TransportId) -> usize {
+        let near = self.near.get(id.index as usize).and_then(Option::as_ref);
+        near.filter(|near| near.id == id && near.closing.is_none())
+            .map_or(0, |near| near.unsent_bytes)
+    }
+
+    fn pause(&mut self, id: TransportId) {
+        if let Some(near) = self.live(id) {
+            near.is_paused = true;
+        }
+    }
+
+    fn resume(&mut self, id: TransportId) {
+        self.stir();
+        if let Some(near) = self.live(id) {
+            near.is_paused = false;
+        }
+    }
+
+    fn shutdown(&mut self, id: TransportId) {
+        let Some(near) = self.live(id) else { return };
+        near.is_shut_down = true;
+        if near.unsent.is_empty()
+            && let Some(far) = self.far.get_mut(&id)
+        {
+            far.end();
+        }
+    }
+
+    fn close(&mut self, id: TransportId) {
+        self.stir();
+        if let Some(near) = self.live(id) {
+            near.closing = Some(CloseReason::Asked);
+            near.unsent.clear();
+        }
+    }
+
+    fn set_timer(&mut self, id: TransportId, deadline_ms: u64) {
+        self.clear_timer(id);
+        let tie = self.rng.u64(..);
+        if let Some(near) = self.live(id) {
+            near.timer = Some((deadline_ms, tie));
+            self.timers.insert((deadline_ms, tie, id.index), id);
+        }
+    }
+
+    fn clear_timer(&mut self, id: TransportId) {
+        let timer = self.near(id).and_then(|near| near.timer.take());
+        if let Some((deadline_ms, tie)) = timer {
+            self.timers.remove(&(deadline_ms, tie, id.index));
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn turn_within(
+        &mut self,
+        timeout: Option<Duration>,
+        sink: &mut impl FnMut(&mut Self, Event<'_>),
+    ) -> io::Result<()> {
+        self.stir();
+        let mut told = false;
+        for _ in 0..self.dialed.len().min(self.options.accepts_max) {
+            let Some((id, listener, peer)) = self.dialed.pop_front() else {
+                break;
+            };
+            if self.listeners[listener.0 as usize] {
+                told = true;
+                sink(self, Event::Accepted { id, listener, peer });
+            } else {
+                self.dialed.push_back((id, listener, peer));
+            }
+        }
+        for (id, buffers, drained) in self.drain_unsent() {
+            told = true;
+            for buffer in buffers {
+                sink(self, Event::Sent { id, buffer });
+            }
+            if drained && self.live(id).is_some() {
+                sink(self, Event::Drained { id });
+            }
+        }
+        for id in self.due() {
+            if self.live(id).is_some() {
+                told = true;
+                sink(self, Event::Timer { id });
+            }
+        }
+        for (place, id) in self.shuffled().into_iter().enumerate() {
+            let waits = self.rng.u8(0..4) >= HEARD_OF_FOUR;
+            if waits && place > 0 {
+                continue;
+            }
+            match self.arrival(id) {
+                Some(Arrival::Bytes(mut bytes)) => {
+                    told = true;
+                    let bytes = &mut bytes[..];
+                    sink(self, Event::Received { id, bytes });
+                }
+                Some(Arrival::Fin) => {
+                    told = true;
+                    sink(self, Event::Ended { id });
+                }
+                Some(Arrival::End) => {
+                    told = true;
+                    let reason = self.end(id);
+                    sink(self, Event::Closed { id, reason });
+                }
+                None => {}
+            }
+        }
+        let waiting = self
+            .near
+            .iter()
+            .flatten()
+            .any(|near| self.has_arrival(near));
+        if !told && !waiting && timeout != Some(Duration::ZERO) {
+            let timer_ms = self.timers.first_key_value().map(|(key, _)| key.0);
+            let wake_ms = timeout.map(|timeout| {
+                let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+                self.now_ms.saturating_add(ms.max(1))
+            });
+            let until_ms = timer_ms.into_iter().chain(wake_ms).min();
+            // A timer that was set to now meanwhile is not over with.
+            self.rests_until_ms = Some(until_ms.unwrap_or(u64::MAX)).filter(|ms| *ms > self.now_ms);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! What a simulated network promises beyond a driver's promises: its clock, its rest, its seed.
+
+use super::*;
+
+const PEER: ([u8; 4], u16) = ([192, 0, 2, 1], 1234);
+
+/// Echoes what comes, and writes down what happens.
+struct Bench {
+    net: Simulated,
+    told: Vec<String>,
+}
+
+impl Bench {
+    fn new(seed: u64) -> Self {
+        let mut net = Simulated::new(Options::default(), seed, 1000).expect("a waker");
+        net.add_listener();
+        Self {
+            net,
+            told: Vec::new(),
+        }
+    }
+
+    fn dial(&mut self) -> TransportId {
+        self.net.dial(ListenerId(0), PEER.into())
+    }
+
+    /// Turns until nothing is left; when it would go on.
+    fn rest(&mut self) -> u64 {
+        for _ in 0..1000 {
+            let told = &mut self.told;
+            self.net
+                .turn(None, &mut |net, event| match event {
+                    Event::Received { id, bytes } => {
+                        told.push(format!("{} {}", id.index, String::from_utf8_lossy(bytes)));
+                        let echo = bytes.to_vec();
+                        if let Some(Buffer::Owned(echo)) = net.send(id, echo.into(), false) {
+                            assert!(!echo.is_empty());
+                        }
+                    }
+                    Event::Closed { id, reason } => {
+                        told.push(format!("{} closed {reason:?}", id.index))
+                    }
+                    Event::Ended { id } => {
+                        told.push(format!("{} ended", id.index));
+                        net.close(id);
+                    }
+                    Event::Timer { id } => told.push(format!("{} timer", id.index)),
+                    Event::Drained { id } => told.push(format!("{} drained", id.index)),
+                    _ => {}
+                })
+                .expect("a turn");
+            if let Some(until_ms) = self.net.rests_until_ms() {
+                return until_ms;
+            }
+        }
+        panic!("it never rests");
+    }
+}
+
+#[test]
+fn what_is_written_comes_in_order_and_answers_can_be_read_after_the_end() {
+    let mut bench = Bench::new(1);
+    let id = bench.dial();
+    bench.net.write(id, b"a".to_vec());
+    bench.net.write(id, b"b".to_vec());
+    bench.net.finish(id);
+    assert_eq!(bench.rest(), u64::MAX);
+    assert_eq!(bench.told, ["0 a", "0 b", "0 ended", "0 closed Asked"]);
+    let mut read = Vec::new();
+    assert_eq!(bench.net.read(id, &mut read), FarState::Closed);
+    assert_eq!(read, b"ab");
+    // The index is another's, the id is nobody's.
+    let next = bench.dial();
+    assert_eq!((next.index, next == id), (0, false));
+    bench.net.write(id, b"stale".to_vec());
+    bench.rest();
+    assert_eq!(bench.told.len(), 4);
+}
+
+#[test]
+fn timers_fire_when_the_clock_is_moved_there() {
+    let mut bench = Bench::new(1);
+    let ids = [bench.dial(), bench.dial()];
+    assert_eq!(bench.rest(), u64::MAX);
+    bench.net.set_timer(ids[0], 1500);
+    bench.net.set_timer(ids[1], 1200);
+    assert_eq!(bench.rest(), 1200);
+    bench.net.set_now_ms(1199);
+    assert_eq!((bench.rest(), bench.told.len()), (1200, 0));
+    bench.net.set_now_ms(1200);
+    assert_eq!(bench.rest(), 1500);
+    assert_eq!(bench.told, ["1 timer"]);
+    bench.net.clear_timer(ids[0]);
+    assert_eq!(bench.rest(), u64::MAX);
+}
+
+#[test]
+fn who_does_not_read_holds_up_what_is_sent() {
+    let mut bench = Bench::new(1);
+    let id = bench.dial();
+    bench.net.set_reading(id, false);
+    bench.net.write(id, vec![b'x'; 40_000]);
+    bench.rest();
+    assert_eq!(bench.net.unsent(id), 40_000);
+    let mut read = Vec::new();
+    bench.net.read(id, &mut read);
+    assert!(read.is_empty());
+    bench.net.set_reading(id, true);
+    bench.rest();
+    bench.net.read(id, &mut read);
+    assert_eq!((read.len(), bench.net.unsent(id)), (40_000, 0));
+    assert_eq!(bench.told.last().map(String::as_str), Some("0 drained"));
+}
+
+#[test]
+fn a_reset_and_a_connection_to_nowhere_end() {
+    let mut bench = Bench::new(1);
+    let id = bench.dial();
+    bench.rest();
+    bench.net.write(id, b"lost".to_vec());
+    bench.net.reset(id);
+    bench.rest();
+    bench.net.connect(PEER.into()).expect("a transport");
+    bench.rest();
+    assert_eq!(bench.told, ["0 closed Reset", "0 closed Refused"]);
+}
+
+/// What ten transports that all write at once are heard in.
+fn order(seed: u64) -> Vec<String> {
+    let mut bench = Bench::new(seed);
+    let ids: Vec<TransportId> = (0..10).map(|_| bench.dial()).collect();
+    bench.rest();
+    for text in ["a", "b", "c"] {
+        for id in &ids {
+            bench.net.write(*id, text.into());
+        }
+    }
+    bench.rest();
+    bench.told
+}
+
+#[test]
+fn the_seed_decides_the_order_between_transports_not_within_one() {
+    assert_eq!(order(7), order(7));
+    assert_ne!(order(7), order(8));
+    for seed in 0..50 {
+        let told = order(seed);
+        assert_eq!(told.len(), 30);
+        for index in 0..10 {
+            let own = format!("{index} ");
+            let texts: Vec<&str> = told
+                .iter()
+                .filter_map(|line| line.strip_prefix(&own))
+                .collect();
+            assert_eq!(texts, ["a", "b", "c"], "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_paused_listener_keeps_who_dials_waiting() {
+    let mut bench = Bench::new(1);
+    bench.net.pause_accept(ListenerId(0));
+    let id = bench.dial();
+    bench.net.write(id, b"a".to_vec());
+    assert_eq!(bench.rest(), u64::MAX);
+    assert!(bench.told.is_empty());
+    bench.net.resume_accept(ListenerId(0));
+    bench.rest();
+    assert_eq!(bench.told, ["0 a"]);
+}

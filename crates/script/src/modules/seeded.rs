@@ -1,0 +1,76 @@
+//! What makes a test's run the same each time: the order of `pairs`, the clocks of `os`, `math.random`.
+//!
+//! Only in a [seeded world](crate::World::seeded). LuaJIT orders the keys of a table by numbers that are others in each
+//! process; here the seed orders them, so a test that depends on an order fails with some seed, and with that one
+//! always.
+
+use std::rc::Rc;
+
+use mlua::{Lua, Table, Value};
+
+use crate::desk::Desk;
+
+/// Marks a VM of a test, for who has no desk at hand.
+pub(crate) struct Seeded;
+
+const SOURCE: &str = include_str!("../../lua/seeded.lua");
+
+/// Replaces what depends on chance or on the system's clock. After the prelude, which keeps the originals.
+pub(crate) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    if !desk.world.is_seeded() {
+        return Ok(());
+    }
+    lua.set_app_data(Seeded);
+    let tools = lua.create_table()?;
+    let own = Rc::clone(desk);
+    let word = lua.create_function(move |_, ()| Ok(word(&own) as f64))?;
+    tools.set("word", word)?;
+    tools.set("keys", lua.create_function(keys)?)?;
+    let chunk = lua.load(SOURCE).set_name("=veche:seeded");
+    chunk.call((tools, native))
+}
+
+/// The seed's next number, of as many bits as are exact in Lua.
+fn word(desk: &Desk) -> u64 {
+    desk.world.seeds_word().unwrap_or_default() >> 11
+}
+
+/// A table's keys beside those of its list: the ones that have an order, in it, then the others; how many the first are.
+fn keys(lua: &Lua, table: Table) -> mlua::Result<(Table, usize, usize)> {
+    let length = table.raw_len();
+    let (mut ordered, mut others) = (Vec::new(), Vec::new());
+    for pair in table.pairs::<Value, Value>() {
+        let (key, _) = pair?;
+        match order(&key) {
+            Some(Order::Number(number))
+                if number.fract() == 0.0 && number >= 1.0 && number <= length as f64 => {}
+            Some(order) => ordered.push((order, key)),
+            None => others.push(key),
+        }
+    }
+    ordered.sort_by(|(one, _), (other, _)| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
+    let count = ordered.len();
+    let list = lua.create_table_with_capacity(count + others.len(), 0)?;
+    let keys = ordered.into_iter().map(|(_, key)| key).chain(others);
+    for key in keys {
+        list.raw_push(key)?;
+    }
+    Ok((list, count, length))
+}
+
+#[derive(PartialEq, PartialOrd)]
+enum Order {
+    Boolean(bool),
+    Number(f64),
+    Text(Vec<u8>),
+}
+
+fn order(key: &Value) -> Option<Order> {
+    Some(match key {
+        Value::Boolean(value) => Order::Boolean(*value),
+        Value::Integer(value) => Order::Number(*value as f64),
+        Value::Number(value) => Order::Number(*value),
+        Value::String(text) => Order::Text(text.as_bytes().to_vec()),
+        _ => return None,
+    })
+}

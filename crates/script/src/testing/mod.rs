@@ -1,0 +1,133 @@
+//! Tests of applications: a script that asks the world around an application, and judges what comes.
+//!
+//! A test's script runs in a [`TestVm`] of its own, never in the application's. What it asks for (a client, a request,
+//! that time passes) it leaves as [`Ask`]s; whoever runs it lets the world go on until there is an answer. This module
+//! knows values, texts and their differences; it does not know what a client is.
+
+mod diff;
+mod native;
+mod plain;
+mod show;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::app::{App, World};
+use crate::code::Code;
+use crate::effects::{Effects, Token};
+use crate::vm::{LoadError, Vm};
+use crate::{Answer, Now};
+
+pub use plain::Plain;
+
+/// What a test's script asks for; answered by [`TestVm::answer`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// Whom to answer.
+    pub token: Token,
+    /// A map; `ask` in it says what is asked for.
+    pub question: Plain,
+}
+
+/// One `test.case` of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// As the script calls it.
+    pub name: String,
+    /// Where it stands.
+    pub line: u32,
+    /// It is not to be run: `test.skip`.
+    pub is_skipped: bool,
+}
+
+/// How a case came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Well.
+    Passed,
+    /// Not.
+    Failed {
+        /// What it says, with the line.
+        words: String,
+        /// How it came there.
+        traceback: String,
+    },
+}
+
+/// What a script and whoever runs it share.
+#[derive(Debug, Default)]
+struct Notes {
+    cases: RefCell<Vec<Case>>,
+    asks: RefCell<Vec<Ask>>,
+    answers: RefCell<HashMap<Token, Result<Plain, String>>>,
+    ended: RefCell<Option<Ended>>,
+    chosen: Cell<usize>,
+}
+
+/// A test's script that runs.
+pub struct TestVm {
+    vm: Vm,
+    notes: Rc<Notes>,
+}
+
+impl TestVm {
+    /// Loads a test's script, which says which cases there are.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn load(app: &App, code: &Arc<Code>, world: &World) -> Result<Self, LoadError> {
+        let notes = Rc::new(Notes::default());
+        let vm = Vm::load(app, code, world, 0, Some(&|lua, parts| {
+            native::install(lua, parts, &notes)
+        }))?;
+        Ok(Self { vm, notes })
+    }
+
+    /// The cases in the order of the script.
+    #[must_use]
+    pub fn cases(&self) -> Vec<Case> {
+        self.notes.cases.borrow().clone()
+    }
+
+    /// Begins a case, by its number; once, and only one of a VM.
+    pub fn begin(&mut self, case: usize, now: Now) {
+        self.notes.chosen.set(case);
+        self.vm.turn(now);
+    }
+
+    /// Lets go on what slept until now.
+    pub fn turn(&mut self, now: Now) {
+        self.vm.turn(now);
+    }
+
+    /// When [`turn`](Self::turn) has something to do, in monotonic milliseconds.
+    #[must_use]
+    pub fn deadline_ms(&self) -> u64 {
+        self.vm.deadline_ms()
+    }
+
+    /// What was asked since the last call, in order.
+    pub fn take_asks(&mut self) -> Vec<Ask> {
+        self.notes.asks.take()
+    }
+
+    /// Answers; an `Err` is raised where the script asked.
+    pub fn answer(&mut self, token: Token, answer: Result<Plain, String>, now: Now) {
+        self.notes.answers.borrow_mut().insert(token, answer);
+        let number = Answer::Number(token.0 as f64);
+        self.vm.answer(token, &number, now);
+    }
+
+    /// How the case came out; `None` while it is under way.
+    #[must_use]
+    pub fn ended(&self) -> Option<Ended> {
+        self.notes.ended.borrow().clone()
+    }
+
+    /// What else the script has done: lines for the log, publications.
+    pub fn take_effects(&mut self, empty: &mut Effects) {
+        self.vm.take_effects(empty);
+    }
+}

@@ -1,0 +1,151 @@
+//! Values that belong to no VM, as tests ask and are answered.
+
+use mlua::{Lua, Table, Value};
+
+use crate::modules;
+
+/// Tables in tables.
+const DEPTH_MAX: usize = 64;
+
+/// A value that belongs to no VM.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plain {
+    /// `nil`.
+    Nil,
+    /// A boolean.
+    Boolean(bool),
+    /// A number.
+    Number(f64),
+    /// A string: any bytes.
+    Bytes(Vec<u8>),
+    /// A table with the keys 1 to n; of scripts, never an empty one.
+    List(Vec<Self>),
+    /// Any other table.
+    Map(Vec<(String, Self)>),
+}
+
+impl From<&str> for Plain {
+    fn from(text: &str) -> Self {
+        Self::Bytes(text.into())
+    }
+}
+
+impl Plain {
+    /// A map of what there is of these.
+    #[must_use]
+    pub fn map<const N: usize>(pairs: [(&str, Self); N]) -> Self {
+        let pairs = pairs.into_iter().filter(|(_, value)| *value != Self::Nil);
+        Self::Map(pairs.map(|(key, value)| (key.to_owned(), value)).collect())
+    }
+
+    /// A map's value; `Nil` where there is none.
+    #[must_use]
+    pub fn get(&self, key: &str) -> &Self {
+        let Self::Map(pairs) = self else {
+            return &Self::Nil;
+        };
+        let found = pairs.iter().find(|(name, _)| name == key);
+        found.map_or(&Self::Nil, |(_, value)| value)
+    }
+
+    /// A string's bytes; none of anything else.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            _ => &[],
+        }
+    }
+
+    /// A string as text; what is no UTF-8 is replaced.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(self.bytes()).into_owned()
+    }
+
+    /// A number.
+    #[must_use]
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// Whether it is `true`.
+    #[must_use]
+    pub fn is_true(&self) -> bool {
+        *self == Self::Boolean(true)
+    }
+
+    /// What a list has; nothing of anything else.
+    #[must_use]
+    pub fn items(&self) -> &[Self] {
+        match self {
+            Self::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    pub(super) fn from_lua(value: &Value) -> mlua::Result<Self> {
+        read(value, 0)
+    }
+
+    pub(super) fn to_lua(&self, lua: &Lua) -> mlua::Result<Value> {
+        Ok(match self {
+            Self::Nil => Value::Nil,
+            Self::Boolean(value) => Value::Boolean(*value),
+            Self::Number(number) => Value::Number(*number),
+            Self::Bytes(bytes) => Value::String(lua.create_string(bytes)?),
+            Self::List(items) => {
+                let table = lua.create_table_with_capacity(items.len(), 0)?;
+                for item in items {
+                    table.raw_push(item.to_lua(lua)?)?;
+                }
+                Value::Table(table)
+            }
+            Self::Map(pairs) => {
+                let table = lua.create_table_with_capacity(0, pairs.len())?;
+                for (key, value) in pairs {
+                    table.raw_set(key.as_str(), value.to_lua(lua)?)?;
+                }
+                Value::Table(table)
+            }
+        })
+    }
+}
+
+fn read(value: &Value, depth: usize) -> mlua::Result<Plain> {
+    Ok(match value {
+        Value::Nil => Plain::Nil,
+        Value::Boolean(value) => Plain::Boolean(*value),
+        Value::Integer(number) => Plain::Number(*number as f64),
+        Value::Number(number) => Plain::Number(*number),
+        Value::String(text) => Plain::Bytes(text.as_bytes().to_vec()),
+        Value::Table(table) if depth < DEPTH_MAX => read_table(table, depth + 1)?,
+        Value::Table(_) => return Err(modules::fault("tables in tables deeper than 64")),
+        other => {
+            let name = other.type_name();
+            return Err(modules::fault(format!("a {name} can't be told")));
+        }
+    })
+}
+
+fn read_table(table: &Table, depth: usize) -> mlua::Result<Plain> {
+    if table.raw_len() > 0 {
+        let items = table.sequence_values::<Value>();
+        let items: mlua::Result<_> = items.map(|item| read(&item?, depth)).collect();
+        return Ok(Plain::List(items?));
+    }
+    let mut pairs = Vec::new();
+    for pair in table.pairs::<Value, Value>() {
+        let (key, value) = pair?;
+        let Value::String(key) = key else {
+            return Err(modules::fault("a table's keys are strings, or 1 to n"));
+        };
+        pairs.push((key.to_string_lossy(), read(&value, depth)?));
+    }
+    // Lua's order is another each time.
+    pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(Plain::Map(pairs))
+}
