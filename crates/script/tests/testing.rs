@@ -94,17 +94,32 @@ fn cases_are_listed_with_their_lines() {
         ("three", 5, false),
         ("four", 7, true),
     ];
-    assert_eq!(cases, expected.map(|(name, line, skipped)| (name.to_owned(), line, skipped)));
+    assert_eq!(
+        cases,
+        expected.map(|(name, line, skipped)| (name.to_owned(), line, skipped))
+    );
 }
 
 #[test]
 fn what_is_wrong_while_loading_is_told_with_its_line() {
     for (script, words) in [
         ("local x = ", "a_test.lua:1:"),
-        ("require 'veche.test'.case('x')", "a_test.lua:1: bad argument #2 to 'test.case': a function expected"),
-        ("require 'veche.test'.case('', print)", "bad argument #1 to 'test.case': a name expected"),
-        ("\nrequire 'veche.test'.connect('/x')", "a_test.lua:2: test.connect: only in a test.case"),
-        ("require 'veche.test'.before_each(1)", "bad argument #1 to 'test.before_each'"),
+        (
+            "local t = require 'veche.test' t.case('x')",
+            "a_test.lua:1: bad argument #2 to 'test.case': a function expected",
+        ),
+        (
+            "local t = require 'veche.test' t.case('', print)",
+            "bad argument #1 to 'test.case': a name expected",
+        ),
+        (
+            "local t\nt = require 'veche.test' t.connect('/x')",
+            "a_test.lua:2: test.connect: only in a test.case",
+        ),
+        (
+            "local t = require 'veche.test' t.before_each(1)",
+            "bad argument #1 to 'test.before_each'",
+        ),
     ] {
         let error = load(script, 1).err().expect("an error");
         assert!(error.contains(words), "{script}: {error}");
@@ -137,7 +152,7 @@ fn each_assertion_fails_with_its_line_and_both_values() {
         ),
         (
             "test.equal({ a = 1, b = { 'x', 'y' } }, { a = 1, b = { 'x', 'z' }, c = true })",
-            "a_test.lua:3: test.equal: they are not equal\n  - expected  + got\n    {\n      a = 1,\n      b = {\n        \"x\",\n  -     \"z\",\n  +     \"y\",\n      },\n  -   c = true,\n    }",
+            "a_test.lua:3: test.equal: they are not equal\n  - expected  + got\n    …\n      a = 1,\n      b = {\n        \"x\",\n  -     \"z\",\n  +     \"y\",\n      },\n  -   c = true,\n    }",
         ),
         (
             "test.equal({ id = 7, at = 'noon' }, { id = test.any 'string', at = test.like '^%d' })",
@@ -147,12 +162,18 @@ fn each_assertion_fails_with_its_line_and_both_values() {
             "test.differ({ 1 }, { 1 })",
             "a_test.lua:3: test.differ: they are equal\n  both     {\n    1,\n  }",
         ),
-        ("test.ok(nil, 'a thing')", "a_test.lua:3: a thing: test.ok: it is nil"),
+        (
+            "test.ok(nil, 'a thing')",
+            "a_test.lua:3: a thing: test.ok: it is nil",
+        ),
         (
             "test.match('tea', '^c')",
             "a_test.lua:3: test.match: it does not match\n  - pattern  \"^c\"\n  + got      \"tea\"",
         ),
-        ("test.fails(function() end)", "a_test.lua:3: test.fails: it did not fail"),
+        (
+            "test.fails(function() end)",
+            "a_test.lua:3: test.fails: it did not fail",
+        ),
         (
             "test.fails(function() error('one', 0) end, 'two')",
             "a_test.lua:3: test.fails: it failed with another error\n  - pattern  \"two\"\n  + got      \"one\"",
@@ -170,16 +191,28 @@ fn each_assertion_fails_with_its_line_and_both_values() {
             "test.request { path = '/x', headers = { a = {}, b = true } }",
             "a_test.lua:3: bad argument #1 to 'test.request': headers by name, each a string, expected",
         ),
-        ("test.advance(-1)", "a_test.lua:3: bad argument #1 to 'test.advance': seconds from 0 to 31536000 expected"),
-        ("test.publish('', 'x')", "a_test.lua:3: bad argument #1 to 'test.publish': the name of a channel expected"),
+        (
+            "test.advance(-1)",
+            "a_test.lua:3: bad argument #1 to 'test.advance': seconds from 0 to 31536000 expected",
+        ),
+        (
+            "test.publish('', 'x')",
+            "a_test.lua:3: bad argument #1 to 'test.publish': the name of a channel expected",
+        ),
         (
             "table.sort({ 2, 1 }, function() test.settle() end)",
             "a_test.lua:3: test.settle: only in a test.case, where it can wait",
         ),
-        ("test.case('x', print)", "a_test.lua:3: test.case: only while the file is loaded"),
+        (
+            "test.case('x', print)",
+            "a_test.lua:3: test.case: only while the file is loaded",
+        ),
     ] {
         let told = failure(code);
-        assert!(told.starts_with(words), "{code}:\n{told}\nexpected:\n{words}");
+        assert!(
+            told.starts_with(words),
+            "{code}:\n{told}\nexpected:\n{words}"
+        );
     }
 }
 
@@ -247,7 +280,10 @@ fn a_seed_decides_all_chance() {
     assert_eq!(told(3), told(3));
     assert_ne!(told(3), told(4));
     let text = told(3).concat();
-    assert!(text.contains(" 1700000000 1 2023-11-14 1 10 2 20 3 30 "), "{text}");
+    assert!(
+        text.contains(" 1700000000 1 2023-11-14 1 10 2 20 3 30 "),
+        "{text}"
+    );
     for i in 1..=10 {
         assert!(text.contains(&format!(" woke {i}")), "{text}");
     }

@@ -48,7 +48,9 @@ fn keys(lua: &Lua, table: Table) -> mlua::Result<(Table, usize, usize)> {
             None => others.push(key),
         }
     }
-    ordered.sort_by(|(one, _), (other, _)| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
+    ordered.sort_by(|(one, _), (other, _)| {
+        one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal)
+    });
     let count = ordered.len();
     let list = lua.create_table_with_capacity(count + others.len(), 0)?;
     let keys = ordered.into_iter().map(|(_, key)| key).chain(others);

@@ -66,7 +66,9 @@ fn cut(line: &str) -> String {
 
 fn difference<'a>(expected: &'a [String], got: &'a [String]) -> Vec<(Side, &'a str)> {
     let least = expected.len().min(got.len());
-    let before = (0..least).take_while(|at| expected[*at] == got[*at]).count();
+    let before = (0..least)
+        .take_while(|at| expected[*at] == got[*at])
+        .count();
     let behind = (0..least - before)
         .take_while(|at| expected[expected.len() - 1 - at] == got[got.len() - 1 - at])
         .count();

@@ -79,9 +79,13 @@ impl TestVm {
     /// See [`LoadError`].
     pub fn load(app: &App, code: &Arc<Code>, world: &World) -> Result<Self, LoadError> {
         let notes = Rc::new(Notes::default());
-        let vm = Vm::load(app, code, world, 0, Some(&|lua, parts| {
-            native::install(lua, parts, &notes)
-        }))?;
+        let vm = Vm::load(
+            app,
+            code,
+            world,
+            0,
+            Some(&|lua, parts| native::install(lua, parts, &notes)),
+        )?;
         Ok(Self { vm, notes })
     }
 

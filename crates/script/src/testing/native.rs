@@ -14,15 +14,17 @@ const SOURCE: &str = include_str!("../../lua/test.lua");
 pub(super) fn install(lua: &Lua, parts: &Parts<'_>, notes: &Rc<Notes>) -> mlua::Result<Extra> {
     let native = lua.create_table()?;
     let own = Rc::clone(notes);
-    let case = lua.create_function(move |_, (name, place, is_skipped): (String, String, bool)| {
-        let line = place.trim_end_matches(": ").rsplit(':').next();
-        own.cases.borrow_mut().push(Case {
-            name,
-            line: line.and_then(|line| line.parse().ok()).unwrap_or(0),
-            is_skipped,
-        });
-        Ok(())
-    })?;
+    let case = lua.create_function(
+        move |_, (name, place, is_skipped): (String, String, bool)| {
+            let line = place.trim_end_matches(": ").rsplit(':').next();
+            own.cases.borrow_mut().push(Case {
+                name,
+                line: line.and_then(|line| line.parse().ok()).unwrap_or(0),
+                is_skipped,
+            });
+            Ok(())
+        },
+    )?;
     native.set("case", case)?;
     let own = Rc::clone(notes);
     let chosen = lua.create_function(move |_, ()| Ok(own.chosen.get() + 1))?;
@@ -135,7 +137,11 @@ mod tests {
         assert_eq!(plain.get("a").items().len(), 3);
         for bad in ["{ f = print }", "{ [{}] = 1 }", "setmetatable({}, {})"] {
             let value: Value = lua.load(bad).eval().expect("a value");
-            assert_eq!(Plain::from_lua(&value).is_err(), !bad.starts_with("set"), "{bad}");
+            assert_eq!(
+                Plain::from_lua(&value).is_err(),
+                !bad.starts_with("set"),
+                "{bad}"
+            );
         }
     }
 }

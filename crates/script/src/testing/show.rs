@@ -63,7 +63,10 @@ impl Writer {
         }
         let place = table.to_pointer();
         if let Some(depth) = self.above.iter().position(|above| *above == place) {
-            self.put(&format!("<the table {} around it>", self.above.len() - depth));
+            self.put(&format!(
+                "<the table {} around it>",
+                self.above.len() - depth
+            ));
             return Ok(());
         }
         let pairs = table.pairs::<Value, Value>();
