@@ -57,6 +57,15 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
+    /// All of them, in order.
+    pub const ALL: [Self; 5] = [
+        Self::Timeout,
+        Self::Unreachable,
+        Self::Refused,
+        Self::Invalid,
+        Self::Broken,
+    ];
+
     /// As scripts read it.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -3,10 +3,12 @@
 //! A worker has a [`Port`]: it hands in a turn's calls at once and takes what has become of earlier ones when it is
 //! woken. Nothing here knows who asks or what for. Each kind of call is a file of its own and a row in [`perform`].
 
+mod metrics;
 mod perform;
 mod port;
 mod resolve;
 
+pub use metrics::{Client, Figures, Metrics, WAIT_BUCKETS_MS};
 pub use port::Port;
 
 use std::io;
@@ -35,6 +37,12 @@ impl Outbound {
     #[must_use]
     pub fn port(&self, wake: impl Fn() + Send + Sync + 'static) -> Port {
         Port::new(self.clone(), Box::new(wake))
+    }
+
+    /// What calls have come to so far.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.clients.metrics
     }
 
     fn runtime(&self) -> io::Result<&Runtime> {

@@ -1,6 +1,8 @@
 //! What `/metrics`, `/api/info` and `veche status` say: every worker's counters, summed or side by side at the moment
 //! of asking.
 
+mod calls;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use veche_frontends::Process;
 use veche_frontends::stats::{Cell, Handshake, Stats, TURN_BUCKETS_US};
+use veche_outbound::Outbound;
 
 use crate::common::Common;
 
@@ -25,9 +28,10 @@ pub(crate) struct Report {
 
 impl Report {
     /// A report on these workers.
-    pub(crate) fn new(common: Arc<Common>, uid: String) -> Self {
+    pub(crate) fn new(common: Arc<Common>, outbound: Outbound, uid: String) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Workers(Arc::clone(&common))));
+        registry.register_collector(Box::new(calls::Calls(outbound)));
         Self {
             common,
             registry,
@@ -297,7 +301,8 @@ mod tests {
 
     fn report(workers: usize) -> (Arc<Common>, Report) {
         let common = Arc::new(Common::new(workers, crate::process::now()));
-        (Arc::clone(&common), Report::new(common, "0".to_owned()))
+        let report = Report::new(Arc::clone(&common), Outbound::default(), "0".to_owned());
+        (common, report)
     }
 
     #[test]
@@ -330,7 +335,7 @@ mod tests {
         let text = report.metrics();
         let mut page = String::from(
             "# Metrics\n\nWhat `GET /metrics` on an internal listener says, in the OpenMetrics format that Prometheus \
-             reads; each line once for each `worker`. Counters end in `_total`.\n\nThis page is written by a test from \
+             reads; each line once for each `worker`, or for each `client` of scripts. Counters end in `_total`.\n\nThis page is written by a test from \
              a scrape; `VECHE_BLESS=1 cargo test -p veche reference` writes it anew.\n\n| metric | kind | labels | what \
              it counts |\n|---|---|---|---|\n",
         );

@@ -45,7 +45,8 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let workers = usize::from(config.server.workers.resolve(cores));
     let common = Arc::new(Common::new(workers, process::now()));
     set_caps(&common, &config);
-    let report = Arc::new(Report::new(Arc::clone(&common), random_uid()?));
+    let report = Report::new(Arc::clone(&common), library.outbound.clone(), random_uid()?);
+    let report = Arc::new(report);
     // Control mail is bounded by what sessions can ask for; this is far above that.
     let options = veche_mailbox::Options {
         control_max: 1 << 26,

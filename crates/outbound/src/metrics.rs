@@ -1,0 +1,171 @@
+//! What calls come to, counted: `/metrics` reads it at the moment of asking.
+//!
+//! To add a client: a variant of [`Client`] and its name. What a pool counts it holds as a guard, so that a call that is
+//! cancelled is counted right too.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use tokio::time::Instant;
+use veche_calls::{FaultKind, Outcome};
+
+/// Whose figures they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// Names of hosts.
+    Resolve,
+}
+
+impl Client {
+    /// All of them, in order.
+    pub const ALL: [Self; 1] = [Self::Resolve];
+
+    /// As the label of a metric.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Resolve => "resolve",
+        }
+    }
+}
+
+/// Upper bounds of the buckets of waits, in milliseconds; one more holds the rest.
+pub const WAIT_BUCKETS_MS: [u64; 9] = [1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000];
+
+/// The figures of all clients.
+#[derive(Debug, Default)]
+pub struct Metrics([Arc<Figures>; Client::ALL.len()]);
+
+/// The figures of one client.
+#[derive(Debug, Default)]
+pub struct Figures {
+    calls: AtomicU64,
+    errors: [AtomicU64; FaultKind::ALL.len()],
+    connections: AtomicU64,
+    waiting: AtomicU64,
+    waits: [AtomicU64; WAIT_BUCKETS_MS.len() + 1],
+    wait_us: AtomicU64,
+}
+
+impl Metrics {
+    /// Those of one client.
+    #[must_use]
+    pub fn of(&self, client: Client) -> &Arc<Figures> {
+        &self.0[client as usize]
+    }
+}
+
+impl Figures {
+    /// Calls that have ended, well or not.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Relaxed)
+    }
+
+    /// Those of them that have failed in that way.
+    #[must_use]
+    pub fn errors(&self, kind: FaultKind) -> u64 {
+        self.errors[kind as usize].load(Relaxed)
+    }
+
+    /// Connections that are open at the moment.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Relaxed)
+    }
+
+    /// Calls that wait for a connection at the moment.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        self.waiting.load(Relaxed)
+    }
+
+    /// Waits for a connection that are over, by [bucket](WAIT_BUCKETS_MS).
+    #[must_use]
+    pub fn waits(&self) -> [u64; WAIT_BUCKETS_MS.len() + 1] {
+        self.waits.each_ref().map(|waits| waits.load(Relaxed))
+    }
+
+    /// The time of all of them together, in microseconds.
+    #[must_use]
+    pub fn wait_us(&self) -> u64 {
+        self.wait_us.load(Relaxed)
+    }
+
+    /// A call is over.
+    pub(crate) fn ended(&self, outcome: &Outcome) {
+        self.calls.fetch_add(1, Relaxed);
+        if let Err(fault) = outcome {
+            self.errors[fault.kind as usize].fetch_add(1, Relaxed);
+        }
+    }
+
+    /// A connection is open as long as what this returns is there.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the first pool will use it"))]
+    pub(crate) fn connected(self: &Arc<Self>) -> Connected {
+        self.connections.fetch_add(1, Relaxed);
+        Connected(Arc::clone(self))
+    }
+
+    /// A call waits for a connection as long as what this returns is there. To be called where there is none at once.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the first pool will use it"))]
+    pub(crate) fn wait(self: &Arc<Self>) -> Waiting {
+        self.waiting.fetch_add(1, Relaxed);
+        Waiting {
+            figures: Arc::clone(self),
+            since: Instant::now(),
+        }
+    }
+}
+
+/// An open connection.
+#[derive(Debug)]
+pub(crate) struct Connected(Arc<Figures>);
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A call that waits for a connection.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    figures: Arc<Figures>,
+    since: Instant,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let us = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let bucket = WAIT_BUCKETS_MS.partition_point(|&bound| bound * 1_000 < us);
+        self.figures.waits[bucket].fetch_add(1, Relaxed);
+        self.figures.wait_us.fetch_add(us, Relaxed);
+        self.figures.waiting.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_is_counted_in_its_bucket_and_a_connection_while_it_is_there() {
+        let figures = Arc::new(Figures::default());
+        for (wait_ms, bucket) in [(0, 0), (1, 0), (2, 1), (10_000, 8), (10_001, 9)] {
+            let wait = figures.wait();
+            let before = figures.waits()[bucket];
+            assert_eq!(figures.waiting(), 1);
+            tokio::time::advance(Duration::from_millis(wait_ms)).await;
+            drop(wait);
+            assert_eq!(figures.waits()[bucket], before + 1, "{wait_ms}");
+        }
+        assert_eq!((figures.waiting(), figures.wait_us()), (0, 20_004_000));
+        let connection = figures.connected();
+        assert_eq!(figures.connections(), 1);
+        drop(connection);
+        assert_eq!(figures.connections(), 0);
+    }
+}
