@@ -88,6 +88,23 @@ pub(crate) struct Machine {
     memory_bytes_max: usize,
     /// Memory beyond which the next end of a run collects garbage.
     collect_bytes: usize,
+    /// Memory in use when the collector's pause was last set.
+    paced_bytes: usize,
+}
+
+/// How much a VM may grow between two collections, in percent, where it is small: messages become garbage at once, and
+/// the fewer lie about, the sooner their memory is taken again while it is still in the cache (measured: 15 to 25 % of
+/// the CPU time of an echo).
+const GROWTH_SMALL: usize = 25;
+/// The same where it is large: there it costs more to look for garbage than it brings. Lua's own default.
+const GROWTH_LARGE: usize = 100;
+/// What is small and what is large, in bytes; in between it is something between.
+const SMALL_BYTES: usize = 256 << 10;
+const LARGE_BYTES: usize = 2 << 20;
+
+fn growth(used_bytes: usize) -> usize {
+    let above = used_bytes.clamp(SMALL_BYTES, LARGE_BYTES) - SMALL_BYTES;
+    GROWTH_SMALL + (GROWTH_LARGE - GROWTH_SMALL) * above / (LARGE_BYTES - SMALL_BYTES)
 }
 
 impl Machine {
@@ -109,12 +126,20 @@ impl Machine {
             budget_ns,
             memory_bytes_max,
             collect_bytes: memory_bytes_max / 4 * 3,
+            paced_bytes: 0,
         })
     }
 
     /// Collects garbage when memory comes near its limit: by itself Lua lets it grow to twice of what is in use.
     fn collect_if_due(&mut self) {
-        if counted_bytes(self.main) > self.collect_bytes {
+        let used_bytes = counted_bytes(self.main);
+        if used_bytes / 2 > self.paced_bytes || used_bytes < self.paced_bytes / 2 {
+            self.paced_bytes = used_bytes;
+            let pause = 100 + growth(used_bytes) as c_int;
+            // SAFETY: sets a number of the VM's.
+            unsafe { ffi::lua_gc(self.main, ffi::LUA_GCSETPAUSE, pause) };
+        }
+        if used_bytes > self.collect_bytes {
             // SAFETY: no script runs; objects that are collected run Rust's destructors at most.
             unsafe { ffi::lua_gc(self.main, ffi::LUA_GCCOLLECT, 0) };
             // Where it was no garbage, not at once again.
