@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 use veche_hub::{Answer, SessionId, Ticket};
 
-use crate::app::{AppAnswer, CLOSED_ABNORMALLY};
+use crate::app::{AppAnswer, CLOSED_ABNORMALLY, Gone};
 use crate::http::Http;
 use crate::lines::Lines;
 use crate::outbox::ANSWERS_BYTES_HIGH;
@@ -268,7 +268,7 @@ impl Connection {
     pub fn closed(&mut self, id: SessionId, shared: &mut Shared) {
         match &mut self.stage {
             Stage::Socket(socket) => socket.closed(id, shared),
-            Stage::Http(http) => http.gone(id, shared),
+            Stage::Http(http) => http.gone(id, Gone::Left, shared),
             Stage::Lines(_) | Stage::Ending => {}
         }
         shared.hub.close(id, &mut shared.ports);

@@ -4,6 +4,7 @@
 //! at the end of the turn. It is kept apart from the connection so that a publication can be written into any
 //! outbox while some connection is being worked on. It does not know sockets: the worker tells it what is unsent.
 
+mod events;
 mod sending;
 
 use bytes::Bytes;
@@ -37,6 +38,8 @@ enum Pushes {
     Refused,
     /// An open session that gets WebSocket frames.
     Framed,
+    /// A response of server-sent events, in chunks or not.
+    Events { is_chunked: bool },
 }
 
 /// One connection's outgoing half.
@@ -305,10 +308,15 @@ impl Outboxes {
         let max = self.outbox_bytes_max;
         let Some(outbox) = self
             .find(session)
-            .filter(|outbox| outbox.pushes == Pushes::Framed)
+            .filter(|outbox| outbox.pushes != Pushes::Refused)
         else {
             return;
         };
+        let pushes = outbox.pushes;
+        if pushes != Pushes::Framed && delivery.payload.kind == PayloadKind::Binary {
+            // An event is text.
+            return;
+        }
         let queued = outbox.queued();
         if queued > 0 && queued + bytes.len() > max {
             self.overflow(session);
@@ -329,6 +337,9 @@ impl Outboxes {
         } = self;
         let outbox = &mut boxes[session.index as usize];
         outbox.messaged_ms = *now_ms;
+        if let Pushes::Events { is_chunked } = pushes {
+            return events::write(&mut outbox.buffer, delivery, is_chunked);
+        }
         match outbox.agreed {
             // A plain frame is a header of 2 to 10 bytes before the payload: nothing worth caching.
             None => websocket::encode_message(&mut outbox.buffer, kind, bytes, None),

@@ -85,7 +85,7 @@ pub(crate) fn judge<'a, 'b>(
     }
     let session = match route.handler {
         Handler::Push => Session::Push,
-        Handler::Lua { app } => Session::App(App::new(app)),
+        Handler::Lua { app, .. } => Session::App(App::new(app)),
         Handler::Api if shared.site.authorizes(head) => Session::Backend(Box::default()),
         Handler::Api => {
             return Err(Refused {

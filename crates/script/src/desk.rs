@@ -4,7 +4,9 @@
 //! effects, coroutines that were spawned, waits that were answered, times to wake up at. All borrows are short: none
 //! lasts while Lua runs.
 
-use std::cell::{Cell, RefCell};
+mod requests;
+
+use std::cell::{Cell, RefCell, RefMut};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::rc::Rc;
@@ -18,7 +20,7 @@ use crate::Now;
 use crate::connections::Connections;
 use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Token};
 use crate::raw::Coroutine;
-use crate::request::Request;
+pub(crate) use requests::{Ended, Requests, Writing};
 
 /// What all VMs of one application on one worker share: it outlives a reload.
 #[derive(Debug, Default)]
@@ -106,30 +108,6 @@ pub(crate) enum Woken {
     Up,
     /// It fails with "cancelled".
     Cancelled,
-}
-
-/// HTTP requests under way, by a number that scripts know: the place, and how often it was taken.
-#[derive(Default)]
-struct Requests {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-}
-
-#[derive(Default)]
-struct Slot {
-    generation: u32,
-    request: Option<(ConnectionId, Request)>,
-}
-
-/// Bits of a request's number that are its place; all of a number's bits fit into Lua's.
-const PLACE_BITS: u32 = 20;
-
-impl Requests {
-    fn slot(&mut self, number: u64) -> Option<&mut Slot> {
-        let place = number & ((1 << PLACE_BITS) - 1);
-        let slot = self.slots.get_mut(usize::try_from(place).ok()?)?;
-        (u64::from(slot.generation) == number >> PLACE_BITS).then_some(slot)
-    }
 }
 
 impl Desk {
@@ -302,40 +280,9 @@ impl Desk {
         self.outcome.take();
     }
 
-    /// A request begins; its number. `None` if a million are under way.
-    pub(crate) fn begin_request(&self, id: ConnectionId, request: Request) -> Option<u64> {
-        let requests = &mut *self.requests.borrow_mut();
-        let place = requests.free.pop().or_else(|| {
-            let place = requests.slots.len() as u32;
-            requests.slots.push(Slot::default());
-            (place < 1 << PLACE_BITS).then_some(place)
-        })?;
-        let slot = &mut requests.slots[place as usize];
-        slot.request = Some((id, request));
-        Some(u64::from(slot.generation) << PLACE_BITS | u64::from(place))
-    }
-
-    /// It is over; whose it was, if it was not over yet.
-    pub(crate) fn end_request(&self, number: u64) -> Option<ConnectionId> {
-        let requests = &mut *self.requests.borrow_mut();
-        let slot = requests.slot(number)?;
-        let (id, _) = slot.request.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
-        requests
-            .free
-            .push((number & ((1 << PLACE_BITS) - 1)) as u32);
-        Some(id)
-    }
-
-    /// Whoever asked is gone: their requests are over, and their bodies need no memory any more.
-    pub(crate) fn drop_requests(&self, of: ConnectionId) {
-        let requests = &mut *self.requests.borrow_mut();
-        for (place, slot) in requests.slots.iter_mut().enumerate() {
-            if slot.request.take_if(|(id, _)| *id == of).is_some() {
-                slot.generation = slot.generation.wrapping_add(1);
-                requests.free.push(place as u32);
-            }
-        }
+    /// The requests under way.
+    pub(crate) fn requests(&self) -> RefMut<'_, Requests> {
+        self.requests.borrow_mut()
     }
 
     /// Forgets sleepers that nobody is, where they are most of all: cancelled ones would stay until their time.
@@ -344,16 +291,5 @@ impl Desk {
         if sleepers.len() > SLEEPERS_MIN + 2 * tasks {
             sleepers.retain(|Reverse((.., token))| is_waiting(*token));
         }
-    }
-
-    /// Reads of a request; `None` if it is over.
-    pub(crate) fn with_request<R>(
-        &self,
-        number: u64,
-        read: impl FnOnce(&Request) -> R,
-    ) -> Option<R> {
-        let requests = &mut *self.requests.borrow_mut();
-        let (_, request) = requests.slot(number)?.request.as_ref()?;
-        Some(read(request))
     }
 }

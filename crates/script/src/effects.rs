@@ -123,6 +123,42 @@ pub enum Effect {
         /// The body.
         body: Span,
     },
+    /// The same with a file.
+    RespondFile {
+        /// Whose.
+        to: ConnectionId,
+        /// 200 to 599.
+        status: u16,
+        /// As those of [`Effect::Respond`].
+        headers: Vec<(String, String)>,
+        /// Below the script's folder; no part of it is empty, or begins with a dot.
+        path: String,
+    },
+    /// The beginning of an answer that comes in parts.
+    Begin {
+        /// Whose.
+        to: ConnectionId,
+        /// 200 to 599.
+        status: u16,
+        /// As those of [`Effect::Respond`].
+        headers: Vec<(String, String)>,
+    },
+    /// A part of it.
+    Part {
+        /// Whose.
+        to: ConnectionId,
+        /// Never empty.
+        data: Span,
+        /// Whom to answer once there is room for more.
+        token: Option<Token>,
+    },
+    /// Its end.
+    End {
+        /// Whose.
+        to: ConnectionId,
+        /// Otherwise it breaks off.
+        is_whole: bool,
+    },
     /// What a handshake is answered.
     Verdict {
         /// Whose.

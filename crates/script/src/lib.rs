@@ -39,6 +39,12 @@ pub use vm::{Answer, Handler, LoadError, Progress, Vm};
 /// What a call says to a script whose connection is gone.
 pub const CLOSED: &str = "the connection is closed";
 
+/// What a call says to a script whose client waits no longer for the answer.
+pub const GONE: &str = "the client is gone";
+
+/// What a call says to a script that has taken too long for an answer.
+const TOO_LATE: &str = "the request took longer than request_timeout";
+
 /// The time of a turn, taken once by the worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use mlua::{Function, Lua};
 
 use crate::Now;
-use crate::desk::Desk;
+use crate::desk::{Desk, Ended};
 use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Verdict};
 use crate::modules;
 use crate::raw::{Argument, Coroutine, Failure, Machine, Ran, Reference};
@@ -251,9 +251,19 @@ impl Vm {
         );
     }
 
-    /// Whoever waits for the answer to a request or a handshake is gone. The handler goes on.
-    pub fn gone(&mut self, id: ConnectionId) {
-        self.desk.drop_requests(id);
+    /// Whoever waits for the answer to a request or a handshake is gone, or waits no longer because it `is_late`. The
+    /// handler goes on if it has not begun to answer and is not late; otherwise what it waits for fails.
+    pub fn gone(&mut self, id: ConnectionId, is_late: bool, now: Now) {
+        self.set_now(now);
+        let ended = self.desk.requests().end_all_of(id);
+        for (number, has_begun) in ended {
+            if is_late {
+                self.cancel_request(number, crate::TOO_LATE);
+            } else if has_begun {
+                self.cancel_request(number, crate::GONE);
+            }
+        }
+        self.settle_after_call();
     }
 
     /// The time of the turn; another one is another turn.
@@ -357,7 +367,7 @@ impl Vm {
             self.desk.log(Level::Error, OVER_MEMORY);
             return self.refuse(id, owner(0));
         }
-        let Some(number) = self.desk.begin_request(id, request) else {
+        let Some(number) = self.desk.requests().begin(id, request) else {
             return self.refuse(id, owner(0));
         };
         let owner = owner(number);
@@ -452,7 +462,7 @@ impl Vm {
             }
             Owner::Stop => self.desk.log(Level::Error, failure.traceback),
             Owner::Request(number) | Owner::Handshake(number) => {
-                self.desk.log(Level::Error, failure.traceback);
+                self.desk.log(level_of(&failure), failure.traceback);
                 self.abandon(number, owner);
             }
             Owner::Spawned(number) => {
@@ -461,7 +471,7 @@ impl Vm {
                     failed.call::<bool>((number as f64, failure.words.as_str()))
                 });
                 if !matches!(told, Ok(true)) {
-                    self.desk.log(Level::Error, failure.traceback);
+                    self.desk.log(level_of(&failure), failure.traceback);
                 }
             }
         }
@@ -469,12 +479,7 @@ impl Vm {
 
     /// A handler of a connection has failed: the connection is to be closed.
     fn end_of(&self, id: ConnectionId, failure: Failure) {
-        // A client that leaves while its handler works is no fault of the script.
-        let level = match failure.words.ends_with(crate::CLOSED) {
-            true => Level::Debug,
-            false => Level::Error,
-        };
-        self.desk.log(level, failure.traceback);
+        self.desk.log(level_of(&failure), failure.traceback);
         self.desk.effect(Effect::Failed { of: id });
         self.desk.world.connections.borrow_mut().set_closing(id);
     }
@@ -518,8 +523,17 @@ impl Vm {
 
     /// A request whose handler is over without an answer.
     fn abandon(&self, number: u64, owner: Owner) {
-        if let Some(id) = self.desk.end_request(number) {
-            self.refuse(id, owner);
+        let ended = self.desk.requests().end(number);
+        match ended {
+            Some(Ended {
+                id: to,
+                has_begun: true,
+            }) => {
+                let is_whole = false;
+                self.desk.effect(Effect::End { to, is_whole });
+            }
+            Some(Ended { id, .. }) => self.refuse(id, owner),
+            None => {}
         }
     }
 
@@ -547,5 +561,14 @@ impl Vm {
             }
         };
         effects.list.push(effect);
+    }
+}
+
+/// A client that leaves while somebody works for it is no fault of the script.
+fn level_of(failure: &Failure) -> Level {
+    let left = [crate::CLOSED, crate::GONE];
+    match left.iter().any(|words| failure.words.ends_with(words)) {
+        true => Level::Debug,
+        false => Level::Error,
     }
 }

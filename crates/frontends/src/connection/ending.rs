@@ -41,6 +41,8 @@ impl Connection {
     pub fn drain(&mut self, id: SessionId, shared: &mut Shared) {
         match &mut self.stage {
             Stage::Http(http) if http.is_idle() && self.input.is_empty() => self.end(id, shared),
+            // Events would go on for ever; whoever listens connects again.
+            Stage::Http(http) if http.is_endless() => self.end(id, shared),
             Stage::Http(_) | Stage::Ending => {}
             // What a back end has sent is carried out and answered first.
             Stage::Lines(_) => {

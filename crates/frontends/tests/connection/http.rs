@@ -164,7 +164,7 @@ fn refusals_say_what_would_be_right() {
         "POST /get HTTP/1.1\r\nHost: a\r\n\r\nGET /ws HTTP/1.1\r\nHost: a\r\n\r\n",
     );
     let answers = responses(&answer);
-    assert_eq!(answers[0].header("allow"), Some("GET"));
+    assert_eq!(answers[0].header("allow"), Some("GET, HEAD"));
     assert_eq!(answers[1].header("sec-websocket-version"), Some("13"));
     assert_eq!(answers[1].header("upgrade"), Some("websocket"));
 }

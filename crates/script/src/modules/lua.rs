@@ -11,6 +11,7 @@ const MODULES: &[(&str, &str)] = &[
     ("waitgroup", include_str!("../../lua/waitgroup.lua")),
     ("semaphore", include_str!("../../lua/semaphore.lua")),
     ("dict", include_str!("../../lua/dict.lua")),
+    ("events", include_str!("../../lua/events.lua")),
     ("router", include_str!("../../lua/router.lua")),
 ];
 

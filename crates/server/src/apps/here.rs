@@ -1,10 +1,10 @@
 //! The applications of one worker: a VM each, and during a reload the one before it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tracing::{error, info, warn};
-use veche_frontends::app::{AppAnswer, Outcome, Progress, Request, Response, Verdict};
+use veche_frontends::app::{AppAnswer, Body, Gone, Outcome, Progress, Request, Response, Verdict};
 use veche_frontends::{AppId, Apps, Shared};
 use veche_hub::{Answer, SessionId, Ticket};
 use veche_outbound::Port;
@@ -35,6 +35,8 @@ pub(crate) struct Here {
     pub(super) held: Held,
     /// What scripts ask of the world.
     pub(super) calls: Calls,
+    /// Who waits for room to write more of a response.
+    pub(super) writers: HashMap<SessionId, Vec<Token>>,
     now_ms: u64,
 }
 
@@ -109,6 +111,7 @@ impl Here {
             tickets: Tickets::default(),
             held: Held::default(),
             calls: Calls::new(port),
+            writers: HashMap::new(),
             now_ms: 0,
         };
         for volume in shelf.iter() {
@@ -403,13 +406,29 @@ impl Apps for Here {
         }
     }
 
-    fn gone(&mut self, app: AppId, id: SessionId) {
-        if let Some(app) = self.app(app) {
-            app.vm.gone(connection(id));
-            for old in &mut app.before {
-                old.vm.gone(connection(id));
-            }
+    fn written(&mut self, app: AppId, id: SessionId, shared: &mut Shared) {
+        for token in self.writers.remove(&id).unwrap_or_default() {
+            self.run(app, None, shared, |app, now| {
+                app.answer(token, &veche_script::Answer::Done, now);
+            });
         }
+    }
+
+    fn gone(&mut self, app: AppId, id: SessionId, why: Gone, shared: &mut Shared) {
+        let writers = self.writers.remove(&id).unwrap_or_default();
+        let given_up = self.tickets.give_up(id, None);
+        self.run(app, None, shared, |app, now| {
+            let is_late = why == Gone::TooLate;
+            app.vm.gone(connection(id), is_late, now);
+            for old in &mut app.before {
+                old.vm.gone(connection(id), is_late, now);
+            }
+            // Those who write or subscribe beside the handler.
+            for token in writers.into_iter().chain(given_up) {
+                let gone = veche_script::Answer::Failed(veche_script::GONE.to_owned());
+                app.answer(token, &gone, now);
+            }
+        });
     }
 
     fn turn(&mut self, shared: &mut Shared) {
@@ -461,7 +480,7 @@ fn only_websocket() -> Response {
             ("Content-Type".into(), "text/plain; charset=utf-8".into()),
             ("Sec-WebSocket-Version".into(), handshake::VERSION.into()),
         ],
-        body: b"this path speaks WebSocket\n".to_vec(),
+        body: Body::Bytes(b"this path speaks WebSocket\n".to_vec()),
     }
 }
 

@@ -62,7 +62,18 @@ fn serve(setup: Setup, scripts: &[String]) -> Server {
 #[test]
 fn its_applications_run() {
     let scripts = applications();
-    let [_echo, _chat, _who, _tasks, _http, _routes, _cookies] = scripts.as_slice() else {
+    let [
+        _echo,
+        _chat,
+        _who,
+        _tasks,
+        _http,
+        _routes,
+        _cookies,
+        _parts,
+        _events,
+    ] = scripts.as_slice()
+    else {
         panic!("the guide has other applications now: {scripts:#?}");
     };
     on_all(|setup| {
@@ -123,6 +134,13 @@ fn its_applications_run() {
         let cookies = call("GET", "/6/x").header_all("set-cookie");
         assert!(cookies[0].starts_with("session=1; ") || cookies[1].starts_with("session=1; "));
         assert_eq!(cookies.len(), 2, "{cookies:?}");
+        let squares = call("GET", "/7/x");
+        assert!(squares.text().ends_with("1000,1000000\n"), "{squares:?}");
+        http.raw(b"GET /8/x HTTP/1.1\r\nHost: a\r\n\r\n")
+            .expect("sent");
+        http.head().expect("a head");
+        let hello = http.chunk().expect("a chunk").expect("an event");
+        assert!(String::from_utf8_lossy(&hello).contains("event: hello\n"));
         assert!(!server.log().contains("ERROR"), "{}", server.log());
     });
 }

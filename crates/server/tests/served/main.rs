@@ -11,6 +11,7 @@ mod caps;
 mod churn;
 mod examples;
 mod guide;
+mod http_apps;
 mod ledger;
 mod lifecycle;
 mod main_job;
