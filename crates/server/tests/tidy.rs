@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const EDGES: &[(&str, &[&str])] = &[
     ("veche-mailbox", &[]),
     ("veche-net", &["veche-mailbox"]),
+    ("veche-tls", &[]),
     ("veche-proto", &[]),
     ("veche-hub", &[]),
     ("veche-store", &[]),
@@ -15,12 +16,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("veche-script", &["veche-store", "veche-calls"]),
     ("veche-outbound", &["veche-calls"]),
     ("veche-frontends", &["veche-proto", "veche-hub"]),
-    ("veche-load", &["veche-proto", "veche-net"]),
+    ("veche-load", &["veche-proto", "veche-net", "veche-tls"]),
     (
         "veche",
         &[
             "veche-mailbox",
             "veche-net",
+            "veche-tls",
             "veche-proto",
             "veche-hub",
             "veche-store",

@@ -5,9 +5,10 @@ pub(crate) mod tls;
 
 use veche_net::TransportId;
 use veche_proto::websocket::{Decoder, Encoder};
+use veche_tls::Tls;
 
 pub(crate) use response::{Expect, Response, ResponseReader, says_error};
-pub(crate) use tls::{Tls, Trust};
+pub(crate) use tls::Trust;
 
 /// One client. A closed one can be opened again.
 #[derive(Debug)]

@@ -87,7 +87,7 @@ impl Engine<'_> {
                     client.tls = Some(tls);
                     self.net.flush(driver, who);
                 }
-                Err(words) => self.fail(driver, who, &Fault::new(Cause::Tls, words)),
+                Err(error) => self.fail(driver, who, &Fault::new(Cause::Tls, error.to_string())),
             }
         } else {
             self.begin(driver, who);
@@ -166,7 +166,7 @@ impl Engine<'_> {
         let result = tls.receive(bytes, &mut plain);
         let is_ready = !tls.is_handshaking();
         match result {
-            Err(words) => self.fail(driver, who, &Fault::new(Cause::Tls, words)),
+            Err(error) => self.fail(driver, who, &Fault::new(Cause::Tls, error.to_string())),
             Ok(()) => {
                 if is_ready && matches!(client.state, State::Connecting) {
                     self.begin(driver, who);

@@ -142,8 +142,7 @@ impl Net {
     pub(super) fn flush(&mut self, driver: &mut Epoll, who: u32) {
         let client = &mut self.clients[who as usize];
         if let Some(tls) = &mut client.tls {
-            // Writing to memory does not fail.
-            let _ = tls.send(&self.out, &mut self.sealed);
+            tls.send(&self.out, &mut self.sealed);
             self.out.clear();
             std::mem::swap(&mut self.out, &mut self.sealed);
         }

@@ -1,0 +1,87 @@
+//! Which servers a client believes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+use crate::anybody::Anybody;
+use crate::{Error, Tls};
+
+/// Whom to believe.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Believe {
+    /// Whoever the system's certificates vouch for.
+    #[default]
+    System,
+    /// Whoever the certificates of a PEM file vouch for, and nobody else.
+    File(PathBuf),
+    /// Everybody: the connection is sealed, but nobody knows towards whom.
+    Anybody,
+}
+
+/// What all clients with the same beliefs share. Making one reads files; its copies cost nothing.
+#[derive(Clone, Debug)]
+pub struct Trust(Arc<ClientConfig>);
+
+impl Trust {
+    /// Reads the certificates.
+    ///
+    /// # Errors
+    /// A file that can't be read or has no certificate in it. The system's own are not checked: an unknown issuer is
+    /// told when it matters.
+    pub fn new(believe: &Believe) -> Result<Self, Error> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()?;
+        let config = match believe {
+            Believe::Anybody => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+                .with_no_client_auth(),
+            Believe::File(file) => builder
+                .with_root_certificates(roots_of(file)?)
+                .with_no_client_auth(),
+            Believe::System => {
+                let mut roots = RootCertStore::empty();
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+                builder.with_root_certificates(roots).with_no_client_auth()
+            }
+        };
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// A client's end of a connection to `host`, a name or an address without port and brackets, for which the
+    /// certificate has to be.
+    ///
+    /// # Errors
+    /// `host` can be in no certificate.
+    pub fn connect(&self, host: &str) -> Result<Box<Tls>, Error> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| Error::Name(host.into()))?;
+        let connection = ClientConnection::new(Arc::clone(&self.0), name)?;
+        Ok(Box::new(Tls::new(connection.into())))
+    }
+}
+
+fn roots_of(file: &Path) -> Result<RootCertStore, Error> {
+    let failed = |why: String| Error::File {
+        file: file.display().to_string(),
+        why,
+    };
+    let pem = fs::read(file).map_err(|error| failed(error.to_string()))?;
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let certificate = certificate.map_err(|error| failed(error.to_string()))?;
+        roots
+            .add(certificate)
+            .map_err(|error| failed(error.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(failed("no certificate in it".to_owned()));
+    }
+    Ok(roots)
+}
