@@ -5,7 +5,6 @@ use std::sync::Arc;
 use veche_hub::SessionId;
 use veche_proto::http::{Framing, Head, HttpError, Method, Status};
 
-use super::app::Question;
 use super::body::Purpose;
 use super::{Http, KeptRequest};
 use crate::api::Call;
@@ -68,10 +67,9 @@ impl Http {
                 };
                 self.read_body(id, head, Purpose::Call(call), shared)
             }
-            Handler::Lua { app, .. } => match head.framing {
+            Handler::Lua { app } => match head.framing {
                 Framing::None | Framing::Sized(0) => {
-                    let question = Question { route, head, raw };
-                    Ok(self.ask(id, *app, &question, b"", shared))
+                    Ok(self.ask(id, *app, route, head, b"", shared))
                 }
                 Framing::Sized(_) | Framing::Chunked => {
                     let kept = KeptRequest::new(route, raw, None);
