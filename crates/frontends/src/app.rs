@@ -9,6 +9,8 @@ pub(crate) mod session;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
 
 use percent_encoding::percent_decode_str;
 use veche_hub::{Answer, SessionId, Ticket};
@@ -48,7 +50,8 @@ pub enum Progress {
 pub enum Outcome<T> {
     /// Here it is.
     Now(T),
-    /// It comes exactly once in [`Ports::app_answers`](crate::Ports::app_answers), unless [`Apps::gone`] comes first.
+    /// It comes exactly once in [`Ports::app_answers`](crate::Ports::app_answers), unless [`Apps::gone`] comes first: as
+    /// a whole, or as its beginning, its parts and its end, in this order.
     Later,
 }
 
@@ -76,7 +79,36 @@ pub struct Response {
     /// `Keep-Alive`, `Date`): these are written by the connection. One that can't be written makes it a 500.
     pub headers: Vec<(String, String)>,
     /// Left out for HEAD, 204 and 304.
-    pub body: Vec<u8>,
+    pub body: Body,
+}
+
+/// What a response holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// So much.
+    Bytes(Vec<u8>),
+    /// A file.
+    File(AppFile),
+}
+
+/// A file that an application answers with: with the response's headers in place of the file's own of these names. To GET
+/// with 200 ranges and conditions count. If there is no such file, or it may not be read, that is what is answered, and the
+/// response's own status and headers are left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppFile {
+    /// The folder that it may not lie outside of.
+    pub root: Arc<Path>,
+    /// Where it is below the folder, as [`static_files::is_safe_path`](crate::static_files::is_safe_path) wants it.
+    pub relative: String,
+}
+
+/// The beginning of a response that is written in parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// 200 to 599.
+    pub status: Status,
+    /// As those of a [`Response`].
+    pub headers: Vec<(String, String)>,
 }
 
 /// What comes in [`Ports::app_answers`](crate::Ports::app_answers).
@@ -86,6 +118,29 @@ pub enum AppAnswer {
     Verdict(Verdict),
     /// To [`Apps::request`].
     Response(Response),
+    /// The same, of a response in parts, which follow.
+    Begin(Beginning),
+    /// A part of it.
+    Part {
+        /// As they are; nothing for none.
+        data: Vec<u8>,
+        /// Whether [`Apps::written`] is to be called once there is room for more.
+        asks: bool,
+    },
+    /// Its end.
+    End {
+        /// Otherwise the client is to notice that something is missing.
+        is_whole: bool,
+    },
+}
+
+/// Why nobody waits any more for what an application has to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// The connection has ended, or something went wrong with it.
+    Left,
+    /// The application took longer than it may.
+    TooLate,
 }
 
 /// The opening request of a WebSocket, or a whole HTTP request; lent for the call.
@@ -205,28 +260,12 @@ pub trait Apps: std::any::Any {
         shared: &mut Shared,
     ) -> Outcome<Response>;
 
-    /// A connection that this application has dialed is open: the first call for its id. From now on its calls are
-    /// those of a session: `message`, `drained`, `closed`. `None`: nobody wants it any more, and it is closed.
-    fn client_opened(
-        &mut self,
-        app: AppId,
-        token: u64,
-        id: SessionId,
-        protocol: Option<&str>,
-        shared: &mut Shared,
-    ) -> Option<()> {
-        let _ = (app, token, id, protocol, shared);
-        None
-    }
-
-    /// A connection that this application has dialed did not come to be.
-    fn client_failed(&mut self, app: AppId, token: u64, why: &str, shared: &mut Shared) {
-        let _ = (app, token, why, shared);
-    }
+    /// There is room for more after an [`AppAnswer::Part`] that asked for this. Comes once for all that have asked.
+    fn written(&mut self, app: AppId, id: SessionId, shared: &mut Shared);
 
     /// Nobody waits for the verdict or the response any more, or the session that was accepted did not come to be:
     /// there will be no `opened`.
-    fn gone(&mut self, app: AppId, id: SessionId);
+    fn gone(&mut self, app: AppId, id: SessionId, why: Gone, shared: &mut Shared);
 
     /// Once a turn: timers, calls that have ended.
     fn turn(&mut self, shared: &mut Shared);

@@ -2,11 +2,13 @@
 //!
 //! It goes from state to state and keeps the deadlines; what a request leads to is decided in `request`, and an upgrade
 //! ends the stage ([`upgrade`](crate::upgrade)).
-//! API calls are carried out by [`backend`](crate::backend), applications are asked in `app`, answers are written by
+//! API calls are carried out by [`backend`](crate::backend), applications are asked in `app`, what they write in parts goes out
+//! through `parts`, answers are written by
 //! [`reply`](crate::reply) and [`stream`](crate::stream).
 
 mod app;
 mod body;
+mod parts;
 mod request;
 
 use std::net::IpAddr;
@@ -16,7 +18,7 @@ use veche_hub::{Answer, SessionId, Ticket};
 use veche_proto::http::{self, HeadScan, HttpError, Status};
 
 use crate::api::{Call, CallEnd};
-use crate::app::AppId;
+use crate::app::{AppId, Gone};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::reply::{Reply, refuse_request};
 use crate::shared::Shared;
@@ -27,6 +29,7 @@ use crate::stream::{Pumped, Stream};
 use crate::upgrade::Registration;
 pub(crate) use app::KeptRequest;
 use body::Body;
+use parts::Parts;
 
 /// The stage's state; boxed, since few connections stay in it.
 pub(crate) struct Http {
@@ -49,7 +52,9 @@ enum State {
     Registering(Box<Registration>),
     Streaming(Box<Stream>),
     /// An application has yet to answer a request.
-    App(AppId, Reply),
+    App(AppId, Box<KeptRequest>),
+    /// An application has begun to answer.
+    Parts(Box<Parts>),
     /// An application has yet to judge a handshake.
     Asking(AppId, Box<KeptRequest>),
 }
@@ -86,7 +91,7 @@ impl Http {
                 taken: 0,
                 then: Then::Wait(Block::Answer),
             }),
-            State::App(..) | State::Asking(..) => Ok(Step {
+            State::App(..) | State::Parts(_) | State::Asking(..) => Ok(Step {
                 taken: 0,
                 then: Then::Wait(Block::App),
             }),
@@ -208,8 +213,12 @@ impl Http {
                 };
                 Then::Become(self.open(id, *registration, shared))
             }
-            State::App(app, _) => {
-                let app = *app;
+            State::App(..) | State::Parts(_) => {
+                let app = match &self.state {
+                    State::App(app, _) => *app,
+                    State::Parts(parts) => parts.app,
+                    _ => unreachable!("matched above"),
+                };
                 shared.with_apps(|apps, shared| apps.answered(app, id, ticket, answer, shared));
                 Then::Wait(Block::App)
             }
@@ -230,6 +239,10 @@ impl Http {
                 self.state = State::Streaming(stream);
                 self.pump(id, shared)
             }
+            State::Parts(parts) => {
+                self.state = State::Parts(parts);
+                self.go_on_with_parts(id, shared)
+            }
             State::Head => {
                 // It was not for want of a request that none was read.
                 self.since_ms = shared.now.mono_ms;
@@ -244,7 +257,7 @@ impl Http {
 
     /// The connection is about to end: whoever waits for a 101 is told that it won't come.
     pub(crate) fn abandon(&mut self, id: SessionId, shared: &mut Shared) {
-        self.gone(id, shared);
+        self.gone(id, Gone::Left, shared);
         let state = std::mem::replace(&mut self.state, State::Head);
         let outcome = match &state {
             State::Registering(registration) => {
@@ -271,9 +284,10 @@ impl Http {
             State::Head => limits.header_timeout_ms.min(limits.handshake_timeout_ms),
             State::Body(_) => limits.body_timeout_ms,
             State::Registering(_) | State::Asking(..) => limits.handshake_timeout_ms,
-            // A home worker always answers, a stalled send has its own deadline, and how long a handler may take is
-            // the application's matter.
-            State::Call(..) | State::Streaming(_) | State::App(..) => return u64::MAX,
+            State::App(_, ref kept) => kept.timeout_ms(),
+            State::Parts(ref parts) => parts.timeout_ms,
+            // A home worker always answers, and a stalled send has its own deadline.
+            State::Call(..) | State::Streaming(_) => return u64::MAX,
         };
         self.since_ms.saturating_add(wait)
     }
@@ -283,7 +297,9 @@ impl Http {
         if self.deadline_ms(shared) > shared.now.mono_ms {
             return true;
         }
-        if matches!(self.state, State::Registering(_) | State::Asking(..)) {
+        if matches!(self.state, State::App(..) | State::Parts(_)) {
+            self.app_is_late(id, shared);
+        } else if matches!(self.state, State::Registering(_) | State::Asking(..)) {
             self.abandon(id, shared);
         } else if !self.is_idle() || self.requests == 0 {
             let error = HttpError {

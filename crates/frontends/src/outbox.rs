@@ -4,17 +4,15 @@
 //! at the end of the turn. It is kept apart from the connection so that a publication can be written into any
 //! outbox while some connection is being worked on. It does not know sockets: the worker tells it what is unsent.
 
-mod masks;
+mod events;
 mod sending;
 
 use bytes::Bytes;
 use veche_hub::{Delivery, Format, PayloadKind, SessionId};
 use veche_proto::websocket::deflate::Agreed;
-use veche_proto::websocket::{self, Codecs, Encoder, MessageKind, Opcode, Role};
+use veche_proto::websocket::{self, Codecs, Encoder, MessageKind, Role};
 
 use crate::pool::Pool;
-pub(crate) use masks::Masks;
-pub use masks::Random;
 pub use sending::Sending;
 
 /// Above this many bytes on their way out a connection's input is not worked on: whoever asks must also read.
@@ -40,8 +38,8 @@ enum Pushes {
     Refused,
     /// An open session that gets WebSocket frames.
     Framed,
-    /// A connection to another server: an application sends to it, but it hears no channel.
-    Client,
+    /// A response of server-sent events, in chunks or not.
+    Events { is_chunked: bool },
 }
 
 /// One connection's outgoing half.
@@ -62,8 +60,6 @@ pub struct Outbox {
     touched: bool,
     /// An application was told that it is full, and not yet that there is room again.
     full: bool,
-    /// We are the client: frames are masked.
-    masked: bool,
 }
 
 const _: () = assert!(size_of::<Outbox>() <= 72);
@@ -82,7 +78,6 @@ impl Default for Outbox {
             held: false,
             touched: false,
             full: false,
-            masked: false,
         }
     }
 }
@@ -119,7 +114,6 @@ pub struct Outboxes {
     outbox_bytes_max: usize,
     sent: Sent,
     now_ms: u32,
-    pub(crate) masks: Masks,
 }
 
 /// Counts of messages written, and of the bytes of their payload.
@@ -145,16 +139,6 @@ impl Outboxes {
             outbox_bytes_max,
             sent: Sent::default(),
             now_ms: 0,
-            masks: Masks::new(|_| panic!("no random numbers: nothing can be dialed")),
-        }
-    }
-
-    /// Where masks and keys of clients come from; without it none can be dialed.
-    #[must_use]
-    pub fn with_random(self, random: Random) -> Self {
-        Self {
-            masks: Masks::new(random),
-            ..self
         }
     }
 
@@ -246,40 +230,15 @@ impl Outboxes {
         self.sent.messages += 1;
         self.sent.bytes += data.len() as u64;
         self.boxes[id.index as usize].messaged_ms = self.now_ms;
-        let mask = self.mask(id);
         if self.of(id).agreed.is_none() {
-            return websocket::encode_message(self.buffer(id), kind, data, mask);
+            return websocket::encode_message(self.buffer(id), kind, data, None);
         }
         self.buffer(id);
         let Self { boxes, codecs, .. } = self;
         let outbox = &mut boxes[id.index as usize];
         outbox
             .encoder
-            .encode(&mut outbox.buffer, kind, data, codecs, mask);
-    }
-
-    /// The key for the next frame, where frames are masked.
-    #[inline]
-    fn mask(&mut self, id: SessionId) -> Option<[u8; 4]> {
-        let masked = self.boxes[id.index as usize].masked;
-        masked.then(|| self.masks.bytes())
-    }
-
-    /// Starts a connection of ours to another server: the 101 has come.
-    pub fn begin_client(&mut self, id: SessionId, agreed: Option<Agreed>) {
-        let now_ms = self.now_ms;
-        let outbox = self.of_mut(id);
-        outbox.agreed = agreed;
-        outbox.encoder = Encoder::new(Role::Client, agreed);
-        outbox.pushes = Pushes::Client;
-        outbox.masked = true;
-        outbox.messaged_ms = now_ms;
-    }
-
-    /// Writes a ping or a pong.
-    pub(crate) fn control(&mut self, id: SessionId, opcode: Opcode, data: &[u8]) {
-        let mask = self.mask(id);
-        websocket::encode_control(self.buffer(id), opcode, data, mask);
+            .encode(&mut outbox.buffer, kind, data, codecs, None);
     }
 
     /// Starts a session of WebSocket frames. Where it `listens`, publications are written from now on; until
@@ -349,10 +308,15 @@ impl Outboxes {
         let max = self.outbox_bytes_max;
         let Some(outbox) = self
             .find(session)
-            .filter(|outbox| outbox.pushes == Pushes::Framed)
+            .filter(|outbox| outbox.pushes != Pushes::Refused)
         else {
             return;
         };
+        let pushes = outbox.pushes;
+        if pushes != Pushes::Framed && delivery.payload.kind == PayloadKind::Binary {
+            // An event is text.
+            return;
+        }
         let queued = outbox.queued();
         if queued > 0 && queued + bytes.len() > max {
             self.overflow(session);
@@ -373,6 +337,9 @@ impl Outboxes {
         } = self;
         let outbox = &mut boxes[session.index as usize];
         outbox.messaged_ms = *now_ms;
+        if let Pushes::Events { is_chunked } = pushes {
+            return events::write(&mut outbox.buffer, delivery, is_chunked);
+        }
         match outbox.agreed {
             // A plain frame is a header of 2 to 10 bytes before the payload: nothing worth caching.
             None => websocket::encode_message(&mut outbox.buffer, kind, bytes, None),
@@ -441,7 +408,6 @@ impl Outboxes {
     /// Writes a Close frame and stops publications.
     pub fn close_frame(&mut self, id: SessionId, code: Option<u16>, reason: &str) {
         self.refuse_pushes(id);
-        let mask = self.mask(id);
-        websocket::encode_close(self.buffer(id), code, reason, mask);
+        websocket::encode_close(self.buffer(id), code, reason, None);
     }
 }

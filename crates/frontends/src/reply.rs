@@ -4,7 +4,7 @@
 
 use veche_hub::SessionId;
 use veche_proto::http::{
-    self, Head, HttpError, Method, ResponseBody, ResponseHead, Status, Version,
+    self, Head, HttpError, Method, ResponseBody, ResponseHead, ResponseWriter, Status, Version,
 };
 
 use crate::api::error_body;
@@ -71,12 +71,11 @@ pub(crate) fn write_response(
     reply: Reply,
     id: SessionId,
     response: &Response,
+    body: &[u8],
     shared: &mut Shared,
 ) {
     let Response {
-        status,
-        headers,
-        body,
+        status, headers, ..
     } = response;
     let head = ResponseHead {
         status: *status,
@@ -84,6 +83,26 @@ pub(crate) fn write_response(
         keep_alive: reply.keep_alive && !shared.is_draining(),
         body: ResponseBody::Sized(body.len() as u64),
     };
+    if !write_app_head(reply, id, head, *status, headers, |_| {}, shared) {
+        return;
+    }
+    if !reply.head_only && status.has_body() {
+        shared.ports.outboxes.buffer(id).extend_from_slice(body);
+    }
+    shared.stats.answer(status.0);
+}
+
+/// Writes the head of an application's response, `own` headers after those of the application. `false` if it can't be:
+/// then a 500 is written.
+pub(crate) fn write_app_head(
+    reply: Reply,
+    id: SessionId,
+    head: ResponseHead,
+    status: Status,
+    headers: &[(String, String)],
+    own: impl FnOnce(&mut ResponseWriter<'_>),
+    shared: &mut Shared,
+) -> bool {
     let out = shared.ports.outboxes.buffer(id);
     let before = out.len();
     let mut writer = head.start(out, shared.date.text());
@@ -96,22 +115,19 @@ pub(crate) fn write_response(
             fault.get_or_insert_with(|| format!("header {name:?}: {invalid}"));
         }
     }
+    own(&mut writer);
     writer.finish();
-    if let Some(fault) = fault {
-        out.truncate(before);
-        shared.note(
-            id,
-            NoteLevel::Warn,
-            format!("the application's response can't be written: {fault}"),
-        );
-        let what = b"the application failed\n";
-        let kind = "text/plain; charset=utf-8";
-        return reply.write(id, Status::INTERNAL_SERVER_ERROR, kind, what, shared);
-    }
-    if !reply.head_only && status.has_body() {
-        out.extend_from_slice(body);
-    }
-    shared.stats.answer(status.0);
+    let Some(fault) = fault else { return true };
+    out.truncate(before);
+    shared.note(
+        id,
+        NoteLevel::Warn,
+        format!("the application's response can't be written: {fault}"),
+    );
+    let what = b"the application failed\n";
+    let kind = "text/plain; charset=utf-8";
+    reply.write(id, Status::INTERNAL_SERVER_ERROR, kind, what, shared);
+    false
 }
 
 /// A request that is refused although it was understood.

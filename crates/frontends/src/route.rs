@@ -33,6 +33,8 @@ pub enum Handler {
     Lua {
         /// Which.
         app: AppId,
+        /// How long it may take to answer a request, and from part to part of a response; 0 for as long as it likes.
+        request_timeout_ms: u64,
     },
     /// `GET /health`.
     Health,

@@ -140,17 +140,37 @@ pub fn answer(
             Answer::plain(Status::MOVED_PERMANENTLY, Headers::Location(location), ""),
             None,
         ),
-        Err(error) => {
-            let (status, text) = match error {
-                OpenError::NotFound => (Status::NOT_FOUND, "not found\n"),
-                OpenError::Denied => (Status::FORBIDDEN, "forbidden\n"),
-                OpenError::Failed(_) => (
-                    Status::INTERNAL_SERVER_ERROR,
-                    "the file could not be read\n",
-                ),
-            };
-            (Answer::plain(status, Headers::None, text), Some(error))
-        }
+        Err(error) => Answer::without_file(error),
+    }
+}
+
+/// Whether a path, not encoded, is one that [`answer_named`] takes: it begins with no slash and has nothing in it that
+/// could lead out of a folder, is hidden, or is taken differently by different readers.
+#[must_use]
+pub fn is_safe_path(relative: &str) -> bool {
+    path::is_safe(relative)
+}
+
+/// Plans the answer with the file of that [safe](is_safe_path) path below a root. Conditions and ranges count if it is
+/// `conditional`.
+pub fn answer_named(
+    files: &mut dyn Files,
+    root: &Path,
+    relative: &str,
+    conditional: Option<&Head<'_>>,
+    now_ms: u64,
+) -> (Answer, Option<OpenError>) {
+    let opened = match is_safe_path(relative) {
+        true => files.open(root, relative, now_ms),
+        false => Err(OpenError::NotFound),
+    };
+    match opened {
+        Ok(Opened::File(file)) => match conditional {
+            Some(head) => (Answer::file(file, head), None),
+            None => (Answer::whole(file), None),
+        },
+        Ok(Opened::Folder) => Answer::without_file(OpenError::NotFound),
+        Err(error) => Answer::without_file(error),
     }
 }
 
@@ -193,6 +213,34 @@ impl Answer {
             headers,
             file: None,
         }
+    }
+
+    fn without_file(error: OpenError) -> (Self, Option<OpenError>) {
+        let (status, text) = match error {
+            OpenError::NotFound => (Status::NOT_FOUND, "not found\n"),
+            OpenError::Denied => (Status::FORBIDDEN, "forbidden\n"),
+            OpenError::Failed(_) => (
+                Status::INTERNAL_SERVER_ERROR,
+                "the file could not be read\n",
+            ),
+        };
+        (Self::plain(status, Headers::None, text), Some(error))
+    }
+
+    fn whole(file: File) -> Self {
+        let length = file.description.len_bytes;
+        Self {
+            status: Status::OK,
+            body: Body::Part(file.content, 0..length),
+            headers: Headers::Whole,
+            file: Some(file.description),
+        }
+    }
+
+    /// Whether it is about a file that was found.
+    #[must_use]
+    pub fn has_file(&self) -> bool {
+        self.file.is_some()
     }
 
     fn file(file: File, head: &Head<'_>) -> Self {
@@ -246,42 +294,54 @@ impl Answer {
     /// # Errors
     /// [`InvalidHeader`] never comes from what a peer sent: what is reflected was checked with the request's head.
     pub fn write_headers(&self, writer: &mut ResponseWriter<'_>) -> Result<(), InvalidHeader> {
+        self.write_headers_beside(writer, |_| false)
+    }
+
+    /// The same without those that are there already.
+    ///
+    /// # Errors
+    /// As [`Answer::write_headers`].
+    pub fn write_headers_beside(
+        &self,
+        writer: &mut ResponseWriter<'_>,
+        is_there: impl Fn(&str) -> bool,
+    ) -> Result<(), InvalidHeader> {
+        let mut header = |name: &str, value: &str| match is_there(name) {
+            true => Ok(()),
+            false => writer.header(name, value),
+        };
         match (&self.headers, &self.file) {
             (Headers::Whole | Headers::Part(_), Some(file)) => {
-                writer.header("Content-Type", &*file.content_type)?;
-                writer.header("Accept-Ranges", "bytes")?;
+                header("Content-Type", &file.content_type)?;
+                header("Accept-Ranges", "bytes")?;
             }
-            _ if self.len_bytes() > 0 => {
-                writer.header("Content-Type", "text/plain; charset=utf-8")?
-            }
+            _ if self.len_bytes() > 0 => header("Content-Type", "text/plain; charset=utf-8")?,
             _ => {}
         }
         if let (Headers::Whole | Headers::Part(_) | Headers::NotModified, Some(file)) =
             (&self.headers, &self.file)
         {
-            writer.header("ETag", &*file.etag)?;
-            writer.header("Last-Modified", &*file.last_modified)?;
+            header("ETag", &file.etag)?;
+            header("Last-Modified", &file.last_modified)?;
             // Asked again each time and answered with 304: else a browser guesses how long a page is good for, and
             // meets an old script in a new page.
-            writer.header("Cache-Control", "no-cache")?;
+            header("Cache-Control", "no-cache")?;
         }
         match &self.headers {
-            Headers::Allow => writer.header("Allow", "GET, HEAD")?,
-            Headers::Location(location) => writer.header("Location", location)?,
+            Headers::Allow => header("Allow", "GET, HEAD")?,
+            Headers::Location(location) => header("Location", location)?,
             Headers::Unsatisfiable(length) => {
-                writer.header("Content-Range", format!("bytes */{length}"))?
+                header("Content-Range", &format!("bytes */{length}"))?;
             }
             Headers::Part(part) => {
                 let length = self.file.as_ref().map_or(0, |file| file.len_bytes);
-                writer.header(
-                    "Content-Range",
-                    format!("bytes {}-{}/{length}", part.start, part.end - 1),
-                )?;
+                let range = format!("bytes {}-{}/{length}", part.start, part.end - 1);
+                header("Content-Range", &range)?;
             }
             Headers::None | Headers::NotModified | Headers::Whole => {}
         }
         // A text that a user put there must not become a script in a browser that guesses.
-        writer.header("X-Content-Type-Options", "nosniff")
+        header("X-Content-Type-Options", "nosniff")
     }
 }
 

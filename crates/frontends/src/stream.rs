@@ -6,11 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use veche_hub::SessionId;
-use veche_proto::http::{Head, Method, ResponseBody, ResponseHead};
+use veche_proto::http::{Head, Method, ResponseBody, ResponseHead, ResponseWriter, Status};
 
+use crate::app::{AppFile, Response};
 use crate::outbox::ANSWERS_BYTES_HIGH;
+use crate::reply::{Reply, write_app_head};
 use crate::shared::Shared;
-use crate::static_files::{self, Body as FileBody, Content, ReadAt};
+use crate::static_files::{self, Body as FileBody, Content, OpenError, ReadAt};
 
 /// Bytes written at a time.
 const PIECE_BYTES: u64 = 32 << 10;
@@ -62,24 +64,95 @@ pub(crate) fn answer(
 ) -> Option<Stream> {
     let (answer, error) =
         static_files::answer(&mut *shared.files, root, below, head, shared.now.mono_ms);
-    if let Some(error) = error.filter(|error| !matches!(error, static_files::OpenError::NotFound)) {
-        shared.process.trouble(&format!("{}: {error}", head.path));
-    }
-    let mut response =
-        ResponseHead::to(head, answer.status, ResponseBody::Sized(answer.len_bytes()));
-    response.keep_alive &= !shared.is_draining();
-    shared.stats.answer(answer.status.0);
+    tell(head, error, shared);
+    let response = response_head(head, answer.status, &answer, shared);
     let out = shared.ports.outboxes.buffer(id);
     let mut writer = response.start(out, shared.date.text());
     // The plan holds nothing that can't be written: see its documentation.
     let _ = answer.write_headers(&mut writer);
     writer.finish();
+    shared.stats.answer(answer.status.0);
+    write_body(id, head, answer.body, response.keep_alive, shared)
+}
+
+/// The same for a file that an application answers with.
+pub(crate) fn answer_app(
+    id: SessionId,
+    head: &Head<'_>,
+    response: &Response,
+    file: &AppFile,
+    shared: &mut Shared,
+) -> Option<Stream> {
+    let is_plain =
+        response.status != Status::OK || !matches!(head.method, Method::Get | Method::Head);
+    let (answer, error) = static_files::answer_named(
+        &mut *shared.files,
+        &file.root,
+        &file.relative,
+        (!is_plain).then_some(head),
+        shared.now.mono_ms,
+    );
+    tell(head, error, shared);
+    let (status, headers) = match (answer.has_file(), is_plain) {
+        (true, true) => (response.status, &*response.headers),
+        (true, false) => (answer.status, &*response.headers),
+        (false, _) => (answer.status, &[][..]),
+    };
+    let framing = response_head(head, status, &answer, shared);
+    let is_there = |name: &str| {
+        headers
+            .iter()
+            .any(|(own, _)| own.eq_ignore_ascii_case(name))
+    };
+    // As above: what can't be written is the application's.
+    let own = |writer: &mut ResponseWriter<'_>| {
+        let _ = answer.write_headers_beside(writer, is_there);
+    };
+    if !write_app_head(Reply::to(head), id, framing, status, headers, own, shared) {
+        return None;
+    }
+    shared.stats.answer(status.0);
+    if !status.has_body() {
+        return None;
+    }
+    write_body(id, head, answer.body, framing.keep_alive, shared)
+}
+
+/// Says in the log why a file was not opened that is there.
+fn tell(head: &Head<'_>, error: Option<OpenError>, shared: &Shared) {
+    if let Some(error) = error.filter(|error| !matches!(error, OpenError::NotFound)) {
+        shared.process.trouble(&format!("{}: {error}", head.path));
+    }
+}
+
+fn response_head(
+    head: &Head<'_>,
+    status: Status,
+    answer: &static_files::Answer,
+    shared: &Shared,
+) -> ResponseHead {
+    let mut response = ResponseHead::to(head, status, ResponseBody::Sized(answer.len_bytes()));
+    response.keep_alive &= !shared.is_draining();
+    response
+}
+
+fn write_body(
+    id: SessionId,
+    head: &Head<'_>,
+    body: FileBody,
+    keep_alive: bool,
+    shared: &mut Shared,
+) -> Option<Stream> {
     if head.method == Method::Head {
         return None;
     }
-    match answer.body {
-        FileBody::Text(text) => out.extend_from_slice(text.as_bytes()),
+    match body {
+        FileBody::Text(text) => {
+            let out = shared.ports.outboxes.buffer(id);
+            out.extend_from_slice(text.as_bytes());
+        }
         FileBody::Part(Content::Whole(bytes), part) => {
+            let out = shared.ports.outboxes.buffer(id);
             out.extend_from_slice(&bytes[part.start as usize..part.end as usize]);
         }
         FileBody::Part(Content::Stored(source), part) => {
@@ -87,7 +160,7 @@ pub(crate) fn answer(
                 source,
                 offset: part.start,
                 end: part.end,
-                keep_alive: response.keep_alive,
+                keep_alive,
             });
         }
     }

@@ -266,6 +266,7 @@ print = log.info
 
 for name, module in pairs(native.modules) do veche[name] = module end
 veche.config = native.config
+veche.file = native.file
 veche.worker = native.worker
 
 ---------------------------------------------------------------------------------------------------- connections
@@ -316,12 +317,15 @@ meta.__metatable = false
 
 ---------------------------------------------------------------------------------------------------- requests
 
+-- What a request has beside its fields; other files add to it.
+local request_methods = {}
+
 local request_fields = native.request_fields
 local request_meta = {
   -- What was asked for once stays.
   __index = function(request, key)
     local field = request_fields[key]
-    if not field then return nil end
+    if not field then return request_methods[key] end
     local value = field(request[1])
     rawset(request, key, value)
     return value
@@ -329,8 +333,22 @@ local request_meta = {
   __metatable = false,
 }
 
+local respond, write = native.respond, native.write
+
+-- Lets a function write the body, if there is one.
+local function stream(number, body)
+  if not body then return end
+  body(function(data)
+    if not can_wait() then error(cannot_wait(), 2) end
+    local token = write(number, data)
+    if token then return finish(2, co_yield(WAITS, token)) end
+    return true
+  end)
+  return native.finish(number)
+end
+
 local function serve(handler, number)
-  return native.respond(number, handler(setmetatable({ number }, request_meta)))
+  return stream(number, respond(number, handler(setmetatable({ number }, request_meta))))
 end
 
 local function shake(handler, number)
@@ -383,7 +401,7 @@ return veche, {
   serve = serve, shake = shake, task_failed = task_failed, loaded = loaded, as_function = as_function,
   -- For the modules in Lua.
   await = await, await_reply = await_reply, native = native, try_park = try_park, wake = wake, new_token = new_token,
-  shared = native.shared, client = native.client, can_wait = can_wait, cannot_wait = cannot_wait,
-  spawn = veche.spawn, xpcall = xpcall, traceback = debug.traceback,
+  shared = native.shared, can_wait = can_wait, cannot_wait = cannot_wait,
+  spawn = veche.spawn, request_methods = request_methods,
   coroutine_running = co_running, coroutine_status = co_status, pcall = pcall,
 }

@@ -4,9 +4,11 @@
 //! effects, coroutines that were spawned, waits that were answered, times to wake up at. All borrows are short: none
 //! lasts while Lua runs.
 
-use std::cell::{Cell, RefCell};
+mod requests;
+
+use std::cell::{Cell, RefCell, RefMut};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,8 +19,8 @@ use veche_store::Store;
 use crate::Now;
 use crate::connections::Connections;
 use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Token};
-use crate::raw::{Coroutine, Reference};
-use crate::request::Request;
+use crate::raw::Coroutine;
+pub(crate) use requests::{Ended, Requests, Writing};
 
 /// What all VMs of one application on one worker share: it outlives a reload.
 #[derive(Debug, Default)]
@@ -31,10 +33,6 @@ pub(crate) struct World {
     tokens: Cell<u64>,
     /// All chance, in a test.
     seeded: Option<RefCell<Rng>>,
-    /// Connections to other servers, those included that are being dialed.
-    pub(crate) clients: Cell<usize>,
-    /// How often effects were taken: what was sent before is no longer this run's.
-    pub(crate) batch: Cell<u32>,
 }
 
 impl World {
@@ -84,10 +82,6 @@ pub(crate) struct Desk {
     calls: RefCell<HashSet<Token>>,
     /// What has become of the call whose coroutine goes on at the moment.
     outcome: RefCell<Option<(Token, Outcome)>>,
-    /// Objects whose connections are being dialed.
-    dials: RefCell<HashMap<Token, Reference>>,
-    /// Who waits for room to send to another server.
-    senders: RefCell<HashMap<ConnectionId, Vec<Token>>>,
 }
 
 /// A coroutine that is to begin.
@@ -103,8 +97,6 @@ pub(crate) enum Sent {
     Yes,
     /// The connection is gone.
     Closed,
-    /// It is one to another server, and too much waits to be sent there.
-    Full,
     /// This run has sent too much already.
     TooMuch,
 }
@@ -116,30 +108,6 @@ pub(crate) enum Woken {
     Up,
     /// It fails with "cancelled".
     Cancelled,
-}
-
-/// HTTP requests under way, by a number that scripts know: the place, and how often it was taken.
-#[derive(Default)]
-struct Requests {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-}
-
-#[derive(Default)]
-struct Slot {
-    generation: u32,
-    request: Option<(ConnectionId, Request)>,
-}
-
-/// Bits of a request's number that are its place; all of a number's bits fit into Lua's.
-const PLACE_BITS: u32 = 20;
-
-impl Requests {
-    fn slot(&mut self, number: u64) -> Option<&mut Slot> {
-        let place = number & ((1 << PLACE_BITS) - 1);
-        let slot = self.slots.get_mut(usize::try_from(place).ok()?)?;
-        (u64::from(slot.generation) == number >> PLACE_BITS).then_some(slot)
-    }
 }
 
 impl Desk {
@@ -155,8 +123,6 @@ impl Desk {
             requests: RefCell::default(),
             calls: RefCell::default(),
             outcome: RefCell::default(),
-            dials: RefCell::default(),
-            senders: RefCell::default(),
         }
     }
 
@@ -178,16 +144,8 @@ impl Desk {
 
     /// Sends a message.
     pub(crate) fn send(&self, to: ConnectionId, kind: Kind, data: &[u8]) -> Sent {
-        let batch = self.world.batch.get();
-        match self
-            .world
-            .connections
-            .borrow_mut()
-            .take_room(to, data.len(), batch)
-        {
-            Some(true) => {}
-            Some(false) => return Sent::Full,
-            None => return Sent::Closed,
+        if !self.world.connections.borrow().is_open(to) {
+            return Sent::Closed;
         }
         let mut effects = self.world.effects.borrow_mut();
         let Some(data) = effects.keep(data) else {
@@ -205,48 +163,6 @@ impl Desk {
             self.effect(Effect::Close { of, code, reason });
         }
         was_open
-    }
-
-    /// The connection that is dialed with this token will be that object's.
-    pub(crate) fn expect_client(&self, token: Token, object: Reference) {
-        self.dials.borrow_mut().insert(token, object);
-    }
-
-    /// Takes the object for which a connection is dialed, if it still is.
-    pub(crate) fn take_dial(&self, token: Token) -> Option<Reference> {
-        self.dials.borrow_mut().remove(&token)
-    }
-
-    /// A connection is not wanted before it is open; its object, if it is dialed.
-    pub(crate) fn hang_up(&self, token: Token) -> Option<Reference> {
-        let object = self.take_dial(token)?;
-        let clients = &self.world.clients;
-        clients.set(clients.get().saturating_sub(1));
-        self.effect(Effect::HangUp { token });
-        Some(object)
-    }
-
-    /// A wait until there is room for what is sent to another server, or it is closed.
-    pub(crate) fn wait_for_room(&self, id: ConnectionId) -> Token {
-        let token = self.token();
-        self.senders.borrow_mut().entry(id).or_default().push(token);
-        token
-    }
-
-    /// Whoever waits for room goes on.
-    pub(crate) fn wake_senders(&self, id: ConnectionId) {
-        for token in self.senders.borrow_mut().remove(&id).unwrap_or_default() {
-            self.wake(token, Woken::Up);
-        }
-    }
-
-    pub(crate) fn is_dialing(&self, token: Token) -> bool {
-        self.dials.borrow().contains_key(&token)
-    }
-
-    /// Tokens of all connections that are being dialed.
-    pub(crate) fn dials(&self) -> Vec<Token> {
-        self.dials.borrow().keys().copied().collect()
     }
 
     pub(crate) fn effect(&self, effect: Effect) {
@@ -364,40 +280,9 @@ impl Desk {
         self.outcome.take();
     }
 
-    /// A request begins; its number. `None` if a million are under way.
-    pub(crate) fn begin_request(&self, id: ConnectionId, request: Request) -> Option<u64> {
-        let requests = &mut *self.requests.borrow_mut();
-        let place = requests.free.pop().or_else(|| {
-            let place = requests.slots.len() as u32;
-            requests.slots.push(Slot::default());
-            (place < 1 << PLACE_BITS).then_some(place)
-        })?;
-        let slot = &mut requests.slots[place as usize];
-        slot.request = Some((id, request));
-        Some(u64::from(slot.generation) << PLACE_BITS | u64::from(place))
-    }
-
-    /// It is over; whose it was, if it was not over yet.
-    pub(crate) fn end_request(&self, number: u64) -> Option<ConnectionId> {
-        let requests = &mut *self.requests.borrow_mut();
-        let slot = requests.slot(number)?;
-        let (id, _) = slot.request.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
-        requests
-            .free
-            .push((number & ((1 << PLACE_BITS) - 1)) as u32);
-        Some(id)
-    }
-
-    /// Whoever asked is gone: their requests are over, and their bodies need no memory any more.
-    pub(crate) fn drop_requests(&self, of: ConnectionId) {
-        let requests = &mut *self.requests.borrow_mut();
-        for (place, slot) in requests.slots.iter_mut().enumerate() {
-            if slot.request.take_if(|(id, _)| *id == of).is_some() {
-                slot.generation = slot.generation.wrapping_add(1);
-                requests.free.push(place as u32);
-            }
-        }
+    /// The requests under way.
+    pub(crate) fn requests(&self) -> RefMut<'_, Requests> {
+        self.requests.borrow_mut()
     }
 
     /// Forgets sleepers that nobody is, where they are most of all: cancelled ones would stay until their time.
@@ -406,16 +291,5 @@ impl Desk {
         if sleepers.len() > SLEEPERS_MIN + 2 * tasks {
             sleepers.retain(|Reverse((.., token))| is_waiting(*token));
         }
-    }
-
-    /// Reads of a request; `None` if it is over.
-    pub(crate) fn with_request<R>(
-        &self,
-        number: u64,
-        read: impl FnOnce(&Request) -> R,
-    ) -> Option<R> {
-        let requests = &mut *self.requests.borrow_mut();
-        let (_, request) = requests.slot(number)?.request.as_ref()?;
-        Some(read(request))
     }
 }

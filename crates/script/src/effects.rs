@@ -5,8 +5,6 @@
 
 use veche_calls::Call;
 
-use crate::dial::Dial;
-
 /// A connection of the worker that the VM belongs to. An index is used again, with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId {
@@ -125,6 +123,42 @@ pub enum Effect {
         /// The body.
         body: Span,
     },
+    /// The same with a file.
+    RespondFile {
+        /// Whose.
+        to: ConnectionId,
+        /// 200 to 599.
+        status: u16,
+        /// As those of [`Effect::Respond`].
+        headers: Vec<(String, String)>,
+        /// Below the script's folder; no part of it is empty, or begins with a dot.
+        path: String,
+    },
+    /// The beginning of an answer that comes in parts.
+    Begin {
+        /// Whose.
+        to: ConnectionId,
+        /// 200 to 599.
+        status: u16,
+        /// As those of [`Effect::Respond`].
+        headers: Vec<(String, String)>,
+    },
+    /// A part of it.
+    Part {
+        /// Whose.
+        to: ConnectionId,
+        /// Never empty.
+        data: Span,
+        /// Whom to answer once there is room for more.
+        token: Option<Token>,
+    },
+    /// Its end.
+    End {
+        /// Whose.
+        to: ConnectionId,
+        /// Otherwise it breaks off.
+        is_whole: bool,
+    },
     /// What a handshake is answered.
     Verdict {
         /// Whose.
@@ -142,19 +176,6 @@ pub enum Effect {
     /// Nobody waits for that call any more.
     CancelCall {
         /// Its.
-        token: Token,
-    },
-    /// A connection to another server; [`Vm::client_opened`](crate::Vm::client_opened) or
-    /// [`Vm::client_failed`](crate::Vm::client_failed) tells what became of it.
-    Dial {
-        /// Who dials.
-        token: Token,
-        /// Where to, and how.
-        dial: Box<Dial>,
-    },
-    /// What is dialed is not wanted any more; nothing is to be told.
-    HangUp {
-        /// Who dialed.
         token: Token,
     },
     /// A handler that had waited has ended: its connection takes the next message.

@@ -10,7 +10,6 @@
 //!
 //! * *The world speaks*: [`Vm::opened`], [`Vm::message`], [`Vm::drained`], [`Vm::closed`], [`Vm::request`],
 //!   [`Vm::handshake`], [`Vm::answer`].
-//! * *Other servers speak*: [`Vm::client_opened`], [`Vm::client_failed`], [`Vm::client_full`]; then as a client.
 //! * *Time passes*: [`Vm::turn`], at [`Vm::deadline_ms`] at the latest.
 //! * *After each of them*: [`Vm::take_effects`].
 //!
@@ -20,7 +19,6 @@ mod app;
 mod code;
 mod connections;
 mod desk;
-mod dial;
 mod effects;
 mod modules;
 mod pattern;
@@ -33,7 +31,6 @@ mod watch;
 
 pub use app::{App, Limits, World};
 pub use code::{Code, CodeError};
-pub use dial::{Belief, Dial};
 pub use effects::{ConnectionId, Effect, Effects, Kind, Level, Span, Token, Verdict};
 pub use request::Request;
 pub use testing::{Ask, Case, Ended, Plain, TestVm};
@@ -41,6 +38,12 @@ pub use vm::{Answer, Handler, LoadError, Progress, Vm};
 
 /// What a call says to a script whose connection is gone.
 pub const CLOSED: &str = "the connection is closed";
+
+/// What a call says to a script whose client waits no longer for the answer.
+pub const GONE: &str = "the client is gone";
+
+/// What a call says to a script that has taken too long for an answer.
+const TOO_LATE: &str = "the request took longer than request_timeout";
 
 /// The time of a turn, taken once by the worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

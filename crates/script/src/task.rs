@@ -94,6 +94,18 @@ impl Tasks {
         self.take(place)
     }
 
+    /// Takes the task of a request, if it is not running at the moment. Looks through all of them.
+    pub(crate) fn take_request(&mut self, number: u64) -> Option<Task> {
+        let is_it = |task: &Option<Task>| {
+            task.as_ref().is_some_and(|task| match task.owner {
+                Owner::Request(of) | Owner::Handshake(of) => of == number,
+                _ => false,
+            })
+        };
+        let place = self.slots.iter().position(is_it)?;
+        self.take(place as u32)
+    }
+
     /// Requests and handshakes that are not answered yet.
     pub(crate) fn requests(&self) -> Vec<(u64, Owner)> {
         let owners = self.slots.iter().flatten().map(|task| task.owner);

@@ -4,7 +4,6 @@
 //! [`Task`]; its connection's further calls queue behind it, so that a connection's events are handled one by one and
 //! in order, whatever others do meanwhile.
 
-mod clients;
 mod handover;
 pub(crate) mod load;
 mod turn;
@@ -15,7 +14,7 @@ use std::rc::Rc;
 use mlua::{Function, Lua};
 
 use crate::Now;
-use crate::desk::Desk;
+use crate::desk::{Desk, Ended};
 use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Verdict};
 use crate::modules;
 use crate::raw::{Argument, Coroutine, Failure, Machine, Ran, Reference};
@@ -33,9 +32,6 @@ const TURN_TICKS: u64 = 5;
 
 /// What a call says that could not begin.
 const OVER_MEMORY: &str = "not enough memory: the application is over its limit";
-
-/// How a connection to another server is closed that there is no memory for (RFC 6455, section 7.4.1).
-const FAILED: u16 = 1011;
 
 /// Functions of an application that Veche calls.
 const HANDLERS: usize = 8;
@@ -103,8 +99,6 @@ pub struct Vm {
     /// Those whose index is another's already, while a handler of theirs is under way.
     leaving: HashMap<ConnectionId, Local>,
     handlers: [Option<Reference>; HANDLERS],
-    /// What handles the events of connections to other servers: functions of `lua/websocket.lua`.
-    client_handlers: [Option<Reference>; HANDLERS],
     /// The metatable of connections.
     metatable: Reference,
     kinds: [Reference; 2],
@@ -117,8 +111,6 @@ pub struct Vm {
     turn_began: u64,
     /// Gives back what coroutines held that have failed.
     reclaim: Function,
-    /// Nothing is dialed again by older code.
-    retire_clients: Function,
     has_begun: bool,
     /// `app.start` has not ended: whatever comes waits here, in order.
     gate: Option<VecDeque<u32>>,
@@ -140,8 +132,6 @@ enum Postponed {
 struct Local {
     generation: u32,
     object: Reference,
-    /// It is one to another server, and belongs to this VM.
-    is_client: bool,
     /// A handler waits, or others wait for `app.start`.
     is_busy: bool,
     /// The last handler is under way or has been.
@@ -160,8 +150,6 @@ impl Vm {
     /// The effects so far, in exchange for empty ones.
     pub fn take_effects(&mut self, empty: &mut Effects) {
         std::mem::swap(&mut *self.desk.world.effects.borrow_mut(), empty);
-        let batch = &self.desk.world.batch;
-        batch.set(batch.get().wrapping_add(1));
     }
 
     /// Whether there is anything to carry out.
@@ -203,13 +191,10 @@ impl Vm {
         let Some(local) = self.local(id) else {
             return Progress::Done;
         };
-        let (object, is_busy, is_client) = (local.object, local.is_busy, local.is_client);
+        let (object, is_busy) = (local.object, local.is_busy);
         // One that is queued is kept anyway; so is the order.
         if !is_busy && self.gate.is_none() && !self.machine.has_room() {
             self.end_of(id, Failure::told(OVER_MEMORY));
-            if is_client {
-                self.desk.close(id, FAILED, "not enough memory");
-            }
             return Progress::Done;
         }
         let arguments = [
@@ -227,10 +212,6 @@ impl Vm {
             return Progress::Done;
         };
         let object = Argument::Registered(local.object);
-        if local.is_client {
-            self.client_drained(id);
-            return Progress::Done;
-        }
         self.call(id, Handler::Drain, &[object])
     }
 
@@ -242,13 +223,6 @@ impl Vm {
             return;
         };
         local.is_ending = true;
-        // Who waits for room, perhaps within a handler, waits in vain.
-        if local.is_client {
-            self.desk.wake_senders(id);
-        }
-        let Some(local) = self.local(id) else {
-            return;
-        };
         let arguments = [
             Argument::Registered(local.object),
             Argument::Number(code.into()),
@@ -277,9 +251,19 @@ impl Vm {
         );
     }
 
-    /// Whoever waits for the answer to a request or a handshake is gone. The handler goes on.
-    pub fn gone(&mut self, id: ConnectionId) {
-        self.desk.drop_requests(id);
+    /// Whoever waits for the answer to a request or a handshake is gone, or waits no longer because it `is_late`. The
+    /// handler goes on if it has not begun to answer and is not late; otherwise what it waits for fails.
+    pub fn gone(&mut self, id: ConnectionId, is_late: bool, now: Now) {
+        self.set_now(now);
+        let ended = self.desk.requests().end_all_of(id);
+        for (number, has_begun) in ended {
+            if is_late {
+                self.cancel_request(number, crate::TOO_LATE);
+            } else if has_begun {
+                self.cancel_request(number, crate::GONE);
+            }
+        }
+        self.settle_after_call();
     }
 
     /// The time of the turn; another one is another turn.
@@ -301,12 +285,6 @@ impl Vm {
         let object = self
             .machine
             .connection(self.metatable, [id.index, id.generation]);
-        self.know_as(id, object, false);
-        object
-    }
-
-    /// That object is a connection's.
-    fn know_as(&mut self, id: ConnectionId, object: Reference, is_client: bool) {
         let index = id.index as usize;
         if self.locals.len() <= index {
             self.locals.resize_with(index + 1, || None);
@@ -314,7 +292,6 @@ impl Vm {
         let before = self.locals[index].replace(Local {
             generation: id.generation,
             object,
-            is_client,
             is_busy: false,
             is_ending: false,
             queue: VecDeque::new(),
@@ -324,20 +301,14 @@ impl Vm {
             let id = ConnectionId { generation, ..id };
             self.leaving.insert(id, before);
         }
+        object
     }
 
     /// Calls a handler of a connection, or queues the call behind those that wait.
     fn call(&mut self, id: ConnectionId, handler: Handler, arguments: &[Argument<'_>]) -> Progress {
-        let local = self.local(id);
-        let (is_busy, is_client) =
-            local.map_or((false, false), |local| (local.is_busy, local.is_client));
-        // Also `app.start` may speak to other servers.
-        let is_gated = self.gate.is_some() && !is_client;
-        let handlers = match is_client {
-            true => &self.client_handlers,
-            false => &self.handlers,
-        };
-        let Some(function) = handlers[handler as usize] else {
+        let is_gated = self.gate.is_some();
+        let is_busy = self.local(id).is_some_and(|local| local.is_busy);
+        let Some(function) = self.handlers[handler as usize] else {
             return if is_busy {
                 Progress::Waits
             } else {
@@ -396,7 +367,7 @@ impl Vm {
             self.desk.log(Level::Error, OVER_MEMORY);
             return self.refuse(id, owner(0));
         }
-        let Some(number) = self.desk.begin_request(id, request) else {
+        let Some(number) = self.desk.requests().begin(id, request) else {
             return self.refuse(id, owner(0));
         };
         let owner = owner(number);
@@ -427,12 +398,10 @@ impl Vm {
     }
 
     /// Connections of which a handler waits.
-    fn busy_ids(&self, which: impl Fn(&Local) -> bool) -> Vec<ConnectionId> {
+    fn busy_ids(&self) -> Vec<ConnectionId> {
         let locals = self.locals.iter().enumerate();
         let busy = locals.filter_map(|(index, local)| {
-            let local = local
-                .as_ref()
-                .filter(|local| local.is_busy && which(local))?;
+            let local = local.as_ref().filter(|local| local.is_busy)?;
             Some(ConnectionId {
                 index: index as u32,
                 generation: local.generation,
@@ -493,7 +462,7 @@ impl Vm {
             }
             Owner::Stop => self.desk.log(Level::Error, failure.traceback),
             Owner::Request(number) | Owner::Handshake(number) => {
-                self.desk.log(Level::Error, failure.traceback);
+                self.desk.log(level_of(&failure), failure.traceback);
                 self.abandon(number, owner);
             }
             Owner::Spawned(number) => {
@@ -502,24 +471,15 @@ impl Vm {
                     failed.call::<bool>((number as f64, failure.words.as_str()))
                 });
                 if !matches!(told, Ok(true)) {
-                    self.desk.log(Level::Error, failure.traceback);
+                    self.desk.log(level_of(&failure), failure.traceback);
                 }
             }
         }
     }
 
     /// A handler of a connection has failed: the connection is to be closed.
-    fn end_of(&mut self, id: ConnectionId, failure: Failure) {
-        // A client that leaves while its handler works is no fault of the script.
-        let level = match failure.words.ends_with(crate::CLOSED) {
-            true => Level::Debug,
-            false => Level::Error,
-        };
-        self.desk.log(level, failure.traceback);
-        // The other server is not to blame for what fails in a callback.
-        if self.local(id).is_some_and(|local| local.is_client) {
-            return;
-        }
+    fn end_of(&self, id: ConnectionId, failure: Failure) {
+        self.desk.log(level_of(&failure), failure.traceback);
         self.desk.effect(Effect::Failed { of: id });
         self.desk.world.connections.borrow_mut().set_closing(id);
     }
@@ -557,17 +517,23 @@ impl Vm {
 
     /// Nothing of a connection stays.
     fn forget(&mut self, id: ConnectionId) {
-        if self.local(id).is_some_and(|local| local.is_client) {
-            self.client_gone();
-        }
         self.let_go(id);
         self.desk.world.connections.borrow_mut().remove(id);
     }
 
     /// A request whose handler is over without an answer.
     fn abandon(&self, number: u64, owner: Owner) {
-        if let Some(id) = self.desk.end_request(number) {
-            self.refuse(id, owner);
+        let ended = self.desk.requests().end(number);
+        match ended {
+            Some(Ended {
+                id: to,
+                has_begun: true,
+            }) => {
+                let is_whole = false;
+                self.desk.effect(Effect::End { to, is_whole });
+            }
+            Some(Ended { id, .. }) => self.refuse(id, owner),
+            None => {}
         }
     }
 
@@ -595,5 +561,14 @@ impl Vm {
             }
         };
         effects.list.push(effect);
+    }
+}
+
+/// A client that leaves while somebody works for it is no fault of the script.
+fn level_of(failure: &Failure) -> Level {
+    let left = [crate::CLOSED, crate::GONE];
+    match left.iter().any(|words| failure.words.ends_with(words)) {
+        true => Level::Debug,
+        false => Level::Error,
     }
 }

@@ -4,6 +4,15 @@
 
 ---@alias veche.headers table<string, string|number|string[]>
 
+---Writes a part of a response's body; an empty one is nothing. It is sent at the end of the turn. Waits where more than
+---some 64 KiB are on their way to a client that reads slowly. Not called for HEAD, 204 and 304.
+---Errors: not a string; "the client is gone"; where nothing can wait.
+---@alias veche.write fun(data: string): true
+
+---@alias veche.body string|table|veche.file|fun(write: veche.write)
+
+---@alias veche.respond fun(req: veche.req): (integer|veche.headers|veche.body), (veche.headers|veche.body|nil), (veche.body|nil)
+
 ---@class veche.app
 ---Once per worker, before anything else; whatever comes meanwhile waits.
 ---@field start? fun()
@@ -19,8 +28,8 @@
 ---The connection is gone: the last call for it.
 ---@field close? fun(conn: veche.conn, code: integer, reason: string)
 ---An HTTP request. A body, or a status from 200 to 599, headers and a body; each but the last may be left out. A table
----as the body is JSON. A router (`veche.router`) is as good as a function.
----@field request? fun(req: veche.req): (integer|veche.headers|string|table), (veche.headers|string|table|nil), (string|table|nil)
+---as the body is JSON; a file (`veche.file`) is sent; a function writes the body in parts. A router (`veche.router`) is as good as a function.
+---@field request? veche.respond
 ---The VM ends: newer code has taken over, or the server stops.
 ---@field stop? fun()
 

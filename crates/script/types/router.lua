@@ -15,8 +15,6 @@ local veche = {}
 ---@return veche.router
 function veche.router() end
 
----@alias veche.respond fun(req: veche.req): (integer|veche.headers|string|table), (veche.headers|string|table|nil), (string|table|nil)
-
 ---Each gives the router back, so that calls can be chained. Errors: a path that does not begin with `/`, with `?` or `#`,
 ---over 1024 bytes, with a parameter twice or something behind a `*`; no function; a method and path that have one.
 ---@class veche.router

@@ -185,11 +185,6 @@ const GAUGES: &[(&str, &str, Read)] = &[
         |s| &s.subscriptions,
     ),
     (
-        "veche_app_clients",
-        "Open connections of applications to other WebSocket servers",
-        |s| &s.clients,
-    ),
-    (
         "veche_app_coroutines",
         "Coroutines of applications that wait",
         |s| &s.app_coroutines,

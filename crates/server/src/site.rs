@@ -74,8 +74,11 @@ pub(crate) fn build(config: &Config, library: &Library) -> Site {
     }
 }
 
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn limits(limits: &config::Limits) -> Limits {
-    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     Limits {
         header_timeout_ms: ms(limits.header_timeout),
         handshake_timeout_ms: ms(limits.handshake_timeout),
@@ -116,9 +119,13 @@ fn route(route: &config::Route, config: &Config, library: &Library) -> Route {
             config::Handler::Push { .. } => Handler::Push,
             config::Handler::Echo { .. } => Handler::Echo,
             config::Handler::Api { .. } => Handler::Api,
-            config::Handler::Lua { app, .. } => Handler::Lua {
-                app: library.id(&config.apps[*app].name),
-            },
+            config::Handler::Lua { app, .. } => {
+                let app = &config.apps[*app];
+                Handler::Lua {
+                    app: library.id(&app.name),
+                    request_timeout_ms: app.request_timeout.map_or(0, ms),
+                }
+            }
             config::Handler::Static { root } => Handler::Static {
                 root: match root {
                     config::StaticRoot::Folder(folder) => folder.clone(),

@@ -19,10 +19,6 @@ impl Connection {
                 }
             }
             Stage::Http(_) | Stage::Lines(_) => self.end(id, shared),
-            Stage::Dialing(dialing) => {
-                dialing.failed(reason, shared);
-                self.abort(id, shared);
-            }
             Stage::Ending => {}
         }
         self.settle_deadline(id, shared);
@@ -45,13 +41,15 @@ impl Connection {
     pub fn drain(&mut self, id: SessionId, shared: &mut Shared) {
         match &mut self.stage {
             Stage::Http(http) if http.is_idle() && self.input.is_empty() => self.end(id, shared),
+            // Events would go on for ever; whoever listens connects again.
+            Stage::Http(http) if http.is_endless() => self.end(id, shared),
             Stage::Http(_) | Stage::Ending => {}
             // What a back end has sent is carried out and answered first.
             Stage::Lines(_) => {
                 self.told_to_go = true;
                 self.finish_if_due(id, shared);
             }
-            Stage::Dialing(_) | Stage::Socket(_) => {
+            Stage::Socket(_) => {
                 let (code, reason) = crate::close::GOING_AWAY;
                 self.disconnect(id, code, reason, shared);
             }
@@ -69,7 +67,6 @@ impl Connection {
                 shared.hub.close(id, &mut shared.ports);
             }
             Stage::Http(http) => http.abandon(id, shared),
-            Stage::Dialing(dialing) => dialing.failed(super::CUT_OFF, shared),
             Stage::Lines(_) | Stage::Ending => {}
         }
         self.stage = Stage::Ending;

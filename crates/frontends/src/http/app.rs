@@ -11,14 +11,15 @@ use veche_hub::SessionId;
 use veche_proto::http::{self, HEAD_BYTES_MAX, HEADERS_MAX, Head, Status};
 
 use super::{Http, State};
-use crate::app::{AppAnswer, AppId, Outcome, Params, Request, Response, Verdict};
+use crate::app::{AppAnswer, AppId, Body, Gone, Outcome, Params, Request, Response, Verdict};
 use crate::identity::is_valid_user;
 use crate::reply::{Refusal, Reply, write_response};
-use crate::route::Route;
+use crate::route::{Handler, Route};
 use crate::shared::{NoteLevel, Shared};
 use crate::socket::Socket;
 use crate::stats::Handshake;
 use crate::step::{Block, Then};
+use crate::stream;
 use crate::upgrade::{Candidate, Refused, Registration, judge};
 
 /// A request's head, kept until there is everything to answer it with.
@@ -38,8 +39,19 @@ impl KeptRequest {
         }
     }
 
+    /// How long the application may take.
+    pub(super) fn timeout_ms(&self) -> u64 {
+        match self.route.handler {
+            Handler::Lua {
+                request_timeout_ms: ms @ 1..,
+                ..
+            } => ms,
+            _ => u64::MAX,
+        }
+    }
+
     /// The head. It was read before, by limits that a reload may have lowered since.
-    fn head(&self) -> Head<'_> {
+    pub(super) fn head(&self) -> Head<'_> {
         let limits = http::Limits {
             head_bytes_max: HEAD_BYTES_MAX,
             headers_max: HEADERS_MAX,
@@ -51,6 +63,14 @@ impl KeptRequest {
             Err(error) => unreachable!("it was read before: {error}"),
         }
     }
+}
+
+/// A request's head, and where it leads.
+pub(super) struct Question<'q> {
+    pub(super) route: &'q Arc<Route>,
+    pub(super) head: &'q Head<'q>,
+    /// As it came.
+    pub(super) raw: &'q [u8],
 }
 
 /// As an application sees it.
@@ -76,20 +96,21 @@ impl Http {
         &mut self,
         id: SessionId,
         app: AppId,
-        route: &Route,
-        head: &Head<'_>,
+        question: &Question<'_>,
         body: &[u8],
         shared: &mut Shared,
     ) -> Then<Socket> {
+        let Question { route, head, raw } = question;
         let reply = Reply::to(head);
         // A page for strangers is the application's to give, so nobody is turned away here.
         let user = route.identity.user(head).unwrap_or_default();
         let request = request(head, route, self.peer, user.as_deref(), body);
         let outcome = shared.with_apps(|apps, shared| apps.request(app, id, &request, shared));
         match outcome {
-            Some(Outcome::Now(response)) => self.respond(id, reply, &response, shared),
+            Some(Outcome::Now(response)) => self.respond(id, head, &response, shared),
             Some(Outcome::Later) => {
-                self.state = State::App(app, reply);
+                let kept = KeptRequest::new(route, raw, None);
+                self.state = State::App(app, Box::new(kept));
                 Then::Wait(Block::App)
             }
             None => {
@@ -109,18 +130,30 @@ impl Http {
         body: &[u8],
         shared: &mut Shared,
     ) -> Then<Socket> {
-        self.ask(id, app, &kept.route, &kept.head(), body, shared)
+        let question = Question {
+            route: &kept.route,
+            head: &kept.head(),
+            raw: &kept.head,
+        };
+        self.ask(id, app, &question, body, shared)
     }
 
-    fn respond(
+    pub(super) fn respond(
         &mut self,
         id: SessionId,
-        reply: Reply,
+        head: &Head<'_>,
         response: &Response,
         shared: &mut Shared,
     ) -> Then<Socket> {
-        write_response(reply, id, response, shared);
+        let reply = Reply::to(head);
         self.state = State::Head;
+        match &response.body {
+            Body::Bytes(body) => write_response(reply, id, response, body, shared),
+            Body::File(file) => {
+                let rest = stream::answer_app(id, head, response, file, shared);
+                return self.stream(id, reply, rest, shared);
+            }
+        }
         self.finish(id, reply.keep_alive, shared)
     }
 
@@ -164,7 +197,7 @@ impl Http {
         verdict: Verdict,
         shared: &mut Shared,
     ) -> Then<Socket> {
-        let reply = Reply::to(candidate.head);
+        let (head, reply) = (candidate.head, Reply::to(candidate.head));
         let (user, protocol) = match verdict {
             Verdict::Accept { user, protocol } => (user, protocol),
             Verdict::Refuse(response) => {
@@ -172,7 +205,7 @@ impl Http {
                 let status = response.status.0;
                 let what = format!("handshake refused with {status} by the application");
                 shared.note(id, NoteLevel::Info, what);
-                return self.respond(id, reply, &response, shared);
+                return self.respond(id, head, &response, shared);
             }
         };
         let fault = match (&user, &protocol) {
@@ -263,8 +296,15 @@ impl Http {
         shared: &mut Shared,
     ) -> Option<Then<Socket>> {
         match (std::mem::replace(&mut self.state, State::Head), answer) {
-            (State::App(_, reply), AppAnswer::Response(response)) => {
-                Some(self.respond(id, reply, &response, shared))
+            (State::App(_, kept), AppAnswer::Response(response)) => {
+                Some(self.respond(id, &kept.head(), &response, shared))
+            }
+            (State::App(app, kept), AppAnswer::Begin(beginning)) => {
+                Some(self.begin_parts(id, app, &kept, &beginning, shared))
+            }
+            (State::Parts(parts), answer) => {
+                self.state = State::Parts(parts);
+                Some(self.part(id, &answer, shared))
             }
             (State::Asking(app, kept), AppAnswer::Verdict(verdict)) => {
                 let head = kept.head();
@@ -287,18 +327,21 @@ impl Http {
     }
 
     /// The connection ends: an application that owes it something is told.
-    pub(crate) fn gone(&mut self, id: SessionId, shared: &mut Shared) {
+    pub(crate) fn gone(&mut self, id: SessionId, why: Gone, shared: &mut Shared) {
         let app = match &self.state {
             State::App(app, _) | State::Asking(app, _) => Some(*app),
+            State::Parts(parts) => Some(parts.app),
             State::Registering(registration) => registration.app(),
             _ => None,
         };
-        self.tell_gone(id, app, shared);
+        if let Some(app) = app {
+            shared.with_apps(|apps, shared| apps.gone(app, id, why, shared));
+        }
     }
 
     fn tell_gone(&self, id: SessionId, app: Option<AppId>, shared: &mut Shared) {
         if let Some(app) = app {
-            shared.with_apps(|apps, _| apps.gone(app, id));
+            shared.with_apps(|apps, shared| apps.gone(app, id, Gone::Left, shared));
         }
     }
 }

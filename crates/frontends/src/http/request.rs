@@ -5,6 +5,7 @@ use std::sync::Arc;
 use veche_hub::SessionId;
 use veche_proto::http::{Framing, Head, HttpError, Method, Status};
 
+use super::app::Question;
 use super::body::Purpose;
 use super::{Http, KeptRequest};
 use crate::api::Call;
@@ -67,9 +68,10 @@ impl Http {
                 };
                 self.read_body(id, head, Purpose::Call(call), shared)
             }
-            Handler::Lua { app } => match head.framing {
+            Handler::Lua { app, .. } => match head.framing {
                 Framing::None | Framing::Sized(0) => {
-                    Ok(self.ask(id, *app, route, head, b"", shared))
+                    let question = Question { route, head, raw };
+                    Ok(self.ask(id, *app, &question, b"", shared))
                 }
                 Framing::Sized(_) | Framing::Chunked => {
                     let kept = KeptRequest::new(route, raw, None);

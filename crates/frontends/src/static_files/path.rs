@@ -21,13 +21,13 @@ pub(super) fn relative(below: &str) -> Option<Cow<'_, str>> {
         return below
             .split('/')
             .enumerate()
-            .all(|(depth, name)| is_safe(depth, name))
+            .all(|(depth, name)| is_safe_name(depth, name))
             .then_some(Cow::Borrowed(below));
     }
     let mut relative = String::with_capacity(below.len());
     for (depth, name) in below.split('/').enumerate() {
         let name = percent_decode_str(name).decode_utf8().ok()?;
-        if !is_safe(depth, &name) {
+        if !is_safe_name(depth, &name) {
             return None;
         }
         if depth > 0 {
@@ -38,7 +38,13 @@ pub(super) fn relative(below: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(relative))
 }
 
-fn is_safe(depth: usize, name: &str) -> bool {
+/// The same for a path that is not encoded, and not empty.
+pub(super) fn is_safe(relative: &str) -> bool {
+    let mut names = relative.split('/').enumerate();
+    names.all(|(depth, name)| is_safe_name(depth, name))
+}
+
+fn is_safe_name(depth: usize, name: &str) -> bool {
     let is_hidden = name.starts_with('.') && !(depth == 0 && name == WELL_KNOWN);
     !name.is_empty()
         && !is_hidden

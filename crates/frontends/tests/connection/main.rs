@@ -3,7 +3,7 @@
 mod api;
 mod app_endings;
 mod app_http;
-
+mod app_parts;
 mod app_waits;
 
 mod drain;

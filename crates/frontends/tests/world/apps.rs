@@ -5,7 +5,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use veche_frontends::app::{AppAnswer, AppId, Apps, Outcome, Progress, Request, Response, Verdict};
+use veche_frontends::app::{
+    AppAnswer, AppId, Apps, Body, Gone, Outcome, Progress, Request, Response, Verdict,
+};
 use veche_frontends::outbox::Sending;
 use veche_frontends::{Block, Shared};
 use veche_hub::{Answer, SessionId, Ticket};
@@ -35,7 +37,11 @@ pub enum Told {
     Closed(u16, String),
     /// Method, path, user, parameters, body.
     Request(String),
+    /// There is room for more of a response.
+    Written,
     Gone,
+    /// The same, for the application's own fault.
+    TooLate,
 }
 
 /// A text message.
@@ -119,7 +125,7 @@ fn response(status: u16, headers: &[(&str, &str)], body: &str) -> Response {
         headers: headers
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect(),
-        body: body.as_bytes().to_vec(),
+        body: Body::Bytes(body.as_bytes().to_vec()),
     }
 }
 
@@ -339,9 +345,19 @@ impl Apps for TestApps {
         })
     }
 
-    fn gone(&mut self, _: AppId, id: SessionId) {
+    fn written(&mut self, _: AppId, id: SessionId, shared: &mut Shared) {
+        assert!(shared.apps.is_none());
+        self.0.borrow_mut().told.push((id, Told::Written));
+    }
+
+    fn gone(&mut self, _: AppId, id: SessionId, why: Gone, shared: &mut Shared) {
+        assert!(shared.apps.is_none());
         let mut record = self.0.borrow_mut();
-        record.told.push((id, Told::Gone));
+        let told = match why {
+            Gone::Left => Told::Gone,
+            Gone::TooLate => Told::TooLate,
+        };
+        record.told.push((id, told));
         // Of an application that judges nothing also where nothing was begun.
         let from = [
             None,
@@ -413,6 +429,18 @@ impl World {
             .extend(standing.map(|standing| (key, standing)));
         worker.shared.ports.app_answers.push_back((id, answer));
         true
+    }
+
+    /// The application begins to answer a client, or goes on.
+    pub fn write(&mut self, peer: Peer, answer: AppAnswer) {
+        let (worker, id) = self.place(peer);
+        let worker = &mut self.workers[worker];
+        if matches!(answer, AppAnswer::End { .. }) {
+            let key = (id.index, id.generation);
+            worker.record.borrow_mut().standing.remove(&key);
+        }
+        worker.shared.ports.app_answers.push_back((id, answer));
+        self.settle();
     }
 
     /// The turn's part of applications, as `veche`'s worker does it; whether anything moved.

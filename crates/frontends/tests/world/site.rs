@@ -107,6 +107,7 @@ impl Options {
                 ..route("/get", Handler::Health)
             },
             app("/app/*", apps::SCRIPTED),
+            app("/timed/*", apps::SCRIPTED),
             app("/room/:id", apps::SCRIPTED),
             app("/lua-echo", apps::ECHOING),
             app("/judged", apps::JUDGING),
@@ -167,8 +168,21 @@ fn push(path: &str) -> Route {
     route(path, Handler::Push)
 }
 
+/// How long an application may take at `/timed`; elsewhere as long as it likes.
+pub const TIMEOUT_MS: u64 = 60_000;
+
 fn app(path: &str, app: AppId) -> Route {
-    route(path, Handler::Lua { app })
+    // Answered by those who say so in their path.
+    let request_timeout_ms = if path.contains("timed") {
+        TIMEOUT_MS
+    } else {
+        0
+    };
+    let handler = Handler::Lua {
+        app,
+        request_timeout_ms,
+    };
+    route(path, handler)
 }
 
 fn route(path: &str, handler: Handler) -> Route {

@@ -1,14 +1,19 @@
 //! Requests as scripts read them, and what they answer.
 
+mod answer;
+mod parts;
+
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use mlua::{Lua, LuaString, MultiValue, Table, Value};
+use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
 
 use super::{fault, json};
 use crate::desk::Desk;
+use crate::desk::Ended;
 use crate::effects::{Effect, Verdict};
 use crate::request::Request;
+use answer::{Body, HttpAnswer};
 
 /// Reads one field of a request.
 type Read = fn(&Lua, &Request) -> mlua::Result<Value>;
@@ -106,7 +111,8 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     for (name, read) in FIELDS {
         let own = Rc::clone(desk);
         let function = lua.create_function(move |lua, number: f64| {
-            own.with_request(number as u64, |request| read(lua, request))
+            own.requests()
+                .with(number as u64, |request| read(lua, request))
                 .unwrap_or_else(|| {
                     Err(fault(format!(
                         "the request is over: read request.{name} before it is answered"
@@ -116,144 +122,77 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         fields.set(*name, function)?;
     }
     native.set("request_fields", fields)?;
-    let own = Rc::clone(desk);
+    let files = answer::file(lua, native)?;
+    let (own, own_files) = (Rc::clone(desk), files.clone());
     let respond = lua.create_function(move |lua, (number, results): (f64, MultiValue)| {
-        let answer = HttpAnswer::from_lua(lua, results)?;
-        let Some(to) = own.end_request(number as u64) else {
-            return Ok(());
-        };
-        let mut effects = own.world.effects.borrow_mut();
-        let body = effects.keep(&answer.body).unwrap_or_default();
-        effects.list.push(Effect::Respond {
-            to,
-            status: answer.status,
-            headers: answer.headers,
-            body,
-        });
-        Ok(())
+        let answer = HttpAnswer::from_lua(lua, &own_files, results)?;
+        Ok(respond(&own, number as u64, answer))
     })?;
     native.set("respond", respond)?;
     let own = Rc::clone(desk);
     let judge = lua.create_function(move |lua, (number, results): (f64, MultiValue)| {
-        let verdict = verdict(lua, results)?;
-        if let Some(of) = own.end_request(number as u64) {
+        let verdict = verdict(lua, &files, results)?;
+        if let Some(Ended { id: of, .. }) = own.requests().end(number as u64) {
             own.effect(Effect::Verdict { of, verdict });
         }
         Ok(())
     })?;
-    native.set("judge", judge)
+    native.set("judge", judge)?;
+    parts::install(lua, desk, native)
 }
 
-/// What a handler has returned, made whole.
-#[derive(Debug)]
-struct HttpAnswer {
-    status: u16,
-    headers: Vec<(String, String)>,
-    body: Vec<u8>,
-}
-
-impl HttpAnswer {
-    /// `status, headers, body`; each but the last may be left out. A table as the body is JSON.
-    fn from_lua(lua: &Lua, results: MultiValue) -> mlua::Result<Self> {
-        let mut results: Vec<Value> = results.into_iter().collect();
-        while results.last().is_some_and(Value::is_nil) {
-            results.pop();
+/// Answers a request. What is left to do is a function that writes the body.
+fn respond(desk: &Desk, number: u64, answer: HttpAnswer) -> Option<Function> {
+    let HttpAnswer {
+        status,
+        headers,
+        body,
+    } = answer;
+    let mut requests = desk.requests();
+    let function = match body {
+        Body::Function(function) => function,
+        Body::Bytes(body) => {
+            let Ended { id: to, .. } = requests.end(number)?;
+            let mut effects = desk.world.effects.borrow_mut();
+            let body = effects.keep(&body).unwrap_or_default();
+            effects.list.push(Effect::Respond {
+                to,
+                status,
+                headers,
+                body,
+            });
+            return None;
         }
-        let mut results = results.into_iter();
-        let mut next = results.next();
-        let mut status = None;
-        let number = match next {
-            Some(Value::Integer(number)) => Some(number as f64),
-            Some(Value::Number(number)) => Some(number),
-            _ => None,
-        };
-        if let Some(number) = number {
-            if !(200.0..=599.0).contains(&number) || number.fract() != 0.0 {
-                return Err(fault(format!(
-                    "request: a status from 200 to 599 expected, not {number}"
-                )));
-            }
-            status = Some(number as u16);
-            next = results.next();
+        Body::File(path) => {
+            let Ended { id: to, .. } = requests.end(number)?;
+            desk.effect(Effect::RespondFile {
+                to,
+                status,
+                headers,
+                path,
+            });
+            return None;
         }
-        let mut headers = Vec::new();
-        let second = results.next();
-        let body = match (next, second) {
-            (first, Some(body)) => {
-                match first {
-                    Some(Value::Table(table)) => headers = pairs(&table)?,
-                    None | Some(Value::Nil) => {}
-                    Some(other) => {
-                        return Err(fault(format!(
-                            "request: a table of headers expected before the body, not a {}",
-                            other.type_name()
-                        )));
-                    }
-                }
-                Some(body)
-            }
-            (first, None) => first,
-        };
-        let (kind, body) = match body {
-            None | Some(Value::Nil) if status.is_none() => {
-                return Err(fault(
-                    "request returned nothing: return a body, or a status, headers and a body",
-                ));
-            }
-            None | Some(Value::Nil) => (None, Vec::new()),
-            Some(Value::String(text)) => {
-                (Some("text/plain; charset=utf-8"), text.as_bytes().to_vec())
-            }
-            Some(value @ Value::Table(_)) => (Some("application/json"), json::encode(lua, &value)?),
-            Some(other) => {
-                return Err(fault(format!(
-                    "request: a body is a string, or a table for JSON, not a {}",
-                    other.type_name()
-                )));
-            }
-        };
-        if let Some(kind) = kind
-            && !headers
-                .iter()
-                .any(|(name, _)| name.eq_ignore_ascii_case("content-type"))
-        {
-            headers.push(("Content-Type".to_owned(), kind.to_owned()));
-        }
-        Ok(Self {
-            status: status.unwrap_or(200),
-            headers,
-            body,
-        })
+    };
+    let is_head = requests.with(number, |request| request.method() == "HEAD")?;
+    let to = requests.begin_response(number)?;
+    desk.effect(Effect::Begin {
+        to,
+        status,
+        headers,
+    });
+    if is_head || matches!(status, 204 | 304) {
+        // There is nothing that anybody would get.
+        requests.end(number);
+        let is_whole = true;
+        desk.effect(Effect::End { to, is_whole });
+        return None;
     }
-}
-
-/// Headers of a table; a list as the value gives several lines.
-fn pairs(table: &Table) -> mlua::Result<Vec<(String, String)>> {
-    let mut headers = Vec::new();
-    for pair in table.pairs::<String, Value>() {
-        let (name, value) = pair.map_err(|_| fault("request: a header's name is a string"))?;
-        match value {
-            Value::Table(values) => {
-                for value in values.sequence_values::<String>() {
-                    headers.push((name.clone(), value?));
-                }
-            }
-            Value::String(_) | Value::Number(_) | Value::Integer(_) => {
-                headers.push((name, value.to_string()?));
-            }
-            other => {
-                return Err(fault(format!(
-                    "request: header '{name}' is a {}; a string expected",
-                    other.type_name()
-                )));
-            }
-        }
-    }
-    Ok(headers)
+    Some(function)
 }
 
 /// `nil` or `true` accepts, a table says more, `false` or a response refuses.
-fn verdict(lua: &Lua, results: MultiValue) -> mlua::Result<Verdict> {
+fn verdict(lua: &Lua, files: &Table, results: MultiValue) -> mlua::Result<Verdict> {
     match results.front() {
         None | Some(Value::Nil | Value::Boolean(true)) => Ok(Verdict::Accept {
             user: None,
@@ -269,16 +208,21 @@ fn verdict(lua: &Lua, results: MultiValue) -> mlua::Result<Verdict> {
             protocol: table.get("protocol")?,
         }),
         Some(_) => {
-            let answer = HttpAnswer::from_lua(lua, results)?;
+            let answer = HttpAnswer::from_lua(lua, files, results)?;
             if answer.status < 300 {
                 return Err(fault(
                     "handshake: a refusal has a status from 300 to 599; return true to accept",
                 ));
             }
+            let Body::Bytes(body) = answer.body else {
+                return Err(fault(
+                    "handshake: the body of a refusal is a string, or a table for JSON",
+                ));
+            };
             Ok(Verdict::Refuse {
                 status: answer.status,
                 headers: answer.headers,
-                body: answer.body,
+                body,
             })
         }
     }

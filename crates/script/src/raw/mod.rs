@@ -22,7 +22,6 @@
 #[cfg(panic = "abort")]
 compile_error!("Lua's errors unwind through Rust: build with panic = \"unwind\"");
 
-mod clients;
 mod functions;
 mod machine;
 mod system;

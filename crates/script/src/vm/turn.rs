@@ -9,7 +9,7 @@ use crate::Now;
 use crate::desk::{Spawned, Woken};
 use crate::effects::Token;
 use crate::raw::{Argument, Failure};
-use crate::task::Owner;
+use crate::task::{Owner, Task};
 
 impl Vm {
     /// An effect with a token was carried out, or failed.
@@ -102,8 +102,7 @@ impl Vm {
     pub(super) fn open_gate(&mut self) {
         let Some(gate) = self.gate.take() else { return };
         self.postponed.extend(gate.into_iter().map(Postponed::Task));
-        // Connections to other servers have not waited.
-        let waiting = self.busy_ids(|local| !local.is_client);
+        let waiting = self.busy_ids();
         self.postponed
             .extend(waiting.into_iter().map(Postponed::Of));
         self.begin_postponed();
@@ -168,10 +167,24 @@ impl Vm {
             }
             return;
         };
+        self.fail_task(task, "cancelled");
+    }
+
+    /// Ends the coroutine of a request: its wait fails. One that has not begun never does.
+    pub(super) fn cancel_request(&mut self, number: u64, words: &str) {
+        match self.tasks.take_request(number) {
+            Some(task) if task.token.is_some() => self.fail_task(task, words),
+            Some(task) => self.machine.discard(task.coroutine),
+            None => {}
+        }
+    }
+
+    /// What a coroutine waits for fails.
+    fn fail_task(&mut self, task: Task, words: &str) {
         if let Some(token) = task.token {
             self.desk.cancel_call(token);
         }
-        let arguments = [Argument::Boolean(false), Argument::Bytes(b"cancelled")];
+        let arguments = [Argument::Boolean(false), Argument::Bytes(words.as_bytes())];
         self.run(task.coroutine, task.owner, &arguments);
     }
 }

@@ -206,6 +206,28 @@ fn words(effect: &Effect, effects: &Effects) -> String {
                 text(*body)
             )
         }
+        Effect::RespondFile {
+            to,
+            status,
+            headers,
+            path,
+        } => format!("file {} {status} {headers:?} {path}", name(*to)),
+        Effect::Begin {
+            to,
+            status,
+            headers,
+        } => {
+            let headers: Vec<String> = headers.iter().map(|(n, v)| format!("{n}: {v}")).collect();
+            format!("begin {} {status} [{}]", name(*to), headers.join("; "))
+        }
+        Effect::Part { to, data, token } => {
+            let asks = if token.is_some() { " ?" } else { "" };
+            format!("part {} {}{asks}", name(*to), text(*data))
+        }
+        Effect::End { to, is_whole } => match is_whole {
+            true => format!("end {}", name(*to)),
+            false => format!("break off {}", name(*to)),
+        },
         Effect::Verdict { of, verdict } => match verdict {
             Verdict::Accept { user, protocol } => {
                 format!("accept {} {user:?} {protocol:?}", name(*of))
@@ -218,11 +240,6 @@ fn words(effect: &Effect, effects: &Effects) -> String {
                 )
             }
         },
-        Effect::Dial { dial, .. } => format!(
-            "dial {} {} {} [{}]",
-            dial.address, dial.authority, dial.target, dial.protocols
-        ),
-        Effect::HangUp { .. } => "hang up".into(),
         Effect::Ready { of } => format!("ready {}", name(*of)),
         Effect::Call { call, .. } => format!("call {call:?}"),
         Effect::CancelCall { .. } => "cancel call".to_owned(),

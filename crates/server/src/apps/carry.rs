@@ -1,10 +1,10 @@
 //! Carrying out what scripts want done.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use tracing::{debug, error, info, warn};
-use veche_frontends::app::{Response, Verdict};
-use veche_frontends::outbox::Sending;
+use veche_frontends::app::{AppAnswer, AppFile, Beginning, Body, Response, Verdict};
 use veche_frontends::{AppId, Shared};
 use veche_hub::{ChannelName, Payload, PayloadKind, PayloadRef, SessionId};
 use veche_proto::http::Status;
@@ -58,12 +58,7 @@ impl Here {
                     Effect::Send { to, kind, data } => {
                         let kind = message_kind(kind);
                         let outboxes = &mut shared.ports.outboxes;
-                        let sending = outboxes.send(session(to), kind, data.of(bytes));
-                        if sending == Sending::Full
-                            && let Some(app) = self.app(id)
-                        {
-                            app.vm.client_full(to);
-                        }
+                        outboxes.send(session(to), kind, data.of(bytes));
                     }
                     Effect::Close { of, code, reason } => {
                         shared.ports.kicks.push((session(of), code, reason));
@@ -101,9 +96,51 @@ impl Here {
                         let response = Direct::Response(Response {
                             status: Status(status),
                             headers,
-                            body: body.of(bytes).to_vec(),
+                            body: Body::Bytes(body.of(bytes).to_vec()),
                         });
                         answer(current, session(to), response, &mut direct, shared);
+                    }
+                    Effect::RespondFile {
+                        to,
+                        status,
+                        headers,
+                        path,
+                    } => {
+                        let Some(file) = self.file(id, path) else {
+                            continue;
+                        };
+                        let response = Direct::Response(Response {
+                            status: Status(status),
+                            headers,
+                            body: Body::File(file),
+                        });
+                        answer(current, session(to), response, &mut direct, shared);
+                    }
+                    Effect::Begin {
+                        to,
+                        status,
+                        headers,
+                    } => {
+                        let status = Status(status);
+                        let beginning = AppAnswer::Begin(Beginning { status, headers });
+                        shared.ports.app_answers.push_back((session(to), beginning));
+                    }
+                    Effect::Part { to, data, token } => {
+                        let (to, asks) = (session(to), token.is_some());
+                        if let Some(token) = token {
+                            self.writers.entry(to).or_default().push(token);
+                        }
+                        let data = data.of(bytes).to_vec();
+                        let part = AppAnswer::Part { data, asks };
+                        shared.ports.app_answers.push_back((to, part));
+                    }
+                    Effect::End { to, is_whole } => {
+                        // Those who write beside the function that has ended.
+                        let late = self.writers.remove(&session(to)).unwrap_or_default();
+                        let words = || veche_script::GONE.to_owned();
+                        refused.extend(late.into_iter().map(|token| (token, words())));
+                        let end = AppAnswer::End { is_whole };
+                        shared.ports.app_answers.push_back((session(to), end));
                     }
                     Effect::Verdict { of, verdict } => {
                         let verdict = Direct::Verdict(self::verdict(verdict));
@@ -111,8 +148,6 @@ impl Here {
                     }
                     Effect::Call { call, token } => self.calls.submit(id, token, *call),
                     Effect::CancelCall { token } => self.calls.cancel(id, token),
-                    Effect::Dial { token, dial } => self.dial(id, token, *dial),
-                    Effect::HangUp { token } => self.hang_up(id, token),
                     Effect::Ready { of } => shared.app_ready.push(session(of)),
                     Effect::Failed { of } => {
                         let (code, reason) = FAILED;
@@ -136,6 +171,12 @@ impl Here {
                 }
             }
         }
+    }
+
+    fn file(&self, id: AppId, relative: String) -> Option<AppFile> {
+        let app = self.apps.get(usize::from(id.0))?.as_ref()?;
+        let root = Arc::clone(&app.volume.folder);
+        Some(AppFile { root, relative })
     }
 
     fn subscribe(
@@ -234,7 +275,7 @@ fn verdict(verdict: veche_script::Verdict) -> Verdict {
         } => Verdict::Refuse(Response {
             status: Status(status),
             headers,
-            body,
+            body: Body::Bytes(body),
         }),
     }
 }

@@ -1,10 +1,10 @@
 //! The applications of one worker: a VM each, and during a reload the one before it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tracing::{error, info, warn};
-use veche_frontends::app::{AppAnswer, Outcome, Progress, Request, Response, Verdict};
+use veche_frontends::app::{AppAnswer, Body, Gone, Outcome, Progress, Request, Response, Verdict};
 use veche_frontends::{AppId, Apps, Shared};
 use veche_hub::{Answer, SessionId, Ticket};
 use veche_outbound::Port;
@@ -14,7 +14,6 @@ use veche_script::{ConnectionId, Effects, Handler, Kind, Token, Vm, World};
 
 use super::calls::Calls;
 use super::carry::Held;
-use super::dial::Asked;
 use super::library::{Shelf, Volume};
 
 /// What log lines of scripts go by.
@@ -34,10 +33,10 @@ pub(crate) struct Here {
     pub(super) spare: Effects,
     pub(super) tickets: Tickets,
     pub(super) held: Held,
-    /// For the worker, who has the sockets.
-    pub(super) asked: Vec<Asked>,
     /// What scripts ask of the world.
     pub(super) calls: Calls,
+    /// Who waits for room to write more of a response.
+    pub(super) writers: HashMap<SessionId, Vec<Token>>,
     now_ms: u64,
 }
 
@@ -46,12 +45,12 @@ pub(super) struct Application {
     pub(super) volume: Arc<Volume>,
     world: World,
     pub(super) vm: Vm,
-    pub(super) before: Vec<Retired>,
+    before: Vec<Retired>,
 }
 
 /// A VM of older code whose handlers have not all ended.
-pub(super) struct Retired {
-    pub(super) vm: Vm,
+struct Retired {
+    vm: Vm,
     until_ms: u64,
 }
 
@@ -111,8 +110,8 @@ impl Here {
             spare: Effects::default(),
             tickets: Tickets::default(),
             held: Held::default(),
-            asked: Vec::new(),
             calls: Calls::new(port),
+            writers: HashMap::new(),
             now_ms: 0,
         };
         for volume in shelf.iter() {
@@ -335,7 +334,7 @@ impl Apps for Here {
             MessageKind::Binary => Kind::Binary,
         };
         let (progress, _) = self.run(app, None, shared, |app, now| {
-            app.vm_of(id).message(connection(id), kind, data, now)
+            app.vm.message(connection(id), kind, data, now)
         });
         if !self.held.is_empty() && progress == Some(veche_script::Progress::Done) {
             // What was published can't be taken now: whoever goes on publishing waits.
@@ -347,7 +346,7 @@ impl Apps for Here {
 
     fn drained(&mut self, app: AppId, id: SessionId, shared: &mut Shared) {
         self.run(app, None, shared, |app, now| {
-            app.vm_of(id).drained(connection(id), now)
+            app.vm.drained(connection(id), now)
         });
     }
 
@@ -367,8 +366,7 @@ impl Apps for Here {
         self.run(app, None, shared, |app, now| {
             let id = connection(id);
             let mut old = app.before.iter_mut();
-            let is_there = |vm: &mut Vm| vm.is_busy_with(id) || vm.has_client(id);
-            match old.find_map(|old| is_there(&mut old.vm).then_some(&mut old.vm)) {
+            match old.find_map(|old| old.vm.is_busy_with(id).then_some(&mut old.vm)) {
                 Some(busy) => {
                     // Behind the handler that waits there.
                     busy.closed(id, code, reason, now);
@@ -408,28 +406,29 @@ impl Apps for Here {
         }
     }
 
-    fn client_opened(
-        &mut self,
-        app: AppId,
-        token: u64,
-        id: SessionId,
-        protocol: Option<&str>,
-        shared: &mut Shared,
-    ) -> Option<()> {
-        self.opened_client(app, token, id, protocol, shared)
-    }
-
-    fn client_failed(&mut self, app: AppId, token: u64, why: &str, shared: &mut Shared) {
-        self.failed_client(app, token, why, shared);
-    }
-
-    fn gone(&mut self, app: AppId, id: SessionId) {
-        if let Some(app) = self.app(app) {
-            app.vm.gone(connection(id));
-            for old in &mut app.before {
-                old.vm.gone(connection(id));
-            }
+    fn written(&mut self, app: AppId, id: SessionId, shared: &mut Shared) {
+        for token in self.writers.remove(&id).unwrap_or_default() {
+            self.run(app, None, shared, |app, now| {
+                app.answer(token, &veche_script::Answer::Done, now);
+            });
         }
+    }
+
+    fn gone(&mut self, app: AppId, id: SessionId, why: Gone, shared: &mut Shared) {
+        let writers = self.writers.remove(&id).unwrap_or_default();
+        let given_up = self.tickets.give_up(id, None);
+        self.run(app, None, shared, |app, now| {
+            let is_late = why == Gone::TooLate;
+            app.vm.gone(connection(id), is_late, now);
+            for old in &mut app.before {
+                old.vm.gone(connection(id), is_late, now);
+            }
+            // Those who write or subscribe beside the handler.
+            for token in writers.into_iter().chain(given_up) {
+                let gone = veche_script::Answer::Failed(veche_script::GONE.to_owned());
+                app.answer(token, &gone, now);
+            }
+        });
     }
 
     fn turn(&mut self, shared: &mut Shared) {
@@ -455,9 +454,6 @@ impl Apps for Here {
     }
 
     fn deadline_ms(&self) -> u64 {
-        if !self.asked.is_empty() {
-            return 0;
-        }
         let apps = self.apps.iter().flatten();
         let due = apps.flat_map(|app| {
             let old = app.before.iter();
@@ -484,7 +480,7 @@ fn only_websocket() -> Response {
             ("Content-Type".into(), "text/plain; charset=utf-8".into()),
             ("Sec-WebSocket-Version".into(), handshake::VERSION.into()),
         ],
-        body: b"this path speaks WebSocket\n".to_vec(),
+        body: Body::Bytes(b"this path speaks WebSocket\n".to_vec()),
     }
 }
 
@@ -511,7 +507,7 @@ pub(super) fn now(shared: &Shared) -> veche_script::Now {
     }
 }
 
-pub(super) fn connection(id: SessionId) -> ConnectionId {
+fn connection(id: SessionId) -> ConnectionId {
     ConnectionId {
         index: id.index,
         generation: id.generation,

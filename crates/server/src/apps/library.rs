@@ -1,5 +1,6 @@
 //! The applications of the process: which there are, by numbers that stay over a reload, and their code.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -15,6 +16,8 @@ use crate::config::{self, Config};
 pub(crate) struct Volume {
     pub(crate) app: App,
     pub(crate) code: Arc<Code>,
+    /// Where the script is: files are answered with that lie below.
+    pub(crate) folder: Arc<Path>,
     /// The process's dictionaries and counters: the same for all applications.
     pub(crate) store: Arc<Store>,
 }
@@ -67,6 +70,10 @@ impl Library {
 fn read(app: &config::App, store: &Arc<Store>) -> Result<Volume, String> {
     let failed = |error: &dyn std::fmt::Display| format!("app {:?}: {error}", app.name);
     let code = Arc::new(Code::read(&app.script).map_err(|error| failed(&error))?);
+    let folder = match app.script.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.into(),
+        _ => Path::new(".").into(),
+    };
     let options = serde_json::to_value(&app.options).map_err(|error| failed(&error))?;
     let app = App {
         name: app.name.clone(),
@@ -81,5 +88,10 @@ fn read(app: &config::App, store: &Arc<Store>) -> Result<Volume, String> {
     let store = Arc::clone(store);
     let trial = Vm::new(&app, &code, &World::with_store(Arc::clone(&store)), 0);
     trial.map_err(|error| format!("app {:?}: {error}", app.name))?;
-    Ok(Volume { app, code, store })
+    Ok(Volume {
+        app,
+        code,
+        folder,
+        store,
+    })
 }

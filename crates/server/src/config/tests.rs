@@ -182,6 +182,7 @@ name = "chat"
 script = "chat/app.lua"
 memory = "16MiB"
 cpu_budget = "5ms"
+request_timeout = "off"
 options = { greeting = "hi", rooms = ["a", "b"], most = 0x10, share = 0.5, strict = true }
 
 [[app]]
@@ -265,6 +266,9 @@ fn apps() {
         (other.cpu_budget, other.options.len()),
         (Duration::from_millis(20), 0)
     );
+    assert_eq!(chat.request_timeout, None);
+    assert_eq!(other.request_timeout, Some(Duration::from_secs(60)));
+    assert_eq!(other.request_timeout, quiz.request_timeout);
     let led_to: Vec<usize> = config
         .routes
         .iter()

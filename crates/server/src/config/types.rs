@@ -180,6 +180,8 @@ pub(crate) struct App {
     pub(crate) memory_bytes_max: u64,
     /// Time on the processor of one handler between two waits.
     pub(crate) cpu_budget: Duration,
+    /// Of one HTTP request, and from write to write; `None`: as long as it likes.
+    pub(crate) request_timeout: Option<Duration>,
     /// Handed to the script as it is.
     pub(crate) options: toml::Table,
 }

@@ -1,14 +1,10 @@
 //! The guide to Lua: each of its applications runs, and each row of its table of waiting is true.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
-use std::thread;
-use std::time::Duration;
 
 use serde_json::json;
 
-use crate::peer::{self, Peer};
 use crate::support::{Http, Options, Server, Setup, Socket, get, on_all, until};
 
 fn guide() -> String {
@@ -29,20 +25,8 @@ fn applications() -> Vec<String> {
 /// Paths that applications have in their own routers, by the application's number.
 const ROUTED: &[(usize, &str)] = &[(5, "/users/*"), (5, "/files/*")];
 
-/// A server that tells the same price again and again.
-fn feed() -> SocketAddr {
-    peer::serve(|_, socket| {
-        if let Some(mut peer) = Peer::accept(socket) {
-            while peer.say("42") {
-                thread::sleep(Duration::from_millis(20));
-            }
-        }
-    })
-}
-
 /// Serves scripts, each under its number: `/0/…`.
 fn serve(setup: Setup, scripts: &[String]) -> Server {
-    let feed = feed();
     let names: Vec<String> = (0..scripts.len())
         .map(|number| format!("{number}.lua"))
         .collect();
@@ -61,7 +45,7 @@ fn serve(setup: Setup, scripts: &[String]) -> Server {
         .map(|(number, path)| {
             format!(
                 "[[route]]\npath = \"{path}\"\nhandler = \"lua\"\nscript = \"{number}.lua\"\n\
-                 options = {{ keys = {{ secret = \"ann\" }}, feed = \"ws://{feed}/\" }}\n"
+                 options = {{ keys = {{ secret = \"ann\" }} }}\n"
             )
         })
         .collect();
@@ -78,7 +62,18 @@ fn serve(setup: Setup, scripts: &[String]) -> Server {
 #[test]
 fn its_applications_run() {
     let scripts = applications();
-    let [_echo, _chat, _who, _tasks, _http, _routes, _cookies, _feed] = scripts.as_slice() else {
+    let [
+        _echo,
+        _chat,
+        _who,
+        _tasks,
+        _http,
+        _routes,
+        _cookies,
+        _parts,
+        _events,
+    ] = scripts.as_slice()
+    else {
         panic!("the guide has other applications now: {scripts:#?}");
     };
     on_all(|setup| {
@@ -139,10 +134,13 @@ fn its_applications_run() {
         let cookies = call("GET", "/6/x").header_all("set-cookie");
         assert!(cookies[0].starts_with("session=1; ") || cookies[1].starts_with("session=1; "));
         assert_eq!(cookies.len(), 2, "{cookies:?}");
-
-        let mut listener = Socket::open(server.public, "/7/x");
-        assert_eq!(listener.text(), "42");
-        assert_eq!(get(server.public, "/7/x").text(), "42");
+        let squares = call("GET", "/7/x");
+        assert!(squares.text().ends_with("1000,1000000\n"), "{squares:?}");
+        http.raw(b"GET /8/x HTTP/1.1\r\nHost: a\r\n\r\n")
+            .expect("sent");
+        http.head().expect("a head");
+        let hello = http.chunk().expect("a chunk").expect("an event");
+        assert!(String::from_utf8_lossy(&hello).contains("event: hello\n"));
         assert!(!server.log().contains("ERROR"), "{}", server.log());
     });
 }

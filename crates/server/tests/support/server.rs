@@ -34,7 +34,7 @@ pub(crate) struct Options<'o> {
 }
 
 pub(crate) struct Server {
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     setup: Setup,
     child: Option<Child>,
     pub(crate) public: SocketAddr,
@@ -138,7 +138,9 @@ impl Server {
     /// Writes the config; a running server has to be told.
     pub(crate) fn configure(&self, options: &Options<'_>) {
         for (name, text) in options.files {
-            fs::write(self.folder.join(name), text).expect("written");
+            let path = self.folder.join(name);
+            fs::create_dir_all(path.parent().expect("the folder")).expect("a folder");
+            fs::write(path, text).expect("written");
         }
         let Setup { io, workers } = self.setup;
         let log = if options.log.is_empty() {

@@ -31,7 +31,7 @@ struct Checked {
 }
 
 /// What is said beside a script.
-const BESIDE: [&str; 3] = ["memory", "cpu_budget", "options"];
+const BESIDE: [&str; 4] = ["memory", "cpu_budget", "request_timeout", "options"];
 
 impl Apps {
     /// All of them, where nothing had a problem.
@@ -168,6 +168,7 @@ impl Checker<'_> {
             let differs = [
                 app.memory_bytes_max != first.memory_bytes_max,
                 app.cpu_budget != first.cpu_budget,
+                app.request_timeout != first.request_timeout,
                 app.options != first.options,
             ];
             for (name, _) in BESIDE
@@ -209,6 +210,11 @@ fn app_of(table: &Table, name: String, script: PathBuf) -> App {
             Some(Value::Duration(budget)) => budget,
             _ => CPU_BUDGET,
         },
+        request_timeout: match table.value("request_timeout") {
+            Some(Value::Duration(timeout)) => Some(timeout),
+            Some(Value::Off) => None,
+            _ => Some(REQUEST_TIMEOUT),
+        },
         options: match table.value("options") {
             Some(Value::Table(options)) => options,
             _ => toml::Table::new(),
@@ -219,3 +225,4 @@ fn app_of(table: &Table, name: String, script: PathBuf) -> App {
 /// What a route's script has unless it says otherwise; a test compares with `[[app]]`.
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
 const CPU_BUDGET: Duration = Duration::from_millis(20);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);

@@ -20,6 +20,12 @@ pub(super) const CPU_BUDGET: Kind = Kind::Duration {
     max: seconds(60),
     off: false,
 };
+/// What `request_timeout` is made of.
+pub(super) const REQUEST_TIMEOUT: Kind = Kind::Duration {
+    min: Duration::from_millis(1),
+    max: seconds(86_400),
+    off: true,
+};
 
 pub(super) static APP: &[Directive] = &[
     row(
@@ -47,6 +53,12 @@ pub(super) static APP: &[Directive] = &[
         CPU_BUDGET,
         Default::Toml("\"20ms\""),
         "Time on the processor that a handler may use between two waits. Beyond it the handler is ended with an error, since all other connections of its worker wait meanwhile.",
+    ),
+    row(
+        "request_timeout",
+        REQUEST_TIMEOUT,
+        Default::Toml("\"1m\""),
+        "How long an HTTP handler may take to answer, and from one write to the next where it answers in parts. Beyond it the client gets 504, or a response that breaks off, and what the handler waits for fails. `\"off\"` or `0`: as long as it likes.",
     ),
     row(
         "options",

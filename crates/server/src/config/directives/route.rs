@@ -1,6 +1,6 @@
 //! The rows of `[[route]]`.
 
-use super::app::{CPU_BUDGET, MEMORY, SCRIPT};
+use super::app::{CPU_BUDGET, MEMORY, REQUEST_TIMEOUT, SCRIPT};
 use super::{Change, Default, Directive, HANDLERS, Section, WEBSOCKET_HANDLERS};
 use crate::config::value::Kind;
 
@@ -120,6 +120,15 @@ pub(super) static ROUTE: &[Directive] = &[
         handlers: &["lua"],
         change: Change::Reload,
         doc: "Beside `script`: see `cpu_budget` of `[[app]]`.",
+    },
+    Directive {
+        section: Section::Route,
+        name: "request_timeout",
+        kind: REQUEST_TIMEOUT,
+        default: Default::Unset("as of an `[[app]]`"),
+        handlers: &["lua"],
+        change: Change::Reload,
+        doc: "Beside `script`: see `request_timeout` of `[[app]]`.",
     },
     Directive {
         section: Section::Route,

@@ -1,0 +1,70 @@
+//! Publications to responses of server-sent events (WHATWG HTML, section 9.2): each is an event of its own.
+
+use bytes::Bytes;
+use veche_hub::{Delivery, Format, SessionId};
+use veche_proto::http::write_chunk;
+
+use super::{Outboxes, Pushes};
+
+/// Events in chunks and as they are, among the formats that a publication is encoded in once; the others are small.
+const CHUNKED: Format = Format(u32::MAX);
+const PLAIN: Format = Format(u32::MAX - 1);
+
+impl Outboxes {
+    /// A response of events has begun: publications to its connection are written from now on.
+    pub(crate) fn begin_events(&mut self, id: SessionId, is_chunked: bool) {
+        self.of_mut(id).pushes = Pushes::Events { is_chunked };
+    }
+}
+
+/// Appends a publication as an event.
+pub(super) fn write(out: &mut Vec<u8>, delivery: &mut Delivery<'_>, is_chunked: bool) {
+    let text = delivery.payload.bytes;
+    let format = if is_chunked { CHUNKED } else { PLAIN };
+    let event = delivery.encodings.find_or_encode(format, || {
+        let mut event = Vec::with_capacity(text.len() + 32);
+        encode(&mut event, text);
+        if !is_chunked {
+            return Bytes::from(event);
+        }
+        let mut chunk = Vec::with_capacity(event.len() + 16);
+        write_chunk(&mut chunk, &event);
+        Bytes::from(chunk)
+    });
+    out.extend_from_slice(&event);
+}
+
+/// A line of data for each line, whatever ends it.
+fn encode(out: &mut Vec<u8>, text: &[u8]) {
+    let mut rest = text;
+    loop {
+        let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+        out.extend_from_slice(b"data: ");
+        out.extend_from_slice(&rest[..end.unwrap_or(rest.len())]);
+        out.push(b'\n');
+        let Some(end) = end else { break };
+        let is_pair = rest[end..].starts_with(b"\r\n");
+        rest = &rest[end + 1 + usize::from(is_pair)..];
+    }
+    out.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_can_end_an_event_or_begin_a_field() {
+        for (text, event) in [
+            ("", "data: \n\n"),
+            ("a", "data: a\n\n"),
+            ("a\nb", "data: a\ndata: b\n\n"),
+            ("a\r\nb\r", "data: a\ndata: b\ndata: \n\n"),
+            ("\n\nevent: x", "data: \ndata: \ndata: event: x\n\n"),
+        ] {
+            let mut out = Vec::new();
+            encode(&mut out, text.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&out), event, "{text:?}");
+        }
+    }
+}

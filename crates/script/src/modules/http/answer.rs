@@ -1,0 +1,244 @@
+//! What a request's handler has returned, and `veche.file`.
+
+use mlua::{Function, Lua, MultiValue, Table, Value};
+
+use crate::modules::argument::Arguments;
+use crate::modules::{fault, json};
+
+/// What a handler has returned, made whole.
+#[derive(Debug)]
+pub(super) struct HttpAnswer {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: Body,
+}
+
+/// What a response holds.
+#[derive(Debug)]
+pub(super) enum Body {
+    Bytes(Vec<u8>),
+    /// That path below the script's folder.
+    File(String),
+    /// Writes it.
+    Function(Function),
+}
+
+impl HttpAnswer {
+    /// `status, headers, body`; each but the last may be left out. A table as the body is JSON.
+    /// `files` is the metatable of files.
+    pub(super) fn from_lua(lua: &Lua, files: &Table, results: MultiValue) -> mlua::Result<Self> {
+        let mut results: Vec<Value> = results.into_iter().collect();
+        while results.last().is_some_and(Value::is_nil) {
+            results.pop();
+        }
+        let mut results = results.into_iter();
+        let mut next = results.next();
+        let mut status = None;
+        let number = match next {
+            Some(Value::Integer(number)) => Some(number as f64),
+            Some(Value::Number(number)) => Some(number),
+            _ => None,
+        };
+        if let Some(number) = number {
+            if !(200.0..=599.0).contains(&number) || number.fract() != 0.0 {
+                return Err(fault(format!(
+                    "request: a status from 200 to 599 expected, not {number}"
+                )));
+            }
+            status = Some(number as u16);
+            next = results.next();
+        }
+        let mut headers = Vec::new();
+        let second = results.next();
+        let body = match (next, second) {
+            (first, Some(body)) => {
+                match first {
+                    Some(Value::Table(table)) => headers = pairs(&table)?,
+                    None | Some(Value::Nil) => {}
+                    Some(other) => {
+                        return Err(fault(format!(
+                            "request: a table of headers expected before the body, not a {}",
+                            other.type_name()
+                        )));
+                    }
+                }
+                Some(body)
+            }
+            (first, None) => first,
+        };
+        let (kind, body) = match body {
+            None | Some(Value::Nil) if status.is_none() => {
+                return Err(fault(
+                    "request returned nothing: return a body, or a status, headers and a body",
+                ));
+            }
+            None | Some(Value::Nil) => (None, Body::Bytes(Vec::new())),
+            Some(Value::String(text)) => (
+                Some("text/plain; charset=utf-8"),
+                Body::Bytes(text.as_bytes().to_vec()),
+            ),
+            Some(Value::Table(table)) if table.metatable().as_ref() == Some(files) => {
+                (None, file_body(&table, &mut headers)?)
+            }
+            Some(value @ Value::Table(_)) => (
+                Some("application/json"),
+                Body::Bytes(json::encode(lua, &value)?),
+            ),
+            Some(Value::Function(function)) => {
+                (Some("application/octet-stream"), Body::Function(function))
+            }
+            Some(other) => {
+                return Err(fault(format!(
+                    "request: a body is a string, a table for JSON, a file or a function that writes it, not a {}",
+                    other.type_name()
+                )));
+            }
+        };
+        if let Some(kind) = kind {
+            add(&mut headers, "Content-Type", kind);
+        }
+        Ok(Self {
+            status: status.unwrap_or(200),
+            headers,
+            body,
+        })
+    }
+}
+
+/// Headers of a table; a list as the value gives several lines.
+fn pairs(table: &Table) -> mlua::Result<Vec<(String, String)>> {
+    let mut headers = Vec::new();
+    for pair in table.pairs::<String, Value>() {
+        let (name, value) = pair.map_err(|_| fault("request: a header's name is a string"))?;
+        match value {
+            Value::Table(values) => {
+                for value in values.sequence_values::<String>() {
+                    headers.push((name.clone(), value?));
+                }
+            }
+            Value::String(_) | Value::Number(_) | Value::Integer(_) => {
+                headers.push((name, value.to_string()?));
+            }
+            other => {
+                return Err(fault(format!(
+                    "request: header '{name}' is a {}; a string expected",
+                    other.type_name()
+                )));
+            }
+        }
+    }
+    Ok(headers)
+}
+
+/// Adds a header, unless the script has given one of that name.
+fn add(headers: &mut Vec<(String, String)>, name: &str, value: &str) {
+    let mut names = headers.iter().map(|(name, _)| name);
+    if !names.any(|given| given.eq_ignore_ascii_case(name)) {
+        headers.push((name.to_owned(), value.to_owned()));
+    }
+}
+
+/// Longest path of a file.
+const PATH_BYTES_MAX: usize = 1024;
+
+/// Longest name that a browser is to save a file under.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Sets `file(path, options)` among the modules; the metatable of what it returns.
+pub(super) fn file(lua: &Lua, native: &Table) -> mlua::Result<Table> {
+    let metatable = lua.create_table()?;
+    metatable.set("__metatable", false)?;
+    let own = metatable.clone();
+    let file = lua.create_function(move |lua, values: MultiValue| {
+        let arguments = Arguments::new("file", values);
+        let path = arguments.string(1)?.to_str();
+        let path = path.map_err(|_| arguments.bad(1, "it is not UTF-8"))?;
+        if !is_path(&path) {
+            return Err(arguments.bad(
+                1,
+                "a path below the script's folder expected, such as \"pages/a.html\": without . and .. and hidden names",
+            ));
+        }
+        let file = lua.create_table()?;
+        file.raw_set("path", &*path)?;
+        match arguments.at(2) {
+            Value::Nil => {}
+            Value::Table(options) => {
+                for pair in options.pairs::<Value, Value>() {
+                    file_option(&arguments, &file, pair?)?;
+                }
+            }
+            _ => return Err(arguments.expected(2, "a table of options")),
+        }
+        file.set_metatable(Some(own.clone()))?;
+        Ok(file)
+    })?;
+    native.set("file", file)?;
+    Ok(metatable)
+}
+
+fn file_option(
+    arguments: &Arguments,
+    file: &Table,
+    (name, value): (Value, Value),
+) -> mlua::Result<()> {
+    let name = match &name {
+        Value::String(name) => name.to_string_lossy(),
+        _ => String::new(),
+    };
+    let text = match &value {
+        Value::String(text) => text.to_str().ok(),
+        _ => None,
+    };
+    let is_good = |text: &str| {
+        (1..=NAME_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control)
+    };
+    match (name.as_str(), text.as_deref().filter(|text| is_good(text))) {
+        ("download" | "content_type", Some(text)) => file.raw_set(name, text),
+        ("download" | "content_type", None) => Err(arguments.bad(
+            2,
+            &format!("{name} as a string of 1 to 255 bytes without control characters expected"),
+        )),
+        _ => Err(arguments.bad(2, "the options are download and content_type")),
+    }
+}
+
+/// Below a folder and not out of it, whatever is there. Hidden files are not for strangers.
+fn is_path(path: &str) -> bool {
+    path.len() <= PATH_BYTES_MAX
+        && path.split('/').all(|name| {
+            !name.is_empty()
+                && !name.starts_with('.')
+                && !name.contains('\\')
+                && !name.chars().any(char::is_control)
+        })
+}
+
+/// The body, and the headers that its options make.
+fn file_body(file: &Table, headers: &mut Vec<(String, String)>) -> mlua::Result<Body> {
+    if let Some(name) = file.raw_get::<Option<String>>("download")? {
+        add(headers, "Content-Disposition", &attachment(&name));
+    }
+    if let Some(kind) = file.raw_get::<Option<String>>("content_type")? {
+        add(headers, "Content-Type", &kind);
+    }
+    let path: String = file.raw_get("path")?;
+    if !is_path(&path) {
+        return Err(fault("request: the path of the file was changed"));
+    }
+    Ok(Body::File(path))
+}
+
+/// RFC 6266: the name in ASCII for old clients, and as it is.
+fn attachment(name: &str) -> String {
+    let plain: String = name
+        .chars()
+        .map(|one| match one {
+            '"' | '\\' => '_',
+            one if one.is_ascii() => one,
+            _ => '_',
+        })
+        .collect();
+    let encoded = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
+    format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded}")
+}

@@ -1,0 +1,69 @@
+//! Responses that a function of the script writes in parts.
+
+use std::rc::Rc;
+
+use mlua::{Lua, LuaString, Table, Value};
+
+use crate::desk::{Desk, Ended, Writing};
+use crate::effects::Effect;
+use crate::modules::core::channel_name;
+use crate::modules::fault;
+
+pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(desk);
+    // The token of a wait for room, if there is too little.
+    let write = lua.create_function(move |_, (number, data): (f64, Value)| {
+        let Value::String(data) = data else {
+            return Err(fault("bad argument #1 to 'write': a string expected"));
+        };
+        let data = data.as_bytes();
+        let writing = own.requests().write(number as u64, data.len());
+        let Some(Writing { to, is_much }) = writing else {
+            return Err(fault(crate::GONE));
+        };
+        if data.is_empty() {
+            return Ok(None);
+        }
+        let token = is_much.then(|| own.token());
+        let mut effects = own.world.effects.borrow_mut();
+        let Some(data) = effects.keep(&data) else {
+            return Err(fault("too much is written at once"));
+        };
+        effects.list.push(Effect::Part { to, data, token });
+        Ok(token.map(|token| token.0 as f64))
+    })?;
+    native.set("write", write)?;
+    let own = Rc::clone(desk);
+    let finish = lua.create_function(move |_, number: f64| {
+        if let Some(Ended { id: to, .. }) = own.requests().end(number as u64) {
+            let is_whole = true;
+            own.effect(Effect::End { to, is_whole });
+        }
+        Ok(())
+    })?;
+    native.set("finish", finish)?;
+    let own = Rc::clone(desk);
+    let listen = lua.create_function(move |_, (number, channel): (f64, LuaString)| {
+        let channel = channel_name(&channel)?;
+        let Some(who) = own.requests().writer(number as u64) else {
+            return Err(fault(crate::GONE));
+        };
+        let token = own.token();
+        own.effect(Effect::Subscribe {
+            who,
+            channel,
+            token,
+        });
+        Ok(token.0 as f64)
+    })?;
+    native.set("listen", listen)?;
+    let own = Rc::clone(desk);
+    let unlisten = lua.create_function(move |_, (number, channel): (f64, LuaString)| {
+        let channel = channel_name(&channel)?;
+        if let Some(who) = own.requests().writer(number as u64) {
+            own.effect(Effect::Unsubscribe { who, channel });
+        }
+        Ok(())
+    })?;
+    native.set("unlisten", unlisten)
+}

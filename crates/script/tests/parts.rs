@@ -1,0 +1,307 @@
+//! Responses that a function of the script writes in parts, server-sent events, files; and what becomes of a handler
+//! whose client is gone.
+
+mod support;
+
+use support::{ANN, Bench, request};
+use veche_script::{Answer, Effect, Request, Token};
+
+fn bench(handler: &str) -> Bench {
+    Bench::new(&format!(
+        "local veche = require 'veche'
+        local app = {{}}
+        function app.request(req) {handler} end
+        return app"
+    ))
+}
+
+fn ask(bench: &mut Bench, request: Request) -> Vec<String> {
+    bench.vm.request(ANN, request, bench.now);
+    bench.told()
+}
+
+fn told(handler: &str) -> Vec<String> {
+    ask(&mut bench(handler), request("GET", "/x", ""))
+}
+
+fn token(effects: &[(String, Effect)]) -> Token {
+    let token = effects.iter().find_map(|(_, effect)| match effect {
+        Effect::Part { token, .. } => *token,
+        Effect::Subscribe { token, .. } => Some(*token),
+        _ => None,
+    });
+    token.unwrap_or_else(|| panic!("nobody waits: {effects:?}"))
+}
+
+#[test]
+fn a_function_writes_the_body() {
+    let handler = "return 201, { A = 'b' }, function(write) write 'one' write '' write 'two' end";
+    let begin = "begin ann 201 [A: b; Content-Type: application/octet-stream]";
+    let whole = [begin, "part ann one", "part ann two", "end ann"];
+    assert_eq!(told(handler), whole);
+    // To whom there is nothing to write nothing is written.
+    let head = ask(&mut bench(handler), request("HEAD", "/x", ""));
+    assert_eq!(head, [begin, "end ann"]);
+    assert_eq!(
+        told("return 204, function() error('called') end"),
+        [
+            "begin ann 204 [Content-Type: application/octet-stream]",
+            "end ann"
+        ]
+    );
+}
+
+#[test]
+fn what_can_be_read_of_a_request_can_be_until_the_end() {
+    let handler = "return function(write)
+        write(req.path) veche.sleep(1) write(req.method) later = nil
+        veche.spawn(function() write('too late') end)
+    end";
+    let mut bench = bench(&handler.replace("later = nil", ""));
+    ask(&mut bench, request("GET", "/x", ""));
+    bench.advance(1000);
+    bench.pass_time();
+    let told = bench.told();
+    assert_eq!(told[..2], ["part ann GET", "end ann"]);
+    assert!(
+        told[2].starts_with("Debug: ") && told[2].contains("the client is gone"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn who_writes_much_waits_for_room() {
+    let mut bench = bench(
+        "return function(write)
+            for i = 1, 40 do assert(write(('x'):rep(1000)) == true) end
+            print 'written'
+        end",
+    );
+    bench.vm.request(ANN, request("GET", "/x", ""), bench.now);
+    let effects = bench.effects();
+    // 32 KiB and what goes beyond; then it waits.
+    assert_eq!(effects.len(), 1 + 33);
+    bench.answer(token(&effects), Answer::Done);
+    let told = bench.told();
+    assert_eq!(told.len(), 7 + 2);
+    assert_eq!(told[7..], ["written", "end ann"]);
+}
+
+#[test]
+fn an_error_breaks_off_what_has_begun() {
+    let told = told("return function(write) write 'x' error 'oops' end");
+    assert!(told[2].starts_with("Error: app.lua:3: oops"), "{told:?}");
+    assert_eq!(told[3], "break off ann");
+    let told = self::told("return function(write) write {} end");
+    assert!(
+        told[1].contains("app.lua:3: bad argument #1 to 'write': a string expected"),
+        "{told:?}"
+    );
+    let told = self::told("return function(write) ('x'):gsub('x', write) end");
+    assert!(told[1].contains("can't wait here"), "{told:?}");
+    // Whoever counts on another function than that is told so.
+    let told = self::told("return 200, {}, 7");
+    assert!(
+        told[0].contains("a file or a function that writes it, not a"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_client_that_goes_ends_whoever_writes_to_it() {
+    for wait in [
+        "veche.sleep(9)",
+        "while true do write(('x'):rep(40000)) end",
+    ] {
+        let mut bench = bench(&format!(
+            "return function(write)
+                local ok, why = pcall(function() {wait} end)
+                print(why) {wait}
+            end"
+        ));
+        ask(&mut bench, request("GET", "/x", ""));
+        bench.vm.gone(ANN, false, bench.now);
+        let told = bench.told();
+        assert!(told[0].ends_with("the client is gone"), "{wait}: {told:?}");
+        bench.pass_time();
+        assert!(!bench.told().iter().any(|line| line.starts_with("Error")));
+        assert_eq!(bench.vm.tasks(), 0, "{wait}");
+    }
+    // One that has not begun to answer goes on: it may be in the middle of something.
+    let mut bench = bench("veche.sleep(1) print 'done' return 'x'");
+    ask(&mut bench, request("GET", "/x", ""));
+    bench.vm.gone(ANN, false, bench.now);
+    bench.pass_time();
+    assert_eq!(bench.told(), ["done"]);
+}
+
+#[test]
+fn who_takes_too_long_is_ended() {
+    let mut bench = bench("veche.sleep(99) return 'x'");
+    ask(&mut bench, request("GET", "/x", ""));
+    bench.vm.gone(ANN, true, bench.now);
+    let told = bench.told();
+    assert_eq!(told.len(), 1);
+    assert!(
+        told[0].starts_with("Error: app.lua:3: the request took longer than request_timeout"),
+        "{told:?}"
+    );
+    assert_eq!(bench.vm.tasks(), 0);
+    // So is what it has asked of the world.
+    let mut bench = self::bench("veche.resolve('example.org') return 'x'");
+    ask(&mut bench, request("GET", "/x", ""));
+    bench.vm.gone(ANN, true, bench.now);
+    assert_eq!(bench.told()[0], "cancel call");
+}
+
+#[test]
+fn events_are_written_as_browsers_read_them() {
+    let said = told(
+        "return req:events(function(stream)
+            print(stream.last_id)
+            stream:send 'hello'
+            stream:send { data = 'a\\r\\nb\\rc\\n' }
+            stream:send { data = { 1, 2 } }
+            stream:send { retry = 3000 }
+            stream:send { id = 7 }
+            stream:send { event = 'tick' }
+        end)",
+    );
+    assert!(
+        said[0].starts_with("begin ann 200 [")
+            && said[0].contains("Content-Type: text/event-stream"),
+        "{said:?}"
+    );
+    let events: Vec<&str> = said[2..].iter().map(String::as_str).collect();
+    assert_eq!(
+        events,
+        [
+            "part ann data: hello\n\n",
+            "part ann data: a\ndata: b\ndata: c\ndata: \n\n",
+            "part ann data: [1,2]\n\n",
+            "part ann retry: 3000\n\n",
+            "part ann id: 7\n\n",
+            "part ann event: tick\n\n",
+            "end ann",
+        ]
+    );
+    for (event, words) in [
+        ("nil", "a string, or a table"),
+        ("{}", "at least one field"),
+        (
+            "{ event = 'a\\nb' }",
+            "event as a string without line breaks expected",
+        ),
+        (
+            "{ id = 'a\\0' }",
+            "id as a string without line breaks expected",
+        ),
+        (
+            "{ data = true }",
+            "data as a string, or a table for JSON expected",
+        ),
+        ("{ retry = -1 }", "retry as whole milliseconds expected"),
+        ("{ retry = '1' }", "retry as whole milliseconds expected"),
+        ("{ 'x' }", "the fields are event, id, data and retry"),
+    ] {
+        let told = told(&format!(
+            "return req:events(function(stream) stream:send({event}) end)"
+        ));
+        assert!(
+            told[1].contains("app.lua:3: ") && told[1].contains(words),
+            "{event}: {told:?}"
+        );
+        assert_eq!(told[2], "break off ann");
+    }
+    assert!(told("return req:events(7)")[0].contains("a function expected"));
+    assert!(told("return req.events()")[0].contains("a request expected"));
+}
+
+#[test]
+fn events_beat_while_there_are_none_and_end_with_their_client() {
+    let mut bench = bench(
+        "return req:events(function(stream)
+            stream:subscribe 'news'
+            print(pcall(stream.wait, stream))
+            stream:wait()
+        end)",
+    );
+    let mut question = request("GET", "/x", "");
+    question.header("Last-Event-ID", "7");
+    bench.vm.request(ANN, question, bench.now);
+    let effects = bench.effects();
+    assert_eq!(effects[1].0, "subscribe ann news");
+    bench.answer(token(&effects), Answer::Done);
+    for _ in 0..3 {
+        bench.advance(14_000);
+        assert_eq!(bench.told(), [""; 0]);
+        bench.advance(1_000);
+        assert_eq!(bench.told(), ["part ann :\n\n"]);
+    }
+    bench.vm.gone(ANN, false, bench.now);
+    let told = bench.told();
+    assert!(told[0].ends_with("the client is gone"), "{told:?}");
+    bench.advance(90_000_000);
+    bench.pass_time();
+    bench.told();
+    // The handler that has caught it waits on, but nothing beats.
+    assert_eq!(bench.vm.tasks(), 1);
+}
+
+#[test]
+fn files_are_named_below_the_script() {
+    assert_eq!(
+        told("return 200, { A = 'b' }, veche.file 'a/b.txt'"),
+        ["file ann 200 [(\"A\", \"b\")] a/b.txt"]
+    );
+    let told_of =
+        told("return veche.file('a', { download = 'Größe \"x\".pdf', content_type = 'text/x' })");
+    assert_eq!(
+        told_of,
+        [
+            "file ann 200 [(\"Content-Disposition\", \"attachment; filename=\\\"Gr__e _x_.pdf\\\"; \
+          filename*=UTF-8''Gr%C3%B6%C3%9Fe%20%22x%22%2Epdf\"), (\"Content-Type\", \"text/x\")] a"
+        ]
+    );
+    for path in [
+        "''",
+        "'/etc/passwd'",
+        "'../x'",
+        "'a/../x'",
+        "'a//b'",
+        "'./a'",
+        "'.env'",
+        "'a/.git/b'",
+        "'a\\\\b'",
+        "'a\\0'",
+        "'a/'",
+        "'\\255'",
+        "('x'):rep(2000)",
+    ] {
+        let told = told(&format!("local file = veche.file({path}) return file"));
+        assert!(
+            told[0].contains("app.lua:3: bad argument #1 to 'file'"),
+            "{path}: {told:?}"
+        );
+    }
+    for options in [
+        "1",
+        "{ download = '' }",
+        "{ download = 'a\\nb' }",
+        "{ content_type = 1 }",
+        "{ x = 1 }",
+        "{ 'x' }",
+    ] {
+        let told = told(&format!("return veche.file('a', {options})"));
+        assert!(
+            told[0].contains("bad argument #2 to 'file'"),
+            "{options}: {told:?}"
+        );
+    }
+    // It is an ordinary table: what is done to it afterwards leads nowhere.
+    let changed = told("local file = veche.file 'a' file.path = '../b' return file");
+    assert!(
+        changed[0].contains("the path of the file was changed"),
+        "{changed:?}"
+    );
+}
