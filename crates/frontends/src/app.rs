@@ -263,6 +263,25 @@ pub trait Apps: std::any::Any {
     /// There is room for more after an [`AppAnswer::Part`] that asked for this. Comes once for all that have asked.
     fn written(&mut self, app: AppId, id: SessionId, shared: &mut Shared);
 
+    /// A connection that this application has dialed is open: the first call for its id. From now on its calls are
+    /// those of a session: `message`, `drained`, `closed`. `None`: nobody wants it any more, and it is closed.
+    fn client_opened(
+        &mut self,
+        app: AppId,
+        token: u64,
+        id: SessionId,
+        protocol: Option<&str>,
+        shared: &mut Shared,
+    ) -> Option<()> {
+        let _ = (app, token, id, protocol, shared);
+        None
+    }
+
+    /// A connection that this application has dialed did not come to be.
+    fn client_failed(&mut self, app: AppId, token: u64, why: &str, shared: &mut Shared) {
+        let _ = (app, token, why, shared);
+    }
+
     /// Nobody waits for the verdict or the response any more, or the session that was accepted did not come to be:
     /// there will be no `opened`.
     fn gone(&mut self, app: AppId, id: SessionId, why: Gone, shared: &mut Shared);

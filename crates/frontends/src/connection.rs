@@ -14,6 +14,7 @@ use std::net::IpAddr;
 use veche_hub::{Answer, SessionId, Ticket};
 
 use crate::app::{AppAnswer, CLOSED_ABNORMALLY, Gone};
+use crate::client::{Caller, Dial, Dialing};
 use crate::http::Http;
 use crate::lines::Lines;
 use crate::outbox::ANSWERS_BYTES_HIGH;
@@ -21,6 +22,12 @@ use crate::shared::{NoteLevel, Shared};
 use crate::site::Role;
 use crate::socket::Socket;
 use crate::step::{Block, Never, Step, Then};
+
+/// Instead of a listener where we have dialed.
+const NO_LISTENER: u16 = u16::MAX;
+
+/// Why a connection that was dialed did not come to be.
+const CUT_OFF: &str = "the server closed the connection before it answered";
 
 /// A connection, from accept to close.
 pub struct Connection {
@@ -44,6 +51,8 @@ const _: () = assert!(size_of::<Connection>() <= 152);
 /// What a connection speaks at the moment.
 enum Stage {
     Http(Box<Http>),
+    /// Ours to another server, before its 101.
+    Dialing(Box<Dialing>),
     Socket(Socket),
     Lines(Box<Lines>),
     /// Nothing is read any more; the transport goes down in good order.
@@ -73,6 +82,42 @@ impl Connection {
         };
         connection.settle_deadline(id, shared);
         connection
+    }
+
+    /// A connection to another server; its outbox is opened and has the request.
+    pub fn dial(id: SessionId, peer: IpAddr, dial: Dial, shared: &mut Shared) -> Self {
+        shared.ports.outboxes.open(id);
+        let dialing = Dialing::new(id, dial, shared);
+        let mut connection = Self {
+            stage: Stage::Dialing(Box::new(dialing)),
+            input: Vec::new(),
+            deadline_ms: 0,
+            peer,
+            blocked: None,
+            ended: false,
+            told_to_go: false,
+            listener: NO_LISTENER,
+        };
+        connection.settle_deadline(id, shared);
+        connection
+    }
+
+    /// Who has dialed and waits for the 101.
+    pub fn caller(&self) -> Option<Caller> {
+        match &self.stage {
+            Stage::Dialing(dialing) => Some(dialing.caller()),
+            _ => None,
+        }
+    }
+
+    /// The transport, or what lies between it and us, can't go on.
+    pub fn failed(&mut self, id: SessionId, why: &str, shared: &mut Shared) {
+        match &mut self.stage {
+            Stage::Dialing(dialing) => dialing.failed(why, shared),
+            Stage::Socket(socket) => socket.over(id, CLOSED_ABNORMALLY, why, shared),
+            Stage::Http(_) | Stage::Lines(_) | Stage::Ending => {}
+        }
+        self.abort(id, shared);
     }
 
     /// Bytes of the peer; they may be overwritten.
@@ -119,7 +164,7 @@ impl Connection {
             },
             Stage::Socket(socket) => socket.answered(id, ticket, answer, shared),
             Stage::Lines(lines) => lines.answered(id, ticket, answer, shared),
-            Stage::Ending => false,
+            Stage::Dialing(_) | Stage::Ending => false,
         };
         if goes_on && self.blocked == Some(Block::Answer) {
             self.resume(id, shared);
@@ -181,6 +226,7 @@ impl Connection {
             Stage::Http(http) => http.resume(id, shared).map(Stage::Socket),
             Stage::Socket(socket) => socket.resume(id, shared).map(stays),
             Stage::Lines(lines) => lines.resume(id, shared).map(stays),
+            Stage::Dialing(_) => Then::GoOn,
             Stage::Ending => Then::End,
         };
         self.go_on(id, more, shared);
@@ -250,6 +296,10 @@ impl Connection {
         }
         let alive = match &mut self.stage {
             Stage::Http(http) => http.timeout(id, shared),
+            Stage::Dialing(dialing) => {
+                dialing.timed_out(shared);
+                false
+            }
             Stage::Socket(socket) => socket.timeout(id, shared),
             Stage::Lines(_) => true,
             Stage::Ending => false,
@@ -269,6 +319,7 @@ impl Connection {
         match &mut self.stage {
             Stage::Socket(socket) => socket.closed(id, shared),
             Stage::Http(http) => http.gone(id, Gone::Left, shared),
+            Stage::Dialing(dialing) => dialing.failed(CUT_OFF, shared),
             Stage::Lines(_) | Stage::Ending => {}
         }
         shared.hub.close(id, &mut shared.ports);
@@ -280,9 +331,9 @@ impl Connection {
         self.ended
     }
 
-    /// The listener that accepted it.
-    pub fn listener(&self) -> u16 {
-        self.listener
+    /// The listener that accepted it; `None` if it is ours to another server.
+    pub fn listener(&self) -> Option<u16> {
+        (self.listener != NO_LISTENER).then_some(self.listener)
     }
 
     fn work_on_input(&mut self, id: SessionId, shared: &mut Shared) {
@@ -306,6 +357,7 @@ impl Connection {
             }
             let step: Step<Stage> = match &mut self.stage {
                 Stage::Http(http) => http.step(id, input, shared).map(Stage::Socket),
+                Stage::Dialing(dialing) => dialing.step(id, input, shared).map(Stage::Socket),
                 Stage::Socket(socket) => socket.step(id, input, shared).map(stays),
                 Stage::Lines(lines) => lines.step(id, input, shared).map(stays),
                 Stage::Ending => return bytes.len(),
@@ -342,6 +394,7 @@ impl Connection {
             Stage::Http(_) if self.blocked == Some(Block::Output) => u64::MAX,
             Stage::Socket(socket) if self.blocked.is_some() && !socket.is_closing() => u64::MAX,
             Stage::Http(http) => http.deadline_ms(shared),
+            Stage::Dialing(dialing) => dialing.deadline_ms(),
             Stage::Socket(socket) => socket.deadline_ms(id, shared),
             Stage::Lines(_) => u64::MAX,
             Stage::Ending => self.deadline_ms,

@@ -9,6 +9,7 @@
 mod api;
 pub mod app;
 pub mod backend;
+pub mod client;
 pub mod close;
 pub mod command;
 pub mod connection;
@@ -30,6 +31,7 @@ mod stream;
 pub mod upgrade;
 
 pub use app::{AppAnswer, AppId, Apps};
+pub use client::{Caller, Dial, Terms};
 pub use connection::Connection;
 pub use outbox::{End, Outbox, Outboxes};
 pub use shared::{Lane, Note, NoteLevel, Now, Ports, Post, Process, Shared};

@@ -5,14 +5,17 @@
 //! outbox while some connection is being worked on. It does not know sockets: the worker tells it what is unsent.
 
 mod events;
+mod masks;
 mod sending;
 
 use bytes::Bytes;
 use veche_hub::{Delivery, Format, PayloadKind, SessionId};
 use veche_proto::websocket::deflate::Agreed;
-use veche_proto::websocket::{self, Codecs, Encoder, MessageKind, Role};
+use veche_proto::websocket::{self, Codecs, Encoder, MessageKind, Opcode, Role};
 
 use crate::pool::Pool;
+pub(crate) use masks::Masks;
+pub use masks::Random;
 pub use sending::Sending;
 
 /// Above this many bytes on their way out a connection's input is not worked on: whoever asks must also read.
@@ -40,6 +43,8 @@ enum Pushes {
     Framed,
     /// A response of server-sent events, in chunks or not.
     Events { is_chunked: bool },
+    /// A connection to another server: an application sends to it, but it hears no channel.
+    Client,
 }
 
 /// One connection's outgoing half.
@@ -60,6 +65,8 @@ pub struct Outbox {
     touched: bool,
     /// An application was told that it is full, and not yet that there is room again.
     full: bool,
+    /// We are the client: frames are masked.
+    masked: bool,
 }
 
 const _: () = assert!(size_of::<Outbox>() <= 72);
@@ -78,6 +85,7 @@ impl Default for Outbox {
             held: false,
             touched: false,
             full: false,
+            masked: false,
         }
     }
 }
@@ -114,6 +122,7 @@ pub struct Outboxes {
     outbox_bytes_max: usize,
     sent: Sent,
     now_ms: u32,
+    pub(crate) masks: Masks,
 }
 
 /// Counts of messages written, and of the bytes of their payload.
@@ -139,6 +148,16 @@ impl Outboxes {
             outbox_bytes_max,
             sent: Sent::default(),
             now_ms: 0,
+            masks: Masks::new(|_| panic!("no random numbers: nothing can be dialed")),
+        }
+    }
+
+    /// Where masks and keys of clients come from; without it none can be dialed.
+    #[must_use]
+    pub fn with_random(self, random: Random) -> Self {
+        Self {
+            masks: Masks::new(random),
+            ..self
         }
     }
 
@@ -230,15 +249,40 @@ impl Outboxes {
         self.sent.messages += 1;
         self.sent.bytes += data.len() as u64;
         self.boxes[id.index as usize].messaged_ms = self.now_ms;
+        let mask = self.mask(id);
         if self.of(id).agreed.is_none() {
-            return websocket::encode_message(self.buffer(id), kind, data, None);
+            return websocket::encode_message(self.buffer(id), kind, data, mask);
         }
         self.buffer(id);
         let Self { boxes, codecs, .. } = self;
         let outbox = &mut boxes[id.index as usize];
         outbox
             .encoder
-            .encode(&mut outbox.buffer, kind, data, codecs, None);
+            .encode(&mut outbox.buffer, kind, data, codecs, mask);
+    }
+
+    /// The key for the next frame, where frames are masked.
+    #[inline]
+    fn mask(&mut self, id: SessionId) -> Option<[u8; 4]> {
+        let masked = self.boxes[id.index as usize].masked;
+        masked.then(|| self.masks.bytes())
+    }
+
+    /// Starts a connection of ours to another server: the 101 has come.
+    pub fn begin_client(&mut self, id: SessionId, agreed: Option<Agreed>) {
+        let now_ms = self.now_ms;
+        let outbox = self.of_mut(id);
+        outbox.agreed = agreed;
+        outbox.encoder = Encoder::new(Role::Client, agreed);
+        outbox.pushes = Pushes::Client;
+        outbox.masked = true;
+        outbox.messaged_ms = now_ms;
+    }
+
+    /// Writes a ping or a pong.
+    pub(crate) fn control(&mut self, id: SessionId, opcode: Opcode, data: &[u8]) {
+        let mask = self.mask(id);
+        websocket::encode_control(self.buffer(id), opcode, data, mask);
     }
 
     /// Starts a session of WebSocket frames. Where it `listens`, publications are written from now on; until
@@ -408,6 +452,7 @@ impl Outboxes {
     /// Writes a Close frame and stops publications.
     pub fn close_frame(&mut self, id: SessionId, code: Option<u16>, reason: &str) {
         self.refuse_pushes(id);
-        websocket::encode_close(self.buffer(id), code, reason, None);
+        let mask = self.mask(id);
+        websocket::encode_close(self.buffer(id), code, reason, mask);
     }
 }

@@ -9,21 +9,25 @@ mod app;
 use std::sync::Arc;
 
 use veche_hub::{Answer, SessionId, Ticket};
-use veche_proto::websocket::{self, Decoder, Event, MessageKind, Opcode, close};
+use veche_proto::websocket::{self, Decoder, Event, Limits, MessageKind, Opcode, close};
 
 use crate::app::CLOSED_ABNORMALLY;
 use crate::app::session::App;
 use crate::backend::{Backend, Progress, Shape};
+use crate::client::Terms;
 use crate::command;
 use crate::outbox::{ANSWERS_BYTES_HIGH, Outboxes};
 use crate::route::Route;
 use crate::shared::{NoteLevel, Now, Shared};
 use crate::step::{Block, Never, Step, Then};
 
+/// Above this many bytes on their way out pings are not answered any more.
+const PONG_BYTES_HIGH: usize = 4 << 20;
+
 /// An open WebSocket.
 pub(crate) struct Socket {
     decoder: Decoder,
-    route: Arc<Route>,
+    side: Side,
     session: Session,
     /// When the last byte came, in milliseconds; wraps after 49 days, as do comparisons with it. While a ping is out: its
     /// own time less `ping_interval`.
@@ -33,6 +37,24 @@ pub(crate) struct Socket {
     phase: Phase,
     /// A ping is out since `heard_ms` and `ping_interval`.
     pinged: bool,
+}
+
+/// Which end of the WebSocket we are, and what that end keeps to.
+pub(crate) enum Side {
+    /// A client has come to a route of ours.
+    Server(Arc<Route>),
+    /// An application has dialed.
+    Client(Arc<Terms>),
+}
+
+impl Side {
+    #[inline]
+    fn message_limits(&self) -> &Limits {
+        match self {
+            Self::Server(route) => &route.message_limits,
+            Self::Client(terms) => &terms.message_limits,
+        }
+    }
 }
 
 /// What a session does with messages. One line for each front end of this kind.
@@ -54,10 +76,10 @@ enum Phase {
 }
 
 impl Socket {
-    pub(crate) fn new(decoder: Decoder, session: Session, route: Arc<Route>, now: Now) -> Self {
+    pub(crate) fn new(decoder: Decoder, session: Session, side: Side, now: Now) -> Self {
         Self {
             decoder,
-            route,
+            side,
             session,
             heard_ms: now.mono_ms as u32,
             messaged_ms: now.mono_ms as u32,
@@ -86,7 +108,7 @@ impl Socket {
             let result = self.decoder.decode(
                 &mut input[taken..],
                 &mut shared.codecs,
-                &self.route.message_limits,
+                self.side.message_limits(),
             );
             let (count, event) = match result {
                 Ok(decoded) => decoded,
@@ -251,7 +273,10 @@ impl Socket {
 
     /// The session is over, however it came to be.
     pub(crate) fn closed(&mut self, id: SessionId, shared: &mut Shared) {
-        shared.stats.sessions.sub(1);
+        match &self.side {
+            Side::Server(_) => shared.stats.sessions.sub(1),
+            Side::Client(_) => shared.stats.clients.sub(1),
+        }
         // Whoever knew a better reason has said it before.
         self.over(id, CLOSED_ABNORMALLY, "", shared);
     }
@@ -277,8 +302,10 @@ impl Socket {
     }
 
     fn pong(&self, id: SessionId, payload: &[u8], outboxes: &mut Outboxes) {
-        if self.phase == Phase::Open {
-            websocket::encode_control(outboxes.buffer(id), Opcode::Pong, payload, None);
+        // A server that pings and does not read: only the last ping has to be answered (RFC 6455, section 5.5.3).
+        let is_wanted = outboxes.of(id).queued() <= PONG_BYTES_HIGH;
+        if self.phase == Phase::Open && is_wanted {
+            outboxes.control(id, Opcode::Pong, payload);
         }
     }
 
@@ -304,22 +331,28 @@ impl Socket {
     }
 
     fn ping_deadline_ms(&self, shared: &Shared) -> u64 {
-        let limits = &shared.site.limits;
-        if limits.ping_interval_ms == 0 {
+        let (interval_ms, timeout_ms) = self.ping_times_ms(shared);
+        if interval_ms == 0 {
             return u64::MAX;
         }
-        let wait = limits.ping_interval_ms
-            + if self.pinged {
-                limits.pong_timeout_ms
-            } else {
-                0
-            };
+        let wait = interval_ms + if self.pinged { timeout_ms } else { 0 };
         since(self.heard_ms, shared.now) + wait
+    }
+
+    /// After so much silence a ping is sent, and after so much more the peer is given up.
+    fn ping_times_ms(&self, shared: &Shared) -> (u64, u64) {
+        match &self.side {
+            Side::Server(_) => {
+                let limits = &shared.site.limits;
+                (limits.ping_interval_ms, limits.pong_timeout_ms)
+            }
+            Side::Client(terms) => (terms.ping_interval_ms, terms.pong_timeout_ms),
+        }
     }
 
     fn idle_deadline_ms(&self, id: SessionId, shared: &Shared) -> u64 {
         let timeout_ms = shared.site.limits.session_idle_timeout_ms;
-        if timeout_ms == 0 {
+        if timeout_ms == 0 || matches!(self.side, Side::Client(_)) {
             return u64::MAX;
         }
         let sent_ms = shared.ports.outboxes.of(id).messaged_ms();
@@ -347,9 +380,9 @@ impl Socket {
         }
         self.pinged = true;
         // The pong has its full time also where the ping is late: after a pause of the whole machine, say.
-        let interval_ms = shared.site.limits.ping_interval_ms;
+        let (interval_ms, _) = self.ping_times_ms(shared);
         self.heard_ms = shared.now.mono_ms.wrapping_sub(interval_ms) as u32;
-        websocket::encode_control(shared.ports.outboxes.buffer(id), Opcode::Ping, b"", None);
+        shared.ports.outboxes.control(id, Opcode::Ping, b"");
         true
     }
 }

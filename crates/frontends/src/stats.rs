@@ -77,6 +77,8 @@ pub struct Stats {
     pub connections: Cell,
     /// Open sessions (WebSocket, after the 101).
     pub sessions: Cell,
+    /// Open connections of applications to other servers.
+    pub clients: Cell,
     /// Transports ever accepted.
     pub accepted: Cell,
     /// Accepts that had to wait: at the cap, or out of descriptors.

@@ -19,7 +19,7 @@ use crate::origin;
 use crate::reply::Refusal;
 use crate::route::{Handler, Route};
 use crate::shared::{NoteLevel, Shared};
-use crate::socket::{Session, Socket};
+use crate::socket::{Session, Side, Socket};
 use crate::stats::Handshake;
 
 /// Most channels that one handshake may ask for.
@@ -189,7 +189,12 @@ impl Candidate<'_, '_> {
         shared.ports.outboxes.begin_session(id, agreed, listens);
         let decoder = Decoder::new(websocket::Role::Server, agreed);
         let mut registration = Registration {
-            socket: Socket::new(decoder, self.session, Arc::clone(self.route), shared.now),
+            socket: Socket::new(
+                decoder,
+                self.session,
+                Side::Server(Arc::clone(self.route)),
+                shared.now,
+            ),
             open: 0,
             written_at,
             opening: None,

@@ -6,7 +6,8 @@ local inner = ...
 
 local try_park, new_token, wake = inner.try_park, inner.new_token, inner.wake
 local can_wait, cannot_wait = inner.can_wait, inner.cannot_wait
-local error, setmetatable = error, setmetatable
+local sleep, now = inner.native.sleep, inner.native.now
+local error, math, setmetatable = error, math, setmetatable
 
 local Line = {}
 Line.__index = Line
@@ -18,9 +19,9 @@ local function leave(line, waiter)
   waiter.before, waiter.behind = nil, nil
 end
 
--- Waits until the waiter, a table of the caller's, is served. True, or false and why it does not wait any longer; then
--- `waiter.is_served` tells whether it was served all the same. Where nothing can wait, an error at `level`.
-function Line:wait(waiter, level)
+-- Waits until the waiter, a table of the caller's, is served, or for so many seconds. True, or false and why it does not
+-- wait any longer; `waiter.is_served` tells whether it was served. Where nothing can wait, an error at `level`.
+function Line:wait(waiter, level, seconds)
   if not can_wait() then error(cannot_wait(), level) end
   local last = self.last
   if last then
@@ -29,8 +30,9 @@ function Line:wait(waiter, level)
     self.first = waiter
   end
   self.last = waiter
+  local by = seconds and now() + seconds
   while true do
-    local token = new_token()
+    local token = by and sleep(math.max(by - now(), 0)) or new_token()
     waiter.token = token
     local ok, why = try_park(token)
     if not ok then
@@ -39,6 +41,10 @@ function Line:wait(waiter, level)
     end
     -- Otherwise whoever woke it was stopped before it could serve.
     if waiter.is_served then return true end
+    if by and now() >= by then
+      leave(self, waiter)
+      return true
+    end
   end
 end
 

@@ -28,6 +28,8 @@ pub struct Limits {
     pub cpu_budget: Duration,
     /// Coroutines of one VM that wait or are about to begin; beyond it `spawn` fails.
     pub tasks_max: usize,
+    /// Connections to other WebSocket servers on one worker, those included that are being opened.
+    pub clients_max: usize,
 }
 
 impl Default for Limits {
@@ -36,6 +38,7 @@ impl Default for Limits {
             memory_bytes_max: 256 << 20,
             cpu_budget: Duration::from_millis(20),
             tasks_max: 1 << 20,
+            clients_max: 10_000,
         }
     }
 }

@@ -70,6 +70,11 @@ impl Code {
         self.files.lock().keys().cloned().collect()
     }
 
+    /// Where the script is.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Whether both are the same files with the same text, as far as they were read.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {

@@ -10,6 +10,9 @@ const ATTRIBUTES_MAX: usize = 64;
 /// Bytes of one connection's attributes, names included.
 const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of one run that are taken for a connection to another server; beyond that it is full.
+const CLIENT_RUN_BYTES_MAX: usize = 1 << 20;
+
 /// A value that belongs to no VM.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
@@ -33,9 +36,22 @@ pub(crate) struct Connection {
     generation: u32,
     /// Nothing is sent any more: our Close is out, or it is gone.
     is_closing: bool,
-    pub(crate) request: Box<Request>,
+    /// None of one that we have opened to another server.
+    pub(crate) request: Option<Box<Request>>,
+    /// Of one to another server.
+    load: Load,
     attributes: BTreeMap<Box<str>, Value>,
     attribute_bytes: usize,
+}
+
+/// What waits to be sent to another server.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    /// More than should be: whoever sends is told so.
+    is_full: bool,
+    /// In which batch of effects `bytes` were sent.
+    batch: u32,
+    bytes: usize,
 }
 
 /// Why an attribute can't be set.
@@ -59,6 +75,15 @@ pub(crate) struct Connections {
 
 impl Connections {
     pub(crate) fn open(&mut self, id: ConnectionId, request: Request) {
+        self.insert(id, Some(Box::new(request)));
+    }
+
+    /// A connection to another server.
+    pub(crate) fn open_client(&mut self, id: ConnectionId) {
+        self.insert(id, None);
+    }
+
+    fn insert(&mut self, id: ConnectionId, request: Option<Box<Request>>) {
         let index = id.index as usize;
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, || None);
@@ -66,7 +91,8 @@ impl Connections {
         let before = self.slots[index].replace(Connection {
             generation: id.generation,
             is_closing: false,
-            request: Box::new(request),
+            request,
+            load: Load::default(),
             attributes: BTreeMap::new(),
             attribute_bytes: 0,
         });
@@ -94,11 +120,42 @@ impl Connections {
         self.find(id).is_some_and(|slot| !slot.is_closing)
     }
 
-    /// Those that something can be sent to.
+    /// Room for a message: `None` if the connection is closed, false if it goes to another server and is full.
+    pub(crate) fn take_room(&mut self, id: ConnectionId, bytes: usize, batch: u32) -> Option<bool> {
+        let slot = self.find_mut(id).filter(|slot| !slot.is_closing)?;
+        if slot.request.is_some() {
+            return Some(true);
+        }
+        let load = &mut slot.load;
+        if load.batch != batch {
+            (load.batch, load.bytes) = (batch, 0);
+        }
+        if load.is_full || load.bytes >= CLIENT_RUN_BYTES_MAX {
+            return Some(false);
+        }
+        load.bytes += bytes;
+        Some(true)
+    }
+
+    /// Whether more can be sent to another server now; `None` if it is closed. See [`take_room`](Self::take_room).
+    pub(crate) fn is_full(&self, id: ConnectionId) -> Option<bool> {
+        let slot = self.find(id).filter(|slot| !slot.is_closing)?;
+        Some(slot.load.is_full)
+    }
+
+    /// Notes whether what waits to be sent to another server is more than should be.
+    pub(crate) fn set_full(&mut self, id: ConnectionId, is_full: bool) {
+        if let Some(slot) = self.find_mut(id) {
+            slot.load.is_full = is_full;
+        }
+    }
+
+    /// Those of our own clients that something can be sent to.
     pub(crate) fn open_ids(&self) -> impl Iterator<Item = ConnectionId> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(index, slot)| {
-            let slot = slot.as_ref().filter(|slot| !slot.is_closing)?;
+            let slot = slot.as_ref()?;
+            (!slot.is_closing && slot.request.is_some()).then_some(())?;
             Some(ConnectionId {
                 index: index as u32,
                 generation: slot.generation,

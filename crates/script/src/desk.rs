@@ -8,7 +8,7 @@ mod requests;
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet, VecDeque};
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use veche_store::Store;
 use crate::Now;
 use crate::connections::Connections;
 use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Token};
-use crate::raw::Coroutine;
+use crate::raw::{Coroutine, Reference};
 pub(crate) use requests::{Ended, Requests, Writing};
 
 /// What all VMs of one application on one worker share: it outlives a reload.
@@ -33,6 +33,10 @@ pub(crate) struct World {
     tokens: Cell<u64>,
     /// All chance, in a test.
     seeded: Option<RefCell<Rng>>,
+    /// Connections to other servers, those included that are being dialed.
+    pub(crate) clients: Cell<usize>,
+    /// How often effects were taken: what was sent before is no longer this run's.
+    pub(crate) batch: Cell<u32>,
 }
 
 impl World {
@@ -82,6 +86,10 @@ pub(crate) struct Desk {
     calls: RefCell<HashSet<Token>>,
     /// What has become of the call whose coroutine goes on at the moment.
     outcome: RefCell<Option<(Token, Outcome)>>,
+    /// Objects whose connections are being dialed.
+    dials: RefCell<HashMap<Token, Reference>>,
+    /// Who waits for room to send to another server.
+    senders: RefCell<HashMap<ConnectionId, Vec<Token>>>,
 }
 
 /// A coroutine that is to begin.
@@ -97,6 +105,8 @@ pub(crate) enum Sent {
     Yes,
     /// The connection is gone.
     Closed,
+    /// It is one to another server, and too much waits to be sent there.
+    Full,
     /// This run has sent too much already.
     TooMuch,
 }
@@ -123,6 +133,8 @@ impl Desk {
             requests: RefCell::default(),
             calls: RefCell::default(),
             outcome: RefCell::default(),
+            dials: RefCell::default(),
+            senders: RefCell::default(),
         }
     }
 
@@ -144,8 +156,16 @@ impl Desk {
 
     /// Sends a message.
     pub(crate) fn send(&self, to: ConnectionId, kind: Kind, data: &[u8]) -> Sent {
-        if !self.world.connections.borrow().is_open(to) {
-            return Sent::Closed;
+        let batch = self.world.batch.get();
+        match self
+            .world
+            .connections
+            .borrow_mut()
+            .take_room(to, data.len(), batch)
+        {
+            Some(true) => {}
+            Some(false) => return Sent::Full,
+            None => return Sent::Closed,
         }
         let mut effects = self.world.effects.borrow_mut();
         let Some(data) = effects.keep(data) else {
@@ -163,6 +183,48 @@ impl Desk {
             self.effect(Effect::Close { of, code, reason });
         }
         was_open
+    }
+
+    /// The connection that is dialed with this token will be that object's.
+    pub(crate) fn expect_client(&self, token: Token, object: Reference) {
+        self.dials.borrow_mut().insert(token, object);
+    }
+
+    /// Takes the object for which a connection is dialed, if it still is.
+    pub(crate) fn take_dial(&self, token: Token) -> Option<Reference> {
+        self.dials.borrow_mut().remove(&token)
+    }
+
+    /// A connection is not wanted before it is open; its object, if it is dialed.
+    pub(crate) fn hang_up(&self, token: Token) -> Option<Reference> {
+        let object = self.take_dial(token)?;
+        let clients = &self.world.clients;
+        clients.set(clients.get().saturating_sub(1));
+        self.effect(Effect::HangUp { token });
+        Some(object)
+    }
+
+    /// A wait until there is room for what is sent to another server, or it is closed.
+    pub(crate) fn wait_for_room(&self, id: ConnectionId) -> Token {
+        let token = self.token();
+        self.senders.borrow_mut().entry(id).or_default().push(token);
+        token
+    }
+
+    /// Whoever waits for room goes on.
+    pub(crate) fn wake_senders(&self, id: ConnectionId) {
+        for token in self.senders.borrow_mut().remove(&id).unwrap_or_default() {
+            self.wake(token, Woken::Up);
+        }
+    }
+
+    pub(crate) fn is_dialing(&self, token: Token) -> bool {
+        self.dials.borrow().contains_key(&token)
+    }
+
+    /// Tokens of all connections that are being dialed.
+    pub(crate) fn dials(&self) -> Vec<Token> {
+        self.dials.borrow().keys().copied().collect()
     }
 
     pub(crate) fn effect(&self, effect: Effect) {

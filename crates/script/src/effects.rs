@@ -5,6 +5,8 @@
 
 use veche_calls::Call;
 
+use crate::dial::Dial;
+
 /// A connection of the worker that the VM belongs to. An index is used again, with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId {
@@ -176,6 +178,19 @@ pub enum Effect {
     /// Nobody waits for that call any more.
     CancelCall {
         /// Its.
+        token: Token,
+    },
+    /// A connection to another server; [`Vm::client_opened`](crate::Vm::client_opened) or
+    /// [`Vm::client_failed`](crate::Vm::client_failed) tells what became of it.
+    Dial {
+        /// Who dials.
+        token: Token,
+        /// Where to, and how.
+        dial: Box<Dial>,
+    },
+    /// What is dialed is not wanted any more; nothing is to be told.
+    HangUp {
+        /// Who dialed.
         token: Token,
     },
     /// A handler that had waited has ended: its connection takes the next message.

@@ -10,6 +10,7 @@
 //!
 //! * *The world speaks*: [`Vm::opened`], [`Vm::message`], [`Vm::drained`], [`Vm::closed`], [`Vm::request`],
 //!   [`Vm::handshake`], [`Vm::answer`].
+//! * *Other servers speak*: [`Vm::client_opened`], [`Vm::client_failed`], [`Vm::client_full`]; then as a client.
 //! * *Time passes*: [`Vm::turn`], at [`Vm::deadline_ms`] at the latest.
 //! * *After each of them*: [`Vm::take_effects`].
 //!
@@ -19,6 +20,7 @@ mod app;
 mod code;
 mod connections;
 mod desk;
+mod dial;
 mod effects;
 mod modules;
 mod pattern;
@@ -31,6 +33,7 @@ mod watch;
 
 pub use app::{App, Limits, World};
 pub use code::{Code, CodeError};
+pub use dial::{Belief, Dial};
 pub use effects::{ConnectionId, Effect, Effects, Kind, Level, Span, Token, Verdict};
 pub use request::Request;
 pub use testing::{Ask, Case, Ended, Plain, TestVm};

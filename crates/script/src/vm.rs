@@ -4,6 +4,7 @@
 //! [`Task`]; its connection's further calls queue behind it, so that a connection's events are handled one by one and
 //! in order, whatever others do meanwhile.
 
+mod clients;
 mod handover;
 pub(crate) mod load;
 mod turn;
@@ -32,6 +33,9 @@ const TURN_TICKS: u64 = 5;
 
 /// What a call says that could not begin.
 const OVER_MEMORY: &str = "not enough memory: the application is over its limit";
+
+/// How a connection to another server is closed that there is no memory for (RFC 6455, section 7.4.1).
+const FAILED: u16 = 1011;
 
 /// Functions of an application that Veche calls.
 const HANDLERS: usize = 8;
@@ -99,6 +103,8 @@ pub struct Vm {
     /// Those whose index is another's already, while a handler of theirs is under way.
     leaving: HashMap<ConnectionId, Local>,
     handlers: [Option<Reference>; HANDLERS],
+    /// What handles the events of connections to other servers: functions of `lua/websocket.lua`.
+    client_handlers: [Option<Reference>; HANDLERS],
     /// The metatable of connections.
     metatable: Reference,
     kinds: [Reference; 2],
@@ -111,6 +117,8 @@ pub struct Vm {
     turn_began: u64,
     /// Gives back what coroutines held that have failed.
     reclaim: Function,
+    /// Nothing is dialed again by older code.
+    retire_clients: Function,
     has_begun: bool,
     /// `app.start` has not ended: whatever comes waits here, in order.
     gate: Option<VecDeque<u32>>,
@@ -132,6 +140,8 @@ enum Postponed {
 struct Local {
     generation: u32,
     object: Reference,
+    /// It is one to another server, and belongs to this VM.
+    is_client: bool,
     /// A handler waits, or others wait for `app.start`.
     is_busy: bool,
     /// The last handler is under way or has been.
@@ -150,6 +160,8 @@ impl Vm {
     /// The effects so far, in exchange for empty ones.
     pub fn take_effects(&mut self, empty: &mut Effects) {
         std::mem::swap(&mut *self.desk.world.effects.borrow_mut(), empty);
+        let batch = &self.desk.world.batch;
+        batch.set(batch.get().wrapping_add(1));
     }
 
     /// Whether there is anything to carry out.
@@ -191,10 +203,13 @@ impl Vm {
         let Some(local) = self.local(id) else {
             return Progress::Done;
         };
-        let (object, is_busy) = (local.object, local.is_busy);
+        let (object, is_busy, is_client) = (local.object, local.is_busy, local.is_client);
         // One that is queued is kept anyway; so is the order.
         if !is_busy && self.gate.is_none() && !self.machine.has_room() {
             self.end_of(id, Failure::told(OVER_MEMORY));
+            if is_client {
+                self.desk.close(id, FAILED, "not enough memory");
+            }
             return Progress::Done;
         }
         let arguments = [
@@ -212,6 +227,10 @@ impl Vm {
             return Progress::Done;
         };
         let object = Argument::Registered(local.object);
+        if local.is_client {
+            self.client_drained(id);
+            return Progress::Done;
+        }
         self.call(id, Handler::Drain, &[object])
     }
 
@@ -223,6 +242,13 @@ impl Vm {
             return;
         };
         local.is_ending = true;
+        // Who waits for room, perhaps within a handler, waits in vain.
+        if local.is_client {
+            self.desk.wake_senders(id);
+        }
+        let Some(local) = self.local(id) else {
+            return;
+        };
         let arguments = [
             Argument::Registered(local.object),
             Argument::Number(code.into()),
@@ -285,6 +311,12 @@ impl Vm {
         let object = self
             .machine
             .connection(self.metatable, [id.index, id.generation]);
+        self.know_as(id, object, false);
+        object
+    }
+
+    /// That object is a connection's.
+    fn know_as(&mut self, id: ConnectionId, object: Reference, is_client: bool) {
         let index = id.index as usize;
         if self.locals.len() <= index {
             self.locals.resize_with(index + 1, || None);
@@ -292,6 +324,7 @@ impl Vm {
         let before = self.locals[index].replace(Local {
             generation: id.generation,
             object,
+            is_client,
             is_busy: false,
             is_ending: false,
             queue: VecDeque::new(),
@@ -301,14 +334,20 @@ impl Vm {
             let id = ConnectionId { generation, ..id };
             self.leaving.insert(id, before);
         }
-        object
     }
 
     /// Calls a handler of a connection, or queues the call behind those that wait.
     fn call(&mut self, id: ConnectionId, handler: Handler, arguments: &[Argument<'_>]) -> Progress {
-        let is_gated = self.gate.is_some();
-        let is_busy = self.local(id).is_some_and(|local| local.is_busy);
-        let Some(function) = self.handlers[handler as usize] else {
+        let local = self.local(id);
+        let (is_busy, is_client) =
+            local.map_or((false, false), |local| (local.is_busy, local.is_client));
+        // Also `app.start` may speak to other servers.
+        let is_gated = self.gate.is_some() && !is_client;
+        let handlers = match is_client {
+            true => &self.client_handlers,
+            false => &self.handlers,
+        };
+        let Some(function) = handlers[handler as usize] else {
             return if is_busy {
                 Progress::Waits
             } else {
@@ -398,10 +437,12 @@ impl Vm {
     }
 
     /// Connections of which a handler waits.
-    fn busy_ids(&self) -> Vec<ConnectionId> {
+    fn busy_ids(&self, which: impl Fn(&Local) -> bool) -> Vec<ConnectionId> {
         let locals = self.locals.iter().enumerate();
         let busy = locals.filter_map(|(index, local)| {
-            let local = local.as_ref().filter(|local| local.is_busy)?;
+            let local = local
+                .as_ref()
+                .filter(|local| local.is_busy && which(local))?;
             Some(ConnectionId {
                 index: index as u32,
                 generation: local.generation,
@@ -478,8 +519,12 @@ impl Vm {
     }
 
     /// A handler of a connection has failed: the connection is to be closed.
-    fn end_of(&self, id: ConnectionId, failure: Failure) {
+    fn end_of(&mut self, id: ConnectionId, failure: Failure) {
         self.desk.log(level_of(&failure), failure.traceback);
+        // The other server is not to blame for what fails in a callback.
+        if self.local(id).is_some_and(|local| local.is_client) {
+            return;
+        }
         self.desk.effect(Effect::Failed { of: id });
         self.desk.world.connections.borrow_mut().set_closing(id);
     }
@@ -517,6 +562,9 @@ impl Vm {
 
     /// Nothing of a connection stays.
     fn forget(&mut self, id: ConnectionId) {
+        if self.local(id).is_some_and(|local| local.is_client) {
+            self.client_gone();
+        }
         self.let_go(id);
         self.desk.world.connections.borrow_mut().remove(id);
     }

@@ -13,6 +13,8 @@ use veche_frontends::Stats;
 use veche_mailbox::Wake as _;
 use veche_net::Waker;
 
+use crate::trusts::Trusts;
+
 /// Shards of the table of addresses.
 const SHARDS: usize = 16;
 
@@ -29,6 +31,8 @@ pub(crate) struct Common {
     addresses: [Mutex<HashMap<IpAddr, u32>>; SHARDS],
     /// Of the workers, so that all of them hear of the cap at once.
     wakers: Mutex<Vec<Waker>>,
+    /// Whom clients of TLS believe.
+    pub(crate) trusts: Trusts,
     /// When `warn_rarely` last spoke, in seconds since the start, plus one.
     warned: AtomicU64,
 }
@@ -54,6 +58,7 @@ impl Common {
             per_address_max: AtomicUsize::new(0),
             addresses: std::array::from_fn(|_| Mutex::default()),
             wakers: Mutex::default(),
+            trusts: Trusts::default(),
             warned: AtomicU64::new(0),
         }
     }

@@ -20,6 +20,7 @@ mod process;
 mod server;
 mod site;
 mod supervisor;
+mod trusts;
 mod worker;
 
 /// The argument with which the supervisor starts the server process; nobody else has a use for it.

@@ -185,6 +185,11 @@ const GAUGES: &[(&str, &str, Read)] = &[
         |s| &s.subscriptions,
     ),
     (
+        "veche_app_clients",
+        "Open connections of applications to other WebSocket servers",
+        |s| &s.clients,
+    ),
+    (
         "veche_app_coroutines",
         "Coroutines of applications that wait",
         |s| &s.app_coroutines,

@@ -66,7 +66,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
             seed,
             veche_hub::Options::default(),
         );
-        let outboxes = Outboxes::new(outbox_bytes_max(&config));
+        let outboxes = Outboxes::new(outbox_bytes_max(&config)).with_random(random);
         let ports = Ports::new(outboxes, Post::new(workers as u16, options.credits));
         let (site, common) = (Arc::clone(&site), Arc::clone(&common));
         let report: Arc<Report> = Arc::clone(&report);
@@ -212,6 +212,12 @@ fn set_caps(common: &Common, config: &Config) {
 
 fn outbox_bytes_max(config: &Config) -> usize {
     usize::try_from(config.limits.outbox_bytes).unwrap_or(usize::MAX)
+}
+
+/// For masks and keys of connections to other servers.
+fn random(bytes: &mut [u8]) {
+    // It has given some when the process began.
+    getrandom::fill(bytes).expect("the system gives random numbers");
 }
 
 fn random_u64() -> Result<u64, String> {

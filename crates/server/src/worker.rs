@@ -6,6 +6,7 @@
 
 mod accepting;
 mod apps;
+mod clients;
 mod clock;
 mod drain;
 mod mail;
@@ -63,6 +64,8 @@ struct Rest {
     /// Reused lists.
     touched: Vec<u32>,
     sessions: Vec<SessionId>,
+    /// What TLS has opened, between two events.
+    plain: Vec<u8>,
     clock: Clock,
     drain: Option<Drain>,
     /// There is work that waits for nothing.
@@ -95,6 +98,7 @@ impl<D: Driver> Worker<D> {
             resumable: Vec::new(),
             touched: Vec::new(),
             sessions: Vec::new(),
+            plain: Vec::new(),
             clock: Clock::default(),
             drain: None,
             busy: false,
@@ -175,6 +179,9 @@ impl Rest {
                 let Some(slot) = self.slots.find(session(id)) else {
                     return;
                 };
+                if slot.tls.is_some() {
+                    return self.received_sealed(driver, id, bytes);
+                }
                 slot.connection
                     .received(session(id), bytes, &mut self.shared);
                 slot.settle(driver, id);
@@ -194,11 +201,15 @@ impl Rest {
             }
             Event::Progressed { id } | Event::Drained { id } => self.sent_more(driver, id),
             Event::Closed { id, reason } => {
+                self.dialed_in_vain(session(id), reason);
                 if let Some(mut slot) = self.slots.remove(session(id)) {
                     debug!(worker = self.me, peer = %slot.connection.peer, ?reason, "closed");
                     slot.connection.closed(session(id), &mut self.shared);
-                    self.shared.stats.connections.sub(1);
-                    let counted = self.role(slot.connection.listener()) == Role::Public;
+                    let listener = slot.connection.listener();
+                    if listener.is_some() {
+                        self.shared.stats.connections.sub(1);
+                    }
+                    let counted = listener.is_some_and(|one| self.role(one) == Role::Public);
                     self.common.connection_closed(slot.connection.peer, counted);
                 }
             }
@@ -229,12 +240,14 @@ impl Rest {
         self.take_mail(driver);
         self.go_on(driver);
         self.turn_apps(driver);
+        self.dial(driver);
         self.busy |= self
             .shared
             .hub
             .sweep(DELIVERIES_MAX, &mut self.shared.ports);
         self.carry_out(driver);
         self.go_on_draining(driver);
+        self.drain_clients(driver);
         self.log();
         self.show_counts();
         self.flush(driver);

@@ -17,6 +17,9 @@ use crate::shared::Shared;
 pub(crate) struct App {
     app: AppId,
     state: State,
+    /// A connection to another server. It is read from even while that server does not read: both ends would wait for
+    /// each other. What is sent to it is limited where it is sent.
+    is_client: bool,
     /// `None` while there is nothing in it.
     kept: Option<Box<Kept>>,
 }
@@ -65,8 +68,22 @@ impl App {
         Self {
             app,
             state: State::Free,
+            is_client: false,
             kept: None,
         }
+    }
+
+    /// A connection of the application's own that has just opened.
+    pub(crate) fn of_client(app: AppId) -> Self {
+        Self {
+            is_client: true,
+            ..Self::new(app)
+        }
+    }
+
+    /// Whether the peer has to read before more of what it says is worked on.
+    pub(crate) fn is_unread(&self, id: SessionId, shared: &Shared) -> bool {
+        !self.is_client && shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH
     }
 
     /// Its application.
@@ -132,7 +149,7 @@ impl App {
             if shared.ports.is_kicked(id) {
                 return Pumped::Kicked;
             }
-            if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
+            if !self.is_client && shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
                 return Pumped::Unread;
             }
             let Some((kind, data)) = kept.messages.pop_front() else {

@@ -19,6 +19,10 @@ impl Connection {
                 }
             }
             Stage::Http(_) | Stage::Lines(_) => self.end(id, shared),
+            Stage::Dialing(dialing) => {
+                dialing.failed(reason, shared);
+                self.abort(id, shared);
+            }
             Stage::Ending => {}
         }
         self.settle_deadline(id, shared);
@@ -49,7 +53,7 @@ impl Connection {
                 self.told_to_go = true;
                 self.finish_if_due(id, shared);
             }
-            Stage::Socket(_) => {
+            Stage::Dialing(_) | Stage::Socket(_) => {
                 let (code, reason) = crate::close::GOING_AWAY;
                 self.disconnect(id, code, reason, shared);
             }
@@ -67,6 +71,7 @@ impl Connection {
                 shared.hub.close(id, &mut shared.ports);
             }
             Stage::Http(http) => http.abandon(id, shared),
+            Stage::Dialing(dialing) => dialing.failed(super::CUT_OFF, shared),
             Stage::Lines(_) | Stage::Ending => {}
         }
         self.stage = Stage::Ending;

@@ -6,6 +6,9 @@ use veche_proto::websocket::MessageKind;
 
 use super::{ANSWERS_BYTES_HIGH, Outboxes, Pushes};
 
+/// Above this a connection to another server is full. Nobody closes it for that: whoever sends is told to wait.
+const CLIENT_BYTES_HIGH: usize = 1 << 20;
+
 /// What became of a message that an application sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sending {
@@ -21,17 +24,21 @@ impl Outboxes {
     /// Writes a message of an application, which may send at any time and to any session of this worker: it counts
     /// against the budget as publications do, and a stale id is refused.
     pub fn send(&mut self, session: SessionId, kind: MessageKind, data: &[u8]) -> Sending {
-        let (max, high) = (self.outbox_bytes_max, self.bytes_high());
+        let (max, mut high) = (self.outbox_bytes_max, self.bytes_high());
         let Some(outbox) = self
             .find(session)
-            .filter(|outbox| outbox.pushes == Pushes::Framed)
+            .filter(|outbox| matches!(outbox.pushes, Pushes::Framed | Pushes::Client))
         else {
             return Sending::Refused;
         };
-        let queued = outbox.queued();
-        if queued > 0 && queued + data.len() > max {
-            self.overflow(session);
-            return Sending::Refused;
+        if outbox.pushes == Pushes::Client {
+            high = CLIENT_BYTES_HIGH;
+        } else {
+            let queued = outbox.queued();
+            if queued > 0 && queued + data.len() > max {
+                self.overflow(session);
+                return Sending::Refused;
+            }
         }
         self.message(session, kind, data);
         let outbox = &mut self.boxes[session.index as usize];
@@ -49,7 +56,8 @@ impl Outboxes {
     pub fn is_refusing(&self, session: SessionId) -> bool {
         let outbox = self.boxes.get(session.index as usize);
         !outbox.is_some_and(|outbox| {
-            outbox.generation == session.generation && outbox.pushes == Pushes::Framed
+            outbox.generation == session.generation
+                && matches!(outbox.pushes, Pushes::Framed | Pushes::Client)
         })
     }
 
@@ -75,7 +83,12 @@ impl Outboxes {
         let low = self.bytes_low();
         if let Some(outbox) = self.find(session)
             && outbox.full
-            && outbox.queued() <= low
+            && outbox.queued()
+                <= if outbox.masked {
+                    CLIENT_BYTES_HIGH / 4
+                } else {
+                    low
+                }
         {
             outbox.full = false;
             self.drained.push(session);

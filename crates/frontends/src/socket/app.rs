@@ -9,7 +9,6 @@ use veche_proto::websocket::{Codecs, Event};
 use super::{Phase, Session, Socket};
 use crate::app::session::Pumped;
 use crate::app::{AppId, Apps, CLOSED_WITHOUT_CODE, Request};
-use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::shared::Shared;
 use crate::step::{Block, Never, Step, Then};
 
@@ -67,7 +66,7 @@ impl Socket {
         let length = input.len();
         let (taken, event) = match self
             .decoder
-            .decode(input, codecs, &self.route.message_limits)
+            .decode(input, codecs, self.side.message_limits())
         {
             Ok(decoded) => decoded,
             Err(error) => {
@@ -112,10 +111,13 @@ impl Socket {
                 };
             }
         }
-        let then = if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
-            Then::Wait(Block::Output)
-        } else {
-            Then::GoOn
+        let is_unread = match &self.session {
+            Session::App(app) => app.is_unread(id, shared),
+            _ => false,
+        };
+        let then = match is_unread {
+            true => Then::Wait(Block::Output),
+            false => Then::GoOn,
         };
         Step { taken, then }
     }

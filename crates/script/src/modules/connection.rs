@@ -35,8 +35,9 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         let function = lua.create_function(move |lua, (index, generation): (u32, u32)| {
             let id = ConnectionId { index, generation };
             let connections = own.world.connections.borrow();
-            match connections.find(id) {
-                Some(connection) => read(lua, &connection.request),
+            let connection = connections.find(id);
+            match connection.and_then(|connection| connection.request.as_ref()) {
+                Some(request) => read(lua, request),
                 None => Ok(Value::Nil),
             }
         })?;

@@ -13,6 +13,7 @@ const MODULES: &[(&str, &str)] = &[
     ("dict", include_str!("../../lua/dict.lua")),
     ("events", include_str!("../../lua/events.lua")),
     ("router", include_str!("../../lua/router.lua")),
+    ("websocket", include_str!("../../lua/websocket.lua")),
 ];
 
 pub(crate) fn install(lua: &Lua, veche: &Table, inner: &Table) -> mlua::Result<()> {

@@ -18,7 +18,9 @@ mod resolve;
 pub(crate) mod seeded;
 pub(crate) mod string;
 mod time;
+mod websocket;
 
+use std::path::Path;
 use std::rc::Rc;
 
 use mlua::{Lua, Table};
@@ -32,6 +34,7 @@ pub(crate) fn install(
     desk: &Rc<Desk>,
     native: &Table,
     app: &App,
+    folder: &Path,
     worker: u16,
 ) -> mlua::Result<()> {
     core::install(lua, desk, native)?;
@@ -57,6 +60,7 @@ pub(crate) fn install(
     modules.set("time", time::module(lua, desk)?)?;
     modules.set("uuid", random::uuid(lua, desk)?)?;
     dict::install(lua, desk, native)?;
+    websocket::install(lua, desk, native, folder, app.limits.clients_max)?;
     native.set("modules", modules)?;
     native.set("config", json::to_lua(lua, &app.options)?)?;
     native.set("worker", worker)

@@ -42,6 +42,7 @@ impl Natives {
         let mark: mlua::Value =
             unsafe { lua.exec_raw((), |state| ffi::lua_pushlightuserdata(state, waits_mark())) }?;
         functions.set("waits", mark)?;
+        functions.set("client", super::clients::functions(lua, desk)?)?;
         Ok(Self {
             metatable,
             functions,
@@ -50,7 +51,7 @@ impl Natives {
 }
 
 /// A C function with its two upvalues: the desk, and the metatable of connections.
-fn closure(
+pub(super) fn closure(
     lua: &Lua,
     function: ffi::lua_CFunction,
     desk: &Rc<Desk>,
@@ -69,7 +70,7 @@ fn closure(
 
 /// # Safety
 /// Only in a function made by [`closure`].
-unsafe fn desk<'a>(state: *mut lua_State) -> &'a Desk {
+pub(super) unsafe fn desk<'a>(state: *mut lua_State) -> &'a Desk {
     // SAFETY: the first upvalue is the desk, which outlives the VM.
     unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<Desk>() }
 }
@@ -78,7 +79,7 @@ unsafe fn desk<'a>(state: *mut lua_State) -> &'a Desk {
 ///
 /// # Safety
 /// Only in a function made by [`closure`], and with nothing in the frame that has a destructor.
-unsafe fn connection(state: *mut lua_State) -> ConnectionId {
+pub(super) unsafe fn connection(state: *mut lua_State) -> ConnectionId {
     // SAFETY: the stack of a C function has room for 20 values; both are taken off again. An object with this
     // metatable was made by `Machine::connection`.
     unsafe {
@@ -100,7 +101,7 @@ unsafe fn connection(state: *mut lua_State) -> ConnectionId {
 
 /// # Safety
 /// With nothing in the frame that has a destructor.
-unsafe fn fail(state: *mut lua_State, words: &CStr) -> ! {
+pub(super) unsafe fn fail(state: *mut lua_State, words: &CStr) -> ! {
     // SAFETY: see above; the error is caught by whoever called the function.
     unsafe {
         ffi::luaL_where(state, 1);
@@ -125,17 +126,17 @@ unsafe fn bytes<'a>(state: *mut lua_State, index: c_int) -> Option<&'a [u8]> {
 
 /// # Safety
 /// In a C function, as its last step.
-unsafe fn closed(state: *mut lua_State) -> c_int {
+unsafe fn refused(state: *mut lua_State, why: &CStr) -> c_int {
     // SAFETY: there is room for two values.
     unsafe {
         ffi::lua_pushnil(state);
-        ffi::lua_pushlstring(state, c"closed".as_ptr(), 6);
+        ffi::lua_pushstring(state, why.as_ptr());
     }
     2
 }
 
-/// `conn:send(data, kind)` → `true`, or `nil, "closed"`.
-unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
+/// `conn:send(data, kind)` → `true`, or `nil, "closed"`; to another server also `nil, "full"`.
+pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; what raises errors does so before anything is borrowed.
     unsafe {
         let to = connection(state);
@@ -162,7 +163,8 @@ unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
         }
         match desk(state).send(to, kind, data) {
             Sent::Yes => {}
-            Sent::Closed => return closed(state),
+            Sent::Closed => return refused(state, c"closed"),
+            Sent::Full => return refused(state, c"full"),
             Sent::TooMuch => fail(
                 state,
                 c"too much is sent at once: wait now and then, so that it can leave (veche.sleep(0))",
@@ -174,7 +176,7 @@ unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
 }
 
 /// `conn:close(code, reason)` → `true`, or `nil, "closed"`.
-unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
+pub(super) unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; what raises errors does so before anything is borrowed or owned.
     unsafe {
         let of = connection(state);
@@ -204,7 +206,7 @@ unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
             )
         }
         if !desk(state).close(of, code as u16, reason) {
-            return closed(state);
+            return refused(state, c"closed");
         }
         ffi::lua_pushboolean(state, 1);
         1

@@ -7,7 +7,7 @@ use std::ptr;
 use mlua::Lua;
 use mlua::ffi::{self, lua_State};
 
-use crate::effects::Token;
+use crate::effects::{ConnectionId, Token};
 use crate::modules;
 use crate::watch::Watch;
 
@@ -282,6 +282,18 @@ impl Machine {
             ffi::luaL_ref(main, ffi::LUA_REGISTRYINDEX)
         };
         Reference(reference)
+    }
+
+    /// The object that a kept value is, one for a connection to another server, gets its connection.
+    pub(crate) fn rename(&self, object: Reference, id: ConnectionId) {
+        let main = self.main;
+        // SAFETY: one value on a stack that has room for it, and off again. Such references come from `expect`, which
+        // takes nothing but such objects.
+        unsafe {
+            ffi::lua_rawgeti(main, ffi::LUA_REGISTRYINDEX, object.0.into());
+            super::clients::rename(main, id);
+            ffi::lua_settop(main, -2);
+        }
     }
 
     /// What a failed coroutine says, in words.

@@ -22,6 +22,7 @@
 #[cfg(panic = "abort")]
 compile_error!("Lua's errors unwind through Rust: build with panic = \"unwind\"");
 
+mod clients;
 mod functions;
 mod machine;
 mod system;

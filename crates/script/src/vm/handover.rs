@@ -39,6 +39,7 @@ impl Vm {
     pub fn stop(&mut self, now: Now) {
         self.set_now(now);
         self.desk.retire();
+        self.retire_clients();
         if let Some(function) = self.handlers[Handler::Stop as usize] {
             let coroutine = self.machine.prepare(function, &[]);
             self.run(coroutine, Owner::Stop, &[]);
@@ -49,7 +50,7 @@ impl Vm {
     /// The last call: whoever waits for a handler of this VM waits no longer.
     pub fn finish(&mut self) {
         self.desk.cancel_calls();
-        for of in self.busy_ids() {
+        for of in self.busy_ids(|_| true) {
             self.desk.effect(Effect::Ready { of });
         }
         // Who has gone while a handler waited has its last call now.
@@ -74,5 +75,6 @@ impl Vm {
         for (number, owner) in self.tasks.requests() {
             self.abandon(number, owner);
         }
+        self.end_clients();
     }
 }

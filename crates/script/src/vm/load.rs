@@ -102,7 +102,7 @@ impl Vm {
         let machine = Machine::new(&lua, watch, budget_ns, app.limits.memory_bytes_max)?;
 
         let natives = Natives::new(&lua, &desk)?;
-        modules::install(&lua, &desk, &natives.functions, app, worker)?;
+        modules::install(&lua, &desk, &natives.functions, app, code.folder(), worker)?;
         restrict(&lua)?;
         modules::string::replace(&lua, modules::string::Limits::default())?;
         let prelude = lua.load(PRELUDE).set_name("=veche");
@@ -157,6 +157,14 @@ impl Vm {
             handlers[handler as usize] = Some(machine.keep(function)?);
         }
         warn_of_strangers(&app_table, &desk)?;
+        let mut client_handlers = [None; HANDLERS];
+        for (handler, name) in [
+            (Handler::Message, "client_message"),
+            (Handler::Close, "client_closed"),
+        ] {
+            let function: Function = inner.get(name)?;
+            client_handlers[handler as usize] = Some(machine.keep(function)?);
+        }
 
         Ok(Self {
             metatable: machine.keep(natives.metatable)?,
@@ -168,6 +176,8 @@ impl Vm {
             shake: machine.keep(inner.get::<Function>("shake")?)?,
             task_failed: inner.get("task_failed")?,
             reclaim: inner.get("reclaim")?,
+            client_handlers,
+            retire_clients: inner.get("retire_clients")?,
             machine,
             tasks: Tasks::default(),
             locals: Vec::new(),

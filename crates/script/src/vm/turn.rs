@@ -102,7 +102,8 @@ impl Vm {
     pub(super) fn open_gate(&mut self) {
         let Some(gate) = self.gate.take() else { return };
         self.postponed.extend(gate.into_iter().map(Postponed::Task));
-        let waiting = self.busy_ids();
+        // Connections to other servers have not waited.
+        let waiting = self.busy_ids(|local| !local.is_client);
         self.postponed
             .extend(waiting.into_iter().map(Postponed::Of));
         self.begin_postponed();

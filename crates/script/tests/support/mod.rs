@@ -240,6 +240,11 @@ fn words(effect: &Effect, effects: &Effects) -> String {
                 )
             }
         },
+        Effect::Dial { dial, .. } => format!(
+            "dial {} {} {} [{}]",
+            dial.address, dial.authority, dial.target, dial.protocols
+        ),
+        Effect::HangUp { .. } => "hang up".into(),
         Effect::Ready { of } => format!("ready {}", name(*of)),
         Effect::Call { call, .. } => format!("call {call:?}"),
         Effect::CancelCall { .. } => "cancel call".to_owned(),

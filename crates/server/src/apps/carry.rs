@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tracing::{debug, error, info, warn};
 use veche_frontends::app::{AppAnswer, AppFile, Beginning, Body, Response, Verdict};
+use veche_frontends::outbox::Sending;
 use veche_frontends::{AppId, Shared};
 use veche_hub::{ChannelName, Payload, PayloadKind, PayloadRef, SessionId};
 use veche_proto::http::Status;
@@ -58,7 +59,12 @@ impl Here {
                     Effect::Send { to, kind, data } => {
                         let kind = message_kind(kind);
                         let outboxes = &mut shared.ports.outboxes;
-                        outboxes.send(session(to), kind, data.of(bytes));
+                        let sending = outboxes.send(session(to), kind, data.of(bytes));
+                        if sending == Sending::Full
+                            && let Some(app) = self.app(id)
+                        {
+                            app.vm.client_full(to);
+                        }
                     }
                     Effect::Close { of, code, reason } => {
                         shared.ports.kicks.push((session(of), code, reason));
@@ -148,6 +154,8 @@ impl Here {
                     }
                     Effect::Call { call, token } => self.calls.submit(id, token, *call),
                     Effect::CancelCall { token } => self.calls.cancel(id, token),
+                    Effect::Dial { token, dial } => self.dial(id, token, *dial),
+                    Effect::HangUp { token } => self.hang_up(id, token),
                     Effect::Ready { of } => shared.app_ready.push(session(of)),
                     Effect::Failed { of } => {
                         let (code, reason) = FAILED;

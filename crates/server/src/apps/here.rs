@@ -14,6 +14,7 @@ use veche_script::{ConnectionId, Effects, Handler, Kind, Token, Vm, World};
 
 use super::calls::Calls;
 use super::carry::Held;
+use super::dial::Asked;
 use super::library::{Shelf, Volume};
 
 /// What log lines of scripts go by.
@@ -33,6 +34,8 @@ pub(crate) struct Here {
     pub(super) spare: Effects,
     pub(super) tickets: Tickets,
     pub(super) held: Held,
+    /// For the worker, who has the sockets.
+    pub(super) asked: Vec<Asked>,
     /// What scripts ask of the world.
     pub(super) calls: Calls,
     /// Who waits for room to write more of a response.
@@ -45,12 +48,12 @@ pub(super) struct Application {
     pub(super) volume: Arc<Volume>,
     world: World,
     pub(super) vm: Vm,
-    before: Vec<Retired>,
+    pub(super) before: Vec<Retired>,
 }
 
 /// A VM of older code whose handlers have not all ended.
-struct Retired {
-    vm: Vm,
+pub(super) struct Retired {
+    pub(super) vm: Vm,
     until_ms: u64,
 }
 
@@ -110,6 +113,7 @@ impl Here {
             spare: Effects::default(),
             tickets: Tickets::default(),
             held: Held::default(),
+            asked: Vec::new(),
             calls: Calls::new(port),
             writers: HashMap::new(),
             now_ms: 0,
@@ -334,7 +338,7 @@ impl Apps for Here {
             MessageKind::Binary => Kind::Binary,
         };
         let (progress, _) = self.run(app, None, shared, |app, now| {
-            app.vm.message(connection(id), kind, data, now)
+            app.vm_of(id).message(connection(id), kind, data, now)
         });
         if !self.held.is_empty() && progress == Some(veche_script::Progress::Done) {
             // What was published can't be taken now: whoever goes on publishing waits.
@@ -346,7 +350,7 @@ impl Apps for Here {
 
     fn drained(&mut self, app: AppId, id: SessionId, shared: &mut Shared) {
         self.run(app, None, shared, |app, now| {
-            app.vm.drained(connection(id), now)
+            app.vm_of(id).drained(connection(id), now)
         });
     }
 
@@ -366,7 +370,8 @@ impl Apps for Here {
         self.run(app, None, shared, |app, now| {
             let id = connection(id);
             let mut old = app.before.iter_mut();
-            match old.find_map(|old| old.vm.is_busy_with(id).then_some(&mut old.vm)) {
+            let is_there = |vm: &mut Vm| vm.is_busy_with(id) || vm.has_client(id);
+            match old.find_map(|old| is_there(&mut old.vm).then_some(&mut old.vm)) {
                 Some(busy) => {
                     // Behind the handler that waits there.
                     busy.closed(id, code, reason, now);
@@ -404,6 +409,21 @@ impl Apps for Here {
             Some(Direct::Response(response)) => Outcome::Now(response),
             _ => Outcome::Later,
         }
+    }
+
+    fn client_opened(
+        &mut self,
+        app: AppId,
+        token: u64,
+        id: SessionId,
+        protocol: Option<&str>,
+        shared: &mut Shared,
+    ) -> Option<()> {
+        self.opened_client(app, token, id, protocol, shared)
+    }
+
+    fn client_failed(&mut self, app: AppId, token: u64, why: &str, shared: &mut Shared) {
+        self.failed_client(app, token, why, shared);
     }
 
     fn written(&mut self, app: AppId, id: SessionId, shared: &mut Shared) {
@@ -454,6 +474,9 @@ impl Apps for Here {
     }
 
     fn deadline_ms(&self) -> u64 {
+        if !self.asked.is_empty() {
+            return 0;
+        }
         let apps = self.apps.iter().flatten();
         let due = apps.flat_map(|app| {
             let old = app.before.iter();
@@ -507,7 +530,7 @@ pub(super) fn now(shared: &Shared) -> veche_script::Now {
     }
 }
 
-fn connection(id: SessionId) -> ConnectionId {
+pub(super) fn connection(id: SessionId) -> ConnectionId {
     ConnectionId {
         index: id.index,
         generation: id.generation,

@@ -5,8 +5,10 @@
 
 mod calls;
 mod carry;
+mod dial;
 mod here;
 mod library;
 
+pub(crate) use dial::{Asked, Outgoing};
 pub(crate) use here::Here;
 pub(crate) use library::{Library, Shelf};

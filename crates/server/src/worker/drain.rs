@@ -9,8 +9,10 @@ use super::Rest;
 pub(super) struct Drain {
     next: u32,
     end: u32,
-    began_ms: u64,
-    within_ms: u64,
+    pub(super) began_ms: u64,
+    pub(super) within_ms: u64,
+    /// Connections to other servers are told after those of our clients.
+    pub(super) clients_told: bool,
 }
 
 impl Rest {
@@ -33,6 +35,7 @@ impl Rest {
             end: self.slots.end(),
             began_ms,
             within_ms: within_ms - within_ms / 5,
+            clients_told: false,
         });
     }
 
@@ -51,7 +54,9 @@ impl Rest {
         for index in from..due {
             if let Some(id) = self.slots.at(index) {
                 self.with(driver, id, |connection, shared| {
-                    connection.drain(id, shared)
+                    if connection.listener().is_some() {
+                        connection.drain(id, shared);
+                    }
                 });
             }
         }

@@ -20,6 +20,7 @@ impl Rest {
                 driver.close(id);
                 continue;
             }
+            let bytes = self.seal(session, bytes, end);
             if !bytes.is_empty() {
                 self.shared.stats.bytes_sent.add(bytes.len() as u64);
                 if let Some(buffer) = driver.send(id, Buffer::Owned(bytes), false) {

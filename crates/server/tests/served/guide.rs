@@ -1,10 +1,14 @@
 //! The guide to Lua: each of its applications runs, and each row of its table of waiting is true.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::json;
 
+use crate::peer::{self, Peer};
 use crate::support::{Http, Options, Server, Setup, Socket, get, on_all, until};
 
 fn guide() -> String {
@@ -25,8 +29,20 @@ fn applications() -> Vec<String> {
 /// Paths that applications have in their own routers, by the application's number.
 const ROUTED: &[(usize, &str)] = &[(5, "/users/*"), (5, "/files/*")];
 
+/// A server that tells the same price again and again.
+fn feed() -> SocketAddr {
+    peer::serve(|_, socket| {
+        if let Some(mut peer) = Peer::accept(socket) {
+            while peer.say("42") {
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+    })
+}
+
 /// Serves scripts, each under its number: `/0/…`.
 fn serve(setup: Setup, scripts: &[String]) -> Server {
+    let feed = feed();
     let names: Vec<String> = (0..scripts.len())
         .map(|number| format!("{number}.lua"))
         .collect();
@@ -45,7 +61,7 @@ fn serve(setup: Setup, scripts: &[String]) -> Server {
         .map(|(number, path)| {
             format!(
                 "[[route]]\npath = \"{path}\"\nhandler = \"lua\"\nscript = \"{number}.lua\"\n\
-                 options = {{ keys = {{ secret = \"ann\" }} }}\n"
+                 options = {{ keys = {{ secret = \"ann\" }}, feed = \"ws://{feed}/\" }}\n"
             )
         })
         .collect();
@@ -72,6 +88,7 @@ fn its_applications_run() {
         _cookies,
         _parts,
         _events,
+        _feed,
     ] = scripts.as_slice()
     else {
         panic!("the guide has other applications now: {scripts:#?}");
@@ -141,6 +158,10 @@ fn its_applications_run() {
         http.head().expect("a head");
         let hello = http.chunk().expect("a chunk").expect("an event");
         assert!(String::from_utf8_lossy(&hello).contains("event: hello\n"));
+
+        let mut listener = Socket::open(server.public, "/9/x");
+        assert_eq!(listener.text(), "42");
+        assert_eq!(get(server.public, "/9/x").text(), "42");
         assert!(!server.log().contains("ERROR"), "{}", server.log());
     });
 }

@@ -15,6 +15,8 @@ mod http_apps;
 mod ledger;
 mod lifecycle;
 mod main_job;
+mod peer;
 mod scrape;
 mod slow_reader;
 mod timeouts;
+mod websocket;

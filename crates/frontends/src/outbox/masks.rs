@@ -1,0 +1,68 @@
+//! The keys that mask a client's frames, and other numbers nobody may guess.
+
+/// Bytes drawn at once: a system call each time would cost more than the frame.
+const DRAWN_BYTES: usize = 1024;
+
+/// Fills memory with bytes that nobody can guess.
+pub type Random = fn(&mut [u8]);
+
+/// Random bytes in store. RFC 6455, section 5.3: a key must be fresh for each frame and not to be foretold.
+pub(crate) struct Masks {
+    random: Random,
+    drawn: Box<[u8]>,
+    used: usize,
+}
+
+impl Masks {
+    pub(crate) fn new(random: Random) -> Self {
+        Self {
+            random,
+            drawn: Box::default(),
+            used: 0,
+        }
+    }
+
+    /// So many fresh bytes.
+    pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        const { assert!(N <= DRAWN_BYTES) }
+        if self.drawn.len() - self.used < N {
+            // Those who dial nowhere need no memory.
+            if self.drawn.is_empty() {
+                self.drawn = vec![0; DRAWN_BYTES].into();
+            }
+            (self.random)(&mut self.drawn);
+            self.used = 0;
+        }
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&self.drawn[self.used..self.used + N]);
+        // What was given out is not there to be found later.
+        self.drawn[self.used..self.used + N].fill(0);
+        self.used += N;
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_byte_is_given_twice() {
+        // Counts on instead of being random.
+        let mut masks = Masks::new(|bytes| {
+            use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+            static NEXT: AtomicU32 = AtomicU32::new(1);
+            for chunk in bytes.chunks_mut(4) {
+                chunk.copy_from_slice(&NEXT.fetch_add(1, Relaxed).to_be_bytes());
+            }
+        });
+        let mut seen = HashSet::new();
+        for _ in 0..2000 {
+            assert!(seen.insert(masks.bytes::<4>()));
+        }
+        let key: [u8; 16] = masks.bytes();
+        assert!(key.chunks(4).all(|word| !seen.contains(word)));
+    }
+}

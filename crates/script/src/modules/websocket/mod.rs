@@ -1,0 +1,107 @@
+//! `veche.websocket`: what a script may ask for when it dials another server, checked; the rest is in
+//! `lua/websocket.lua`.
+
+mod options;
+mod url;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::rc::Rc;
+
+use mlua::{Lua, LuaString, MultiValue, Table};
+
+use self::options::Options;
+use self::url::Url;
+use super::argument::Arguments;
+use super::fault;
+use crate::desk::Desk;
+use crate::dial::Dial;
+use crate::effects::{ConnectionId, Effect};
+
+pub(super) fn install(
+    lua: &Lua,
+    desk: &Rc<Desk>,
+    native: &Table,
+    folder: &Path,
+    clients_max: usize,
+) -> mlua::Result<()> {
+    let client: Table = native.get("client")?;
+    let folder: Rc<Path> = folder.into();
+
+    // `check(name, url, options)`: errors, or the host, whether it is an address, and the whole timeout in
+    // seconds.
+    let own = Rc::clone(&folder);
+    let check = lua.create_function(move |_, (name, values): (LuaString, MultiValue)| {
+        let arguments = Arguments::new(function(&name), values);
+        let (url, options) = read(&arguments, &own)?;
+        let is_address = url.host.parse::<IpAddr>().is_ok();
+        Ok((url.host, is_address, options.timeout_ms as f64 / 1000.0))
+    })?;
+    client.set("check", check)?;
+
+    // `dial(address, seconds, url, options)`: the token by which it is answered; or nil and why not.
+    let own = Rc::clone(desk);
+    let dial = lua.create_function(
+        move |_, (address, seconds, values): (LuaString, f64, MultiValue)| {
+            let arguments = Arguments::new("websocket.connect", values);
+            let (url, options) = read(&arguments, &folder)?;
+            let address: IpAddr = address
+                .to_str()?
+                .parse()
+                .map_err(|_| fault("that is no address"))?;
+            let clients = own.world.clients.get();
+            if clients >= clients_max {
+                let why = format!("there are {clients_max} connections to other servers already");
+                return Ok((None, Some(why)));
+            }
+            own.world.clients.set(clients + 1);
+            let dial = Dial {
+                address: SocketAddr::new(address, url.port),
+                host: url.host,
+                authority: url.authority,
+                target: url.target,
+                tls: url.is_tls.then_some(options.belief),
+                protocols: options.protocols,
+                headers: options.headers,
+                compresses: options.compresses,
+                message_bytes_max: options.message_bytes_max,
+                timeout_ms: (seconds * 1000.0).ceil().max(1.0) as u64,
+                ping_interval_ms: options.ping_interval_ms,
+                pong_timeout_ms: options.pong_timeout_ms,
+            };
+            let token = own.token();
+            let dial = Box::new(dial);
+            own.effect(Effect::Dial { token, dial });
+            Ok((Some(token.0 as f64), None))
+        },
+    )?;
+    client.set("dial", dial)?;
+
+    let own = Rc::clone(desk);
+    let is_full = lua.create_function(move |_, (index, generation): (u32, u32)| {
+        let id = ConnectionId { index, generation };
+        Ok(own.world.connections.borrow().is_full(id))
+    })?;
+    client.set("is_full", is_full)?;
+    let own = Rc::clone(desk);
+    let room = lua.create_function(move |_, (index, generation): (u32, u32)| {
+        let id = ConnectionId { index, generation };
+        Ok(own.wait_for_room(id).0 as f64)
+    })?;
+    client.set("room", room)
+}
+
+/// The function's name for errors.
+fn function(name: &LuaString) -> &'static str {
+    match &*name.as_bytes() {
+        b"open" => "websocket.open",
+        _ => "websocket.connect",
+    }
+}
+
+fn read(arguments: &Arguments, folder: &Path) -> mlua::Result<(Url, Options)> {
+    let url = arguments.string(1)?.to_str();
+    let url = url.map_err(|_| arguments.bad(1, "a URL is ASCII"))?;
+    let url = Url::parse(&url).map_err(|why| arguments.bad(1, &why))?;
+    Ok((url, Options::read(arguments, folder)?))
+}

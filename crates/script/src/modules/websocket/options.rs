@@ -1,0 +1,209 @@
+//! The table of options of one connection.
+
+use std::path::Path;
+
+use mlua::Value;
+
+use crate::dial::Belief;
+use crate::modules::argument::{Arguments, as_number};
+
+/// Longest wait until a connection is open, in seconds, and the one unless told.
+const TIMEOUT_MAX: f64 = 3600.0;
+const TIMEOUT_MS: u64 = 10_000;
+
+/// Largest message of the other server, in bytes, and the one unless told.
+const MESSAGE_BYTES_LIMITS: [f64; 2] = [1.0, (1u64 << 30) as f64];
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// A silent server is pinged after so long, and given up after so much more.
+const PING_INTERVAL_MS: u64 = 25_000;
+const PONG_TIMEOUT_MS: u64 = 10_000;
+
+/// Bytes of all further headers.
+const HEADERS_BYTES_MAX: usize = 8192;
+
+/// Headers that the handshake writes itself, or that would make another request of it.
+const OWN_HEADERS: &[&str] = &[
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// What holds for one connection; fields as in [`Dial`](crate::Dial).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Options {
+    pub(super) protocols: String,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) compresses: bool,
+    pub(super) message_bytes_max: usize,
+    pub(super) timeout_ms: u64,
+    pub(super) ping_interval_ms: u64,
+    pub(super) pong_timeout_ms: u64,
+    pub(super) belief: Belief,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            protocols: String::new(),
+            headers: Vec::new(),
+            compresses: false,
+            message_bytes_max: MESSAGE_BYTES_MAX,
+            timeout_ms: TIMEOUT_MS,
+            ping_interval_ms: PING_INTERVAL_MS,
+            pong_timeout_ms: PONG_TIMEOUT_MS,
+            belief: Belief::System,
+        }
+    }
+}
+
+impl Options {
+    /// The second argument. `folder` is where the script is: paths are relative to it.
+    pub(super) fn read(arguments: &Arguments, folder: &Path) -> mlua::Result<Self> {
+        let mut options = Self::default();
+        let table = match arguments.at(2) {
+            Value::Nil => return Ok(options),
+            Value::Table(table) => table,
+            _ => return Err(arguments.expected(2, "a table of options")),
+        };
+        let mut is_insecure = false;
+        for pair in table.pairs::<Value, Value>() {
+            let (name, value) = pair?;
+            let Value::String(name) = name else {
+                return Err(arguments.bad(2, "the names of options are strings"));
+            };
+            let name = name.to_string_lossy();
+            let wrong = |what: &str| arguments.bad(2, &format!("{name}: {what} expected"));
+            let seconds = |least: f64| {
+                let seconds = as_number(&value);
+                let seconds = seconds.filter(|value| (least..=TIMEOUT_MAX).contains(value));
+                let seconds = seconds
+                    .ok_or_else(|| wrong(&format!("seconds from {least} to {TIMEOUT_MAX}")))?;
+                Ok::<_, mlua::Error>((seconds * 1000.0).ceil() as u64)
+            };
+            let flag = || match value {
+                Value::Boolean(flag) => Ok(flag),
+                _ => Err(wrong("true or false")),
+            };
+            match name.as_str() {
+                "headers" => options.headers = headers(&value).map_err(|why| wrong(&why))?,
+                "protocols" => options.protocols = protocols(&value).map_err(|why| wrong(&why))?,
+                "timeout" => options.timeout_ms = seconds(0.001)?,
+                "ping_interval" => options.ping_interval_ms = seconds(0.0)?,
+                "pong_timeout" => options.pong_timeout_ms = seconds(0.001)?,
+                "compression" => options.compresses = flag()?,
+                "insecure" => is_insecure = flag()?,
+                "message_bytes_max" => {
+                    let [least, most] = MESSAGE_BYTES_LIMITS;
+                    let bytes = as_number(&value)
+                        .filter(|value| (least..=most).contains(value) && value.fract() == 0.0)
+                        .ok_or_else(|| wrong("a whole number from 1 to 1073741824"))?;
+                    options.message_bytes_max = bytes as usize;
+                }
+                "ca_file" => match &value {
+                    Value::String(path) if !path.as_bytes().contains(&0) => {
+                        let path = path.to_str().map_err(|_| wrong("a path in UTF-8"))?;
+                        options.belief = Belief::File(folder.join(&*path));
+                    }
+                    _ => return Err(wrong("the path of a PEM file")),
+                },
+                _ => {
+                    return Err(arguments.bad(2, &format!("there is no option {name:?}")));
+                }
+            }
+        }
+        if is_insecure {
+            options.belief = Belief::Anybody;
+        }
+        Ok(options)
+    }
+}
+
+/// One subprotocol, or a list of them, the preferred first.
+fn protocols(value: &Value) -> Result<String, String> {
+    const WHAT: &str = "a list of names without spaces and commas";
+    let mut names = Vec::new();
+    match value {
+        Value::String(name) => names.push(name.to_string_lossy()),
+        Value::Table(list) => {
+            for name in list.sequence_values::<Value>() {
+                match name {
+                    Ok(Value::String(name)) => names.push(name.to_string_lossy()),
+                    _ => return Err(WHAT.into()),
+                }
+            }
+        }
+        _ => return Err(WHAT.into()),
+    }
+    let is_good = |name: &String| !name.is_empty() && name.bytes().all(is_token);
+    let joined = names.join(", ");
+    match names.iter().all(is_good) && joined.len() <= HEADERS_BYTES_MAX {
+        true => Ok(joined),
+        false => Err(WHAT.into()),
+    }
+}
+
+fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
+    const WHAT: &str = "a table of names and values";
+    let Value::Table(table) = value else {
+        return Err(WHAT.into());
+    };
+    let mut headers = Vec::new();
+    let mut bytes = 0;
+    for pair in table.pairs::<Value, Value>() {
+        let Ok((Value::String(name), value)) = pair else {
+            return Err(WHAT.into());
+        };
+        let name = name.to_string_lossy();
+        let own = name.to_ascii_lowercase();
+        if OWN_HEADERS.contains(&&*own) || own.starts_with("sec-websocket-") {
+            return Err(format!("{name} is written by the handshake; other headers"));
+        }
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return Err(format!("{name:?} is no name of a header; one"));
+        }
+        for value in
+            values(&value).ok_or_else(|| format!("{name}: a string, or a list of them,"))?
+        {
+            let is_good = |byte: u8| byte == b'\t' || !byte.is_ascii_control();
+            if !value.bytes().all(is_good) {
+                return Err(format!("{name}: a value without control characters"));
+            }
+            bytes += name.len() + value.len() + 4;
+            if bytes > HEADERS_BYTES_MAX {
+                return Err(format!("at most {HEADERS_BYTES_MAX} bytes"));
+            }
+            headers.push((name.clone(), value));
+        }
+    }
+    // The order of a Lua table is nobody's.
+    headers.sort();
+    Ok(headers)
+}
+
+/// A header's value or values.
+fn values(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::String(text) => Some(vec![text.to_str().ok()?.to_owned()]),
+        Value::Integer(_) | Value::Number(_) => Some(vec![value.to_string().ok()?]),
+        Value::Table(list) => {
+            let texts = list.sequence_values::<Value>().map(|value| match value {
+                Ok(Value::String(text)) => Some(text.to_str().ok()?.to_owned()),
+                _ => None,
+            });
+            texts.collect()
+        }
+        _ => None,
+    }
+}
+
+/// RFC 9110, section 5.6.2.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}

@@ -1,0 +1,116 @@
+//! Objects for connections to other servers.
+//!
+//! Such an object holds the two numbers of a connection's id, as one of a client of ours does, but it comes to be
+//! before there is a connection, and may get another one later. What `lua/websocket.lua` knows of it is a table that
+//! belongs to the object, so both are collected together.
+
+use std::ffi::c_int;
+
+use mlua::ffi::{self, lua_State};
+use mlua::{Function, Lua, Table};
+
+use super::functions::{close, closure, connection, desk, fail, send};
+use super::machine::Reference;
+use crate::desk::Desk;
+use crate::effects::{ConnectionId, Token};
+
+/// An id that no connection has.
+const NOBODY: [u32; 2] = [u32::MAX, 0];
+
+/// The functions that work on such objects, and their metatable as `meta`.
+pub(super) fn functions(lua: &Lua, desk: &std::rc::Rc<Desk>) -> mlua::Result<Table> {
+    let (functions, meta) = (lua.create_table()?, lua.create_table()?);
+    let all: [(&str, ffi::lua_CFunction); 6] = [
+        ("send", send),
+        ("close", close),
+        ("new", new),
+        ("state", state_of),
+        ("expect", expect),
+        ("hang_up", hang_up),
+    ];
+    for (name, function) in all {
+        let function: Function = closure(lua, function, desk, &meta)?;
+        functions.set(name, function)?;
+    }
+    functions.set("meta", meta)?;
+    Ok(functions)
+}
+
+/// Makes the object on top of a stack that of a connection.
+///
+/// # Safety
+/// The value at the top was made by [`new`].
+pub(super) unsafe fn rename(state: *mut lua_State, id: ConnectionId) {
+    // SAFETY: see above; the memory is as large and aligned for anything.
+    unsafe {
+        let memory = ffi::lua_touserdata(state, -1);
+        memory.cast::<[u32; 2]>().write([id.index, id.generation]);
+    }
+}
+
+/// `new(table)` → an object without a connection, to which the table belongs.
+unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `closure`; a table is the one argument, `lua/websocket.lua` sees to that; the stack has room.
+    unsafe {
+        ffi::lua_settop(state, 1);
+        let memory = ffi::lua_newuserdata(state, size_of_val(&NOBODY));
+        memory.cast::<[u32; 2]>().write(NOBODY);
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
+        ffi::lua_setmetatable(state, -2);
+        ffi::lua_pushvalue(state, 1);
+        ffi::lua_setfenv(state, -2);
+        1
+    }
+}
+
+/// `state(ws)` → the table that belongs to it, and the two numbers of its connection; nothing if it is no such object.
+unsafe extern "C-unwind" fn state_of(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `closure`; the stack of a C function has room for 20 values. An object with this metatable was
+    // made by `new`.
+    unsafe {
+        let memory = ffi::lua_touserdata(state, 1);
+        if memory.is_null() || ffi::lua_getmetatable(state, 1) == 0 {
+            return 0;
+        }
+        if ffi::lua_rawequal(state, -1, ffi::lua_upvalueindex(2)) == 0 {
+            return 0;
+        }
+        let [index, generation] = memory.cast::<[u32; 2]>().read();
+        ffi::lua_getfenv(state, 1);
+        ffi::lua_pushnumber(state, index.into());
+        ffi::lua_pushnumber(state, generation.into());
+        3
+    }
+}
+
+/// `expect(ws, token)`: the connection that is dialed with that token will be this object's.
+unsafe extern "C-unwind" fn expect(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `closure`; nothing is owned or borrowed where an error may be raised. The one value on top goes
+    // into the registry.
+    unsafe {
+        // For its error, if it is none.
+        let _ = connection(state);
+        if ffi::lua_type(state, 2) != ffi::LUA_TNUMBER {
+            fail(state, c"bad argument #2: a token expected")
+        }
+        let token = Token(ffi::lua_tonumber(state, 2) as u64);
+        ffi::lua_settop(state, 1);
+        let object = Reference(ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX));
+        desk(state).expect_client(token, object);
+    }
+    0
+}
+
+/// `hang_up(token)`: the connection that is dialed with that token is not wanted any more; whether it was dialed.
+unsafe extern "C-unwind" fn hang_up(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `closure`; what is not a number counts as 0, which is no token; nothing here raises an error.
+    unsafe {
+        let token = Token(ffi::lua_tonumber(state, 1) as u64);
+        let object = desk(state).hang_up(token);
+        if let Some(Reference(object)) = object {
+            ffi::luaL_unref(state, ffi::LUA_REGISTRYINDEX, object);
+        }
+        ffi::lua_pushboolean(state, object.is_some().into());
+    }
+    1
+}

@@ -1,0 +1,120 @@
+//! Connections to other servers: how they come to be, who may send to them, and that they end with their VM.
+//!
+//! An open one is a connection as any other, with handlers of ours ([`lua/websocket.lua`]) instead of the
+//! application's. It belongs to the VM that has dialed it, and no other adopts it.
+
+use super::Vm;
+use crate::Now;
+use crate::effects::{ConnectionId, Effect, Level, Token};
+use crate::modules;
+use crate::raw::Argument;
+
+/// Older code has ended, or the server does (RFC 6455, section 7.4.1).
+const GOING_AWAY: (u16, &str) = (1001, "going away");
+
+impl Vm {
+    /// Whether a connection is dialed with that token.
+    #[must_use]
+    pub fn is_dialing(&self, token: Token) -> bool {
+        self.desk.is_dialing(token)
+    }
+
+    /// Whether this VM has dialed that connection.
+    #[must_use]
+    pub fn has_client(&mut self, id: ConnectionId) -> bool {
+        self.local(id).is_some_and(|local| local.is_client)
+    }
+
+    /// What was dialed with that token is open, with that subprotocol; false if nobody wants it any more. From now on
+    /// its events are [`message`](Self::message), [`client_full`](Self::client_full), [`drained`](Self::drained) and
+    /// [`closed`](Self::closed).
+    pub fn client_opened(
+        &mut self,
+        token: Token,
+        id: ConnectionId,
+        protocol: Option<&str>,
+        now: Now,
+    ) -> bool {
+        self.set_now(now);
+        let Some(object) = self.desk.take_dial(token) else {
+            return false;
+        };
+        self.machine.rename(object, id);
+        self.know_as(id, object, true);
+        self.desk.world.connections.borrow_mut().open_client(id);
+        let protocol = match protocol {
+            Some(protocol) => Argument::Bytes(protocol.as_bytes()),
+            None => Argument::Boolean(false),
+        };
+        self.go_on(token, &[Argument::Boolean(true), protocol]);
+        self.settle();
+        true
+    }
+
+    /// What was dialed with that token did not come to be.
+    pub fn client_failed(&mut self, token: Token, why: &str, now: Now) {
+        self.set_now(now);
+        if let Some(object) = self.desk.take_dial(token) {
+            self.machine.release(object);
+            self.client_gone();
+            self.fail(token, why);
+            self.settle();
+        }
+    }
+
+    /// More waits to be sent there than should: until [`drained`](Self::drained) nothing more is taken.
+    pub fn client_full(&self, id: ConnectionId) {
+        let connections = &self.desk.world.connections;
+        connections.borrow_mut().set_full(id, true);
+    }
+
+    pub(super) fn client_drained(&mut self, id: ConnectionId) {
+        let connections = &self.desk.world.connections;
+        connections.borrow_mut().set_full(id, false);
+        self.desk.wake_senders(id);
+        self.settle();
+    }
+
+    /// One connection to another server is no more.
+    pub(super) fn client_gone(&self) {
+        let clients = &self.desk.world.clients;
+        clients.set(clients.get().saturating_sub(1));
+    }
+
+    /// Newer code has taken over: nothing is dialed again.
+    pub(super) fn retire_clients(&mut self) {
+        let retire = &self.retire_clients;
+        if let Err(error) = self.machine.guarded(false, || retire.call::<()>(())) {
+            self.desk.log(Level::Error, modules::words(&error));
+        }
+    }
+
+    /// The VM is about to end, and what it has dialed with it.
+    pub(super) fn end_clients(&mut self) {
+        for token in self.desk.dials() {
+            if let Some(object) = self.desk.take_dial(token) {
+                self.machine.release(object);
+                self.client_gone();
+                self.desk.effect(Effect::HangUp { token });
+            }
+        }
+        for id in self.client_ids() {
+            let (code, reason) = GOING_AWAY;
+            self.desk.close(id, code, reason);
+            self.forget(id);
+        }
+    }
+
+    fn client_ids(&self) -> Vec<ConnectionId> {
+        let locals = self.locals.iter().enumerate();
+        let placed = locals.filter_map(|(index, local)| {
+            let local = local.as_ref().filter(|local| local.is_client)?;
+            Some(ConnectionId {
+                index: index as u32,
+                generation: local.generation,
+            })
+        });
+        let leaving = self.leaving.iter().filter(|(_, local)| local.is_client);
+        placed.chain(leaving.map(|(id, _)| *id)).collect()
+    }
+}

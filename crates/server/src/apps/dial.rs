@@ -1,0 +1,120 @@
+//! What applications ask of other WebSocket servers, in the words of the front ends, and what comes of it.
+
+use std::net::SocketAddr;
+
+use veche_frontends::{AppId, Caller, Dial, Shared, Terms};
+use veche_hub::SessionId;
+use veche_proto::websocket::Limits;
+use veche_script::{Belief, Now, Token, Vm};
+use veche_tls::Believe;
+
+use super::here::{Application, Here, connection};
+
+/// Fragments of another server's message.
+const FRAGMENTS_MAX: u32 = 65_536;
+
+/// A connection that is to be opened.
+pub(crate) struct Outgoing {
+    pub(crate) address: SocketAddr,
+    /// What a certificate has to be for.
+    pub(crate) host: String,
+    /// Whom to believe, where TLS is asked for.
+    pub(crate) tls: Option<Believe>,
+    pub(crate) dial: Dial,
+}
+
+/// What the worker has to do.
+pub(crate) enum Asked {
+    Dial(Box<Outgoing>),
+    /// What is dialed is not wanted any more.
+    HangUp(Caller),
+}
+
+impl Here {
+    /// What was asked since the last call, in order.
+    pub(crate) fn take_asked(&mut self) -> Vec<Asked> {
+        std::mem::take(&mut self.asked)
+    }
+
+    pub(super) fn dial(&mut self, app: AppId, token: Token, dial: veche_script::Dial) {
+        let tls = dial.tls.map(|belief| match belief {
+            Belief::System => Believe::System,
+            Belief::File(file) => Believe::File(file),
+            Belief::Anybody => Believe::Anybody,
+        });
+        self.asked.push(Asked::Dial(Box::new(Outgoing {
+            address: dial.address,
+            host: dial.host,
+            tls,
+            dial: Dial {
+                caller: caller(app, token),
+                authority: dial.authority,
+                target: dial.target,
+                protocols: dial.protocols,
+                headers: dial.headers,
+                compresses: dial.compresses,
+                timeout_ms: dial.timeout_ms,
+                terms: Terms {
+                    message_limits: Limits {
+                        message_bytes_max: dial.message_bytes_max,
+                        fragments_max: FRAGMENTS_MAX,
+                    },
+                    ping_interval_ms: dial.ping_interval_ms,
+                    pong_timeout_ms: dial.pong_timeout_ms,
+                },
+            },
+        })));
+    }
+
+    pub(super) fn hang_up(&mut self, app: AppId, token: Token) {
+        self.asked.push(Asked::HangUp(caller(app, token)));
+    }
+
+    pub(super) fn opened_client(
+        &mut self,
+        app: AppId,
+        token: u64,
+        id: SessionId,
+        protocol: Option<&str>,
+        shared: &mut Shared,
+    ) -> Option<()> {
+        let token = Token(token);
+        let (opened, _) = self.run(app, None, shared, |app, now| {
+            let vm = app.vms().find(|vm| vm.is_dialing(token));
+            vm.is_some_and(|vm| vm.client_opened(token, connection(id), protocol, now))
+        });
+        opened.filter(|opened| *opened).map(drop)
+    }
+
+    pub(super) fn failed_client(&mut self, app: AppId, token: u64, why: &str, shared: &mut Shared) {
+        let token = Token(token);
+        self.run(app, None, shared, |app, now: Now| {
+            if let Some(vm) = app.vms().find(|vm| vm.is_dialing(token)) {
+                vm.client_failed(token, why, now);
+            }
+        });
+    }
+}
+
+impl Application {
+    /// All VMs, the newest last.
+    pub(super) fn vms(&mut self) -> impl Iterator<Item = &mut Vm> {
+        let old = self.before.iter_mut().map(|old| &mut old.vm);
+        old.chain([&mut self.vm])
+    }
+
+    /// The VM that gets a connection's messages: the newest, but for what an older one has dialed.
+    #[inline]
+    pub(super) fn vm_of(&mut self, id: SessionId) -> &mut Vm {
+        let id = connection(id);
+        let old = self.before.iter_mut().map(|old| &mut old.vm);
+        match old.into_iter().position(|vm| vm.has_client(id)) {
+            Some(at) => &mut self.before[at].vm,
+            None => &mut self.vm,
+        }
+    }
+}
+
+fn caller(app: AppId, Token(token): Token) -> Caller {
+    Caller { app, token }
+}

@@ -1,0 +1,187 @@
+//! Connections that applications open to other servers: dialed here, and sealed where TLS is asked for.
+//!
+//! Once it is dialed it is a connection as any other: it has a slot, an outbox, and its events come by the same ways.
+
+use std::sync::Arc;
+
+use tracing::debug;
+use veche_frontends::{Caller, Connection, End};
+use veche_hub::SessionId;
+use veche_net::{Buffer, CloseReason, Driver, TransportId};
+use veche_tls::Tls;
+
+use super::{LOG, Rest, session};
+use crate::apps::{Asked, Here, Outgoing};
+
+/// Plain bytes of one event beyond which their memory is given back.
+const KEPT_BYTES: usize = 256 << 10;
+
+/// Why nothing is dialed any more.
+const GOING_AWAY: &str = "the server is going away";
+
+impl Rest {
+    /// Dials what applications have asked for, and gives up what they want no more.
+    pub(super) fn dial<D: Driver>(&mut self, driver: &mut D) {
+        let asked = self.shared.with_apps(|apps, _| {
+            let apps: &mut dyn std::any::Any = apps;
+            apps.downcast_mut::<Here>().map(Here::take_asked)
+        });
+        for asked in asked.flatten().unwrap_or_default() {
+            match asked {
+                Asked::Dial(outgoing) => {
+                    let caller = outgoing.dial.caller;
+                    if let Err(why) = self.dial_one(driver, *outgoing) {
+                        self.shared.with_apps(|apps, shared| {
+                            apps.client_failed(caller.app, caller.token, &why, shared);
+                        });
+                    }
+                }
+                Asked::HangUp(caller) => self.hang_up(driver, caller),
+            }
+        }
+    }
+
+    fn dial_one<D: Driver>(&mut self, driver: &mut D, outgoing: Outgoing) -> Result<(), String> {
+        let Outgoing {
+            address,
+            host,
+            tls,
+            dial,
+        } = outgoing;
+        if self.drain.as_ref().is_some_and(|drain| drain.clients_told) {
+            return Err(GOING_AWAY.to_owned());
+        }
+        if self.common.is_at_cap() {
+            return Err("this server has as many connections as it may".to_owned());
+        }
+        let tls = match tls {
+            None => None,
+            Some(believe) => {
+                let trust = self.common.trusts.find(&believe);
+                let tls = trust.and_then(|trust| trust.connect(&host));
+                Some(tls.map_err(|error| error.to_string())?)
+            }
+        };
+        let id = driver.connect(address).map_err(|error| error.to_string())?;
+        let peer = address.ip();
+        self.common.connection_opened(peer, false);
+        let connection = Connection::dial(session(id), peer, dial, &mut self.shared);
+        let slot = self.slots.insert(session(id), connection);
+        slot.tls = tls;
+        slot.settle(driver, id);
+        Ok(())
+    }
+
+    fn hang_up<D: Driver>(&mut self, driver: &mut D, caller: Caller) {
+        // Rare, and there is no other way to find it.
+        let found = (0..self.slots.end()).find_map(|index| {
+            let id = self.slots.at(index)?;
+            let slot = self.slots.find(id)?;
+            (slot.connection.caller() == Some(caller)).then_some(id)
+        });
+        if let Some(id) = found {
+            self.with(driver, id, |connection, shared| {
+                connection.failed(id, "not wanted any more", shared);
+            });
+        }
+    }
+
+    /// Bytes of a peer that speaks TLS.
+    pub(super) fn received_sealed<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        id: TransportId,
+        bytes: &[u8],
+    ) {
+        let Some(slot) = self.slots.find(session(id)) else {
+            return;
+        };
+        let Some(tls) = &mut slot.tls else { return };
+        let mut plain = std::mem::take(&mut self.plain);
+        let result = tls.receive(bytes, &mut plain);
+        let has_ended = tls.has_ended() && !slot.connection.has_ended();
+        // Its own words don't wait for ours: the peer waits for them, or should learn what is wrong.
+        if tls.has_words() {
+            let mut sealed = Vec::new();
+            tls.send(&[], &mut sealed);
+            self.shared.stats.bytes_sent.add(sealed.len() as u64);
+            driver.send(id, Buffer::Owned(sealed), false);
+        }
+        let (connection, shared) = (&mut slot.connection, &mut self.shared);
+        if !plain.is_empty() {
+            connection.received(session(id), &mut plain, shared);
+        }
+        match result {
+            Err(error) => connection.failed(session(id), &error.to_string(), shared),
+            Ok(()) if has_ended => connection.ended(session(id), shared),
+            Ok(()) => {}
+        }
+        slot.settle(driver, id);
+        plain.clear();
+        if plain.capacity() <= KEPT_BYTES {
+            self.plain = plain;
+        }
+    }
+
+    /// What leaves, sealed where the peer speaks TLS.
+    pub(super) fn seal(&mut self, id: SessionId, bytes: Vec<u8>, end: End) -> Vec<u8> {
+        let tls = self.slots.find(id).and_then(|slot| slot.tls.as_deref_mut());
+        match tls {
+            None => bytes,
+            Some(tls) => seal(tls, bytes, end),
+        }
+    }
+
+    /// The transport of what was dialed is gone: why, if it never was open.
+    pub(super) fn dialed_in_vain(&mut self, id: SessionId, reason: CloseReason) {
+        if let Some(slot) = self.slots.find(id)
+            && slot.connection.caller().is_some()
+        {
+            debug!(target: LOG, worker = self.me, peer = %slot.connection.peer, ?reason, "dialed in vain");
+            if reason != CloseReason::Asked {
+                let why = words(reason);
+                slot.connection.failed(id, &why, &mut self.shared);
+            }
+        }
+    }
+
+    /// The connections to other servers are closed once no client of ours needs them, or has the time to.
+    pub(super) fn drain_clients<D: Driver>(&mut self, driver: &mut D) {
+        let stats = Arc::clone(&self.shared.stats);
+        let now_ms = self.shared.now.mono_ms;
+        let Some(drain) = &mut self.drain else { return };
+        let is_late = now_ms >= drain.began_ms + drain.within_ms;
+        if drain.clients_told || !(is_late || stats.connections.read() == 0) {
+            return;
+        }
+        drain.clients_told = true;
+        for index in 0..self.slots.end() {
+            if let Some(id) = self.slots.at(index) {
+                self.with(driver, id, |connection, shared| {
+                    if connection.listener().is_none() {
+                        connection.drain(id, shared);
+                    }
+                });
+            }
+        }
+    }
+}
+
+fn seal(tls: &mut Tls, bytes: Vec<u8>, end: End) -> Vec<u8> {
+    let mut sealed = Vec::new();
+    tls.send(&bytes, &mut sealed);
+    if end == End::Shutdown {
+        tls.close(&mut sealed);
+    }
+    sealed
+}
+
+fn words(reason: CloseReason) -> String {
+    match reason {
+        CloseReason::Asked => "closed".to_owned(),
+        CloseReason::Reset => "the connection was reset".to_owned(),
+        CloseReason::Refused => "connection refused".to_owned(),
+        CloseReason::TimedOut => "the network timed out".to_owned(),
+        CloseReason::Error(errno) => std::io::Error::from_raw_os_error(errno).to_string(),
+    }
+}

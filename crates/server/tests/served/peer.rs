@@ -1,0 +1,195 @@
+//! Servers of the test's own that applications dial: they keep to the protocol, or break it as they are told.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use rustls::crypto::ring;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use veche_proto::http::{Limits as HeadLimits, parse_head};
+use veche_proto::websocket::{
+    Codecs, Decoder, Event, Limits, MessageKind, Opcode, Role, encode_close, encode_control,
+    encode_message, handshake,
+};
+
+use crate::support::SOON;
+
+const LIMITS: Limits = Limits {
+    message_bytes_max: 64 << 20,
+    fragments_max: 1 << 20,
+};
+
+/// What a peer hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Message(MessageKind, Vec<u8>),
+    Ping,
+    Pong(Vec<u8>),
+    Close(Option<u16>, String),
+    End,
+}
+
+/// Serves each connection in a thread of its own; they are numbered from 0.
+pub(crate) fn serve(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    serve_at("127.0.0.1:0", serve).expect("a free port")
+}
+
+pub(crate) fn serve_at(
+    address: &str,
+    serve: impl Fn(usize, TcpStream) + Send + Sync + 'static,
+) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(address)?;
+    let address = listener.local_addr()?;
+    let serve = Arc::new(serve);
+    let count = AtomicUsize::new(0);
+    thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let number = count.fetch_add(1, Relaxed);
+            let serve = Arc::clone(&serve);
+            let _ = socket.set_read_timeout(Some(SOON));
+            let _ = socket.set_write_timeout(Some(SOON));
+            thread::spawn(move || serve(number, socket));
+        }
+    });
+    Ok(address)
+}
+
+/// One connection that was dialed.
+pub(crate) struct Peer<S> {
+    pub(crate) socket: S,
+    /// The request.
+    pub(crate) head: String,
+    decoder: Decoder,
+    codecs: Codecs,
+    input: Vec<u8>,
+}
+
+impl<S: Read + Write> Peer<S> {
+    /// Reads the request; `None` if the connection ends before.
+    pub(crate) fn meet(mut socket: S) -> Option<Self> {
+        let mut input = Vec::new();
+        while !input.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            socket.read_exact(&mut byte).ok()?;
+            input.push(byte[0]);
+        }
+        Some(Self {
+            socket,
+            head: String::from_utf8(input).expect("text"),
+            decoder: Decoder::new(Role::Server, None),
+            codecs: Codecs::new(),
+            input: Vec::new(),
+        })
+    }
+
+    /// Reads the request and answers with a 101.
+    pub(crate) fn accept(socket: S) -> Option<Self> {
+        let mut peer = Self::meet(socket)?;
+        peer.agree(None);
+        Some(peer)
+    }
+
+    pub(crate) fn agree(&mut self, protocol: Option<&str>) {
+        let head = parse_head(self.head.as_bytes(), &HeadLimits::default()).expect("a request");
+        let upgrade = handshake::read(&head).expect("right").expect("an upgrade");
+        let mut out = Vec::new();
+        handshake::write_response(&mut out, upgrade.key, protocol, None);
+        self.raw(&out);
+    }
+
+    /// Whether it could be sent.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> bool {
+        self.socket
+            .write_all(bytes)
+            .and_then(|()| self.socket.flush())
+            .is_ok()
+    }
+
+    pub(crate) fn say(&mut self, text: &str) -> bool {
+        self.send(MessageKind::Text, text.as_bytes())
+    }
+
+    pub(crate) fn send(&mut self, kind: MessageKind, data: &[u8]) -> bool {
+        let mut out = Vec::new();
+        encode_message(&mut out, kind, data, None);
+        self.raw(&out)
+    }
+
+    pub(crate) fn ping(&mut self, data: &[u8]) {
+        let mut out = Vec::new();
+        encode_control(&mut out, Opcode::Ping, data, None);
+        self.raw(&out);
+    }
+
+    pub(crate) fn close(&mut self, code: u16, reason: &str) {
+        let mut out = Vec::new();
+        encode_close(&mut out, Some(code), reason, None);
+        self.raw(&out);
+    }
+
+    /// What comes next.
+    pub(crate) fn hear(&mut self) -> Heard {
+        loop {
+            while !self.input.is_empty() {
+                let decoded = self
+                    .decoder
+                    .decode(&mut self.input, &mut self.codecs, &LIMITS);
+                let (taken, event) = decoded.expect("a client that keeps to the protocol");
+                let heard = event.map(|event| match event {
+                    Event::Message { kind, data } => Heard::Message(kind, data.to_vec()),
+                    Event::Ping(_) => Heard::Ping,
+                    Event::Pong(data) => Heard::Pong(data.to_vec()),
+                    Event::Close { code, reason } => Heard::Close(code, reason.to_owned()),
+                });
+                self.input.drain(..taken);
+                if let Some(heard) = heard {
+                    return heard;
+                }
+            }
+            let mut bytes = [0; 16 << 10];
+            match self.socket.read(&mut bytes) {
+                Ok(0) | Err(_) => return Heard::End,
+                Ok(count) => self.input.extend_from_slice(&bytes[..count]),
+            }
+        }
+    }
+
+    /// Sends every message back until the other side closes, and closes too.
+    pub(crate) fn echo(&mut self) {
+        loop {
+            match self.hear() {
+                Heard::Message(kind, data) => _ = self.send(kind, &data),
+                Heard::Close(code, _) => {
+                    self.close(code.unwrap_or(1000), "");
+                    return;
+                }
+                Heard::End => return,
+                Heard::Ping | Heard::Pong(_) => {}
+            }
+        }
+    }
+}
+
+/// A server that speaks TLS with a certificate for that name, made for it, and the certificate as PEM.
+pub(crate) fn serve_tls(
+    name: &str,
+    serve_one: impl Fn(StreamOwned<ServerConnection, TcpStream>) + Send + Sync + 'static,
+) -> (SocketAddr, String) {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .expect("a certificate and its key");
+    let config = Arc::new(config);
+    let address = serve(move |_, socket| {
+        let tls = ServerConnection::new(Arc::clone(&config)).expect("a server");
+        serve_one(StreamOwned::new(tls, socket));
+    });
+    (address, made.cert.pem())
+}

@@ -1,0 +1,202 @@
+//! What ends a connection from our side: the server's stop, newer code, a cancelled coroutine.
+
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::{APP, ROUTES, run, start};
+use crate::peer::{Heard, Peer, serve};
+use crate::support::metrics::Metrics;
+use crate::support::{Options, Server, Socket, on_all, until};
+
+/// Tells a file's worth of code to open one connection when it starts.
+fn keeper(address: std::net::SocketAddr, more: &str) -> String {
+    format!(
+        "local veche = require 'veche'\nlocal app = {{}}\n\
+         function app.start()\n\
+           if veche.worker ~= 0 then return end\n\
+           veche.websocket.open('ws://{address}/', {{ reconnect = {{ min = 0.05, max = 0.1 }},\n\
+             onopen = function(ws) ws:send('opened {more}') end }})\n\
+         end\n\
+         function app.message(conn, data) conn:send(data) end\n\
+         return app"
+    )
+}
+
+const KEEPER: &str = "
+[[route]]
+path = \"/keeper\"
+handler = \"lua\"
+script = \"keeper.lua\"";
+
+#[test]
+fn at_the_stop_of_the_server_it_is_closed_after_our_own_clients() {
+    on_all(|setup| {
+        let (tell, told) = sync_channel(8);
+        let address = serve(move |_, socket| {
+            let mut peer = Peer::accept(socket).expect("a request");
+            loop {
+                match peer.hear() {
+                    Heard::Close(code, _) => {
+                        let _ = tell.send(format!("closed {code:?}"));
+                        return peer.close(code.unwrap_or(1000), "");
+                    }
+                    Heard::Message(_, data) => {
+                        let _ = tell.send(String::from_utf8(data).expect("text"));
+                    }
+                    Heard::End => return,
+                    _ => {}
+                }
+            }
+        });
+        let mut server = Server::with(
+            setup,
+            &Options {
+                routes: KEEPER,
+                files: &[("keeper.lua", &keeper(address, "once"))],
+                limits: "drain_time = \"2s\"",
+                ..Options::default()
+            },
+        );
+        assert_eq!(told.recv().expect("told"), "opened once");
+        let mut client = Socket::open(server.public, "/keeper");
+        client.say("x");
+        assert_eq!(client.text(), "x");
+        server.signal(Signal::TERM);
+        assert_eq!(client.closed(), 1001);
+        assert_eq!(told.recv().expect("told"), "closed Some(1001)");
+        assert_eq!(server.exit_code(), Some(0));
+    });
+}
+
+#[test]
+fn older_code_is_gone_with_what_it_has_dialed() {
+    on_all(|setup| {
+        let (tell, told) = sync_channel(64);
+        let address = serve(move |number, socket| {
+            let mut peer = Peer::accept(socket).expect("a request");
+            loop {
+                match peer.hear() {
+                    Heard::Close(code, _) => {
+                        let _ = tell.send(format!("{number}: closed {code:?}"));
+                        return peer.close(code.unwrap_or(1000), "");
+                    }
+                    Heard::Message(_, data) => {
+                        let data = String::from_utf8(data).expect("text");
+                        let _ = tell.send(format!("{number}: {data}"));
+                    }
+                    Heard::End => return,
+                    _ => {}
+                }
+            }
+        });
+        let (old, new) = (keeper(address, "old"), keeper(address, "new"));
+        let (old, new) = ([("keeper.lua", &*old)], [("keeper.lua", &*new)]);
+        let options = |files| Options {
+            routes: KEEPER,
+            files,
+            ..Options::default()
+        };
+        let server = Server::with(setup, &options(&old));
+        assert_eq!(told.recv().expect("told"), "0: opened old");
+        server.configure(&options(&new));
+        server.signal(Signal::HUP);
+        let mut both = [told.recv().expect("told"), told.recv().expect("told")];
+        both.sort();
+        assert_eq!(both, ["0: closed Some(1001)", "1: opened new"]);
+        // It is not dialed again by the older code.
+        thread::sleep(Duration::from_millis(500));
+        assert!(told.try_recv().is_err());
+        let open = || Metrics::scrape(server.internal).sum("veche_app_clients", &[]);
+        until("one connection to be left", || open() == 1.0);
+    });
+}
+
+#[test]
+fn a_cancelled_coroutine_dials_no_longer() {
+    on_all(|setup| {
+        let server = start(setup);
+        let (tell, told) = sync_channel(8);
+        let address = serve(move |_, socket| {
+            let mut peer = Peer::meet(socket).expect("a request");
+            // No answer; the end of it.
+            let _ = tell.send(peer.hear());
+        });
+        let script = format!(
+            r#"
+            local task = veche.spawn(function() websocket.connect("ws://{address}/") end)
+            veche.sleep(0.1)
+            task:cancel()
+            local ok, why = pcall(task.join, task)
+            return ok, why"#
+        );
+        let answer = run(&server, &script);
+        assert!(
+            answer.starts_with("false\n") && answer.ends_with("cancelled"),
+            "{answer}"
+        );
+        assert_eq!(told.recv().expect("told"), Heard::End);
+        // Whoever is cancelled while it receives loses nothing that others could have.
+        let talker = serve(|_, socket| {
+            let mut peer = Peer::accept(socket).expect("a request");
+            peer.hear();
+            peer.say("for the next one");
+            peer.hear();
+        });
+        let answer = run(
+            &server,
+            &format!(
+                r#"
+                local ws = websocket.connect("ws://{talker}/")
+                local task = veche.spawn(function() return ws:receive() end)
+                veche.sleep(0.05)
+                task:cancel()
+                ws:send("now")
+                return (ws:receive(5))"#
+            ),
+        );
+        assert_eq!(answer, "for the next one");
+    });
+}
+
+#[test]
+fn a_closed_one_holds_no_memory() {
+    on_all(|setup| {
+        let server = Server::with(
+            setup,
+            &Options {
+                routes: ROUTES,
+                files: &[("app.lua", APP)],
+                ..Options::default()
+            },
+        );
+        let script = format!(
+            r#"
+            for i = 1, 50 do
+              local ws = websocket.connect("ws://{0}/echo")
+              ws:send("x") ws:receive() ws:close()
+              local closed = veche.channel(1)
+              local other
+              other = websocket.open("ws://{0}/echo", {{
+                onopen = function() other:send(("y"):rep(1000)) end,
+                onmessage = function(_, data) other:close() end,
+                onclose = function() closed:send(true) end,
+              }})
+              closed:receive()
+            end
+            for _ = 1, 200 do collectgarbage() end
+            return collectgarbage("count")"#,
+            server.public
+        );
+        let mut sizes = Vec::new();
+        for _ in 0..12 {
+            let size: f64 = run(&server, &script).parse().expect("a number");
+            sizes.push(size);
+        }
+        until("all of them to be closed", || {
+            Metrics::scrape(server.internal).sum("veche_app_clients", &[]) == 0.0
+        });
+    });
+}

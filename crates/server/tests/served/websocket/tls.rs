@@ -1,0 +1,85 @@
+//! wss: certificates that are believed and such that are not.
+
+use std::io::{Read as _, Write as _};
+
+use super::{run, start_with};
+use crate::peer::{Peer, serve, serve_tls};
+use crate::support::on_all;
+
+#[test]
+fn a_certificate_that_is_believed_and_any_when_asked() {
+    on_all(|setup| {
+        let (address, pem) = serve_tls("127.0.0.1", |socket| {
+            if let Some(mut peer) = Peer::accept(socket) {
+                peer.echo();
+            }
+        });
+        let server = start_with(setup, &[("ca.pem", &pem)]);
+        for options in ["{ ca_file = 'ca.pem' }", "{ insecure = true }"] {
+            let told = run(
+                &server,
+                &format!(
+                    r#"
+                    local ws = websocket.connect("wss://{address}/", {options})
+                    -- Below and above what one record holds.
+                    for _, size in ipairs {{ 0, 20, 20000, 300000 }} do
+                      local text = ("x"):rep(size)
+                      ws:send(text)
+                      assert(ws:receive() == text)
+                    end
+                    for i = 1, 500 do ws:send(tostring(i)) end
+                    for i = 1, 500 do assert(ws:receive() == tostring(i)) end
+                    ws:close(1000)
+                    return "same", ws:receive()"#
+                ),
+            );
+            assert_eq!(told, "same\nnil\n1000\n");
+        }
+    });
+}
+
+#[test]
+fn a_certificate_that_is_not_believed() {
+    on_all(|setup| {
+        let (address, pem) = serve_tls("127.0.0.1", |socket| drop(Peer::accept(socket)));
+        let (elsewhere, its) = serve_tls("elsewhere.example", |socket| drop(Peer::accept(socket)));
+        let plain = serve(|_, mut socket| {
+            let _ = socket.write_all(b"220 welcome\r\n");
+            let _ = socket.read(&mut [0; 1024]);
+        });
+        let server = start_with(
+            setup,
+            &[("ca.pem", &pem), ("its.pem", &its), ("empty.pem", "")],
+        );
+        // Nobody's, another's, for another name, and no TLS at all.
+        for (address, options, words) in [
+            (address, "{}", "invalid peer certificate"),
+            (
+                address,
+                "{ ca_file = 'its.pem' }",
+                "invalid peer certificate",
+            ),
+            (elsewhere, "{ ca_file = 'its.pem' }", "not valid for name"),
+            (plain, "{ insecure = true }", "TLS: "),
+            (
+                address,
+                "{ ca_file = 'none.pem' }",
+                "none.pem: No such file",
+            ),
+            (address, "{ ca_file = 'empty.pem' }", "no certificate in it"),
+        ] {
+            let told = run(
+                &server,
+                &format!("websocket.connect('wss://{address}/', {options})"),
+            );
+            assert!(
+                told.starts_with(&format!("error: test:3: wss://{address}/: "))
+                    && told.contains(words),
+                "{options}: {told}"
+            );
+        }
+        // And the other way round.
+        let told = run(&server, &format!("websocket.connect('ws://{address}/')"));
+        assert!(told.starts_with("error: "), "{told}");
+    });
+}
