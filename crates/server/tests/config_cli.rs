@@ -455,6 +455,13 @@ fn new_makes_what_the_examples_are() {
         ("plain", &[][..], "echo", 3, "open http://127.0.0.1:8080/"),
         ("my chat", &["--template", "chat"], "chat", 3, "?room=tea"),
         ("api", &["--template", "api"], "rest-api", 2, "curl "),
+        (
+            "feed",
+            &["--template", "feed"],
+            "feed",
+            4,
+            "open http://127.0.0.1:8080/",
+        ),
     ] {
         let (code, out, err) = folder.run(&[&["new", name], arguments].concat());
         assert_eq!((code, err.as_str()), (0, ""), "{name}");
@@ -469,7 +476,7 @@ fn new_makes_what_the_examples_are() {
         };
         assert!(out.contains(cd) && out.contains(first_try), "{out}");
         let mut count = 0;
-        for file in ["veche.toml", "app.lua", "public/index.html"] {
+        for file in ["veche.toml", "app.lua", "source.lua", "public/index.html"] {
             if let Ok(made) = fs::read_to_string(folder.0.join(name).join(file)) {
                 let original = fs::read_to_string(examples.join(example).join(file));
                 assert_eq!(made, original.expect("an example"), "{name}/{file}");
@@ -506,7 +513,7 @@ fn new_touches_nothing_that_is_there() {
     let told = "veche: no/where: the folder that it would be in does not exist\n".to_owned();
     assert_eq!(folder.run(&["new", "no/where"]), (5, String::new(), told));
     let (code, _, err) = folder.run(&["new", "x", "--template", "cat"]);
-    assert!(code == 2 && err.contains("echo, chat, api"), "{err}");
+    assert!(code == 2 && err.contains("echo, chat, api, feed"), "{err}");
     let (code, _, err) = folder.run(&["new"]);
     assert!(code == 2 && err.contains("NAME"), "{err}");
 }

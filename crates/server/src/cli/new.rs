@@ -30,6 +30,8 @@ enum Template {
     Chat,
     /// HTTP and JSON: notes to list, add, change and delete
     Api,
+    /// What another WebSocket server tells reaches every browser; with a source and a page
+    Feed,
 }
 
 /// A file's path in the new folder, and its text.
@@ -47,13 +49,16 @@ impl Template {
             Self::Echo => files!("echo": "veche.toml", "app.lua", "public/index.html"),
             Self::Chat => files!("chat": "veche.toml", "app.lua", "public/index.html"),
             Self::Api => files!("rest-api": "veche.toml", "app.lua"),
+            Self::Feed => {
+                files!("feed": "veche.toml", "app.lua", "source.lua", "public/index.html")
+            }
         }
     }
 
     /// What to try when it runs.
     fn first_try(self) -> &'static str {
         match self {
-            Self::Echo => "open http://127.0.0.1:8080/ in a browser",
+            Self::Echo | Self::Feed => "open http://127.0.0.1:8080/ in a browser",
             Self::Chat => "open http://127.0.0.1:8080/?room=tea in two windows of a browser",
             Self::Api => {
                 r#"say in another terminal: curl http://127.0.0.1:8080/notes -d '{"text":"tea"}'"#

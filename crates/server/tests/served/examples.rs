@@ -1,9 +1,12 @@
 //! The examples, as they stand in their folders: each does what its README says.
 
+use std::fs;
 use std::path::Path;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::peer::{self, Peer};
 use crate::support::{Http, Lines, SETUPS, Seen, Server, Setup, Socket, get, on_all, until};
 
 fn example(setup: Setup, name: &str) -> Server {
@@ -328,6 +331,123 @@ fn push_backends_of_the_shape_of_swoole() {
         let mut nameless = open();
         nameless.say("");
         assert_eq!(nameless.closed(), 4000);
+        assert!(!server.log().contains("ERROR"), "{}", server.log());
+    });
+}
+
+/// The feed listens to that source from now on.
+fn feed_from(server: &Server, source: std::net::SocketAddr) {
+    let text = fs::read_to_string(server.config()).expect("a config");
+    let text = text.replace(
+        "ws://127.0.0.1:8080/source",
+        &format!("ws://{source}/source"),
+    );
+    server.write_config(&text);
+    server.signal(Signal::HUP);
+}
+
+/// What it has to say next, other than prices that another symbol has.
+fn next_of(feed: &mut Socket) -> Value {
+    serde_json::from_str(&feed.text()).expect("JSON")
+}
+
+#[test]
+fn feed_of_its_own_source() {
+    on_all(|setup| {
+        let server = example(setup, "feed");
+        page(&server, "<title>Feed</title>");
+        // The copy listens elsewhere, and so does its source.
+        feed_from(&server, server.public);
+        let mut listeners: Vec<Socket> = (0..6)
+            .map(|_| Socket::open(server.public, "/feed"))
+            .collect();
+        let mut heard: Vec<Vec<Value>> = Vec::new();
+        for listener in &mut listeners {
+            let mut list = Vec::new();
+            let is_open = |one: &Value| one["type"] == "source" && one["open"] == true;
+            let is_price = |one: &Value| one["type"] == "price";
+            while !list.iter().any(is_open) || list.iter().filter(|one| is_price(one)).count() < 30
+            {
+                list.push(next_of(listener));
+            }
+            heard.push(list);
+        }
+        // What all of them have heard is the same, by its number.
+        let mut by_number = std::collections::HashMap::new();
+        for one in heard.iter().flatten() {
+            let number = one["n"].as_u64().expect("a number");
+            assert_eq!(by_number.entry(number).or_insert(one), &one);
+            if one["type"] == "price" {
+                assert!(one["price"].as_f64().expect("a price") > 0.0);
+            }
+        }
+        // Whoever comes now gets all that is known at once.
+        let mut newcomer = Socket::open(server.public, "/feed");
+        let mut symbols = std::collections::BTreeSet::new();
+        until("every symbol", || {
+            if let Some(symbol) = next_of(&mut newcomer)["symbol"].as_str() {
+                symbols.insert(symbol.to_owned());
+            }
+            symbols.len() == 5
+        });
+        assert!(!server.log().contains("ERROR"), "{}", server.log());
+    });
+}
+
+#[test]
+fn feed_of_a_source_that_comes_and_goes() {
+    on_all(|setup| {
+        let source = peer::serve(|number, socket| {
+            let Some(mut peer) = Peer::accept(socket) else {
+                return;
+            };
+            for bad in [
+                "",
+                "no JSON",
+                "7",
+                "[]",
+                "{}",
+                r#"{"symbol":1,"price":1}"#,
+                r#"{"symbol":"X"}"#,
+            ] {
+                peer.say(bad);
+            }
+            peer.say(&format!(r#"{{"symbol":"TEA","price":{number}.5}}"#));
+            if number < 2 {
+                std::thread::sleep(std::time::Duration::from_millis(100));
+            } else {
+                peer.echo();
+            }
+        });
+        let server = example(setup, "feed");
+        let mut listeners: Vec<Socket> = (0..4)
+            .map(|_| Socket::open(server.public, "/feed"))
+            .collect();
+        feed_from(&server, source);
+        for listener in &mut listeners {
+            for (key, value) in [
+                ("open", json!(true)),
+                ("price", json!(0.5)),
+                ("open", json!(false)),
+                ("open", json!(true)),
+                ("price", json!(1.5)),
+                ("open", json!(false)),
+                ("open", json!(true)),
+                ("price", json!(2.5)),
+            ] {
+                until("its turn", || next_of(listener)[key] == value);
+            }
+        }
+        let mut newcomer = Socket::open(server.public, "/feed");
+        let first = [next_of(&mut newcomer), next_of(&mut newcomer)];
+        assert!(
+            first.iter().any(|one| one["price"] == json!(2.5)),
+            "{first:?}"
+        );
+        assert!(
+            first.iter().any(|one| one["open"] == json!(true)),
+            "{first:?}"
+        );
         assert!(!server.log().contains("ERROR"), "{}", server.log());
     });
 }

@@ -1,0 +1,79 @@
+-- A feed. Another WebSocket server tells prices; everybody who is connected here hears them.
+--
+--   the source sends                        browsers receive
+--   {"symbol":"TEA","price":12.5}           {"type":"price","n":7,"symbol":"TEA","price":12.5}
+--                                           {"type":"source","n":8,"open":true}, or false: the source is gone
+--
+-- One worker listens to the source and publishes to all. The last word on each symbol lies in a dict that all workers
+-- share, so whoever comes gets it at once. Each message has a number, by which a page knows which of two is newer.
+
+local veche = require "veche"
+local json = veche.json
+
+local SYMBOL_BYTES_MAX = 32
+local SYMBOLS_MAX = 1000
+
+-- A price that nobody has confirmed for so long is told to nobody who comes, in seconds.
+local LASTING = 60
+
+local latest = veche.dict("feed")
+local numbers = veche.counter("feed")
+
+-- Keeps it under its key for those who come, and tells those who are here.
+local function tell(key, message, ttl)
+  message.n = numbers:add()
+  local text = json.encode(message)
+  latest:set(key, text, ttl)
+  veche.publish("feed", text)
+end
+
+local function tell_source(is_open) tell("source", { type = "source", open = is_open }) end
+
+-- The source is somebody else's: what it sends may be anything.
+local function take(data)
+  local ok, tick = pcall(json.decode, data)
+  if not ok or type(tick) ~= "table" then return nil, "no JSON object" end
+  local symbol, price = tick.symbol, tick.price
+  if type(symbol) ~= "string" or #symbol == 0 or #symbol > SYMBOL_BYTES_MAX then return nil, "no symbol" end
+  if type(price) ~= "number" then return nil, "no price" end
+  local key = "price:" .. symbol
+  if latest:get(key) == nil and latest:count() > SYMBOLS_MAX then return nil, "too many symbols" end
+  tell(key, { type = "price", symbol = symbol, price = price }, LASTING)
+  return true
+end
+
+local app = {}
+
+function app.start()
+  -- Every worker runs this file. One connection to the source is enough: `publish` reaches the clients of all workers.
+  if veche.worker ~= 0 then return end
+  tell_source(false)
+  veche.websocket.open(veche.config.source, {
+    reconnect = { min = 0.5, max = 15 },
+    message_bytes_max = 4096,
+    onopen = function(ws)
+      veche.log.info("listening to", ws.url)
+      tell_source(true)
+    end,
+    onmessage = function(_, data)
+      local ok, why = take(data)
+      if not ok then veche.log.debug("the source sent something else:", why) end
+    end,
+    onclose = function(_, code, reason)
+      veche.log.warn("the source has closed", code, reason)
+      tell_source(false)
+    end,
+    onerror = function(_, why) veche.log.warn("no source:", why) end,
+  })
+end
+
+function app.open(conn)
+  -- Listen first, then look: so nothing is missed. What comes twice has the same number.
+  conn:subscribe("feed")
+  for _, key in ipairs(latest:keys("", SYMBOLS_MAX + 1)) do
+    local text = latest:get(key)
+    if text then conn:send(text) end
+  end
+end
+
+return app
