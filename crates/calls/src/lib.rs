@@ -3,8 +3,12 @@
 //! `script` makes a [`Call`] of what a handler asks for and knows not who performs it; `outbound` performs it and knows
 //! not who asked. Each kind of call is a file of its own.
 
+mod handle;
+mod http;
 mod resolve;
 
+pub use handle::Handle;
+pub use http::{Body, Fetch, Http, HttpReply, Read, Trust};
 pub use resolve::Resolve;
 
 use std::net::IpAddr;
@@ -21,6 +25,8 @@ pub struct CallId {
 /// One thing asked of the world.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {
+    /// Something of HTTP.
+    Http(Http),
     /// The addresses of a host.
     Resolve(Resolve),
 }
@@ -30,6 +36,10 @@ pub enum Call {
 pub enum Reply {
     /// To [`Call::Resolve`]; at least one.
     Addresses(Vec<IpAddr>),
+    /// To [`Http::Fetch`].
+    Http(Box<HttpReply>),
+    /// To [`Http::Read`]: the next bytes of a body, `None` at its end.
+    Chunk(Option<Vec<u8>>),
 }
 
 /// Why nothing has come of it.

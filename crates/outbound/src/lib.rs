@@ -3,10 +3,12 @@
 //! A worker has a [`Port`]: it hands in a turn's calls at once and takes what has become of earlier ones when it is
 //! woken. Nothing here knows who asks or what for. Each kind of call is a file of its own and a row in [`perform`].
 
+mod http;
 mod metrics;
 mod perform;
 mod port;
 mod resolve;
+mod tls;
 
 pub use metrics::{Client, Figures, Metrics, WAIT_BUCKETS_MS};
 pub use port::Port;

@@ -14,17 +14,20 @@ use veche_calls::{FaultKind, Outcome};
 pub enum Client {
     /// Names of hosts.
     Resolve,
+    /// Other servers' HTTP.
+    Http,
 }
 
 impl Client {
     /// All of them, in order.
-    pub const ALL: [Self; 1] = [Self::Resolve];
+    pub const ALL: [Self; 2] = [Self::Resolve, Self::Http];
 
     /// As the label of a metric.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Resolve => "resolve",
+            Self::Http => "http",
         }
     }
 }
@@ -101,14 +104,12 @@ impl Figures {
     }
 
     /// A connection is open as long as what this returns is there.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the first pool will use it"))]
     pub(crate) fn connected(self: &Arc<Self>) -> Connected {
         self.connections.fetch_add(1, Relaxed);
         Connected(Arc::clone(self))
     }
 
     /// A call waits for a connection as long as what this returns is there. To be called where there is none at once.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the first pool will use it"))]
     pub(crate) fn wait(self: &Arc<Self>) -> Waiting {
         self.waiting.fetch_add(1, Relaxed);
         Waiting {

@@ -13,13 +13,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use veche_calls::{Call, Outcome};
+use veche_calls::{Call, Handle, Outcome};
 use veche_store::Store;
 
 use crate::Now;
 use crate::connections::Connections;
 use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Token};
 use crate::raw::{Coroutine, Reference};
+use crate::streams::Streams;
 pub(crate) use requests::{Ended, Requests, Writing};
 
 /// What all VMs of one application on one worker share: it outlives a reload.
@@ -90,6 +91,10 @@ pub(crate) struct Desk {
     dials: RefCell<HashMap<Token, Reference>>,
     /// Who waits for room to send to another server.
     senders: RefCell<HashMap<ConnectionId, Vec<Token>>>,
+    /// Whose that call was.
+    caller: Cell<Option<Reference>>,
+    /// Answers that are read piece by piece.
+    pub(crate) streams: RefCell<Streams>,
 }
 
 /// A coroutine that is to begin.
@@ -135,6 +140,8 @@ impl Desk {
             outcome: RefCell::default(),
             dials: RefCell::default(),
             senders: RefCell::default(),
+            caller: Cell::default(),
+            streams: RefCell::default(),
         }
     }
 
@@ -324,8 +331,9 @@ impl Desk {
     }
 
     /// A call is over: its coroutine is about to go on.
-    pub(crate) fn set_outcome(&self, token: Token, outcome: Outcome) {
+    pub(crate) fn set_outcome(&self, token: Token, outcome: Outcome, caller: Reference) {
         self.calls.borrow_mut().remove(&token);
+        self.caller.set(Some(caller));
         self.outcome.replace(Some((token, outcome)));
     }
 
@@ -339,7 +347,14 @@ impl Desk {
 
     /// What nobody has taken is of no use any more.
     pub(crate) fn clear_outcome(&self) {
+        self.caller.take();
         self.outcome.take();
+    }
+
+    /// Keeps what the call has left open for the coroutine that goes on at the moment; its number.
+    pub(crate) fn open_stream(&self, handle: Handle) -> Option<u64> {
+        let caller = self.caller.get()?;
+        self.streams.borrow_mut().open(caller, handle)
     }
 
     /// The requests under way.

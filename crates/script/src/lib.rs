@@ -26,6 +26,7 @@ mod modules;
 mod pattern;
 mod raw;
 mod request;
+mod streams;
 mod task;
 mod testing;
 mod vm;

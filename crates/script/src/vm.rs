@@ -462,14 +462,22 @@ impl Vm {
                 });
             }
             Ran::Ended => {
+                self.close_streams(&coroutine);
                 self.machine.recycle(coroutine);
                 self.ended(owner);
             }
             Ran::Failed(failure) => {
+                self.close_streams(&coroutine);
                 self.bury(coroutine);
                 self.failed(owner, failure);
             }
         }
+    }
+
+    /// What a coroutine has not read to its end nobody will. One that has not waited has none.
+    fn close_streams(&self, coroutine: &Coroutine) {
+        let mut streams = self.desk.streams.borrow_mut();
+        streams.close_of(coroutine.reference());
     }
 
     /// Lets go of a coroutine that has failed, and of what it held.

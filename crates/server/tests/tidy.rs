@@ -14,7 +14,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("veche-store", &[]),
     ("veche-calls", &[]),
     ("veche-script", &["veche-store", "veche-calls"]),
-    ("veche-outbound", &["veche-calls"]),
+    ("veche-outbound", &["veche-calls", "veche-tls"]),
     ("veche-frontends", &["veche-proto", "veche-hub"]),
     ("veche-load", &["veche-proto", "veche-net", "veche-tls"]),
     (

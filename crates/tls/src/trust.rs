@@ -55,6 +55,12 @@ impl Trust {
         Ok(Self(Arc::new(config)))
     }
 
+    /// The settings, for whoever drives TLS by other means.
+    #[must_use]
+    pub fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.0)
+    }
+
     /// A client's end of a connection to `host`, a name or an address without port and brackets, for which the
     /// certificate has to be.
     ///

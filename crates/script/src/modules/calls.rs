@@ -5,7 +5,7 @@ use std::rc::Rc;
 use mlua::{IntoLuaMulti as _, Lua, MultiValue, Table, Value};
 use veche_calls::{Outcome, Reply};
 
-use super::{fault, resolve};
+use super::{fault, http_client, resolve};
 use crate::desk::Desk;
 use crate::effects::Token;
 
@@ -17,13 +17,13 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     let outcome = lua.create_function(move |lua, token: f64| {
         let outcome = own.take_outcome(Token(token as u64));
         let outcome = outcome.ok_or_else(|| fault("its reply was taken already"))?;
-        to_lua(lua, outcome)
+        to_lua(lua, &own, outcome)
     })?;
     native.set("outcome", outcome)
 }
 
 /// `true` and the reply; `false`, what a person is told and what a program can tell it by.
-fn to_lua(lua: &Lua, outcome: Outcome) -> mlua::Result<MultiValue> {
+fn to_lua(lua: &Lua, desk: &Desk, outcome: Outcome) -> mlua::Result<MultiValue> {
     let reply = match outcome {
         Err(fault) => return (false, fault.words, fault.kind.name()).into_lua_multi(lua),
         Ok(reply) => reply,
@@ -31,6 +31,11 @@ fn to_lua(lua: &Lua, outcome: Outcome) -> mlua::Result<MultiValue> {
     match reply {
         Reply::Addresses(addresses) => {
             (true, resolve::to_lua(lua, &addresses)?).into_lua_multi(lua)
+        }
+        Reply::Http(reply) => (true, http_client::to_lua(lua, desk, *reply)?).into_lua_multi(lua),
+        Reply::Chunk(bytes) => {
+            let bytes = bytes.map(|bytes| lua.create_string(bytes)).transpose()?;
+            (true, bytes).into_lua_multi(lua)
         }
     }
 }
@@ -42,7 +47,18 @@ pub(super) fn timeout(
     what: &str,
 ) -> mlua::Result<std::time::Duration> {
     let given = options.map(|options| options.raw_get("timeout"));
-    let seconds = match given.transpose()?.unwrap_or(Value::Nil) {
+    let given = given.transpose()?.unwrap_or(Value::Nil);
+    seconds(&given, "timeout", default_s, what)
+}
+
+/// The same of any option that is a time.
+pub(super) fn seconds(
+    value: &Value,
+    option: &str,
+    default_s: f64,
+    what: &str,
+) -> mlua::Result<std::time::Duration> {
+    let seconds = match *value {
         Value::Nil => default_s,
         Value::Integer(seconds) => seconds as f64,
         Value::Number(seconds) => seconds,
@@ -50,7 +66,7 @@ pub(super) fn timeout(
     };
     if !(seconds > 0.0 && seconds <= TIMEOUT_MAX_S) {
         return Err(fault(format!(
-            "bad option timeout to '{what}': more than 0 and at most {TIMEOUT_MAX_S} seconds expected"
+            "bad option {option} to '{what}': more than 0 and at most {TIMEOUT_MAX_S} seconds expected"
         )));
     }
     Ok(std::time::Duration::from_secs_f64(seconds))

@@ -6,6 +6,7 @@ use mlua::{Lua, Table, Value};
 /// `veche` has each under their own; nil if it only adds to the inner table. Chunks are named so that [`words`](super::words) leaves their lines out.
 const MODULES: &[(&str, &str)] = &[
     ("resolve", include_str!("../../lua/resolve.lua")),
+    ("http", include_str!("../../lua/http.lua")),
     ("line", include_str!("../../lua/line.lua")),
     ("channel", include_str!("../../lua/channel.lua")),
     ("waitgroup", include_str!("../../lua/waitgroup.lua")),

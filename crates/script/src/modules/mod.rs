@@ -11,6 +11,7 @@ mod core;
 mod dict;
 mod hash;
 mod http;
+mod http_client;
 mod json;
 pub(crate) mod lua;
 mod random;
@@ -42,6 +43,7 @@ pub(crate) fn install(
     calls::install(lua, desk, native)?;
     resolve::install(lua, desk, native)?;
     http::install(lua, desk, native)?;
+    http_client::install(lua, desk, native, folder)?;
     let own_words = lua.create_function(|_, error: mlua::Value| {
         Ok(match error {
             mlua::Value::Error(error) => words(&error),

@@ -24,12 +24,27 @@ pub(crate) const ARGUMENTS_MAX: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reference(pub(super) c_int);
 
+#[cfg(test)]
+impl Reference {
+    /// Any one.
+    pub(crate) fn from_number(number: c_int) -> Self {
+        Self(number)
+    }
+}
+
 /// A coroutine, kept from collection by the registry. Not dropped but [recycled](Machine::recycle) or
 /// [discarded](Machine::discard).
 #[derive(Debug)]
 pub(crate) struct Coroutine {
     pub(super) state: *mut lua_State,
     pub(super) reference: Reference,
+}
+
+impl Coroutine {
+    /// What it is known by as long as it is there.
+    pub(crate) fn reference(&self) -> Reference {
+        self.reference
+    }
 }
 
 /// What is pushed for a call.

@@ -50,6 +50,7 @@ impl Vm {
     /// The last call: whoever waits for a handler of this VM waits no longer.
     pub fn finish(&mut self) {
         self.desk.cancel_calls();
+        self.desk.streams.borrow_mut().close_all();
         for of in self.busy_ids(|_| true) {
             self.desk.effect(Effect::Ready { of });
         }

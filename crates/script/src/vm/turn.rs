@@ -33,9 +33,10 @@ impl Vm {
     /// A call to the world is over.
     pub fn replied(&mut self, token: Token, outcome: Outcome, now: Now) {
         self.set_now(now);
-        if self.tasks.is_waiting(token) {
-            self.desk.set_outcome(token, outcome);
-            self.go_on(token, &[Argument::Boolean(true)]);
+        if let Some(task) = self.tasks.take_waiting(token) {
+            let caller = task.coroutine.reference();
+            self.desk.set_outcome(token, outcome, caller);
+            self.run(task.coroutine, task.owner, &[Argument::Boolean(true)]);
             self.desk.clear_outcome();
         }
         self.settle();

@@ -89,6 +89,7 @@ fn its_applications_run() {
         _parts,
         _events,
         _feed,
+        _ask,
     ] = scripts.as_slice()
     else {
         panic!("the guide has other applications now: {scripts:#?}");
@@ -162,6 +163,16 @@ fn its_applications_run() {
         let mut listener = Socket::open(server.public, "/9/x");
         assert_eq!(listener.text(), "42");
         assert_eq!(get(server.public, "/9/x").text(), "42");
+        let asked = get(
+            server.public,
+            &format!("/10/x?url=http://{}/", server.public),
+        );
+        assert_eq!(asked.json()["length"], json!(12), "{}", server.log());
+        let asked = get(
+            server.public,
+            &format!("/10/x?url=http://{}/none", server.public),
+        );
+        assert_eq!(asked.text(), "the back end says 404\n");
         assert!(!server.log().contains("ERROR"), "{}", server.log());
     });
 }

@@ -12,6 +12,7 @@ mod churn;
 mod examples;
 mod guide;
 mod http_apps;
+mod http_client;
 mod ledger;
 mod lifecycle;
 mod main_job;

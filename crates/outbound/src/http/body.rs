@@ -1,0 +1,188 @@
+//! The body of an answer, read to its end or given up.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+use veche_calls::{Fault, FaultKind, Outcome, Reply};
+
+use super::connect::{io_kind, words};
+use super::exchange::Exchange;
+use super::gzip::Inflater;
+use super::{fault, shown};
+
+/// What is inflated at a time, about.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Memory that is taken because of what was announced, not of what came.
+const ANNOUNCED_BYTES_MAX: u64 = 1 << 20;
+
+/// A body that is under way. Dropped before its end it takes its connection along.
+pub(super) struct Body {
+    /// `None` at its end, and after an error.
+    source: Option<(Incoming, Exchange)>,
+    inflater: Option<Inflater>,
+    /// How much more may come.
+    left: u64,
+    bytes_max: u64,
+}
+
+impl Body {
+    pub(super) fn new(
+        incoming: Incoming,
+        exchange: Exchange,
+        is_gzip: bool,
+        bytes_max: u64,
+    ) -> Self {
+        Self {
+            source: Some((incoming, exchange)),
+            inflater: is_gzip.then(Inflater::new),
+            left: bytes_max,
+            bytes_max,
+        }
+    }
+
+    /// The next piece, never empty; `None` at the end. What is waited for when the future is dropped comes next time.
+    pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, Fault> {
+        let piece = self.raw_piece().await;
+        let piece = piece.and_then(|piece| {
+            let length = piece.as_ref().map_or(0, Bytes::len) as u64;
+            self.left = self
+                .left
+                .checked_sub(length)
+                .ok_or_else(|| self.too_long())?;
+            Ok(piece)
+        });
+        if piece.is_err() {
+            self.source = None;
+        }
+        piece
+    }
+
+    fn too_long(&self) -> Fault {
+        let words = format!(
+            "the answer is longer than {} bytes (max_body)",
+            self.bytes_max
+        );
+        fault(FaultKind::Broken, words)
+    }
+
+    async fn raw_piece(&mut self) -> Result<Option<Bytes>, Fault> {
+        loop {
+            if let Some(inflater) = &mut self.inflater
+                && !inflater.is_hungry()
+            {
+                let piece = inflater.pull(PIECE_BYTES).map_err(no_gzip)?;
+                if !piece.is_empty() {
+                    return Ok(Some(piece.into()));
+                }
+            }
+            let Some((incoming, _)) = &mut self.source else {
+                return Ok(None);
+            };
+            match incoming.frame().await {
+                Some(Ok(frame)) => {
+                    // Trailers are of no use to anybody.
+                    let Ok(bytes) = frame.into_data() else {
+                        continue;
+                    };
+                    match &mut self.inflater {
+                        Some(inflater) => inflater.push(bytes),
+                        None if bytes.is_empty() => {}
+                        None => return Ok(Some(bytes)),
+                    }
+                }
+                Some(Err(error)) => return Err(broken_off(&error)),
+                None => {
+                    if let Some((_, exchange)) = self.source.take() {
+                        exchange.finish();
+                    }
+                    let rest = self.inflater.take().map(|mut inflater| inflater.finish());
+                    let rest = rest.transpose().map_err(no_gzip)?.unwrap_or_default();
+                    return Ok((!rest.is_empty()).then(|| rest.into()));
+                }
+            }
+        }
+    }
+
+    /// All of it.
+    pub(super) async fn whole(mut self) -> Result<Vec<u8>, Fault> {
+        use hyper::body::Body as _;
+        let announced = self
+            .source
+            .as_ref()
+            .and_then(|(body, _)| body.size_hint().exact());
+        let announced = announced.filter(|_| self.inflater.is_none()).unwrap_or(0);
+        if announced > self.bytes_max {
+            return Err(self.too_long());
+        }
+        let mut whole = Vec::with_capacity(announced.min(ANNOUNCED_BYTES_MAX) as usize);
+        while let Some(piece) = self.piece().await? {
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole)
+    }
+
+    /// Reads what is left if that is little, so that the connection can be used again.
+    pub(super) async fn discard(mut self) {
+        self.inflater = None;
+        self.left = PIECE_BYTES as u64;
+        while let Ok(Some(_)) = self.piece().await {}
+    }
+}
+
+fn no_gzip(error: std::io::Error) -> Fault {
+    let words = format!("the answer says it is gzip and is none: {error}");
+    fault(FaultKind::Broken, words)
+}
+
+fn broken_off(error: &hyper::Error) -> Fault {
+    let is_closed = error.is_incomplete_message() || error.is_closed() || {
+        let kind = io_kind(error);
+        matches!(
+            kind,
+            Some(ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset)
+        )
+    };
+    let words = match is_closed {
+        true => "the connection was closed in the middle of the answer".to_owned(),
+        false => format!("the answer has broken off: {}", words(error)),
+    };
+    fault(FaultKind::Broken, words)
+}
+
+/// A body that a script reads piece by piece.
+pub(super) struct Stream {
+    body: Mutex<Body>,
+    /// For each piece.
+    timeout: Duration,
+    /// Whose answer it is.
+    place: String,
+}
+
+impl Stream {
+    pub(super) fn new(body: Body, timeout: Duration, place: String) -> Self {
+        let body = Mutex::new(body);
+        Self {
+            body,
+            timeout,
+            place,
+        }
+    }
+
+    pub(super) async fn read(&self) -> Outcome {
+        let piece = async { self.body.lock().await.piece().await };
+        match timeout(self.timeout, piece).await {
+            Ok(piece) => Ok(Reply::Chunk(piece?.map(Vec::from))),
+            Err(_) => {
+                let (time, place) = (shown(self.timeout), &self.place);
+                let words = format!("timeout after {time} reading the answer of {place}");
+                Err(fault(FaultKind::Timeout, words))
+            }
+        }
+    }
+}

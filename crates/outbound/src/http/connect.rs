@@ -1,0 +1,128 @@
+//! Making a connection: the name, the socket, TLS, and the task that drives it.
+
+use std::error::Error as _;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use http_body_util::Full;
+use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper::rt::{Read, Write};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::sleep;
+use tokio_rustls::TlsConnector;
+use veche_calls::{Fault, FaultKind};
+
+use super::pool::{Link, Place};
+use super::{Client, fault};
+use crate::metrics::Connected;
+
+/// The next address of a host is tried when one has not answered so long (RFC 8305, section 5).
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+
+/// Bytes of an answer's head; as much of a body is read at once.
+const HEAD_BYTES_MAX: usize = 128 << 10;
+
+impl Client {
+    /// A new connection.
+    pub(super) async fn connect(self: &Arc<Self>, place: &Place) -> Result<Link, Fault> {
+        let stream = dial(place).await?;
+        // Requests go out in one piece.
+        let _ = stream.set_nodelay(true);
+        let connected = self.figures.connected();
+        if !place.is_tls {
+            return drive(TokioIo::new(stream), connected).await;
+        }
+        let broken = |why: &dyn std::fmt::Display| {
+            let words = format!("no TLS with {}: {why}", place.shown());
+            fault(FaultKind::Broken, words)
+        };
+        let (client, trust) = (Arc::clone(self), place.trust.clone());
+        let config = tokio::task::spawn_blocking(move || client.trusts.config(&trust)).await;
+        let config = config.unwrap_or_else(|error| Err(error.to_string()));
+        let config = config.map_err(|why| fault(FaultKind::Invalid, why))?;
+        let name = ServerName::try_from(place.host.clone()).map_err(|error| broken(&error))?;
+        let stream = TlsConnector::from(config).connect(name, stream).await;
+        let stream = stream.map_err(|error| broken(&error))?;
+        drive(TokioIo::new(stream), connected).await
+    }
+}
+
+impl Place {
+    /// As people read it.
+    pub(super) fn shown(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// A socket to the first address that answers.
+async fn dial(place: &Place) -> Result<TcpStream, Fault> {
+    let unreachable = |why: &dyn std::fmt::Display| {
+        let words = format!("cannot connect to {}: {why}", place.shown());
+        fault(FaultKind::Unreachable, words)
+    };
+    let addresses = lookup_host((place.host.as_str(), place.port)).await;
+    let mut addresses = addresses.map_err(|error| unreachable(&error))?;
+    let mut attempts = FuturesUnordered::new();
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    loop {
+        let next: Option<SocketAddr> = addresses.next();
+        let has_next = next.is_some();
+        attempts.extend(next.map(TcpStream::connect));
+        tokio::select! {
+            attempt = attempts.next() => match attempt {
+                Some(Ok(stream)) => return Ok(stream),
+                Some(Err(error)) => last = error,
+                None => return Err(unreachable(&last)),
+            },
+            () = sleep(NEXT_ADDRESS), if has_next => {}
+        }
+    }
+}
+
+/// Speaks HTTP/1.1 over it, in a task of its own that ends with the connection.
+async fn drive<T>(stream: T, connected: Connected) -> Result<Link, Fault>
+where
+    T: Read + Write + Unpin + Send + 'static,
+{
+    let mut builder = Builder::new();
+    builder.max_buf_size(HEAD_BYTES_MAX);
+    let handshake = builder.handshake::<_, Full<Bytes>>(stream).await;
+    let (sender, connection): (SendRequest<Full<Bytes>>, _) =
+        handshake.map_err(|error| fault(FaultKind::Broken, words(&error)))?;
+    let task = tokio::spawn(async move {
+        // Whoever waits for an answer is told what has happened.
+        let _ = connection.await;
+        drop(connected);
+    });
+    Ok(Link {
+        sender,
+        task: task.abort_handle(),
+    })
+}
+
+/// The system's error behind one of HTTP.
+pub(super) fn io_kind(error: &hyper::Error) -> Option<io::ErrorKind> {
+    let cause = error.source()?.downcast_ref::<io::Error>()?;
+    Some(cause.kind())
+}
+
+/// What an error says, and what is behind it.
+pub(super) fn words(error: &hyper::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        words = format!("{words}: {error}");
+        cause = error.source();
+    }
+    words
+}

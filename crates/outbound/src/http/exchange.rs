@@ -1,0 +1,156 @@
+//! One request and the head of its answer, over a connection that is kept or a new one.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, HOST, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tokio::time::timeout;
+use url::Url;
+use veche_calls::{Fault, FaultKind};
+
+use super::connect::{io_kind, words};
+use super::pool::{Link, Place, Seat};
+use super::progress::{Phase, Progress};
+use super::{Client, fault, shown};
+
+/// Says who asks, unless the script does.
+const AGENT: &str = concat!("veche/", env!("CARGO_PKG_VERSION"));
+
+/// A request as it goes to one place.
+#[derive(Clone, Debug)]
+pub(super) struct Hop {
+    pub(super) method: Method,
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// A connection while an answer is read from it.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    seat: Seat,
+    link: Link,
+}
+
+impl Exchange {
+    /// The answer was read to its end.
+    pub(super) fn finish(self) {
+        self.seat.leave(self.link);
+    }
+}
+
+impl Hop {
+    fn request(&self) -> Result<Request<Full<Bytes>>, Fault> {
+        let invalid = |error: &dyn std::fmt::Display| fault(FaultKind::Invalid, error.to_string());
+        let target = &self.url[url::Position::BeforePath..url::Position::AfterQuery];
+        let request = Request::builder().method(&self.method).uri(target);
+        let body = Full::new(self.body.clone());
+        let mut request = request.body(body).map_err(|error| invalid(&error))?;
+        let headers = request.headers_mut();
+        *headers = self.headers.clone();
+        if !headers.contains_key(HOST) {
+            let host = &self.url[url::Position::BeforeHost..url::Position::AfterPort];
+            let host = HeaderValue::from_str(host).map_err(|error| invalid(&error))?;
+            headers.insert(HOST, host);
+        }
+        let has_body = matches!(self.method, Method::POST | Method::PUT | Method::PATCH);
+        if has_body || !self.body.is_empty() {
+            headers.insert(CONTENT_LENGTH, self.body.len().into());
+        }
+        if !headers.contains_key(USER_AGENT) {
+            headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        }
+        if !headers.contains_key(ACCEPT_ENCODING) {
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        Ok(request)
+    }
+
+    /// Whether it does no harm twice (RFC 9110, section 9.2.2).
+    fn is_idempotent(&self) -> bool {
+        self.method.is_idempotent()
+    }
+}
+
+impl Client {
+    /// Sends a request and waits for the head of its answer.
+    pub(super) async fn exchange(
+        self: &Arc<Self>,
+        hop: &Hop,
+        place: &Place,
+        connect_timeout: Duration,
+        progress: &Progress,
+    ) -> Result<(Response<Incoming>, Exchange), Fault> {
+        progress.set(Phase::Waiting, place);
+        let seat = self.pool.seat(place, &self.figures).await;
+        let mut may_reuse = true;
+        loop {
+            let kept = if may_reuse { seat.take() } else { None };
+            let is_reused = kept.is_some();
+            let mut link = match kept {
+                Some(link) => link,
+                None => {
+                    progress.set(Phase::Connecting, place);
+                    let connecting = self.connect(place);
+                    timeout(connect_timeout, connecting)
+                        .await
+                        .unwrap_or_else(|_| {
+                            let time = shown(connect_timeout);
+                            let words =
+                                format!("timeout after {time} connecting to {}", place.shown());
+                            Err(fault(FaultKind::Timeout, words))
+                        })?
+                }
+            };
+            progress.set(Phase::Answer, place);
+            let mut failed = match link.sender.try_send_request(hop.request()?).await {
+                Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                    let words = "the answer switches to another protocol";
+                    return Err(fault(FaultKind::Broken, words));
+                }
+                Ok(response) => return Ok((response, Exchange { seat, link })),
+                Err(failed) => failed,
+            };
+            // A server may close what it has kept long enough at any time. What was not sent goes out again; what was,
+            // once more, if that does no harm, and then over a new connection.
+            if is_reused && failed.take_message().is_some() {
+                continue;
+            }
+            let error = failed.into_error();
+            if is_reused && hop.is_idempotent() && is_gone(&error) {
+                may_reuse = false;
+                continue;
+            }
+            return Err(no_answer(&error, place));
+        }
+    }
+}
+
+/// The connection was closed and nothing of an answer had come.
+fn is_gone(error: &hyper::Error) -> bool {
+    let kind = io_kind(error);
+    let is_reset = matches!(
+        kind,
+        Some(ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+    );
+    error.is_incomplete_message() || error.is_canceled() || error.is_closed() || is_reset
+}
+
+fn no_answer(error: &hyper::Error, place: &Place) -> Fault {
+    let place = place.shown();
+    match is_gone(error) {
+        true => {
+            let words = format!("{place} closed the connection without an answer");
+            fault(FaultKind::Unreachable, words)
+        }
+        false => {
+            let words = format!("no answer of {place} that makes sense: {}", words(error));
+            fault(FaultKind::Broken, words)
+        }
+    }
+}

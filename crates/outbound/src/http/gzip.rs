@@ -1,0 +1,138 @@
+//! Inflating what came with gzip, no more of it at a time than was asked for.
+
+use std::io::{self, Write};
+
+use flate2::write::MultiGzDecoder;
+
+/// What is inflated at a time: a thousandth of what can come of it at most.
+const STEP_BYTES: usize = 1024;
+
+/// One body.
+pub(super) struct Inflater {
+    decoder: MultiGzDecoder<Sink>,
+    /// Received and not inflated yet.
+    pending: bytes::Bytes,
+    has_begun: bool,
+}
+
+#[derive(Default)]
+struct Sink(Vec<u8>);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Inflater {
+    pub(super) fn new() -> Self {
+        Self {
+            decoder: MultiGzDecoder::new(Sink::default()),
+            pending: bytes::Bytes::new(),
+            has_begun: false,
+        }
+    }
+
+    /// Whether all that was received is inflated: more can be [pushed](Self::push).
+    pub(super) fn is_hungry(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    pub(super) fn push(&mut self, bytes: bytes::Bytes) {
+        self.has_begun |= !bytes.is_empty();
+        self.pending = bytes;
+    }
+
+    /// About `bytes_max` bytes, fewer if there are no more.
+    ///
+    /// # Errors
+    /// It is no gzip.
+    pub(super) fn pull(&mut self, bytes_max: usize) -> io::Result<Vec<u8>> {
+        while !self.pending.is_empty() && self.decoder.get_ref().0.len() < bytes_max {
+            let step = self.pending.split_to(STEP_BYTES.min(self.pending.len()));
+            self.decoder.write_all(&step)?;
+        }
+        Ok(std::mem::take(&mut self.decoder.get_mut().0))
+    }
+
+    /// What is left at the end of the body.
+    ///
+    /// # Errors
+    /// It was cut off.
+    pub(super) fn finish(&mut self) -> io::Result<Vec<u8>> {
+        // An answer without a body has no gzip either.
+        if self.has_begun {
+            self.decoder.try_finish()?;
+        }
+        Ok(std::mem::take(&mut self.decoder.get_mut().0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn gzip(bytes: &[u8]) -> bytes::Bytes {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(bytes).expect("memory");
+        encoder.finish().expect("memory").into()
+    }
+
+    fn inflate(pieces: &[bytes::Bytes]) -> io::Result<Vec<u8>> {
+        let (mut inflater, mut all) = (Inflater::new(), Vec::new());
+        for piece in pieces {
+            inflater.push(piece.clone());
+            while !inflater.is_hungry() {
+                all.extend(inflater.pull(100)?);
+            }
+        }
+        all.extend(inflater.finish()?);
+        Ok(all)
+    }
+
+    #[test]
+    fn comes_out_as_it_went_in() {
+        for text in [&b""[..], b"hello", &[7; 300_000]] {
+            let whole = gzip(text);
+            assert_eq!(inflate(std::slice::from_ref(&whole)).expect("gzip"), text);
+            let bytes: Vec<_> = whole.chunks(1).map(bytes::Bytes::copy_from_slice).collect();
+            assert_eq!(inflate(&bytes).expect("gzip"), text);
+            let twice = inflate(&[whole.clone(), whole]).expect("two members");
+            assert_eq!(twice, [text, text].concat());
+        }
+        assert_eq!(inflate(&[]).expect("no body"), b"");
+    }
+
+    #[test]
+    fn what_is_none_is_an_error() {
+        let whole = gzip(b"hello, hello");
+        assert!(inflate(&[whole.slice(..whole.len() - 3)]).is_err());
+        assert!(inflate(&[whole.slice(..5)]).is_err());
+        assert!(inflate(&["no gzip at all".into()]).is_err());
+        let mut wrong = whole.to_vec();
+        let last = wrong.len() - 6;
+        wrong[last] ^= 1;
+        assert!(inflate(&[wrong.into()]).is_err());
+    }
+
+    #[test]
+    fn a_bomb_is_inflated_piece_by_piece() {
+        let mut inflater = Inflater::new();
+        inflater.push(gzip(&vec![0; 64 << 20]));
+        let first = inflater.pull(64 << 10).expect("gzip");
+        assert!(
+            first.len() <= (64 << 10) + 1040 * STEP_BYTES,
+            "{}",
+            first.len()
+        );
+        assert!(!inflater.is_hungry());
+    }
+}

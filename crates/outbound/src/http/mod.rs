@@ -1,0 +1,187 @@
+//! The HTTP client: a call is a request, the redirects that follow, and the answer.
+//!
+//! HTTP/1.1 is hyper's; connections, their limits and what is asked again are [`pool`]'s and [`exchange`]'s. Why so:
+//! docs/decisions/08-http-client.md.
+
+mod body;
+mod connect;
+mod exchange;
+mod gzip;
+mod pool;
+mod progress;
+mod redirect;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use tokio::time::timeout;
+use url::Url;
+use veche_calls::{Body as Delivered, Fault, FaultKind, Fetch, Handle, Http, HttpReply};
+use veche_calls::{Outcome, Reply, Trust};
+
+use crate::metrics::Figures;
+use crate::tls::Trusts;
+use body::{Body, Stream};
+use exchange::Hop;
+use pool::{Place, Pool};
+use progress::{Phase, Progress};
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pool: Arc<Pool>,
+    trusts: Trusts,
+    figures: Arc<Figures>,
+}
+
+impl Client {
+    pub(crate) fn new(figures: Arc<Figures>) -> Self {
+        Self {
+            pool: Arc::default(),
+            trusts: Trusts::default(),
+            figures,
+        }
+    }
+
+    /// Performs one call.
+    pub(crate) async fn perform(self: &Arc<Self>, call: Http) -> Outcome {
+        match call {
+            Http::Fetch(fetch) => {
+                let progress = Progress::default();
+                let following = self.follow(&fetch, &progress);
+                timeout(fetch.timeout, following).await.unwrap_or_else(|_| {
+                    let (time, doing) = (shown(fetch.timeout), progress.shown());
+                    let words = format!("timeout after {time} {doing}");
+                    Err(fault(FaultKind::Timeout, words))
+                })
+            }
+            Http::Read(read) => match read.stream.of::<Stream>() {
+                Some(stream) => stream.read().await,
+                None => Err(fault(FaultKind::Invalid, "this is no answer's body")),
+            },
+        }
+    }
+
+    /// Asks, and asks elsewhere as long as it is told to.
+    async fn follow(self: &Arc<Self>, fetch: &Fetch, progress: &Progress) -> Outcome {
+        let mut hop = first(fetch)?;
+        let inflates = !hop.headers.contains_key(ACCEPT_ENCODING);
+        let mut redirects = 0;
+        loop {
+            let place = place(fetch, &hop.url)?;
+            let exchange = self.exchange(&hop, &place, fetch.connect_timeout, progress);
+            let (response, exchange) = exchange.await?;
+            progress.set(Phase::Body, &place);
+            let (mut head, incoming) = response.into_parts();
+            let is_gzip = inflates
+                && hop.method != Method::HEAD
+                && head.headers.get(CONTENT_ENCODING).is_some_and(is_gzip);
+            let body = Body::new(incoming, exchange, is_gzip, fetch.body_bytes_max);
+            let next = match fetch.redirects_max {
+                0 => None,
+                _ => redirect::next(&hop, head.status, &head.headers)?,
+            };
+            if let Some(next) = next {
+                redirects += 1;
+                if redirects > fetch.redirects_max {
+                    let most = fetch.redirects_max;
+                    let words = format!("more than {most} redirects, the last one to {}", next.url);
+                    return Err(fault(FaultKind::Broken, words));
+                }
+                body.discard().await;
+                hop = next;
+                continue;
+            }
+            if is_gzip {
+                // They are about what has come, not about what a script gets.
+                head.headers.remove(CONTENT_ENCODING);
+                head.headers.remove(CONTENT_LENGTH);
+            }
+            let body = match fetch.is_stream {
+                true => {
+                    let stream = Stream::new(body, fetch.timeout, place.shown());
+                    Delivered::Stream(Handle::new(stream))
+                }
+                false => Delivered::Whole(body.whole().await?),
+            };
+            let headers = head.headers.iter();
+            let headers =
+                headers.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
+            return Ok(Reply::Http(Box::new(HttpReply {
+                status: head.status.as_u16(),
+                headers: headers.collect(),
+                url: hop.url.into(),
+                body,
+            })));
+        }
+    }
+}
+
+fn is_gzip(value: &HeaderValue) -> bool {
+    let value = value.as_bytes().trim_ascii();
+    value.eq_ignore_ascii_case(b"gzip") || value.eq_ignore_ascii_case(b"x-gzip")
+}
+
+/// The request as it was asked for.
+fn first(fetch: &Fetch) -> Result<Hop, Fault> {
+    let invalid = |what: &str| fault(FaultKind::Invalid, what);
+    let method = Method::from_bytes(fetch.method.as_bytes());
+    let mut headers = HeaderMap::new();
+    for (name, value) in &fetch.headers {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        let name = name.map_err(|_| invalid("a header's name is none"))?;
+        let value = HeaderValue::from_bytes(value);
+        headers.append(
+            name,
+            value.map_err(|_| invalid("a header's value is none"))?,
+        );
+    }
+    let mut url = Url::parse(&fetch.url)
+        .map_err(|error| fault(FaultKind::Invalid, format!("{:?}: {error}", fetch.url)))?;
+    url.set_fragment(None);
+    Ok(Hop {
+        method: method.map_err(|_| invalid("the method is none"))?,
+        url,
+        headers,
+        body: Bytes::copy_from_slice(&fetch.body),
+    })
+}
+
+/// Where the connection for a URL goes to.
+fn place(fetch: &Fetch, url: &Url) -> Result<Place, Fault> {
+    let invalid = |why: &str| fault(FaultKind::Invalid, format!("{:?}: {why}", url.as_str()));
+    let is_tls = match url.scheme() {
+        "http" => false,
+        "https" => true,
+        _ => return Err(invalid("neither http:// nor https://")),
+    };
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(invalid(
+            "name and password don't belong into a URL: send the header authorization",
+        ));
+    }
+    let host = url.host_str().ok_or_else(|| invalid("no host"))?;
+    let port = url.port_or_known_default();
+    Ok(Place {
+        is_tls,
+        host: host.trim_matches(['[', ']']).to_owned(),
+        port: port.ok_or_else(|| invalid("no port"))?,
+        trust: match is_tls {
+            true => fetch.trust.clone(),
+            false => Trust::System,
+        },
+        connections_max: fetch.connections_max,
+    })
+}
+
+fn fault(kind: FaultKind, words: impl std::fmt::Display) -> Fault {
+    Fault::new(kind, format!("http: {words}"))
+}
+
+/// A time as people read it.
+fn shown(time: Duration) -> String {
+    format!("{} s", time.as_secs_f64())
+}

@@ -1,0 +1,117 @@
+//! `veche.http`: requests to other servers. What is asked for is checked here; `outbound` asks.
+
+mod options;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+
+use mlua::{Lua, Table, Value};
+use veche_calls::{Body, Call, Http, HttpReply, Read};
+
+use super::fault;
+use crate::desk::Desk;
+
+/// Under which name Lua's registry keeps the metatable of answers.
+const ANSWERS: &str = "veche.http answers";
+
+/// Where the whole number of a stream ends: those of Lua are exact up to there.
+const NUMBERS: f64 = 9_007_199_254_740_992.0;
+
+/// `folder` is where the script is: paths are relative to it.
+pub(super) fn install(
+    lua: &Lua,
+    desk: &Rc<Desk>,
+    native: &Table,
+    folder: &Path,
+) -> mlua::Result<()> {
+    let folder = folder.to_owned();
+    let own = Rc::clone(desk);
+    let begin = lua.create_function(
+        move |lua, (name, url, body, options): (String, Value, Value, Value)| {
+            let fetch = options::read(lua, &folder, &name, &url, &body, &options)?;
+            let body_bytes_max = fetch.body_bytes_max;
+            let fetch = veche_calls::Fetch {
+                // There would be no room for more.
+                body_bytes_max: match fetch.is_stream {
+                    true => body_bytes_max,
+                    false => body_bytes_max.min(own.memory_bytes_max as u64),
+                },
+                ..fetch
+            };
+            let token = own.call(Call::Http(Http::Fetch(Box::new(fetch))));
+            Ok(token.0 as f64)
+        },
+    )?;
+    native.set("http", begin)?;
+    let own = Rc::clone(desk);
+    let read = lua.create_function(move |_, number: f64| {
+        let stream = number_of(number).and_then(|number| own.streams.borrow().find(number));
+        let stream = stream.ok_or_else(|| {
+            fault("the answer is closed: it was given up, or the coroutine that asked has ended")
+        })?;
+        let token = own.call(Call::Http(Http::Read(Read { stream })));
+        Ok(token.0 as f64)
+    })?;
+    native.set("http_read", read)?;
+    let own = Rc::clone(desk);
+    let close = lua.create_function(move |_, number: f64| {
+        if let Some(number) = number_of(number) {
+            own.streams.borrow_mut().close(number);
+        }
+        Ok(())
+    })?;
+    native.set("http_close", close)?;
+    let answers = lua.create_function(|lua, metatable: Table| {
+        lua.set_named_registry_value(ANSWERS, metatable)
+    })?;
+    native.set("http_answers", answers)
+}
+
+fn number_of(number: f64) -> Option<u64> {
+    (0.0..NUMBERS).contains(&number).then_some(number as u64)
+}
+
+/// An answer as an object.
+pub(super) fn to_lua(lua: &Lua, desk: &Desk, reply: HttpReply) -> mlua::Result<Table> {
+    let answer = lua.create_table()?;
+    answer.raw_set("status", reply.status)?;
+    answer.raw_set("url", reply.url)?;
+    answer.raw_set("headers", headers(lua, &reply.headers)?)?;
+    match reply.body {
+        Body::Whole(body) => answer.raw_set("body", lua.create_string(body)?)?,
+        Body::Stream(handle) => {
+            let number = desk.open_stream(handle);
+            let number = number.ok_or_else(|| fault("http: a million answers are open"))?;
+            answer.raw_set("stream", number as f64)?;
+        }
+    }
+    let metatable: Table = lua.named_registry_value(ANSWERS)?;
+    answer.set_metatable(Some(metatable))?;
+    Ok(answer)
+}
+
+/// Values of one name stand in one, with commas (RFC 9110, section 5.3), but for cookies, which are a list.
+fn headers(lua: &Lua, headers: &[(String, Vec<u8>)]) -> mlua::Result<Table> {
+    let mut joined: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
+    let mut cookies = Vec::new();
+    for (name, value) in headers {
+        if name == "set-cookie" {
+            cookies.push(lua.create_string(value)?);
+            continue;
+        }
+        let all = joined.entry(name).or_default();
+        if !all.is_empty() {
+            all.extend_from_slice(b", ");
+        }
+        all.extend_from_slice(value);
+    }
+    let table = lua.create_table_with_capacity(0, joined.len())?;
+    for (name, value) in joined {
+        table.raw_set(name, lua.create_string(value)?)?;
+    }
+    if !cookies.is_empty() {
+        table.raw_set("set-cookie", lua.create_sequence_from(cookies)?)?;
+    }
+    Ok(table)
+}

@@ -1,0 +1,394 @@
+//! What a script says of a request, checked: nothing of it can become another line of a head.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::time::Duration;
+
+use mlua::{Lua, Table, Value};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use veche_calls::{Fetch, Trust};
+
+use super::super::argument::as_number;
+use super::super::{calls, fault, json};
+
+/// Seconds where a script does not say.
+const TIMEOUT_S: f64 = 30.0;
+const CONNECT_TIMEOUT_S: f64 = 10.0;
+
+const REDIRECTS: [f64; 3] = [5.0, 0.0, 100.0];
+const PER_HOST: [f64; 3] = [100.0, 1.0, 65_536.0];
+const BODY_BYTES: [f64; 3] = [(16 << 20) as f64, 0.0, 9_007_199_254_740_992.0];
+
+/// Longest URL, its query included.
+const URL_BYTES_MAX: usize = 16 << 10;
+
+/// Names and values of all headers.
+const HEADERS_BYTES_MAX: usize = 64 << 10;
+
+/// Headers that are about the connection, which is the client's.
+const OWN_HEADERS: &[&str] = &[
+    "connection",
+    "content-length",
+    "expect",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// What stays as it is in a form (URL standard, "application/x-www-form-urlencoded percent-encode set").
+const FORM: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'*')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b' ');
+
+/// A request that is being put together.
+struct Draft<'a> {
+    lua: &'a Lua,
+    /// Paths are relative to it.
+    folder: &'a Path,
+    /// The function that was called.
+    name: &'a str,
+    fetch: Fetch,
+    query: Option<String>,
+    has_body: bool,
+    content_type: Option<&'static str>,
+}
+
+/// The arguments of `veche.http.…`: `request` has all in its options.
+pub(super) fn read(
+    lua: &Lua,
+    folder: &Path,
+    name: &str,
+    url: &Value,
+    body: &Value,
+    options: &Value,
+) -> mlua::Result<Fetch> {
+    let is_request = name == "request";
+    let has_body = matches!(name, "post" | "put" | "patch");
+    let mut draft = Draft {
+        lua,
+        folder,
+        name,
+        fetch: Fetch {
+            method: match is_request {
+                true => "GET".to_owned(),
+                false => name.to_ascii_uppercase(),
+            },
+            url: String::new(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            timeout: Duration::from_secs_f64(TIMEOUT_S),
+            connect_timeout: Duration::from_secs_f64(CONNECT_TIMEOUT_S),
+            redirects_max: REDIRECTS[0] as u32,
+            body_bytes_max: 0,
+            connections_max: PER_HOST[0] as u32,
+            trust: Trust::System,
+            is_stream: false,
+        },
+        query: None,
+        has_body: false,
+        content_type: None,
+    };
+    if !is_request {
+        draft.fetch.url = draft.url(url, "argument #1")?;
+    }
+    let options_at = match (is_request, has_body) {
+        (true, _) => 1,
+        (_, false) => 2,
+        (_, true) => 3,
+    };
+    let mut body_bytes_max = None;
+    match body {
+        Value::Nil => {}
+        Value::String(text) => draft.body(text.as_bytes().to_vec(), None)?,
+        Value::Table(table) => draft.options(table, &mut body_bytes_max)?,
+        _ => {
+            return Err(draft.bad(
+                "argument #2",
+                "a string, or a table with json, form or body, expected",
+            ));
+        }
+    }
+    match options {
+        Value::Nil if !is_request => {}
+        Value::Table(table) => draft.options(table, &mut body_bytes_max)?,
+        _ => {
+            return Err(draft.bad(
+                &format!("argument #{options_at}"),
+                "a table of options expected",
+            ));
+        }
+    }
+    if draft.fetch.url.is_empty() {
+        return Err(draft.bad("option url", "it is missing"));
+    }
+    draft.finish(body_bytes_max)
+}
+
+impl Draft<'_> {
+    fn bad(&self, what: &str, why: &str) -> mlua::Error {
+        fault(format!("bad {what} to '{}': {why}", self.name))
+    }
+
+    fn options(&mut self, table: &Table, body_bytes_max: &mut Option<u64>) -> mlua::Result<()> {
+        let mut is_insecure = false;
+        for pair in table.pairs::<Value, Value>() {
+            let (key, value) = pair?;
+            let Value::String(key) = &key else {
+                return Err(self.bad("options", "their names are strings"));
+            };
+            let key = key.to_string_lossy();
+            let expected =
+                |what: &str| self.bad(&format!("option {key}"), &format!("{what} expected"));
+            let flag = || match value {
+                Value::Boolean(flag) => Ok(flag),
+                _ => Err(expected("true or false")),
+            };
+            let whole = |[_, least, most]: [f64; 3]| {
+                let number = as_number(&value)
+                    .filter(|number| (least..=most).contains(number) && number.fract() == 0.0);
+                number.ok_or_else(|| expected(&format!("a whole number from {least} to {most}")))
+            };
+            match key.as_str() {
+                "timeout" => {
+                    self.fetch.timeout = calls::seconds(&value, &key, TIMEOUT_S, self.name)?;
+                }
+                "connect_timeout" => {
+                    let seconds = calls::seconds(&value, &key, CONNECT_TIMEOUT_S, self.name)?;
+                    self.fetch.connect_timeout = seconds;
+                }
+                "redirects" => self.fetch.redirects_max = whole(REDIRECTS)? as u32,
+                "max_per_host" => self.fetch.connections_max = whole(PER_HOST)? as u32,
+                "max_body" => *body_bytes_max = Some(whole(BODY_BYTES)? as u64),
+                "stream" => self.fetch.is_stream = flag()?,
+                "insecure" => is_insecure = flag()?,
+                "ca_file" => match &value {
+                    Value::String(path) if is_path(&path.as_bytes()) => {
+                        let path = self.folder.join(path.to_string_lossy());
+                        self.fetch.trust = Trust::File(path);
+                    }
+                    _ => return Err(expected("the path of a PEM file")),
+                },
+                "headers" => self.headers(&value)?,
+                "query" => {
+                    let query = match &value {
+                        Value::String(query) => text(&query.as_bytes()),
+                        Value::Table(fields) => Some(self.form(fields, "query")?),
+                        _ => None,
+                    };
+                    let query = query.ok_or_else(|| {
+                        expected("a table of fields, or a string without spaces,")
+                    })?;
+                    self.query = Some(query);
+                }
+                "url" if self.name == "request" => {
+                    self.fetch.url = self.url(&value, "option url")?
+                }
+                "method" if self.name == "request" => self.method(&value)?,
+                "body" => match &value {
+                    Value::String(bytes) => self.body(bytes.as_bytes().to_vec(), None)?,
+                    _ => return Err(expected("a string")),
+                },
+                "json" => {
+                    let text = json::encode(self.lua, &value)?;
+                    self.body(text, Some("application/json"))?;
+                }
+                "form" => match &value {
+                    Value::Table(fields) => {
+                        let form = self.form(fields, "form")?.into_bytes();
+                        self.body(form, Some("application/x-www-form-urlencoded"))?;
+                    }
+                    _ => return Err(expected("a table of fields")),
+                },
+                _ => return Err(self.bad("options", &format!("there is no option {key:?}"))),
+            }
+        }
+        if is_insecure {
+            self.fetch.trust = Trust::Anybody;
+        }
+        Ok(())
+    }
+
+    fn method(&mut self, value: &Value) -> mlua::Result<()> {
+        let why =
+            "a word as GET or POST, of at most 32 letters, and not CONNECT or TRACE, expected";
+        let method = match value {
+            Value::String(method) => method.to_string_lossy().to_ascii_uppercase(),
+            _ => return Err(self.bad("option method", why)),
+        };
+        let is_word = (1..=32).contains(&method.len()) && method.bytes().all(is_token);
+        if !is_word || matches!(method.as_str(), "CONNECT" | "TRACE" | "TRACK") {
+            return Err(self.bad("option method", why));
+        }
+        self.fetch.method = method;
+        Ok(())
+    }
+
+    fn url(&self, value: &Value, what: &str) -> mlua::Result<String> {
+        let Value::String(url) = value else {
+            return Err(self.bad(what, "a URL, as a string, expected"));
+        };
+        let is_scheme = |url: &String| {
+            let start = url.get(..8).unwrap_or(url).to_ascii_lowercase();
+            start.starts_with("http://") || start.starts_with("https://")
+        };
+        let url = text(&url.as_bytes()).ok_or_else(|| {
+            self.bad(
+                what,
+                "a URL has no spaces and no control characters, is UTF-8 and at most 16384 bytes long",
+            )
+        })?;
+        match is_scheme(&url) {
+            true => Ok(url),
+            false => Err(self.bad(what, "a URL that begins with http:// or https:// expected")),
+        }
+    }
+
+    fn headers(&mut self, value: &Value) -> mlua::Result<()> {
+        const WHAT: &str = "option headers";
+        let Value::Table(table) = value else {
+            return Err(self.bad(WHAT, "a table of names and values expected"));
+        };
+        let mut bytes = 0;
+        for pair in table.pairs::<Value, Value>() {
+            let (name, value) = pair?;
+            let name = match &name {
+                Value::String(name) => name.to_string_lossy().to_ascii_lowercase(),
+                _ => return Err(self.bad(WHAT, "their names are strings")),
+            };
+            if name.is_empty() || !name.bytes().all(is_token) {
+                return Err(self.bad(WHAT, &format!("{name:?} is no name of a header")));
+            }
+            if OWN_HEADERS.contains(&name.as_str()) {
+                return Err(self.bad(WHAT, &format!("{name} is the client's own")));
+            }
+            let values = scalars(&value).ok_or_else(|| {
+                self.bad(
+                    WHAT,
+                    &format!("{name}: a string, a number or a list of them expected"),
+                )
+            })?;
+            for value in values {
+                let is_good = |byte: &u8| *byte == b'\t' || !byte.is_ascii_control();
+                if !value.iter().all(is_good) {
+                    let why = format!("{name}: a value has no line breaks and control characters");
+                    return Err(self.bad(WHAT, &why));
+                }
+                bytes += name.len() + value.len();
+                if bytes > HEADERS_BYTES_MAX {
+                    return Err(self.bad(WHAT, "at most 65536 bytes expected"));
+                }
+                self.fetch.headers.push((name.clone(), value));
+            }
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, bytes: Vec<u8>, content_type: Option<&'static str>) -> mlua::Result<()> {
+        if self.has_body {
+            return Err(self.bad("options", "one body only: json, form or body"));
+        }
+        self.has_body = true;
+        self.fetch.body = bytes;
+        self.content_type = content_type;
+        Ok(())
+    }
+
+    /// Fields as a form has them, sorted by name: the order of a table is nobody's.
+    fn form(&self, table: &Table, what: &str) -> mlua::Result<String> {
+        let expected = || {
+            let why = "names with strings, numbers, booleans or lists of them expected";
+            self.bad(&format!("option {what}"), why)
+        };
+        let mut fields = Vec::new();
+        for pair in table.pairs::<Value, Value>() {
+            let (name, value) = pair?;
+            let name = match &name {
+                Value::String(name) => name.as_bytes().to_vec(),
+                Value::Integer(_) | Value::Number(_) => name.to_string()?.into_bytes(),
+                _ => return Err(expected()),
+            };
+            for value in scalars(&value).ok_or_else(expected)? {
+                fields.push(format!("{}={}", encoded(&name), encoded(&value)));
+            }
+        }
+        // Values of one name stay in their order.
+        fields.sort_by(|a, b| a.split('=').next().cmp(&b.split('=').next()));
+        Ok(fields.join("&"))
+    }
+
+    fn finish(mut self, body_bytes_max: Option<u64>) -> mlua::Result<Fetch> {
+        if let Some(query) = self.query.take().filter(|query| !query.is_empty()) {
+            let url = &mut self.fetch.url;
+            let fragment = url.find('#').map(|at| url.split_off(at));
+            url.push(if url.contains('?') { '&' } else { '?' });
+            url.push_str(&query);
+            url.push_str(&fragment.unwrap_or_default());
+        }
+        if self.fetch.url.len() > URL_BYTES_MAX {
+            return Err(self.bad("option query", "the URL is longer than 16384 bytes"));
+        }
+        let is_told = |(name, _): &(String, Vec<u8>)| name == "content-type";
+        if let Some(content_type) = self.content_type
+            && !self.fetch.headers.iter().any(is_told)
+        {
+            let header = ("content-type".to_owned(), content_type.into());
+            self.fetch.headers.push(header);
+        }
+        // The order of a table is nobody's; values of one name stay in theirs.
+        self.fetch.headers.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let default = match self.fetch.is_stream {
+            true => u64::MAX,
+            false => BODY_BYTES[0] as u64,
+        };
+        self.fetch.body_bytes_max = body_bytes_max.unwrap_or(default);
+        Ok(self.fetch)
+    }
+}
+
+/// A value, or the values of a list, as text.
+fn scalars(value: &Value) -> Option<Vec<Vec<u8>>> {
+    let scalar = |value: &Value| match value {
+        Value::String(text) => Some(text.as_bytes().to_vec()),
+        Value::Boolean(_) | Value::Integer(_) | Value::Number(_) => {
+            Some(value.to_string().ok()?.into_bytes())
+        }
+        _ => None,
+    };
+    match value {
+        Value::Table(list) => {
+            let values = list.sequence_values::<Value>();
+            values.map(|value| scalar(&value.ok()?)).collect()
+        }
+        value => Some(vec![scalar(value)?]),
+    }
+}
+
+fn encoded(bytes: &[u8]) -> Cow<'_, str> {
+    let text: Cow<'_, str> = percent_encode(bytes, FORM).into();
+    match text.contains(' ') {
+        true => text.replace(' ', "+").into(),
+        false => text,
+    }
+}
+
+/// Of a URL: UTF-8 without spaces and control characters.
+fn text(bytes: &[u8]) -> Option<String> {
+    let text = simdutf8::basic::from_utf8(bytes).ok()?;
+    let is_good = |char: char| !char.is_whitespace() && !char.is_control();
+    (text.len() <= URL_BYTES_MAX && text.chars().all(is_good)).then(|| text.to_owned())
+}
+
+fn is_path(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && !bytes.contains(&0)
+}
+
+/// RFC 9110, section 5.6.2.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}

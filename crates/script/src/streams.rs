@@ -1,0 +1,110 @@
+//! Answers that a script reads piece by piece, by numbers that it knows.
+//!
+//! One belongs to the coroutine whose call brought it, and is given up when that ends: nothing of it can be left open.
+
+use veche_calls::Handle;
+
+use crate::raw::Reference;
+
+/// Bits of a number that are its place; all of a number's bits fit into Lua's.
+const PLACE_BITS: u32 = 20;
+
+/// Those of one VM.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    open: Option<(Reference, Handle)>,
+}
+
+impl Streams {
+    /// Keeps one for a coroutine; its number. `None` if a million are open.
+    pub(crate) fn open(&mut self, owner: Reference, handle: Handle) -> Option<u64> {
+        let place = self.free.pop().or_else(|| {
+            let place = self.slots.len() as u32;
+            (place < 1 << PLACE_BITS).then(|| {
+                self.slots.push(Slot::default());
+                place
+            })
+        })?;
+        let slot = &mut self.slots[place as usize];
+        slot.open = Some((owner, handle));
+        Some(u64::from(slot.generation) << PLACE_BITS | u64::from(place))
+    }
+
+    /// One that is open.
+    pub(crate) fn find(&self, number: u64) -> Option<Handle> {
+        let slot = self.slots.get(place(number))?;
+        let (_, handle) = slot.open.as_ref()?;
+        (u64::from(slot.generation) == number >> PLACE_BITS).then(|| handle.clone())
+    }
+
+    /// Gives one up.
+    pub(crate) fn close(&mut self, number: u64) {
+        if self.find(number).is_some() {
+            self.clear(place(number));
+        }
+    }
+
+    /// Gives up those of a coroutine.
+    pub(crate) fn close_of(&mut self, owner: Reference) {
+        if self.free.len() == self.slots.len() {
+            return;
+        }
+        for place in 0..self.slots.len() {
+            let open = &self.slots[place].open;
+            if open.as_ref().is_some_and(|(of, _)| *of == owner) {
+                self.clear(place);
+            }
+        }
+    }
+
+    /// Gives up all.
+    pub(crate) fn close_all(&mut self) {
+        *self = Self::default();
+    }
+
+    fn clear(&mut self, place: usize) {
+        let slot = &mut self.slots[place];
+        slot.open = None;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(place as u32);
+    }
+}
+
+fn place(number: u64) -> usize {
+    (number & ((1 << PLACE_BITS) - 1)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_of_one_stream_only() {
+        let mut streams = Streams::default();
+        let (ann, bob) = (Reference::from_number(1), Reference::from_number(2));
+        let handle = || Handle::new(());
+        let first = streams.open(ann, handle()).expect("room");
+        let second = streams.open(bob, handle()).expect("room");
+        assert!(streams.find(first).is_some() && streams.find(second).is_some());
+        streams.close_of(ann);
+        assert!(streams.find(first).is_none() && streams.find(second).is_some());
+        let third = streams.open(ann, handle()).expect("room");
+        assert_ne!(first, third);
+        assert!(streams.find(first).is_none() && streams.find(third).is_some());
+        streams.close(first);
+        assert!(streams.find(third).is_some());
+        streams.close(third);
+        streams.close(third);
+        streams.close(u64::MAX);
+        assert!(streams.find(third).is_none());
+        streams.close_all();
+        assert!(streams.find(second).is_none());
+    }
+}
