@@ -47,6 +47,8 @@ pub struct Simulated {
     /// Set timers by deadline; the second number is the seed's, the third the transport's index.
     timers: BTreeMap<(u64, u64, u32), TransportId>,
     rests_until_ms: Option<u64>,
+    /// Something was told in the last turn.
+    has_told: bool,
 }
 
 /// The driver's side of a transport.
@@ -84,6 +86,7 @@ impl Simulated {
             dialed: VecDeque::new(),
             timers: BTreeMap::new(),
             rests_until_ms: None,
+            has_told: false,
         })
     }
 
@@ -169,6 +172,12 @@ impl Simulated {
     #[must_use]
     pub fn rests_until_ms(&self) -> Option<u64> {
         self.rests_until_ms
+    }
+
+    /// Whether the last turn had anything to tell.
+    #[must_use]
+    pub fn has_told(&self) -> bool {
+        self.has_told
     }
 
     fn stir(&mut self) {

@@ -43,7 +43,10 @@ pub enum CodeError {
 /// A snapshot of an application's source.
 #[derive(Debug)]
 pub struct Code {
+    /// Where modules are looked for first.
     folder: PathBuf,
+    /// Where they are looked for then, and what names in tracebacks begin behind.
+    root: PathBuf,
     script: PathBuf,
     files: Mutex<BTreeMap<PathBuf, Arc<str>>>,
 }
@@ -54,9 +57,19 @@ impl Code {
     /// # Errors
     /// The file can't be read or is too large.
     pub fn read(script: &Path) -> Result<Self, CodeError> {
+        let folder = script.parent().unwrap_or(Path::new(""));
+        Self::read_within(folder, script)
+    }
+
+    /// The same of a script somewhere below a folder, where its modules may lie as well as beside it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_within(root: &Path, script: &Path) -> Result<Self, CodeError> {
         let folder = script.parent().unwrap_or(Path::new("")).to_owned();
         let code = Self {
             folder,
+            root: root.to_owned(),
             script: script.to_owned(),
             files: Mutex::default(),
         };
@@ -96,8 +109,12 @@ impl Code {
             return Err(CodeError::BadName(name.to_owned()));
         }
         let path: PathBuf = name.split('.').collect();
-        for path in [path.with_extension("lua"), path.join("init.lua")] {
-            let path = self.folder.join(path);
+        let names = [path.with_extension("lua"), path.join("init.lua")];
+        let folders = [&self.folder, &self.root];
+        for path in folders
+            .into_iter()
+            .flat_map(|folder| names.each_ref().map(|name| folder.join(name)))
+        {
             match self.file(&path) {
                 Ok(text) => return Ok(Some((self.chunk_name(&path), text))),
                 Err(CodeError::Unreadable { error, .. })
@@ -109,7 +126,7 @@ impl Code {
     }
 
     fn chunk_name(&self, path: &Path) -> String {
-        let path = path.strip_prefix(&self.folder).unwrap_or(path);
+        let path = path.strip_prefix(&self.root).unwrap_or(path);
         format!("@{}", path.display())
     }
 

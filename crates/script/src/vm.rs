@@ -36,6 +36,8 @@ const OVER_MEMORY: &str = "not enough memory: the application is over its limit"
 
 /// How a connection to another server is closed that there is no memory for (RFC 6455, section 7.4.1).
 const FAILED: u16 = 1011;
+/// How the line of a failed `app.start` begins.
+pub(crate) const START_FAILED: &str = "app.start failed: ";
 
 /// Functions of an application that Veche calls.
 const HANDLERS: usize = 8;
@@ -505,7 +507,7 @@ impl Vm {
                 self.next_of(id);
             }
             Owner::Start => {
-                let words = format!("app.start failed: {}", failure.traceback);
+                let words = format!("{START_FAILED}{}", failure.traceback);
                 self.desk.log(Level::Error, words);
                 self.open_gate();
             }

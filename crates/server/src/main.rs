@@ -20,6 +20,7 @@ mod process;
 mod server;
 mod site;
 mod supervisor;
+mod testing;
 mod trusts;
 mod worker;
 

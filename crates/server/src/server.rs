@@ -34,7 +34,7 @@ struct Server {
 }
 
 /// Address space for a worker's stack: scripts may nest what runs in C.
-const WORKER_STACK_BYTES: usize = 16 << 20;
+pub(crate) const WORKER_STACK_BYTES: usize = 16 << 20;
 
 /// Brings all workers up; returns when they accept.
 pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
@@ -93,7 +93,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
                 };
                 let waker = driver.waker();
                 let port = outbound.port(move || waker.wake());
-                match Here::start(me as u16, &shelf, port) {
+                match Here::start(me as u16, &shelf, Box::new(port)) {
                     Err(error) => return drop(failed.send(Err(error))),
                     Ok(here) => shared.apps = Some(Box::new(here)),
                 }

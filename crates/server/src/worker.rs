@@ -12,6 +12,7 @@ mod drain;
 mod mail;
 mod output;
 mod shown;
+mod simulation;
 mod slots;
 
 use std::sync::Arc;
@@ -70,7 +71,7 @@ struct Rest {
     drain: Option<Drain>,
     /// There is work that waits for nothing.
     busy: bool,
-    /// When spare memory is looked through next.
+    /// When spare memory is looked through next; `u64::MAX` for never.
     trim_at_ms: u64,
     /// Nothing happened since there was none left.
     trimmed: bool,
@@ -164,7 +165,7 @@ impl Rest {
             } else if self.accept_paused || self.drain.is_some() {
                 Some(LOOK_AGAIN_LATER_MS)
             } else {
-                (!self.trimmed).then_some(TRIM_INTERVAL_MS)
+                (!self.trimmed && self.trim_at_ms != u64::MAX).then_some(TRIM_INTERVAL_MS)
             };
         own.into_iter().chain(apps).min()
     }

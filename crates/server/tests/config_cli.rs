@@ -452,9 +452,9 @@ fn new_makes_what_the_examples_are() {
     let folder = Folder::new("new");
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     for (name, arguments, example, files, first_try) in [
-        ("plain", &[][..], "echo", 3, "open http://127.0.0.1:8080/"),
-        ("my chat", &["--template", "chat"], "chat", 3, "?room=tea"),
-        ("api", &["--template", "api"], "rest-api", 2, "curl "),
+        ("plain", &[][..], "echo", 4, "open http://127.0.0.1:8080/"),
+        ("my chat", &["--template", "chat"], "chat", 4, "?room=tea"),
+        ("api", &["--template", "api"], "rest-api", 3, "curl "),
         (
             "feed",
             &["--template", "feed"],
@@ -476,7 +476,14 @@ fn new_makes_what_the_examples_are() {
         };
         assert!(out.contains(cd) && out.contains(first_try), "{out}");
         let mut count = 0;
-        for file in ["veche.toml", "app.lua", "source.lua", "public/index.html"] {
+        let names = [
+            "veche.toml",
+            "app.lua",
+            "app_test.lua",
+            "source.lua",
+            "public/index.html",
+        ];
+        for file in names {
             if let Ok(made) = fs::read_to_string(folder.0.join(name).join(file)) {
                 let original = fs::read_to_string(examples.join(example).join(file));
                 assert_eq!(made, original.expect("an example"), "{name}/{file}");
@@ -487,6 +494,13 @@ fn new_makes_what_the_examples_are() {
         let config = format!("{name}/veche.toml");
         let (code, out, err) = folder.run(&["check", "-c", &config]);
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        if example == "feed" {
+            continue;
+        }
+        // Its tests hold, whatever the order of things.
+        let (code, out, err) = folder.run(&["test", "-c", &config, "--runs", "20"]);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        assert!(out.starts_with("ok      app_test.lua  "), "{out}");
     }
 }
 

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use crate::app::{App, World};
 use crate::code::Code;
-use crate::effects::{Effects, Token};
-use crate::vm::{LoadError, Vm};
+use crate::effects::{Effect, Effects, Token};
+use crate::vm::{LoadError, START_FAILED, Vm};
 use crate::{Answer, Now};
 
 pub use plain::Plain;
@@ -62,7 +62,8 @@ struct Notes {
     cases: RefCell<Vec<Case>>,
     asks: RefCell<Vec<Ask>>,
     answers: RefCell<HashMap<Token, Result<Plain, String>>>,
-    ended: RefCell<Option<Ended>>,
+    has_passed: Cell<bool>,
+    failed: RefCell<Option<Ended>>,
     chosen: Cell<usize>,
 }
 
@@ -124,14 +125,32 @@ impl TestVm {
         self.vm.answer(token, &number, now);
     }
 
-    /// How the case came out; `None` while it is under way.
+    /// How the case came out, as far as [effects](Self::take_effects) were taken; `None` while it is under way.
     #[must_use]
     pub fn ended(&self) -> Option<Ended> {
-        self.notes.ended.borrow().clone()
+        let failed = self.notes.failed.borrow().clone();
+        failed.or_else(|| self.notes.has_passed.get().then_some(Ended::Passed))
     }
 
     /// What else the script has done: lines for the log, publications.
     pub fn take_effects(&mut self, empty: &mut Effects) {
         self.vm.take_effects(empty);
+        empty.list.retain(|effect| {
+            let Effect::Log { text, .. } = effect else {
+                return true;
+            };
+            let Some(failed) = text.strip_prefix(START_FAILED) else {
+                return true;
+            };
+            let (words, traceback) = failed.split_once(TRACEBACK).unwrap_or((failed, ""));
+            *self.notes.failed.borrow_mut() = Some(Ended::Failed {
+                words: words.to_owned(),
+                traceback: traceback.to_owned(),
+            });
+            false
+        });
     }
 }
+
+/// What is between an error's words and how it came there.
+const TRACEBACK: &str = "\nstack traceback:\n";

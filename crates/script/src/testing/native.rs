@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use mlua::{Lua, Table, Value};
 
-use super::{Ask, Case, Ended, Notes, Plain, diff, show};
+use super::{Ask, Case, Notes, Plain, diff, show};
 use crate::effects::Token;
 use crate::vm::load::{Extra, Parts};
 
@@ -48,20 +48,10 @@ pub(super) fn install(lua: &Lua, parts: &Parts<'_>, notes: &Rc<Notes>) -> mlua::
     })?;
     native.set("answer", answer)?;
     let own = Rc::clone(notes);
-    let ended = lua.create_function(
-        move |_, (words, traceback): (Option<mlua::LuaString>, Option<mlua::LuaString>)| {
-            let text = |text: &mlua::LuaString| text.to_string_lossy();
-            let ended = match words {
-                None => Ended::Passed,
-                Some(words) => Ended::Failed {
-                    words: text(&words),
-                    traceback: traceback.as_ref().map(text).unwrap_or_default(),
-                },
-            };
-            own.ended.borrow_mut().get_or_insert(ended);
-            Ok(())
-        },
-    )?;
+    let ended = lua.create_function(move |_, ()| {
+        own.has_passed.set(true);
+        Ok(())
+    })?;
     native.set("ended", ended)?;
     native.set(
         "show",

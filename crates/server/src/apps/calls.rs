@@ -9,9 +9,40 @@ use veche_script::Token;
 
 use super::here::Here;
 
+/// Where calls go and outcomes come from: see [`Port`], which tests take the place of.
+pub(crate) trait Gate {
+    fn submit(&mut self, id: CallId, call: Call);
+    fn cancel(&mut self, id: CallId);
+    fn flush(&mut self);
+    fn has_outcomes(&self) -> bool;
+    fn take(&mut self, into: &mut Vec<(CallId, Outcome)>);
+}
+
+impl Gate for Port {
+    fn submit(&mut self, id: CallId, call: Call) {
+        self.submit(id, call);
+    }
+
+    fn cancel(&mut self, id: CallId) {
+        self.cancel(id);
+    }
+
+    fn flush(&mut self) {
+        self.flush();
+    }
+
+    fn has_outcomes(&self) -> bool {
+        self.has_outcomes()
+    }
+
+    fn take(&mut self, into: &mut Vec<(CallId, Outcome)>) {
+        self.take(into);
+    }
+}
+
 /// Calls of all applications of a worker.
 pub(super) struct Calls {
-    port: Port,
+    port: Box<dyn Gate>,
     /// Taken from the port and not handed in yet.
     outcomes: VecDeque<(CallId, Outcome)>,
     taken: Vec<(CallId, Outcome)>,
@@ -23,7 +54,7 @@ pub(super) struct Calls {
 const OUTCOMES_MAX: usize = 1024;
 
 impl Calls {
-    pub(super) fn new(port: Port) -> Self {
+    pub(super) fn new(port: Box<dyn Gate>) -> Self {
         Self {
             port,
             outcomes: VecDeque::new(),

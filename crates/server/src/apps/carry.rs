@@ -13,6 +13,7 @@ use veche_proto::websocket::MessageKind;
 use veche_script::{Answer, Effect, Kind, Level, Token};
 
 use super::here::{Direct, Here, LOG, later, now, session};
+use super::journal::Entry;
 
 /// A handler has failed (RFC 6455, section 7.4.1).
 const FAILED: (u16, &str) = (1011, "internal error");
@@ -204,6 +205,14 @@ impl Here {
     }
 
     fn publish(&mut self, channel: String, kind: Kind, data: &[u8], shared: &mut Shared) {
+        if let Some(journal) = &self.journal {
+            let (channel, data) = (channel.clone(), data.to_vec());
+            journal.write(Entry::Published {
+                channel,
+                kind,
+                data,
+            });
+        }
         let kind = match kind {
             Kind::Text => PayloadKind::Text,
             Kind::Binary => PayloadKind::Binary,
@@ -243,6 +252,10 @@ impl Here {
     }
 
     fn log(&self, id: AppId, level: Level, text: &str) {
+        if let Some(journal) = &self.journal {
+            let text = text.to_owned();
+            journal.write(Entry::Logged { level, text });
+        }
         let app = self.apps.get(usize::from(id.0)).and_then(Option::as_ref);
         let app = app.map_or("", |app| app.volume.app.name.as_str());
         // Line by line: the log escapes what could look like another line of it.

@@ -7,14 +7,14 @@ use tracing::{error, info, warn};
 use veche_frontends::app::{AppAnswer, Body, Gone, Outcome, Progress, Request, Response, Verdict};
 use veche_frontends::{AppId, Apps, Shared};
 use veche_hub::{Answer, SessionId, Ticket};
-use veche_outbound::Port;
 use veche_proto::http::Status;
 use veche_proto::websocket::{MessageKind, handshake};
 use veche_script::{ConnectionId, Effects, Handler, Kind, Token, Vm, World};
 
-use super::calls::Calls;
+use super::calls::{Calls, Gate};
 use super::carry::Held;
 use super::dial::Asked;
+use super::journal::Journal;
 use super::library::{Shelf, Volume};
 
 /// What log lines of scripts go by.
@@ -40,6 +40,8 @@ pub(crate) struct Here {
     pub(super) calls: Calls,
     /// Who waits for room to write more of a response.
     pub(super) writers: HashMap<SessionId, Vec<Token>>,
+    /// Of a test, which reads there what the applications did.
+    pub(super) journal: Option<Journal>,
     now_ms: u64,
 }
 
@@ -106,7 +108,7 @@ pub(super) enum Direct {
 
 impl Here {
     /// To be called on the worker's own thread.
-    pub(crate) fn start(worker: u16, shelf: &Shelf, port: Port) -> Result<Self, String> {
+    pub(crate) fn start(worker: u16, shelf: &Shelf, port: Box<dyn Gate>) -> Result<Self, String> {
         let mut here = Self {
             worker,
             apps: Vec::new(),
@@ -116,19 +118,22 @@ impl Here {
             asked: Vec::new(),
             calls: Calls::new(port),
             writers: HashMap::new(),
+            journal: None,
             now_ms: 0,
         };
         for volume in shelf.iter() {
             let app = match volume {
-                Some(volume) => {
-                    let world = World::with_store(Arc::clone(&volume.store));
-                    Some(here.load(volume, world)?)
-                }
+                Some(volume) => Some(here.load(volume, volume.world())?),
                 None => None,
             };
             here.apps.push(app);
         }
         Ok(here)
+    }
+
+    /// From now on what the applications log and publish is written down as well.
+    pub(crate) fn keep_journal(&mut self, journal: Journal) {
+        self.journal = Some(journal);
     }
 
     fn load(&mut self, volume: &Arc<Volume>, world: World) -> Result<Application, String> {
@@ -158,7 +163,7 @@ impl Here {
                 continue;
             }
             let world = before.as_ref().map(|app| app.world.clone());
-            let world = world.unwrap_or_else(|| World::with_store(Arc::clone(&volume.store)));
+            let world = world.unwrap_or_else(|| volume.world());
             match self.load(volume, world) {
                 Ok(mut app) => {
                     if let Some(mut old) = before {

@@ -20,9 +20,20 @@ pub(crate) struct Volume {
     pub(crate) folder: Arc<Path>,
     /// The process's dictionaries and counters: the same for all applications.
     pub(crate) store: Arc<Store>,
+    /// Of a test: decides all chance.
+    seed: Option<u64>,
 }
 
 impl Volume {
+    /// What its VMs share on one worker, new.
+    pub(crate) fn world(&self) -> World {
+        let store = Arc::clone(&self.store);
+        match self.seed {
+            Some(seed) => World::seeded(store, seed),
+            None => World::with_store(store),
+        }
+    }
+
     /// Whether the other one would run just the same.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.app == other.app && self.code.is_same(&other.code)
@@ -31,6 +42,23 @@ impl Volume {
 
 /// All applications of a configuration, by id; those that are no more in it are `None`.
 pub(crate) type Shelf = Arc<Vec<Option<Arc<Volume>>>>;
+
+/// The same code with a store of its own and a seed: for one run of a test.
+pub(crate) fn seeded(shelf: &Shelf, seed: u64) -> Shelf {
+    let store = Arc::new(Store::default());
+    let volumes = shelf.iter().map(|volume| {
+        volume.as_ref().map(|volume| {
+            Arc::new(Volume {
+                app: volume.app.clone(),
+                code: Arc::clone(&volume.code),
+                folder: Arc::clone(&volume.folder),
+                store: Arc::clone(&store),
+                seed: Some(seed),
+            })
+        })
+    });
+    Arc::new(volumes.collect())
+}
 
 /// Gives applications their ids: open sessions keep theirs over a reload, so a name keeps its number for good.
 #[derive(Debug, Default)]
@@ -93,5 +121,6 @@ fn read(app: &config::App, store: &Arc<Store>) -> Result<Volume, String> {
         code,
         folder,
         store,
+        seed: None,
     })
 }

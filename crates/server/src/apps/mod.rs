@@ -7,8 +7,10 @@ mod calls;
 mod carry;
 mod dial;
 mod here;
+mod journal;
 mod library;
 
 pub(crate) use dial::{Asked, Outgoing};
 pub(crate) use here::Here;
-pub(crate) use library::{Library, Shelf};
+pub(crate) use journal::{Entry, Journal};
+pub(crate) use library::{Library, Shelf, seeded};

@@ -25,7 +25,7 @@ pub(super) const CODES: [(Exit, &str); 9] = [
     (Exit::Ok, "done"),
     (
         Exit::Config,
-        "the configuration has problems or can't be read; each is on a line of its own",
+        "the configuration has problems or can't be read, each on a line of its own; test: a test has failed",
     ),
     (Exit::Usage, "the command line makes no sense"),
     (Exit::NoServer, "no server answers"),
@@ -85,6 +85,11 @@ impl Failure {
         }
     }
 
+    /// One that everything has been said about.
+    pub(super) fn silent(exit: Exit) -> Self {
+        Self::new(exit, "")
+    }
+
     /// Problems of a file, each on a line of its own.
     pub(super) fn problems(exit: Exit, report: &Report) -> Self {
         Self {
@@ -100,6 +105,9 @@ impl Failure {
 
     /// Says it on standard error.
     pub(super) fn print(&self) {
+        if self.message.is_empty() {
+            return;
+        }
         let prefix = if self.is_list { "" } else { "veche: " };
         // When even standard error is closed nobody can be told.
         let _ = writeln!(io::stderr().lock(), "{prefix}{}", self.message);

@@ -24,6 +24,7 @@ mod push;
 #[cfg(test)]
 mod reference;
 mod status;
+mod test;
 
 use exit::{Exit, Failure};
 
@@ -52,6 +53,8 @@ enum Command {
     Serve,
     /// Start the server and run what is saved: scripts and configuration are loaded anew with every change
     Dev,
+    /// Run the tests of the applications: each *_test.lua, with fake clients and a clock of their own
+    Test(test::TestArgs),
     /// Read the configuration and load the scripts; report every problem, without starting anything
     Check,
     /// Print every value that counts and where it came from
@@ -164,6 +167,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             let _watch = dev::watch(&config::load(&file)?)?;
             serve(file)
         }
+        Command::Test(args) => test::run(&file, args),
         Command::Check => {
             let config = config::load(&file)?;
             if let Err(error) = Library::default().shelve(&config) {

@@ -46,9 +46,13 @@ macro_rules! files {
 impl Template {
     fn files(self) -> &'static [File] {
         match self {
-            Self::Echo => files!("echo": "veche.toml", "app.lua", "public/index.html"),
-            Self::Chat => files!("chat": "veche.toml", "app.lua", "public/index.html"),
-            Self::Api => files!("rest-api": "veche.toml", "app.lua"),
+            Self::Echo => {
+                files!("echo": "veche.toml", "app.lua", "app_test.lua", "public/index.html")
+            }
+            Self::Chat => {
+                files!("chat": "veche.toml", "app.lua", "app_test.lua", "public/index.html")
+            }
+            Self::Api => files!("rest-api": "veche.toml", "app.lua", "app_test.lua"),
             Self::Feed => {
                 files!("feed": "veche.toml", "app.lua", "source.lua", "public/index.html")
             }
@@ -86,7 +90,8 @@ pub(super) fn run(args: &NewArgs) -> Result<(), Failure> {
     let names: Vec<&str> = template.files().iter().map(|(name, _)| *name).collect();
     print(format_args!(
         "made {}: {}\n\nNext:\n  cd {}\n  veche serve\n\nThen {}\n\n\
-         app.lua is the application. When you have changed it, say in the same folder: veche reload\n",
+         app.lua is the application. When you have changed it, say in the same folder: veche reload\n\
+         app_test.lua tests it: veche test\n",
         folder.display(),
         names.join(", "),
         quoted(folder),

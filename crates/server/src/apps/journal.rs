@@ -1,0 +1,42 @@
+//! What applications did, for a test to read: what they logged and published, in order.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use veche_script::{Kind, Level};
+
+/// Entries of a run; what comes after them is not kept.
+const ENTRIES_MAX: usize = 100_000;
+
+/// One thing that an application did.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Entry {
+    /// It logged, or failed.
+    Logged { level: Level, text: String },
+    /// The test logged, or was told something.
+    Noted { level: Level, text: String },
+    /// It published.
+    Published {
+        channel: String,
+        kind: Kind,
+        data: Vec<u8>,
+    },
+}
+
+/// Shared by who writes and who reads.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Journal(Rc<RefCell<Vec<Entry>>>);
+
+impl Journal {
+    pub(crate) fn write(&self, entry: Entry) {
+        let mut entries = self.0.borrow_mut();
+        if entries.len() < ENTRIES_MAX {
+            entries.push(entry);
+        }
+    }
+
+    /// All so far.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        self.0.borrow().clone()
+    }
+}

@@ -1,0 +1,121 @@
+//! `veche test`: its options, and what a terminal gets to see meanwhile.
+
+use std::fs;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::duration;
+use super::exit::{Exit, Failure, print};
+use crate::config::{self, plain};
+use crate::process::now;
+use crate::server::WORKER_STACK_BYTES;
+use crate::testing::{self, Counts, Plan, Problem, Report, Step, Style};
+
+/// What to run, and how.
+#[derive(Args, Debug)]
+pub(super) struct TestArgs {
+    /// Files with tests, or folders; by default every *_test.lua in the configuration's folder
+    #[arg(value_name = "FILE")]
+    paths: Vec<PathBuf>,
+    /// Only tests whose file and name have this text in them
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Decides the order of what happens at the same time, and all chance
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Run each test with so many seeds, one after the other: finds what depends on an order
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    runs: u64,
+    /// How long one run of a test may take, in real time
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    timeout: Duration,
+    /// Write the results to this file too, as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+}
+
+/// Runs the tests of the application of that configuration.
+pub(super) fn run(file: &Path, args: TestArgs) -> Result<(), Failure> {
+    let config = config::load(file)?;
+    let plan = Plan {
+        paths: args.paths,
+        filter: args.filter,
+        seed: args.seed,
+        runs: args.runs,
+        within: args.timeout,
+    };
+    // Scripts may nest what runs in C: they get the stack of a worker.
+    let thread = thread::Builder::new()
+        .name("test".to_owned())
+        .stack_size(WORKER_STACK_BYTES)
+        .spawn(move || go_through(&config, &plan, args.junit.as_deref()))
+        .map_err(|error| Failure::new(Exit::Failed, format!("no thread: {error}")))?;
+    thread.join().unwrap_or_else(|_| {
+        Err(Failure::new(
+            Exit::Failed,
+            "the tests came to an end by a mistake of Veche's own",
+        ))
+    })
+}
+
+fn go_through(config: &config::Config, plan: &Plan, junit: Option<&Path>) -> Result<(), Failure> {
+    let is_terminal = io::stdout().is_terminal();
+    let report = Report {
+        style: Style {
+            has_colours: is_terminal
+                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+            has_times: is_terminal,
+        },
+        has_many_seeds: plan.runs > 1,
+    };
+    let began = now();
+    let mut printed = Ok(());
+    let files = testing::run(config, plan, &mut |step| match step {
+        Step::Begins { file, case } if is_terminal => show_progress(file, case),
+        Step::Begins { .. } => {}
+        Step::Ended(file) => {
+            let clear = if is_terminal { CLEAR_LINE } else { "" };
+            let text = report.file(file);
+            if printed.is_ok() {
+                printed = print(format_args!("{clear}{text}"));
+            }
+        }
+    });
+    let files = files.map_err(|problem| match problem {
+        Problem::Nothing(words) => Failure::new(Exit::Usage, words),
+        Problem::Load(words) => Failure::new(Exit::Config, words),
+    })?;
+    printed?;
+    print(format_args!(
+        "{}",
+        report.summary(&files, plan.seed, began.elapsed())
+    ))?;
+    if let Some(path) = junit {
+        fs::write(path, testing::junit(&files)).map_err(|error| {
+            let words = format!("{}: {}", path.display(), plain(&error));
+            Failure::new(Exit::Failed, words)
+        })?;
+    }
+    match Counts::of(&files).failed {
+        0 => Ok(()),
+        _ => Err(Failure::silent(Exit::Config)),
+    }
+}
+
+const CLEAR_LINE: &str = "\r\x1b[K";
+
+fn show_progress(file: &str, case: &str) {
+    let columns =
+        rustix::termios::tcgetwinsize(io::stdout()).map_or(80, |size| size.ws_col.max(20));
+    let line: String = format!("{file}: {case}")
+        .chars()
+        .take(usize::from(columns) - 1)
+        .collect();
+    let mut out = io::stdout().lock();
+    // A line that is soon written over: no harm if it can't be.
+    let _ = write!(out, "{CLEAR_LINE}{line}").and_then(|()| out.flush());
+}

@@ -1,0 +1,291 @@
+//! A fake client: the far side of one connection, with what it heard.
+//!
+//! It speaks real bytes, in the client's role: requests and responses, WebSocket frames, lines of a back end. It does
+//! not know what a test makes of them.
+
+use std::collections::VecDeque;
+
+use veche_net::{FarState, Simulated, TransportId};
+use veche_proto::websocket::handshake;
+use veche_proto::websocket::{
+    Codecs, Decoder, Event, Limits, MessageKind, Opcode, Role, encode_close, encode_control,
+    encode_message,
+};
+
+use super::response::Response;
+
+/// Messages may be as long as the server sends them.
+const LIMITS: Limits = Limits {
+    message_bytes_max: 1 << 30,
+    fragments_max: 1 << 20,
+};
+
+/// Of frames' masks: against no one here.
+const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
+
+/// Without a Close frame: RFC 6455, section 7.1.5.
+const LOST: u16 = 1006;
+const WITHOUT_CODE: u16 = 1005;
+
+/// What a client heard.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Heard {
+    Message {
+        kind: MessageKind,
+        data: Vec<u8>,
+    },
+    /// The end of its connection.
+    Closed {
+        code: u16,
+        reason: String,
+    },
+}
+
+/// How a handshake went.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Opening {
+    UnderWay,
+    Open { protocol: Option<String> },
+    Refused(Response),
+    Failed(String),
+}
+
+enum Speaks {
+    Shaking { key: String, protocols: String },
+    WebSocket(Decoder),
+    Http { is_head: bool },
+    Lines,
+    Nothing,
+}
+
+/// See the module's text.
+pub(super) struct Client {
+    pub(super) id: TransportId,
+    speaks: Speaks,
+    received: Vec<u8>,
+    pub(super) opening: Opening,
+    pub(super) heard: VecDeque<Heard>,
+    /// To its request.
+    pub(super) response: Option<Result<Response, String>>,
+    /// Of a back end.
+    pub(super) lines: VecDeque<String>,
+    has_closed: bool,
+    has_heard_close: bool,
+}
+
+impl Client {
+    fn new(id: TransportId, speaks: Speaks) -> Self {
+        Self {
+            id,
+            speaks,
+            received: Vec::new(),
+            opening: Opening::UnderWay,
+            heard: VecDeque::new(),
+            response: None,
+            lines: VecDeque::new(),
+            has_closed: false,
+            has_heard_close: false,
+        }
+    }
+
+    /// Asks for a WebSocket.
+    pub(super) fn open(
+        id: TransportId,
+        network: &mut Simulated,
+        host: &str,
+        target: &str,
+        protocols: &str,
+        headers: &[(String, String)],
+    ) -> Self {
+        let key = handshake::new_key([7; 16]);
+        let mut bytes = Vec::new();
+        let headers = headers.iter();
+        let headers = headers.map(|(name, value)| (name.as_str(), value.as_str()));
+        handshake::write_request(&mut bytes, host, target, &key, protocols, None, headers);
+        network.write(id, bytes);
+        let protocols = protocols.to_owned();
+        Self::new(id, Speaks::Shaking { key, protocols })
+    }
+
+    /// Sends a request, whose bytes are given.
+    pub(super) fn ask(
+        id: TransportId,
+        network: &mut Simulated,
+        bytes: Vec<u8>,
+        is_head: bool,
+    ) -> Self {
+        network.write(id, bytes);
+        Self::new(id, Speaks::Http { is_head })
+    }
+
+    /// A back end at a push listener.
+    pub(super) fn back_end(id: TransportId) -> Self {
+        Self::new(id, Speaks::Lines)
+    }
+
+    /// Sends a message; `false` if the connection is over.
+    pub(super) fn send(&self, network: &mut Simulated, kind: MessageKind, data: &[u8]) -> bool {
+        if !self.is_open() {
+            return false;
+        }
+        let mut bytes = Vec::new();
+        encode_message(&mut bytes, kind, data, Some(MASK));
+        network.write(self.id, bytes);
+        true
+    }
+
+    /// Begins the closing handshake.
+    pub(super) fn close(&mut self, network: &mut Simulated, code: u16, reason: &str) {
+        if self.is_open() {
+            self.has_closed = true;
+            self.write_close(network, Some(code), reason);
+        }
+    }
+
+    /// Goes away without a word.
+    pub(super) fn drop(&mut self, network: &mut Simulated) {
+        network.reset(self.id);
+        self.end(LOST, "");
+    }
+
+    /// Whether it can send messages.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.speaks, Speaks::WebSocket(_)) && !self.has_closed && !self.has_heard_close
+    }
+
+    fn write_close(&self, network: &mut Simulated, code: Option<u16>, reason: &str) {
+        let mut bytes = Vec::new();
+        encode_close(&mut bytes, code, reason, Some(MASK));
+        network.write(self.id, bytes);
+    }
+
+    /// Hears what has come since the last call, and answers what the protocol wants answered.
+    pub(super) fn hear(&mut self, network: &mut Simulated, codecs: &mut Codecs) {
+        if matches!(self.speaks, Speaks::Nothing) {
+            return;
+        }
+        let before = self.received.len();
+        let state = network.read(self.id, &mut self.received);
+        let has_ended = state != FarState::Open;
+        if self.received.len() == before && !has_ended {
+            return;
+        }
+        match &self.speaks {
+            Speaks::Shaking { key, protocols } => {
+                let (key, protocols) = (key.clone(), protocols.clone());
+                self.hear_handshake(&key, &protocols, has_ended);
+                if matches!(self.speaks, Speaks::WebSocket(_)) {
+                    self.hear_frames(network, codecs);
+                }
+            }
+            Speaks::WebSocket(_) => self.hear_frames(network, codecs),
+            Speaks::Http { is_head } => {
+                self.response = Response::read(&self.received, *is_head, has_ended).transpose();
+            }
+            Speaks::Lines => self.hear_lines(),
+            Speaks::Nothing => {}
+        }
+        let is_answered = self.response.is_some()
+            || matches!(self.opening, Opening::Refused(_) | Opening::Failed(_));
+        if is_answered {
+            network.forget(self.id);
+            self.speaks = Speaks::Nothing;
+        } else if has_ended {
+            // We have nothing more to say either.
+            network.finish(self.id);
+            if matches!(self.speaks, Speaks::WebSocket(_)) {
+                self.end(LOST, "");
+            }
+            if state == FarState::Closed {
+                network.forget(self.id);
+                self.speaks = Speaks::Nothing;
+            }
+        }
+    }
+
+    fn hear_handshake(&mut self, key: &str, protocols: &str, has_ended: bool) {
+        match handshake::read_response(&self.received, key, protocols, None) {
+            Ok(None) if has_ended => {
+                self.opening = Opening::Failed("the connection ended without an answer".to_owned());
+            }
+            Ok(None) => {}
+            Ok(Some((taken, accepted))) => {
+                let protocol = accepted.protocol.map(str::to_owned);
+                self.opening = Opening::Open { protocol };
+                self.speaks = Speaks::WebSocket(Decoder::new(Role::Client, None));
+                self.received.drain(..taken);
+            }
+            Err(handshake::ResponseError::Status(_)) => {
+                match Response::read(&self.received, false, has_ended) {
+                    Ok(Some(response)) => self.opening = Opening::Refused(response),
+                    Ok(None) => {}
+                    Err(words) => self.opening = Opening::Failed(words),
+                }
+            }
+            Err(error) => self.opening = Opening::Failed(error.to_string()),
+        }
+    }
+
+    fn hear_frames(&mut self, network: &mut Simulated, codecs: &mut Codecs) {
+        let Speaks::WebSocket(decoder) = &mut self.speaks else {
+            return;
+        };
+        let mut received = std::mem::take(&mut self.received);
+        let mut rest = &mut received[..];
+        let mut close = None;
+        let mut pongs = Vec::new();
+        while !rest.is_empty() {
+            let taken = match decoder.decode(rest, codecs, &LIMITS) {
+                Ok((taken, event)) => {
+                    match event {
+                        Some(Event::Message { kind, data }) => {
+                            let data = data.to_vec();
+                            self.heard.push_back(Heard::Message { kind, data });
+                        }
+                        Some(Event::Ping(data)) => {
+                            encode_control(&mut pongs, Opcode::Pong, data, Some(MASK));
+                        }
+                        Some(Event::Close { code, reason }) => {
+                            close = Some((code, reason.to_owned()));
+                        }
+                        Some(Event::Pong(_)) | None => {}
+                    }
+                    taken
+                }
+                Err(error) => {
+                    close = Some((
+                        Some(error.close_code()),
+                        format!("the server broke the protocol: {error}"),
+                    ));
+                    rest.len()
+                }
+            };
+            rest = &mut std::mem::take(&mut rest)[taken..];
+        }
+        if !self.has_closed {
+            network.write(self.id, pongs);
+        }
+        if let Some((code, reason)) = close {
+            if !std::mem::replace(&mut self.has_closed, true) {
+                self.write_close(network, code, "");
+            }
+            self.end(code.unwrap_or(WITHOUT_CODE), &reason);
+        }
+    }
+
+    fn hear_lines(&mut self) {
+        while let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.received.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+            self.lines.push_back(line);
+        }
+    }
+
+    /// The end is heard once.
+    fn end(&mut self, code: u16, reason: &str) {
+        if !std::mem::replace(&mut self.has_heard_close, true) {
+            let reason = reason.to_owned();
+            self.heard.push_back(Heard::Closed { code, reason });
+        }
+    }
+}

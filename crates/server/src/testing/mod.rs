@@ -1,0 +1,285 @@
+//! `veche test`: the tests of an application, each in a world of its own.
+//!
+//! A *world* is one real worker on a simulated network and clock ([`world`]); a *run* is one case with one seed in it
+//! ([`conduct`]). Here the files are found and gone through; [`report`] and [`junit`] tell of them.
+
+mod client;
+mod conduct;
+mod junit;
+mod report;
+mod response;
+mod world;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use veche_script::{Case, Code, Ended};
+
+use crate::config::{Config, plain};
+use crate::process::now;
+use conduct::{LogLine, Run};
+use world::Ground;
+
+pub(crate) use junit::junit;
+pub(crate) use report::{Counts, Report, Style};
+
+/// What a test's file is called.
+const SUFFIX: &str = "_test.lua";
+
+/// Folders without tests of the application.
+const NOT_OURS: [&str; 3] = ["node_modules", "target", "vendor"];
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Files, and folders to look for files in; empty for the folder of the configuration.
+    pub(crate) paths: Vec<PathBuf>,
+    /// Only cases whose file and name have this in them.
+    pub(crate) filter: Option<String>,
+    /// The first seed.
+    pub(crate) seed: u64,
+    /// Each case is run with so many seeds, one after the other.
+    pub(crate) runs: u64,
+    /// Real time that one run may take.
+    pub(crate) within: Duration,
+}
+
+/// Tests of one file.
+#[derive(Clone, Debug)]
+pub(crate) struct File {
+    /// As it is shown.
+    pub(crate) name: String,
+    pub(crate) results: Vec<Outcome>,
+}
+
+/// What has become of one case.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) name: String,
+    /// 0 if it is the file as a whole.
+    pub(crate) line: u32,
+    /// Real time of all its runs.
+    pub(crate) took: Duration,
+    pub(crate) result: Result<Passed, Box<Failed>>,
+}
+
+/// A case without a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passed {
+    Ran,
+    Skipped,
+}
+
+/// A failed run.
+#[derive(Clone, Debug)]
+pub(crate) struct Failed {
+    /// What it says, with the place.
+    words: String,
+    traceback: String,
+    log: Vec<LogLine>,
+    seed: u64,
+}
+
+/// Why nothing was run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// There is no such test.
+    Nothing(String),
+    /// The applications don't load.
+    Load(String),
+}
+
+/// Runs all of it; what is done is told to `report` meanwhile.
+///
+/// # Errors
+/// See [`Problem`].
+pub(crate) fn run(
+    config: &Config,
+    plan: &Plan,
+    report: &mut impl FnMut(Step<'_>),
+) -> Result<Vec<File>, Problem> {
+    let root = match config.file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let paths = find(root, &plan.paths).map_err(Problem::Nothing)?;
+    let ground = Ground::new(config).map_err(Problem::Load)?;
+    let mut files = Vec::new();
+    for path in paths {
+        let file = run_file(&ground, root, &path, plan, report);
+        if !file.results.is_empty() {
+            report(Step::Ended(&file));
+            files.push(file);
+        }
+    }
+    if files.is_empty() {
+        return Err(Problem::Nothing(match &plan.filter {
+            Some(filter) => format!("no test has {filter:?} in its name"),
+            None => "the files have no test.case".to_owned(),
+        }));
+    }
+    Ok(files)
+}
+
+/// How far a command is.
+pub(crate) enum Step<'a> {
+    /// A case begins.
+    Begins { file: &'a str, case: &'a str },
+    /// A file is through.
+    Ended(&'a File),
+}
+
+fn run_file(
+    ground: &Ground,
+    root: &Path,
+    path: &Path,
+    plan: &Plan,
+    report: &mut impl FnMut(Step<'_>),
+) -> File {
+    let name = path
+        .strip_prefix(root)
+        .unwrap_or(path)
+        .display()
+        .to_string();
+    let mut results = Vec::new();
+    let loaded = Code::read_within(root, path).map_err(|error| error.to_string());
+    let loaded = loaded.and_then(|code| {
+        let code = Arc::new(code);
+        let cases = conduct::load(&code, plan.seed)?.cases();
+        Ok((code, cases))
+    });
+    match loaded {
+        Err(words) => results.push(Outcome {
+            name: "the file is loaded".to_owned(),
+            line: 0,
+            took: Duration::ZERO,
+            result: Err(Box::new(Failed {
+                words,
+                traceback: String::new(),
+                log: Vec::new(),
+                seed: plan.seed,
+            })),
+        }),
+        Ok((code, cases)) => {
+            for (number, case) in cases.iter().enumerate() {
+                let full = format!("{name}: {}", case.name);
+                if plan
+                    .filter
+                    .as_ref()
+                    .is_some_and(|filter| !full.contains(filter))
+                {
+                    continue;
+                }
+                report(Step::Begins {
+                    file: &name,
+                    case: &case.name,
+                });
+                results.push(run_case(ground, &code, (number, case), &full, plan));
+            }
+        }
+    }
+    File { name, results }
+}
+
+/// Runs a case with each seed until it fails.
+fn run_case(
+    ground: &Ground,
+    code: &Arc<Code>,
+    (number, case): (usize, &Case),
+    full: &str,
+    plan: &Plan,
+) -> Outcome {
+    let began = now();
+    let mut result = Ok(Passed::Ran);
+    if case.is_skipped {
+        result = Ok(Passed::Skipped);
+    } else {
+        for seed in (0..plan.runs).map(|run| plan.seed.wrapping_add(run)) {
+            let own_seed = mix(seed, full);
+            let run = conduct::run(ground, code, number, own_seed, plan.within);
+            let run = run.unwrap_or_else(|words| Run {
+                ended: Ended::Failed {
+                    words,
+                    traceback: String::new(),
+                },
+                log: Vec::new(),
+            });
+            if let Ended::Failed { words, traceback } = run.ended {
+                result = Err(Box::new(Failed {
+                    words,
+                    traceback,
+                    log: run.log,
+                    seed,
+                }));
+                break;
+            }
+        }
+    }
+    Outcome {
+        name: case.name.clone(),
+        line: case.line,
+        took: began.elapsed(),
+        result,
+    }
+}
+
+/// A case's own seed, which other cases and files don't change (FNV-1a).
+fn mix(seed: u64, name: &str) -> u64 {
+    let bytes = seed.to_le_bytes();
+    let bytes = bytes.iter().chain(name.as_bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The files with tests, in order.
+fn find(root: &Path, paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    let failed = |path: &Path, error: io::Error| format!("{}: {}", path.display(), plain(&error));
+    let roots = if paths.is_empty() {
+        vec![root.to_owned()]
+    } else {
+        paths.to_vec()
+    };
+    for path in &roots {
+        let metadata = fs::metadata(path).map_err(|error| failed(path, error))?;
+        if metadata.is_dir() {
+            let before = found.len();
+            walk(path, &mut found).map_err(|error| failed(path, error))?;
+            if found.len() == before {
+                return Err(format!(
+                    "{}: there is no file named *{SUFFIX}",
+                    path.display()
+                ));
+            }
+        } else {
+            found.push(path.clone());
+        }
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let kind = entry.file_type()?;
+        let path = match folder == Path::new(".") {
+            true => PathBuf::from(entry.file_name()),
+            false => entry.path(),
+        };
+        // A link to a folder is not followed: it may lead in a circle.
+        if kind.is_dir() && !name.starts_with('.') && !NOT_OURS.contains(&&*name) {
+            walk(&path, found)?;
+        } else if !kind.is_dir() && name.ends_with(SUFFIX) && !name.starts_with('.') {
+            found.push(path);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! What a terminal shows of tests: a line for each file, what is wrong, how to see it again, and a summary.
+//!
+//! Without a terminal the text depends on the tests and the seed only: no times, no colours.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::conduct::name_of;
+use super::{Failed, File, Outcome, Passed};
+
+/// Lines of a log that are shown: the last ones.
+const LOG_LINES_MAX: usize = 40;
+
+/// How it is shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Style {
+    pub(crate) has_colours: bool,
+    /// Real times are told.
+    pub(crate) has_times: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Colour {
+    Red,
+    Green,
+    Dim,
+}
+
+/// See the module's text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Report {
+    pub(crate) style: Style,
+    /// Each case was run with more than one seed.
+    pub(crate) has_many_seeds: bool,
+}
+
+impl Report {
+    fn paint(&self, colour: Colour, text: &str) -> String {
+        if !self.style.has_colours {
+            return text.to_owned();
+        }
+        let code = match colour {
+            Colour::Red => 31,
+            Colour::Green => 32,
+            Colour::Dim => 2,
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+
+    fn time(&self, took: Duration) -> String {
+        match self.style.has_times {
+            true => self.paint(Colour::Dim, &format!("  {} ms", took.as_millis())),
+            false => String::new(),
+        }
+    }
+
+    /// A file that is through.
+    pub(crate) fn file(&self, file: &File) -> String {
+        let took = file.results.iter().map(|outcome| outcome.took).sum();
+        let tests = match file.results.len() {
+            1 => "1 test".to_owned(),
+            count => format!("{count} tests"),
+        };
+        let failed = file
+            .results
+            .iter()
+            .filter(|outcome| outcome.result.is_err());
+        let mut out = match failed.clone().count() {
+            0 => format!(
+                "{}      {}  {tests}",
+                self.paint(Colour::Green, "ok"),
+                file.name
+            ),
+            count => format!(
+                "{}  {}  {count} of {tests}",
+                self.paint(Colour::Red, "FAILED"),
+                file.name
+            ),
+        };
+        out += &self.time(took);
+        out.push('\n');
+        for outcome in failed {
+            self.outcome(file, outcome, &mut out);
+        }
+        if file.results.iter().any(|outcome| outcome.result.is_err()) {
+            out.push('\n');
+        }
+        out
+    }
+
+    fn outcome(&self, file: &File, outcome: &Outcome, out: &mut String) {
+        let Err(failed) = &outcome.result else { return };
+        let place = match outcome.line {
+            0 => String::new(),
+            line => format!(" ({}:{line})", file.name),
+        };
+        let _ = writeln!(out, "\n  {}{place}", self.paint(Colour::Red, &outcome.name));
+        for line in failed.words.lines() {
+            let _ = writeln!(out, "    {}", self.differing(line));
+        }
+        for line in failed.calls() {
+            let _ = writeln!(out, "      {line}");
+        }
+        if !failed.log.is_empty() {
+            out.push_str("    log:\n");
+            let left_out = failed.log.len().saturating_sub(LOG_LINES_MAX);
+            if left_out > 0 {
+                let _ = writeln!(out, "      … {left_out} before");
+            }
+            for line in &failed.log[left_out..] {
+                let level = name_of(line.level);
+                let text = line
+                    .text
+                    .replace('\t', "  ")
+                    .replace('\n', "\n             ");
+                let _ = writeln!(out, "      {level:5}  {text}");
+            }
+        }
+        let again = self.paint(Colour::Dim, &again(file, outcome, failed));
+        let _ = writeln!(out, "    again: {again}");
+    }
+
+    /// A line of a difference in its colour.
+    fn differing(&self, line: &str) -> String {
+        match line.as_bytes() {
+            [b' ', b' ', b'-', b' ', ..] => self.paint(Colour::Red, line),
+            [b' ', b' ', b'+', b' ', ..] => self.paint(Colour::Green, line),
+            _ => line.to_owned(),
+        }
+    }
+
+    /// All files.
+    pub(crate) fn summary(&self, files: &[File], seed: u64, took: Duration) -> String {
+        let counts = Counts::of(files);
+        let mut parts = vec![format!("{} passed", counts.passed)];
+        if counts.failed > 0 {
+            parts.push(self.paint(Colour::Red, &format!("{} failed", counts.failed)));
+        }
+        if counts.skipped > 0 {
+            parts.push(format!("{} skipped", counts.skipped));
+        }
+        let seeds = if self.has_many_seeds {
+            "seeds from"
+        } else {
+            "seed"
+        };
+        format!("{} ({seeds} {seed}){}\n", parts.join(", "), self.time(took))
+    }
+}
+
+impl Failed {
+    /// How it came to the place where it failed, if that is not the test itself.
+    fn calls(&self) -> Vec<&str> {
+        let lines = self.traceback.lines().map(str::trim);
+        let places = lines.filter(|line| {
+            let is_ours = line.starts_with("[C]") || line.starts_with("veche:");
+            line.contains(": in ") && !is_ours
+        });
+        let places: Vec<&str> = places.collect();
+        match places.len() {
+            0 | 1 => Vec::new(),
+            _ => places,
+        }
+    }
+
+    /// As one text, for a file.
+    pub(super) fn text(&self) -> String {
+        let mut text = self.words.clone();
+        for line in self.calls() {
+            let _ = write!(text, "\n  {line}");
+        }
+        text
+    }
+
+    /// The log as one text.
+    pub(super) fn log_text(&self) -> String {
+        let lines = self.log.iter();
+        let lines = lines.map(|line| format!("{:5}  {}\n", name_of(line.level), line.text));
+        lines.collect()
+    }
+
+    /// What the run was made with.
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+}
+
+/// The command that shows a failure again.
+fn again(file: &File, outcome: &Outcome, failed: &Failed) -> String {
+    let mut command = format!("veche test --seed {}", failed.seed);
+    if outcome.line > 0 {
+        let _ = write!(command, " --filter {}", quoted(&outcome.name));
+    }
+    format!("{command} {}", quoted(&file.name))
+}
+
+/// As a shell takes it.
+fn quoted(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+/// How many of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+    pub(crate) skipped: usize,
+}
+
+impl Counts {
+    pub(crate) fn of<'f>(files: impl IntoIterator<Item = &'f File>) -> Self {
+        let mut counts = Self::default();
+        for outcome in files.into_iter().flat_map(|file| &file.results) {
+            match &outcome.result {
+                Ok(Passed::Ran) => counts.passed += 1,
+                Ok(Passed::Skipped) => counts.skipped += 1,
+                Err(_) => counts.failed += 1,
+            }
+        }
+        counts
+    }
+
+    pub(super) fn all(&self) -> usize {
+        self.passed + self.failed + self.skipped
+    }
+}

@@ -1,0 +1,255 @@
+//! A world for one run of a test: one real worker with the applications, on a network and a clock that are the test's.
+//!
+//! Nothing is played but the sockets, the clock and the outside: requests go through the real front ends, routes and
+//! the real hub. It knows clients by number and lets them hear; what a test expects is [`super::conduct`]'s.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use veche_frontends::route::Router;
+use veche_frontends::site::{Listener, Role};
+use veche_frontends::{Outboxes, Ports, Post, Shared, Site};
+use veche_hub::{Hub, WorkerId};
+use veche_mailbox::Mailbox;
+use veche_net::{Driver as _, ListenerId, Simulated};
+use veche_outbound::Outbound;
+use veche_proto::websocket::Codecs;
+use veche_script::Now;
+
+use super::client::Client;
+use crate::apps::{Here, Journal, Library, Shelf};
+use crate::common::Common;
+use crate::config::Config;
+use crate::files::DiskFiles;
+use crate::metrics::Report;
+use crate::process::now;
+use crate::worker::Worker;
+
+/// When each run begins: 2026-01-01 00:00:00 UTC.
+const WALL_MS: u64 = 1_767_225_600_000;
+/// The same by the monotonic clock.
+pub(super) const MONO_MS: u64 = 1_000_000;
+
+/// Turns in which the applications go on by themselves, without time passing or anything coming.
+const TURNS_MAX: u64 = 5000;
+
+/// The system is asked for the time that often.
+const TURNS_PER_LOOK: u64 = 64;
+
+/// What all runs of a command have in common.
+pub(super) struct Ground {
+    site: Arc<Site>,
+    shelf: Shelf,
+    listeners: Vec<Door>,
+    outbox_bytes_max: usize,
+}
+
+impl Ground {
+    /// Loads the applications of a configuration.
+    pub(super) fn new(config: &Config) -> Result<Self, String> {
+        let library = Library::default();
+        let shelf = library.shelve(config)?;
+        let mut site = crate::site::build(config, &library);
+        let listeners = config.listeners.iter().zip(&site.listeners);
+        let listeners = listeners.map(|(listener, of_site)| Door {
+            role: of_site.role,
+            name: listener.name.clone(),
+            address: listener.address,
+        });
+        let listeners = listeners.collect();
+        // The back end's, whether there is one or not.
+        site.listeners.push(Listener {
+            role: Role::Push,
+            router: Router::new([]),
+        });
+        Ok(Self {
+            site: Arc::new(site),
+            shelf,
+            listeners,
+            outbox_bytes_max: usize::try_from(config.limits.outbox_bytes).unwrap_or(usize::MAX),
+        })
+    }
+
+    /// A listener that speaks HTTP, by its name or role, or the first that is for everybody; and its address.
+    pub(super) fn listener(&self, wanted: &str) -> Result<(usize, String), String> {
+        let is_it = |door: &Door| match wanted {
+            "" | "public" => door.role == Role::Public,
+            "internal" => door.role == Role::Internal,
+            name => door.name.as_deref() == Some(name) && door.role != Role::Push,
+        };
+        let found = self.listeners.iter().position(is_it);
+        let place = found.ok_or_else(|| match wanted {
+            "" => "the configuration has no public listener".to_owned(),
+            name => format!("the configuration has no listener {name:?} for HTTP"),
+        })?;
+        Ok((place, self.listeners[place].address.to_string()))
+    }
+}
+
+/// One of the configuration's listeners.
+struct Door {
+    role: Role,
+    name: Option<String>,
+    address: SocketAddr,
+}
+
+/// See the module's text.
+pub(super) struct World {
+    worker: Worker<Simulated>,
+    pub(super) clients: Vec<Client>,
+    pub(super) journal: Journal,
+    back_end: Option<usize>,
+    push_listener: ListenerId,
+    codecs: Codecs,
+    /// Real time that the run may take.
+    ends: Instant,
+    within: Duration,
+}
+
+impl World {
+    /// A new one, in which nothing has happened.
+    pub(super) fn new(ground: &Ground, seed: u64, within: Duration) -> Result<Self, String> {
+        let shelf = crate::apps::seeded(&ground.shelf, seed);
+        let options = veche_mailbox::Options::default();
+        let mailbox = Mailbox::mesh(1, &options).pop();
+        let mailbox = mailbox.ok_or("no mailbox")?;
+        let common = Arc::new(Common::new(1, now()));
+        common.set_ready(true);
+        let outbound = Outbound::default();
+        let port = outbound.port(|| ());
+        let report = Report::new(Arc::clone(&common), outbound, "test".to_owned());
+        let outboxes = Outboxes::new(ground.outbox_bytes_max);
+        let mut shared = Shared::new(
+            Hub::new(WorkerId(0), 1, seed, veche_hub::Options::default()),
+            Ports::new(outboxes, Post::new(1, options.credits)),
+            Arc::clone(&ground.site),
+            Arc::clone(&common.stats[0]),
+            Box::new(DiskFiles::default()),
+            Arc::new(report),
+        );
+        let journal = Journal::default();
+        let mut here = Here::start(0, &shelf, Box::new(port))?;
+        here.keep_journal(journal.clone());
+        shared.apps = Some(Box::new(here));
+        let network = Simulated::new(veche_net::Options::default(), seed, MONO_MS)
+            .map_err(|error| format!("no descriptor: {error}"))?;
+        let mut worker = Worker::new(network, shared, mailbox, common);
+        worker.simulate(WALL_MS);
+        Ok(Self {
+            worker,
+            clients: Vec::new(),
+            journal,
+            back_end: None,
+            push_listener: ListenerId(ground.listeners.len() as u32),
+            codecs: Codecs::default(),
+            ends: now() + within,
+            within,
+        })
+    }
+
+    pub(super) fn network(&mut self) -> &mut Simulated {
+        self.worker.network()
+    }
+
+    /// A client's own part, and the network.
+    pub(super) fn client(&mut self, number: usize) -> Option<(&mut Client, &mut Simulated)> {
+        let client = self.clients.get_mut(number)?;
+        Some((client, self.worker.network()))
+    }
+
+    pub(super) fn now_ms(&mut self) -> u64 {
+        self.network().now_ms()
+    }
+
+    pub(super) fn now(&mut self) -> Now {
+        let mono_ms = self.now_ms();
+        let wall_ms = WALL_MS + (mono_ms - MONO_MS);
+        Now { mono_ms, wall_ms }
+    }
+
+    /// Milliseconds until the applications do something by themselves; `None` for never.
+    pub(super) fn apps_due_in_ms(&mut self) -> Option<u64> {
+        let now_ms = self.now_ms();
+        match self.worker.apps_deadline_ms() {
+            u64::MAX => None,
+            due_ms => Some(due_ms.saturating_sub(now_ms)),
+        }
+    }
+
+    /// Lets a client come, by what it does first; its number.
+    pub(super) fn dial(
+        &mut self,
+        listener: usize,
+        remote: Option<IpAddr>,
+        begin: impl FnOnce(veche_net::TransportId, &mut Simulated) -> Client,
+    ) -> usize {
+        let remote = remote.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let port = 50_000 + (self.clients.len() % 10_000) as u16;
+        let from = SocketAddr::new(remote, port);
+        let listener = ListenerId(listener as u32);
+        let network = self.worker.network();
+        let id = network.dial(listener, from);
+        self.clients.push(begin(id, network));
+        self.clients.len() - 1
+    }
+
+    /// The back end's connection: its client's number.
+    pub(super) fn back_end(&mut self) -> usize {
+        if let Some(number) = self.back_end {
+            return number;
+        }
+        let listener = self.push_listener.0 as usize;
+        let number = self.dial(listener, None, |id, _| Client::back_end(id));
+        self.back_end = Some(number);
+        number
+    }
+
+    /// Lets the worker turn until nothing is left to do at this time.
+    pub(super) fn settle(&mut self) -> Result<(), String> {
+        let (mut turns, mut by_itself) = (0_u64, 0);
+        while by_itself < TURNS_MAX {
+            turns += 1;
+            self.worker
+                .turn()
+                .map_err(|error| format!("the worker failed: {error}"))?;
+            let network = self.worker.network();
+            for client in &mut self.clients {
+                client.hear(network, &mut self.codecs);
+            }
+            if network.rests_until_ms().is_some() {
+                return Ok(());
+            }
+            by_itself = if network.has_told() { 0 } else { by_itself + 1 };
+            if turns.is_multiple_of(TURNS_PER_LOOK) {
+                self.look_at_the_clock()?;
+            }
+        }
+        Err(
+            "the application does not come to rest: something goes on and on without time passing"
+                .to_owned(),
+        )
+    }
+
+    /// An error if the run has taken too long, by the system's clock.
+    fn look_at_the_clock(&self) -> Result<(), String> {
+        if now() < self.ends {
+            return Ok(());
+        }
+        Err(format!(
+            "it took longer than {} s of real time",
+            self.within.as_secs()
+        ))
+    }
+
+    /// When something is to be done if nobody does anything; `u64::MAX` for never. After [`settle`](Self::settle).
+    pub(super) fn next_ms(&mut self) -> u64 {
+        self.network().rests_until_ms().unwrap_or(0)
+    }
+
+    /// Moves the clock, over nothing that is due before.
+    pub(super) fn set_now_ms(&mut self, now_ms: u64) -> Result<(), String> {
+        self.network().set_now_ms(now_ms);
+        self.look_at_the_clock()
+    }
+}
