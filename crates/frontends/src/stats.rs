@@ -115,6 +115,10 @@ pub struct Stats {
     pub app_coroutines: Cell,
     /// Memory of applications' VMs, in bytes.
     pub app_memory_bytes: Cell,
+    /// Instances of services that run.
+    pub services_running: Cell,
+    /// Times that an instance of a service began again.
+    pub service_restarts: Cell,
     /// Connections closed for breaking a protocol.
     pub protocol_errors: Cell,
     /// Mail waiting for this worker.

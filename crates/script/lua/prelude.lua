@@ -142,6 +142,32 @@ function veche.sleep(seconds)
   return await(native.sleep, seconds)
 end
 
+local function check_seconds(name, seconds)
+  if type(seconds) ~= "number" or not (seconds >= 0 and seconds <= 31536000) then
+    error("bad argument #1 to '" .. name .. "': seconds from 0 to 31536000 expected", 3)
+  end
+end
+
+-- Who waits to be told to stop, by the token of the wait.
+local until_stop = {}
+
+function veche.stopping(seconds)
+  if seconds ~= nil then check_seconds("stopping", seconds) end
+  if native.is_retired() then return true end
+  if seconds == nil or seconds == 0 then return false end
+  if not can_wait() then error(cannot_wait(), 2) end
+  local token = native.sleep(seconds)
+  until_stop[token] = true
+  local ok, why = try_park(token)
+  until_stop[token] = nil
+  if not ok then error(why, 2) end
+  return native.is_retired()
+end
+
+local function told_to_stop()
+  for token in pairs(until_stop) do wake(token) end
+end
+
 -- Tasks: coroutines of their own.
 
 local Task = {}
@@ -211,12 +237,6 @@ end
 local timer = {}
 veche.timer = timer
 timer.sleep = veche.sleep
-
-local function check_seconds(name, seconds)
-  if type(seconds) ~= "number" or not (seconds >= 0 and seconds <= 31536000) then
-    error("bad argument #1 to '" .. name .. "': seconds from 0 to 31536000 expected", 3)
-  end
-end
 
 local function check_function(name, f)
   if type(f) ~= "function" then error("bad argument #2 to '" .. name .. "': a function expected", 3) end
@@ -398,7 +418,7 @@ local function as_function(callable)
 end
 
 return veche, {
-  serve = serve, shake = shake, task_failed = task_failed, loaded = loaded, as_function = as_function,
+  serve = serve, shake = shake, task_failed = task_failed, told_to_stop = told_to_stop, loaded = loaded, as_function = as_function,
   -- For the modules in Lua.
   await = await, await_reply = await_reply, native = native, try_park = try_park, wake = wake, new_token = new_token,
   shared = native.shared, client = native.client, can_wait = can_wait, cannot_wait = cannot_wait,

@@ -17,6 +17,23 @@ pub struct App {
     pub options: serde_json::Value,
     /// What it may use.
     pub limits: Limits,
+    /// What it is there for.
+    pub role: Role,
+}
+
+/// What an application is there for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Connections and requests: its handlers are called.
+    #[default]
+    Clients,
+    /// Work of its own: `run` is called, in one of several VMs.
+    Service {
+        /// Which of them, from 1.
+        instance: u32,
+        /// How many there are.
+        instances: u32,
+    },
 }
 
 /// What an application may use.

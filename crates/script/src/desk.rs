@@ -302,6 +302,14 @@ impl Desk {
         self.sleepers.borrow().len()
     }
 
+    /// Forgets who is to begin, to wake up or to be woken; the coroutines that have not begun.
+    pub(crate) fn clear(&self) -> Vec<Coroutine> {
+        self.woken.take();
+        self.sleepers.take();
+        let spawned = self.spawned.take();
+        spawned.into_iter().map(|one| one.coroutine).collect()
+    }
+
     /// Whether something can go on at once.
     pub(crate) fn is_busy(&self) -> bool {
         !self.spawned.borrow().is_empty() || !self.woken.borrow().is_empty()

@@ -32,13 +32,13 @@ mod testing;
 mod vm;
 mod watch;
 
-pub use app::{App, Limits, World};
+pub use app::{App, Limits, Role, World};
 pub use code::{Code, CodeError};
 pub use dial::{Belief, Dial};
 pub use effects::{ConnectionId, Effect, Effects, Kind, Level, Span, Token, Verdict};
 pub use request::Request;
 pub use testing::{Ask, Case, Ended, Plain, TestVm};
-pub use vm::{Answer, Handler, LoadError, Progress, Vm};
+pub use vm::{Answer, Handler, LoadError, Progress, Service, Vm};
 
 /// What a call says to a script whose connection is gone.
 pub const CLOSED: &str = "the connection is closed";

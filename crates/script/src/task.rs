@@ -12,6 +12,8 @@ pub(crate) enum Owner {
     Start,
     /// `app.stop`.
     Stop,
+    /// A service's `run`.
+    Run,
     /// A handler of a connection.
     Connection(ConnectionId),
     /// An HTTP request, by its number.
@@ -115,6 +117,12 @@ impl Tasks {
                 _ => None,
             })
             .collect()
+    }
+
+    /// Takes all of them.
+    pub(crate) fn take_all(&mut self) -> Vec<Task> {
+        let places = 0..self.slots.len() as u32;
+        places.filter_map(|place| self.take(place)).collect()
     }
 
     /// Takes a spawned task by its number, if it is not running at the moment.

@@ -7,6 +7,7 @@
 mod clients;
 mod handover;
 pub(crate) mod load;
+mod service;
 mod turn;
 
 use std::collections::{HashMap, VecDeque};
@@ -15,6 +16,7 @@ use std::rc::Rc;
 use mlua::{Function, Lua};
 
 use crate::Now;
+use crate::app::Role;
 use crate::desk::{Desk, Ended};
 use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Verdict};
 use crate::modules;
@@ -23,6 +25,7 @@ use crate::request::Request;
 use crate::task::{Owner, Task, Tasks};
 
 pub use load::LoadError;
+pub use service::Service;
 
 /// Coroutines that begin or go on in one turn; the others do in the next.
 const STEPS_MAX: usize = 256;
@@ -40,7 +43,7 @@ const FAILED: u16 = 1011;
 pub(crate) const START_FAILED: &str = "app.start failed: ";
 
 /// Functions of an application that Veche calls.
-const HANDLERS: usize = 8;
+const HANDLERS: usize = 9;
 
 /// A function of the application that Veche calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +64,8 @@ pub enum Handler {
     Request,
     /// The VM is about to end.
     Stop,
+    /// A service's own work; the only one that a service has beside `Stop`.
+    Run,
 }
 
 impl Handler {
@@ -73,7 +78,16 @@ impl Handler {
         (Self::Close, "close"),
         (Self::Request, "request"),
         (Self::Stop, "stop"),
+        (Self::Run, "run"),
     ];
+
+    /// Whether an application of that role has it called.
+    fn is_for(self, role: Role) -> bool {
+        match role {
+            Role::Clients => self != Self::Run,
+            Role::Service { .. } => matches!(self, Self::Run | Self::Stop),
+        }
+    }
 }
 
 /// How far a handler got at once.
@@ -122,6 +136,13 @@ pub struct Vm {
     /// Nothing is dialed again by older code.
     retire_clients: Function,
     has_begun: bool,
+    role: Role,
+    /// Of a service: how far its `run` is.
+    run: Service,
+    /// `app.stop` is under way.
+    is_stopping: bool,
+    /// Wakes those who wait for being told to stop.
+    told_to_stop: Function,
     /// `app.start` has not ended: whatever comes waits here, in order.
     gate: Option<VecDeque<u32>>,
     desk: Rc<Desk>,
@@ -496,7 +517,9 @@ impl Vm {
             Owner::Start => self.open_gate(),
             // One that has not answered is answered for.
             Owner::Request(number) | Owner::Handshake(number) => self.abandon(number, owner),
-            Owner::Spawned(_) | Owner::Stop => {}
+            Owner::Stop => self.is_stopping = false,
+            Owner::Run => self.run = Service::Over,
+            Owner::Spawned(_) => {}
         }
     }
 
@@ -511,7 +534,14 @@ impl Vm {
                 self.desk.log(Level::Error, words);
                 self.open_gate();
             }
-            Owner::Stop => self.desk.log(Level::Error, failure.traceback),
+            Owner::Stop => {
+                self.is_stopping = false;
+                self.desk.log(Level::Error, failure.traceback);
+            }
+            Owner::Run => {
+                self.run = Service::Failed;
+                self.desk.log(Level::Error, failure.traceback);
+            }
             Owner::Request(number) | Owner::Handshake(number) => {
                 self.desk.log(level_of(&failure), failure.traceback);
                 self.abandon(number, owner);

@@ -38,6 +38,7 @@ fn workers_share_dicts_and_counters() {
                     name: "shared".into(),
                     options: serde_json::Value::Null,
                     limits: limits(),
+                    role: veche_script::Role::Clients,
                 };
                 let world = World::with_store(store);
                 let mut vm = Vm::new(&app, &code, &world, worker).expect("a VM");

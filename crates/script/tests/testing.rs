@@ -13,6 +13,7 @@ fn app() -> App {
         name: "test".into(),
         options: serde_json::Value::Null,
         limits: limits(),
+        role: veche_script::Role::Clients,
     }
 }
 

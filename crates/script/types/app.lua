@@ -30,7 +30,8 @@
 ---An HTTP request. A body, or a status from 200 to 599, headers and a body; each but the last may be left out. A table
 ---as the body is JSON; a file (`veche.file`) is sent; a function writes the body in parts. A router (`veche.router`) is as good as a function.
 ---@field request? veche.respond
----The VM ends: newer code has taken over, or the server stops.
+---The VM ends: newer code has taken over, the app was taken out of the configuration, or the server stops. In the last two
+---cases its connections are still there, and close once it has ended or has taken too long.
 ---@field stop? fun()
 
 ---@class veche.accept

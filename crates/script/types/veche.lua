@@ -21,6 +21,13 @@ local veche = {}
 ---@param seconds number From 0 to 31536000; fractions count, in milliseconds.
 function veche.sleep(seconds) end
 
+---Whether the script is to end: newer code has taken over, it was taken out of the configuration, or the server stops.
+---With seconds it waits so long at most, and no longer than until that is so: `while not veche.stopping(60) do … end`.
+---Errors: like those of `sleep`.
+---@param seconds? number From 0 to 31536000; 0 unless told.
+---@return boolean
+function veche.stopping(seconds) end
+
 ---Starts a coroutine of its own, which begins after the caller has ended or waits. An error in it is logged, or goes to
 ---whoever has called `join` by then.
 ---@generic T

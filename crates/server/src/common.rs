@@ -25,6 +25,8 @@ pub(crate) struct Common {
     pub(crate) started: Instant,
     ready: AtomicBool,
     connections: AtomicUsize,
+    /// Workers whose applications have not done yet what they do at the end.
+    unstopped: AtomicUsize,
     connections_max: AtomicUsize,
     /// 0: off.
     per_address_max: AtomicUsize,
@@ -54,6 +56,7 @@ impl Common {
             started,
             ready: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
+            unstopped: AtomicUsize::new(workers),
             connections_max: AtomicUsize::new(usize::MAX),
             per_address_max: AtomicUsize::new(0),
             addresses: std::array::from_fn(|_| Mutex::default()),
@@ -82,6 +85,16 @@ impl Common {
     /// Connections of all workers.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Relaxed)
+    }
+
+    /// A worker's applications have stopped, which they are told to at the end.
+    pub(crate) fn apps_stopped(&self) {
+        self.unstopped.fetch_sub(1, Relaxed);
+    }
+
+    /// Whether the applications of all workers have.
+    pub(crate) fn have_apps_stopped(&self) -> bool {
+        self.unstopped.load(Relaxed) == 0
     }
 
     /// The cap on them.

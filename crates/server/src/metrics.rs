@@ -52,6 +52,8 @@ impl Report {
             "messages_sent": self.sum(|s| &s.messages_sent),
             "pushes": self.sum(|s| &s.pushes),
             "slow_consumers": self.sum(|s| &s.slow_consumers),
+            "services_running": self.sum(|s| &s.services_running),
+            "service_restarts": self.sum(|s| &s.service_restarts),
         })
     }
 
@@ -160,6 +162,11 @@ const COUNTERS: &[(&str, &str, Read)] = &[
         |s| &s.app_errors,
     ),
     (
+        "veche_service_restarts",
+        "Times an instance of a service began again after it was over",
+        |s| &s.service_restarts,
+    ),
+    (
         "veche_mailbox_credits_refused",
         "Times work waited for a credit of a mailbox",
         |s| &s.credits_refused,
@@ -198,6 +205,11 @@ const GAUGES: &[(&str, &str, Read)] = &[
         "veche_app_memory_bytes",
         "Memory of applications' VMs",
         |s| &s.app_memory_bytes,
+    ),
+    (
+        "veche_services_running",
+        "Instances of services that run",
+        |s| &s.services_running,
     ),
     (
         "veche_mailbox_depth",

@@ -93,7 +93,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
                 };
                 let waker = driver.waker();
                 let port = outbound.port(move || waker.wake());
-                match Here::start(me as u16, &shelf, Box::new(port)) {
+                match Here::start(me as u16, workers as u16, &shelf, Box::new(port)) {
                     Err(error) => return drop(failed.send(Err(error))),
                     Ok(here) => shared.apps = Some(Box::new(here)),
                 }
@@ -182,7 +182,7 @@ impl ServerControl for Server {
     }
 
     fn drained(&self) -> bool {
-        self.common.connections() == 0
+        self.common.connections() == 0 && self.common.have_apps_stopped()
     }
 
     fn status(&self) -> serde_json::Value {

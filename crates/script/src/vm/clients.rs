@@ -105,6 +105,11 @@ impl Vm {
         }
     }
 
+    /// Whether it has connections to other servers, or opens some.
+    pub(super) fn has_clients(&self) -> bool {
+        !self.desk.dials().is_empty() || !self.client_ids().is_empty()
+    }
+
     fn client_ids(&self) -> Vec<ConnectionId> {
         let locals = self.locals.iter().enumerate();
         let placed = locals.filter_map(|(index, local)| {

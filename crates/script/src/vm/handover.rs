@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use super::{Handler, Vm};
 use crate::Now;
-use crate::effects::{ConnectionId, Effect};
+use crate::effects::{ConnectionId, Effect, Level};
+use crate::modules;
 use crate::task::Owner;
 
 impl Vm {
@@ -35,13 +36,30 @@ impl Vm {
         }
     }
 
-    /// Calls `app.stop`: newer code has taken over, or the server ends.
+    /// Connections that are open.
+    #[must_use]
+    pub fn connections(&self) -> Vec<ConnectionId> {
+        let world = &self.desk.world;
+        world.connections.borrow().open_ids().collect()
+    }
+
+    /// Calls `app.stop`, once: newer code has taken over, the application is no more wanted, or the server ends.
     pub fn stop(&mut self, now: Now) {
         self.set_now(now);
+        if self.desk.is_retired() {
+            return;
+        }
         self.desk.retire();
         self.retire_clients();
+        let told = self
+            .machine
+            .guarded(false, || self.told_to_stop.call::<()>(()));
+        if let Err(error) = told {
+            self.desk.log(Level::Error, modules::words(&error));
+        }
         if let Some(function) = self.handlers[Handler::Stop as usize] {
             let coroutine = self.machine.prepare(function, &[]);
+            self.is_stopping = true;
             self.run(coroutine, Owner::Stop, &[]);
         }
         self.settle();

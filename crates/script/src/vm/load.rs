@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
 
-use super::{HANDLERS, Handler, Vm};
+use super::{HANDLERS, Handler, Service, Vm};
 use crate::World;
-use crate::app::App;
+use crate::app::{App, Role};
 use crate::code::{Code, CodeError};
 use crate::desk::Desk;
 use crate::effects::{Kind, Level};
@@ -38,6 +38,12 @@ pub enum LoadError {
         script: String,
         /// What it returned instead.
         what: String,
+    },
+    /// It is a service's, and has no `run`.
+    #[error("{script}: a service returns a table with the function run")]
+    NoRun {
+        /// The script.
+        script: String,
     },
     /// The system gives no thread for the watchdog.
     #[error("no watchdog: {0}")]
@@ -156,7 +162,11 @@ impl Vm {
             };
             handlers[handler as usize] = Some(machine.keep(function)?);
         }
-        warn_of_strangers(&app_table, &desk)?;
+        if app.role != Role::Clients && handlers[Handler::Run as usize].is_none() {
+            let script = name.trim_start_matches('@').to_owned();
+            return Err(LoadError::NoRun { script });
+        }
+        warn_of_strangers(&app_table, app.role, &desk)?;
         let mut client_handlers = [None; HANDLERS];
         for (handler, name) in [
             (Handler::Message, "client_message"),
@@ -186,6 +196,10 @@ impl Vm {
             postponed: VecDeque::new(),
             turn_began: 0,
             has_begun: false,
+            role: app.role,
+            run: Service::Idle,
+            is_stopping: false,
+            told_to_stop: inner.get("told_to_stop")?,
             gate: Some(VecDeque::new()),
             desk,
             tasks_max: app.limits.tasks_max,
@@ -289,17 +303,25 @@ fn install_require(lua: &Lua, code: &Arc<Code>, loaded: Table) -> mlua::Result<(
 }
 
 /// A handler with a slip in its name would never be called.
-fn warn_of_strangers(app: &Table, desk: &Desk) -> mlua::Result<()> {
+fn warn_of_strangers(app: &Table, role: Role, desk: &Desk) -> mlua::Result<()> {
     for pair in app.pairs::<Value, Value>() {
         let (key, value) = pair?;
         let (Value::String(key), Value::Function(_)) = (key, value) else {
             continue;
         };
         let key = key.to_string_lossy();
-        if Handler::ALL.iter().all(|(_, name)| *name != key) {
-            let names: Vec<&str> = Handler::ALL.iter().map(|(_, name)| *name).collect();
+        let ours = Handler::ALL
+            .iter()
+            .filter(|(handler, _)| handler.is_for(role));
+        let names: Vec<&str> = ours.map(|(_, name)| *name).collect();
+        if !names.contains(&&*key) {
             let names = names.join(", ");
-            let words = format!("app.{key} is never called: handlers are {names}");
+            let words = match role {
+                Role::Clients => format!("app.{key} is never called: handlers are {names}"),
+                Role::Service { .. } => {
+                    format!("service.{key} is never called: a service's functions are {names}")
+                }
+            };
             desk.log(Level::Warn, words);
         }
     }

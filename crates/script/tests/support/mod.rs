@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use veche_script::{
     Answer, App, Code, ConnectionId, Effect, Effects, Kind, Level, Limits, LoadError, Now,
-    Progress, Request, Token, Verdict, Vm, World,
+    Progress, Request, Role, Token, Verdict, Vm, World,
 };
 
 pub(crate) const ANN: ConnectionId = ConnectionId {
@@ -67,11 +67,16 @@ pub(crate) struct Bench {
 }
 
 pub(crate) fn load(folder: &Folder, script: &str, limits: Limits) -> Result<Vm, LoadError> {
+    load_as(Role::Clients, folder, script, limits)
+}
+
+fn load_as(role: Role, folder: &Folder, script: &str, limits: Limits) -> Result<Vm, LoadError> {
     let path = folder.write("app.lua", script);
     let app = App {
         name: "test".into(),
         options: serde_json::json!({"greeting": "hello", "list": [1, 2], "nothing": null}),
         limits,
+        role,
     };
     let code = Arc::new(Code::read(&path)?);
     Vm::new(&app, &code, &World::default(), 0)
@@ -103,6 +108,25 @@ impl Bench {
             folder,
             effects: Effects::default(),
         }
+    }
+
+    /// The second of three instances of a service, which runs.
+    pub(crate) fn service(script: &str) -> Self {
+        let role = Role::Service {
+            instance: 2,
+            instances: 3,
+        };
+        let folder = Folder::new();
+        let vm = load_as(role, &folder, script, limits()).unwrap_or_else(|error| panic!("{error}"));
+        let mut bench = Self {
+            vm,
+            now: Now::default(),
+            folder,
+            effects: Effects::default(),
+        };
+        bench.vm.turn(bench.now);
+        bench.vm.serve(bench.now);
+        bench
     }
 
     /// A script whose `local function test()` runs in a task at once; `print` tells.

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tracing::{error, info, warn};
 use veche_frontends::app::{AppAnswer, Body, Gone, Outcome, Progress, Request, Response, Verdict};
 use veche_frontends::{AppId, Apps, Shared};
 use veche_hub::{Answer, SessionId, Ticket};
@@ -15,20 +14,20 @@ use super::calls::{Calls, Gate};
 use super::carry::Held;
 use super::dial::Asked;
 use super::journal::Journal;
+use super::handover::Exit;
 use super::library::{Shelf, Volume};
+use super::service::Life;
 
 /// What log lines of scripts go by.
 pub(super) const LOG: &str = "veche::app";
-
-/// Handlers of older code have so long to end after a reload.
-const RETIREMENT_MS: u64 = 10_000;
 
 /// While publications wait for credit, the next look is due so soon.
 const LOOK_AGAIN_MS: u64 = 1;
 
 /// The applications of one worker.
 pub(crate) struct Here {
-    worker: u16,
+    pub(super) worker: u16,
+    pub(super) workers: u16,
     pub(super) apps: Vec<Option<Application>>,
     /// Effects in exchange for those of a call.
     pub(super) spare: Effects,
@@ -42,21 +41,27 @@ pub(crate) struct Here {
     pub(super) writers: HashMap<SessionId, Vec<Token>>,
     /// Of a test, which reads there what the applications did.
     pub(super) journal: Option<Journal>,
+    /// The server ends: `stop` was called, and no service begins any more.
+    pub(super) is_stopping: bool,
     now_ms: u64,
 }
 
 /// One application.
 pub(super) struct Application {
     pub(super) volume: Arc<Volume>,
-    world: World,
+    pub(super) world: World,
     pub(super) vm: Vm,
     pub(super) before: Vec<Retired>,
+    /// Of a service.
+    pub(super) life: Option<Life>,
+    /// It is no more in the configuration.
+    pub(super) exit: Option<Exit>,
 }
 
 /// A VM of older code whose handlers have not all ended.
 pub(super) struct Retired {
     pub(super) vm: Vm,
-    until_ms: u64,
+    pub(super) until_ms: u64,
 }
 
 /// What the hub's answers are for.
@@ -108,9 +113,15 @@ pub(super) enum Direct {
 
 impl Here {
     /// To be called on the worker's own thread.
-    pub(crate) fn start(worker: u16, shelf: &Shelf, port: Box<dyn Gate>) -> Result<Self, String> {
+    pub(crate) fn start(
+        worker: u16,
+        workers: u16,
+        shelf: &Shelf,
+        port: Box<dyn Gate>,
+    ) -> Result<Self, String> {
         let mut here = Self {
             worker,
+            workers,
             apps: Vec::new(),
             spare: Effects::default(),
             tickets: Tickets::default(),
@@ -119,12 +130,15 @@ impl Here {
             calls: Calls::new(port),
             writers: HashMap::new(),
             journal: None,
+            is_stopping: false,
             now_ms: 0,
         };
         for volume in shelf.iter() {
             let app = match volume {
-                Some(volume) => Some(here.load(volume, volume.world())?),
-                None => None,
+                Some(volume) if here.has_place_for(volume) => {
+                    Some(here.load(volume, volume.world())?)
+                }
+                _ => None,
             };
             here.apps.push(app);
         }
@@ -136,76 +150,26 @@ impl Here {
         self.journal = Some(journal);
     }
 
-    fn load(&mut self, volume: &Arc<Volume>, world: World) -> Result<Application, String> {
-        let vm = Vm::new(&volume.app, &volume.code, &world, self.worker)
-            .map_err(|error| format!("app {:?}: {error}", volume.app.name))?;
+    /// Whether this worker runs it: an instance of a service has one place.
+    pub(super) fn has_place_for(&self, volume: &Volume) -> bool {
+        let place = volume.seat.map(|seat| seat.worker(self.workers));
+        place.is_none_or(|place| place == self.worker)
+    }
+
+    pub(super) fn load(&self, volume: &Arc<Volume>, world: World) -> Result<Application, String> {
         Ok(Application {
+            vm: self.vm(volume, &world)?,
             volume: Arc::clone(volume),
             world,
-            vm,
             before: Vec::new(),
+            life: volume.seat.map(|seat| Life::new(seat.restart)),
+            exit: None,
         })
     }
 
-    /// New code for the applications where it is another. Connections stay; handlers that wait end in the code they began in.
-    pub(crate) fn reload(&mut self, shelf: &Shelf, shared: &mut Shared) {
-        for (index, volume) in shelf.iter().enumerate() {
-            if self.apps.len() <= index {
-                self.apps.push(None);
-            }
-            let Some(volume) = volume else { continue };
-            let before = self.apps[index].take();
-            if before
-                .as_ref()
-                .is_some_and(|app| app.volume.is_same(volume))
-            {
-                self.apps[index] = before;
-                continue;
-            }
-            let world = before.as_ref().map(|app| app.world.clone());
-            let world = world.unwrap_or_else(|| volume.world());
-            match self.load(volume, world) {
-                Ok(mut app) => {
-                    if let Some(mut old) = before {
-                        app.vm.adopt();
-                        app.before = std::mem::take(&mut old.before);
-                        old.vm.stop(now(shared));
-                        app.before.push(Retired {
-                            vm: old.vm,
-                            until_ms: shared.now.mono_ms + RETIREMENT_MS,
-                        });
-                        info!(target: LOG, app = volume.app.name, worker = self.worker, "reloaded");
-                    }
-                    self.apps[index] = Some(app);
-                }
-                Err(words) => {
-                    // It was tried before: this is a script that fails now and then.
-                    error!(target: LOG, worker = self.worker, "not reloaded: {words}");
-                    self.apps[index] = before;
-                }
-            }
-            self.carry_out(AppId(index as u16), None, shared);
-        }
-    }
-
-    /// Ends what older code has left after its time.
-    fn retire(&mut self, id: AppId, shared: &mut Shared) {
-        let Some(app) = self.app(id) else { return };
-        let now_ms = shared.now.mono_ms;
-        let mut index = 0;
-        while let Some(retired) = app.before.get_mut(index) {
-            let is_over = retired.vm.tasks() == 0 && retired.vm.deadline_ms() == u64::MAX;
-            if !is_over && now_ms < retired.until_ms {
-                index += 1;
-                continue;
-            }
-            if !is_over {
-                let tasks = retired.vm.tasks();
-                warn!(target: LOG, app = app.volume.app.name, tasks, "coroutines of older code are ended");
-            }
-            retired.vm.finish();
-            app.before.swap_remove(index);
-        }
+    pub(super) fn vm(&self, volume: &Volume, world: &World) -> Result<Vm, String> {
+        Vm::new(&volume.app, &volume.code, world, self.worker)
+            .map_err(|error| format!("app {:?}: {error}", volume.app.name))
     }
 
     pub(super) fn app(&mut self, id: AppId) -> Option<&mut Application> {
@@ -241,6 +205,8 @@ impl Here {
         let bytes: usize = vms().map(Vm::memory_bytes).sum();
         shared.stats.app_coroutines.set(coroutines as u64);
         shared.stats.app_memory_bytes.set(bytes as u64);
+        let running = self.apps.iter().flatten().filter(|app| app.is_running());
+        shared.stats.services_running.set(running.count() as u64);
     }
 
     fn answer(
@@ -473,6 +439,8 @@ impl Apps for Here {
                 self.retire(id, shared);
                 self.carry_out(id, None, shared);
             }
+            self.tend(id, shared);
+            self.see_out(id, shared);
         }
         self.calls.flush();
         self.show(shared);
@@ -486,7 +454,7 @@ impl Apps for Here {
         let due = apps.flat_map(|app| {
             let old = app.before.iter();
             let old = old.map(|old| old.vm.deadline_ms().min(old.until_ms));
-            old.chain([app.vm.deadline_ms()])
+            old.chain([app.vm.deadline_ms(), app.life_due_ms(), app.exit_due_ms()])
         });
         let due = due.min().unwrap_or(u64::MAX);
         if self.calls.is_busy() {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use veche_frontends::AppId;
 use veche_outbound::Outbound;
-use veche_script::{App, Code, Limits, Vm, World};
+use veche_script::{App, Code, Limits, Role, Vm, World};
 use veche_store::Store;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, Restart};
 
 /// One application that can be run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Volume {
     pub(crate) app: App,
     pub(crate) code: Arc<Code>,
@@ -22,6 +22,23 @@ pub(crate) struct Volume {
     pub(crate) store: Arc<Store>,
     /// Of a test: decides all chance.
     seed: Option<u64>,
+    /// Of a service's instance.
+    pub(crate) seat: Option<Seat>,
+}
+
+/// The place of a service's instance, and when it begins again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seat {
+    /// From 1.
+    instance: u32,
+    pub(crate) restart: Restart,
+}
+
+impl Seat {
+    /// The one of so many workers that it runs on.
+    pub(crate) fn worker(&self, workers: u16) -> u16 {
+        ((self.instance - 1) % u32::from(workers.max(1))) as u16
+    }
 }
 
 impl Volume {
@@ -36,7 +53,7 @@ impl Volume {
 
     /// Whether the other one would run just the same.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.app == other.app && self.code.is_same(&other.code)
+        self.app == other.app && self.seat == other.seat && self.code.is_same(&other.code)
     }
 }
 
@@ -54,6 +71,7 @@ pub(crate) fn seeded(shelf: &Shelf, seed: u64) -> Shelf {
                 folder: Arc::clone(&volume.folder),
                 store: Arc::clone(&store),
                 seed: Some(seed),
+                seat: volume.seat,
             })
         })
     });
@@ -72,16 +90,56 @@ pub(crate) struct Library {
 impl Library {
     /// Reads the code of all applications and tries whether it loads, before anybody is to run it.
     pub(crate) fn shelve(&self, config: &Config) -> Result<Shelf, String> {
+        let instances = config.services.iter().map(|service| service.instances);
+        if config.apps.len() + instances.sum::<u32>() as usize > VOLUMES_MAX {
+            return Err(format!(
+                "more than {VOLUMES_MAX} apps and instances of services"
+            ));
+        }
         let mut shelf = Vec::new();
-        for app in &config.apps {
-            let volume = read(app, &self.store)?;
-            let AppId(id) = self.id(&app.name);
+        let mut put = |AppId(id), volume| {
             if shelf.len() <= usize::from(id) {
                 shelf.resize_with(usize::from(id) + 1, || None);
             }
             shelf[usize::from(id)] = Some(Arc::new(volume));
+        };
+        for app in &config.apps {
+            put(self.id(&app.name), self.read(app, Role::Clients, None)?);
+        }
+        for service in &config.services {
+            for (name, volume) in self.instances(service)? {
+                put(self.id(&name), volume);
+            }
         }
         Ok(Arc::new(shelf))
+    }
+
+    /// The instances of a service, and what they go by here: a name that no app can have.
+    fn instances(&self, service: &config::Service) -> Result<Vec<(String, Volume)>, String> {
+        let config::Service {
+            app,
+            instances,
+            restart,
+        } = service;
+        let role = |instance| Role::Service {
+            instance,
+            instances: *instances,
+        };
+        let seat = |instance| Seat {
+            instance,
+            restart: *restart,
+        };
+        let first = self.read(app, role(1), Some(seat(1)))?;
+        let volumes = (1..=*instances).map(|instance| {
+            let mut volume = first.clone();
+            volume.app.role = role(instance);
+            volume.seat = Some(seat(instance));
+            if *instances > 1 {
+                volume.app.name = format!("{}/{instance}", app.name);
+            }
+            (format!("\0{}/{instance}", app.name), volume)
+        });
+        Ok(volumes.collect())
     }
 
     /// The number of an application.
@@ -93,34 +151,40 @@ impl Library {
             names.len() - 1
         }) as u16)
     }
+
+    /// Reads an application's code, and tries it.
+    fn read(&self, app: &config::App, role: Role, seat: Option<Seat>) -> Result<Volume, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("app {:?}: {error}", app.name);
+        let code = Arc::new(Code::read(&app.script).map_err(|error| failed(&error))?);
+        let folder = match app.script.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.into(),
+            _ => Path::new(".").into(),
+        };
+        let options = serde_json::to_value(&app.options).map_err(|error| failed(&error))?;
+        let app = App {
+            name: app.name.clone(),
+            options,
+            limits: Limits {
+                memory_bytes_max: usize::try_from(app.memory_bytes_max).unwrap_or(usize::MAX),
+                cpu_budget: app.cpu_budget,
+                ..Limits::default()
+            },
+            role,
+        };
+        // Each worker loads it again; what all of them would stumble over is found here, and the modules are read.
+        let store = Arc::clone(&self.store);
+        let trial = Vm::new(&app, &code, &World::with_store(Arc::clone(&store)), 0);
+        trial.map_err(|error| failed(&error))?;
+        Ok(Volume {
+            app,
+            code,
+            folder,
+            store,
+            seed: None,
+            seat,
+        })
+    }
 }
 
-fn read(app: &config::App, store: &Arc<Store>) -> Result<Volume, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("app {:?}: {error}", app.name);
-    let code = Arc::new(Code::read(&app.script).map_err(|error| failed(&error))?);
-    let folder = match app.script.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.into(),
-        _ => Path::new(".").into(),
-    };
-    let options = serde_json::to_value(&app.options).map_err(|error| failed(&error))?;
-    let app = App {
-        name: app.name.clone(),
-        options,
-        limits: Limits {
-            memory_bytes_max: usize::try_from(app.memory_bytes_max).unwrap_or(usize::MAX),
-            cpu_budget: app.cpu_budget,
-            ..Limits::default()
-        },
-    };
-    // Each worker loads it again; what all of them would stumble over is found here, and the modules are read.
-    let store = Arc::clone(store);
-    let trial = Vm::new(&app, &code, &World::with_store(Arc::clone(&store)), 0);
-    trial.map_err(|error| format!("app {:?}: {error}", app.name))?;
-    Ok(Volume {
-        app,
-        code,
-        folder,
-        store,
-        seed: None,
-    })
-}
+/// Applications and instances of services of one configuration: each has a VM, and a number of 16 bits.
+const VOLUMES_MAX: usize = 4096;

@@ -6,9 +6,11 @@
 mod calls;
 mod carry;
 mod dial;
+mod handover;
 mod here;
 mod journal;
 mod library;
+mod service;
 
 pub(crate) use dial::{Asked, Outgoing};
 pub(crate) use here::Here;

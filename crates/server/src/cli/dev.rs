@@ -67,7 +67,9 @@ fn is_source(path: &Path) -> bool {
 }
 
 fn folders(config: &Config) -> BTreeSet<PathBuf> {
-    let scripts = config.apps.iter().map(|app| app.script.as_path());
+    let services = config.services.iter().map(|service| &service.app);
+    let apps = config.apps.iter().chain(services);
+    let scripts = apps.map(|app| app.script.as_path());
     let folder = |file: &Path| match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => PathBuf::from("."),

@@ -179,12 +179,15 @@ fn run(cli: Cli) -> Result<(), Failure> {
             let count = |number: usize, word: &str| {
                 format!("{number} {word}{}", if number == 1 { "" } else { "s" })
             };
-            exit::print_line(format_args!(
-                "{}: ok ({}, {})",
-                config::shown(&file),
+            let mut counts = vec![
                 count(config.listeners.len(), "listener"),
-                count(config.routes.len(), "route")
-            ))
+                count(config.routes.len(), "route"),
+            ];
+            if !config.services.is_empty() {
+                counts.push(count(config.services.len(), "service"));
+            }
+            let (file, counts) = (config::shown(&file), counts.join(", "));
+            exit::print_line(format_args!("{file}: ok ({counts})"))
         }
         Command::Config => {
             let config = config::load(&file)?;

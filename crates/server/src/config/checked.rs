@@ -17,6 +17,7 @@ use super::value::Value;
 mod apps;
 mod listeners;
 mod routes;
+mod services;
 
 pub(super) use routes::listeners_called;
 
@@ -50,6 +51,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let has_keys = !api.keys.is_empty() || !one(Section::Api).is_sound("keys");
     let listeners = checker.listeners(all(Section::Listen), has_keys);
     let mut apps = checker.apps(all(Section::App));
+    let services = checker.services(all(Section::Service), &apps);
     let routes = checker.routes(all(Section::Route), &listeners, &mut apps, has_keys);
     checker.unused_apps(&apps);
 
@@ -77,6 +79,10 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
             .map(|l| l.listener.expect("a problem otherwise"))
             .collect(),
         apps: apps.into_list(),
+        services: services
+            .into_iter()
+            .map(|service| service.expect("a problem otherwise"))
+            .collect(),
         routes: routes
             .into_iter()
             .map(|route| route.expect("a problem otherwise"))

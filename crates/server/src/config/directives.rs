@@ -12,6 +12,7 @@ use super::value::Kind;
 mod app;
 mod limits;
 mod route;
+mod service;
 
 /// A table of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,7 @@ pub(crate) enum Section {
     Server,
     Listen,
     App,
+    Service,
     Route,
     Limits,
     Api,
@@ -26,10 +28,11 @@ pub(crate) enum Section {
 
 impl Section {
     /// In the order of the reference.
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Server,
         Self::Listen,
         Self::App,
+        Self::Service,
         Self::Route,
         Self::Limits,
         Self::Api,
@@ -41,6 +44,7 @@ impl Section {
             Self::Server => "server",
             Self::Listen => "listen",
             Self::App => "app",
+            Self::Service => "service",
             Self::Route => "route",
             Self::Limits => "limits",
             Self::Api => "api",
@@ -53,6 +57,7 @@ impl Section {
             Self::Server => "[server]",
             Self::Listen => "[[listen]]",
             Self::App => "[[app]]",
+            Self::Service => "[[service]]",
             Self::Route => "[[route]]",
             Self::Limits => "[limits]",
             Self::Api => "[api]",
@@ -61,7 +66,7 @@ impl Section {
 
     /// Whether there may be several.
     pub(crate) fn repeats(self) -> bool {
-        matches!(self, Self::Listen | Self::App | Self::Route)
+        matches!(self, Self::Listen | Self::App | Self::Service | Self::Route)
     }
 
     /// What it is for.
@@ -77,6 +82,9 @@ impl Section {
             }
             Self::App => {
                 "A script that routes with `handler = \"lua\"` lead to. It runs once in each worker, for all its routes together. A script that needs no options can be named by its route, without a section of its own."
+            }
+            Self::Service => {
+                "A script that works by itself, without clients: it returns a table with the function `run`, which is called once the server is up, in a VM of its own, beside the connections of one of the workers."
             }
             Self::Route => {
                 "Which requests a handler gets. The most specific path wins, whatever the order in the file: a literal piece before a parameter, a parameter before a prefix."
@@ -144,6 +152,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
         .iter()
         .chain(LISTEN)
         .chain(app::APP)
+        .chain(service::SERVICE)
         .chain(route::ROUTE)
         .chain(limits::LIMITS)
         .chain(API)

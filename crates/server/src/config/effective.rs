@@ -156,7 +156,9 @@ impl Setting {
     fn names_section(&self) -> bool {
         matches!(
             (self.directive.section, self.directive.name),
-            (Section::Listen, "address") | (Section::App, "name") | (Section::Route, "path")
+            (Section::Listen, "address")
+                | (Section::App | Section::Service, "name")
+                | (Section::Route, "path")
         )
     }
 

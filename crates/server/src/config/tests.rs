@@ -9,6 +9,7 @@ use super::raw::default_of;
 use super::*;
 
 mod bad;
+mod services;
 
 /// Checks `text` as /etc/veche/veche.toml on a machine that has a few folders and scripts.
 fn checked(text: &str) -> Result<Config, Report> {

@@ -25,6 +25,8 @@ pub(crate) struct Config {
     pub(crate) listeners: Vec<Listener>,
     /// What routes with handler lua lead to: `[[app]]` in the file's order, then the scripts that routes name.
     pub(crate) apps: Vec<App>,
+    /// `[[service]]`, in the file's order.
+    pub(crate) services: Vec<Service>,
     /// `[[route]]`, in the file's order; `routes[i].index == i`.
     pub(crate) routes: Vec<Route>,
     /// `[limits]`
@@ -184,6 +186,24 @@ pub(crate) struct App {
     pub(crate) request_timeout: Option<Duration>,
     /// Handed to the script as it is.
     pub(crate) options: toml::Table,
+}
+
+/// `[[service]]`: work without clients.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Service {
+    /// What is run; its name is unlike those of apps.
+    pub(crate) app: App,
+    /// At least 1.
+    pub(crate) instances: u32,
+    pub(crate) restart: Restart,
+}
+
+/// When a service whose `run` is over begins again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Restart {
+    OnFailure,
+    Always,
+    Never,
 }
 
 /// `[[route]]`: which requests a handler gets.

@@ -56,7 +56,7 @@ pub(crate) trait ServerControl {
     /// Take no more connections, close those that are (1001, spread over the time) and end by then what is
     /// left. May come again with a shorter time.
     fn drain(&self, within: Duration);
-    /// Whether a drain has come to its end: no connection is left.
+    /// Whether a drain has come to its end: no connection is left, and applications have stopped.
     fn drained(&self) -> bool;
     /// Figures for `veche status`: an object.
     fn status(&self) -> serde_json::Value;

@@ -49,6 +49,7 @@ pub(super) fn load(code: &Arc<Code>, seed: u64) -> Result<TestVm, String> {
             cpu_budget: CPU_BUDGET,
             ..Limits::default()
         },
+        role: veche_script::Role::Clients,
     };
     let world = Lua::seeded(Arc::new(Store::default()), seed);
     TestVm::load(&app, code, &world).map_err(|error| error.to_string())

@@ -129,7 +129,7 @@ impl World {
             Arc::new(report),
         );
         let journal = Journal::default();
-        let mut here = Here::start(0, &shelf, Box::new(port))?;
+        let mut here = Here::start(0, 1, &shelf, Box::new(port))?;
         here.keep_journal(journal.clone());
         shared.apps = Some(Box::new(here));
         let network = Simulated::new(veche_net::Options::default(), seed, MONO_MS)

@@ -1,5 +1,6 @@
 //! Applications in a worker's turn: their timers, what they answered since, and connections that waited for them.
 
+use veche_frontends::Shared;
 use veche_net::Driver;
 
 use super::Rest;
@@ -8,12 +9,17 @@ use crate::apps::{Here, Shelf};
 impl Rest {
     /// New code is in force.
     pub(super) fn reload_apps(&mut self, shelf: &Shelf) {
-        self.shared.with_apps(|apps, shared| {
+        self.with_here(|here, shared| here.reload(shelf, shared));
+    }
+
+    /// Calls what the front ends don't know of applications.
+    pub(super) fn with_here<R>(&mut self, call: impl FnOnce(&mut Here, &mut Shared) -> R) -> R {
+        let result = self.shared.with_apps(|apps, shared| {
             let apps: &mut dyn std::any::Any = apps;
-            if let Some(here) = apps.downcast_mut::<Here>() {
-                here.reload(shelf, shared);
-            }
+            apps.downcast_mut::<Here>().map(|here| call(here, shared))
         });
+        let result = result.flatten();
+        result.expect("every worker has its applications")
     }
 
     /// Lets the applications work, and goes on with what waited for them. What that brings about in turn is taken up

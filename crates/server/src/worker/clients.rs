@@ -145,13 +145,15 @@ impl Rest {
         }
     }
 
-    /// The connections to other servers are closed once no client of ours needs them, or has the time to.
+    /// The connections to other servers are closed once neither an application nor a client of ours needs
+    /// them, or has the time to.
     pub(super) fn drain_clients<D: Driver>(&mut self, driver: &mut D) {
         let stats = Arc::clone(&self.shared.stats);
         let now_ms = self.shared.now.mono_ms;
         let Some(drain) = &mut self.drain else { return };
-        let is_late = now_ms >= drain.began_ms + drain.within_ms;
-        if drain.clients_told || !(is_late || stats.connections.read() == 0) {
+        let is_late = now_ms >= drain.until_ms;
+        let is_needed = !drain.all_stopped || stats.connections.read() > 0;
+        if drain.clients_told || is_needed && !is_late {
             return;
         }
         drain.clients_told = true;

@@ -1,4 +1,5 @@
-//! The server goes away: connections are told one after the other, spread over the time of the drain.
+//! The server goes away: applications are told first, then connections, one after the other, spread over the time of
+//! the drain.
 
 use veche_frontends::site::Role;
 use veche_net::{Driver, ListenerId};
@@ -9,15 +10,25 @@ use super::Rest;
 pub(super) struct Drain {
     next: u32,
     end: u32,
-    pub(super) began_ms: u64,
-    pub(super) within_ms: u64,
+    /// Connections are told from then on.
+    from_ms: u64,
+    pub(super) until_ms: u64,
+    /// Applications have done here what they do at the end.
+    apps_stopped: bool,
+    /// They have so everywhere.
+    pub(super) all_stopped: bool,
     /// Connections to other servers are told after those of our clients.
     pub(super) clients_told: bool,
 }
 
+/// What applications publish at the end gets so long to reach connections before those are told.
+const LAST_WORDS_MS: u64 = 20;
+
 impl Rest {
     pub(super) fn start_draining<D: Driver>(&mut self, driver: &mut D, within_ms: u64) {
         self.shared.start_draining();
+        // While their connections are there: `app.stop` may have something to say to them.
+        self.with_here(|here, shared| here.stop(shared));
         self.accept_paused = true;
         for (index, &listener) in self.listeners.iter().enumerate() {
             let id = ListenerId(index as u32);
@@ -29,21 +40,37 @@ impl Rest {
             }
         }
         let began_ms = self.shared.now.mono_ms;
-        // The last fifth is for the closing handshakes.
+        let before = self.drain.take();
         self.drain = Some(Drain {
             next: 0,
             end: self.slots.end(),
-            began_ms,
-            within_ms: within_ms - within_ms / 5,
+            // Applications have the first quarter, unless they need less.
+            from_ms: began_ms + within_ms / 4,
+            // The last fifth is for the closing handshakes.
+            until_ms: began_ms + (within_ms - within_ms / 5),
+            apps_stopped: before.as_ref().is_some_and(|drain| drain.apps_stopped),
+            all_stopped: false,
             clients_told: false,
         });
     }
 
     /// Tells the connections whose time in the drain has come.
     pub(super) fn go_on_draining<D: Driver>(&mut self, driver: &mut D) {
+        let has_stopped = self.drain.is_some() && self.with_here(|here, _| here.has_stopped());
         let Some(drain) = &mut self.drain else { return };
-        let elapsed = self.shared.now.mono_ms - drain.began_ms;
-        let due = match drain.within_ms {
+        if has_stopped && !std::mem::replace(&mut drain.apps_stopped, true) {
+            self.common.apps_stopped();
+        }
+        let now_ms = self.shared.now.mono_ms;
+        if !drain.all_stopped && self.common.have_apps_stopped() {
+            drain.all_stopped = true;
+            drain.from_ms = drain.from_ms.min(now_ms + LAST_WORDS_MS);
+        }
+        if now_ms < drain.from_ms {
+            return;
+        }
+        let elapsed = now_ms - drain.from_ms;
+        let due = match drain.until_ms.saturating_sub(drain.from_ms) {
             0 => drain.end,
             within => (u64::from(drain.end) * elapsed.min(within) / within) as u32,
         };

@@ -76,6 +76,30 @@ fn serve(setup: Setup, scripts: &[String]) -> Server {
 }
 
 #[test]
+fn its_service_runs() {
+    let guide = guide();
+    let after = |mark: &str| {
+        let rest = guide.split_once(mark).expect("it shows a service").1;
+        rest.split("```").next().expect("an end")
+    };
+    let script = format!("local veche, service{}", after("local veche, service"));
+    let section = format!("[[service]]{}", after("```toml\n[[service]]"));
+    let files = [("clock.lua", script.as_str())];
+    let channel = "[[route]]\npath = \"/clock\"\nhandler = \"push\"\nchannels = [\"clock\"]\n";
+    let routes = format!("{section}{channel}");
+    on_all(|setup| {
+        let options = Options {
+            routes: &routes,
+            files: &files,
+            ..Options::default()
+        };
+        let server = Server::with(setup, &options);
+        let mut socket = Socket::open(server.public, "/clock?channel=clock");
+        assert_eq!(socket.text().len(), "12:00:00".len());
+    });
+}
+
+#[test]
 fn its_applications_run() {
     let scripts = applications();
     let [

@@ -18,6 +18,7 @@ mod lifecycle;
 mod main_job;
 mod peer;
 mod scrape;
+mod services;
 mod slow_reader;
 mod timeouts;
 mod websocket;

@@ -34,6 +34,12 @@ struct Checked {
 const BESIDE: [&str; 4] = ["memory", "cpu_budget", "request_timeout", "options"];
 
 impl Apps {
+    /// Whether an `[[app]]` has that name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let mut names = self.list.iter().filter_map(|app| app.name.as_deref());
+        names.any(|other| other == name)
+    }
+
     /// All of them, where nothing had a problem.
     pub(super) fn into_list(self) -> Vec<App> {
         let apps = self.list.into_iter();
@@ -67,29 +73,33 @@ impl Checker<'_> {
     }
 
     fn name_of_app(&mut self, table: &Table, before: &Apps) -> Option<String> {
-        let name = self.required(table, "name")?;
-        let at = table.value_at("name");
-        if !name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
-        {
+        let name = self.name_of(table)?;
+        if before.has(&name) {
             self.problems.add(
-                at,
-                format!("name: expected letters, digits, \"-\" and \"_\", found {name:?}"),
-            );
-            return None;
-        }
-        let mut others = before.list.iter();
-        if others.any(|other| other.name.as_ref() == Some(&name)) {
-            self.problems.add(
-                at,
+                table.value_at("name"),
                 format!("name: another [[app]] is called {name:?} already"),
             );
         }
         Some(name)
     }
 
-    fn script(&mut self, table: &Table, script: &str) -> Option<PathBuf> {
+    /// A name of letters, digits, "-" and "_".
+    pub(super) fn name_of(&mut self, table: &Table) -> Option<String> {
+        let name = self.required(table, "name")?;
+        if !name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+        {
+            self.problems.add(
+                table.value_at("name"),
+                format!("name: expected letters, digits, \"-\" and \"_\", found {name:?}"),
+            );
+            return None;
+        }
+        Some(name)
+    }
+
+    pub(super) fn script(&mut self, table: &Table, script: &str) -> Option<PathBuf> {
         let path = self.base.join(script);
         if !(self.world.is_file)(&path) {
             self.problems.add(
@@ -198,7 +208,8 @@ impl Checker<'_> {
     }
 }
 
-fn app_of(table: &Table, name: String, script: PathBuf) -> App {
+/// What runs, as a section says that has a script.
+pub(super) fn app_of(table: &Table, name: String, script: PathBuf) -> App {
     App {
         name,
         script,
@@ -210,7 +221,7 @@ fn app_of(table: &Table, name: String, script: PathBuf) -> App {
             Some(Value::Duration(budget)) => budget,
             _ => CPU_BUDGET,
         },
-        request_timeout: match table.value("request_timeout") {
+        request_timeout: match table.value_if_any("request_timeout") {
             Some(Value::Duration(timeout)) => Some(timeout),
             Some(Value::Off) => None,
             _ => Some(REQUEST_TIMEOUT),

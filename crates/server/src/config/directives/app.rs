@@ -1,4 +1,4 @@
-//! The rows of `[[app]]`, and what a route that names its script by itself takes over from them.
+//! The rows of `[[app]]`, and what a service and a route that names its script by itself take over from them.
 
 use std::time::Duration;
 

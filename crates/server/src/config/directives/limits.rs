@@ -108,7 +108,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         "\"10s\"",
-        "When the server stops, WebSockets are closed with 1001 evenly over so long, so that their clients don't all come back in the same instant; then it ends. `0`: all at once.",
+        "When the server stops, WebSockets are closed with 1001 evenly over so long, so that their clients don't all come back in the same instant; then it ends. Apps and services are told first (`stop`): connections begin to be closed when all have done what they do then, at the latest after a quarter of the time. `0`: all at once.",
     ),
     row(
         "outbox_bytes",

@@ -16,7 +16,7 @@ fn says(text: &str, expected: &[&str]) {
 }
 
 /// The same for a file that starts with a good listener in its lines 1 and 2.
-fn says_after_listen(text: &str, expected: &[&str]) {
+pub(super) fn says_after_listen(text: &str, expected: &[&str]) {
     says(&format!("{LISTEN}{text}"), expected);
 }
 
@@ -89,7 +89,7 @@ fn sections() {
     says_after_listen(
         "[auth]\n",
         &[
-            "3:2: unknown section \"auth\"; there are [server], [[listen]], [[app]], [[route]], [limits], [api]",
+            "3:2: unknown section \"auth\"; there are [server], [[listen]], [[app]], [[service]], [[route]], [limits], [api]",
         ],
     );
     says(

@@ -1,0 +1,85 @@
+//! Services: a VM whose script has work of its own, and no clients.
+//!
+//! It does not know when a service begins again after it has failed: that is the caller's.
+
+use super::{Handler, Vm};
+use crate::Now;
+use crate::app::Role;
+use crate::raw::Argument;
+use crate::task::Owner;
+
+/// How far a service is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// `run` has not been called.
+    Idle,
+    /// It runs or waits, or coroutines do that it has left behind.
+    Runs,
+    /// It has returned, and nothing that it began is left: no coroutine, and no connection to another server.
+    Over,
+    /// With an error, which was logged.
+    Failed,
+}
+
+impl Vm {
+    /// Calls a service's `run`; once.
+    pub fn serve(&mut self, now: Now) {
+        self.set_now(now);
+        let Role::Service {
+            instance,
+            instances,
+        } = self.role
+        else {
+            return;
+        };
+        let Some(function) = self.handlers[Handler::Run as usize] else {
+            return;
+        };
+        self.run = Service::Runs;
+        let arguments = [instance, instances].map(|number| Argument::Number(number.into()));
+        let coroutine = self.machine.prepare(function, &arguments);
+        self.run(coroutine, Owner::Run, &[]);
+        self.settle();
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn service(&self) -> Service {
+        match self.run {
+            Service::Over if !self.is_at_rest() || self.has_clients() => Service::Runs,
+            run => run,
+        }
+    }
+
+    /// Whether nothing waits, and nothing is about to begin.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.tasks.len() == 0 && self.postponed.is_empty() && !self.desk.is_busy()
+    }
+
+    /// Whether it knows no connection of a client, not even one whose last handler is under way.
+    #[must_use]
+    pub fn is_deserted(&self) -> bool {
+        let placed = self.locals.iter().flatten();
+        placed.chain(self.leaving.values()).all(|local| local.is_client)
+    }
+
+    /// Whether `app.stop` has not ended.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping
+    }
+
+    /// Ends all coroutines at once: whatever they wait for, they don't go on.
+    pub fn abort(&mut self) {
+        self.finish();
+        for task in self.tasks.take_all() {
+            self.machine.discard(task.coroutine);
+        }
+        for coroutine in self.desk.clear() {
+            self.machine.discard(coroutine);
+        }
+        self.postponed.clear();
+        self.is_stopping = false;
+    }
+}

@@ -1,0 +1,12 @@
+---@meta
+-- The table that the script of a `[[service]]` returns: work without clients, in a VM of its own per instance. It may use
+-- all of `veche` but what belongs to connections and requests.
+
+---@class veche.service
+---Called once the server is up. It may wait, and should look at `veche.stopping()` now and then. The service is over when
+---it has returned and all coroutines that it has begun have ended; after an error, which is logged, it begins again in
+---a new VM, as `restart` of the `[[service]]` says.
+---@field run fun(instance: integer, instances: integer) Which instance this is, from 1, and how many there are.
+---While `run` goes on: newer code takes over, the service was taken out of the configuration, or the server stops. Then
+---`run` has ten seconds (at the server's end what is left of `drain_time`) before its coroutines are ended.
+---@field stop? fun()

@@ -1,0 +1,186 @@
+//! How applications change and end: newer code takes over at a reload, what is no more in the configuration goes, and at
+//! the server's end all are told.
+//!
+//! Whoever ends is told first (`app.stop`), and then has a limited time for what is under way.
+
+use std::sync::Arc;
+
+use tracing::{error, info, warn};
+use veche_frontends::{AppId, Shared};
+
+use super::here::{Application, Here, LOG, Retired, now, session};
+use super::library::{Shelf, Volume};
+
+/// Handlers of older code have so long to end after a reload, and so has an application that was taken out.
+const RETIREMENT_MS: u64 = 10_000;
+
+/// What `app.stop` publishes gets so long to reach its clients before they are closed.
+const LAST_WORDS_MS: u64 = 50;
+/// `app.stop` may take so long before they are closed all the same.
+const LAST_WORDS_MS_MAX: u64 = RETIREMENT_MS / 2;
+
+/// What clients of an application hear that was taken out (RFC 6455, section 7.4.1).
+const GONE: (u16, &str) = (1001, "the application is gone");
+
+/// How far an application is that was taken out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exit {
+    since_ms: u64,
+    /// Its clients were told.
+    is_told: bool,
+}
+
+impl Here {
+    /// New code for the applications where it is another. Connections stay; handlers that wait end in the code they
+    /// began in.
+    pub(crate) fn reload(&mut self, shelf: &Shelf, shared: &mut Shared) {
+        if self.is_stopping {
+            return;
+        }
+        let count = self.apps.len().max(shelf.len());
+        self.apps.resize_with(count, || None);
+        for index in 0..count {
+            let id = AppId(index as u16);
+            let volume = shelf.get(index).and_then(Option::as_ref);
+            match volume.filter(|volume| self.has_place_for(volume)) {
+                Some(volume) => self.renew(id, volume, shared),
+                None => self.dismiss(id, shared),
+            }
+            self.carry_out(id, None, shared);
+        }
+    }
+
+    fn renew(&mut self, id: AppId, volume: &Arc<Volume>, shared: &mut Shared) {
+        let index = usize::from(id.0);
+        let before = self.apps[index].take();
+        let stays = |app: &Application| app.exit.is_none() && app.volume.is_same(volume);
+        if before.as_ref().is_some_and(stays) {
+            self.apps[index] = before;
+            return;
+        }
+        let world = before.as_ref().map(|app| app.world.clone());
+        let world = world.unwrap_or_else(|| volume.world());
+        match self.load(volume, world) {
+            Ok(mut app) => {
+                if let Some(mut old) = before {
+                    app.vm.adopt();
+                    old.stop(now(shared));
+                    app.before = old.before;
+                    app.before.push(Retired {
+                        vm: old.vm,
+                        until_ms: shared.now.mono_ms + RETIREMENT_MS,
+                    });
+                    info!(target: LOG, app = volume.app.name, worker = self.worker, "reloaded");
+                }
+                self.apps[index] = Some(app);
+            }
+            Err(words) => {
+                // It was tried before: this is a script that fails now and then.
+                error!(target: LOG, worker = self.worker, "not reloaded: {words}");
+                self.apps[index] = before;
+            }
+        }
+    }
+
+    /// Tells an application that is no more wanted, and its clients.
+    fn dismiss(&mut self, id: AppId, shared: &mut Shared) {
+        let worker = self.worker;
+        let Some(app) = self.app(id).filter(|app| app.exit.is_none()) else {
+            return;
+        };
+        info!(target: LOG, app = app.volume.app.name, worker, "no more in the configuration: it ends");
+        app.stop(now(shared));
+        app.life = None;
+        app.exit = Some(Exit {
+            since_ms: shared.now.mono_ms,
+            is_told: false,
+        });
+    }
+
+    /// The way out of an application that was dismissed: its clients are closed, and it goes once nothing of it is
+    /// left or its time is over.
+    pub(super) fn see_out(&mut self, id: AppId, shared: &mut Shared) {
+        let now_ms = shared.now.mono_ms;
+        let Some(app) = self.app(id) else { return };
+        let due_ms = app.exit_due_ms();
+        let Some(exit) = &mut app.exit else { return };
+        if !exit.is_told && now_ms >= due_ms {
+            exit.is_told = true;
+            let (code, reason) = GONE;
+            let clients = app.vm.connections().into_iter();
+            let kicks = clients.map(|client| (session(client), code, reason.to_owned()));
+            shared.ports.kicks.extend(kicks);
+            return;
+        }
+        let is_over = app.before.is_empty() && app.vm.is_at_rest() && app.vm.is_deserted();
+        if !is_over && now_ms < exit.since_ms + RETIREMENT_MS {
+            return;
+        }
+        for old in &mut app.before {
+            old.vm.finish();
+        }
+        app.vm.finish();
+        self.carry_out(id, None, shared);
+        self.apps[usize::from(id.0)] = None;
+    }
+
+    /// Ends what older code has left, once that is nothing or its time is over.
+    pub(super) fn retire(&mut self, id: AppId, shared: &mut Shared) {
+        let Some(app) = self.app(id) else { return };
+        let now_ms = shared.now.mono_ms;
+        let mut index = 0;
+        while let Some(retired) = app.before.get_mut(index) {
+            let is_over = retired.vm.is_at_rest();
+            if !is_over && now_ms < retired.until_ms {
+                index += 1;
+                continue;
+            }
+            if !is_over {
+                let tasks = retired.vm.tasks();
+                warn!(target: LOG, app = app.volume.app.name, tasks, "coroutines of older code are ended");
+            }
+            retired.vm.finish();
+            app.before.swap_remove(index);
+        }
+    }
+
+    /// The server ends: everybody is told, and goes on as far as the time of the drain lasts.
+    pub(crate) fn stop(&mut self, shared: &mut Shared) {
+        if std::mem::replace(&mut self.is_stopping, true) {
+            return;
+        }
+        for index in 0..self.apps.len() {
+            let id = AppId(index as u16);
+            if let Some(app) = self.app(id) {
+                app.stop(now(shared));
+            }
+            self.carry_out(id, None, shared);
+        }
+    }
+
+    /// Whether all that were told have done what they had to.
+    pub(crate) fn has_stopped(&self) -> bool {
+        let mut apps = self.apps.iter().flatten();
+        let is_busy = |app: &Application| app.is_running() && !app.vm.is_at_rest();
+        self.is_stopping && !apps.any(|app| app.vm.is_stopping() || is_busy(app))
+    }
+}
+
+impl Application {
+    /// When the next step out is due, in monotonic milliseconds.
+    pub(super) fn exit_due_ms(&self) -> u64 {
+        match self.exit {
+            None => u64::MAX,
+            Some(exit) if exit.is_told => exit.since_ms + RETIREMENT_MS,
+            Some(exit) if self.vm.is_stopping() => exit.since_ms + LAST_WORDS_MS_MAX,
+            Some(exit) => exit.since_ms + LAST_WORDS_MS,
+        }
+    }
+
+    /// Calls `app.stop`; not of a service that does not run.
+    fn stop(&mut self, now: veche_script::Now) {
+        if self.life.is_none() || self.is_running() {
+            self.vm.stop(now);
+        }
+    }
+}
