@@ -75,16 +75,25 @@ end
 
 function pcall(...) return clean(raw_pcall(...)) end
 
--- Where the error was raised that a handler of xpcall is looking at.
-local trace = ""
+-- Of coroutines in which a handler of xpcall runs: where the error was raised that it is looking at.
+local traces = setmetatable({}, { __mode = "k" })
+
+local function handled(place, before, ok, ...)
+  traces[place] = before
+  if ok then return false, ... end
+  return clean(false, ...)
+end
 
 local function handle(handler, ok, caught, ...)
   if ok then return true, caught, ... end
   -- An error while it was captured, or no memory for that, comes as it is.
   if type(caught) ~= "table" then return false, caught end
-  trace = caught[2] or ""
+  local place = co_running() or native
+  local before = traces[place]
   local _, value = clean(false, caught[1])
-  return false, handler(value)
+  local trace = caught[2] or ""
+  traces[place] = type(value) == "string" and native.with_line(value, trace) or trace
+  return handled(place, before, raw_pcall(handler, value))
 end
 
 -- The handler runs after the error has left its place, but finds its traceback.
@@ -93,8 +102,17 @@ function xpcall(f, handler, ...)
 end
 
 debug = {
-  traceback = function(message)
-    if message ~= nil and type(message) ~= "string" then return message end
+  -- `traceback([coroutine,] [message [, level]])`
+  traceback = function(...)
+    local co, message, level = nil, ...
+    if type(message) == "thread" then co, message, level = ... end
+    if message ~= nil and type(message) ~= "string" and type(message) ~= "number" then return message end
+    local trace = not co and traces[co_running() or native]
+    if not trace then
+      level = type(level) == "number" and level or (co and 0 or 1)
+      -- Behind this function and the one that is called here.
+      trace = native.traceback(co, co and level or level + 1)
+    end
     return (message and message .. "\n" or "") .. trace
   end,
 }

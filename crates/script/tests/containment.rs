@@ -455,6 +455,87 @@ fn a_handler_of_xpcall_finds_the_traceback() {
 }
 
 #[test]
+fn a_traceback_shows_where_it_is_asked_for() {
+    let told = Bench::run(
+        "local function show(...) return debug.traceback(...) end
+        local function outer() local text = show('here') return text end
+        print(outer())
+        -- Within a handler it is the error's, also if that waits; behind it its own again.
+        local function inner() error('oh') end
+        local function handler(e)
+          veche.sleep(0)
+          return debug.traceback(e)
+        end
+        print(select(2, xpcall(function() inner() end, handler)))
+        veche.spawn(function() print(debug.traceback('spawned')) end)
+        print(select(2, xpcall(function() inner() end, function(e) veche.sleep(0.1) return debug.traceback(e) end)))
+        print(debug.traceback('after'))
+        print(xpcall(inner, function(e) error('worse') end))
+        print(debug.traceback('after a bad handler'))
+        local co = coroutine.create(function() local x = coroutine.yield() return x end)
+        coroutine.resume(co)
+        print(debug.traceback(co), debug.traceback(co, 'of it'))
+        print(debug.traceback(nil), debug.traceback({}) ~= nil, debug.traceback('deep', 1e9), debug.traceback('odd', -5))
+        print(pcall(debug.traceback, 'x', {}), pcall(debug.traceback, coroutine.running()))",
+    );
+    let has = |line: usize, words: &[&str]| {
+        for word in words {
+            assert!(told[line].contains(word), "{word}: {}", told[line]);
+        }
+    };
+    has(
+        0,
+        &[
+            "here\nstack traceback:",
+            "app.lua:5:",
+            "'outer'",
+            "app.lua:6",
+        ],
+    );
+    has(1, &["app.lua:8: oh\nstack traceback:", "'inner'"]);
+    has(2, &["spawned\nstack traceback:", "app.lua:14"]);
+    assert!(!told[2].contains("inner"), "{}", told[2]);
+    has(3, &["'inner'"]);
+    has(4, &["after\nstack traceback:", "app.lua:16"]);
+    has(5, &["false", "worse"]);
+    has(6, &["app.lua:18"]);
+    assert!(!told[6].contains("inner"), "{}", told[6]);
+    has(7, &["app.lua:19", "of it\nstack traceback:"]);
+    has(8, &["stack traceback:", "deep"]);
+}
+
+/// LuaJIT notes the line of an instruction that failed only in the message.
+#[test]
+fn a_traceback_has_the_line_of_an_error() {
+    for (body, line) in [
+        ("local t = nil\nlocal x = 1\nreturn t.x", 5),
+        ("local t = nil\nreturn 1 + t", 4),
+        ("local t = nil\nt()\nreturn 1", 4),
+        ("return #nil", 3),
+        ("local s = 'x'\n\nlocal y = s .. {}\nreturn y", 5),
+        ("for i = 1, 'x' do end", 3),
+        ("local t = {}\nt[nil] = 1\nreturn t", 4),
+        ("string.rep()\nreturn 1", 3),
+        ("error('x')", 3),
+        (
+            "local function f()\nlocal t\nt.x = 1\nend\nf()\nreturn 1",
+            5,
+        ),
+    ] {
+        let mut bench = Bench::new(&format!(
+            "local app = {{}}\nfunction app.message(conn, data)\n{body}\nend\nreturn app"
+        ));
+        bench.open(ANN);
+        bench.text(ANN, "go");
+        let told = bench.told();
+        let place = format!("app.lua:{line}:");
+        let (message, trace) = told[0].split_once("stack traceback:").expect("one");
+        assert!(message.contains(&place), "{body}: {}", told[0]);
+        assert!(trace.contains(&place), "{body}: {}", told[0]);
+    }
+}
+
+#[test]
 fn bad_arguments_are_named() {
     let told = Bench::run(
         "local function bad(f, ...) print(select(2, pcall(f, ...))) end

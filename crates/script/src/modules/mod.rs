@@ -24,7 +24,7 @@ mod websocket;
 use std::path::Path;
 use std::rc::Rc;
 
-use mlua::{Lua, Table};
+use mlua::{Lua, LuaString, Table};
 
 use crate::app::App;
 use crate::desk::Desk;
@@ -52,6 +52,11 @@ pub(crate) fn install(
         })
     })?;
     native.set("words", own_words)?;
+    let placed = lua.create_function(|_, (words, traceback): (LuaString, LuaString)| {
+        let traceback = traceback.to_string_lossy();
+        Ok(with_line(&words.to_string_lossy(), traceback))
+    })?;
+    native.set("with_line", placed)?;
     let modules = lua.create_table()?;
     modules.set("base64", base64::module(lua)?)?;
     modules.set("cookie", cookie::function(lua)?)?;
@@ -95,6 +100,22 @@ pub(crate) fn without_own_place(message: &str) -> &str {
     let behind = message.strip_prefix("veche:");
     let behind = behind.and_then(|place| place.split_once(": "));
     behind.map_or(message, |(_, message)| message)
+}
+
+/// A traceback whose first place has its line. LuaJIT does not know it where an instruction of its own failed, but the
+/// error's words begin with it.
+pub(crate) fn with_line(words: &str, traceback: String) -> String {
+    const HEAD: &str = "stack traceback:\n\t";
+    let placed = || {
+        let start = traceback.find(HEAD)? + HEAD.len();
+        let (file, rest) = traceback[start..].split_once(": in ")?;
+        let line = words.strip_prefix(file)?.strip_prefix(':')?;
+        let (line, _) = line.split_once(':')?;
+        let is_line = !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
+        let head = &traceback[..start];
+        is_line.then(|| format!("{head}{file}:{line}: in {rest}"))
+    };
+    placed().unwrap_or(traceback)
 }
 
 /// The first `file:line` of a traceback that is a script's.

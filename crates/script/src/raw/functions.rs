@@ -27,9 +27,10 @@ impl Natives {
     pub(crate) fn new(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Self> {
         let metatable = lua.create_table()?;
         let functions = lua.create_table()?;
-        let all: [(&str, ffi::lua_CFunction); 6] = [
+        let all: [(&str, ffi::lua_CFunction); 7] = [
             ("room", room),
             ("capture", capture),
+            ("traceback", traceback),
             ("send", send),
             ("close", close),
             ("identify", identify),
@@ -251,6 +252,18 @@ fn has_room(state: *mut lua_State, bytes_max: usize) -> bool {
     // SAFETY: what `collectgarbage` does; objects that are collected run Rust's destructors at most.
     unsafe { ffi::lua_gc(state, ffi::LUA_GCCOLLECT, 0) };
     counted_bytes(state) < bytes_max
+}
+
+/// `traceback(coroutine, level)` → its stack, or that of the caller, from that level on.
+unsafe extern "C-unwind" fn traceback(state: *mut lua_State) -> c_int {
+    // SAFETY: the coroutine lives as long as the argument stays on the stack; nothing here owns anything.
+    unsafe {
+        let of = ffi::lua_tothread(state, 1);
+        let level = ffi::lua_tonumber(state, 2).clamp(0.0, 1e6) as c_int;
+        let of = if of.is_null() { state } else { of };
+        ffi::luaL_traceback(state, of, std::ptr::null(), level);
+    }
+    1
 }
 
 fn is_close_code(code: f64) -> bool {

@@ -344,6 +344,7 @@ impl Machine {
             ffi::lua_settop(main, -2);
             text
         };
+        let traceback = modules::with_line(&words, traceback);
         Failure { words, traceback }
     }
 }
