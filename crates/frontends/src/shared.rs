@@ -39,6 +39,10 @@ pub trait Process {
     fn metrics(&self) -> String;
     /// Something of ours went wrong that the operator should see in the log.
     fn trouble(&self, what: &str);
+    /// A script of an application has failed, which is in the log already.
+    fn script_failed(&self, app: &str, what: &str) {
+        let _ = (app, what);
+    }
     /// The `nodes` of `GET /api/info`: a JSON array.
     fn nodes(&self) -> String;
 }

@@ -12,6 +12,8 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use veche_frontends::static_files::{Content, Description, File, Files, OpenError, Opened, ReadAt};
 
+use crate::dev;
+
 mod beneath;
 mod cache;
 
@@ -23,6 +25,9 @@ pub(crate) const SMALL_FILE_BYTES_MAX: u64 = 64 * 1024;
 /// How long a kept file is believed unseen.
 const FRESH_MS: u64 = 1000;
 
+/// Under `veche dev` pages up to this size get its script.
+const PAGE_BYTES_MAX: u64 = 4 << 20;
+
 /// What roots begin with that are built into the binary.
 const BUILTIN: &str = "builtin:";
 
@@ -31,17 +36,25 @@ const BUILTIN: &str = "builtin:";
 #[folder = "../../web/demo"]
 struct Demo;
 
+/// What pages load under `veche dev`.
+#[derive(rust_embed::Embed)]
+#[folder = "../../web/dev"]
+struct DevPages;
+
 /// The files of all roots, as one worker sees them.
 #[derive(Default)]
 pub(crate) struct DiskFiles {
     cache: Cache,
+    /// It is `veche dev`: pages get its script, and nothing is believed unseen.
+    dev: bool,
     /// Whether `openat2` is refused here (an old kernel, a container's filter).
     is_openat2_refused: bool,
 }
 
 impl Files for DiskFiles {
     fn open(&mut self, root: &Path, relative: &str, now_ms: u64) -> Result<Opened, OpenError> {
-        if let Some(file) = self.cache.fresh(root, relative, now_ms, FRESH_MS) {
+        let fresh_ms = if self.dev { 0 } else { FRESH_MS };
+        if let Some(file) = self.cache.fresh(root, relative, now_ms, fresh_ms) {
             return Ok(Opened::File(file));
         }
         if let Some(name) = root.to_str().and_then(|root| root.strip_prefix(BUILTIN)) {
@@ -64,7 +77,13 @@ impl Files for DiskFiles {
         let Content::Stored(content) = &file.content else {
             return Ok(Opened::File(file));
         };
-        if version.len_bytes > SMALL_FILE_BYTES_MAX {
+        let is_page = self.dev && dev::is_page(relative);
+        let small_bytes_max = if is_page {
+            PAGE_BYTES_MAX
+        } else {
+            SMALL_FILE_BYTES_MAX
+        };
+        if version.len_bytes > small_bytes_max {
             return Ok(Opened::File(file));
         }
         let mut bytes = Vec::with_capacity(version.len_bytes as usize + 1);
@@ -83,9 +102,15 @@ impl Files for DiskFiles {
                 Content::Whole(bytes.into()),
             )));
         }
-        let file = File {
-            content: Content::Whole(bytes.into()),
-            ..file
+        let file = if is_page {
+            bytes.extend_from_slice(dev::TAG);
+            let version = version.with_len(bytes.len() as u64);
+            describe(relative, version, Content::Whole(bytes.into()))
+        } else {
+            File {
+                content: Content::Whole(bytes.into()),
+                ..file
+            }
         };
         self.cache
             .insert(root, relative, version, file.clone(), now_ms);
@@ -94,6 +119,14 @@ impl Files for DiskFiles {
 }
 
 impl DiskFiles {
+    /// For one worker; `dev` adds the developer's script to pages.
+    pub(crate) fn new(dev: bool) -> Self {
+        Self {
+            dev,
+            ..Self::default()
+        }
+    }
+
     fn open_builtin(
         &mut self,
         root: &Path,
@@ -102,15 +135,20 @@ impl DiskFiles {
         now_ms: u64,
     ) -> Result<Opened, OpenError> {
         // In debug builds the name goes to the file system.
-        if name != "demo" || relative.split('/').any(|name| name == "..") {
+        if relative.split('/').any(|name| name == "..") {
             return Err(OpenError::NotFound);
         }
-        let Some(embedded) = Demo::get(relative) else {
-            let is_folder = relative.is_empty()
-                || Demo::iter().any(|name| {
-                    name.strip_prefix(relative)
-                        .is_some_and(|rest| rest.starts_with('/'))
-                });
+        let embedded = match name {
+            "demo" => Demo::get(relative),
+            "dev" => DevPages::get(relative),
+            _ => return Err(OpenError::NotFound),
+        };
+        let Some(embedded) = embedded else {
+            let is_below = |name: &str| {
+                let rest = name.strip_prefix(relative);
+                rest.is_some_and(|rest| rest.starts_with('/'))
+            };
+            let is_folder = relative.is_empty() || Demo::iter().any(|name| is_below(&name));
             return if is_folder {
                 Ok(Opened::Folder)
             } else {

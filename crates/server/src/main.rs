@@ -13,6 +13,7 @@ mod cli;
 mod common;
 mod config;
 mod descriptors;
+mod dev;
 mod files;
 mod logging;
 mod metrics;

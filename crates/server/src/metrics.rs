@@ -18,12 +18,15 @@ use veche_frontends::stats::{Cell, Handshake, Stats, TURN_BUCKETS_US};
 use veche_outbound::Outbound;
 
 use crate::common::Common;
+use crate::dev::Dev;
 
 /// The process as the front ends ask it.
 pub(crate) struct Report {
     common: Arc<Common>,
     registry: Registry,
     uid: String,
+    /// Under `veche dev`.
+    dev: Option<Arc<Dev>>,
 }
 
 impl Report {
@@ -36,7 +39,13 @@ impl Report {
             common,
             registry,
             uid,
+            dev: None,
         }
+    }
+
+    /// The same, which tells the developer's pages what fails.
+    pub(crate) fn with_dev(self, dev: Option<Arc<Dev>>) -> Self {
+        Self { dev, ..self }
     }
 
     /// Figures for `veche status`.
@@ -80,6 +89,12 @@ impl Process for Report {
 
     fn trouble(&self, what: &str) {
         tracing::error!("{what}");
+    }
+
+    fn script_failed(&self, app: &str, what: &str) {
+        if let Some(dev) = &self.dev {
+            dev.failed(app, what);
+        }
     }
 
     fn nodes(&self) -> String {

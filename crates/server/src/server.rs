@@ -14,6 +14,7 @@ use veche_net::{Delayed, Driver, Epoll};
 use crate::apps::{Here, Library};
 use crate::common::Common;
 use crate::config::{Config, ConnectionCap, Io};
+use crate::dev::Dev;
 use crate::files::DiskFiles;
 use crate::metrics::Report;
 use crate::process::{self, ServerControl, Start};
@@ -31,6 +32,7 @@ struct Server {
     common: Arc<Common>,
     report: Arc<Report>,
     library: Library,
+    dev: Option<Arc<Dev>>,
 }
 
 /// Address space for a worker's stack: scripts may nest what runs in C.
@@ -46,7 +48,11 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let common = Arc::new(Common::new(workers, process::now()));
     set_caps(&common, &config);
     let report = Report::new(Arc::clone(&common), library.outbound.clone(), random_uid()?);
-    let report = Arc::new(report);
+    let dev = match start.dev {
+        true => Some(Arc::new(Dev::new(random_uid()?, &config))),
+        false => None,
+    };
+    let report = Arc::new(report.with_dev(dev.clone()));
     // Control mail is bounded by what sessions can ask for; this is far above that.
     let options = veche_mailbox::Options {
         control_max: 1 << 26,
@@ -54,7 +60,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     };
     let mut ends = Mailbox::mesh(workers + 1, &options);
     let control = ends.pop().ok_or("no mailbox for the control thread")?;
-    let site = Arc::new(site::build(&config, &library));
+    let site = Arc::new(site::build(&config, &library, dev.is_some()));
     let seed = random_u64()?;
     debug!(addresses = ?start.listeners.iter().map(|listener| listener.address).collect::<Vec<_>>(), "inherited");
     let hands = process::deal(start.listeners, workers);
@@ -72,6 +78,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         let report: Arc<Report> = Arc::clone(&report);
         let shelf = Arc::clone(&shelf);
         let outbound = library.outbound.clone();
+        let dev = dev.clone();
         let (io, failed) = (config.server.io, failed.clone());
         thread::Builder::new()
             .name(format!("worker {me}"))
@@ -84,7 +91,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
                     ports,
                     site,
                     stats,
-                    Box::new(DiskFiles::default()),
+                    Box::new(DiskFiles::new(dev.is_some())),
                     report,
                 );
                 let driver = match Epoll::new(veche_net::Options::default()) {
@@ -95,7 +102,12 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
                 let port = outbound.port(move || waker.wake());
                 match Here::start(me as u16, workers as u16, &shelf, Box::new(port)) {
                     Err(error) => return drop(failed.send(Err(error))),
-                    Ok(here) => shared.apps = Some(Box::new(here)),
+                    Ok(mut here) => {
+                        if let Some(dev) = dev.filter(|_| me == 0) {
+                            here.tell(dev);
+                        }
+                        shared.apps = Some(Box::new(here));
+                    }
                 }
                 match io {
                     Io::Delayed => {
@@ -123,6 +135,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         common,
         report,
         library,
+        dev,
     })
 }
 
@@ -165,7 +178,7 @@ impl ServerControl for Server {
     fn reload(&self, config: Arc<Config>) -> Result<(), String> {
         let shelf = self.library.shelve(&config)?;
         set_caps(&self.common, &config);
-        let site = Arc::new(site::build(&config, &self.library));
+        let site = Arc::new(site::build(&config, &self.library, self.dev.is_some()));
         self.tell(|| {
             Letter::Reload(
                 Arc::clone(&site),
@@ -173,7 +186,16 @@ impl ServerControl for Server {
                 Arc::clone(&shelf),
             )
         });
+        if let Some(dev) = &self.dev {
+            dev.reloaded(&config);
+        }
         Ok(())
+    }
+
+    fn refused(&self, why: &str) {
+        if let Some(dev) = &self.dev {
+            dev.refused(why);
+        }
     }
 
     fn drain(&self, within: Duration) {

@@ -13,9 +13,10 @@ use veche_proto::websocket::{self, deflate};
 
 use crate::apps::Library;
 use crate::config::{self, Config};
+use crate::dev;
 
-/// The front ends' view of a configuration.
-pub(crate) fn build(config: &Config, library: &Library) -> Site {
+/// The front ends' view of a configuration; `dev` has it lead to what the developer's pages need.
+pub(crate) fn build(config: &Config, library: &Library, dev: bool) -> Site {
     let limits = limits(&config.limits);
     let mut routes: Vec<Arc<Route>> = config
         .routes
@@ -33,6 +34,13 @@ pub(crate) fn build(config: &Config, library: &Library) -> Site {
         routes.len() as u16 - 1
     })
     .collect();
+    let for_pages: Vec<u16> = dev_routes()
+        .filter(|_| dev)
+        .map(|route| {
+            routes.push(Arc::new(route));
+            routes.len() as u16 - 1
+        })
+        .collect();
     let listeners = config
         .listeners
         .iter()
@@ -46,6 +54,7 @@ pub(crate) fn build(config: &Config, library: &Library) -> Site {
                 // After the configured ones: whoever routes `/health` elsewhere means it.
                 indexes.extend(&own);
             }
+            indexes.extend(&for_pages);
             Listener {
                 role: match listener.role {
                     config::Role::Public => Role::Public,
@@ -158,6 +167,15 @@ const MESSAGES: websocket::Limits = websocket::Limits {
     message_bytes_max: 1 << 20,
     fragments_max: 1024,
 };
+
+/// What the developer's pages need: their script, and the channel that it listens on.
+fn dev_routes() -> impl Iterator<Item = Route> {
+    let root = PathBuf::from(dev::PAGES_ROOT);
+    let mut socket = internal(dev::SOCKET_PATH, Handler::Push);
+    socket.channels = vec![dev::CHANNEL.to_owned()];
+    let pages = internal(dev::PAGES_PATH, Handler::Static { root });
+    [socket, pages].into_iter()
+}
 
 fn internal(path: &str, handler: Handler) -> Route {
     Route {

@@ -1,12 +1,18 @@
-//! `veche dev`: what is saved runs, and what is wrong is told while the old code goes on.
+//! `veche dev`: what is saved runs, and what is wrong is told, in the log and on the pages, while the old code goes on.
+
+#[path = "support/mod.rs"]
+mod support;
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
+
+use serde_json::Value;
+use support::http::Response;
+use support::{Http, Socket};
 
 struct Dev {
     folder: PathBuf,
@@ -15,9 +21,12 @@ struct Dev {
 }
 
 impl Dev {
-    fn start() -> Self {
-        let folder = std::env::temp_dir().join(format!("veche-dev-{}", std::process::id()));
+    /// `dev` or `serve`.
+    fn start(command: &str, name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("veche-{name}-{}", std::process::id()));
         fs::create_dir_all(folder.join("lib")).expect("a folder");
+        fs::create_dir_all(folder.join("site")).expect("a folder");
+        fs::write(folder.join("site/index.html"), PAGE).expect("written");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         drop(listener);
@@ -25,19 +34,24 @@ impl Dev {
             folder.join("veche.toml"),
             format!(
                 "[server]\ncontrol = \"veche.sock\"\n[[listen]]\naddress = \"{address}\"\n\
-                 [[route]]\npath = \"/*\"\nhandler = \"lua\"\nscript = \"app.lua\"\n"
+                 [[route]]\npath = \"/*\"\nhandler = \"lua\"\nscript = \"app.lua\"\n\
+                 [[route]]\npath = \"/site/*\"\nhandler = \"static\"\nroot = \"site\"\n"
             ),
         )
         .expect("written");
         fs::write(folder.join("lib/words.lua"), "return 'one'").expect("written");
         fs::write(
             folder.join("app.lua"),
-            "local words = require 'lib.words' return { request = function() return words end }",
+            "local words = require 'lib.words'
+            return { request = function(req)
+              if req.path == '/fail' then error('<b>failed</b> ' .. req.query.why) end
+              return words
+            end }",
         )
         .expect("written");
         let log = fs::File::create(folder.join("log")).expect("a file");
         let child = Command::new(env!("CARGO_BIN_EXE_veche"))
-            .args(["dev", "-c", "veche.toml"])
+            .args([command, "-c", "veche.toml"])
             .current_dir(&folder)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file"))
@@ -52,13 +66,18 @@ impl Dev {
     }
 
     fn says(&self) -> Option<String> {
-        let mut socket = TcpStream::connect(self.address).ok()?;
-        socket
-            .write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            .ok()?;
-        let mut text = String::new();
-        socket.read_to_string(&mut text).ok()?;
-        Some(text.rsplit_once("\r\n\r\n")?.1.to_owned())
+        std::net::TcpStream::connect(self.address).ok()?;
+        Some(self.get("/").text().to_owned())
+    }
+
+    fn get(&self, path: &str) -> Response {
+        let mut http = Http::connect(self.address);
+        http.request("GET", path, "", b"").expect("an answer")
+    }
+
+    /// What the page's script would hear.
+    fn listen(&self) -> Socket {
+        Socket::open(self.address, "/_veche/dev?channel=veche-dev")
     }
 
     fn log(&self) -> String {
@@ -89,9 +108,101 @@ impl Drop for Dev {
     }
 }
 
+const PAGE: &str = "<!doctype html><title>x</title><p>hello</p>";
+
+/// The next notice of that kind; others come in between, and each comes several times.
+#[track_caller]
+fn notice(socket: &mut Socket, kind: &str) -> Value {
+    loop {
+        let notice: Value = serde_json::from_str(&socket.text()).expect("JSON");
+        if notice["kind"] == kind {
+            return notice;
+        }
+    }
+}
+
+#[test]
+fn pages_show_what_is_wrong() {
+    let dev = Dev::start("dev", "dev-pages");
+    dev.until("the start", || dev.says().as_deref() == Some("one"));
+    let page = dev.get("/site/");
+    assert!(page.text().starts_with(PAGE), "{}", page.text());
+    assert!(
+        page.text().contains("src=\"/_veche/dev.js\""),
+        "{}",
+        page.text()
+    );
+    let script = dev.get("/_veche/dev.js");
+    assert_eq!(script.status, 200);
+    assert!(
+        script
+            .header("Content-Type")
+            .is_some_and(|kind| kind.contains("javascript"))
+    );
+    assert!(script.text().contains("attachShadow"));
+
+    // A failure is heard of by who listens already and by who comes a moment later, as the same one.
+    let mut early = dev.listen();
+    assert_eq!(dev.get("/fail?why=you%22").status, 500);
+    let heard = notice(&mut early, "error");
+    assert_eq!(heard["title"], "app.lua");
+    let text = heard["text"].as_str().expect("text");
+    assert!(
+        text.starts_with("app.lua:3: <b>failed</b> you\"\nstack traceback:\n"),
+        "{text}"
+    );
+    assert_eq!(notice(&mut dev.listen(), "error")["id"], heard["id"]);
+
+    // A reload that is refused is shown until one is not.
+    fs::write(dev.folder.join("lib/words.lua"), "return = 'two'").expect("written");
+    let refused = notice(&mut early, "refused");
+    assert!(
+        refused["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("lib/words.lua:1")),
+        "{refused}"
+    );
+    thread::sleep(Duration::from_secs(4));
+    assert_eq!(notice(&mut dev.listen(), "refused")["id"], refused["id"]);
+    fs::write(dev.folder.join("lib/words.lua"), "return 'two'").expect("written");
+    notice(&mut early, "reloaded");
+    // So is a config that is no good.
+    let config = fs::read_to_string(dev.folder.join("veche.toml")).expect("a config");
+    fs::write(
+        dev.folder.join("veche.toml"),
+        format!("{config}\nhandlr = 5\n"),
+    )
+    .expect("written");
+    let refused = notice(&mut early, "refused");
+    assert!(
+        refused["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("handlr")),
+        "{refused}"
+    );
+    fs::write(dev.folder.join("veche.toml"), config).expect("written");
+    notice(&mut early, "reloaded");
+
+    // Files of pages have them load anew; scripts alone do not.
+    fs::write(dev.folder.join("site/style.css"), "p { color: red }").expect("written");
+    notice(&mut early, "files");
+    let fresh = dev.get("/site/style.css");
+    assert_eq!(fresh.text(), "p { color: red }");
+}
+
+#[test]
+fn who_serves_shows_nothing() {
+    let serve = Dev::start("serve", "dev-not");
+    serve.until("the start", || serve.says().as_deref() == Some("one"));
+    assert_eq!(serve.get("/site/").text(), PAGE);
+    // These paths are the application's, as any other.
+    assert_eq!(serve.get("/_veche/dev.js").text(), "one");
+    assert_eq!(serve.get("/_veche/dev").text(), "one");
+}
+
 #[test]
 fn what_is_saved_runs() {
-    let dev = Dev::start();
+    let dev = Dev::start("dev", "dev");
     dev.until("the start", || dev.says().as_deref() == Some("one"));
     // As editors save: a new file takes the old one's name.
     fs::write(dev.folder.join("lib/words.lua~"), "return 'two'").expect("written");

@@ -61,7 +61,9 @@ impl Vm {
     #[must_use]
     pub fn is_deserted(&self) -> bool {
         let placed = self.locals.iter().flatten();
-        placed.chain(self.leaving.values()).all(|local| local.is_client)
+        placed
+            .chain(self.leaving.values())
+            .all(|local| local.is_client)
     }
 
     /// Whether `app.stop` has not ended.

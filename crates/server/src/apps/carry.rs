@@ -166,6 +166,8 @@ impl Here {
                     Effect::Log { level, text } => {
                         if level == Level::Error {
                             shared.stats.app_errors.add(1);
+                            let app = self.app_name(id);
+                            shared.process.script_failed(app, &text);
                         }
                         self.log(id, level, &text);
                     }
@@ -204,7 +206,13 @@ impl Here {
         })
     }
 
-    fn publish(&mut self, channel: String, kind: Kind, data: &[u8], shared: &mut Shared) {
+    pub(super) fn publish(
+        &mut self,
+        channel: String,
+        kind: Kind,
+        data: &[u8],
+        shared: &mut Shared,
+    ) {
         if let Some(journal) = &self.journal {
             let (channel, data) = (channel.clone(), data.to_vec());
             journal.write(Entry::Published {
@@ -251,13 +259,17 @@ impl Here {
         shared.app_ready.append(&mut self.held.sessions);
     }
 
+    fn app_name(&self, id: AppId) -> &str {
+        let app = self.apps.get(usize::from(id.0)).and_then(Option::as_ref);
+        app.map_or("", |app| app.volume.app.name.as_str())
+    }
+
     fn log(&self, id: AppId, level: Level, text: &str) {
         if let Some(journal) = &self.journal {
             let text = text.to_owned();
             journal.write(Entry::Logged { level, text });
         }
-        let app = self.apps.get(usize::from(id.0)).and_then(Option::as_ref);
-        let app = app.map_or("", |app| app.volume.app.name.as_str());
+        let app = self.app_name(id);
         // Line by line: the log escapes what could look like another line of it.
         for line in text.lines() {
             let line = line.replace('\t', "  ");

@@ -12,11 +12,13 @@ use veche_script::{ConnectionId, Effects, Handler, Kind, Token, Vm, World};
 
 use super::calls::{Calls, Gate};
 use super::carry::Held;
+use super::dev::Notices;
 use super::dial::Asked;
-use super::journal::Journal;
 use super::handover::Exit;
+use super::journal::Journal;
 use super::library::{Shelf, Volume};
 use super::service::Life;
+use crate::dev::Dev;
 
 /// What log lines of scripts go by.
 pub(super) const LOG: &str = "veche::app";
@@ -43,6 +45,8 @@ pub(crate) struct Here {
     pub(super) journal: Option<Journal>,
     /// The server ends: `stop` was called, and no service begins any more.
     pub(super) is_stopping: bool,
+    /// Under `veche dev`, in one of the workers.
+    pub(super) notices: Option<Notices>,
     now_ms: u64,
 }
 
@@ -131,6 +135,7 @@ impl Here {
             writers: HashMap::new(),
             journal: None,
             is_stopping: false,
+            notices: None,
             now_ms: 0,
         };
         for volume in shelf.iter() {
@@ -148,6 +153,11 @@ impl Here {
     /// From now on what the applications log and publish is written down as well.
     pub(crate) fn keep_journal(&mut self, journal: Journal) {
         self.journal = Some(journal);
+    }
+
+    /// This worker tells the developer's pages what they should know.
+    pub(crate) fn tell(&mut self, dev: Arc<Dev>) {
+        self.notices = Some(Notices::new(dev));
     }
 
     /// Whether this worker runs it: an instance of a service has one place.
@@ -442,6 +452,7 @@ impl Apps for Here {
             self.tend(id, shared);
             self.see_out(id, shared);
         }
+        self.tell_developer(shared);
         self.calls.flush();
         self.show(shared);
     }
@@ -456,7 +467,8 @@ impl Apps for Here {
             let old = old.map(|old| old.vm.deadline_ms().min(old.until_ms));
             old.chain([app.vm.deadline_ms(), app.life_due_ms(), app.exit_due_ms()])
         });
-        let due = due.min().unwrap_or(u64::MAX);
+        let notices = self.notices.as_ref().map(Notices::due_ms);
+        let due = due.chain(notices).min().unwrap_or(u64::MAX);
         if self.calls.is_busy() {
             return 0;
         }

@@ -5,6 +5,7 @@
 
 mod calls;
 mod carry;
+mod dev;
 mod dial;
 mod handover;
 mod here;

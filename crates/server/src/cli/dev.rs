@@ -1,7 +1,8 @@
 //! `veche dev`: the server as a developer wants it, which runs what was saved last.
 //!
-//! It is `serve` with a watch on the configuration and on the scripts' folders: when something there is saved, the
-//! supervisor gets the signal that `veche reload` is made of. It knows nothing of what a reload does.
+//! It is `serve` with a watch on the configuration, on the scripts' folders and on those of static files: when something
+//! there is saved, the supervisor gets the signal that `veche reload` is made of. It knows nothing of what a reload does,
+//! nor of what pages show of it (`crate::dev`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use notify::{EventKind, RecursiveMode, Watcher as _};
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::exit::{Exit, Failure};
-use crate::config::Config;
+use crate::config::{Config, Handler, StaticRoot};
 
 /// Saves that come so shortly after each other are one.
 const TOGETHER: Duration = Duration::from_millis(60);
@@ -30,8 +31,9 @@ pub(super) fn watch(config: &Config) -> Result<Watch, Failure> {
     // One place is enough: whatever else comes meanwhile is part of the same reload.
     let (saved, saves) = sync_channel(1);
     let failed = |error: notify::Error| Failure::new(Exit::Failed, format!("can't watch: {error}"));
-    let mut watcher =
-        notify::recommended_watcher(move |event| on_event(event, &saved)).map_err(failed)?;
+    let pages = static_folders(config);
+    let mut watcher = notify::recommended_watcher(move |event| on_event(event, &pages, &saved))
+        .map_err(failed)?;
     for folder in folders(config) {
         // Folders, not files: editors write a new file and give it the old one's name.
         watcher
@@ -48,22 +50,50 @@ pub(super) fn watch(config: &Config) -> Result<Watch, Failure> {
     Ok(Watch { watcher })
 }
 
-fn on_event(event: notify::Result<notify::Event>, saved: &SyncSender<()>) {
+fn on_event(
+    event: notify::Result<notify::Event>,
+    pages: &BTreeSet<PathBuf>,
+    saved: &SyncSender<()>,
+) {
     let Ok(event) = event else { return };
     let is_change = matches!(
         event.kind,
         EventKind::Create(_) | EventKind::Modify(_) | EventKind::Remove(_)
     );
-    if is_change && event.paths.iter().any(|path| is_source(path)) {
+    if is_change && event.paths.iter().any(|path| is_source(path, pages)) {
         // Full: one is due anyway.
         let _ = saved.try_send(());
     }
 }
 
 /// Logs, databases and what editors leave beside are of no interest.
-fn is_source(path: &Path) -> bool {
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    matches!(extension, Some("lua" | "toml"))
+fn is_source(path: &Path, pages: &BTreeSet<PathBuf>) -> bool {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("lua" | "toml") => true,
+        Some(extension) => {
+            PAGES.contains(&extension) && pages.iter().any(|folder| path.starts_with(folder))
+        }
+        None => false,
+    }
+}
+
+/// What pages are made of.
+const PAGES: &[&str] = &[
+    "html", "htm", "css", "js", "mjs", "json", "svg", "png", "jpg", "jpeg", "gif", "webp", "avif",
+    "ico", "woff2", "wasm", "txt", "md",
+];
+
+/// Those whose files routes serve.
+fn static_folders(config: &Config) -> BTreeSet<PathBuf> {
+    let handlers = config.routes.iter().map(|route| &route.handler);
+    let folders = handlers.filter_map(|handler| match handler {
+        Handler::Static {
+            root: StaticRoot::Folder(folder),
+            // As events name them.
+        } => Some(folder.canonicalize().unwrap_or_else(|_| folder.clone())),
+        _ => None,
+    });
+    folders.collect()
 }
 
 fn folders(config: &Config) -> BTreeSet<PathBuf> {
@@ -74,5 +104,6 @@ fn folders(config: &Config) -> BTreeSet<PathBuf> {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => PathBuf::from("."),
     };
-    scripts.chain([config.file.as_path()]).map(folder).collect()
+    let sources = scripts.chain([config.file.as_path()]).map(folder);
+    sources.chain(static_folders(config)).collect()
 }

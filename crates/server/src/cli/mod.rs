@@ -161,11 +161,11 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve => {
             // Loaded here for its own exit code; the supervisor reads it again.
             config::load(&file)?;
-            serve(file)
+            serve(file, false)
         }
         Command::Dev => {
             let _watch = dev::watch(&config::load(&file)?)?;
-            serve(file)
+            serve(file, true)
         }
         Command::Test(args) => test::run(&file, args),
         Command::Check => {
@@ -210,8 +210,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-fn serve(file: PathBuf) -> Result<(), Failure> {
-    match supervisor::run(file) {
+fn serve(file: PathBuf, dev: bool) -> Result<(), Failure> {
+    match supervisor::run(file, dev) {
         Ok(Ended::Drained) => Ok(()),
         Ok(Ended::Killed) => Err(Failure::new(
             Exit::Killed,

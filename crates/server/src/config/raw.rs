@@ -324,7 +324,8 @@ impl Table {
     /// The same of a directive that not every section has.
     pub(super) fn value_if_any(&self, name: &str) -> Option<Value> {
         let mut all = self.section.directives();
-        all.any(|directive| directive.name == name).then(|| self.value(name))?
+        all.any(|directive| directive.name == name)
+            .then(|| self.value(name))?
     }
 
     /// Whether the value that counts is what was meant: false when the file has one that is no good, or has it

@@ -26,6 +26,11 @@ pub(crate) enum ToServer {
         /// The file's text as the supervisor read it.
         text: String,
     },
+    /// Under `veche dev`: a new config was refused.
+    Refused {
+        /// Why.
+        why: String,
+    },
     /// Take no more connections, end those that are, then exit.
     Drain {
         /// The server process ends after this time whatever is left.
@@ -50,6 +55,9 @@ pub(crate) struct Start {
     /// The config that the supervisor started with, when another was loaded since: directives that need a
     /// restart keep its values.
     pub(crate) started_text: Option<String>,
+    /// It is `veche dev`.
+    #[serde(default)]
+    pub(crate) dev: bool,
     /// How the sockets that came ahead are dealt out, in the order of `[[listen]]`.
     pub(crate) listeners: Vec<ListenerSockets>,
 }

@@ -42,6 +42,8 @@ pub(crate) struct Start {
     pub(crate) config: Arc<Config>,
     /// In the order of `config.listeners`.
     pub(crate) listeners: Vec<InheritedListener>,
+    /// It is `veche dev`: pages show errors.
+    pub(crate) dev: bool,
 }
 
 /// The running server as the control thread sees it. No call may block for long: while one lasts, the
@@ -53,6 +55,8 @@ pub(crate) trait ServerControl {
     /// # Errors
     /// Why the old config stays, on one line.
     fn reload(&self, config: Arc<Config>) -> Result<(), String>;
+    /// A new config was refused: under `veche dev` the developer should see why.
+    fn refused(&self, why: &str);
     /// Take no more connections, close those that are (1001, spread over the time) and end by then what is
     /// left. May come again with a shorter time.
     fn drain(&self, within: Duration);
@@ -84,6 +88,7 @@ struct Process {
     /// The config in force.
     config: Arc<Config>,
     logs: logging::Logs,
+    dev: bool,
     /// By when a drain ends, if one has begun.
     drain_ends: Option<Instant>,
 }
@@ -130,6 +135,7 @@ impl Process {
                 started,
                 config,
                 logs,
+                dev: start.dev,
                 drain_ends: None,
             },
             listeners,
@@ -144,6 +150,7 @@ impl Process {
         let control = match start(Start {
             config: Arc::clone(&self.config),
             listeners,
+            dev: self.dev,
         }) {
             Ok(control) => control,
             Err(error) => {
@@ -213,6 +220,7 @@ impl Process {
                 let error = self.reload(control, &text).err();
                 self.say(&ToSupervisor::Reloaded { id, error });
             }
+            ToServer::Refused { why } => control.refused(&why),
             ToServer::Drain { within_ms } => self.drain(control, Duration::from_millis(within_ms)),
             ToServer::Status { id } => {
                 let report = control.status();

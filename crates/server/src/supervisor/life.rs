@@ -27,6 +27,7 @@ impl Supervisor {
             text: self.current.text.clone(),
             started_text: (self.current.text != self.started.text)
                 .then(|| self.started.text.clone()),
+            dev: self.dev,
             listeners: Vec::new(),
         };
         match Server::start(&self.listening, start) {

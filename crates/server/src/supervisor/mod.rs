@@ -72,8 +72,8 @@ pub(crate) enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// Runs with the config at `file` until the server is stopped. Nothing is started unless everything is in order.
-pub(crate) fn run(file: PathBuf) -> Result<Ended, ServeError> {
+/// Runs with the config at `file` until the server is stopped; `dev` has pages show errors. Nothing is started unless everything is in order.
+pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
     let loaded = Loaded::read(&file)?;
     let config = Arc::clone(&loaded.config);
     let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGCHLD])?;
@@ -94,6 +94,7 @@ pub(crate) fn run(file: PathBuf) -> Result<Ended, ServeError> {
 
     let mut supervisor = Supervisor {
         file,
+        dev,
         started: loaded.clone(),
         current: loaded,
         listening,
@@ -136,6 +137,8 @@ fn log_raised(Raised { from, to }: Raised) {
 /// See the module.
 struct Supervisor {
     file: PathBuf,
+    /// It is `veche dev`.
+    dev: bool,
     /// The config at the start: what can't change before a restart.
     started: Loaded,
     /// The config in force.

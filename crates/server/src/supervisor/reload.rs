@@ -63,6 +63,7 @@ impl Supervisor {
             error!("config refused: {line}");
         }
         warn!("the config in force stays");
+        self.show(&refused);
         self.tell(client, Err(refused));
     }
 
@@ -159,7 +160,19 @@ impl Supervisor {
 
     fn refuse(&mut self, client: Option<u64>, why: String) {
         error!("config refused: {why}");
+        self.show(&why);
         self.tell(client, Err(why));
+    }
+
+    /// To whoever develops, on their page.
+    fn show(&mut self, why: &str) {
+        let why = why.to_owned();
+        if self.dev
+            && let Some(server) = &mut self.server
+            && let Err(error) = server.say(&ToServer::Refused { why })
+        {
+            warn!(%error, "the server process can't be told");
+        }
     }
 
     fn tell(&mut self, client: Option<u64>, outcome: Result<serde_json::Value, String>) {

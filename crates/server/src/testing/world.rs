@@ -50,7 +50,7 @@ impl Ground {
     pub(super) fn new(config: &Config) -> Result<Self, String> {
         let library = Library::default();
         let shelf = library.shelve(config)?;
-        let mut site = crate::site::build(config, &library);
+        let mut site = crate::site::build(config, &library, false);
         let listeners = config.listeners.iter().zip(&site.listeners);
         let listeners = listeners.map(|(listener, of_site)| Door {
             role: of_site.role,
