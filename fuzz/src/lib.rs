@@ -2,4 +2,5 @@
 
 pub mod connection;
 pub mod http;
+pub mod script;
 pub mod websocket;
