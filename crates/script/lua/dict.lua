@@ -29,6 +29,8 @@ local function class(kind, methods)
   end
 end
 
+inner.class = class
+
 local function raise(ok, ...)
   if ok then return ... end
   error((...), 0)

@@ -71,6 +71,12 @@ impl World {
         Self(Rc::new(desk::World::with_store(store)))
     }
 
+    /// What wakes this worker's thread, for what other threads end: waits at queues. Without it whoever runs the VMs has
+    /// to look by itself, at [`Vm::deadline_ms`](crate::Vm::deadline_ms). The first counts.
+    pub fn set_wake(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.0.queues.set_wake(wake);
+    }
+
     /// As [`with_store`](Self::with_store), for tests: whatever is chance or the system's clock elsewhere is the
     /// seed's and the turn's here, so equal seeds and equal calls make equal runs.
     #[must_use]

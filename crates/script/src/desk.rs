@@ -4,6 +4,7 @@
 //! effects, coroutines that were spawned, waits that were answered, times to wake up at. All borrows are short: none
 //! lasts while Lua runs.
 
+mod queues;
 mod requests;
 
 use std::cell::{Cell, RefCell, RefMut};
@@ -21,6 +22,7 @@ use crate::connections::Connections;
 use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Token};
 use crate::raw::{Coroutine, Reference};
 use crate::streams::Streams;
+pub(crate) use queues::QueueWaits;
 pub(crate) use requests::{Ended, Requests, Writing};
 
 /// What all VMs of one application on one worker share: it outlives a reload.
@@ -31,6 +33,7 @@ pub(crate) struct World {
     pub(crate) now: Cell<Now>,
     /// Shared with all other workers.
     pub(crate) store: Arc<Store>,
+    pub(crate) queues: QueueWaits,
     tokens: Cell<u64>,
     /// All chance, in a test.
     seeded: Option<RefCell<Rng>>,
@@ -273,11 +276,16 @@ impl Desk {
     /// A wait that ends by itself.
     pub(crate) fn sleep_until(&self, at_ms: u64) -> Token {
         let token = self.token();
+        self.wake_at(at_ms, token);
+        token
+    }
+
+    /// The wait with that token ends then, unless something else ends it before.
+    pub(crate) fn wake_at(&self, at_ms: u64, token: Token) {
         let tie = self.world.seeds_word().unwrap_or(0);
         self.sleepers
             .borrow_mut()
             .push(Reverse((at_ms, tie, token)));
-        token
     }
 
     /// The next sleeper whose time has come.

@@ -10,6 +10,7 @@
 ---@field hash veche.hash
 ---@field hmac veche.hmac
 ---@field json veche.json
+---@field metrics veche.metrics
 ---@field random veche.random
 ---@field time veche.time
 ---@field uuid veche.uuid

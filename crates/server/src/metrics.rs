@@ -2,6 +2,7 @@
 //! of asking.
 
 mod calls;
+mod scripts;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use veche_frontends::Process;
 use veche_frontends::stats::{Cell, Handshake, Stats, TURN_BUCKETS_US};
 use veche_outbound::Outbound;
+use veche_store::Store;
 
 use crate::common::Common;
 use crate::dev::Dev;
@@ -31,10 +33,16 @@ pub(crate) struct Report {
 
 impl Report {
     /// A report on these workers.
-    pub(crate) fn new(common: Arc<Common>, outbound: Outbound, uid: String) -> Self {
+    pub(crate) fn new(
+        common: Arc<Common>,
+        outbound: Outbound,
+        store: Arc<Store>,
+        uid: String,
+    ) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Workers(Arc::clone(&common))));
         registry.register_collector(Box::new(calls::Calls(outbound)));
+        registry.register_collector(Box::new(scripts::Scripts(store)));
         Self {
             common,
             registry,
@@ -333,7 +341,12 @@ mod tests {
 
     fn report(workers: usize) -> (Arc<Common>, Report) {
         let common = Arc::new(Common::new(workers, crate::process::now()));
-        let report = Report::new(Arc::clone(&common), Outbound::default(), "0".to_owned());
+        let report = Report::new(
+            Arc::clone(&common),
+            Outbound::default(),
+            Arc::default(),
+            "0".to_owned(),
+        );
         (common, report)
     }
 

@@ -11,7 +11,7 @@ use veche_hub::{Hub, WorkerId};
 use veche_mailbox::{Class, Mailbox, Wake as _};
 use veche_net::{Delayed, Driver, Epoll};
 
-use crate::apps::{Here, Library};
+use crate::apps::{Here, Library, Wake};
 use crate::common::Common;
 use crate::config::{Config, ConnectionCap, Io};
 use crate::dev::Dev;
@@ -47,7 +47,12 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let workers = usize::from(config.server.workers.resolve(cores));
     let common = Arc::new(Common::new(workers, process::now()));
     set_caps(&common, &config);
-    let report = Report::new(Arc::clone(&common), library.outbound.clone(), random_uid()?);
+    let report = Report::new(
+        Arc::clone(&common),
+        library.outbound.clone(),
+        Arc::clone(&library.store),
+        random_uid()?,
+    );
     let dev = match start.dev {
         true => Some(Arc::new(Dev::new(random_uid()?, &config))),
         false => None,
@@ -99,10 +104,13 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
                     Ok(driver) => driver,
                 };
                 let waker = driver.waker();
-                let port = outbound.port(move || waker.wake());
+                let wake: Wake = Arc::new(move || waker.wake());
+                let own = Arc::clone(&wake);
+                let port = outbound.port(move || own());
                 match Here::start(me as u16, workers as u16, &shelf, Box::new(port)) {
                     Err(error) => return drop(failed.send(Err(error))),
                     Ok(mut here) => {
+                        here.set_wake(wake);
                         if let Some(dev) = dev.filter(|_| me == 0) {
                             here.tell(dev);
                         }

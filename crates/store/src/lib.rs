@@ -1,12 +1,15 @@
-//! What all workers and applications of one process share: dictionaries and counters, by name.
+//! What all workers and applications of one process share: dictionaries, counters, queues and metrics, by name.
 //!
 //! Nothing here knows Lua, sockets or clocks: values are plain, time is an argument. A lock is held for one operation
 //! on one shard, never while foreign code runs, so no worker waits for another's script. What is kept lives as long as
 //! the [`Store`]: a reload of code does not touch it, a restart of the process forgets it.
 
+mod bell;
 mod counter;
 mod dict;
 mod error;
+pub mod metrics;
+mod queue;
 mod shard;
 mod value;
 
@@ -15,9 +18,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+pub use bell::Bell;
 pub use counter::Counter;
 pub use dict::{Dict, Options, Version};
 pub use error::Error;
+pub use queue::{Parcel, Pushed, Queue, QueueOptions, Side, Waiter};
 pub use value::{Kind, Value};
 
 /// Longest name of a dictionary or a counter, in bytes.
@@ -25,6 +30,9 @@ pub const NAME_BYTES_MAX: usize = 255;
 
 /// Most dictionaries of a process: each has locks of its own.
 pub const DICTS_MAX: usize = 1024;
+
+/// Most queues of a process.
+pub const QUEUES_MAX: usize = 1024;
 
 /// Most counters of a process.
 pub const COUNTERS_MAX: usize = 65_536;
@@ -34,6 +42,9 @@ pub const COUNTERS_MAX: usize = 65_536;
 pub struct Store {
     dicts: Mutex<BTreeMap<Box<[u8]>, Arc<Dict>>>,
     counters: Mutex<BTreeMap<Box<[u8]>, Arc<Counter>>>,
+    queues: Mutex<BTreeMap<Box<[u8]>, Arc<Queue>>>,
+    /// What applications count for the operator.
+    pub metrics: metrics::Metrics,
 }
 
 impl Store {
@@ -59,6 +70,29 @@ impl Store {
         let dict = Arc::new(Dict::new(options.unwrap_or_default()));
         dicts.insert(name.into(), Arc::clone(&dict));
         Ok(dict)
+    }
+
+    /// The queue of that name, as [`Store::dict`].
+    ///
+    /// # Errors
+    /// [`Error::Name`], [`Error::TooMany`], [`Error::QueueOptions`].
+    pub fn queue(&self, name: &[u8], options: Option<QueueOptions>) -> Result<Arc<Queue>, Error> {
+        let mut queues = self.queues.lock();
+        if let Some(queue) = queues.get(name) {
+            return match options {
+                Some(options) if options != queue.options() => {
+                    Err(Error::QueueOptions(queue.options()))
+                }
+                _ => Ok(Arc::clone(queue)),
+            };
+        }
+        check_name(name)?;
+        if queues.len() >= QUEUES_MAX {
+            return Err(Error::TooMany { most: QUEUES_MAX });
+        }
+        let queue = Arc::new(Queue::new(options.unwrap_or_default()));
+        queues.insert(name.into(), Arc::clone(&queue));
+        Ok(queue)
     }
 
     /// The counter of that name, which begins with 0 when it is first asked for.

@@ -27,6 +27,11 @@ impl Arguments {
         Self { function, values }
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.values.len()
+    }
+
     /// An argument by its number, from 1; nil if there is none.
     pub(super) fn at(&self, number: usize) -> &Value {
         self.values.get(number - 1).unwrap_or(&Value::Nil)

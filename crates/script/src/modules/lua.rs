@@ -12,6 +12,8 @@ const MODULES: &[(&str, &str)] = &[
     ("waitgroup", include_str!("../../lua/waitgroup.lua")),
     ("semaphore", include_str!("../../lua/semaphore.lua")),
     ("dict", include_str!("../../lua/dict.lua")),
+    ("queue", include_str!("../../lua/queue.lua")),
+    ("metrics", include_str!("../../lua/metrics.lua")),
     ("events", include_str!("../../lua/events.lua")),
     ("router", include_str!("../../lua/router.lua")),
     ("websocket", include_str!("../../lua/websocket.lua")),

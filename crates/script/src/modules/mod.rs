@@ -14,6 +14,8 @@ mod http;
 mod http_client;
 mod json;
 pub(crate) mod lua;
+mod metrics;
+mod queue;
 mod random;
 mod resolve;
 pub(crate) mod seeded;
@@ -68,6 +70,8 @@ pub(crate) fn install(
     modules.set("uuid", random::uuid(lua, desk)?)?;
     dict::install(lua, desk, native)?;
     websocket::install(lua, desk, native, folder, app.limits.clients_max)?;
+    metrics::install(lua, desk, native)?;
+    queue::install(lua, desk, native)?;
     native.set("modules", modules)?;
     native.set("config", json::to_lua(lua, &app.options)?)?;
     native.set("worker", worker)

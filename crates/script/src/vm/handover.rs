@@ -69,6 +69,7 @@ impl Vm {
     pub fn finish(&mut self) {
         self.desk.cancel_calls();
         self.desk.streams.borrow_mut().close_all();
+        self.leave_queues();
         for of in self.busy_ids(|_| true) {
             self.desk.effect(Effect::Ready { of });
         }
@@ -95,5 +96,19 @@ impl Vm {
             self.abandon(number, owner);
         }
         self.end_clients();
+    }
+}
+
+impl Vm {
+    /// Coroutines that wait at queues will not come for what is there.
+    fn leave_queues(&self) {
+        let queues = &self.desk.world.queues;
+        queues.end_all(|token| self.tasks.is_waiting(token));
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        self.leave_queues();
     }
 }

@@ -51,6 +51,15 @@ impl Vm {
             self.start();
         }
         self.begin_postponed();
+        let tasks = &self.tasks;
+        let rung = self
+            .desk
+            .world
+            .queues
+            .take_rung(|token| tasks.is_waiting(token));
+        for token in rung {
+            self.desk.wake(token, Woken::Up);
+        }
         self.settle();
         let tasks = &self.tasks;
         self.desk
@@ -85,7 +94,11 @@ impl Vm {
     /// When [`turn`](Self::turn) has something to do, in monotonic milliseconds.
     #[must_use]
     pub fn deadline_ms(&self) -> u64 {
-        if !self.has_begun || !self.postponed.is_empty() || self.desk.is_busy() {
+        if !self.has_begun
+            || !self.postponed.is_empty()
+            || self.desk.is_busy()
+            || self.desk.world.queues.has_rung()
+        {
             return 0;
         }
         self.desk.wakes_ms()

@@ -47,7 +47,17 @@ pub(crate) struct Here {
     pub(super) is_stopping: bool,
     /// Under `veche dev`, in one of the workers.
     pub(super) notices: Option<Notices>,
+    /// Wakes this worker's thread, for what others end: waits at queues.
+    wake: Option<Wake>,
     now_ms: u64,
+}
+
+/// Wakes a worker's thread.
+pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
+
+fn attach(world: &World, wake: &Wake) {
+    let wake = Arc::clone(wake);
+    world.set_wake(move || wake());
 }
 
 /// One application.
@@ -136,6 +146,7 @@ impl Here {
             journal: None,
             is_stopping: false,
             notices: None,
+            wake: None,
             now_ms: 0,
         };
         for volume in shelf.iter() {
@@ -155,6 +166,14 @@ impl Here {
         self.journal = Some(journal);
     }
 
+    /// What wakes this worker's thread.
+    pub(crate) fn set_wake(&mut self, wake: Wake) {
+        for app in self.apps.iter().flatten() {
+            attach(&app.world, &wake);
+        }
+        self.wake = Some(wake);
+    }
+
     /// This worker tells the developer's pages what they should know.
     pub(crate) fn tell(&mut self, dev: Arc<Dev>) {
         self.notices = Some(Notices::new(dev));
@@ -167,6 +186,9 @@ impl Here {
     }
 
     pub(super) fn load(&self, volume: &Arc<Volume>, world: World) -> Result<Application, String> {
+        if let Some(wake) = &self.wake {
+            attach(&world, wake);
+        }
         Ok(Application {
             vm: self.vm(volume, &world)?,
             volume: Arc::clone(volume),

@@ -82,7 +82,7 @@ pub(crate) fn seeded(shelf: &Shelf, seed: u64) -> Shelf {
 #[derive(Debug, Default)]
 pub(crate) struct Library {
     names: Mutex<Vec<String>>,
-    store: Arc<Store>,
+    pub(crate) store: Arc<Store>,
     /// What applications ask of the world goes through here.
     pub(crate) outbound: Outbound,
 }

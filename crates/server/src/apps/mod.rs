@@ -14,6 +14,6 @@ mod library;
 mod service;
 
 pub(crate) use dial::{Asked, Outgoing};
-pub(crate) use here::Here;
+pub(crate) use here::{Here, Wake};
 pub(crate) use journal::{Entry, Journal};
 pub(crate) use library::{Library, Shelf, seeded};

@@ -118,7 +118,12 @@ impl World {
         common.set_ready(true);
         let outbound = Outbound::default();
         let port = outbound.port(|| ());
-        let report = Report::new(Arc::clone(&common), outbound, "test".to_owned());
+        let report = Report::new(
+            Arc::clone(&common),
+            outbound,
+            Arc::default(),
+            "test".to_owned(),
+        );
         let outboxes = Outboxes::new(ground.outbox_bytes_max);
         let mut shared = Shared::new(
             Hub::new(WorkerId(0), 1, seed, veche_hub::Options::default()),

@@ -19,6 +19,7 @@ mod main_job;
 mod peer;
 mod scrape;
 mod services;
+mod shared_apps;
 mod slow_reader;
 mod timeouts;
 mod websocket;

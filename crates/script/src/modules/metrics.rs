@@ -1,0 +1,195 @@
+//! `veche.metrics`: what applications count, for `/metrics`.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mlua::{Lua, MultiValue, Table, Value};
+use veche_store::metrics::{BUCKETS_MAX, Metric, MetricError, MetricKind};
+
+use super::argument::{Arguments, as_number};
+use super::fault;
+use crate::desk::Desk;
+
+/// Bounds of a histogram's buckets unless told: those of Prometheus' own libraries, for seconds.
+const BUCKETS: [f64; 11] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
+
+/// Longest help, in bytes.
+const HELP_BYTES_MAX: usize = 1024;
+
+/// What a VM has asked for so far, by number.
+#[derive(Default)]
+struct Kept {
+    list: Vec<Arc<Metric>>,
+    /// By address: what is in the list stays where it is.
+    numbers: HashMap<*const Metric, usize>,
+}
+
+type SharedKept = Rc<RefCell<Kept>>;
+
+pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let kept = SharedKept::default();
+    let metrics = lua.create_table()?;
+    for (name, function) in [
+        ("counter", "metrics.counter"),
+        ("gauge", "metrics.gauge"),
+        ("histogram", "metrics.histogram"),
+    ] {
+        let (own, kept) = (Rc::clone(desk), Rc::clone(&kept));
+        let create = lua.create_function(move |_, values: MultiValue| {
+            let arguments = Arguments::new(function, values);
+            let metric = metric(&arguments, name, &own)?;
+            let Kept { list, numbers } = &mut *kept.borrow_mut();
+            let number = *numbers.entry(Arc::as_ptr(&metric)).or_insert_with(|| {
+                list.push(metric);
+                list.len() - 1
+            });
+            Ok(number as f64)
+        })?;
+        metrics.set(name, create)?;
+    }
+    for (name, change) in METHODS {
+        let kept = Rc::clone(&kept);
+        let method = lua.create_function(move |_, mut values: MultiValue| {
+            let number = values.pop_front().as_ref().and_then(as_number);
+            let metric = number.and_then(|number| kept.borrow().list.get(number as usize).cloned());
+            let metric = metric.ok_or_else(|| fault("there is none of that number"))?;
+            change(&metric, &Arguments::new(name, values))
+        })?;
+        metrics.set(name, method)?;
+    }
+    native.set("metrics", metrics)
+}
+
+type Change = fn(&Metric, &Arguments) -> mlua::Result<()>;
+
+const METHODS: [(&str, Change); 4] = [
+    ("counter:add", |metric, arguments| {
+        let what = "a finite number that is not negative";
+        let by = arguments.number(1, [0.0, f64::MAX], what)?;
+        series(metric, arguments, |series| series.add(by.unwrap_or(1.0)))
+    }),
+    ("gauge:add", |metric, arguments| {
+        let by = arguments.number(1, [f64::MIN, f64::MAX], "a finite number")?;
+        series(metric, arguments, |series| series.add(by.unwrap_or(1.0)))
+    }),
+    ("gauge:set", |metric, arguments| {
+        let value = arguments.number(1, [f64::MIN, f64::MAX], FINITE)?;
+        let value = arguments.needed(1, value, FINITE)?;
+        series(metric, arguments, |series| series.set(value))
+    }),
+    ("histogram:observe", |metric, arguments| {
+        let value = arguments.number(1, [f64::MIN, f64::MAX], FINITE)?;
+        let value = arguments.needed(1, value, FINITE)?;
+        series(metric, arguments, |series| metric.observe(series, value))
+    }),
+];
+
+const FINITE: &str = "a finite number";
+
+/// The series that the arguments after the first name.
+fn series(
+    metric: &Metric,
+    arguments: &Arguments,
+    change: impl FnOnce(&veche_store::metrics::Series),
+) -> mlua::Result<()> {
+    let count = arguments.count();
+    if count.saturating_sub(1) != metric.labels.len() {
+        let expected = format!("{} values of labels expected", metric.labels.len());
+        return Err(arguments.bad(2, &expected));
+    }
+    let mut values: Vec<String> = Vec::with_capacity(metric.labels.len());
+    for number in 2..=count {
+        values.push(match arguments.at(number) {
+            Value::String(text) => match text.to_str() {
+                Ok(text) => text.to_owned(),
+                Err(_) => return Err(arguments.bad(number, "a label's value is UTF-8")),
+            },
+            Value::Integer(value) => value.to_string(),
+            Value::Number(value) => value.to_string(),
+            Value::Boolean(value) => value.to_string(),
+            _ => return Err(arguments.expected(number, "a string as the label's value")),
+        });
+    }
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    match metric.series(&values) {
+        Ok(series) => {
+            change(&series);
+            Ok(())
+        }
+        Err(error) => Err(arguments.bad(2, &error.to_string())),
+    }
+}
+
+fn metric(arguments: &Arguments, kind: &str, desk: &Desk) -> mlua::Result<Arc<Metric>> {
+    let name = arguments.string(1)?.to_str();
+    let name = name.map_err(|_| arguments.bad(1, "it is not UTF-8"))?;
+    let help = arguments.string(2)?.to_str();
+    let help = help.map_err(|_| arguments.bad(2, "it is not UTF-8"))?;
+    if help.len() > HELP_BYTES_MAX || help.contains(|one: char| one.is_control() || one == '\\') {
+        return Err(arguments.bad(
+            2,
+            "at most 1024 bytes of help without control characters and backslash expected",
+        ));
+    }
+    let (kind, labels_at) = match kind {
+        "counter" => (MetricKind::Counter, 3),
+        "gauge" => (MetricKind::Gauge, 3),
+        _ => (MetricKind::Histogram(buckets(arguments)?), 4),
+    };
+    let labels = labels(arguments, labels_at)?;
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    let metric = desk.world.store.metrics.metric(&name, &help, kind, &labels);
+    metric.map_err(|error| {
+        let number = match &error {
+            MetricError::Name(words) if words.contains("labels") => labels_at,
+            _ => 1,
+        };
+        arguments.bad(number, &error.to_string())
+    })
+}
+
+fn buckets(arguments: &Arguments) -> mlua::Result<Arc<[f64]>> {
+    const WHAT: &str = "a list of at most 64 finite numbers that rise";
+    let table = match arguments.at(3) {
+        Value::Nil => return Ok(BUCKETS.into()),
+        Value::Table(table) => table,
+        _ => return Err(arguments.expected(3, WHAT)),
+    };
+    let mut bounds = Vec::new();
+    for value in table.sequence_values::<Value>() {
+        let bound = as_number(&value?).filter(|bound| bound.is_finite());
+        let rises = bound.is_some_and(|bound| bounds.last().is_none_or(|last| *last < bound));
+        match bound.filter(|_| rises && bounds.len() < BUCKETS_MAX) {
+            Some(bound) => bounds.push(bound),
+            None => return Err(arguments.bad(3, &format!("{WHAT} expected"))),
+        }
+    }
+    match bounds.is_empty() {
+        true => Err(arguments.bad(3, &format!("{WHAT} expected"))),
+        false => Ok(bounds.into()),
+    }
+}
+
+fn labels(arguments: &Arguments, number: usize) -> mlua::Result<Vec<String>> {
+    const WHAT: &str = "a list of names of labels";
+    let table = match arguments.at(number) {
+        Value::Nil => return Ok(Vec::new()),
+        Value::Table(table) => table,
+        _ => return Err(arguments.expected(number, WHAT)),
+    };
+    let mut labels = Vec::new();
+    for value in table.sequence_values::<Value>() {
+        match value? {
+            // One too many is enough to be told so.
+            Value::String(name) if labels.len() <= veche_store::metrics::LABELS_MAX => {
+                labels.push(name.to_string_lossy());
+            }
+            _ => return Err(arguments.bad(number, &format!("{WHAT} expected"))),
+        }
+    }
+    Ok(labels)
+}

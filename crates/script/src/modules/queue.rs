@@ -1,0 +1,202 @@
+//! `veche.queue`: values from any coroutine to any other one, on whichever worker and of whichever application.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mlua::{IntoLuaMulti as _, Lua, MultiValue, Table, Value};
+use veche_store::{Error, Parcel, Pushed, Queue, QueueOptions, Side};
+
+use super::argument::{Arguments, WHOLE_MAX, as_number};
+use super::{fault, json};
+use crate::desk::Desk;
+use crate::effects::Token;
+
+/// Most values of a queue.
+const CAPACITY_MAX: f64 = 1e6;
+
+/// Longest wait, in seconds: a year.
+const TIMEOUT_MAX_S: f64 = 31_536_000.0;
+
+/// What a VM has asked for so far, by number.
+#[derive(Default)]
+struct Kept {
+    list: Vec<Arc<Queue>>,
+    /// By address: what is in the list stays where it is.
+    numbers: HashMap<*const Queue, usize>,
+}
+
+type SharedKept = Rc<RefCell<Kept>>;
+
+pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let kept = SharedKept::default();
+    let table = lua.create_table()?;
+    let (own, own_kept) = (Rc::clone(desk), Rc::clone(&kept));
+    let open = lua.create_function(move |_, values: MultiValue| {
+        let queue = open(&own, &Arguments::new("queue", values))?;
+        let Kept { list, numbers } = &mut *own_kept.borrow_mut();
+        let number = *numbers.entry(Arc::as_ptr(&queue)).or_insert_with(|| {
+            list.push(queue);
+            list.len() - 1
+        });
+        Ok(number as f64)
+    })?;
+    table.set("open", open)?;
+
+    // Each gives true and what it has got, or false and the token of a wait if there is one.
+    let (own, own_kept) = (Rc::clone(desk), Rc::clone(&kept));
+    let push = lua.create_function(move |lua, (number, value, until_s): (f64, Value, Value)| {
+        let queue = find(&own_kept, number)?;
+        let parcel = parcel(lua, &value)?;
+        let token = until_s.as_boolean().is_none().then(|| own.token());
+        let waiter = token.map(|token| own.world.queues.waiter(token));
+        match queue.push(parcel, waiter) {
+            Pushed::Yes => true.into_lua_multi(lua),
+            Pushed::TooLarge => Err(fault(format!(
+                "bad argument #1 to 'queue:push': it is larger than the queue's {} bytes",
+                queue.options().bytes_max
+            ))),
+            Pushed::Full(_) => wait(lua, &own, token, queue, Side::Push, &until_s),
+        }
+    })?;
+    table.set("push", push)?;
+    let (own, own_kept) = (Rc::clone(desk), Rc::clone(&kept));
+    let pop = lua.create_function(move |lua, (number, until_s): (f64, Value)| {
+        let queue = find(&own_kept, number)?;
+        let token = until_s.as_boolean().is_none().then(|| own.token());
+        let waiter = token.map(|token| own.world.queues.waiter(token));
+        match queue.pop(waiter) {
+            Some(parcel) => (true, to_lua(lua, parcel)?).into_lua_multi(lua),
+            None => wait(lua, &own, token, queue, Side::Pop, &until_s),
+        }
+    })?;
+    table.set("pop", pop)?;
+    let own = Rc::clone(desk);
+    let leave = lua.create_function(move |_, (token, comes): (f64, bool)| {
+        own.world.queues.end(Token(token as u64), comes);
+        Ok(())
+    })?;
+    table.set("leave", leave)?;
+    let count = lua.create_function(move |_, number: f64| Ok(find(&kept, number)?.len() as f64))?;
+    table.set("count", count)?;
+    // When a wait of so many seconds is over.
+    let own = Rc::clone(desk);
+    let deadline = lua.create_function(
+        move |_, (function, place, timeout): (mlua::LuaString, usize, Value)| {
+            let now_s = own.world.now.get().mono_ms as f64 / 1000.0;
+            match as_number(&timeout) {
+                None if timeout.is_nil() => Ok(None),
+                Some(seconds) if (0.0..=TIMEOUT_MAX_S).contains(&seconds) => {
+                    Ok(Some(now_s + seconds))
+                }
+                _ => Err(fault(format!(
+                    "bad argument #{place} to '{}': seconds from 0 to 31536000 expected",
+                    function.to_string_lossy()
+                ))),
+            }
+        },
+    )?;
+    table.set("deadline", deadline)?;
+    native.set("queue", table)
+}
+
+/// `until_s` is nil to wait for as long as it takes, a time, or false not to wait.
+fn wait(
+    lua: &Lua,
+    desk: &Desk,
+    token: Option<Token>,
+    queue: Arc<Queue>,
+    side: Side,
+    until_s: &Value,
+) -> mlua::Result<MultiValue> {
+    let Some(token) = token else {
+        return false.into_lua_multi(lua);
+    };
+    desk.world.queues.begin(token, queue, side);
+    if let Some(until_s) = as_number(until_s) {
+        desk.wake_at((until_s * 1000.0).ceil() as u64, token);
+    }
+    (false, token.0 as f64).into_lua_multi(lua)
+}
+
+fn find(kept: &SharedKept, number: f64) -> mlua::Result<Arc<Queue>> {
+    let found = kept.borrow().list.get(number as usize).cloned();
+    found.ok_or_else(|| fault("there is none of that number"))
+}
+
+fn open(desk: &Desk, arguments: &Arguments) -> mlua::Result<Arc<Queue>> {
+    let name = arguments.bytes(1)?;
+    let options = match arguments.at(2) {
+        Value::Nil => None,
+        Value::Table(table) => Some(options(arguments, table)?),
+        _ => return Err(arguments.expected(2, "a table of options")),
+    };
+    let queue = desk.world.store.queue(&name, options);
+    queue.map_err(|error| {
+        let number = 1 + usize::from(matches!(error, Error::QueueOptions(_)));
+        arguments.bad(number, &error.to_string())
+    })
+}
+
+fn options(arguments: &Arguments, table: &Table) -> mlua::Result<QueueOptions> {
+    let mut options = QueueOptions::default();
+    for pair in table.pairs::<Value, Value>() {
+        let (name, value) = pair?;
+        let name = match &name {
+            Value::String(name) => name.to_string_lossy(),
+            _ => String::new(),
+        };
+        let whole = |least: f64, most: f64| {
+            as_number(&value).filter(|value| (least..=most).contains(value) && value.fract() == 0.0)
+        };
+        match name.as_str() {
+            "capacity" => match whole(1.0, CAPACITY_MAX) {
+                Some(capacity) => options.capacity = capacity as usize,
+                None => {
+                    let expected = "capacity as a whole number from 1 to 1000000 expected";
+                    return Err(arguments.bad(2, expected));
+                }
+            },
+            "bytes_max" => match whole(1024.0, WHOLE_MAX) {
+                Some(bytes) => options.bytes_max = bytes as usize,
+                None => {
+                    let expected = "bytes_max as a whole number of at least 1024 expected";
+                    return Err(arguments.bad(2, expected));
+                }
+            },
+            _ => return Err(arguments.bad(2, "the options are capacity and bytes_max")),
+        }
+    }
+    Ok(options)
+}
+
+fn parcel(lua: &Lua, value: &Value) -> mlua::Result<Parcel> {
+    let mut is_json = false;
+    let value = match value {
+        Value::Boolean(value) => veche_store::Value::Boolean(*value),
+        Value::Integer(value) => veche_store::Value::Number(*value as f64),
+        Value::Number(value) => veche_store::Value::Number(*value),
+        Value::String(text) => veche_store::Value::Bytes((&*text.as_bytes()).into()),
+        Value::Table(_) => {
+            is_json = true;
+            veche_store::Value::Bytes(json::encode(lua, value)?.into())
+        }
+        other => {
+            return Err(fault(format!(
+                "bad argument #1 to 'queue:push': a string, a number, a boolean or a table for JSON expected, not {}",
+                other.type_name()
+            )));
+        }
+    };
+    Ok(Parcel { value, is_json })
+}
+
+fn to_lua(lua: &Lua, parcel: Parcel) -> mlua::Result<Value> {
+    Ok(match parcel.value {
+        veche_store::Value::Boolean(value) => Value::Boolean(value),
+        veche_store::Value::Number(value) => Value::Number(value),
+        veche_store::Value::Bytes(text) if parcel.is_json => json::decode(lua, &text)?,
+        veche_store::Value::Bytes(bytes) => Value::String(lua.create_string(bytes)?),
+    })
+}

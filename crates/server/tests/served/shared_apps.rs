@@ -1,0 +1,171 @@
+//! What workers and applications share on the real server: queues, and metrics of their own.
+
+use std::time::Duration;
+
+use crate::support::metrics::Metrics;
+use crate::support::{Http, Options, Seen, Server, Setup, Socket, get, now, on_all, until};
+
+const ROUTES: &str = "
+[[route]]
+path = \"/give/*\"
+handler = \"lua\"
+script = \"give.lua\"
+[[route]]
+path = \"/take/*\"
+handler = \"lua\"
+script = \"take.lua\"";
+
+const GIVE: &str = r#"
+local veche = require "veche"
+local app = {}
+local orders = veche.metrics.counter("orders_total", "Orders taken", { "kind" })
+local sizes = veche.metrics.histogram("order_size", "How large orders are", { 1, 10 })
+local level = veche.metrics.gauge("level", "How it stands")
+
+function app.message(conn, data)
+  local jobs = veche.queue("jobs", { capacity = 10 })
+  local from, to = data:match("^(%d+) (%d+)$")
+  for i = from, to do jobs:push { number = i } end
+  conn:send("given")
+end
+
+function app.request(req)
+  orders:add(tonumber(req.query.by or 1), req.query.kind)
+  sizes:observe(tonumber(req.query.by or 1))
+  level:set(-0.5)
+  return "counted"
+end
+
+return app
+"#;
+
+const TAKE: &str = r#"
+local veche = require "veche"
+local app = {}
+local jobs = veche.queue("jobs", { capacity = 10 })
+
+function app.open(conn)
+  while conn.is_open do
+    local job = jobs:pop(0.2)
+    if job then conn:send(tostring(job.number)) end
+  end
+end
+
+function app.request(req)
+  local job, why = jobs:pop(tonumber(req.query.wait))
+  return job and tostring(job.number) or why
+end
+
+return app
+"#;
+
+fn serve(setup: Setup) -> Server {
+    Server::with(
+        setup,
+        &Options {
+            routes: ROUTES,
+            files: &[("give.lua", GIVE), ("take.lua", TAKE)],
+            ..Options::default()
+        },
+    )
+}
+
+#[test]
+fn a_queue_leads_from_one_application_to_another_over_all_workers() {
+    on_all(|setup| {
+        let server = serve(setup);
+        let mut takers: Vec<Socket> = (0..6)
+            .map(|_| Socket::open(server.public, "/take/x"))
+            .collect();
+        let mut givers: Vec<Socket> = (0..4)
+            .map(|_| Socket::open(server.public, "/give/x"))
+            .collect();
+        for (index, giver) in givers.iter_mut().enumerate() {
+            giver.say(&format!("{} {}", index * 100 + 1, index * 100 + 100));
+        }
+        // Each value comes once, though the queue holds ten at a time.
+        for giver in &mut givers {
+            assert_eq!(giver.text(), "given");
+        }
+        let mut seen: Vec<u32> = Vec::new();
+        until("all of them", || {
+            for taker in &mut takers {
+                while let Seen::Text(text) = taker.within(Duration::from_millis(1)) {
+                    seen.push(text.parse().expect("a number"));
+                }
+            }
+            seen.len() >= 400
+        });
+        seen.sort_unstable();
+        assert_eq!(seen, (1..=400).collect::<Vec<u32>>());
+        assert!(!server.log().contains("ERROR"), "{}", server.log());
+    });
+}
+
+#[test]
+fn whoever_waits_at_a_queue_is_woken_wherever_it_is() {
+    on_all(|setup| {
+        let server = serve(setup);
+        assert_eq!(get(server.public, "/take/x?wait=0.05").text(), "timeout");
+        for round in 0..10 {
+            let mut taker = Http::connect(server.public);
+            taker
+                .raw(b"GET /take/x?wait=20 HTTP/1.1\r\nHost: a\r\n\r\n")
+                .expect("sent");
+            std::thread::sleep(Duration::from_millis(20));
+            let mut giver = Socket::open(server.public, "/give/x");
+            let began = now();
+            giver.say(&format!("{round} {round}"));
+            assert_eq!(
+                taker.response().expect("an answer").text(),
+                round.to_string()
+            );
+            assert!(began.elapsed() < Duration::from_secs(5));
+        }
+    });
+}
+
+#[test]
+fn applications_have_metrics_of_their_own() {
+    on_all(|setup| {
+        let server = serve(setup);
+        for _ in 0..10 {
+            assert_eq!(
+                get(server.public, "/give/x?kind=book&by=2").text(),
+                "counted"
+            );
+        }
+        let strange = get(server.public, "/give/x?kind=%22%0A%5C&by=100");
+        assert_eq!(strange.text(), "counted");
+        let page = get(server.internal, "/metrics");
+        for line in [
+            "# HELP orders Orders taken",
+            "# TYPE orders counter",
+            "orders_total{kind=\"book\"} 20.0",
+            "orders_total{kind=\"\\\"\\n\\\\\"} 100.0",
+            "order_size_bucket{le=\"1.0\"} 0",
+            "order_size_bucket{le=\"10.0\"} 10",
+            "order_size_bucket{le=\"+Inf\"} 11",
+            "order_size_sum 120.0",
+            "order_size_count 11",
+            "level -0.5",
+        ] {
+            let found = page.text().lines().any(|one| one == line);
+            assert!(found, "{line}\nin\n{}", page.text());
+        }
+        // They outlive a reload.
+        std::fs::write(
+            server.folder.join("give.lua"),
+            GIVE.replace("counted", "again"),
+        )
+        .expect("written");
+        let told = server.ask("reload").expect("an answer");
+        assert_eq!(told["ok"], true, "{told}");
+        until("the new code", || {
+            get(server.public, "/give/x?kind=book&by=0").text() == "again"
+        });
+        let page = get(server.internal, "/metrics");
+        assert!(page.text().contains("orders_total{kind=\"book\"} 20.0\n"));
+        Metrics::scrape(server.internal);
+    });
+}

@@ -1,0 +1,374 @@
+//! Figures that applications count for the operator: counters, gauges and histograms by name, each in series by labels.
+//!
+//! Every worker adds to the same numbers, so whoever reads them need not sum. What there may be is bounded: a metric
+//! whose label has ever new values would cost every scrape.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+/// Most metrics of a process.
+pub const METRICS_MAX: usize = 512;
+/// Most series of one metric: of one combination of its labels' values each.
+pub const SERIES_MAX: usize = 1000;
+/// Most labels of a metric.
+pub const LABELS_MAX: usize = 8;
+/// Longest value of a label, in bytes.
+pub const LABEL_BYTES_MAX: usize = 128;
+/// Longest name of a metric or a label, in bytes.
+pub const METRIC_NAME_BYTES_MAX: usize = 128;
+/// Most buckets of a histogram, besides the one for all that is above.
+pub const BUCKETS_MAX: usize = 64;
+
+/// What a metric counts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MetricKind {
+    /// What only grows.
+    Counter,
+    /// What goes up and down.
+    Gauge,
+    /// How many were at most so large, by these bounds, which rise.
+    Histogram(Arc<[f64]>),
+}
+
+impl MetricKind {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram(_) => "histogram",
+        }
+    }
+}
+
+/// Why there is no such metric, or no such series.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MetricError {
+    /// Prometheus' own rules, and what this server calls its metrics.
+    #[error("{0}")]
+    Name(&'static str),
+    /// It exists as something else.
+    #[error("it exists as a {0}, with its own labels and buckets")]
+    Differs(&'static str),
+    /// There are as many as there may be.
+    #[error("there are {METRICS_MAX} metrics already")]
+    TooMany,
+    /// The same of one metric's series.
+    #[error(
+        "the metric has {SERIES_MAX} series already: a label is for few values, not for users or addresses"
+    )]
+    TooManySeries,
+    /// A value for each label, in their order.
+    #[error("{0} label values expected, each of at most {LABEL_BYTES_MAX} bytes")]
+    Labels(usize),
+}
+
+/// All metrics of a process.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    families: Mutex<BTreeMap<Box<str>, Arc<Metric>>>,
+}
+
+/// One metric.
+#[derive(Debug)]
+pub struct Metric {
+    /// Without the `_total` of a counter.
+    pub name: Box<str>,
+    /// What it is, for people.
+    pub help: Box<str>,
+    /// What it counts.
+    pub kind: MetricKind,
+    /// Names of its labels.
+    pub labels: Box<[Box<str>]>,
+    /// By the values of the labels, one after the other with a byte between that no text has.
+    series: Mutex<HashMap<Box<[u8]>, Arc<Series>>>,
+}
+
+/// The numbers for one combination of labels' values.
+#[derive(Debug)]
+pub struct Series {
+    /// A counter's or a gauge's; a histogram's sum.
+    value: AtomicU64,
+    /// Not added up. The last is for what is above all bounds.
+    buckets: Box<[AtomicU64]>,
+}
+
+const BETWEEN: u8 = 0xff;
+
+impl Metrics {
+    /// The metric of that name, which comes to be when it is first asked for. Its help is that of the first.
+    ///
+    /// # Errors
+    /// [`MetricError`]; what is wrong with a label's name is an error of the name.
+    pub fn metric(
+        &self,
+        name: &str,
+        help: &str,
+        kind: MetricKind,
+        labels: &[&str],
+    ) -> Result<Arc<Metric>, MetricError> {
+        let name = match kind {
+            MetricKind::Counter => name.strip_suffix("_total").unwrap_or(name),
+            _ => name,
+        };
+        check_name(name)?;
+        check_labels(labels)?;
+        let mut families = self.families.lock();
+        if let Some(metric) = families.get(name) {
+            let is_same = metric.kind == kind
+                && metric
+                    .labels
+                    .iter()
+                    .map(|label| &**label)
+                    .eq(labels.iter().copied());
+            return match is_same {
+                true => Ok(Arc::clone(metric)),
+                false => Err(MetricError::Differs(metric.kind.name())),
+            };
+        }
+        if families.len() >= METRICS_MAX {
+            return Err(MetricError::TooMany);
+        }
+        let metric = Arc::new(Metric {
+            name: name.into(),
+            help: help.into(),
+            kind,
+            labels: labels.iter().map(|&label| label.into()).collect(),
+            series: Mutex::default(),
+        });
+        families.insert(name.into(), Arc::clone(&metric));
+        Ok(metric)
+    }
+
+    /// All of them, by name.
+    pub fn all(&self) -> Vec<Arc<Metric>> {
+        self.families.lock().values().cloned().collect()
+    }
+}
+
+impl Metric {
+    /// The series of these values.
+    ///
+    /// # Errors
+    /// [`MetricError::Labels`], [`MetricError::TooManySeries`].
+    pub fn series(&self, values: &[&str]) -> Result<Arc<Series>, MetricError> {
+        let are_good = values.iter().all(|value| value.len() <= LABEL_BYTES_MAX);
+        if values.len() != self.labels.len() || !are_good {
+            return Err(MetricError::Labels(self.labels.len()));
+        }
+        let key: Vec<u8> = values
+            .iter()
+            .flat_map(|value| value.bytes().chain([BETWEEN]))
+            .collect();
+        let mut series = self.series.lock();
+        if let Some(one) = series.get(&*key) {
+            return Ok(Arc::clone(one));
+        }
+        if series.len() >= SERIES_MAX {
+            return Err(MetricError::TooManySeries);
+        }
+        let buckets = match &self.kind {
+            MetricKind::Histogram(bounds) => bounds.len() + 1,
+            _ => 0,
+        };
+        let one = Arc::new(Series {
+            value: AtomicU64::new(0.0_f64.to_bits()),
+            buckets: (0..buckets).map(|_| AtomicU64::new(0)).collect(),
+        });
+        series.insert(key.into(), Arc::clone(&one));
+        Ok(one)
+    }
+
+    /// All series with their labels' values, in order.
+    pub fn all(&self) -> Vec<(Vec<String>, Arc<Series>)> {
+        let series = self.series.lock();
+        let mut all: Vec<_> = series
+            .iter()
+            .map(|(key, one)| {
+                let values = key.split(|&byte| byte == BETWEEN);
+                let values = values.take(self.labels.len());
+                let values = values.map(|value| String::from_utf8_lossy(value).into_owned());
+                (values.collect::<Vec<_>>(), Arc::clone(one))
+            })
+            .collect();
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        all
+    }
+
+    /// Notes a value of a histogram.
+    pub fn observe(&self, series: &Series, value: f64) {
+        if let MetricKind::Histogram(bounds) = &self.kind {
+            let bucket = bounds.partition_point(|bound| *bound < value);
+            series.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+            series.add(value);
+        }
+    }
+}
+
+impl Series {
+    /// Adds to a counter or a gauge.
+    pub fn add(&self, by: f64) {
+        let sum = |bits| Some((f64::from_bits(bits) + by).to_bits());
+        // It stands for itself: nothing else is published with it.
+        let _ = self
+            .value
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
+    }
+
+    /// Sets a gauge.
+    pub fn set(&self, value: f64) {
+        self.value.store(value.to_bits(), Ordering::Relaxed);
+    }
+
+    /// The number of a counter or a gauge, or the sum of a histogram.
+    pub fn value(&self) -> f64 {
+        f64::from_bits(self.value.load(Ordering::Relaxed))
+    }
+
+    /// How many fell into each bucket, and the last into none of them.
+    pub fn buckets(&self) -> Vec<u64> {
+        let buckets = self.buckets.iter();
+        buckets.map(|count| count.load(Ordering::Relaxed)).collect()
+    }
+}
+
+/// Endings that the format gives to parts of a metric.
+const TAKEN: [&str; 6] = ["_total", "_count", "_sum", "_bucket", "_created", "_info"];
+
+fn check_name(name: &str) -> Result<(), MetricError> {
+    if !is_identifier(name) {
+        return Err(MetricError::Name(
+            "a name of at most 128 letters, digits and _ expected, which begins with no digit",
+        ));
+    }
+    if name.starts_with("veche_") {
+        return Err(MetricError::Name(
+            "what begins with veche_ is the server's own",
+        ));
+    }
+    if TAKEN.iter().any(|ending| name.ends_with(ending)) {
+        return Err(MetricError::Name(
+            "a name ends in _total only if it is a counter's, and never in _count, _sum, _bucket, _created, _info",
+        ));
+    }
+    Ok(())
+}
+
+fn check_labels(labels: &[&str]) -> Result<(), MetricError> {
+    let is_twice = |(index, label): (usize, &&str)| labels[..index].contains(label);
+    if labels.len() > LABELS_MAX
+        || labels.iter().enumerate().any(is_twice)
+        || !labels.iter().all(|label| is_identifier(label))
+        || labels
+            .iter()
+            .any(|label| *label == "le" || label.starts_with("__"))
+    {
+        return Err(MetricError::Name(
+            "at most 8 different names of labels expected, as of metrics, without le and __",
+        ));
+    }
+    Ok(())
+}
+
+fn is_identifier(name: &str) -> bool {
+    (1..=METRIC_NAME_BYTES_MAX).contains(&name.len())
+        && !name.starts_with(|first: char| first.is_ascii_digit())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counter(metrics: &Metrics, name: &str, labels: &[&str]) -> Result<Arc<Metric>, MetricError> {
+        metrics.metric(name, "", MetricKind::Counter, labels)
+    }
+
+    #[test]
+    fn a_name_is_one_metric() {
+        let metrics = Metrics::default();
+        let first = counter(&metrics, "orders_total", &["kind"]).expect("a metric");
+        let again = counter(&metrics, "orders", &["kind"]).expect("the same");
+        assert!(Arc::ptr_eq(&first, &again));
+        let other = counter(&metrics, "orders_total", &["other"]).err();
+        assert_eq!(other, Some(MetricError::Differs("counter")));
+        let gauge = metrics.metric("orders", "", MetricKind::Gauge, &["kind"]);
+        assert_eq!(gauge.err(), Some(MetricError::Differs("counter")));
+    }
+
+    #[test]
+    fn nothing_is_lost_between_threads() {
+        let metrics = Metrics::default();
+        let bounds: Arc<[f64]> = [1.0, 2.0].into();
+        let kind = MetricKind::Histogram(bounds);
+        let metric = metrics.metric("h", "", kind, &["a"]).expect("a metric");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for value in [0.5, 1.0, 1.5, 9.0].repeat(1000) {
+                        let series = metric.series(&["x"]).expect("room");
+                        metric.observe(&series, value);
+                    }
+                });
+            }
+        });
+        let series = metric.series(&["x"]).expect("room");
+        assert_eq!(series.buckets(), [8000, 4000, 4000]);
+        assert!((series.value() - 48_000.0).abs() < 1e-6);
+        assert_eq!(metric.all()[0].0, ["x"]);
+    }
+
+    #[test]
+    fn names_labels_and_series_have_limits() {
+        let metrics = Metrics::default();
+        for name in [
+            "",
+            "9a",
+            "a-b",
+            "a b",
+            "é",
+            "a:b",
+            "veche_x",
+            "x_sum",
+            "x_total_total",
+        ] {
+            assert!(counter(&metrics, name, &[]).is_err(), "{name}");
+        }
+        let gauge = metrics.metric("x_total", "", MetricKind::Gauge, &[]);
+        assert!(gauge.is_err());
+        for labels in [&["le"][..], &["__a"], &["a", "a"], &[""], &["a"; 9]] {
+            assert!(counter(&metrics, "x", labels).is_err(), "{labels:?}");
+        }
+        let metric = counter(&metrics, "x", &["a", "b"]).expect("a metric");
+        assert_eq!(metric.series(&["1"]).err(), Some(MetricError::Labels(2)));
+        let long = "x".repeat(LABEL_BYTES_MAX + 1);
+        assert_eq!(
+            metric.series(&["1", &long]).err(),
+            Some(MetricError::Labels(2))
+        );
+        // Not the same although their letters are.
+        for values in [["ab", "c"], ["a", "bc"], ["abc", ""]] {
+            metric.series(&values).expect("room").add(1.0);
+        }
+        assert_eq!(metric.all().len(), 3);
+        for number in 3..SERIES_MAX {
+            metric.series(&["n", &number.to_string()]).expect("room");
+        }
+        assert_eq!(
+            metric.series(&["n", "y"]).err(),
+            Some(MetricError::TooManySeries)
+        );
+        metric.series(&["ab", "c"]).expect("what is there stays");
+        for number in 1..METRICS_MAX {
+            counter(&metrics, &format!("x{number}"), &[]).expect("room");
+        }
+        assert_eq!(
+            counter(&metrics, "y", &[]).err(),
+            Some(MetricError::TooMany)
+        );
+    }
+}

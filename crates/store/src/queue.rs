@@ -1,0 +1,328 @@
+//! A queue that all workers put values into and take them from: first in, first out, each value to one taker.
+//!
+//! Who has to wait leaves the number of the wait and a [`Bell`] to be rung. A ring hands nothing over: the value stays
+//! where it is until its taker comes, so a taker that is cancelled loses nothing. But a taker that was rung and does not
+//! come has to say so ([`Queue::leave`]), since another one may be waiting for the same value.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::bell::Bell;
+use crate::value::Value;
+
+/// What a value costs beside its bytes.
+const ENTRY_BYTES: usize = 48;
+
+/// Limits of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueOptions {
+    /// Most values.
+    pub capacity: usize,
+    /// About the memory that they may take.
+    pub bytes_max: usize,
+}
+
+impl Default for QueueOptions {
+    fn default() -> Self {
+        Self {
+            capacity: 1000,
+            bytes_max: 64 << 20,
+        }
+    }
+}
+
+/// A value on its way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parcel {
+    /// The value, or its text.
+    pub value: Value,
+    /// It is the JSON text of a table.
+    pub is_json: bool,
+}
+
+impl Parcel {
+    fn cost(&self) -> usize {
+        ENTRY_BYTES + self.value.extra_bytes()
+    }
+}
+
+/// Which side of a queue somebody waits at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// For room.
+    Push,
+    /// For a value.
+    Pop,
+}
+
+/// Somebody who can wait.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    /// Of this wait alone.
+    pub number: u64,
+    /// Rung when there is something to come for.
+    pub bell: Arc<Bell>,
+}
+
+impl Waiter {
+    fn is(&self, number: u64, bell: &Arc<Bell>) -> bool {
+        self.number == number && Arc::ptr_eq(&self.bell, bell)
+    }
+}
+
+/// What became of a value that was to be put in.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pushed {
+    /// It is in.
+    Yes,
+    /// There is no room; the waiter, if there is one, is in the line for it.
+    Full(Parcel),
+    /// It is larger than the queue may ever be.
+    TooLarge,
+}
+
+/// A queue.
+#[derive(Debug)]
+pub struct Queue {
+    options: QueueOptions,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    parcels: VecDeque<Parcel>,
+    bytes: usize,
+    pushers: VecDeque<Waiter>,
+    poppers: VecDeque<Waiter>,
+}
+
+impl State {
+    /// Rings for the first of a line.
+    fn call(line: &mut VecDeque<Waiter>) {
+        if let Some(waiter) = line.pop_front() {
+            waiter.bell.ring(waiter.number);
+        }
+    }
+}
+
+impl Queue {
+    pub(crate) fn new(options: QueueOptions) -> Self {
+        Self {
+            options,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Its limits.
+    #[must_use]
+    pub fn options(&self) -> QueueOptions {
+        self.options
+    }
+
+    fn has_room(&self, state: &State, cost: usize) -> bool {
+        state.parcels.len() < self.options.capacity && state.bytes + cost <= self.options.bytes_max
+    }
+
+    /// Puts a value in, or `waiter` into the line of those who want to.
+    pub fn push(&self, parcel: Parcel, waiter: Option<Waiter>) -> Pushed {
+        let cost = parcel.cost();
+        if cost > self.options.bytes_max {
+            return Pushed::TooLarge;
+        }
+        let mut state = self.state.lock();
+        if !self.has_room(&state, cost) {
+            state.pushers.extend(waiter);
+            return Pushed::Full(parcel);
+        }
+        state.bytes += cost;
+        state.parcels.push_back(parcel);
+        State::call(&mut state.poppers);
+        if self.has_room(&state, ENTRY_BYTES) {
+            // What one taker has left may be room for several.
+            State::call(&mut state.pushers);
+        }
+        Pushed::Yes
+    }
+
+    /// Takes the first value, or puts `waiter` into the line of those who want one.
+    pub fn pop(&self, waiter: Option<Waiter>) -> Option<Parcel> {
+        let mut state = self.state.lock();
+        let Some(parcel) = state.parcels.pop_front() else {
+            state.poppers.extend(waiter);
+            return None;
+        };
+        state.bytes -= parcel.cost();
+        State::call(&mut state.pushers);
+        Some(parcel)
+    }
+
+    /// A wait is over without what was waited for, and whoever waited does not come any more: the next one is rung for
+    /// if this one was.
+    pub fn leave(&self, side: Side, number: u64, bell: &Arc<Bell>) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let line = match side {
+            Side::Push => &mut state.pushers,
+            Side::Pop => &mut state.poppers,
+        };
+        if let Some(place) = line.iter().position(|waiter| waiter.is(number, bell)) {
+            line.remove(place);
+            return;
+        }
+        let has_something = match side {
+            Side::Push => self.has_room(state, ENTRY_BYTES),
+            Side::Pop => !state.parcels.is_empty(),
+        };
+        if has_something {
+            State::call(match side {
+                Side::Push => &mut state.pushers,
+                Side::Pop => &mut state.poppers,
+            });
+        }
+    }
+
+    /// Values in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.state.lock().parcels.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    fn parcel(number: u64) -> Parcel {
+        Parcel {
+            value: Value::Number(number as f64),
+            is_json: false,
+        }
+    }
+
+    fn waiter(number: u64, bell: &Arc<Bell>) -> Option<Waiter> {
+        let bell = Arc::clone(bell);
+        Some(Waiter { number, bell })
+    }
+
+    fn queue(capacity: usize) -> Queue {
+        Queue::new(QueueOptions {
+            capacity,
+            ..QueueOptions::default()
+        })
+    }
+
+    #[test]
+    fn those_who_wait_are_rung_for_in_order() {
+        let (queue, bell) = (queue(2), Arc::new(Bell::default()));
+        assert_eq!(queue.pop(waiter(1, &bell)), None);
+        assert_eq!(queue.pop(waiter(2, &bell)), None);
+        assert_eq!(queue.push(parcel(7), None), Pushed::Yes);
+        assert_eq!(queue.push(parcel(8), None), Pushed::Yes);
+        assert_eq!(bell.take(), [1, 2]);
+        assert_eq!(
+            queue.push(parcel(9), waiter(3, &bell)),
+            Pushed::Full(parcel(9))
+        );
+        assert_eq!(queue.pop(None), Some(parcel(7)));
+        assert_eq!(bell.take(), [3]);
+        assert_eq!(queue.pop(None), Some(parcel(8)));
+        assert_eq!(queue.pop(None), None);
+    }
+
+    #[test]
+    fn who_leaves_passes_on_what_was_rung() {
+        let (queue, bell) = (queue(1), Arc::new(Bell::default()));
+        for number in 1..=3 {
+            queue.pop(waiter(number, &bell));
+        }
+        queue.leave(Side::Pop, 2, &bell);
+        queue.push(parcel(7), None);
+        assert_eq!(bell.take(), [1]);
+        queue.leave(Side::Pop, 1, &bell);
+        assert_eq!(bell.take(), [3]);
+        // There is nothing to come for any more.
+        assert_eq!(queue.pop(None), Some(parcel(7)));
+        queue.pop(waiter(4, &bell));
+        queue.leave(Side::Pop, 3, &bell);
+        assert_eq!(bell.take(), [0; 0]);
+    }
+
+    #[test]
+    fn bytes_are_bounded() {
+        let queue = Queue::new(QueueOptions {
+            capacity: 10,
+            bytes_max: 1000,
+        });
+        let bytes = |count: usize| Parcel {
+            value: Value::Bytes(vec![0; count].into()),
+            is_json: false,
+        };
+        assert_eq!(queue.push(bytes(1000), None), Pushed::TooLarge);
+        assert_eq!(queue.push(bytes(900), None), Pushed::Yes);
+        assert_eq!(queue.push(bytes(10), None), Pushed::Full(bytes(10)));
+        queue.pop(None);
+        assert_eq!(queue.push(bytes(10), None), Pushed::Yes);
+        assert_eq!(queue.len(), 1);
+    }
+
+    /// Threads that sleep until they are rung for, as workers do.
+    #[test]
+    fn each_value_comes_to_one_taker_and_nobody_sleeps_for_ever() {
+        const EACH: u64 = 5_000;
+        let (queue, sum, taken) = (queue(3), AtomicU64::new(0), AtomicU64::new(0));
+        let wait = |bell: &Arc<Bell>| {
+            while !bell.has_rung() {
+                thread::park_timeout(std::time::Duration::from_secs(10));
+            }
+            drop(bell.take());
+        };
+        let own = || {
+            let (bell, thread) = (Arc::new(Bell::default()), thread::current());
+            bell.set_wake(move || thread.unpark());
+            bell
+        };
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let bell = own();
+                    for number in 0..EACH {
+                        let mut next = parcel(number);
+                        while let Pushed::Full(back) = queue.push(next, waiter(number, &bell)) {
+                            wait(&bell);
+                            next = back;
+                        }
+                    }
+                });
+                scope.spawn(|| {
+                    let bell = own();
+                    for number in 0..EACH {
+                        let got = loop {
+                            match queue.pop(waiter(number, &bell)) {
+                                Some(got) => break got,
+                                None => wait(&bell),
+                            }
+                        };
+                        if let Value::Number(value) = got.value {
+                            sum.fetch_add(value as u64, Ordering::Relaxed);
+                            taken.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(taken.into_inner(), 2 * EACH);
+        assert_eq!(sum.into_inner(), EACH * (EACH - 1));
+        assert!(queue.is_empty());
+    }
+}
