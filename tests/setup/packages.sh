@@ -4,14 +4,14 @@ set -euo pipefail
 
 declare -A packages=(
   [run]="build-essential ca-certificates curl"
-  [test]="chromium netcat-openbsd nodejs npm php-cli procps python3 python3-venv util-linux"
+  [test]="chromium mariadb-server netcat-openbsd nodejs npm php-cli procps python3 python3-venv redis-server util-linux"
   [bench]="apache2-utils nginx-light procps python3 util-linux wrk"
   [shootout]="libasio-dev libnginx-mod-http-lua libwebsocketpp-dev lua-nginx-websocket nodejs npm python3 python3-venv util-linux"
 )
 # What stands for a package that came another way, such as a Node from its makers.
 declare -A command_of=(
   [build-essential]=cc [ca-certificates]=update-ca-certificates [curl]=curl [chromium]=chromium [nodejs]=node [npm]=npm
-  [php-cli]=php [procps]=ps [python3]=python3 [util-linux]=taskset [apache2-utils]=ab [netcat-openbsd]=nc [nginx-light]=nginx [wrk]=wrk
+  [php-cli]=php [procps]=ps [mariadb-server]=mariadbd [python3]=python3 [redis-server]=redis-server [util-linux]=taskset [apache2-utils]=ab [netcat-openbsd]=nc [nginx-light]=nginx [wrk]=wrk
 )
 
 purpose=${1:-run}

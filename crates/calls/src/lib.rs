@@ -5,11 +5,19 @@
 
 mod handle;
 mod http;
+mod lease;
+pub mod mysql;
+pub mod redis;
 mod resolve;
+mod server;
 
 pub use handle::Handle;
 pub use http::{Body, Fetch, Http, HttpReply, Read, Trust};
+pub use lease::Lease;
+pub use mysql::Mysql;
+pub use redis::Redis;
 pub use resolve::Resolve;
+pub use server::{Secret, Server, Tls};
 
 use std::net::IpAddr;
 
@@ -29,6 +37,10 @@ pub enum Call {
     Http(Http),
     /// The addresses of a host.
     Resolve(Resolve),
+    /// A MySQL or MariaDB server.
+    Mysql(Mysql),
+    /// A Redis server.
+    Redis(Redis),
 }
 
 /// What has come of it.
@@ -40,6 +52,10 @@ pub enum Reply {
     Http(Box<HttpReply>),
     /// To [`Http::Read`]: the next bytes of a body, `None` at its end.
     Chunk(Option<Vec<u8>>),
+    /// To [`Call::Mysql`].
+    Mysql(mysql::MysqlReply),
+    /// To [`Call::Redis`].
+    Redis(redis::RedisReply),
 }
 
 /// Why nothing has come of it.

@@ -5,8 +5,11 @@
 
 mod http;
 mod metrics;
+mod mysql;
 mod perform;
+mod pool;
 mod port;
+mod redis;
 mod resolve;
 mod tls;
 

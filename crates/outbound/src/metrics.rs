@@ -16,11 +16,15 @@ pub enum Client {
     Resolve,
     /// Other servers' HTTP.
     Http,
+    /// MySQL and MariaDB.
+    Mysql,
+    /// Redis.
+    Redis,
 }
 
 impl Client {
     /// All of them, in order.
-    pub const ALL: [Self; 2] = [Self::Resolve, Self::Http];
+    pub const ALL: [Self; 4] = [Self::Resolve, Self::Http, Self::Mysql, Self::Redis];
 
     /// As the label of a metric.
     #[must_use]
@@ -28,6 +32,8 @@ impl Client {
         match self {
             Self::Resolve => "resolve",
             Self::Http => "http",
+            Self::Mysql => "mysql",
+            Self::Redis => "redis",
         }
     }
 }
@@ -45,6 +51,7 @@ pub struct Figures {
     calls: AtomicU64,
     errors: [AtomicU64; FaultKind::ALL.len()],
     connections: AtomicU64,
+    busy: AtomicU64,
     waiting: AtomicU64,
     waits: [AtomicU64; WAIT_BUCKETS_MS.len() + 1],
     wait_us: AtomicU64,
@@ -75,6 +82,12 @@ impl Figures {
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.connections.load(Relaxed)
+    }
+
+    /// Connections that calls use at the moment, or are about to.
+    #[must_use]
+    pub fn busy(&self) -> u64 {
+        self.busy.load(Relaxed)
     }
 
     /// Calls that wait for a connection at the moment.
@@ -109,6 +122,12 @@ impl Figures {
         Connected(Arc::clone(self))
     }
 
+    /// A connection is in use as long as what this returns is there.
+    pub(crate) fn used(self: &Arc<Self>) -> Busy {
+        self.busy.fetch_add(1, Relaxed);
+        Busy(Arc::clone(self))
+    }
+
     /// A call waits for a connection as long as what this returns is there. To be called where there is none at once.
     pub(crate) fn wait(self: &Arc<Self>) -> Waiting {
         self.waiting.fetch_add(1, Relaxed);
@@ -126,6 +145,16 @@ pub(crate) struct Connected(Arc<Figures>);
 impl Drop for Connected {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A connection in use.
+#[derive(Debug)]
+pub(crate) struct Busy(Arc<Figures>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Relaxed);
     }
 }
 

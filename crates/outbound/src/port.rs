@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt as _;
-use futures_util::future::{AbortHandle, Abortable};
+use futures_util::future::{AbortHandle, Abortable, Either};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -17,6 +17,7 @@ use veche_calls::{Call, CallId, Fault, FaultKind, Outcome};
 
 use crate::Outbound;
 use crate::perform::{Clients, perform};
+use crate::redis::Batches;
 
 /// A worker's end.
 #[derive(Debug)]
@@ -157,6 +158,14 @@ impl fmt::Debug for Inbox {
     }
 }
 
+/// What has become of one call, or of those that went out together.
+enum Done {
+    One(CallId, Outcome),
+    /// Nobody wanted to know any more.
+    Cancelled(CallId),
+    Many(Vec<(CallId, Outcome)>),
+}
+
 /// Performs a worker's calls until its port is gone.
 async fn serve(
     clients: Arc<Clients>,
@@ -166,34 +175,56 @@ async fn serve(
     let mut running = FuturesUnordered::new();
     let mut cancels: HashMap<CallId, AbortHandle> = HashMap::new();
     let mut done = Vec::new();
+    let mut batches = Batches::default();
     loop {
         tokio::select! {
             orders = incoming.recv() => {
                 let Some(orders) = orders else { return };
                 for order in orders {
-                    match order {
-                        Order::Perform(id, call) => {
-                            let (cancel, registration) = AbortHandle::new_pair();
-                            cancels.insert(id, cancel);
-                            let clients = Arc::clone(&clients);
-                            let call = async move { perform(&clients, call).await };
-                            let call = Abortable::new(call, registration);
-                            running.push(call.map(move |outcome| (id, outcome)));
-                        }
+                    let (id, call) = match order {
+                        Order::Perform(id, call) => (id, call),
                         Order::Cancel(id) => {
                             if let Some(cancel) = cancels.get(&id) {
                                 cancel.abort();
                             }
+                            continue;
                         }
-                    }
+                    };
+                    let call = match call {
+                        Call::Redis(redis) => match batches.take(id, redis) {
+                            Ok(()) => continue,
+                            Err(redis) => Call::Redis(redis),
+                        },
+                        call => call,
+                    };
+                    let (cancel, registration) = AbortHandle::new_pair();
+                    cancels.insert(id, cancel);
+                    let clients = Arc::clone(&clients);
+                    let call = async move { perform(&clients, call).await };
+                    let call = Abortable::new(call, registration);
+                    let call = call.map(move |outcome| match outcome {
+                        Ok(outcome) => Done::One(id, outcome),
+                        Err(_) => Done::Cancelled(id),
+                    });
+                    running.push(Either::Left(call));
+                }
+                for (keyspace, commands) in batches.drain() {
+                    // Not worth a cancel: it is on its way with those of others.
+                    let client = clients.redis(&keyspace);
+                    let batch = async move { Done::Many(client.perform_all(commands).await) };
+                    running.push(Either::Right(batch));
                 }
             }
             Some(first) = running.next(), if !running.is_empty() => {
                 let mut next = Some(first);
-                while let Some((id, outcome)) = next {
-                    cancels.remove(&id);
-                    if let Ok(outcome) = outcome {
-                        done.push((id, outcome));
+                while let Some(one) = next {
+                    match one {
+                        Done::One(id, outcome) => {
+                            cancels.remove(&id);
+                            done.push((id, outcome));
+                        }
+                        Done::Cancelled(id) => _ = cancels.remove(&id),
+                        Done::Many(mut outcomes) => done.append(&mut outcomes),
                     }
                     // What is ready too goes along.
                     next = running.next().now_or_never().flatten();

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use veche_calls::{Call, Handle, Outcome};
+use veche_calls::{Call, Handle, Lease, Outcome};
 use veche_store::Store;
 
 use crate::Now;
@@ -98,6 +98,8 @@ pub(crate) struct Desk {
     caller: Cell<Option<Reference>>,
     /// Answers that are read piece by piece.
     pub(crate) streams: RefCell<Streams>,
+    /// What is held over several calls, by the number that its script has.
+    leases: RefCell<HashMap<u64, Lease>>,
 }
 
 /// A coroutine that is to begin.
@@ -145,6 +147,7 @@ impl Desk {
             senders: RefCell::default(),
             caller: Cell::default(),
             streams: RefCell::default(),
+            leases: RefCell::default(),
         }
     }
 
@@ -371,6 +374,21 @@ impl Desk {
     pub(crate) fn open_stream(&self, handle: Handle) -> Option<u64> {
         let caller = self.caller.get()?;
         self.streams.borrow_mut().open(caller, handle)
+    }
+
+    /// Keeps what is held over several calls, until it is dropped or the VM ends; its number.
+    pub(crate) fn keep_lease(&self, lease: Lease) -> u64 {
+        let number = self.token().0;
+        self.leases.borrow_mut().insert(number, lease);
+        number
+    }
+
+    pub(crate) fn lease(&self, number: u64) -> Option<Lease> {
+        self.leases.borrow().get(&number).cloned()
+    }
+
+    pub(crate) fn drop_lease(&self, number: u64) -> Option<Lease> {
+        self.leases.borrow_mut().remove(&number)
     }
 
     /// The requests under way.

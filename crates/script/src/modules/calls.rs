@@ -5,7 +5,7 @@ use std::rc::Rc;
 use mlua::{IntoLuaMulti as _, Lua, MultiValue, Table, Value};
 use veche_calls::{Outcome, Reply};
 
-use super::{fault, http_client, resolve};
+use super::{fault, http_client, mysql, redis, resolve};
 use crate::desk::Desk;
 use crate::effects::Token;
 
@@ -19,7 +19,13 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         let outcome = outcome.ok_or_else(|| fault("its reply was taken already"))?;
         to_lua(lua, &own, outcome)
     })?;
-    native.set("outcome", outcome)
+    native.set("outcome", outcome)?;
+    let own = Rc::clone(desk);
+    let drop_lease = lua.create_function(move |_, number: f64| {
+        drop(own.drop_lease(number as u64));
+        Ok(())
+    })?;
+    native.set("drop_lease", drop_lease)
 }
 
 /// `true` and the reply; `false`, what a person is told and what a program can tell it by.
@@ -37,6 +43,8 @@ fn to_lua(lua: &Lua, desk: &Desk, outcome: Outcome) -> mlua::Result<MultiValue> 
             let bytes = bytes.map(|bytes| lua.create_string(bytes)).transpose()?;
             (true, bytes).into_lua_multi(lua)
         }
+        Reply::Mysql(reply) => (true, mysql::to_lua(lua, desk, reply)?).into_lua_multi(lua),
+        Reply::Redis(reply) => (true, redis::to_lua(lua, desk, reply)?).into_lua_multi(lua),
     }
 }
 

@@ -11,6 +11,8 @@ const MODULES: &[(&str, &str)] = &[
     ("channel", include_str!("../../lua/channel.lua")),
     ("waitgroup", include_str!("../../lua/waitgroup.lua")),
     ("semaphore", include_str!("../../lua/semaphore.lua")),
+    ("mysql", include_str!("../../lua/mysql.lua")),
+    ("redis", include_str!("../../lua/redis.lua")),
     ("dict", include_str!("../../lua/dict.lua")),
     ("queue", include_str!("../../lua/queue.lua")),
     ("metrics", include_str!("../../lua/metrics.lua")),

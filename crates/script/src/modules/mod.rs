@@ -15,10 +15,13 @@ mod http_client;
 mod json;
 pub(crate) mod lua;
 mod metrics;
+mod mysql;
 mod queue;
 mod random;
+mod redis;
 mod resolve;
 pub(crate) mod seeded;
+mod server;
 pub(crate) mod string;
 mod time;
 mod websocket;
@@ -26,7 +29,7 @@ mod websocket;
 use std::path::Path;
 use std::rc::Rc;
 
-use mlua::{Lua, LuaString, Table};
+use mlua::{Lua, LuaSerdeExt as _, LuaString, Table};
 
 use crate::app::App;
 use crate::desk::Desk;
@@ -44,6 +47,8 @@ pub(crate) fn install(
     connection::install(lua, desk, native)?;
     calls::install(lua, desk, native)?;
     resolve::install(lua, desk, native)?;
+    mysql::install(lua, desk, native)?;
+    redis::install(lua, desk, native)?;
     http::install(lua, desk, native)?;
     http_client::install(lua, desk, native, folder)?;
     let own_words = lua.create_function(|_, error: mlua::Value| {
@@ -65,6 +70,7 @@ pub(crate) fn install(
     modules.set("hash", hash::hash(lua)?)?;
     modules.set("hmac", hash::hmac(lua)?)?;
     modules.set("json", json::module(lua)?)?;
+    modules.set("null", lua.null())?;
     modules.set("random", random::random(lua, desk)?)?;
     modules.set("time", time::module(lua, desk)?)?;
     modules.set("uuid", random::uuid(lua, desk)?)?;

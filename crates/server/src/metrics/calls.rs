@@ -31,6 +31,11 @@ const GAUGES: &[Gauge] = &[
         Figures::connections,
     ),
     (
+        "veche_outbound_busy",
+        "Connections to other servers that calls use, or are about to",
+        Figures::busy,
+    ),
+    (
         "veche_outbound_waiting",
         "Calls to other servers that wait for a connection of a pool",
         Figures::waiting,

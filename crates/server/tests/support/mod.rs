@@ -5,6 +5,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
+pub(crate) mod backing;
 pub(crate) mod http;
 pub(crate) mod lines;
 pub(crate) mod metrics;

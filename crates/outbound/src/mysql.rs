@@ -1,0 +1,419 @@
+//! MySQL and MariaDB, by `mysql_async`. Every statement of a script is prepared, and its values are bound.
+
+mod errors;
+mod values;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::thread;
+
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, Opts, OptsBuilder, Row, SslOpts};
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+use veche_calls::mysql::{Database, MysqlAction, MysqlReply, Rows, Value, Wanted};
+use veche_calls::{Fault, FaultKind, Lease, Mysql, Outcome, Reply, Tls};
+
+use crate::metrics::Figures;
+use crate::pool::{Dial, Limits, Pool, Taken};
+use errors::{fault, has_ended_transaction, lost};
+
+/// Statements that a connection keeps prepared.
+const STATEMENTS: usize = 256;
+
+/// A database's connections.
+#[derive(Debug)]
+pub(crate) struct Client {
+    database: Arc<Database>,
+    pool: Arc<Pool<Dialer>>,
+}
+
+impl Client {
+    /// To be called on the runtime.
+    pub(crate) fn new(database: &Arc<Database>, figures: Arc<Figures>) -> Self {
+        let limits = Limits {
+            size: database.pool,
+            connect_timeout: database.connect_timeout,
+            wait_timeout: database.wait_timeout,
+            idle_timeout: database.idle_timeout,
+        };
+        let dialer = Dialer(options(database));
+        Self {
+            database: Arc::clone(database),
+            pool: Pool::new("mysql", dialer, limits, figures),
+        }
+    }
+
+    pub(crate) async fn perform(&self, call: Mysql) -> Outcome {
+        let reply = match call.action {
+            MysqlAction::Begin => self.begin().await,
+            MysqlAction::End { lease, commit } => self.end(&lease, commit).await,
+            MysqlAction::Run {
+                within,
+                sql,
+                values,
+                wanted,
+            } => {
+                let statement = Statement {
+                    sql,
+                    values,
+                    wanted,
+                };
+                match &within {
+                    None => self.run(statement).await,
+                    Some(lease) => self.run_within(lease, statement).await,
+                }
+            }
+        };
+        reply.map(Reply::Mysql)
+    }
+
+    /// On a connection of its own.
+    async fn run(&self, statement: Statement) -> Result<MysqlReply, Fault> {
+        let mut taken = self.pool.take().await?;
+        let leaves_traces = statement.leaves_traces();
+        let (reply, is_usable) = self.within_time(&mut taken, statement).await;
+        if is_usable {
+            if leaves_traces || is_in_transaction(taken.connection()) {
+                self.clean(taken).await;
+            } else {
+                taken.give_back();
+            }
+        }
+        reply
+    }
+
+    async fn begin(&self) -> Result<MysqlReply, Fault> {
+        let mut taken = self.pool.take().await?;
+        self.command(&mut taken, "START TRANSACTION").await?;
+        let transaction = Transaction {
+            open: Mutex::new(Some(Open {
+                taken,
+                has_traces: false,
+                ended: None,
+            })),
+            runtime: Handle::current(),
+        };
+        Ok(MysqlReply::Begun(Lease::new(transaction)))
+    }
+
+    async fn run_within(&self, lease: &Lease, statement: Statement) -> Result<MysqlReply, Fault> {
+        let transaction = transaction(lease)?;
+        // Another coroutine may have a statement under way in it.
+        let mut slot = transaction.open.lock().await;
+        // Whoever is cancelled from here on closes the connection.
+        let mut open = slot.take().ok_or_else(over)?;
+        if let Some(why) = open.ended {
+            *slot = Some(open);
+            return Err(Fault::new(FaultKind::Invalid, why));
+        }
+        open.has_traces |= statement.leaves_traces();
+        let (reply, is_usable) = self.within_time(&mut open.taken, statement).await;
+        if is_usable {
+            open.ended = match &reply {
+                Ok(_) if !is_in_transaction(open.taken.connection()) => Some(
+                    "mysql: a statement has ended the transaction: it commits by itself, or it is COMMIT or ROLLBACK",
+                ),
+                Err(fault) if has_ended_transaction(fault) => {
+                    Some("mysql: the server has rolled back the transaction")
+                }
+                _ => None,
+            };
+            *slot = Some(open);
+        }
+        reply
+    }
+
+    async fn end(&self, lease: &Lease, commit: bool) -> Result<MysqlReply, Fault> {
+        let mut slot = transaction(lease)?.open.lock().await;
+        let mut open = slot.take().ok_or_else(over)?;
+        if let (true, Some(why)) = (commit, open.ended) {
+            self.clean(open.taken).await;
+            return Err(Fault::new(FaultKind::Invalid, why));
+        }
+        let command = if commit { "COMMIT" } else { "ROLLBACK" };
+        self.command(&mut open.taken, command).await?;
+        if open.has_traces {
+            self.clean(open.taken).await;
+        } else {
+            open.taken.give_back();
+        }
+        Ok(MysqlReply::Done)
+    }
+
+    /// A statement of ours. If it fails the connection is closed.
+    async fn command(&self, taken: &mut Taken<Dialer>, command: &str) -> Result<(), Fault> {
+        let running = taken.begin().query_drop(command);
+        let Ok(done) = timeout(self.database.timeout, running).await else {
+            return Err(self.too_slow());
+        };
+        taken.settled();
+        done.map_err(|error| fault(&error))
+    }
+
+    /// The reply, and whether the connection can be used further.
+    async fn within_time(
+        &self,
+        taken: &mut Taken<Dialer>,
+        statement: Statement,
+    ) -> (Result<MysqlReply, Fault>, bool) {
+        let running = statement.run(taken.begin(), &self.database);
+        let error = match timeout(self.database.timeout, running).await {
+            Ok(Ok(reply)) => {
+                taken.settled();
+                return (Ok(reply), true);
+            }
+            Ok(Err(Failed::Driver(error))) => error,
+            // The rest of the result is still to come.
+            Ok(Err(Failed::Result(fault))) => return (Err(fault), false),
+            Err(_) => return (Err(self.too_slow()), false),
+        };
+        taken.settled();
+        (Err(fault(&error)), !lost(&error))
+    }
+
+    fn too_slow(&self) -> Fault {
+        let words = format!("mysql: no result within {:?}", self.database.timeout);
+        Fault::new(FaultKind::Timeout, words)
+    }
+
+    /// Gives a connection back as it was when it was new; if that fails, it is closed.
+    async fn clean(&self, mut taken: Taken<Dialer>) {
+        let connection = taken.begin();
+        let reset = async {
+            // It leaves the database as it is.
+            let is_reset = connection.reset().await?;
+            match &self.database.name {
+                Some(name) if is_reset => {
+                    let name = name.replace('`', "``");
+                    connection.query_drop(format!("USE `{name}`")).await?;
+                    Ok(true)
+                }
+                _ => Ok::<bool, mysql_async::Error>(false),
+            }
+        };
+        let reset = timeout(self.database.connect_timeout, reset).await;
+        if let Ok(reset) = reset {
+            taken.settled();
+            if matches!(reset, Ok(true)) {
+                taken.give_back();
+            }
+        }
+    }
+}
+
+/// What a lease is on: a connection with a transaction.
+struct Transaction {
+    /// `None` once it is over, or its connection was lost.
+    open: Mutex<Option<Open>>,
+    runtime: Handle,
+}
+
+struct Open {
+    taken: Taken<Dialer>,
+    /// Something was done that outlives the transaction.
+    has_traces: bool,
+    /// Why there is no transaction any more.
+    ended: Option<&'static str>,
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        // The driver closes connections on the runtime, and whoever lets go of this one may be anywhere.
+        let _runtime = self.runtime.enter();
+        self.open.get_mut().take();
+    }
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Transaction")
+    }
+}
+
+fn transaction(lease: &Lease) -> Result<&Transaction, Fault> {
+    lease.of().ok_or_else(over)
+}
+
+fn over() -> Fault {
+    Fault::new(FaultKind::Invalid, "mysql: the transaction is over")
+}
+
+/// How connections to a database come about.
+struct Dialer(Opts);
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dialer")
+    }
+}
+
+impl Dial for Dialer {
+    type Connection = Conn;
+
+    async fn dial(&self) -> Result<Conn, Fault> {
+        Conn::new(self.0.clone())
+            .await
+            .map_err(|error| fault(&error))
+    }
+
+    async fn is_alive(&self, connection: &mut Conn) -> bool {
+        connection.ping().await.is_ok()
+    }
+
+    /// A server goes on with a statement though nobody listens any more: it is told.
+    async fn abort(&self, connection: Conn) {
+        let connection = Unheard(Some(connection));
+        if let (Some(unheard), Ok(mut other)) = (&connection.0, Conn::new(self.0.clone()).await) {
+            let _ = other.query_drop(format!("KILL {}", unheard.id())).await;
+            let _ = other.disconnect().await;
+        }
+    }
+}
+
+/// A connection with an answer to come that nobody wants.
+struct Unheard(Option<Conn>);
+
+impl Drop for Unheard {
+    fn drop(&mut self) {
+        // Within the runtime the driver would wait for that answer before it closes the socket.
+        let connection = self.0.take();
+        let _ = thread::Builder::new().spawn(move || drop(connection));
+    }
+}
+
+fn options(database: &Database) -> Opts {
+    let server = &database.server;
+    let tls = match &server.tls {
+        Tls::Off => None,
+        Tls::Public => Some(SslOpts::default()),
+        Tls::Authority(file) => Some(
+            SslOpts::default()
+                .with_root_certs(vec![std::path::PathBuf::from(file).into()])
+                .with_disable_built_in_roots(true),
+        ),
+    };
+    OptsBuilder::default()
+        .ip_or_hostname(server.host.as_str())
+        .tcp_port(server.port)
+        .user(server.user.as_deref())
+        .pass(server.password.as_ref().map(|password| password.0.as_str()))
+        .db_name(database.name.as_deref())
+        .prefer_socket(false)
+        .stmt_cache_size(STATEMENTS)
+        .ssl_opts(tls)
+        .into()
+}
+
+fn is_in_transaction(connection: &mut Conn) -> bool {
+    use mysql_async::consts::StatusFlags;
+    let status = connection
+        .last_ok_packet()
+        .map(|packet| packet.status_flags());
+    status.is_some_and(|status| status.contains(StatusFlags::SERVER_STATUS_IN_TRANS))
+}
+
+struct Statement {
+    sql: String,
+    values: Vec<Value>,
+    wanted: Wanted,
+}
+
+/// Why a statement has no result.
+enum Failed {
+    /// The result is not as it may be.
+    Result(Fault),
+    Driver(mysql_async::Error),
+}
+
+impl From<mysql_async::Error> for Failed {
+    fn from(error: mysql_async::Error) -> Self {
+        Self::Driver(error)
+    }
+}
+
+/// Statements that change rows or read them, and nothing of their connection.
+const TRACELESS: [&str; 12] = [
+    "select", "insert", "update", "delete", "replace", "with", "show", "explain", "describe",
+    "desc", "analyze", "(select",
+];
+
+/// What such a statement may leave behind all the same.
+const TRACES: [&str; 4] = ["get_lock", ":=", "into @", "into outfile"];
+
+impl Statement {
+    /// Whether its connection may not be as it was: another database, a variable, a lock, a table that is temporary.
+    fn leaves_traces(&self) -> bool {
+        let text = self.sql.trim_start().to_ascii_lowercase();
+        let word = text.split(|c: char| c.is_whitespace() || c == ';').next();
+        !word.is_some_and(|word| TRACELESS.contains(&word))
+            || TRACES.iter().any(|trace| text.contains(trace))
+    }
+
+    async fn run(self, connection: &mut Conn, database: &Database) -> Result<MysqlReply, Failed> {
+        let values: Vec<mysql_async::Value> =
+            self.values.into_iter().map(values::to_server).collect();
+        let mut result = connection.exec_iter(self.sql, values).await?;
+        if self.wanted == Wanted::Changes {
+            // What has rows has changed nothing; the figures would be those of a statement before.
+            let has_rows = !result.columns_ref().is_empty();
+            let affected = if has_rows { 0 } else { result.affected_rows() };
+            let last_id = result.last_insert_id().filter(|_| !has_rows);
+            result.drop_result().await?;
+            return Ok(MysqlReply::Changes { affected, last_id });
+        }
+        let columns = result.columns().unwrap_or_default();
+        let names: Vec<String> = columns
+            .iter()
+            .map(|one| one.name_str().into_owned())
+            .collect();
+        if self.wanted != Wanted::Value {
+            let mut seen = HashSet::new();
+            if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
+                let words = format!(
+                    "mysql: two columns of the result are named {twice:?}: name them apart with AS"
+                );
+                return Err(Failed::Result(Fault::new(FaultKind::Invalid, words)));
+            }
+        }
+        let mut rows = Rows {
+            columns: names,
+            values: Vec::new(),
+        };
+        let (mut count, mut bytes) = (0, 0);
+        while let Some(row) = result.next().await? {
+            // The rest of what only the first row is wanted of is read and forgotten.
+            if self.wanted != Wanted::Rows && count > 0 {
+                continue;
+            }
+            count += 1;
+            if count > database.rows_max {
+                let words = format!(
+                    "mysql: the result has more than {} rows (rows_max)",
+                    database.rows_max
+                );
+                return Err(Failed::Result(Fault::new(FaultKind::Broken, words)));
+            }
+            for (value, column) in Row::unwrap(row).into_iter().zip(columns.iter()) {
+                let value = values::from_server(value, column);
+                bytes += values::bytes_of(&value);
+                rows.values.push(value);
+            }
+            if bytes > database.bytes_max {
+                let words = format!(
+                    "mysql: the result has more than {} bytes (bytes_max)",
+                    database.bytes_max
+                );
+                return Err(Failed::Result(Fault::new(FaultKind::Broken, words)));
+            }
+        }
+        result.drop_result().await?;
+        Ok(match self.wanted {
+            Wanted::Row => MysqlReply::Row(rows),
+            Wanted::Value => MysqlReply::Value(rows.values.into_iter().next()),
+            _ => MysqlReply::Rows(rows),
+        })
+    }
+}

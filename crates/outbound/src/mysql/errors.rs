@@ -1,0 +1,68 @@
+//! The driver's errors as faults.
+
+use mysql_async::{DriverError, Error, IoError};
+use veche_calls::{Fault, FaultKind};
+
+/// The server rolls back everything, not the statement alone: a deadlock, and its kind in clusters.
+const ROLLED_BACK: [&str; 2] = ["mysql: 1213 ", "mysql: 1180 "];
+
+/// Codes by which a server says that the connection is over: it stops (1053), killed (1317 ends but a statement), an
+/// administrator (1927), idle for too long (4031), a packet that it does not read to its end (1153).
+const LAST_WORDS: [u16; 5] = [1053, 1927, 4031, 1153, 1159];
+
+/// As whoever asked is told.
+pub(super) fn fault(error: &Error) -> Fault {
+    let (kind, words) = match error {
+        Error::Server(error) => {
+            let words = format!("{} ({}): {}", error.code, error.state, error.message);
+            (FaultKind::Refused, words)
+        }
+        Error::Io(IoError::Tls(error)) => (FaultKind::Broken, format!("TLS: {error}")),
+        Error::Io(IoError::Io(error)) => (
+            FaultKind::Unreachable,
+            format!("connection failed or lost: {error}"),
+        ),
+        Error::Driver(DriverError::StmtParamsMismatch { required, supplied }) => {
+            let words = format!(
+                "the statement has {required} places for values, and {supplied} were given"
+            );
+            (FaultKind::Invalid, words)
+        }
+        Error::Driver(DriverError::ConnectionClosed) => {
+            (FaultKind::Unreachable, "connection lost".to_owned())
+        }
+        Error::Driver(error @ (DriverError::Params(_) | DriverError::MixedParams)) => {
+            let words = format!("values are bound to ? only, in order: {error}");
+            (FaultKind::Invalid, words)
+        }
+        Error::Driver(DriverError::PacketTooLarge) => {
+            let words = "a value is larger than the server's max_allowed_packet".to_owned();
+            (FaultKind::Invalid, words)
+        }
+        Error::Driver(error) => (FaultKind::Broken, error.to_string()),
+        Error::Other(error) => (FaultKind::Broken, error.to_string()),
+        Error::Url(error) => (FaultKind::Invalid, error.to_string()),
+    };
+    Fault::new(kind, format!("mysql: {words}"))
+}
+
+/// Whether the connection is of no use after it.
+pub(super) fn lost(error: &Error) -> bool {
+    match error {
+        Error::Server(error) => LAST_WORDS.contains(&error.code),
+        // Found before anything was sent.
+        Error::Driver(
+            DriverError::StmtParamsMismatch { .. }
+            | DriverError::Params(_)
+            | DriverError::MixedParams,
+        ) => false,
+        _ => true,
+    }
+}
+
+/// Whether the server has ended the transaction in which it was said.
+pub(super) fn has_ended_transaction(fault: &Fault) -> bool {
+    ROLLED_BACK
+        .iter()
+        .any(|start| fault.words.starts_with(start))
+}

@@ -1,0 +1,225 @@
+//! Connections that are used again, at most so many at once.
+//!
+//! Whoever has to wait is served in order. What is handed out has just answered: an idle connection is asked first, so a
+//! dead one never gets to anybody. What is not given back on purpose is closed: a call that was cancelled or took too
+//! long leaves nothing behind.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep, timeout};
+use veche_calls::{Fault, FaultKind};
+
+use crate::metrics::{Busy, Connected, Figures};
+
+/// How connections come about.
+pub(crate) trait Dial: Send + Sync + 'static {
+    type Connection: Send + fmt::Debug + 'static;
+
+    /// A new one.
+    fn dial(&self) -> impl Future<Output = Result<Self::Connection, Fault>> + Send;
+
+    /// Whether one that was idle still answers.
+    fn is_alive(&self, connection: &mut Self::Connection) -> impl Future<Output = bool> + Send;
+
+    /// Ends one on which an answer is still to come.
+    fn abort(&self, connection: Self::Connection) -> impl Future<Output = ()> + Send;
+}
+
+/// Limits of a pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) size: usize,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) wait_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
+}
+
+/// The connections to one server.
+#[derive(Debug)]
+pub(crate) struct Pool<D: Dial> {
+    /// What is spoken, for words.
+    kind: &'static str,
+    dial: D,
+    limits: Limits,
+    free: Arc<Semaphore>,
+    /// With the time since when they are idle: the longest first.
+    idle: Mutex<VecDeque<(Open<D>, Instant)>>,
+    figures: Arc<Figures>,
+}
+
+/// A connection that is counted.
+type Open<D> = (<D as Dial>::Connection, Connected);
+
+/// How often idle connections are looked at: so many times in the time that they may be idle.
+const LOOKS: u32 = 4;
+
+impl<D: Dial> Pool<D> {
+    /// To be called on the runtime.
+    pub(crate) fn new(
+        kind: &'static str,
+        dial: D,
+        limits: Limits,
+        figures: Arc<Figures>,
+    ) -> Arc<Self> {
+        let pool = Arc::new(Self {
+            kind,
+            dial,
+            limits,
+            free: Arc::new(Semaphore::new(limits.size)),
+            idle: Mutex::default(),
+            figures,
+        });
+        tokio::spawn(close_idle(Arc::downgrade(&pool), limits.idle_timeout));
+        pool
+    }
+
+    /// A connection that answers. Waits for one to be free.
+    pub(crate) async fn take(self: &Arc<Self>) -> Result<Taken<D>, Fault> {
+        let permit = self.permit().await?;
+        let alive = loop {
+            // Of those that were used last: the others may be closed one day.
+            let Some((mut open, _)) = self.idle.lock().pop_back() else {
+                break None;
+            };
+            match timeout(self.limits.connect_timeout, self.dial.is_alive(&mut open.0)).await {
+                Ok(true) => break Some(open),
+                Ok(false) => {}
+                // Nobody says no either: the others would be as silent.
+                Err(_) => self.idle.lock().clear(),
+            }
+        };
+        let (connection, connected) = match alive {
+            Some(open) => open,
+            None => self.connect().await?,
+        };
+        Ok(Taken {
+            of: Some(Of {
+                connection,
+                connected,
+                pool: Arc::clone(self),
+                _permit: permit,
+            }),
+            is_midway: false,
+        })
+    }
+
+    async fn permit(&self) -> Result<Permit, Fault> {
+        let free = Arc::clone(&self.free);
+        let permit = match Arc::clone(&free).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                let _waiting = self.figures.wait();
+                let Limits {
+                    size, wait_timeout, ..
+                } = self.limits;
+                let Ok(Ok(permit)) = timeout(wait_timeout, free.acquire_owned()).await else {
+                    let words = format!(
+                        "{}: no free connection within {wait_timeout:?}: all {size} are in use",
+                        self.kind
+                    );
+                    return Err(Fault::new(FaultKind::Timeout, words));
+                };
+                permit
+            }
+        };
+        Ok((permit, self.figures.used()))
+    }
+
+    async fn connect(&self) -> Result<Open<D>, Fault> {
+        let within = self.limits.connect_timeout;
+        let connection = timeout(within, self.dial.dial()).await;
+        let connection = connection.unwrap_or_else(|_| {
+            let words = format!("{}: not connected within {within:?}", self.kind);
+            Err(Fault::new(FaultKind::Timeout, words))
+        })?;
+        Ok((connection, self.figures.connected()))
+    }
+}
+
+type Permit = (OwnedSemaphorePermit, Busy);
+
+/// A connection in use. Dropped it is closed.
+#[derive(Debug)]
+pub(crate) struct Taken<D: Dial> {
+    /// `None` only while it goes.
+    of: Option<Of<D>>,
+    /// An answer is still to come.
+    is_midway: bool,
+}
+
+#[derive(Debug)]
+struct Of<D: Dial> {
+    connection: D::Connection,
+    connected: Connected,
+    pool: Arc<Pool<D>>,
+    /// Freed last.
+    _permit: Permit,
+}
+
+impl<D: Dial> Taken<D> {
+    /// For something that has an answer; until [`settled`](Self::settled) is called, the connection is of no other use.
+    pub(crate) fn begin(&mut self) -> &mut D::Connection {
+        self.is_midway = true;
+        self.connection()
+    }
+
+    /// The answer has come, or none will.
+    pub(crate) fn settled(&mut self) {
+        self.is_midway = false;
+    }
+
+    pub(crate) fn connection(&mut self) -> &mut D::Connection {
+        &mut self
+            .of
+            .as_mut()
+            .expect("there until it is dropped")
+            .connection
+    }
+
+    /// For others to use: whoever used it has left nothing behind on it.
+    pub(crate) fn give_back(mut self) {
+        if let Some(of) = self.of.take() {
+            let open = (of.connection, of.connected);
+            of.pool.idle.lock().push_back((open, Instant::now()));
+        }
+    }
+}
+
+impl<D: Dial> Drop for Taken<D> {
+    fn drop(&mut self) {
+        if !self.is_midway {
+            return;
+        }
+        if let (Some(of), Ok(runtime)) = (self.of.take(), Handle::try_current()) {
+            // Its place is taken until the other side has let go too.
+            runtime.spawn(async move {
+                let within = of.pool.limits.connect_timeout;
+                let _ = timeout(within, of.pool.dial.abort(of.connection)).await;
+                drop((of.connected, of._permit));
+            });
+        }
+    }
+}
+
+/// Closes connections that nobody has used for long, as long as there is their pool.
+async fn close_idle<D: Dial>(pool: Weak<Pool<D>>, idle_timeout: Duration) {
+    loop {
+        sleep(idle_timeout / LOOKS).await;
+        let Some(pool) = pool.upgrade() else { return };
+        let mut idle = pool.idle.lock();
+        let old = idle
+            .iter()
+            .take_while(|(_, since)| since.elapsed() >= idle_timeout);
+        let old = old.count();
+        let old: Vec<_> = idle.drain(..old).collect();
+        drop(idle);
+        drop(old);
+    }
+}

@@ -1,0 +1,261 @@
+//! Redis, by the `redis` crate, in RESP3.
+//!
+//! Ordinary commands of all workers share one connection, on which many are under way at once. Those that wait in the
+//! server have connections of their own, from a pool; so have subscriptions.
+
+mod feed;
+mod link;
+mod values;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, Value};
+use tokio::time::timeout;
+use veche_calls::redis::{Command, Keyspace, RedisAction, RedisReply, RedisValue};
+use veche_calls::{CallId, Fault, FaultKind, Lease, Outcome, Redis, Reply};
+
+use crate::metrics::Figures;
+use crate::pool::{Dial, Limits, Pool};
+use feed::Subscription;
+use link::{Dialer, Link};
+use values::{fault, from_server};
+
+/// The connections to one server.
+#[derive(Debug)]
+pub(crate) struct Client {
+    keyspace: Arc<Keyspace>,
+    link: Link,
+    blocking: Arc<Pool<Dialer>>,
+    dialer: Dialer,
+    figures: Arc<Figures>,
+}
+
+impl Client {
+    /// To be called on the runtime.
+    pub(crate) fn new(keyspace: &Arc<Keyspace>, figures: Arc<Figures>) -> Self {
+        let dialer = Dialer::new(keyspace);
+        let limits = Limits {
+            size: keyspace.pool,
+            connect_timeout: keyspace.connect_timeout,
+            wait_timeout: keyspace.wait_timeout,
+            idle_timeout: keyspace.idle_timeout,
+        };
+        Self {
+            keyspace: Arc::clone(keyspace),
+            link: Link::new(
+                dialer.clone(),
+                keyspace.connect_timeout,
+                Arc::clone(&figures),
+            ),
+            blocking: Pool::new("redis", dialer.clone(), limits, Arc::clone(&figures)),
+            dialer,
+            figures,
+        }
+    }
+
+    pub(crate) async fn perform(&self, call: Redis) -> Outcome {
+        let reply = match call.action {
+            RedisAction::Run(command) => {
+                let mut replies = self.run(&[&command], false).await?;
+                let value = replies.pop().map(from_server);
+                one(value.unwrap_or(Ok(RedisValue::Nil))?)?
+            }
+            RedisAction::Block(command) => self.block(&command).await?,
+            RedisAction::Pipeline {
+                commands,
+                is_atomic,
+            } => self.pipeline(&commands, is_atomic).await?,
+            RedisAction::Subscribe {
+                names,
+                are_patterns,
+            } => {
+                let subscription = self.subscription(names, are_patterns);
+                subscription.connect().await?;
+                RedisReply::Subscribed(Lease::new(subscription))
+            }
+            RedisAction::Receive { lease, within } => {
+                let subscription: Option<&Subscription> = lease.of();
+                let over = || Fault::new(FaultKind::Invalid, "redis: the subscription is over");
+                RedisReply::Message(subscription.ok_or_else(over)?.receive(within).await?)
+            }
+        };
+        Ok(Reply::Redis(reply))
+    }
+
+    /// Commands of several coroutines, each with a reply of its own.
+    pub(crate) async fn perform_all(
+        &self,
+        commands: Vec<(CallId, Command)>,
+    ) -> Vec<(CallId, Outcome)> {
+        let list: Vec<&Command> = commands.iter().map(|(_, command)| command).collect();
+        let outcomes: Vec<(CallId, Outcome)> = match self.run(&list, false).await {
+            Ok(replies) => {
+                let replies = replies.into_iter();
+                let values =
+                    replies.map(|reply| from_server(reply).and_then(one).map(Reply::Redis));
+                let ids = commands.iter().map(|(id, _)| *id);
+                ids.zip(values).collect()
+            }
+            Err(fault) => {
+                let ids = commands.iter().map(|(id, _)| *id);
+                ids.map(|id| (id, Err(fault.clone()))).collect()
+            }
+        };
+        for (_, outcome) in &outcomes {
+            self.figures.ended(outcome);
+        }
+        outcomes
+    }
+
+    /// The replies of commands that go out together; of a transaction the one of its end.
+    async fn run(&self, commands: &[&Command], is_atomic: bool) -> Result<Vec<Value>, Fault> {
+        let mut connection = self.link.connection().await?;
+        let sent = send(&mut connection.connection, commands, is_atomic);
+        match timeout(self.keyspace.timeout, sent).await {
+            Ok(Ok(replies)) => {
+                connection.has_answered();
+                Ok(replies)
+            }
+            Ok(Err(error)) => {
+                if error.is_unrecoverable_error() || error.is_io_error() {
+                    self.link.lost(&connection);
+                }
+                Err(fault(&error))
+            }
+            Err(_) => {
+                // Others may wait in vain too.
+                if connection.is_silent() {
+                    self.link.lost(&connection);
+                }
+                let words = format!("redis: no reply within {:?}", self.keyspace.timeout);
+                Err(Fault::new(FaultKind::Timeout, words))
+            }
+        }
+    }
+
+    async fn pipeline(&self, commands: &[Command], is_atomic: bool) -> Result<RedisReply, Fault> {
+        let list: Vec<&Command> = commands.iter().collect();
+        let mut replies = self.run(&list, is_atomic).await?;
+        if is_atomic {
+            match replies.pop() {
+                Some(Value::Array(of_all)) => replies = of_all,
+                Some(Value::Nil) => return Ok(RedisReply::Values(None)),
+                Some(other) => {
+                    one(from_server(other)?)?;
+                    let words = "redis: no list of replies to a transaction";
+                    return Err(Fault::new(FaultKind::Broken, words));
+                }
+                None => {}
+            }
+        }
+        let values = replies.into_iter().map(from_server);
+        Ok(RedisReply::Values(Some(values.collect::<Result<_, _>>()?)))
+    }
+
+    async fn block(&self, command: &Command) -> Result<RedisReply, Fault> {
+        let mut taken = self.blocking.take().await?;
+        // The server ends the wait, by the command's own timeout.
+        let reply = send(taken.begin(), &[command], false).await;
+        taken.settled();
+        let mut replies = reply.map_err(|error| fault(&error))?;
+        taken.give_back();
+        one(from_server(replies.pop().unwrap_or(Value::Nil))?)
+    }
+
+    fn subscription(&self, names: Vec<Vec<u8>>, are_patterns: bool) -> Subscription {
+        Subscription::new(
+            self.dialer.clone(),
+            &self.keyspace,
+            Arc::clone(&self.figures),
+            names,
+            are_patterns,
+        )
+    }
+}
+
+/// A reply of its own: an error is none.
+fn one(value: RedisValue) -> Result<RedisReply, Fault> {
+    match value {
+        RedisValue::Error(words) => Err(Fault::new(FaultKind::Refused, format!("redis: {words}"))),
+        value => Ok(RedisReply::Value(value)),
+    }
+}
+
+fn packed(command: &Command) -> Cmd {
+    let mut packed = Cmd::with_capacity(command.len(), command.bytes());
+    for part in command.parts() {
+        packed.arg(part);
+    }
+    packed
+}
+
+async fn send(
+    connection: &mut MultiplexedConnection,
+    commands: &[&Command],
+    is_atomic: bool,
+) -> redis::RedisResult<Vec<Value>> {
+    if let ([command], false) = (commands, is_atomic) {
+        let reply = connection.send_packed_command(&packed(command)).await;
+        return reply.map(|reply| vec![reply]);
+    }
+    let mut pipeline = Pipeline::with_capacity(commands.len());
+    for command in commands {
+        pipeline.add_command(packed(command));
+    }
+    // A transaction has a reply to MULTI and one to each command before the one to EXEC.
+    let (skipped, expected) = if is_atomic {
+        pipeline.atomic();
+        (commands.len() + 1, 1)
+    } else {
+        (0, commands.len())
+    };
+    connection
+        .send_packed_commands(&pipeline, skipped, expected)
+        .await
+}
+
+/// Commands of one turn that go to the same server together.
+#[derive(Debug, Default)]
+pub(crate) struct Batches(HashMap<Arc<Keyspace>, Vec<(CallId, Command)>>);
+
+impl Batches {
+    /// Takes a call if it is one of those.
+    pub(crate) fn take(&mut self, id: CallId, call: Redis) -> Result<(), Redis> {
+        let Redis { keyspace, action } = call;
+        match action {
+            RedisAction::Run(command) => {
+                self.0.entry(keyspace).or_default().push((id, command));
+                Ok(())
+            }
+            action => Err(Redis { keyspace, action }),
+        }
+    }
+
+    pub(crate) fn drain(
+        &mut self,
+    ) -> impl Iterator<Item = (Arc<Keyspace>, Vec<(CallId, Command)>)> + '_ {
+        self.0.drain()
+    }
+}
+
+impl Dial for Dialer {
+    type Connection = MultiplexedConnection;
+
+    async fn dial(&self) -> Result<MultiplexedConnection, Fault> {
+        self.connect(|_| {}).await
+    }
+
+    async fn is_alive(&self, connection: &mut MultiplexedConnection) -> bool {
+        connection
+            .send_packed_command(&redis::cmd("PING"))
+            .await
+            .is_ok()
+    }
+
+    async fn abort(&self, connection: MultiplexedConnection) {
+        // Closed with its last clone; the server sees that and forgets the wait.
+        drop(connection);
+    }
+}

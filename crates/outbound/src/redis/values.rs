@@ -1,0 +1,76 @@
+//! Redis's values and errors in the words of `calls`.
+
+use redis::{ErrorKind, RedisError, Value};
+use veche_calls::redis::RedisValue;
+use veche_calls::{Fault, FaultKind};
+
+/// Up to here all whole numbers are exact in a double.
+const WHOLE_MAX: u64 = 1 << 53;
+
+/// Values in one reply, those in lists each by itself.
+const VALUES_MAX: usize = 1_000_000;
+
+/// A reply as a script gets it.
+pub(super) fn from_server(value: Value) -> Result<RedisValue, Fault> {
+    let mut left = VALUES_MAX;
+    convert(value, &mut left).ok_or_else(|| {
+        let words = format!("redis: a reply of more than {VALUES_MAX} values");
+        Fault::new(FaultKind::Broken, words)
+    })
+}
+
+fn convert(value: Value, left: &mut usize) -> Option<RedisValue> {
+    *left = left.checked_sub(1)?;
+    Some(match value {
+        Value::Nil => RedisValue::Nil,
+        Value::Int(number) if number.unsigned_abs() <= WHOLE_MAX => {
+            RedisValue::Number(number as f64)
+        }
+        Value::Int(number) => RedisValue::Bytes(number.to_string().into_bytes()),
+        Value::BulkString(bytes) => RedisValue::Bytes(bytes),
+        Value::SimpleString(text) => RedisValue::Bytes(text.into_bytes()),
+        Value::VerbatimString { text, .. } => RedisValue::Bytes(text.into_bytes()),
+        Value::Okay => RedisValue::Bytes(b"OK".to_vec()),
+        Value::Double(number) => RedisValue::Number(number),
+        Value::Boolean(value) => RedisValue::Boolean(value),
+        Value::BigNumber(digits) => RedisValue::Bytes(digits),
+        Value::ServerError(error) => RedisValue::Error(words(error.code(), error.details())),
+        Value::Attribute { data, .. } => convert(*data, left)?,
+        Value::Array(values) | Value::Set(values) | Value::Push { data: values, .. } => {
+            let values = values.into_iter().map(|value| convert(value, left));
+            RedisValue::List(values.collect::<Option<_>>()?)
+        }
+        Value::Map(pairs) => {
+            let pairs = pairs.into_iter();
+            let pairs =
+                pairs.map(|(key, value)| Some((convert(key, left)?, convert(value, left)?)));
+            RedisValue::Map(pairs.collect::<Option<_>>()?)
+        }
+        // What later versions of the driver may know.
+        _ => RedisValue::Nil,
+    })
+}
+
+fn words(code: &str, details: Option<&str>) -> String {
+    match details {
+        Some(details) => format!("{code} {details}"),
+        None => code.to_owned(),
+    }
+}
+
+/// An error of the driver, or one that it made of the server's.
+pub(super) fn fault(error: &RedisError) -> Fault {
+    let (kind, said) = match error.kind() {
+        ErrorKind::Io => (
+            FaultKind::Unreachable,
+            format!("connection failed or lost: {error}"),
+        ),
+        ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed => {
+            let code = error.code().unwrap_or("ERR");
+            (FaultKind::Refused, words(code, error.detail()))
+        }
+        ErrorKind::InvalidClientConfig => (FaultKind::Invalid, error.to_string()),
+        _ => (FaultKind::Broken, error.to_string()),
+    };
+    Fault::new(kind, format!("redis: {said}"))
+}

@@ -1,0 +1,101 @@
+-- `veche.mysql`: databases and transactions as objects; statements are Rust's.
+--
+-- A transaction is a connection that is held, under a number that Rust knows. Whatever ends the function of
+-- `transaction` ends it too; a coroutine that was stopped can't do that, so `reclaim` lets go for the dead.
+local inner = ...
+
+local native, await_reply, pcall = inner.native.mysql, inner.await_reply, inner.pcall
+local drop_lease, running, status = inner.native.drop_lease, inner.coroutine_running, inner.coroutine_status
+local error, next, pairs, setmetatable, type, unpack, select =
+  error, next, pairs, setmetatable, type, unpack, select
+
+-- Numbers of databases; of transactions, with those of their databases.
+local databases = setmetatable({}, { __mode = "k" })
+local transactions = setmetatable({}, { __mode = "k" })
+
+local function class(kind)
+  local methods = {}
+  return methods, {
+    __index = methods,
+    __newindex = function() error("a " .. kind .. "'s fields can't be set", 2) end,
+    __metatable = false,
+  }
+end
+
+local Database, database_meta = class("database")
+local Transaction, transaction_meta = class("transaction")
+
+local function no_object(kind, name)
+  error("bad argument #1 to '" .. name .. "': a " .. kind .. " expected (call it with a colon)", 3)
+end
+
+for _, name in pairs { "query", "row", "value", "execute" } do
+  local run = native[name]
+  Database[name] = function(self, ...)
+    local number = databases[self]
+    if not number then no_object("database", name) end
+    return await_reply(run, number, nil, ...)
+  end
+  Transaction[name] = function(self, ...)
+    local transaction = transactions[self]
+    if not transaction then no_object("transaction", name) end
+    return await_reply(run, transaction.database, transaction.lease, ...)
+  end
+end
+
+-- Transactions that are under way, and their coroutines as long as somebody can resume them.
+local under_way = {}
+local coroutines = setmetatable({}, { __mode = "v" })
+
+local function finish(transaction, ok, ...)
+  under_way[transaction], coroutines[transaction] = nil, nil
+  local done, why = pcall(await_reply, native.finish, transaction.database, transaction.lease, ok)
+  if not ok then error((...), 0) end
+  if not done then error(why, 3) end
+  return ...
+end
+
+function Database:transaction(f, ...)
+  local number = databases[self]
+  if not number then no_object("database", "transaction") end
+  if type(f) ~= "function" then error("bad argument #1 to 'transaction': a function expected", 2) end
+  local ok, lease = pcall(await_reply, native.begin, number)
+  if not ok then error(lease, 2) end
+  local transaction = { database = number, lease = lease }
+  coroutines[transaction] = running()
+  under_way[transaction] = true
+  local object = setmetatable({}, transaction_meta)
+  transactions[object] = transaction
+  return finish(transaction, pcall(f, object, ...))
+end
+
+local reclaim = inner.reclaim
+
+function inner.reclaim()
+  reclaim()
+  local transaction = next(under_way)
+  while transaction do
+    local following = next(under_way, transaction)
+    local coroutine = coroutines[transaction]
+    if not coroutine or status(coroutine) == "dead" then
+      under_way[transaction], coroutines[transaction] = nil, nil
+      drop_lease(transaction.lease)
+    end
+    transaction = following
+  end
+end
+
+return {
+  mysql = {
+    connect = function(options)
+      local database = setmetatable({}, database_meta)
+      databases[database] = native.connect(options)
+      return database
+    end,
+    -- The server's code, out of the words of an error.
+    code = function(why)
+      local code = type(why) == "string" and why:match("mysql: (%d+) %(")
+      return code and code + 0 or nil
+    end,
+  },
+}

@@ -1,0 +1,139 @@
+-- `veche.redis`: servers and subscriptions as objects; commands are Rust's. Every name that a server is asked for is a
+-- command.
+local inner = ...
+
+local native, await_reply, drop_lease = inner.native.redis, inner.await_reply, inner.native.drop_lease
+local error, pairs, rawset, setmetatable, type = error, rawset, setmetatable, type
+
+-- Numbers of servers; of subscriptions, with those of their servers.
+local servers = setmetatable({}, { __mode = "k" })
+local subscriptions = setmetatable({}, { __mode = "k" })
+
+local Server, Subscription = {}, {}
+
+local function number_of(server, name)
+  local number = servers[server]
+  if not number then
+    error("bad argument #1 to 'redis:" .. name .. "': a Redis server expected (call it with a colon)", 3)
+  end
+  return number
+end
+
+local run, pipeline, subscribe = native.run, native.pipeline, native.subscribe
+
+local function check_name(name)
+  if type(name) ~= "string" or #name > 64 or not name:find("^[%w_.%-]+$") then
+    error("bad argument #1 to 'redis:call': the name of a command expected", 3)
+  end
+  return name:upper()
+end
+
+function Server:call(name, ...)
+  local number = number_of(self, "call")
+  return await_reply(run, number, check_name(name), ...)
+end
+
+function Server:pipeline(commands)
+  return await_reply(pipeline, number_of(self, "pipeline"), false, commands)
+end
+
+function Server:transaction(commands)
+  return await_reply(pipeline, number_of(self, "transaction"), true, commands)
+end
+
+local subscription_meta = {
+  __index = Subscription,
+  __newindex = function() error("a subscription's fields can't be set", 2) end,
+  __metatable = false,
+}
+
+-- By lease, who holds it. A subscription that its script has forgotten is let go of when somebody looks.
+local holders = {}
+
+local function let_go()
+  for lease, holder in pairs(holders) do
+    if not holder[1] then
+      holders[lease] = nil
+      drop_lease(lease)
+    end
+  end
+end
+
+local function subscribed(number, ok, lease)
+  if not ok then error(lease, 3) end
+  local subscription = setmetatable({}, subscription_meta)
+  subscriptions[subscription] = { server = number, lease = lease }
+  holders[lease] = setmetatable({ subscription }, { __mode = "v" })
+  return subscription
+end
+
+function Server:subscribe(...)
+  local number = number_of(self, "subscribe")
+  let_go()
+  return subscribed(number, inner.pcall(await_reply, subscribe, number, false, ...))
+end
+
+function Server:psubscribe(...)
+  local number = number_of(self, "psubscribe")
+  let_go()
+  return subscribed(number, inner.pcall(await_reply, subscribe, number, true, ...))
+end
+
+local function subscription_of(self, name)
+  local subscription = subscriptions[self]
+  if not subscription then
+    error("bad argument #1 to 'subscription:" .. name .. "': a subscription expected (call it with a colon)", 3)
+  end
+  return subscription
+end
+
+function Subscription:receive(timeout)
+  local subscription = subscription_of(self, "receive")
+  return await_reply(native.receive, subscription.server, subscription.lease, timeout)
+end
+
+function Subscription:messages()
+  subscription_of(self, "messages")
+  return function() return self:receive() end
+end
+
+function Subscription:close()
+  local lease = subscription_of(self, "close").lease
+  holders[lease] = nil
+  drop_lease(lease)
+end
+
+-- Commands as methods, each made when it is first called.
+local METHODS_MAX = 1000
+local methods = 0
+
+setmetatable(Server, {
+  __index = function(_, name)
+    if type(name) ~= "string" or #name > 64 or not name:find("^[%a][%w_]*$") then return nil end
+    local command = name:upper()
+    local function method(self, ...)
+      return await_reply(run, number_of(self, name), command, ...)
+    end
+    if methods < METHODS_MAX then
+      methods = methods + 1
+      rawset(Server, name, method)
+    end
+    return method
+  end,
+})
+
+local server_meta = {
+  __index = Server,
+  __newindex = function() error("a Redis server's fields can't be set", 2) end,
+  __metatable = false,
+}
+
+return {
+  redis = {
+    connect = function(options)
+      local server = setmetatable({}, server_meta)
+      servers[server] = native.connect(options)
+      return server
+    end,
+  },
+}

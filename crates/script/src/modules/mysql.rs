@@ -1,0 +1,242 @@
+//! `veche.mysql`: statements for databases, and their results as tables. Waiting is `lua/mysql.lua`'s.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mlua::{Lua, LuaSerdeExt as _, LuaString, MultiValue, Table, Value};
+use veche_calls::mysql::{self, Database, MysqlAction, MysqlReply, Rows, Wanted};
+use veche_calls::{Call, Mysql};
+
+use super::argument::{Arguments, WHOLE_MAX, as_number};
+use super::fault;
+use super::server::{Kind, Options};
+use crate::desk::Desk;
+
+const KIND: Kind = Kind {
+    function: "mysql.connect",
+    schemes: ["mysql", "mysqls"],
+    port: 3306,
+    options: &[
+        "pool",
+        "wait_timeout",
+        "idle_timeout",
+        "rows_max",
+        "bytes_max",
+    ],
+};
+
+/// Different databases of one VM.
+const DATABASES_MAX: usize = 256;
+
+/// Bytes of one statement and of all its values.
+const STATEMENT_BYTES_MAX: usize = 64 << 20;
+
+/// Places for values in one statement, by the protocol.
+const VALUES_MAX: usize = 65_535;
+
+type Databases = Rc<RefCell<Vec<Arc<Database>>>>;
+
+pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let databases = Databases::default();
+    let table = lua.create_table()?;
+    let known = Rc::clone(&databases);
+    table.set(
+        "connect",
+        lua.create_function(move |_, argument: Value| connect(&known, &argument))?,
+    )?;
+    for (name, wanted) in [
+        ("query", Wanted::Rows),
+        ("row", Wanted::Row),
+        ("value", Wanted::Value),
+        ("execute", Wanted::Changes),
+    ] {
+        let (desk, databases) = (Rc::clone(desk), Rc::clone(&databases));
+        // The numbers of the database and of a transaction or nil, the statement and its values.
+        let run = lua.create_function(move |lua, mut values: MultiValue| {
+            let database = values.pop_front().unwrap_or(Value::Nil);
+            let database = find(&databases, as_number(&database).unwrap_or(-1.0))?;
+            let within = match values.pop_front().as_ref().and_then(as_number) {
+                None => None,
+                Some(number) => Some(desk.lease(number as u64).ok_or_else(over)?),
+            };
+            let (sql, values) = statement(lua, &Arguments::new(name, values))?;
+            let action = MysqlAction::Run {
+                within,
+                sql,
+                values,
+                wanted,
+            };
+            Ok(ask(&desk, database, action))
+        })?;
+        table.set(name, run)?;
+    }
+    let own = Rc::clone(desk);
+    let known = Rc::clone(&databases);
+    let begin = lua.create_function(move |_, number: f64| {
+        Ok(ask(&own, find(&known, number)?, MysqlAction::Begin))
+    })?;
+    table.set("begin", begin)?;
+    let own = Rc::clone(desk);
+    let finish = lua.create_function(move |_, (number, lease, commit): (f64, f64, bool)| {
+        let database = find(&databases, number)?;
+        let lease = own.drop_lease(lease as u64).ok_or_else(over)?;
+        Ok(ask(&own, database, MysqlAction::End { lease, commit }))
+    })?;
+    table.set("finish", finish)?;
+    native.set("mysql", table)
+}
+
+fn over() -> mlua::Error {
+    fault("mysql: the transaction is over")
+}
+
+fn ask(desk: &Desk, database: Arc<Database>, action: MysqlAction) -> f64 {
+    desk.call(Call::Mysql(Mysql { database, action })).0 as f64
+}
+
+fn find(databases: &Databases, number: f64) -> mlua::Result<Arc<Database>> {
+    let found = databases.borrow().get(number as usize).map(Arc::clone);
+    found.ok_or_else(|| fault("mysql: no such database"))
+}
+
+/// The number of a database.
+fn connect(databases: &Databases, argument: &Value) -> mlua::Result<usize> {
+    let mut options = Options::read(&KIND, argument)?;
+    let database = Database {
+        server: options.server()?,
+        name: options.text("database")?,
+        pool: options.whole("pool", [1, 10_000], 10)?,
+        connect_timeout: options.time("connect_timeout", 5.0)?,
+        wait_timeout: options.time("wait_timeout", 10.0)?,
+        timeout: options.time("timeout", 30.0)?,
+        idle_timeout: options.time("idle_timeout", 300.0)?,
+        rows_max: options.whole("rows_max", [1, 1_000_000], 10_000)?,
+        bytes_max: options.whole("bytes_max", [1, 1 << 30], 16 << 20)?,
+    };
+    let mut databases = databases.borrow_mut();
+    let known = databases.iter().position(|known| **known == database);
+    if known.is_none() && databases.len() == DATABASES_MAX {
+        return Err(fault("mysql.connect: 256 different databases already"));
+    }
+    Ok(known.unwrap_or_else(|| {
+        databases.push(Arc::new(database));
+        databases.len() - 1
+    }))
+}
+
+/// The statement and its values.
+fn statement(lua: &Lua, arguments: &Arguments) -> mlua::Result<(String, Vec<mysql::Value>)> {
+    let sql = arguments.string(1)?;
+    let sql = String::from_utf8(sql.as_bytes().to_vec());
+    let sql = sql.map_err(|_| arguments.bad(1, "a statement is UTF-8; bytes go in as values"))?;
+    let is_good = !sql.trim().is_empty() && !sql.contains('\0');
+    if !is_good {
+        return Err(arguments.bad(1, "a statement expected, not empty, without NUL"));
+    }
+    let count = arguments.count();
+    if count > VALUES_MAX {
+        return Err(arguments.bad(VALUES_MAX + 1, "a statement has at most 65535 values"));
+    }
+    let mut bytes = sql.len();
+    let mut values = Vec::with_capacity(count - 1);
+    for number in 2..=count {
+        let value = value(lua, arguments, number)?;
+        if let mysql::Value::Bytes(text) = &value {
+            bytes += text.len();
+        }
+        if bytes > STATEMENT_BYTES_MAX {
+            return Err(arguments.bad(number, "a statement and its values have at most 64 MiB"));
+        }
+        values.push(value);
+    }
+    Ok((sql, values))
+}
+
+fn value(lua: &Lua, arguments: &Arguments, number: usize) -> mlua::Result<mysql::Value> {
+    let value = arguments.at(number);
+    Ok(match value {
+        Value::Boolean(value) => mysql::Value::Boolean(*value),
+        Value::String(text) => mysql::Value::Bytes(text.as_bytes().to_vec()),
+        Value::Nil => return Err(arguments.bad(number, "nil is no value: NULL is veche.null")),
+        value if *value == lua.null() => mysql::Value::Null,
+        value => match as_number(value) {
+            Some(value) if value.is_finite() => mysql::Value::Number(value),
+            Some(_) => return Err(arguments.bad(number, "NaN and infinity are no values")),
+            None => {
+                let what = "a string, a number, a boolean or veche.null";
+                return Err(arguments.expected(number, what));
+            }
+        },
+    })
+}
+
+/// An answer as a script gets it.
+pub(super) fn to_lua(lua: &Lua, desk: &Desk, reply: MysqlReply) -> mlua::Result<Value> {
+    Ok(match reply {
+        MysqlReply::Done => Value::Nil,
+        MysqlReply::Begun(lease) => Value::Number(desk.keep_lease(lease) as f64),
+        MysqlReply::Value(value) => match value {
+            Some(value) => to_value(lua, value)?,
+            None => Value::Nil,
+        },
+        MysqlReply::Changes { affected, last_id } => {
+            let table = lua.create_table_with_capacity(0, 2)?;
+            table.raw_set("affected", affected as f64)?;
+            table.raw_set("last_id", last_id.map(|id| whole(lua, id)).transpose()?)?;
+            Value::Table(table)
+        }
+        MysqlReply::Row(rows) => {
+            let mut row = Value::Nil;
+            each_row(lua, rows, |table| {
+                row = Value::Table(table);
+                Ok(())
+            })?;
+            row
+        }
+        MysqlReply::Rows(rows) => {
+            let table = lua.create_table_with_capacity(rows.count(), 0)?;
+            each_row(lua, rows, |row| table.raw_push(row))?;
+            // An empty one is a list too, in JSON.
+            table.set_metatable(Some(lua.array_metatable()))?;
+            Value::Table(table)
+        }
+    })
+}
+
+/// Makes a table of each row.
+fn each_row(
+    lua: &Lua,
+    rows: Rows,
+    mut take: impl FnMut(Table) -> mlua::Result<()>,
+) -> mlua::Result<()> {
+    let count = rows.count();
+    let names = rows.columns.iter().map(|name| lua.create_string(name));
+    let names: Vec<LuaString> = names.collect::<mlua::Result<_>>()?;
+    let mut values = rows.values.into_iter();
+    for _ in 0..count {
+        let table = lua.create_table_with_capacity(0, names.len())?;
+        for (name, value) in names.iter().zip(values.by_ref().take(names.len())) {
+            table.raw_set(name, to_value(lua, value)?)?;
+        }
+        take(table)?;
+    }
+    Ok(())
+}
+
+fn to_value(lua: &Lua, value: mysql::Value) -> mlua::Result<Value> {
+    Ok(match value {
+        mysql::Value::Null => lua.null(),
+        mysql::Value::Boolean(value) => Value::Boolean(value),
+        mysql::Value::Number(value) => Value::Number(value),
+        mysql::Value::Bytes(bytes) => Value::String(lua.create_string(bytes)?),
+    })
+}
+
+/// As a number if it is exact in one, as text otherwise.
+fn whole(lua: &Lua, value: u64) -> mlua::Result<Value> {
+    if value as f64 <= WHOLE_MAX {
+        return Ok(Value::Number(value as f64));
+    }
+    Ok(Value::String(lua.create_string(value.to_string())?))
+}

@@ -1,0 +1,356 @@
+//! `veche.redis`: commands for Redis, and its replies as values. Waiting is `lua/redis.lua`'s.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mlua::{Lua, LuaSerdeExt as _, MultiValue, Table, Value};
+use veche_calls::redis::{Command, Keyspace, RedisAction, RedisReply, RedisValue};
+use veche_calls::{Call, Redis};
+
+use super::argument::{Arguments, WHOLE_MAX, as_number};
+use super::fault;
+use super::server::{Kind, Options};
+use crate::desk::Desk;
+
+const KIND: Kind = Kind {
+    function: "redis.connect",
+    schemes: ["redis", "rediss"],
+    port: 6379,
+    options: &["pool", "wait_timeout", "idle_timeout", "queue"],
+};
+
+/// Different servers of one VM.
+const KEYSPACES_MAX: usize = 256;
+
+/// Bytes of one call's commands.
+const COMMANDS_BYTES_MAX: usize = 64 << 20;
+
+/// Commands of one pipeline.
+const COMMANDS_MAX: usize = 10_000;
+
+/// Channels of one subscription.
+const NAMES_MAX: usize = 1_000;
+
+/// Longest wait for a message, in seconds: a year.
+const WAIT_MAX_S: f64 = 31_536_000.0;
+
+type Keyspaces = Rc<RefCell<Vec<Arc<Keyspace>>>>;
+
+pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let keyspaces = Keyspaces::default();
+    let table = lua.create_table()?;
+    let known = Rc::clone(&keyspaces);
+    table.set(
+        "connect",
+        lua.create_function(move |_, argument: Value| connect(&known, &argument))?,
+    )?;
+    // The number of a server, and the command: its name is in capitals.
+    let (own, known) = (Rc::clone(desk), Rc::clone(&keyspaces));
+    let run = lua.create_function(move |lua, mut values: MultiValue| {
+        let keyspace = find(&known, values.pop_front())?;
+        let name = values.front().and_then(Value::as_string);
+        let name = name
+            .map(|name| name.as_bytes().to_vec())
+            .unwrap_or_default();
+        let mut command = Command::default();
+        let arguments = Arguments::new("redis:call", values);
+        for number in 1..=arguments.count() {
+            push(lua, &mut command, arguments.at(number)).map_err(|why| {
+                // A script counts what is behind the name.
+                let name = String::from_utf8_lossy(&name).to_lowercase();
+                fault(format!(
+                    "bad argument #{} to 'redis:{name}': {why}",
+                    number - 1
+                ))
+            })?;
+        }
+        let action = match kind(&name, &command) {
+            Shared => RedisAction::Run(command),
+            Blocking => RedisAction::Block(command),
+            Refused(why) => {
+                let name = String::from_utf8_lossy(&name);
+                return Err(fault(format!("redis: {name} can't be called: {why}")));
+            }
+        };
+        Ok(ask(&own, keyspace, action))
+    })?;
+    table.set("run", run)?;
+    let (own, known) = (Rc::clone(desk), Rc::clone(&keyspaces));
+    let pipeline = lua.create_function(move |lua, values: MultiValue| {
+        let function = if values.get(1) == Some(&Value::Boolean(true)) {
+            "redis:transaction"
+        } else {
+            "redis:pipeline"
+        };
+        let mut values = values;
+        let keyspace = find(&known, values.pop_front())?;
+        let is_atomic = values.pop_front() == Some(Value::Boolean(true));
+        let commands = commands(lua, &Arguments::new(function, values))?;
+        let action = RedisAction::Pipeline {
+            commands,
+            is_atomic,
+        };
+        Ok(ask(&own, keyspace, action))
+    })?;
+    table.set("pipeline", pipeline)?;
+    let (own, known) = (Rc::clone(desk), Rc::clone(&keyspaces));
+    let subscribe = lua.create_function(move |_, mut values: MultiValue| {
+        let keyspace = find(&known, values.pop_front())?;
+        let are_patterns = values.pop_front() == Some(Value::Boolean(true));
+        let function = if are_patterns {
+            "redis:psubscribe"
+        } else {
+            "redis:subscribe"
+        };
+        let arguments = Arguments::new(function, values);
+        if arguments.count() > NAMES_MAX {
+            return Err(arguments.bad(NAMES_MAX + 1, "at most 1000 channels"));
+        }
+        let names = (1..=arguments.count().max(1))
+            .map(|number| arguments.bytes(number).map(|name| name.to_vec()));
+        let action = RedisAction::Subscribe {
+            names: names.collect::<mlua::Result<_>>()?,
+            are_patterns,
+        };
+        Ok(ask(&own, keyspace, action))
+    })?;
+    table.set("subscribe", subscribe)?;
+    let own = Rc::clone(desk);
+    let receive = lua.create_function(move |_, mut values: MultiValue| {
+        let keyspace = find(&keyspaces, values.pop_front())?;
+        let lease = values.pop_front().as_ref().and_then(as_number);
+        let lease = lease.and_then(|lease| own.lease(lease as u64));
+        let lease = lease.ok_or_else(|| fault("redis: the subscription is over"))?;
+        let arguments = Arguments::new("subscription:receive", values);
+        let what = "seconds from 0 to 31536000";
+        let within = arguments.number(1, [0.0, WAIT_MAX_S], what)?;
+        let within = within.map(Duration::from_secs_f64);
+        Ok(ask(&own, keyspace, RedisAction::Receive { lease, within }))
+    })?;
+    table.set("receive", receive)?;
+    native.set("redis", table)
+}
+
+fn ask(desk: &Desk, keyspace: Arc<Keyspace>, action: RedisAction) -> f64 {
+    desk.call(Call::Redis(Redis { keyspace, action })).0 as f64
+}
+
+fn find(keyspaces: &Keyspaces, number: Option<Value>) -> mlua::Result<Arc<Keyspace>> {
+    let number = number.as_ref().and_then(as_number).unwrap_or(-1.0);
+    let found = keyspaces.borrow().get(number as usize).map(Arc::clone);
+    found.ok_or_else(|| fault("redis: no such server"))
+}
+
+/// The number of a server.
+fn connect(keyspaces: &Keyspaces, argument: &Value) -> mlua::Result<usize> {
+    let mut options = Options::read(&KIND, argument)?;
+    let keyspace = Keyspace {
+        server: options.server()?,
+        database: options.whole("database", [0, 1_000_000], 0)? as u32,
+        pool: options.whole("pool", [1, 10_000], 10)?,
+        connect_timeout: options.time("connect_timeout", 5.0)?,
+        wait_timeout: options.time("wait_timeout", 10.0)?,
+        timeout: options.time("timeout", 5.0)?,
+        idle_timeout: options.time("idle_timeout", 300.0)?,
+        queue: options.whole("queue", [1, 1_000_000], 10_000)?,
+    };
+    let mut keyspaces = keyspaces.borrow_mut();
+    let known = keyspaces.iter().position(|known| **known == keyspace);
+    if known.is_none() && keyspaces.len() == KEYSPACES_MAX {
+        return Err(fault("redis.connect: 256 different servers already"));
+    }
+    Ok(known.unwrap_or_else(|| {
+        keyspaces.push(Arc::new(keyspace));
+        keyspaces.len() - 1
+    }))
+}
+
+/// What becomes of a command.
+enum Fate {
+    /// It goes over the connection that all share.
+    Shared,
+    /// It waits in the server.
+    Blocking,
+    /// It would change that connection for all.
+    Refused(&'static str),
+}
+
+use Fate::{Blocking, Refused, Shared};
+
+fn kind(name: &[u8], command: &Command) -> Fate {
+    match name {
+        b"BLPOP" | b"BRPOP" | b"BLMOVE" | b"BRPOPLPUSH" | b"BLMPOP" | b"BZPOPMIN" | b"BZPOPMAX"
+        | b"BZMPOP" => Blocking,
+        b"XREAD" | b"XREADGROUP" => {
+            let waits = |part: &[u8]| part.eq_ignore_ascii_case(b"BLOCK");
+            if command.parts().any(waits) {
+                Blocking
+            } else {
+                Shared
+            }
+        }
+        b"SUBSCRIBE" | b"PSUBSCRIBE" | b"SSUBSCRIBE" | b"UNSUBSCRIBE" | b"PUNSUBSCRIBE"
+        | b"SUNSUBSCRIBE" => Refused("there are redis:subscribe and redis:psubscribe"),
+        b"MULTI" | b"EXEC" | b"DISCARD" => Refused("there is redis:transaction"),
+        b"WATCH" | b"UNWATCH" => {
+            Refused("commands share a connection; a script of Redis (EVAL) is atomic")
+        }
+        b"SELECT" => Refused("the database is an option of redis.connect"),
+        b"AUTH" | b"HELLO" => Refused("user and password are options of redis.connect"),
+        b"MONITOR" | b"SYNC" | b"PSYNC" | b"QUIT" | b"RESET" | b"WAIT" | b"WAITAOF"
+        | b"READONLY" | b"READWRITE" | b"ASKING" => {
+            Refused("commands of all coroutines share its connection")
+        }
+        b"CLIENT" => {
+            let what = command.parts().nth(1).map(<[u8]>::to_ascii_uppercase);
+            match what.as_deref() {
+                Some(b"REPLY" | b"TRACKING" | b"CACHING" | b"SETNAME" | b"NO-TOUCH") => {
+                    Refused("commands of all coroutines share its connection")
+                }
+                _ => Shared,
+            }
+        }
+        _ => Shared,
+    }
+}
+
+/// Adds an argument; the error says what it should be.
+fn push(lua: &Lua, command: &mut Command, value: &Value) -> Result<(), String> {
+    let found = match value {
+        Value::String(text) => {
+            let bytes = text.as_bytes();
+            if command.bytes() + bytes.len() > COMMANDS_BYTES_MAX {
+                return Err("a command has at most 64 MiB".to_owned());
+            }
+            command.push(&bytes);
+            return Ok(());
+        }
+        value if *value == lua.null() => "veche.null",
+        value => match as_number(value) {
+            // As Lua writes numbers, but whole ones never with an exponent, and others exactly.
+            Some(number) if number.fract() == 0.0 && number.abs() <= WHOLE_MAX => {
+                command.push((number as i64).to_string().as_bytes());
+                return Ok(());
+            }
+            Some(number) if number.is_finite() => {
+                command.push(number.to_string().as_bytes());
+                return Ok(());
+            }
+            Some(_) => "NaN or infinity",
+            None => value.type_name(),
+        },
+    };
+    Err(format!("a string or a number expected, not {found}"))
+}
+
+/// The commands of a pipeline.
+fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<Command>> {
+    const WHAT: &str =
+        "a list of commands expected, such as { { \"set\", \"key\", 1 }, { \"get\", \"key\" } }";
+    let Value::Table(list) = arguments.at(1) else {
+        return Err(arguments.bad(1, WHAT));
+    };
+    let count = list.raw_len();
+    if count == 0 {
+        return Err(arguments.bad(1, WHAT));
+    }
+    if count > COMMANDS_MAX {
+        return Err(arguments.bad(1, "a pipeline has at most 10000 commands"));
+    }
+    let mut commands = Vec::with_capacity(count);
+    let mut bytes = 0;
+    for place in 1..=count {
+        let bad = |why: &str| arguments.bad(1, &format!("command {place}: {why}"));
+        let Value::Table(parts) = list.raw_get(place)? else {
+            return Err(bad("a table expected"));
+        };
+        let mut command = Command::default();
+        let mut name = Vec::new();
+        for part in 1..=parts.raw_len() {
+            let value: Value = parts.raw_get(part)?;
+            if part == 1 {
+                name = match &value {
+                    Value::String(text) => text.as_bytes().to_ascii_uppercase(),
+                    _ => Vec::new(),
+                };
+            }
+            push(lua, &mut command, &value)
+                .map_err(|why| bad(&format!("argument {}: {why}", part - 1)))?;
+        }
+        if name.is_empty() {
+            return Err(bad("its name expected, a string"));
+        }
+        match kind(&name, &command) {
+            Shared => {}
+            Blocking => return Err(bad("it would hold up what is behind it: call it by itself")),
+            Refused(why) => return Err(bad(why)),
+        }
+        bytes += command.bytes();
+        if bytes > COMMANDS_BYTES_MAX {
+            return Err(bad("a pipeline has at most 64 MiB"));
+        }
+        commands.push(command);
+    }
+    Ok(commands)
+}
+
+/// An answer as a script gets it.
+pub(super) fn to_lua(lua: &Lua, desk: &Desk, reply: RedisReply) -> mlua::Result<Value> {
+    Ok(match reply {
+        RedisReply::Value(RedisValue::Nil)
+        | RedisReply::Values(None)
+        | RedisReply::Message(None) => Value::Nil,
+        RedisReply::Value(value) => to_value(lua, value)?,
+        RedisReply::Values(Some(values)) => {
+            let failed = values
+                .iter()
+                .enumerate()
+                .find_map(|(place, value)| match value {
+                    RedisValue::Error(words) => Some((place + 1, words)),
+                    _ => None,
+                });
+            if let Some((place, words)) = failed {
+                return Err(fault(format!("redis: command {place}: {words}")));
+            }
+            to_value(lua, RedisValue::List(values))?
+        }
+        RedisReply::Subscribed(lease) => Value::Number(desk.keep_lease(lease) as f64),
+        RedisReply::Message(Some(message)) => {
+            let table = lua.create_table_with_capacity(0, 3)?;
+            table.raw_set("channel", lua.create_string(message.channel)?)?;
+            if let Some(pattern) = message.pattern {
+                table.raw_set("pattern", lua.create_string(pattern)?)?;
+            }
+            table.raw_set("data", lua.create_string(message.data)?)?;
+            Value::Table(table)
+        }
+    })
+}
+
+fn to_value(lua: &Lua, value: RedisValue) -> mlua::Result<Value> {
+    Ok(match value {
+        // In a list a nil would be a gap.
+        RedisValue::Nil => lua.null(),
+        RedisValue::Boolean(value) => Value::Boolean(value),
+        RedisValue::Number(value) => Value::Number(value),
+        RedisValue::Bytes(bytes) => Value::String(lua.create_string(bytes)?),
+        RedisValue::Error(words) => Value::String(lua.create_string(words)?),
+        RedisValue::List(values) => {
+            let table = lua.create_table_with_capacity(values.len(), 0)?;
+            for value in values {
+                table.raw_push(to_value(lua, value)?)?;
+            }
+            table.set_metatable(Some(lua.array_metatable()))?;
+            Value::Table(table)
+        }
+        RedisValue::Map(pairs) => {
+            let table = lua.create_table_with_capacity(0, pairs.len())?;
+            for (key, value) in pairs {
+                table.raw_set(to_value(lua, key)?, to_value(lua, value)?)?;
+            }
+            Value::Table(table)
+        }
+    })
+}

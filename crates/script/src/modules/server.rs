@@ -1,0 +1,259 @@
+//! Where a server is, as scripts say it to `connect`: a URL, or a table of options. A URL's query gives options too.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mlua::Value;
+use percent_encoding::percent_decode_str;
+use veche_calls::{Secret, Server, Tls};
+
+use super::argument::as_number;
+use super::fault;
+
+/// Bytes of one option.
+const OPTION_BYTES_MAX: usize = 4096;
+
+/// Longest time that an option can give, in seconds: a day.
+const SECONDS_MAX: f64 = 86_400.0;
+
+/// What a kind of server is.
+pub(super) struct Kind {
+    /// The function, for errors.
+    pub(super) function: &'static str,
+    /// What its URLs begin with, and with TLS.
+    pub(super) schemes: [&'static str; 2],
+    pub(super) port: u16,
+    /// Names of options besides those that all have.
+    pub(super) options: &'static [&'static str],
+}
+
+/// Options that all kinds have.
+const COMMON: [&str; 8] = [
+    "host",
+    "port",
+    "user",
+    "password",
+    "database",
+    "tls",
+    "timeout",
+    "connect_timeout",
+];
+
+/// One option's value.
+enum Given {
+    /// Of a URL: what it means depends on the option.
+    Text(String),
+    Number(f64),
+    Boolean(bool),
+    /// The file of `tls = { ca = … }`.
+    Authority(String),
+}
+
+/// Options by name, each taken out once.
+pub(super) struct Options {
+    kind: &'static Kind,
+    given: BTreeMap<String, Given>,
+}
+
+impl Options {
+    /// Of the argument of `connect`.
+    pub(super) fn read(kind: &'static Kind, argument: &Value) -> mlua::Result<Self> {
+        let mut options = Self {
+            kind,
+            given: BTreeMap::new(),
+        };
+        match argument {
+            Value::String(url) => {
+                let url = url
+                    .to_str()
+                    .map_err(|_| options.bad_url("it is not UTF-8"))?;
+                options.read_url(&url)?;
+            }
+            Value::Table(table) => {
+                for pair in table.pairs::<Value, Value>() {
+                    let (name, value) = pair?;
+                    options.read_option(&name, &value)?;
+                }
+            }
+            _ => {
+                let function = kind.function;
+                return Err(fault(format!(
+                    "bad argument #1 to '{function}': a URL or a table of options expected"
+                )));
+            }
+        }
+        Ok(options)
+    }
+
+    fn bad_url(&self, why: &str) -> mlua::Error {
+        let Kind {
+            function, schemes, ..
+        } = self.kind;
+        // Without the URL, which may hold a password.
+        fault(format!(
+            "bad argument #1 to '{function}': not a URL such as {}://user:password@host/name: {why}",
+            schemes[0]
+        ))
+    }
+
+    pub(super) fn bad(&self, name: &str, expected: &str) -> mlua::Error {
+        let function = self.kind.function;
+        fault(format!(
+            "bad option {name} to '{function}': {expected} expected"
+        ))
+    }
+
+    fn put(&mut self, name: &str, value: Given) -> mlua::Result<()> {
+        if !COMMON.contains(&name) && !self.kind.options.contains(&name) {
+            let function = self.kind.function;
+            let all: Vec<&str> = COMMON.iter().chain(self.kind.options).copied().collect();
+            return Err(fault(format!(
+                "bad option {name:?} to '{function}': there are {}",
+                all.join(", ")
+            )));
+        }
+        if let Given::Text(text) | Given::Authority(text) = &value
+            && (text.len() > OPTION_BYTES_MAX || text.contains('\0'))
+        {
+            return Err(self.bad(name, "at most 4096 bytes without NUL"));
+        }
+        self.given.insert(name.to_owned(), value);
+        Ok(())
+    }
+
+    fn read_option(&mut self, name: &Value, value: &Value) -> mlua::Result<()> {
+        let name = match name {
+            Value::String(name) => name.to_string_lossy(),
+            _ => String::from("[1]"),
+        };
+        let text = |value: &Value| match value {
+            Value::String(text) => text.to_str().ok().map(|text| text.to_owned()),
+            _ => None,
+        };
+        let value = match value {
+            Value::Boolean(value) => Given::Boolean(*value),
+            Value::Table(table) if name == "tls" => {
+                let file = text(&table.raw_get("ca")?);
+                let file = file.ok_or_else(|| self.bad("tls", TLS))?;
+                Given::Authority(file)
+            }
+            value => match (as_number(value), text(value)) {
+                (Some(number), _) => Given::Number(number),
+                (None, Some(text)) => Given::Text(text),
+                (None, None) => return Err(self.bad(&name, "text, a number or a boolean")),
+            },
+        };
+        self.put(&name, value)
+    }
+
+    fn read_url(&mut self, url: &str) -> mlua::Result<()> {
+        let (scheme, rest) = url
+            .split_once("://")
+            .ok_or_else(|| self.bad_url("no ://"))?;
+        let [plain, secure] = self.kind.schemes;
+        if scheme == secure {
+            self.put("tls", Given::Boolean(true))?;
+        } else if scheme != plain {
+            return Err(self.bad_url("another kind of server"));
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (place, name) = rest.split_once('/').unwrap_or((rest, ""));
+        let (account, place) = place.rsplit_once('@').unwrap_or(("", place));
+        let (user, password) = account.split_once(':').unwrap_or((account, ""));
+        let (host, port) = match place.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port),
+            _ => (place, ""),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let parts = [
+            ("user", user),
+            ("password", password),
+            ("host", host),
+            ("port", port),
+            ("database", name),
+        ];
+        let options = query
+            .split('&')
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        for (name, text) in parts.into_iter().chain(options) {
+            if text.is_empty() {
+                continue;
+            }
+            let text = percent_decode_str(text).decode_utf8();
+            let text = text.map_err(|_| self.bad_url("bytes that are not UTF-8"))?;
+            self.put(name, Given::Text(text.into_owned()))?;
+        }
+        Ok(())
+    }
+
+    /// The server itself.
+    pub(super) fn server(&mut self) -> mlua::Result<Server> {
+        let host = self.text("host")?.unwrap_or_else(|| "127.0.0.1".to_owned());
+        let is_good = (1..=253).contains(&host.len())
+            && !host.chars().any(|c| c.is_control() || c.is_whitespace());
+        if !is_good {
+            return Err(self.bad("host", "the name of a host or an address"));
+        }
+        let port = self.whole("port", [1, 65_535], self.kind.port.into())?;
+        Ok(Server {
+            host,
+            port: port as u16,
+            user: self.text("user")?,
+            password: self.text("password")?.map(Secret),
+            tls: self.tls()?,
+        })
+    }
+
+    fn tls(&mut self) -> mlua::Result<Tls> {
+        Ok(match self.given.remove("tls") {
+            None | Some(Given::Boolean(false)) => Tls::Off,
+            Some(Given::Boolean(true)) => Tls::Public,
+            Some(Given::Text(text)) if text == "true" => Tls::Public,
+            Some(Given::Text(text)) if text == "false" => Tls::Off,
+            Some(Given::Authority(file)) => Tls::Authority(file),
+            Some(_) => return Err(self.bad("tls", TLS)),
+        })
+    }
+
+    pub(super) fn text(&mut self, name: &str) -> mlua::Result<Option<String>> {
+        match self.given.remove(name) {
+            None => Ok(None),
+            Some(Given::Text(text)) => Ok(Some(text)),
+            Some(_) => Err(self.bad(name, "a string")),
+        }
+    }
+
+    fn number(&mut self, name: &str) -> Option<f64> {
+        Some(match self.given.remove(name)? {
+            Given::Number(number) => number,
+            Given::Text(text) => text.parse().unwrap_or(f64::NAN),
+            _ => f64::NAN,
+        })
+    }
+
+    pub(super) fn whole(
+        &mut self,
+        name: &str,
+        [least, most]: [usize; 2],
+        usual: usize,
+    ) -> mlua::Result<usize> {
+        let Some(number) = self.number(name) else {
+            return Ok(usual);
+        };
+        if number.fract() != 0.0 || !(least as f64..=most as f64).contains(&number) {
+            let expected = format!("a whole number from {least} to {most}");
+            return Err(self.bad(name, &expected));
+        }
+        Ok(number as usize)
+    }
+
+    pub(super) fn time(&mut self, name: &str, usual_s: f64) -> mlua::Result<Duration> {
+        let seconds = self.number(name).unwrap_or(usual_s);
+        if !(0.001..=SECONDS_MAX).contains(&seconds) {
+            return Err(self.bad(name, "seconds from 0.001 to 86400"));
+        }
+        Ok(Duration::from_secs_f64(seconds))
+    }
+}
+
+const TLS: &str = "true, false or { ca = \"authority.pem\" }";

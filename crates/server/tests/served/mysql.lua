@@ -1,0 +1,451 @@
+-- `veche.mysql` with a real server. Each function of `t` is a test, run by a request to its name.
+local veche = require "veche"
+local check = require "check"
+local null = veche.null
+
+local db = veche.mysql.connect(veche.config.url)
+local t = {}
+
+local function try(f, ...)
+  local ok, why = pcall(f, ...)
+  check.equal(ok, false)
+  return why
+end
+
+local function fresh(name, columns)
+  db:execute("drop table if exists " .. name)
+  db:execute("create table " .. name .. " (" .. columns .. ") engine=innodb default charset=utf8mb4")
+end
+
+function t.rows_are_tables_by_name()
+  fresh("people", "id int primary key auto_increment, name varchar(50), age int")
+  local made = db:execute("insert into people (name, age) values (?, ?), (?, ?)", "Ann", 30, "Bob", null)
+  check.equal(made.affected, 2)
+  check.equal(made.last_id, 1)
+  local rows = db:query("select id, name, age from people order by id")
+  check.equal(#rows, 2)
+  check.equal(rows[1].name, "Ann")
+  check.equal(rows[1].age, 30)
+  check.equal(rows[2].age == null, true)
+  check.equal(null == veche.json.null, true)
+  check.equal(db:row("select name from people where id = ?", 2).name, "Bob")
+  check.equal(db:row("select name from people where id = 99"), nil)
+  check.equal(db:value("select name from people order by id"), "Ann")
+  check.equal(db:value("select age from people where id = 2") == null, true)
+  check.equal(db:value("select age from people where id = 99"), nil)
+  check.equal(veche.json.encode(db:query("select id from people where id > 99")), "[]")
+  check.equal(db:execute("update people set age = age + 1 where id < ?", 99).affected, 1)
+  check.equal(db:execute("delete from people").affected, 2)
+  check.equal(db:execute("delete from people").last_id, nil)
+  -- Rows from what changes nothing, and none from what gives none.
+  check.equal(#db:query("delete from people"), 0)
+  check.equal(db:execute("select 1").affected, 0)
+end
+
+function t.types()
+  local row = db:row([[select 1 as one, -1 as minus, 9007199254740992 as exact, 9007199254740993 as large,
+    cast(18446744073709551615 as unsigned) as largest, -9223372036854775808 as least, 1.10 as decimal_,
+    0.1e0 as double_, cast('2026-02-03' as date) as day, cast('2026-02-03 04:05:06' as datetime) as at,
+    cast('2026-02-03 04:05:06.070809' as datetime(6)) as exactly, cast('2026-02-03 04:05:06.5' as datetime(1)) as tenth,
+    cast('-100:01:02' as time) as long_, cast('01:02:03.5' as time(3)) as short_, true as yes, null as nothing,
+    x'00ff00' as bytes, '' as empty]])
+  for name, value in pairs {
+    one = 1, minus = -1, exact = 9007199254740992, large = "9007199254740993", largest = "18446744073709551615",
+    least = "-9223372036854775808", decimal_ = "1.10", double_ = 0.1, day = "2026-02-03", at = "2026-02-03 04:05:06",
+    exactly = "2026-02-03 04:05:06.070809", tenth = "2026-02-03 04:05:06.5", long_ = "-100:01:02",
+    short_ = "01:02:03.500", yes = 1, nothing = null, bytes = "\0\255\0", empty = "",
+  } do
+    if row[name] ~= value then error(name .. ": " .. tostring(row[name]) .. " instead of " .. tostring(value)) end
+  end
+  fresh("kinds", "f float, b bit(12), j json, e enum('x','y'), z mediumblob, ts timestamp(3) null, y year")
+  db:execute("insert into kinds values (?, b'101010101010', ?, ?, ?, ?, ?)",
+    0.1, '{"a": [1]}', "y", ("\0\1\2"):rep(50000), "2026-02-03 04:05:06.789", 2026)
+  row = db:row("select * from kinds")
+  check.equal(row.f, 0.1)
+  check.equal(row.b, "\10\170")
+  check.equal(veche.json.decode(row.j).a[1], 1)
+  check.equal(row.e, "y")
+  check.equal(row.z, ("\0\1\2"):rep(50000))
+  check.equal(row.ts, "2026-02-03 04:05:06.789")
+  check.equal(row.y, 2026)
+end
+
+function t.whatever_goes_in_comes_out()
+  fresh("things", "id int primary key auto_increment, v longblob, s longtext")
+  for _, text in ipairs {
+    "", " ", "it's", '"', "\\", "\\'", "'; drop table things; -- ", "x' or '1'='1", "a\0b", "\r\n\t", "вече 🔔 ¿",
+    "?", "${x}", ":name", "%", ("x"):rep(3000000),
+  } do
+    local id = db:execute("insert into things (v, s) values (?, ?)", text, text).last_id
+    local row = db:row("select v, s, char_length(s) as n from things where id = ?", id)
+    check.equal(row.v == text, true)
+    check.equal(row.s == text, true)
+    check.equal(db:value("select count(*) from things where v = ? and s = ?", text, text) >= 1, true)
+  end
+  check.equal(db:value("select char_length(?)", "вече 🔔"), 6)
+  check.equal(db:value("select @@character_set_client"), "utf8mb4")
+  check.equal(db:value("select @@character_set_results"), "utf8mb4")
+  check.equal(#db:query("select id from things where id = ?", "1 or 1=1"), 1)
+  check.equal(#db:query("select id from things where id = ?", "' or ''='"), 0)
+  local all = {}
+  for byte = 0, 255 do all[#all + 1] = string.char(byte) end
+  check.equal(db:value("select cast(? as binary)", table.concat(all)) == table.concat(all), true)
+  for _, value in ipairs { 0, -1, 0.5, 1e300, 2 ^ 53, -2 ^ 53, 5e-324 } do
+    check.equal(db:value("select ?", value), value)
+  end
+  check.equal(db:value("select ? is null", null), 1)
+  check.equal(db:value("select ?", true), 1)
+  check.equal(db:value("select ? + ?", false, true), 1)
+  -- One statement is one statement.
+  check.equal(try(db.query, db, "select 1; select 2"):find("1064", 1, true) ~= nil, true)
+end
+
+function t.errors_have_the_codes_of_the_server()
+  fresh("once", "id int primary key")
+  db:execute("insert into once values (1)")
+  local why = try(db.execute, db, "insert into once values (?)", 1)
+  check.equal(why:match("mysql: 1062 %(23000%): Duplicate entry '1'") ~= nil, true)
+  check.equal(veche.mysql.code(why), 1062)
+  check.equal(veche.mysql.code(try(db.query, db, "select nonsense")), 1054)
+  check.equal(veche.mysql.code(try(db.query, db, "no sql")), 1064)
+  check.equal(veche.mysql.code("app.lua:7: something"), nil)
+  check.equal(veche.mysql.code(nil), nil)
+  -- Where the script is.
+  check.equal(why:match("^mysql: ") ~= nil, true)
+  local ok, at = pcall(function()
+    local rows = db:query("select nonsense")
+    return rows
+  end)
+  check.equal(ok, false)
+  check.equal(at:match("^[%w_./]*app.lua:%d+: mysql: 1054") ~= nil, true)
+  check.fails("mysql: the statement has 2 places for values, and 1 were given", db.query, db, "select ?, ?", 1)
+  check.fails("mysql: the statement has 0 places for values, and 1 were given", db.query, db, "select 1", 1)
+  check.fails("two columns of the result are named \"a\"", db.query, db, "select 1 as a, 2 as a")
+  -- And all is well behind them.
+  check.equal(db:value("select 7"), 7)
+end
+
+function t.bad_arguments()
+  for _, name in ipairs { "query", "row", "value", "execute" } do
+    local first = "bad argument #1 to '" .. name .. "': "
+    check.fails(first .. "a string expected", db[name], db)
+    check.fails(first .. "a string expected, not number", db[name], db, 7)
+    check.fails(first .. "a string expected, not table", db[name], db, {})
+    check.fails(first .. "a statement expected", db[name], db, "")
+    check.fails(first .. "a statement expected", db[name], db, "select\0 1")
+    check.fails(first .. "a statement is UTF-8", db[name], db, "select '\255'")
+    local second = "bad argument #2 to '" .. name .. "': "
+    local what = second .. "a string, a number, a boolean or veche.null expected, not "
+    check.fails(what .. "table", db[name], db, "select ?", {})
+    check.fails(what .. "function", db[name], db, "select ?", print)
+    check.fails(what .. "thread", db[name], db, "select ?", coroutine.create(print))
+    check.fails(second .. "nil is no value: NULL is veche.null", db[name], db, "select ?", nil)
+    check.fails(second .. "NaN and infinity", db[name], db, "select ?", 0 / 0)
+    check.fails(second .. "NaN and infinity", db[name], db, "select ?", 1 / 0)
+    check.fails("bad argument #3 to '" .. name .. "'", db[name], db, "select ?, ?", 1, {})
+    check.fails("bad argument #1 to '" .. name .. "': a database expected (call it with a colon)", db[name], "select 1")
+    check.fails("a database expected", db[name], nil, "select 1")
+    check.fails("a database expected", db[name], setmetatable({}, {}), "select 1")
+    check.fails("can't wait here", table.sort, { 1, 2 }, function() db[name](db, "select 1") end)
+  end
+  check.fails("a database expected", db.transaction, {}, print)
+  check.fails("bad argument #1 to 'transaction': a function expected", db.transaction, db)
+  check.fails("bad argument #1 to 'transaction': a function expected", db.transaction, db, 7)
+  check.fails("a database's fields can't be set", function() db.x = 1 end)
+  local connect = veche.mysql.connect
+  local first = "bad argument #1 to 'mysql.connect': "
+  check.fails(first .. "a URL or a table of options expected", connect)
+  check.fails(first .. "a URL or a table of options expected", connect, 7)
+  for _, url in ipairs { "", "localhost", "http://x", "postgres://x/y", "mysql:/x", "mysql://\255", "mysql://%ff/x" } do
+    check.fails(first .. "not a URL such as mysql://user:password@host/name", connect, url)
+  end
+  check.fails("bad option \"pol\" to 'mysql.connect': there are host, port", connect, { pol = 7 })
+  check.fails("bad option \"pol\" to 'mysql.connect'", connect, "mysql://x/y?pol=7")
+  check.fails("bad option pool to 'mysql.connect': a whole number from 1 to 10000 expected", connect, { pool = 0 })
+  check.fails("bad option pool to", connect, { pool = 1.5 })
+  check.fails("bad option pool to", connect, { pool = "many" })
+  check.fails("bad option pool to", connect, "mysql://x/y?pool=-1")
+  check.fails("bad option port to", connect, "mysql://x:70000/y")
+  check.fails("bad option port to", connect, { port = 0 })
+  check.fails("bad option host to", connect, { host = "a b" })
+  check.fails("bad option host to", connect, { host = "" })
+  check.fails("bad option host to 'mysql.connect': at most 4096 bytes without NUL", connect, { host = "a\0" })
+  check.fails("bad option host to", connect, { host = {} })
+  check.fails("bad option user to 'mysql.connect': a string expected", connect, { user = 7 })
+  check.fails("bad option timeout to 'mysql.connect': seconds from 0.001 to 86400 expected", connect, { timeout = 0 })
+  check.fails("bad option timeout to", connect, { timeout = 0 / 0 })
+  check.fails("bad option wait_timeout to", connect, { wait_timeout = 86401 })
+  check.fails("bad option tls to", connect, { tls = 7 })
+  check.fails("bad option tls to", connect, { tls = {} })
+  check.fails("bad option \"[1]\" to", connect, { "mysql://x" })
+end
+
+function t.urls()
+  local port = veche.config.url:match(":(%d+)/")
+  for _, options in ipairs {
+    "mysql://root@127.0.0.1:" .. port .. "/test",
+    "mysql://root@localhost:" .. port .. "/test?pool=3&timeout=5",
+    "mysql://us%65r:p%40ss%2F%3F@127.0.0.1:" .. port .. "/test",
+    { host = "127.0.0.1", port = port + 0, user = "user", password = "p@ss/?", database = "test" },
+  } do
+    db:execute("create or replace user user@'%' identified by 'p@ss/?'")
+    db:execute("grant all on test.* to user@'%'")
+    check.equal(veche.mysql.connect(options):value("select database()"), "test")
+  end
+  local why = try(function()
+    return veche.mysql.connect("mysql://user:wrong@127.0.0.1:" .. port .. "/test"):value("select 1")
+  end)
+  check.equal(veche.mysql.code(why), 1045)
+  check.equal(why:find("wrong", 1, true), nil)
+  local plain = veche.mysql.connect("mysqls://root@127.0.0.1:" .. port .. "/test")
+  check.equal(try(plain.value, plain, "select 1"):find("SSL", 1, true) ~= nil, true)
+end
+
+function t.results_have_limits()
+  local url = veche.config.url
+  local few = veche.mysql.connect(url .. "&rows_max=10")
+  check.equal(#few:query("select seq from seq_1_to_10"), 10)
+  check.fails("mysql: the result has more than 10 rows (rows_max)", few.query, few, "select seq from seq_1_to_1000000")
+  check.equal(few:row("select seq from seq_1_to_1000").seq, 1)
+  local small = veche.mysql.connect(url .. "&bytes_max=1000")
+  check.fails("mysql: the result has more than 1000 bytes (bytes_max)", small.value, small, "select repeat('x', 1000)")
+  check.equal(#small:value("select repeat('x', 900)"), 900)
+  check.equal(#db:query("select seq from seq_1_to_10000"), 10000)
+  check.fails("more than 10000 rows", db.query, db, "select seq from seq_1_to_10001")
+end
+
+function t.time_is_limited()
+  local quick = veche.mysql.connect(veche.config.url .. "&timeout=0.3&pool=2&wait_timeout=0.2")
+  local began = veche.time.monotonic()
+  check.fails("mysql: no result within 300ms", quick.query, quick, "select sleep(20)")
+  check.equal(veche.time.monotonic() - began < 2, true)
+  check.equal(quick:value("select 7"), 7)
+  -- Nor does the server go on with it.
+  local left
+  for _ = 1, 100 do
+    left = db:value("select count(*) from information_schema.processlist where info like 'select sleep(20)%'")
+    if left == 0 then break end
+    veche.sleep(0.02)
+  end
+  check.equal(left, 0)
+  local tasks = {}
+  for i = 1, 3 do tasks[i] = veche.spawn(pcall, quick.value, quick, "select sleep(0.28)") end
+  local ended, why = { 0, 0 }, nil
+  for i = 1, 3 do
+    local ok, result = tasks[i]:join()
+    if ok then ended[1] = ended[1] + 1 else ended[2], why = ended[2] + 1, result end
+  end
+  check.equal(ended[1], 2)
+  check.equal(why:find("mysql: no free connection within 200ms: all 2 are in use", 1, true) ~= nil, true)
+end
+
+function t.transactions()
+  fresh("accounts", "name varchar(10) primary key, sum int")
+  db:execute("insert into accounts values ('ann', 10), ('bob', 0)")
+  local function sum(name) return db:value("select sum from accounts where name = ?", name) end
+  local told = { db:transaction(function(tx, by)
+    tx:execute("update accounts set sum = sum - ? where name = 'ann'", by)
+    check.equal(sum("ann"), 10)
+    check.equal(tx:value("select sum from accounts where name = 'ann'"), 7)
+    tx:execute("update accounts set sum = sum + ? where name = 'bob'", by)
+    return "done", nil, tx:row("select 1 as one").one
+  end, 3) }
+  check.equal(told[1] == "done" and told[3], 1)
+  check.equal(sum("ann"), 7)
+  check.equal(sum("bob"), 3)
+  -- An error takes everything back, and comes as it is.
+  local kept
+  local ok, why = pcall(db.transaction, db, function(tx)
+    kept = tx
+    tx:execute("update accounts set sum = 0")
+    error({ mine = true })
+  end)
+  check.equal(ok, false)
+  check.equal(why.mine, true)
+  check.equal(sum("ann"), 7)
+  check.fails("mysql: the transaction is over", kept.query, kept, "select 1")
+  -- An error of the server within it is the script's to handle.
+  db:transaction(function(tx)
+    local ok, why = pcall(tx.execute, tx, "insert into accounts values ('ann', 1)")
+    check.equal(ok, false)
+    check.equal(veche.mysql.code(why), 1062)
+    tx:execute("update accounts set sum = 8 where name = 'ann'")
+  end)
+  check.equal(sum("ann"), 8)
+  -- What ends it behind our back does not go unseen.
+  for _, sql in ipairs { "commit", "rollback", "create or replace table other (id int)" } do
+    ok, why = pcall(db.transaction, db, function(tx)
+      tx:execute(sql)
+      check.fails("mysql: a statement has ended the transaction", tx.execute, tx, "update accounts set sum = 99")
+    end)
+    check.equal(ok, false)
+    check.equal(sum("ann"), 8)
+  end
+  -- Its connection answers several coroutines one by one.
+  db:transaction(function(tx)
+    local tasks = {}
+    for i = 1, 10 do tasks[i] = veche.spawn(function() return tx:value("select ?", i) end) end
+    for i = 1, 10 do check.equal(tasks[i]:join(), i) end
+  end)
+  -- Without values, without a statement.
+  check.equal(db:transaction(function() return 5 end), 5)
+end
+
+function t.deadlocks()
+  fresh("locks", "id int primary key, n int")
+  db:execute("insert into locks values (1, 0), (2, 0)")
+  local function both(first, second)
+    return veche.spawn(pcall, db.transaction, db, function(tx)
+      tx:execute("update locks set n = n + 1 where id = ?", first)
+      veche.sleep(0.1)
+      local ok, why = pcall(tx.execute, tx, "update locks set n = n + 1 where id = ?", second)
+      -- Whoever goes on as if nothing had happened is stopped.
+      if not ok then tx:execute("update locks set n = 100") end
+      return ok, why
+    end)
+  end
+  local a, b = both(1, 2), both(2, 1)
+  local ok_a, why_a = a:join()
+  local ok_b, why_b = b:join()
+  check.equal(ok_a ~= ok_b, true)
+  local why = ok_a and why_b or why_a
+  check.equal(why:find("mysql: the server has rolled back the transaction", 1, true) ~= nil, true)
+  check.equal(db:value("select sum(n) from locks"), "2")
+end
+
+function t.who_is_cancelled_leaves_nothing()
+  fresh("traces", "id int primary key")
+  local one = veche.mysql.connect(veche.config.url .. "&pool=1")
+  local id = one:value("select connection_id()")
+  -- Within a transaction, in a statement, in the script, and before it has its connection.
+  for _, wait in ipairs {
+    function(tx) tx:query("select sleep(20)") end,
+    function() veche.sleep(20) end,
+  } do
+    local task = veche.spawn(one.transaction, one, function(tx)
+      tx:execute("insert into traces values (1)")
+      wait(tx)
+    end)
+    veche.sleep(0.1)
+    local waiting = veche.spawn(one.transaction, one, print)
+    veche.sleep(0.05)
+    waiting:cancel()
+    task:cancel()
+    check.fails("cancelled", task.join, task)
+    check.equal(one:value("select count(*) from traces"), 0)
+  end
+  local task = veche.spawn(one.query, one, "select sleep(20)")
+  veche.sleep(0.1)
+  task:cancel()
+  local began = veche.time.monotonic()
+  check.equal(one:value("select 7"), 7)
+  check.equal(veche.time.monotonic() - began < 3, true)
+  check.equal(one:value("select connection_id()") ~= id, true)
+end
+
+function t.who_is_stopped_lets_go()
+  fresh("stopped", "id int primary key")
+  local one = veche.mysql.connect(veche.config.url .. "&pool=1")
+  local task = veche.spawn(one.transaction, one, function(tx)
+    tx:execute("insert into stopped values (1)")
+    while true do end
+  end)
+  local ok, why = pcall(task.join, task)
+  check.equal(ok, false)
+  check.is_true(why:find("ran too long", 1, true), why)
+  check.equal(one:value("select count(*) from stopped"), 0)
+end
+
+function t.connections_go_back_clean()
+  local one = veche.mysql.connect(veche.config.url .. "&pool=1")
+  local id = one:value("select connection_id()")
+  one:execute("set @mine = 7, session sql_mode = ''")
+  check.equal(one:value("select @mine") == null, true)
+  check.equal(one:value("select @@sql_mode") ~= "", true)
+  one:execute("use mysql")
+  check.equal(one:value("select database()"), "test")
+  one:execute("create temporary table mine (id int)")
+  check.equal(veche.mysql.code(try(one.query, one, "select * from mine")), 1146)
+  fresh("plain", "id int primary key")
+  one:execute("begin")
+  one:execute("insert into plain values (1)")
+  check.equal(db:value("select count(*) from plain"), 1)
+  one:execute("lock tables plain write")
+  check.equal(db:value("select count(*) from plain"), 1)
+  check.equal(one:value("select get_lock('mine', 0)"), 1)
+  check.equal(db:value("select is_free_lock('mine')"), 1)
+  one:transaction(function(tx)
+    tx:execute("set @mine = 7")
+    check.equal(tx:value("select @mine"), 7)
+  end)
+  check.equal(one:value("select @mine") == null, true)
+  check.equal(one:value("select connection_id()"), id)
+end
+
+function t.nobody_gets_a_dead_connection()
+  local some = veche.mysql.connect(veche.config.url .. "&pool=5")
+  for _ = 1, 10 do
+    local ids, tasks = {}, {}
+    for i = 1, 5 do
+      tasks[i] = veche.spawn(function() return some:row("select connection_id() as id, sleep(0.05) as s").id end)
+    end
+    for i = 1, 5 do ids[i] = tasks[i]:join() end
+    for i = 1, 4 do db:execute("kill connection " .. ids[i]) end
+    for i = 1, 5 do tasks[i] = veche.spawn(some.value, some, "select ?", i) end
+    for i = 1, 5 do check.equal(tasks[i]:join(), i) end
+  end
+  -- One that is killed in the middle is an error, and the next call is none.
+  local task = veche.spawn(pcall, some.value, some, "select sleep(20)")
+  veche.sleep(0.1)
+  local id = db:value("select id from information_schema.processlist where info = 'select sleep(20)'")
+  db:execute("kill connection " .. id)
+  local ok, why = task:join()
+  check.equal(ok, false)
+  check.equal(why:find("mysql: ", 1, true) ~= nil, true)
+  check.equal(some:value("select 7"), 7)
+end
+
+function t.a_thousand_at_once()
+  local many = veche.mysql.connect(veche.config.url .. "&pool=20")
+  local tasks = {}
+  for i = 1, 1000 do tasks[i] = veche.spawn(many.value, many, "select ? * 2", i) end
+  for i = 1, 1000 do check.equal(tasks[i]:join(), i * 2) end
+  check.equal(db:value("select count(*) from information_schema.processlist where command <> 'Daemon'") <= 40, true)
+end
+
+function t.idle_connections_are_closed()
+  local brief = veche.mysql.connect(veche.config.url .. "&pool=3&idle_timeout=0.2")
+  local id = brief:value("select connection_id()")
+  local function is_there() return db:value("select count(*) from information_schema.processlist where id = ?", id) end
+  check.equal(is_there(), 1)
+  for _ = 1, 100 do
+    if is_there() == 0 then break end
+    veche.sleep(0.05)
+  end
+  check.equal(is_there(), 0)
+  check.equal(brief:value("select 7"), 7)
+end
+
+function t.many_handles_are_one()
+  local first = veche.mysql.connect(veche.config.url .. "&pool=1")
+  local id = first:value("select connection_id()")
+  for _ = 1, 1000 do first = veche.mysql.connect(veche.config.url .. "&pool=1") end
+  check.equal(first:value("select connection_id()"), id)
+end
+
+local app = {}
+
+function app.request(req)
+  local name = req.query.test
+  if not name then
+    local names = {}
+    for name in pairs(t) do names[#names + 1] = name end
+    table.sort(names)
+    return names
+  end
+  if name == "value" then return tostring(db:value(req.query.sql)) end
+  local ok, why = xpcall(t[name], function(why) return debug.traceback(tostring(why)) end)
+  return ok and 200 or 500, ok and "fine\n" or why
+end
+
+return app

@@ -1,0 +1,132 @@
+//! `veche.mysql` with a real MariaDB.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::support::backing::Backing;
+use crate::support::metrics::Metrics;
+use crate::support::{Http, Options, Server, Setup, get, now, until};
+
+/// A server whose application uses that database.
+fn serve(setup: Setup, url: &str) -> Server {
+    let routes = format!(
+        "[[route]]\npath = \"/db\"\nhandler = \"lua\"\nscript = \"app.lua\"\noptions = {{ url = \"{url}\" }}\n"
+    );
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| fs::read_to_string(here.join(path)).expect("a script");
+    let (app, check) = (
+        read("tests/served/mysql.lua"),
+        read("../script/tests/support/check.lua"),
+    );
+    Server::with(
+        setup,
+        &Options {
+            routes: &routes,
+            files: &[("app.lua", &app), ("check.lua", &check)],
+            ..Options::default()
+        },
+    )
+}
+
+fn database() -> Backing {
+    let backing = Backing::mariadb(1_200);
+    backing.sql("create database test");
+    backing
+}
+
+#[test]
+fn statements_and_transactions() {
+    let backing = database();
+    for io in ["epoll", "delayed"] {
+        let setup = Setup { io, workers: 1 };
+        let server = serve(setup, &backing.url("test", "pool=10"));
+        let names = get(server.public, "/db").json();
+        let names = names.as_array().expect("a list");
+        assert!(names.len() > 10, "{names:?}");
+        let mut failed = Vec::new();
+        for name in names {
+            let name = name.as_str().expect("a name");
+            let began = now();
+            let answer = get(server.public, &format!("/db?test={name}"));
+            eprintln!("{io} {name}: {} in {:?}", answer.status, began.elapsed());
+            if answer.status != 200 {
+                failed.push(format!("{name}: {}", answer.text()));
+            }
+        }
+        assert!(failed.is_empty(), "{}\n{}", failed.join("\n"), server.log());
+        let metrics = Metrics::scrape(server.internal);
+        let of = |name: &str| metrics.sum(name, &["client=\"mysql\""]);
+        assert!(of("veche_outbound_calls_total") > 1_000.0);
+        assert!(of("veche_outbound_connections") >= 1.0);
+        assert!(of("veche_outbound_wait_seconds_count") > 900.0);
+        assert_eq!(
+            (of("veche_outbound_busy"), of("veche_outbound_waiting")),
+            (0.0, 0.0)
+        );
+    }
+}
+
+/// Who asks while it is away is told soon, and after its return nobody gets a connection that died with it.
+#[test]
+fn a_database_that_crashes_and_returns() {
+    let mut backing = database();
+    let options = "pool=20&connect_timeout=2&timeout=20";
+    for workers in [1, 3] {
+        let setup = Setup {
+            io: "epoll",
+            workers,
+        };
+        let server = serve(setup, &backing.url("test", options));
+        let ask = |sql: &str| {
+            let sql = sql.replace(' ', "%20");
+            let mut http = Http::connect(server.public);
+            let answer = http.request("GET", &format!("/db?test=value&sql={sql}"), "", b"");
+            let answer = answer.expect("an answer");
+            (answer.status, answer.text().to_owned())
+        };
+        std::thread::scope(|scope| {
+            let warm: Vec<_> = (0..20)
+                .map(|_| scope.spawn(|| ask("select sleep(0.2)")))
+                .collect();
+            for one in warm {
+                assert_eq!(one.join().expect("an answer"), (200, "0".to_owned()));
+            }
+            let midway: Vec<_> = (0..10)
+                .map(|_| scope.spawn(|| ask("select sleep(15)")))
+                .collect();
+            until("they are midway", || {
+                let metrics = Metrics::scrape(server.internal);
+                metrics.sum("veche_outbound_busy", &["client=\"mysql\""]) == 10.0
+            });
+            let began = now();
+            backing.crash();
+            for one in midway {
+                assert_eq!(one.join().expect("an answer").0, 500);
+            }
+            for _ in 0..20 {
+                assert_eq!(ask("select 1").0, 500);
+            }
+            assert!(
+                began.elapsed() < Duration::from_secs(5),
+                "{:?}",
+                began.elapsed()
+            );
+        });
+        assert!(
+            server.log().contains("mysql: connection failed or lost"),
+            "{}",
+            server.log()
+        );
+        backing.start();
+        for number in 0..60 {
+            assert_eq!(ask(&format!("select {number}")), (200, number.to_string()));
+        }
+        let metrics = Metrics::scrape(server.internal);
+        let unreachable = ["client=\"mysql\"", "kind=\"unreachable\""];
+        assert_eq!(
+            metrics.sum("veche_outbound_errors_total", &unreachable),
+            30.0
+        );
+    }
+}

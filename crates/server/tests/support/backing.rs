@@ -1,0 +1,197 @@
+//! Real servers behind the one under test: MariaDB and Redis of Debian's packages, on ports and in folders of their own,
+//! which end with the value that holds them.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{process, until};
+
+/// One of them.
+pub(crate) struct Backing {
+    folder: PathBuf,
+    kind: Kind,
+    pub(crate) port: u16,
+    child: Option<Child>,
+}
+
+/// What it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    MariaDb { connections_max: u32 },
+    Redis,
+}
+
+impl Kind {
+    /// The account that may run it; root may not, or should not.
+    fn account(self) -> &'static str {
+        match self {
+            Self::MariaDb { .. } => "mysql",
+            Self::Redis => "redis",
+        }
+    }
+}
+
+impl Backing {
+    pub(crate) fn mariadb(connections_max: u32) -> Self {
+        Self::new(Kind::MariaDb { connections_max })
+    }
+
+    pub(crate) fn redis() -> Self {
+        Self::new(Kind::Redis)
+    }
+
+    fn new(kind: Kind) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("veche-backing-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).expect("a folder");
+        // Free now; the server binds it in a moment.
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let mut backing = Self {
+            folder,
+            kind,
+            port: port.expect("a free port").port(),
+            child: None,
+        };
+        backing.own(&backing.folder);
+        if let Kind::MariaDb { .. } = kind {
+            let installed = backing
+                .command("mariadb-install-db")
+                .arg("--no-defaults")
+                .arg(format!("--datadir={}", backing.path("data")))
+                .args([
+                    "--auth-root-authentication-method=normal",
+                    "--skip-test-db",
+                    "--innodb-log-file-size=8M",
+                ])
+                .status();
+            assert!(installed.expect("make setup-test").success());
+        }
+        backing.start();
+        backing
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).to_string_lossy().into_owned()
+    }
+
+    fn own(&self, path: &Path) {
+        if rustix::process::getuid().is_root() {
+            let status = Command::new("chown")
+                .arg(self.kind.account())
+                .arg(path)
+                .status();
+            assert!(status.expect("chown").success());
+        }
+    }
+
+    /// A program, run by an account that may; what it says goes into a file.
+    fn command(&self, program: &str) -> Command {
+        let mut command = if rustix::process::getuid().is_root() {
+            let mut command = Command::new("setpriv");
+            let account = self.kind.account();
+            command.args([
+                "--reuid",
+                account,
+                "--regid",
+                account,
+                "--init-groups",
+                program,
+            ]);
+            command
+        } else {
+            Command::new(program)
+        };
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.join("log"));
+        let log = log.expect("a log");
+        command
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a descriptor"))
+            .stderr(log);
+        command
+    }
+
+    /// Starts it, with the data that it has, and waits until it serves.
+    pub(crate) fn start(&mut self) {
+        let port = self.port.to_string();
+        let mut command = match self.kind {
+            Kind::MariaDb { connections_max } => {
+                let mut command = self.command("mariadbd");
+                command.arg("--no-defaults").args([
+                    format!("--datadir={}", self.path("data")),
+                    format!("--socket={}", self.path("socket")),
+                    format!("--pid-file={}", self.path("pid")),
+                    format!("--port={port}"),
+                    format!("--max-connections={connections_max}"),
+                ]);
+                command.args([
+                    "--bind-address=127.0.0.1",
+                    "--skip-name-resolve",
+                    "--innodb-log-file-size=8M",
+                    "--innodb-buffer-pool-size=32M",
+                    "--innodb-flush-log-at-trx-commit=0",
+                    "--thread-cache-size=0",
+                    "--back-log=2000",
+                ]);
+                command
+            }
+            Kind::Redis => {
+                let mut command = self.command("redis-server");
+                command.args(["--bind", "127.0.0.1", "--port", &port, "--save", ""]);
+                command
+            }
+        };
+        self.child = Some(command.spawn().expect("make setup-test"));
+        let address = SocketAddr::from(([127, 0, 0, 1], self.port));
+        until("the server behind", || TcpStream::connect(address).is_ok());
+    }
+
+    /// Ends it as a crash would.
+    pub(crate) fn crash(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            process::end(child.id());
+            let _ = child.wait();
+        }
+    }
+
+    /// Has MariaDB carry out a statement.
+    pub(crate) fn sql(&self, sql: &str) {
+        let output = Command::new("mariadb")
+            .arg("--no-defaults")
+            .arg(format!("--port={}", self.port))
+            .args(["--host=127.0.0.1", "--user=root", "-e", sql])
+            .output()
+            .expect("make setup-test");
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Where it is, with options of `veche.mysql.connect`.
+    pub(crate) fn url(&self, name: &str, options: &str) -> String {
+        let Self { port, kind, .. } = self;
+        match kind {
+            Kind::MariaDb { .. } => format!("mysql://root@127.0.0.1:{port}/{name}?{options}"),
+            Kind::Redis => format!("redis://127.0.0.1:{port}/{name}?{options}"),
+        }
+    }
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        self.crash();
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let from = lines.len().saturating_sub(20);
+            eprintln!("log of {:?}:\n{}", self.kind, lines[from..].join("\n"));
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
