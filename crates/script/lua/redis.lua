@@ -3,7 +3,7 @@
 local inner = ...
 
 local native, await_reply, drop_lease = inner.native.redis, inner.await_reply, inner.native.drop_lease
-local error, pairs, rawset, setmetatable, type = error, rawset, setmetatable, type
+local error, pairs, rawset, setmetatable, type = error, pairs, rawset, setmetatable, type
 
 -- Numbers of servers; of subscriptions, with those of their servers.
 local servers = setmetatable({}, { __mode = "k" })
@@ -60,7 +60,8 @@ local function let_go()
 end
 
 local function subscribed(number, ok, lease)
-  if not ok then error(lease, 3) end
+  -- A bad argument has its place already.
+  if not ok then error(lease, lease:find("^%S+:%d+: ") and 0 or 3) end
   local subscription = setmetatable({}, subscription_meta)
   subscriptions[subscription] = { server = number, lease = lease }
   holders[lease] = setmetatable({ subscription }, { __mode = "v" })

@@ -22,6 +22,7 @@ mod redis;
 mod scrape;
 mod services;
 mod shared_apps;
+mod slow_query;
 mod slow_reader;
 mod timeouts;
 mod websocket;

@@ -1,0 +1,90 @@
+//! The example of slow queries: a thousand requests at once on one worker, each waiting for a second of a real database.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::support::backing::Backing;
+use crate::support::metrics::Metrics;
+use crate::support::{Http, Server, Setup, now};
+
+const REQUESTS: usize = 1_000;
+
+/// The example, with another database than the one in its file.
+fn example(setup: Setup, backing: &Backing, options: &str) -> Server {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/slow-query");
+    let folder = std::env::temp_dir().join(format!(
+        "veche-slow-query-{}-{}",
+        std::process::id(),
+        setup.io
+    ));
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::copy(example.join("app.lua"), folder.join("app.lua")).expect("copied");
+    let config = fs::read_to_string(example.join("veche.toml")).expect("a config");
+    let own = backing.url("", options);
+    let theirs = "mysql://root@127.0.0.1:3306/?pool=100&wait_timeout=60";
+    assert!(config.contains(theirs));
+    fs::write(folder.join("veche.toml"), config.replace(theirs, &own)).expect("written");
+    let server = Server::copy_of(setup, &folder);
+    let _ = fs::remove_dir_all(&folder);
+    server
+}
+
+/// All at once; how long it took until each had its answer, and a right one.
+fn ask(server: &Server) -> Duration {
+    let mut clients: Vec<Http> = (0..REQUESTS)
+        .map(|_| Http::connect(server.public))
+        .collect();
+    let began = now();
+    for client in &mut clients {
+        client
+            .raw(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+            .expect("sent");
+    }
+    for client in &mut clients {
+        let answer = client.response().expect("an answer");
+        assert_eq!(answer.status, 200, "{}", server.log());
+        assert_eq!(answer.text(), "slept, and the database says 0\n");
+    }
+    began.elapsed()
+}
+
+#[test]
+fn a_thousand_requests_wait_for_the_database_at_once() {
+    let backing = Backing::mariadb(1_200);
+    for io in ["epoll", "delayed"] {
+        let setup = Setup { io, workers: 1 };
+        let server = example(setup, &backing, "pool=1000&wait_timeout=60&timeout=60");
+        ask(&server);
+        let warm = ask(&server);
+        eprintln!("{io}: {REQUESTS} with a pool of 1,000 in {warm:?}");
+        // Far more than on a machine that does nothing else; far less than a second one by one, or two rounds.
+        assert!(warm < Duration::from_secs(8), "{warm:?}");
+        let metrics = Metrics::scrape(server.internal);
+        let of = |name: &str| metrics.sum(name, &["client=\"mysql\""]);
+        assert_eq!(of("veche_outbound_connections"), 1_000.0);
+        assert_eq!(of("veche_outbound_errors_total"), 0.0);
+    }
+}
+
+#[test]
+fn a_pool_of_a_hundred_lets_them_wait_and_none_fails() {
+    let backing = Backing::mariadb(150);
+    let setup = Setup {
+        io: "epoll",
+        workers: 1,
+    };
+    let server = example(setup, &backing, "pool=100&wait_timeout=60&timeout=60");
+    let took = ask(&server);
+    eprintln!("{REQUESTS} with a pool of 100 in {took:?}");
+    assert!(took >= Duration::from_millis(9_900), "{took:?}");
+    assert!(took < Duration::from_secs(40), "{took:?}");
+    let metrics = Metrics::scrape(server.internal);
+    let of = |name: &str| metrics.sum(name, &["client=\"mysql\""]);
+    assert_eq!(of("veche_outbound_connections"), 100.0);
+    assert_eq!(of("veche_outbound_errors_total"), 0.0);
+    assert_eq!(of("veche_outbound_wait_seconds_count"), 900.0);
+    // One second for the second hundred, …, nine for the last.
+    assert!(of("veche_outbound_wait_seconds_sum") >= 4_400.0);
+    assert_eq!(of("veche_outbound_waiting"), 0.0);
+}
