@@ -5,6 +5,7 @@ mod app_endings;
 mod app_http;
 mod app_parts;
 mod app_waits;
+mod dialed;
 
 mod drain;
 mod http;

@@ -23,12 +23,20 @@ pub const ECHOING: AppId = AppId(1);
 /// As [`SCRIPTED`], and judges handshakes.
 pub const JUDGING: AppId = AppId(2);
 
+/// Whom calls are about that have no session.
+const NOBODY: SessionId = SessionId {
+    index: u32::MAX,
+    generation: 0,
+};
+
 /// One call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// Path, user, parameters.
     Handshake(String),
     Opened(String),
+    /// What was dialed is open, or why not.
+    Dialed(Result<u64, String>),
     Message(MessageKind, Vec<u8>),
     /// What came of a flood of messages: how many, and what stopped it.
     Flooded(usize, Sending),
@@ -345,6 +353,31 @@ impl Apps for TestApps {
         })
     }
 
+    fn client_opened(
+        &mut self,
+        app: AppId,
+        token: u64,
+        id: SessionId,
+        _: Option<&str>,
+        shared: &mut Shared,
+    ) -> Option<()> {
+        assert!(shared.apps.is_none());
+        if app == ECHOING {
+            return Some(());
+        }
+        let mut record = self.0.borrow_mut();
+        record.told.push((id, Told::Dialed(Ok(token))));
+        // An even number is not wanted any more.
+        (token % 2 == 1).then(|| record.stand(id, &[None], Some(Standing::Open)))
+    }
+
+    fn client_failed(&mut self, _: AppId, token: u64, why: &str, shared: &mut Shared) {
+        assert!(shared.apps.is_none());
+        let mut record = self.0.borrow_mut();
+        let failed = Told::Dialed(Err(format!("{token}: {why}")));
+        record.told.push((NOBODY, failed));
+    }
+
     fn written(&mut self, _: AppId, id: SessionId, shared: &mut Shared) {
         assert!(shared.apps.is_none());
         self.0.borrow_mut().told.push((id, Told::Written));
@@ -388,6 +421,20 @@ impl World {
         record.told = others;
         let its: Vec<(SessionId, Told)> = its;
         its.into_iter().map(|(_, told)| told).collect()
+    }
+
+    /// Why connections that were dialed did not come to be, since the last time.
+    pub fn failures(&mut self, worker: usize) -> Vec<String> {
+        let mut record = self.workers[worker].record.borrow_mut();
+        let told = std::mem::take(&mut record.told);
+        let (of_nobody, others) = told.into_iter().partition(|(of, _)| *of == NOBODY);
+        record.told = others;
+        let of_nobody: Vec<(SessionId, Told)> = of_nobody;
+        let words = of_nobody.into_iter().filter_map(|(_, told)| match told {
+            Told::Dialed(Err(words)) => Some(words),
+            _ => None,
+        });
+        words.collect()
     }
 
     /// The handler that waits for this client ends, if one does; whether one did.

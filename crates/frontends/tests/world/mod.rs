@@ -23,7 +23,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
-use veche_frontends::{Block, Connection, End, Now, Shared, Stats};
+use veche_frontends::{Block, Connection, Dial, End, Now, Shared, Stats};
 use veche_hub::{ChannelName, Class, Mail, SessionId, WorkerId};
 
 use client::{Client, move_front};
@@ -113,6 +113,27 @@ impl World {
 
     /// A new connection to one of the site's listeners.
     pub fn connect(&mut self, worker: usize, listener: u16) -> Peer {
+        let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        self.begin(worker, |id, shared| {
+            Connection::accept(id, listener, localhost, shared)
+        })
+    }
+
+    /// A connection of an application to another server, which the peer then is.
+    pub fn dial(&mut self, worker: usize, dial: Dial) -> Peer {
+        let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let peer = self.begin(worker, |id, shared| {
+            Connection::dial(id, localhost, dial, shared)
+        });
+        self.settle();
+        peer
+    }
+
+    fn begin(
+        &mut self,
+        worker: usize,
+        begin: impl FnOnce(SessionId, &mut Shared) -> Connection,
+    ) -> Peer {
         let peer = self.clients.len();
         let at = &mut self.workers[worker];
         let index = at.free.pop().unwrap_or_else(|| {
@@ -126,12 +147,7 @@ impl World {
             generation: slot.0,
         };
         at.shared.stats.connections.add(1);
-        let connection = Connection::accept(
-            id,
-            listener,
-            IpAddr::V4(Ipv4Addr::LOCALHOST),
-            &mut at.shared,
-        );
+        let connection = begin(id, &mut at.shared);
         self.clients.push(Client::new(worker, id, connection));
         Peer(peer)
     }

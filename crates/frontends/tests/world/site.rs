@@ -68,7 +68,7 @@ impl Options {
         Shared::new(
             Hub::new(me, self.workers, self.seed, self.hub.clone()),
             Ports::new(
-                Outboxes::new(self.outbox_bytes),
+                Outboxes::new(self.outbox_bytes).with_random(counting),
                 Post::new(self.workers, self.credits),
             ),
             Arc::new(self.site()),
@@ -253,5 +253,15 @@ impl ReadAt for Large {
             out.extend_from_within(start..start + more);
         }
         Ok(count)
+    }
+}
+
+/// Random enough for tests: no four bytes come twice.
+fn counting(bytes: &mut [u8]) {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    for chunk in bytes.chunks_mut(4) {
+        let next = NEXT.fetch_add(1, Relaxed).to_be_bytes();
+        chunk.copy_from_slice(&next[..chunk.len()]);
     }
 }

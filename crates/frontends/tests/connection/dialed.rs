@@ -1,0 +1,229 @@
+//! Connections that applications have dialed: the peer is the server here, and its bytes come in any split.
+
+use veche_frontends::{AppId, Caller, Dial, Terms};
+use veche_proto::http::{Limits as HeadLimits, parse_head};
+use veche_proto::websocket::{
+    Codecs, Decoder, Event, Limits, MessageKind, Role, encode_close, encode_control,
+    encode_message, handshake,
+};
+use veche_proto::websocket::{Opcode, deflate};
+
+use crate::world::apps::{ECHOING, SCRIPTED, Told, closed, told};
+use crate::world::{Options, Peer, World};
+
+fn dial(app: AppId, token: u64) -> Dial {
+    Dial {
+        caller: Caller { app, token },
+        authority: "other:81".to_owned(),
+        target: "/feed?a=b".to_owned(),
+        protocols: "v2, v1".to_owned(),
+        headers: vec![("Origin".to_owned(), "https://example.org".to_owned())],
+        compresses: false,
+        timeout_ms: 5000,
+        terms: Terms {
+            message_limits: Limits {
+                message_bytes_max: 64 << 10,
+                fragments_max: 100,
+            },
+            ping_interval_ms: 10_000,
+            pong_timeout_ms: 3000,
+        },
+    }
+}
+
+/// The 101 to the request that the peer has got.
+fn agreement(world: &mut World, peer: Peer) -> Vec<u8> {
+    let request = world.take(peer);
+    let head = parse_head(&request, &HeadLimits::default()).expect("a request");
+    assert_eq!((head.path, head.query), ("/feed", "a=b"));
+    assert_eq!(head.header("host"), Some("other:81"));
+    assert_eq!(head.header("origin"), Some("https://example.org"));
+    let upgrade = handshake::read(&head).expect("right").expect("an upgrade");
+    assert_eq!(upgrade.protocols().collect::<Vec<_>>(), ["v2", "v1"]);
+    let agreed = deflate::negotiate(upgrade.extensions(), &deflate::Policy::default());
+    let mut out = Vec::new();
+    handshake::write_response(&mut out, upgrade.key, Some("v1"), agreed);
+    out
+}
+
+fn open(world: &mut World, app: AppId) -> Peer {
+    let peer = world.dial(0, dial(app, 1));
+    let agreement = agreement(world, peer);
+    world.send(peer, &agreement);
+    world.settle();
+    assert_eq!(world.stats(0).clients.read(), 1);
+    peer
+}
+
+/// What the peer, a server, hears; frames that are not masked would be an error.
+fn heard(bytes: &[u8]) -> Vec<String> {
+    let mut bytes = bytes.to_vec();
+    let (mut decoder, mut codecs) = (Decoder::new(Role::Server, None), Codecs::new());
+    let limits = Limits {
+        message_bytes_max: 1 << 20,
+        fragments_max: 100,
+    };
+    let (mut at, mut heard) = (0, Vec::new());
+    while at < bytes.len() {
+        let result = decoder.decode(&mut bytes[at..], &mut codecs, &limits);
+        let (taken, event) = result.expect("a client's frames");
+        at += taken;
+        heard.extend(event.map(|event| match event {
+            Event::Message { data, .. } => String::from_utf8_lossy(data).into_owned(),
+            Event::Ping(_) => "ping".to_owned(),
+            Event::Pong(data) => format!("pong {}", String::from_utf8_lossy(data)),
+            Event::Close { code, reason } => format!("close {code:?} {reason}"),
+        }));
+    }
+    heard
+}
+
+fn text(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_message(&mut out, MessageKind::Text, text.as_bytes(), None);
+    out
+}
+
+#[test]
+fn a_conversation_in_any_split() {
+    let mut random = fastrand::Rng::with_seed(7);
+    for step in [usize::MAX, 1, 0, 0, 0] {
+        let mut world = World::new(Options::default());
+        let peer = world.dial(0, dial(SCRIPTED, 1));
+        let mut bytes = agreement(&mut world, peer);
+        bytes.extend(text("say hello"));
+        encode_control(&mut bytes, Opcode::Ping, b"there?", None);
+        bytes.extend(b"\x01\x03say\x89\x00\x80\x06 again");
+        bytes.extend(text("wait"));
+        bytes.extend(text("behind it"));
+        world.send_split(peer, &bytes, |left| match step {
+            0 => random.usize(1..40).min(left),
+            step => step,
+        });
+        world.settle();
+        assert_eq!(
+            world.told(peer),
+            [
+                Told::Dialed(Ok(1)),
+                told("say hello"),
+                told("say again"),
+                told("wait")
+            ]
+        );
+        let answers = world.take(peer);
+        assert_eq!(heard(&answers), ["hello", "pong there?", "pong ", "again"]);
+        // Each frame with a mask of its own.
+        assert!(world.end_wait(peer));
+        world.settle();
+        assert_eq!(world.told(peer), [told("behind it")]);
+        let mut end = Vec::new();
+        encode_close(&mut end, Some(4000), "enough", None);
+        world.send(peer, &end);
+        world.settle();
+        assert_eq!(world.told(peer), [closed(4000, "enough")]);
+        assert_eq!(heard(&world.take(peer)), ["close Some(4000) enough"]);
+        world.finish(peer);
+        world.settle();
+        assert!(world.is_closed(peer));
+        assert_eq!(world.stats(0).clients.read(), 0);
+    }
+}
+
+#[test]
+fn what_does_not_open_says_why_once() {
+    let refusals: &[(&[u8], &str)] = &[
+        (b"HTTP/1.1 404 Not Found\r\n\r\n", "status 404"),
+        (b"HTTP/1.1 101 X\r\n\r\n", "did not upgrade"),
+        (b"\x15\x03\x01\r\n\r\n", "not HTTP"),
+        (&[b'x'; 20_000], "not HTTP"),
+    ];
+    for (answer, words) in refusals {
+        let mut world = World::new(Options::default());
+        let peer = world.dial(0, dial(SCRIPTED, 1));
+        world.send(peer, answer);
+        world.settle();
+        world.finish(peer);
+        world.advance(60_000);
+        let failures = world.failures(0);
+        assert!(
+            failures.len() == 1 && failures[0].contains(words),
+            "{failures:?}"
+        );
+        assert!(world.is_closed(peer) && world.told(peer).is_empty());
+    }
+    let mut world = World::new(Options::default());
+    let silent = world.dial(0, dial(SCRIPTED, 1));
+    world.advance(4999);
+    assert!(world.failures(0).is_empty());
+    world.advance(2);
+    assert_eq!(world.failures(0), ["1: not open within 5 s"]);
+    assert!(world.is_closed(silent));
+    let gone = world.dial(0, dial(SCRIPTED, 3));
+    world.reset(gone);
+    let words = "3: the server closed the connection before it answered";
+    assert_eq!(world.failures(0), [words]);
+    world.dial(0, dial(SCRIPTED, 5));
+    world.drain();
+    assert_eq!(world.failures(0), ["5: server is going away"]);
+    // Nobody wants it any more: it ends without a word to anybody.
+    let mut world = World::new(Options::default());
+    let peer = world.dial(0, dial(SCRIPTED, 2));
+    let agreement = agreement(&mut world, peer);
+    world.send(peer, &agreement);
+    world.settle();
+    assert_eq!(world.told(peer), [Told::Dialed(Ok(2))]);
+    assert!(!world.is_open(peer) && world.failures(0).is_empty());
+    assert_eq!(world.stats(0).clients.read(), 0);
+}
+
+#[test]
+fn a_silent_server_is_pinged_and_given_up() {
+    let mut world = World::new(Options::default());
+    let peer = open(&mut world, SCRIPTED);
+    world.told(peer);
+    world.advance(9_999);
+    assert!(world.take(peer).is_empty());
+    world.advance(1);
+    assert_eq!(heard(&world.take(peer)), ["ping"]);
+    let mut pong = Vec::new();
+    encode_control(&mut pong, Opcode::Pong, b"", None);
+    world.send(peer, &pong);
+    world.advance(10_000);
+    assert_eq!(heard(&world.take(peer)), ["ping"]);
+    world.advance(2_999);
+    assert!(world.is_open(peer));
+    world.advance(1);
+    assert_eq!(world.told(peer), [closed(1006, "no pong")]);
+    assert!(world.is_closed(peer));
+}
+
+#[test]
+fn each_frame_has_a_mask_of_its_own() {
+    let mut world = World::new(Options::default());
+    let peer = open(&mut world, ECHOING);
+    let mut masks = std::collections::HashSet::new();
+    for _ in 0..100 {
+        world.send(peer, &text("x"));
+        world.settle();
+        let frame = world.take(peer);
+        assert_eq!((frame.len(), frame[1]), (7, 0x81));
+        assert!(masks.insert(frame[2..6].to_vec()));
+    }
+}
+
+/// It is heard even while it does not read; both ends would wait for each other otherwise.
+#[test]
+fn a_server_that_does_not_read_is_heard() {
+    let mut world = World::new(Options::default());
+    let peer = open(&mut world, SCRIPTED);
+    world.read_at_most(peer, 0);
+    for _ in 0..20 {
+        world.send(peer, &text(&format!("say {}", "x".repeat(10_000))));
+        world.settle();
+    }
+    assert_eq!(world.blocked(peer), None);
+    let told = world.told(peer);
+    assert_eq!(told.len(), 21);
+    // Nor is it closed as too slow a reader would be.
+    assert!(world.is_open(peer));
+}
