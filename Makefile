@@ -15,7 +15,7 @@ build: setup-run ## the release binary
 test: setup-test ## everything that must hold before a merge: under 15 minutes
 	tests/run quick
 
-test-full: setup-test setup-fuzz ## test, all 517 Autobahn cases, fuzz time, churn
+test-full: setup-test setup-fuzz ## test, all 517 Autobahn cases, fuzz time, churn, ten minutes of soak
 	tests/run full
 
 bench: build setup-bench ## the side-by-side figures; see bench/README.md
