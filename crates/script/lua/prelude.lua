@@ -440,6 +440,6 @@ return veche, {
   -- For the modules in Lua.
   await = await, await_reply = await_reply, native = native, try_park = try_park, wake = wake, new_token = new_token,
   shared = native.shared, client = native.client, can_wait = can_wait, cannot_wait = cannot_wait,
-  spawn = veche.spawn, xpcall = xpcall, traceback = debug.traceback, request_methods = request_methods,
+  spawn = veche.spawn, xpcall = xpcall, traceback = debug.traceback, request_methods = request_methods, connection_methods = methods,
   coroutine_running = co_running, coroutine_status = co_status, pcall = pcall,
 }

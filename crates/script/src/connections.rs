@@ -38,13 +38,12 @@ pub(crate) struct Connection {
     is_closing: bool,
     /// None of one that we have opened to another server.
     pub(crate) request: Option<Box<Request>>,
-    /// Of one to another server.
     load: Load,
     attributes: BTreeMap<Box<str>, Value>,
     attribute_bytes: usize,
 }
 
-/// What waits to be sent to another server.
+/// What waits to be sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     /// More than should be: whoever sends is told so.
@@ -53,6 +52,20 @@ struct Load {
     batch: u32,
     bytes: usize,
 }
+
+/// Whether a message is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// It is.
+    Yes,
+    /// It is, and is one too many: whoever sends should wait.
+    Over,
+    /// It goes to another server and is not.
+    No,
+}
+
+/// So many bytes to one of our clients in one run are much: what they are in its outbox is known afterwards.
+const RUN_BYTES_HIGH: usize = 64 << 10;
 
 /// Why an attribute can't be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -120,30 +133,38 @@ impl Connections {
         self.find(id).is_some_and(|slot| !slot.is_closing)
     }
 
-    /// Room for a message: `None` if the connection is closed, false if it goes to another server and is full.
-    pub(crate) fn take_room(&mut self, id: ConnectionId, bytes: usize, batch: u32) -> Option<bool> {
+    /// Room for a message: `None` if the connection is closed.
+    pub(crate) fn take_room(&mut self, id: ConnectionId, bytes: usize, batch: u32) -> Option<Room> {
         let slot = self.find_mut(id).filter(|slot| !slot.is_closing)?;
-        if slot.request.is_some() {
-            return Some(true);
-        }
         let load = &mut slot.load;
         if load.batch != batch {
             (load.batch, load.bytes) = (batch, 0);
         }
+        if slot.request.is_some() {
+            load.bytes = load.bytes.saturating_add(bytes);
+            let is_much = load.is_full || load.bytes > RUN_BYTES_HIGH;
+            return Some(if is_much { Room::Over } else { Room::Yes });
+        }
         if load.is_full || load.bytes >= CLIENT_RUN_BYTES_MAX {
-            return Some(false);
+            return Some(Room::No);
         }
         load.bytes += bytes;
-        Some(true)
+        Some(Room::Yes)
     }
 
-    /// Whether more can be sent to another server now; `None` if it is closed. See [`take_room`](Self::take_room).
+    /// Whether too much waits to be sent already; `None` if it is closed. See [`take_room`](Self::take_room).
     pub(crate) fn is_full(&self, id: ConnectionId) -> Option<bool> {
         let slot = self.find(id).filter(|slot| !slot.is_closing)?;
         Some(slot.load.is_full)
     }
 
-    /// Notes whether what waits to be sent to another server is more than should be.
+    /// Whether what was sent in this batch of effects may be too much: that is known when it is carried out.
+    pub(crate) fn may_be_full(&self, id: ConnectionId, batch: u32) -> bool {
+        let load = self.find(id).map(|slot| slot.load);
+        load.is_some_and(|load| load.batch == batch && load.bytes > RUN_BYTES_HIGH)
+    }
+
+    /// Notes whether what waits to be sent is more than should be.
     pub(crate) fn set_full(&mut self, id: ConnectionId, is_full: bool) {
         if let Some(slot) = self.find_mut(id) {
             slot.load.is_full = is_full;

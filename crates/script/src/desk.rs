@@ -18,7 +18,7 @@ use veche_calls::{Call, Handle, Lease, Outcome};
 use veche_store::Store;
 
 use crate::Now;
-use crate::connections::Connections;
+use crate::connections::{Connections, Room};
 use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Token};
 use crate::raw::{Coroutine, Reference};
 use crate::streams::Streams;
@@ -115,6 +115,8 @@ pub(crate) enum Sent {
     Yes,
     /// The connection is gone.
     Closed,
+    /// It is on its way, and too much already waits to be sent there.
+    Over,
     /// It is one to another server, and too much waits to be sent there.
     Full,
     /// This run has sent too much already.
@@ -170,22 +172,19 @@ impl Desk {
     /// Sends a message.
     pub(crate) fn send(&self, to: ConnectionId, kind: Kind, data: &[u8]) -> Sent {
         let batch = self.world.batch.get();
-        match self
-            .world
-            .connections
-            .borrow_mut()
-            .take_room(to, data.len(), batch)
-        {
-            Some(true) => {}
-            Some(false) => return Sent::Full,
+        let mut connections = self.world.connections.borrow_mut();
+        let sent = match connections.take_room(to, data.len(), batch) {
+            Some(Room::Yes) => Sent::Yes,
+            Some(Room::Over) => Sent::Over,
+            Some(Room::No) => return Sent::Full,
             None => return Sent::Closed,
-        }
+        };
         let mut effects = self.world.effects.borrow_mut();
         let Some(data) = effects.keep(data) else {
             return Sent::TooMuch;
         };
         effects.list.push(Effect::Send { to, kind, data });
-        Sent::Yes
+        sent
     }
 
     /// Closes a connection; `false` if it was closed.
@@ -217,7 +216,7 @@ impl Desk {
         Some(object)
     }
 
-    /// A wait until there is room for what is sent to another server, or it is closed.
+    /// A wait until there is room for what is sent to a connection, or it is closed.
     pub(crate) fn wait_for_room(&self, id: ConnectionId) -> Token {
         let token = self.token();
         self.senders.borrow_mut().entry(id).or_default().push(token);

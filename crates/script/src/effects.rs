@@ -168,6 +168,28 @@ pub enum Effect {
         /// It, or the response that refuses it.
         verdict: Verdict,
     },
+    /// A message to a connection that is another worker's.
+    SendFar {
+        /// Which worker.
+        worker: u16,
+        /// Whom to.
+        to: ConnectionId,
+        /// Text or binary.
+        kind: Kind,
+        /// The message.
+        data: Span,
+    },
+    /// The closing handshake of a connection that is another worker's.
+    CloseFar {
+        /// Which worker.
+        worker: u16,
+        /// Whose.
+        of: ConnectionId,
+        /// As that of [`Effect::Close`].
+        code: u16,
+        /// At most 123 bytes.
+        reason: String,
+    },
     /// Something is asked of the world; answered by [`Vm::replied`](crate::Vm::replied).
     Call {
         /// What.

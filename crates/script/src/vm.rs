@@ -250,8 +250,9 @@ impl Vm {
             return Progress::Done;
         };
         let object = Argument::Registered(local.object);
-        if local.is_client {
-            self.client_drained(id);
+        let is_client = local.is_client;
+        self.room_again(id);
+        if is_client {
             return Progress::Done;
         }
         self.call(id, Handler::Drain, &[object])
@@ -266,9 +267,7 @@ impl Vm {
         };
         local.is_ending = true;
         // Who waits for room, perhaps within a handler, waits in vain.
-        if local.is_client {
-            self.desk.wake_senders(id);
-        }
+        self.desk.wake_senders(id);
         let Some(local) = self.local(id) else {
             return;
         };

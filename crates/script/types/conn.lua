@@ -4,6 +4,7 @@
 ---@class veche.conn
 ---@field id string "worker.index.generation": unique while the server runs.
 ---@field is_open boolean False from the moment it is closed, by whichever side.
+---@field is_full boolean More waits to be sent than the client reads: see `send`.
 ---@field user? string Who it is, if the handshake has settled that. Nil once it is gone, like all that follows.
 ---@field path? string Path of the request that opened it.
 ---@field remote? string The client's address, without its port.
@@ -15,13 +16,20 @@
 ---outlive a reload of the code. Errors: other values; more, or larger ones.
 local conn = {}
 
----Sends a message after all that was sent before. Nothing waits: see `app.drain`.
+---Sends a message after all that was sent before. Nothing waits. Where more than some 64 KiB wait for a client that reads
+---slowly, it returns `false, "full"`: the message is on its way all the same, but it should be the last until `drain`
+---returns or `app.drain` is called. Who goes on beyond `limits.outbox_bytes` loses the client, with 1013.
 ---Errors: not a string; text that is not UTF-8.
 ---@param data string
 ---@param kind? "text"|"binary" "text" unless told.
----@return true? sent Nil if it is closed.
----@return "closed"? why
+---@return boolean? sent Nil if it is closed; false if it is sent and the client is slow.
+---@return "closed"|"full"? why
 function conn:send(data, kind) end
+
+---Waits until there is room for more, if there is none.
+---Errors: "the connection is closed"; "cancelled"; where nothing can wait.
+---@return true
+function conn:drain() end
 
 ---Closes it after all that was sent before. `app.close` is called later, when it is gone.
 ---Errors: a code that may not be sent; a reason over 123 bytes, or not UTF-8.
@@ -40,3 +48,32 @@ function conn:subscribe(channel) end
 ---Ends a subscription. Nothing waits; without one nothing happens.
 ---@param channel string
 function conn:unsubscribe(channel) end
+
+---@class veche
+local veche = {}
+
+---A connection of this application by its id. One of this worker's is as its handlers get it, or nil if it is closed (it
+---is `==` to that, but another table key: use its id there). One of another worker's can be sent to and closed, and has
+---its `id`; all else is an error. Nobody can say from here whether it is open: what is sent to a connection that is
+---gone is dropped, and so is what a worker that lags can't take. What one handler sends to one connection comes in order.
+---Error: not a string.
+---@param id string
+---@return veche.conn|veche.far_conn|nil
+function veche.connection(id) end
+
+---A connection of another worker. Calls return at once; nothing says what has become of them.
+---@class veche.far_conn
+---@field id string
+local far_conn = {}
+
+---Errors: as those of `conn:send`.
+---@param data string
+---@param kind? "text"|"binary" "text" unless told.
+---@return true
+function far_conn:send(data, kind) end
+
+---Errors: as those of `conn:close`.
+---@param code? integer 1000 unless told.
+---@param reason? string At most 123 bytes.
+---@return true
+function far_conn:close(code, reason) end

@@ -43,6 +43,21 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         })?;
         fields.set(*name, function)?;
     }
+    let own = Rc::clone(desk);
+    let is_full = lua.create_function(move |_, (index, generation): (u32, u32)| {
+        let id = ConnectionId { index, generation };
+        let connections = own.world.connections.borrow();
+        let is_full = connections.is_full(id).unwrap_or(false);
+        Ok(is_full || connections.may_be_full(id, own.world.batch.get()))
+    })?;
+    fields.set("is_full", is_full)?;
+    let own = Rc::clone(desk);
+    let may_be_full = lua.create_function(move |_, (index, generation): (u32, u32)| {
+        let id = ConnectionId { index, generation };
+        let batch = own.world.batch.get();
+        Ok(own.world.connections.borrow().may_be_full(id, batch))
+    })?;
+    native.set("may_be_full", may_be_full)?;
     native.set("connection_fields", fields)?;
     attributes(lua, desk, native)?;
     subscriptions(lua, desk, native)

@@ -9,6 +9,7 @@ mod connection;
 mod cookie;
 mod core;
 mod dict;
+mod far;
 mod hash;
 mod http;
 mod http_client;
@@ -46,6 +47,7 @@ pub(crate) fn install(
     core::install(lua, desk, native)?;
     connection::install(lua, desk, native)?;
     calls::install(lua, desk, native)?;
+    far::install(lua, desk, native)?;
     resolve::install(lua, desk, native)?;
     mysql::install(lua, desk, native)?;
     redis::install(lua, desk, native)?;

@@ -27,13 +27,14 @@ impl Natives {
     pub(crate) fn new(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<Self> {
         let metatable = lua.create_table()?;
         let functions = lua.create_table()?;
-        let all: [(&str, ffi::lua_CFunction); 7] = [
+        let all: [(&str, ffi::lua_CFunction); 8] = [
             ("room", room),
             ("capture", capture),
             ("traceback", traceback),
             ("send", send),
             ("close", close),
             ("identify", identify),
+            ("near", near),
             ("spawn", spawn),
         ];
         for (name, function) in all {
@@ -136,7 +137,8 @@ unsafe fn refused(state: *mut lua_State, why: &CStr) -> c_int {
     2
 }
 
-/// `conn:send(data, kind)` → `true`, or `nil, "closed"`; to another server also `nil, "full"`.
+/// `conn:send(data, kind)` → `true`, or `nil, "closed"`; `false, "full"` if it is sent and should be the last for a while;
+/// to another server `nil, "full"`.
 pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; what raises errors does so before anything is borrowed.
     unsafe {
@@ -166,6 +168,11 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
             Sent::Yes => {}
             Sent::Closed => return refused(state, c"closed"),
             Sent::Full => return refused(state, c"full"),
+            Sent::Over => {
+                ffi::lua_pushboolean(state, 0);
+                ffi::lua_pushstring(state, c"full".as_ptr());
+                return 2;
+            }
             Sent::TooMuch => fail(
                 state,
                 c"too much is sent at once: wait now and then, so that it can leave (veche.sleep(0))",
@@ -266,7 +273,8 @@ unsafe extern "C-unwind" fn traceback(state: *mut lua_State) -> c_int {
     1
 }
 
-fn is_close_code(code: f64) -> bool {
+/// Whether a Close frame may have it: RFC 6455, section 7.4.
+pub(crate) fn is_close_code(code: f64) -> bool {
     let code = code as u16 * u16::from(code.fract() == 0.0);
     matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
 }
@@ -280,6 +288,28 @@ unsafe extern "C-unwind" fn identify(state: *mut lua_State) -> c_int {
         ffi::lua_pushnumber(state, id.generation.into());
     }
     2
+}
+
+/// `near(index, generation)` → a connection of this worker, if it is open.
+unsafe extern "C-unwind" fn near(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `closure`; there is room for a few values. The object is made as `Machine::connection` makes it,
+    // and nothing here owns anything when memory is refused.
+    unsafe {
+        let numbers = [1, 2].map(|place| ffi::lua_tonumber(state, place) as u32);
+        let [index, generation] = numbers;
+        let is_open = {
+            let connections = desk(state).world.connections.borrow();
+            connections.is_open(ConnectionId { index, generation })
+        };
+        if !is_open {
+            return 0;
+        }
+        let memory = ffi::lua_newuserdata(state, size_of_val(&numbers));
+        memory.cast::<[u32; 2]>().write(numbers);
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
+        ffi::lua_setmetatable(state, -2);
+    }
+    1
 }
 
 /// `spawn(f, …)` → the number of the coroutine that calls it soon.

@@ -62,13 +62,14 @@ impl Vm {
         }
     }
 
-    /// More waits to be sent there than should: until [`drained`](Self::drained) nothing more is taken.
-    pub fn client_full(&self, id: ConnectionId) {
+    /// More waits to be sent there than should, until [`drained`](Self::drained): nothing more is taken for another server,
+    /// and whoever sends to a client of ours is told.
+    pub fn full(&self, id: ConnectionId) {
         let connections = &self.desk.world.connections;
         connections.borrow_mut().set_full(id, true);
     }
 
-    pub(super) fn client_drained(&mut self, id: ConnectionId) {
+    pub(super) fn room_again(&mut self, id: ConnectionId) {
         let connections = &self.desk.world.connections;
         connections.borrow_mut().set_full(id, false);
         self.desk.wake_senders(id);

@@ -19,6 +19,23 @@ impl Vm {
         }
     }
 
+    /// Whether something can be sent to a connection.
+    #[must_use]
+    pub fn is_open(&self, id: ConnectionId) -> bool {
+        self.desk.world.connections.borrow().is_open(id)
+    }
+
+    /// Somebody else than a script closes a connection; whether it was open.
+    pub fn closing(&self, id: ConnectionId) -> bool {
+        self.desk.world.connections.borrow_mut().set_closing(id)
+    }
+
+    /// Coroutines of this VM that wait for room to send, where a newer one is told of it.
+    pub fn drained_elsewhere(&mut self, id: ConnectionId, now: Now) {
+        self.set_now(now);
+        self.room_again(id);
+    }
+
     /// Whether a handler of that connection waits in this VM.
     #[must_use]
     pub fn is_busy_with(&mut self, id: ConnectionId) -> bool {
@@ -32,6 +49,7 @@ impl Vm {
             slot.take_if(|local| local.generation == id.generation)
         });
         if let Some(local) = left {
+            self.desk.wake_senders(id);
             self.machine.release(local.object);
         }
     }

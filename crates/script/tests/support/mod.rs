@@ -208,6 +208,21 @@ fn words(effect: &Effect, effects: &Effects) -> String {
             format!("send {} {} {}", name(*to), kind.name(), text(*data))
         }
         Effect::Close { of, code, reason } => format!("close {} {code} {reason}", name(*of)),
+        Effect::SendFar {
+            worker, to, data, ..
+        } => {
+            format!(
+                "send {worker}.{}.{} {}",
+                to.index,
+                to.generation,
+                text(*data)
+            )
+        }
+        Effect::CloseFar {
+            worker, of, code, ..
+        } => {
+            format!("close {worker}.{}.{} {code}", of.index, of.generation)
+        }
         Effect::Subscribe { who, channel, .. } => format!("subscribe {} {channel}", name(*who)),
         Effect::Unsubscribe { who, channel } => format!("unsubscribe {} {channel}", name(*who)),
         Effect::Publish {

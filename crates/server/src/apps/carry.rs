@@ -64,7 +64,7 @@ impl Here {
                         if sending == Sending::Full
                             && let Some(app) = self.app(id)
                         {
-                            app.vm.client_full(to);
+                            app.vm.full(to);
                         }
                     }
                     Effect::Close { of, code, reason } => {
@@ -153,6 +153,21 @@ impl Here {
                         let verdict = Direct::Verdict(self::verdict(verdict));
                         answer(current, session(of), verdict, &mut direct, shared);
                     }
+                    Effect::SendFar {
+                        worker,
+                        to,
+                        kind,
+                        data,
+                    } => {
+                        let kind = message_kind(kind);
+                        self.far.send(worker, id, to, kind, data.of(bytes));
+                    }
+                    Effect::CloseFar {
+                        worker,
+                        of,
+                        code,
+                        reason,
+                    } => self.far.close(worker, id, of, code, reason),
                     Effect::Call { call, token } => self.calls.submit(id, token, *call),
                     Effect::CancelCall { token } => self.calls.cancel(id, token),
                     Effect::Dial { token, dial } => self.dial(id, token, *dial),

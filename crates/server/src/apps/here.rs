@@ -14,6 +14,7 @@ use super::calls::{Calls, Gate};
 use super::carry::Held;
 use super::dev::Notices;
 use super::dial::Asked;
+use super::far::Far;
 use super::handover::Exit;
 use super::journal::Journal;
 use super::library::{Shelf, Volume};
@@ -37,6 +38,8 @@ pub(crate) struct Here {
     pub(super) held: Held,
     /// For the worker, who has the sockets.
     pub(super) asked: Vec<Asked>,
+    /// For the other workers.
+    pub(super) far: Far,
     /// What scripts ask of the world.
     pub(super) calls: Calls,
     /// Who waits for room to write more of a response.
@@ -141,6 +144,7 @@ impl Here {
             tickets: Tickets::default(),
             held: Held::default(),
             asked: Vec::new(),
+            far: Far::default(),
             calls: Calls::new(port),
             writers: HashMap::new(),
             journal: None,
@@ -353,6 +357,9 @@ impl Apps for Here {
 
     fn drained(&mut self, app: AppId, id: SessionId, shared: &mut Shared) {
         self.run(app, None, shared, |app, now| {
+            for old in &mut app.before {
+                old.vm.drained_elsewhere(connection(id), now);
+            }
             app.vm_of(id).drained(connection(id), now)
         });
     }
@@ -494,7 +501,7 @@ impl Apps for Here {
         if self.calls.is_busy() {
             return 0;
         }
-        if self.held.is_empty() {
+        if self.held.is_empty() && self.far.is_empty() {
             due
         } else {
             due.min(self.now_ms + LOOK_AGAIN_MS)

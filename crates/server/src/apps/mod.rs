@@ -7,6 +7,7 @@ mod calls;
 mod carry;
 mod dev;
 mod dial;
+mod far;
 mod handover;
 mod here;
 mod journal;
@@ -14,6 +15,7 @@ mod library;
 mod service;
 
 pub(crate) use dial::{Asked, Outgoing};
+pub(crate) use far::AppMail;
 pub(crate) use here::{Here, Wake};
 pub(crate) use journal::{Entry, Journal};
 pub(crate) use library::{Library, Shelf, seeded};

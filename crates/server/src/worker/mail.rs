@@ -8,7 +8,10 @@ use veche_mailbox::{Class, Full};
 use veche_net::Driver;
 
 use super::Rest;
-use crate::apps::Shelf;
+use crate::apps::{AppMail, Here, Shelf};
+
+/// Unfinished mail in a lane with which applications send no more. A lane has 1024 credits.
+const APP_CREDITS: u32 = 256;
 
 /// Letters taken in a turn.
 const MAIL_MAX: usize = 4096;
@@ -17,6 +20,8 @@ const MAIL_MAX: usize = 4096;
 pub(crate) enum Letter {
     /// From the hub of another worker.
     Hub(Mail),
+    /// From its applications.
+    Apps(AppMail),
     /// A new configuration is in force, with so many bytes of an outbox, and with this code of applications.
     Reload(Arc<Site>, usize, Shelf),
     /// Close everything, spread over so many milliseconds.
@@ -38,6 +43,10 @@ impl Rest {
                     self.shared
                         .hub
                         .receive(WorkerId(from as u16), mail, &mut self.shared.ports)
+                }
+                Letter::Apps(mail) => {
+                    self.with_here(|here, shared| here.mail(mail, shared));
+                    self.shared.ports.post.lanes[from].finished += 1;
                 }
                 Letter::Reload(site, outbox_bytes_max, shelf) => {
                     self.reload_apps(&shelf);
@@ -78,8 +87,33 @@ impl Rest {
                 }
                 lane.outgoing_data -= u32::from(class == Class::Data);
             }
-            lane.unfinished = self.mailbox.unfinished(to);
+        }
+        self.post_apps();
+        for to in 0..self.shared.ports.post.lanes.len() {
+            self.shared.ports.post.lanes[to].unfinished = self.mailbox.unfinished(to);
         }
         self.mailbox.flush();
+    }
+
+    /// Posts what applications have for those of other workers. It uses a part of the credits alone, so that it does not
+    /// hold up the hub; the rest waits.
+    fn post_apps(&mut self) {
+        let workers = self.shared.ports.post.lanes.len();
+        let mailbox = &mut self.mailbox;
+        let apps = self.shared.apps.as_deref_mut();
+        let apps: Option<&mut dyn std::any::Any> = apps.map(|apps| apps as _);
+        let Some(here) = apps.and_then(|apps| apps.downcast_mut::<Here>()) else {
+            return;
+        };
+        here.forget_mail_from(workers);
+        for to in 0..workers {
+            while mailbox.unfinished(to) < APP_CREDITS
+                && let Some(mail) = here.next_mail(to)
+            {
+                if mailbox.post(to, Class::Data, Letter::Apps(mail)).is_err() {
+                    debug_assert!(false, "the lane to worker {to} has fewer credits");
+                }
+            }
+        }
     }
 }

@@ -169,3 +169,108 @@ fn applications_have_metrics_of_their_own() {
         Metrics::scrape(server.internal);
     });
 }
+
+const REACH: &str = r#"
+local veche = require "veche"
+local app = {}
+
+function app.open(conn) conn:send(conn.id) end
+
+function app.message(conn, data)
+  local word, id, text = data:match("^(%w+) (%S+) ?(.*)$")
+  local other = veche.connection(id)
+  if not other then return conn:send("nobody") end
+  if word == "send" then conn:send(tostring(other:send(text))) end
+  if word == "close" then other:close(4001, text) end
+  if word == "own" then conn:send(tostring(other == conn) .. " " .. tostring(other.is_open)) end
+  if word == "flood" then
+    local sent, full = 0, 0
+    for i = 1, 3000 do
+      local ok, why = other:send(("x"):rep(10000))
+      sent = sent + 1
+      if ok == false then
+        full = full + 1
+        other:drain()
+      end
+    end
+    other:send("sent " .. sent .. " " .. tostring(full > 0))
+  end
+end
+
+return app
+"#;
+
+fn reach(setup: Setup) -> Server {
+    Server::with(
+        setup,
+        &Options {
+            routes: "
+[[route]]
+path = \"/reach\"
+handler = \"lua\"
+script = \"reach.lua\"",
+            files: &[("reach.lua", REACH)],
+            ..Options::default()
+        },
+    )
+}
+
+#[test]
+fn connections_are_reached_by_their_ids_from_every_worker() {
+    on_all(|setup| {
+        let server = reach(setup);
+        let mut all: Vec<Socket> = (0..8)
+            .map(|_| Socket::open(server.public, "/reach"))
+            .collect();
+        let ids: Vec<String> = all.iter_mut().map(Socket::text).collect();
+        for from in 0..8 {
+            for to in (0..8).filter(|to| *to != from) {
+                for number in 0..10 {
+                    all[from].say(&format!("send {} {number}", ids[to]));
+                }
+                for _ in 0..10 {
+                    assert_eq!(all[from].text(), "true");
+                }
+                for number in 0..10 {
+                    assert_eq!(all[to].text(), number.to_string());
+                }
+            }
+        }
+        let own = ids[0].clone();
+        all[0].say(&format!("own {own}"));
+        assert_eq!(all[0].text(), "true true");
+        // What is gone takes nothing, and what was never there neither.
+        all[0].say(&format!("close {} bye", ids[7]));
+        assert_eq!(all[7].closed(), 4001);
+        for id in ["0.1000.5", "60000.0.0", &ids[7]] {
+            all[0].say(&format!("send {id} x"));
+            let told = all[0].text();
+            assert!(["true", "nobody", "nil"].contains(&told.as_str()), "{told}");
+        }
+        for id in ["x", "0.0", "0.0.0.0", "00.0.0", "-1.0.0", "0.0.99999999999"] {
+            all[0].say(&format!("send {id} x"));
+            assert_eq!(all[0].text(), "nobody", "{id}");
+        }
+        assert!(!server.log().contains("ERROR"), "{}", server.log());
+    });
+}
+
+#[test]
+fn a_script_sees_a_slow_client_before_it_loses_it() {
+    on_all(|setup| {
+        let server = reach(setup);
+        let mut slow = Socket::open(server.public, "/reach");
+        let id = slow.text();
+        slow.say(&format!("flood {id}"));
+        std::thread::sleep(Duration::from_millis(100));
+        let mut bytes = 0;
+        let last = loop {
+            let text = slow.text();
+            if text.starts_with("sent") {
+                break text;
+            }
+            bytes += text.len();
+        };
+        assert_eq!((bytes, last.as_str()), (30_000_000, "sent 3000 true"));
+    });
+}

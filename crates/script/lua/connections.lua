@@ -1,0 +1,72 @@
+-- `veche.connection`: connections by id, and what those of other workers can do.
+local inner = ...
+
+local native, can_wait, cannot_wait, park = inner.native, inner.can_wait, inner.cannot_wait, inner.try_park
+local identify, is_full, may_be_full, room = native.identify, native.client.is_full, native.may_be_full, native.client.room
+local far, sleep, error, setmetatable, tostring = native.far, native.sleep, error, setmetatable, tostring
+
+-- Waits until there is room for more.
+function inner.connection_methods.drain(conn)
+  local index, generation = identify(conn)
+  if not can_wait() then error(cannot_wait(), 2) end
+  while true do
+    local full = is_full(index, generation)
+    if full == nil then error("the connection is closed", 2) end
+    -- Whether what was sent in this very run is too much is known a moment later.
+    local is_unknown = not full and may_be_full(index, generation)
+    if not full and not is_unknown then return true end
+    local ok, why = park(is_unknown and sleep(0.001) or room(index, generation))
+    if not ok then error(why, 2) end
+  end
+end
+
+---------------------------------------------------------------------------------------------------- other workers
+
+-- By handle: worker, index, generation, id.
+local places = setmetatable({}, { __mode = "k" })
+
+local function place(conn, name)
+  local known = places[conn]
+  if not known then
+    error("bad argument #1 to '" .. name .. "': a connection expected (call it with a colon)", 3)
+  end
+  return known
+end
+
+local methods = {}
+
+function methods.send(conn, ...)
+  local known = place(conn, "send")
+  return far.send(known[1], known[2], known[3], ...)
+end
+
+function methods.close(conn, ...)
+  local known = place(conn, "close")
+  return far.close(known[1], known[2], known[3], ...)
+end
+
+local meta = { __metatable = false }
+
+function meta.__index(conn, key)
+  if methods[key] then return methods[key] end
+  if key == "id" then return places[conn][4] end
+  error("a connection of another worker has send, close and id here, and no '" .. tostring(key) .. "'", 2)
+end
+
+function meta.__newindex(_, key)
+  error("a connection's fields can't be set: '" .. tostring(key) .. "'", 2)
+end
+
+function meta.__tostring(conn) return "connection " .. places[conn][4] end
+function meta.__eq(a, b) return places[a] ~= nil and places[b] ~= nil and places[a][4] == places[b][4] end
+
+return {
+  connection = function(id)
+    local worker, index, generation = far.parse(id)
+    if not worker then return nil end
+    if worker == native.worker then return native.near(index, generation) end
+    local conn = setmetatable({}, meta)
+    places[conn] = { worker, index, generation, id }
+    return conn
+  end,
+}

@@ -1,0 +1,113 @@
+//! `veche.connection`: connections by their ids, those of other workers included, which can only be sent to and closed.
+
+use std::rc::Rc;
+
+use mlua::{Lua, MultiValue, Table, Value};
+
+use super::argument::{Arguments, as_number};
+use super::fault;
+use crate::desk::Desk;
+use crate::effects::{ConnectionId, Effect, Kind};
+use crate::raw::is_close_code;
+
+/// Longest reason of a Close frame: RFC 6455, section 5.5.
+const REASON_BYTES_MAX: usize = 123;
+
+pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let far = lua.create_table()?;
+    // Worker, index and generation of an id; nothing if it can be none.
+    let parse = lua.create_function(|_, values: MultiValue| {
+        let arguments = Arguments::new("connection", values);
+        let id = arguments.bytes(1)?;
+        let id = std::str::from_utf8(&id).unwrap_or_default();
+        Ok(match parse(id) {
+            Some((worker, ConnectionId { index, generation })) => {
+                (Some(worker), Some(index), Some(generation))
+            }
+            None => (None, None, None),
+        })
+    })?;
+    far.set("parse", parse)?;
+    let own = Rc::clone(desk);
+    let send = lua.create_function(move |_, mut values: MultiValue| {
+        let (worker, to) = place(&mut values)?;
+        let arguments = Arguments::new("send", values);
+        let data = arguments.bytes(1)?;
+        let kind = match arguments.at(2) {
+            Value::Nil => Kind::Text,
+            Value::String(kind) if *kind == "text" => Kind::Text,
+            Value::String(kind) if *kind == "binary" => Kind::Binary,
+            _ => return Err(arguments.bad(2, "\"text\" or \"binary\" expected")),
+        };
+        if kind == Kind::Text && simdutf8::basic::from_utf8(&data).is_err() {
+            return Err(arguments.bad(
+                1,
+                "it is not UTF-8, so it can't be a text message; send it as \"binary\"",
+            ));
+        }
+        let mut effects = own.world.effects.borrow_mut();
+        let Some(data) = effects.keep(&data) else {
+            return Err(fault("too much is sent at once: wait now and then"));
+        };
+        effects.list.push(Effect::SendFar {
+            worker,
+            to,
+            kind,
+            data,
+        });
+        Ok(true)
+    })?;
+    far.set("send", send)?;
+    let own = Rc::clone(desk);
+    let close = lua.create_function(move |_, mut values: MultiValue| {
+        let (worker, of) = place(&mut values)?;
+        let arguments = Arguments::new("close", values);
+        let what = "a close code of 1000 to 1003, 1007 to 1014, 3000 to 4999";
+        let code = arguments
+            .number(1, [0.0, 65_535.0], what)?
+            .unwrap_or(1000.0);
+        if !is_close_code(code) {
+            return Err(arguments.bad(1, &format!("{what} expected")));
+        }
+        let reason = match arguments.at(2) {
+            Value::Nil => String::new(),
+            _ => {
+                let reason = arguments.bytes(2)?;
+                match std::str::from_utf8(&reason) {
+                    Ok(reason) if reason.len() <= REASON_BYTES_MAX => reason.to_owned(),
+                    _ => return Err(arguments.bad(2, "at most 123 bytes of UTF-8 expected")),
+                }
+            }
+        };
+        own.effect(Effect::CloseFar {
+            worker,
+            of,
+            code: code as u16,
+            reason,
+        });
+        Ok(true)
+    })?;
+    far.set("close", close)?;
+    native.set("far", far)
+}
+
+/// `worker.index.generation`, in the one way in which it is written.
+fn parse(id: &str) -> Option<(u16, ConnectionId)> {
+    let mut parts = id.split('.');
+    let worker: u16 = parts.next()?.parse().ok()?;
+    let index = parts.next()?.parse().ok()?;
+    let generation = parts.next()?.parse().ok()?;
+    let is_as_written = format!("{worker}.{index}.{generation}") == id;
+    is_as_written.then_some((worker, ConnectionId { index, generation }))
+}
+
+/// The first three arguments, which `lua/connections.lua` gives.
+fn place(values: &mut MultiValue) -> mlua::Result<(u16, ConnectionId)> {
+    let mut next = || {
+        let value = values.pop_front();
+        let number = value.as_ref().and_then(as_number);
+        number.ok_or_else(|| fault("a connection expected (call it with a colon)"))
+    };
+    let (worker, index, generation) = (next()? as u16, next()? as u32, next()? as u32);
+    Ok((worker, ConnectionId { index, generation }))
+}

@@ -1,0 +1,151 @@
+//! What scripts do with connections of other workers: it goes there by mail, and is carried out as if it came from here.
+
+use std::collections::VecDeque;
+
+use veche_frontends::outbox::Sending;
+use veche_frontends::{AppId, Shared};
+use veche_proto::websocket::MessageKind;
+use veche_script::ConnectionId;
+
+use super::here::{Here, session};
+
+/// Bytes for one other worker that wait for its mail to be taken; beyond that messages are dropped.
+const WAITING_BYTES_MAX: usize = 32 << 20;
+
+/// A piece of mail takes no further order once it has so many bytes.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Bytes of an order beside its data.
+const ORDER_BYTES: usize = 64;
+
+/// What one worker has another one do, for one application.
+pub(crate) struct AppMail {
+    app: AppId,
+    orders: Vec<(ConnectionId, Order)>,
+    bytes: usize,
+}
+
+enum Order {
+    Send(MessageKind, Vec<u8>),
+    Close(u16, String),
+}
+
+/// Mail for the other workers.
+#[derive(Default)]
+pub(super) struct Far {
+    /// By worker.
+    lanes: Vec<Lane>,
+    is_dropping: bool,
+}
+
+#[derive(Default)]
+struct Lane {
+    mail: VecDeque<AppMail>,
+    bytes: usize,
+}
+
+impl Far {
+    pub(super) fn send(
+        &mut self,
+        worker: u16,
+        app: AppId,
+        to: ConnectionId,
+        kind: MessageKind,
+        data: &[u8],
+    ) {
+        self.order(
+            worker,
+            app,
+            to,
+            Order::Send(kind, data.to_vec()),
+            data.len(),
+        );
+    }
+
+    pub(super) fn close(
+        &mut self,
+        worker: u16,
+        app: AppId,
+        of: ConnectionId,
+        code: u16,
+        reason: String,
+    ) {
+        let bytes = reason.len();
+        self.order(worker, app, of, Order::Close(code, reason), bytes);
+    }
+
+    fn order(&mut self, worker: u16, app: AppId, id: ConnectionId, order: Order, bytes: usize) {
+        let bytes = bytes + ORDER_BYTES;
+        let worker = usize::from(worker);
+        if self.lanes.len() <= worker {
+            self.lanes.resize_with(worker + 1, Lane::default);
+        }
+        let lane = &mut self.lanes[worker];
+        if lane.bytes + bytes > WAITING_BYTES_MAX {
+            if !std::mem::replace(&mut self.is_dropping, true) {
+                tracing::warn!(
+                    worker,
+                    "messages to connections of a worker that lags are dropped"
+                );
+            }
+            return;
+        }
+        lane.bytes += bytes;
+        match lane.mail.back_mut() {
+            Some(mail) if mail.app == app && mail.bytes < PIECE_BYTES => {
+                mail.orders.push((id, order));
+                mail.bytes += bytes;
+            }
+            _ => lane.mail.push_back(AppMail {
+                app,
+                orders: vec![(id, order)],
+                bytes,
+            }),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.mail.is_empty())
+    }
+}
+
+impl Here {
+    /// The next mail for a worker.
+    pub(crate) fn next_mail(&mut self, worker: usize) -> Option<AppMail> {
+        let lane = self.far.lanes.get_mut(worker)?;
+        let mail = lane.mail.pop_front()?;
+        lane.bytes -= mail.bytes;
+        if lane.mail.is_empty() {
+            self.far.is_dropping = false;
+        }
+        Some(mail)
+    }
+
+    /// Mail that can go nowhere.
+    pub(crate) fn forget_mail_from(&mut self, worker: usize) {
+        self.far.lanes.truncate(worker);
+    }
+
+    /// Mail of another worker.
+    pub(crate) fn mail(&mut self, mail: AppMail, shared: &mut Shared) {
+        let Some(app) = self.app(mail.app) else {
+            return;
+        };
+        for (id, order) in mail.orders {
+            match order {
+                Order::Send(kind, data) => {
+                    if app.vm.is_open(id)
+                        && shared.ports.outboxes.send(session(id), kind, &data) == Sending::Full
+                    {
+                        app.vm.full(id);
+                    }
+                }
+                Order::Close(code, reason) => {
+                    if app.vm.closing(id) {
+                        shared.ports.kicks.push((session(id), code, reason));
+                    }
+                }
+            }
+        }
+    }
+}
