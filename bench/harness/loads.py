@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import tempfile
 import time
 
 from harness import servers
@@ -114,3 +115,44 @@ def ab(server, quick, concurrency):
         raise LoadError(f"veche: only {kept} of {count} requests kept alive")
     per_second = float(re.search(r"Requests per second:\s+([\d.]+)", text)[1])
     return {"requests": count, "kept_alive": kept, "requests_per_second": per_second, "value": cpu / count}
+
+
+def lapps(server, quick, connections):
+    """The clients of examples/lapps-benchmark: services in Lua, on the driver's core."""
+    example = servers.ROOT / "examples" / "lapps-benchmark"
+    text = (example / "clients.toml").read_text()
+    text = text.replace("127.0.0.1:8080", f"127.0.0.1:{server.port}").replace('"clients.lua"', f'"{example}/clients.lua"')
+    text = re.sub(r"connections = \d+", f"connections = {connections // 4}", text)
+    text = re.sub(r"seconds = \d+", f"seconds = {1 if quick else 3}", text)
+    with tempfile.TemporaryDirectory(prefix="veche-bench-lapps-") as folder:
+        config = f"{folder}/clients.toml"
+        with open(config, "w") as file:
+            file.write(text)
+        command = _pinned([servers.veche_binary(), "serve", "-c", config])
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            samples = _samples(process, server, 1 if quick else 3)
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+    # What was set up is not measured: the first samples are warm-up.
+    first, last = samples[len(samples) // 4], samples[-1]
+    echoes, seconds, cpu = (last[i] - first[i] for i in range(3))
+    return {"echoes": echoes, "echoes_per_second": echoes / seconds, "value": cpu / echoes}
+
+
+def _samples(process, server, seconds):
+    """(echoes, seconds, the server's CPU) as the service tells them, until it has told of so many seconds."""
+    samples, said = [], []
+    for line in process.stdout:
+        said.append(line)
+        told = re.search(r"(\d+) echoes of \d+ B in ([\d.]+) s: \d+/s, (\d+) wrong", line)
+        if told and int(told[3]):
+            raise LoadError(f"{server.name}: {line}")
+        if "ERROR" in line:
+            raise LoadError(f"{server.name}: {line}")
+        if told:
+            samples.append((int(told[1]), float(told[2]), server.cpu_ns()))
+            if samples[-1][1] >= seconds:
+                return samples
+    raise LoadError(f"{server.name}: the clients have ended: {''.join(said[-5:])}")

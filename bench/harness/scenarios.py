@@ -147,6 +147,13 @@ SCENARIOS = [
     _lua_echo(1024, target_nginx=0.6),
     _lua_echo(20, depth=8, target=1.15),
     Scenario(
+        "lapps",
+        "LAppS's benchmark: services in Lua echo 1,024 B over 400 client connections",
+        "ns of CPU of the echo server per echo",
+        Subject(servers.veche_lua, load=loads.lapps, connections=400),
+        [Subject(servers.nginx_lua, load=loads.lapps, connections=400, target=0.6)],
+    ),
+    Scenario(
         "lua-http",
         "a short body from Lua, wrk -t1 -c1000",
         "ns of CPU per request",
