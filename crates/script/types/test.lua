@@ -168,6 +168,29 @@ function test.log() end
 ---@return string text The error with its traceback.
 function test.expect_error(pattern) end
 
+---@class veche.test.answer
+---@field status? integer 200 unless told.
+---@field headers? table<string, string>
+---@field body? string
+---@field json? any The body as JSON, with its Content-Type.
+---@field fails? "timeout"|"unreachable"|"refused"|"invalid"|"broken" No answer, but that.
+
+---Requests of the application (`veche.http`) to that address are answered so. A later stub counts before an earlier one.
+---Nothing leaves the process: a request without a stub fails, and fails the case. Answers in parts have no stubs.
+---@param method string Of requests; "*" is any.
+---@param url string As it is asked for, its query included; a "*" at its end is any end.
+---@param answer veche.test.answer
+function test.stub_http(method, url, answer) end
+
+---The application finds the host at these addresses.
+---@param host string
+---@param addresses string|string[]
+function test.stub_resolve(host, addresses) end
+
+---The requests that the application has made.
+---@return {method: string, url: string, headers: table<string, string>, body: string}[] requests
+function test.requests() end
+
 ---Both are equal: tables by what is in them. In what is expected `test.any`, `test.like` and functions accept values.
 ---@param got any
 ---@param expected any

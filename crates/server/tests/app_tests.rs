@@ -37,6 +37,10 @@ function on.spin() veche.spawn(function() while true do veche.sleep(0) end end) 
 function on.bye(conn) conn:close(4001, "bye") end
 function on.log(conn) veche.log.info("hi", { a = 1 }) conn:send('{"a":2,"b":[1,2]}') end
 function on.flood(conn) for i = 1, 200 do conn:send(("x"):rep(1000)) end end
+function on.price(conn)
+  local ok, answer = pcall(veche.http.get, "https://api.example/price", { query = { of = "tea" } })
+  conn:send(ok and (answer.status .. " " .. answer:json().price) or answer)
+end
 function on.bytes(conn) conn:send("\1\2", "binary") end
 function app.message(conn, data) on[data](conn) end
 function app.handshake(req)
@@ -202,6 +206,16 @@ fn what_works_passes() {
         slow:resume()
         test.equal(#slow:take(), 200)
         test.equal(#test.published('drained'), 1)",
+        "local ann = test.connect('/w')
+        test.stub_http('*', 'https://api.example/*', { status = 500, json = { price = 0 } })
+        test.stub_http('GET', 'https://api.example/price?of=tea', { json = { price = 7 } })
+        ann:send('price')
+        ann:expect('200 7')
+        test.equal(#test.requests(), 1)
+        test.equal(test.requests()[1].url, 'https://api.example/price?of=tea')
+        test.stub_http('GET', 'https://api.example/*', { fails = 'timeout' })
+        ann:send('price')
+        ann:expect(function(text) return text:find('as the test has it') end)",
         "local chunks = test.connect('/w')
         for i = 1, 50 do chunks:send('bytes') end
         test.equal(#chunks:take(), 50)
@@ -291,6 +305,10 @@ fn each_expectation_fails_in_its_own_words() {
         (
             "test.request { path = '/w', headers = { a = 'b\\r\\nc: d' } }",
             "app_test.lua:4: test.request: headers: a line break or NUL in \"b\\r\\nc: d\"\n",
+        ),
+        (
+            "test.connect('/w'):send('price')",
+            "the application logged an error (test.expect_error expects one):\n  the test has no answer to GET https://api.example/price?of=tea: test.stub_http(\"GET\", \"https://api.example/price?of=tea\", …)\nlog:\n  error  the test has no answer to GET https://api.example/price?of=tea: test.stub_http(\"GET\", \"https://api.example/price?of=tea\", …)\n",
         ),
         (
             "veche.channel():receive()",

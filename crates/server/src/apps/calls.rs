@@ -82,7 +82,7 @@ impl Calls {
 
     /// Whether another turn is due at once.
     pub(super) fn is_busy(&self) -> bool {
-        self.has_orders || !self.outcomes.is_empty()
+        self.has_orders || !self.outcomes.is_empty() || self.port.has_outcomes()
     }
 }
 

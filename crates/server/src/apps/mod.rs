@@ -14,6 +14,7 @@ mod journal;
 mod library;
 mod service;
 
+pub(crate) use calls::Gate;
 pub(crate) use dial::{Asked, Outgoing};
 pub(crate) use far::AppMail;
 pub(crate) use here::{Here, Wake};

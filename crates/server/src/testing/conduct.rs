@@ -111,8 +111,7 @@ type Answer = Result<Plain, String>;
 impl Conduct<'_> {
     /// From the case's beginning to its end, after which the world comes to rest.
     fn whole(&mut self, case: usize) -> Result<Ended, String> {
-        // What begins with the applications has begun when the test begins.
-        self.world.settle()?;
+        // The applications begin with the first wait: what they ask for has its canned answer then.
         let now = self.world.now();
         self.vm.begin(case, now);
         let ended = loop {
@@ -236,7 +235,7 @@ impl Conduct<'_> {
                 (What::Time, now_ms + (seconds * 1000.0).round() as u64)
             }
             "publish" => (What::Line(self.publish(&question)), now_ms),
-            "take" | "is_open" | "published" | "log" => (What::Rest(question), now_ms),
+            "take" | "is_open" | "published" | "log" | "requests" => (What::Rest(question), now_ms),
             _ => return Some(self.act(&question)),
         };
         self.waits.push(Wait {
@@ -254,6 +253,10 @@ impl Conduct<'_> {
             "now" => {
                 let ms = self.world.now_ms() - MONO_MS;
                 return Ok(Plain::Number(ms as f64 / 1000.0));
+            }
+            "stub" => {
+                self.world.outside.stub(question)?;
+                return Ok(Plain::Nil);
             }
             "forgive" => {
                 self.forgiven
@@ -375,6 +378,7 @@ impl Conduct<'_> {
                 Ok(Plain::Boolean(client.is_open()))
             }
             "published" => Ok(Plain::List(self.published())),
+            "requests" => Ok(Plain::List(self.world.outside.made())),
             _ => Ok(Plain::List(self.log())),
         }
     }

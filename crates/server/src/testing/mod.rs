@@ -6,6 +6,7 @@
 mod client;
 mod conduct;
 mod junit;
+mod outside;
 mod report;
 mod response;
 mod world;

@@ -18,6 +18,7 @@ use veche_proto::websocket::Codecs;
 use veche_script::Now;
 
 use super::client::Client;
+use super::outside::Outside;
 use crate::apps::{Here, Journal, Library, Shelf};
 use crate::common::Common;
 use crate::config::Config;
@@ -99,6 +100,7 @@ pub(super) struct World {
     worker: Worker<Simulated>,
     pub(super) clients: Vec<Client>,
     pub(super) journal: Journal,
+    pub(super) outside: Outside,
     back_end: Option<usize>,
     push_listener: ListenerId,
     codecs: Codecs,
@@ -117,7 +119,6 @@ impl World {
         let common = Arc::new(Common::new(1, now()));
         common.set_ready(true);
         let outbound = Outbound::default();
-        let port = outbound.port(|| ());
         let report = Report::new(
             Arc::clone(&common),
             outbound,
@@ -134,7 +135,8 @@ impl World {
             Arc::new(report),
         );
         let journal = Journal::default();
-        let mut here = Here::start(0, 1, &shelf, Box::new(port))?;
+        let outside = Outside::new(journal.clone());
+        let mut here = Here::start(0, 1, &shelf, Box::new(outside.clone()))?;
         here.keep_journal(journal.clone());
         shared.apps = Some(Box::new(here));
         let network = Simulated::new(veche_net::Options::default(), seed, MONO_MS)
@@ -145,6 +147,7 @@ impl World {
             worker,
             clients: Vec::new(),
             journal,
+            outside,
             back_end: None,
             push_listener: ListenerId(ground.listeners.len() as u32),
             codecs: Codecs::default(),
