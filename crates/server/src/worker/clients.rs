@@ -8,7 +8,6 @@ use tracing::debug;
 use veche_frontends::{Caller, Connection, End};
 use veche_hub::SessionId;
 use veche_net::{Buffer, CloseReason, Driver, TransportId};
-use veche_tls::Tls;
 
 use super::{LOG, Rest, session};
 use crate::apps::{Asked, Here, Outgoing};
@@ -126,10 +125,14 @@ impl Rest {
     /// What leaves, sealed where the peer speaks TLS.
     pub(super) fn seal(&mut self, id: SessionId, bytes: Vec<u8>, end: End) -> Vec<u8> {
         let tls = self.slots.find(id).and_then(|slot| slot.tls.as_deref_mut());
-        match tls {
-            None => bytes,
-            Some(tls) => seal(tls, bytes, end),
+        let Some(tls) = tls else { return bytes };
+        let mut sealed = Vec::new();
+        tls.send(&bytes, &mut sealed);
+        if end == End::Shutdown {
+            tls.close(&mut sealed);
         }
+        self.recycle(Buffer::Owned(bytes));
+        sealed
     }
 
     /// The transport of what was dialed is gone: why, if it never was open.
@@ -167,15 +170,6 @@ impl Rest {
             }
         }
     }
-}
-
-fn seal(tls: &mut Tls, bytes: Vec<u8>, end: End) -> Vec<u8> {
-    let mut sealed = Vec::new();
-    tls.send(&bytes, &mut sealed);
-    if end == End::Shutdown {
-        tls.close(&mut sealed);
-    }
-    sealed
 }
 
 fn words(reason: CloseReason) -> String {

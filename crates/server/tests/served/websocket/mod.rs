@@ -14,7 +14,7 @@ use socket2::{Domain, Socket as Socket2, Type};
 use veche_proto::websocket::MessageKind;
 
 use crate::peer::{Heard, Peer, serve, serve_at};
-use crate::support::{Http, Options, Server, Setup, on_all};
+use crate::support::{Http, Options, Server, Setup, Socket, on_all};
 
 const ROUTES: &str = "
 [[route]]
@@ -144,6 +144,49 @@ fn many_at_once() {
         assert_eq!(told, "4000");
         // Those of the other side are gone as well.
         server.await_connections(0);
+    });
+}
+
+/// Clients wait for `app.start`, but what it has dialed does not.
+#[test]
+fn an_application_may_dial_before_anything_else() {
+    const STARTS: &str = r#"
+        local veche = require "veche"
+        local app, first = {}, nil
+        function app.start()
+          local ws = veche.websocket.connect(veche.config.source)
+          ws:send("what is first?")
+          first = ws:receive() .. ws:receive()
+          ws:close()
+        end
+        function app.open(conn) conn:send(first) end
+        return app"#;
+    on_all(|setup| {
+        let source = serve(|_, socket| {
+            let Some(mut peer) = Peer::accept(socket) else {
+                return;
+            };
+            peer.hear();
+            peer.say("this, ");
+            peer.say("then that");
+            peer.hear();
+        });
+        let routes = format!(
+            "[[route]]\npath = \"/starts\"\nhandler = \"lua\"\nscript = \"starts.lua\"\n\
+             options = {{ source = \"ws://{source}/\" }}"
+        );
+        let server = Server::with(
+            setup,
+            &Options {
+                routes: &routes,
+                files: &[("starts.lua", STARTS)],
+                ..Options::default()
+            },
+        );
+        for _ in 0..6 {
+            let mut client = Socket::open(server.public, "/starts");
+            assert_eq!(client.text(), "this, then that");
+        }
     });
 }
 
