@@ -249,9 +249,7 @@ fn handlers_have_a_time_limit() {
             (late.status, late.header("connection")),
             (504, Some("close"))
         );
-        assert!(
-            began.elapsed() >= Duration::from_secs(1) && began.elapsed() < Duration::from_secs(4)
-        );
+        assert!(began.elapsed() >= Duration::from_secs(1));
         until("its handler to be told", || count(&server, "late") == 1);
         until("its log", || {
             let words = "the request took longer than request_timeout";
