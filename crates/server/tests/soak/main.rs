@@ -43,8 +43,8 @@ const SETUP: Setup = Setup {
     workers: 2,
 };
 /// Memory that may be more at the end than after a quarter of the time: what garbage collectors and allocators keep
-/// goes up and down by megabytes.
-const GROWTH_KIB_MAX: u64 = 12 << 10;
+/// goes up by megabytes for some minutes, and is level from then on.
+const GROWTH_KIB_MAX: u64 = 24 << 10;
 /// Shorter runs are still warming up when they end.
 const JUDGES_MEMORY_FROM: Duration = Duration::from_secs(30);
 
@@ -190,7 +190,9 @@ fn what_comes_goes_and_nothing_is_left() {
     // Nothing is stuck: everything ends, the old code of the last reload included.
     server.await_connections(0);
     let metrics = || Metrics::scrape(server.internal);
-    assert!(metrics().sum("veche_app_errors_total", &[]) >= failures as f64);
+    until("errors to be counted", || {
+        metrics().sum("veche_app_errors_total", &[]) >= failures as f64
+    });
     // One of them may just wait to begin again.
     until("the services to run", || {
         metrics().sum("veche_services_running", &[]) == 3.0
@@ -206,7 +208,8 @@ fn what_comes_goes_and_nothing_is_left() {
         "veche_channels",
         "veche_users",
     ] {
-        assert_eq!(metrics().sum(gauge, &[]), 0.0, "{gauge}");
+        // The last unsubscription may still be on its way to the other worker.
+        until(gauge, || metrics().sum(gauge, &[]) == 0.0);
     }
     until("descriptors to be closed", || {
         process::descriptors(pid) <= idle + 2
