@@ -11,7 +11,6 @@ mod pool;
 mod port;
 mod redis;
 mod resolve;
-mod tls;
 
 pub use metrics::{Client, Figures, Metrics, WAIT_BUCKETS_MS};
 pub use port::Port;
@@ -20,6 +19,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::{Builder, Runtime};
+use veche_tls::Trusts;
 
 use perform::Clients;
 
@@ -48,6 +48,12 @@ impl Outbound {
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.0.clients.metrics
+    }
+
+    /// What its clients of TLS believe, for others of the process who dial.
+    #[must_use]
+    pub fn trusts(&self) -> &Arc<Trusts> {
+        self.0.clients.trusts()
     }
 
     fn runtime(&self) -> io::Result<&Runtime> {

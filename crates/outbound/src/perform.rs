@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use veche_calls::mysql::Database;
 use veche_calls::redis::Keyspace;
 use veche_calls::{Call, Outcome};
+use veche_tls::Trusts;
 
 use crate::metrics::{Client, Metrics};
 use crate::{http, mysql, redis, resolve};
@@ -34,6 +35,10 @@ impl Default for Clients {
 }
 
 impl Clients {
+    pub(crate) fn trusts(&self) -> &Arc<Trusts> {
+        self.http.trusts()
+    }
+
     fn mysql(&self, database: &Arc<Database>) -> Arc<mysql::Client> {
         let mut known = self.mysql.lock();
         if let Some(client) = known.get(database) {

@@ -12,8 +12,7 @@ use parking_lot::Mutex;
 use veche_frontends::Stats;
 use veche_mailbox::Wake as _;
 use veche_net::Waker;
-
-use crate::trusts::Trusts;
+use veche_tls::Trusts;
 
 /// Shards of the table of addresses.
 const SHARDS: usize = 16;
@@ -34,7 +33,7 @@ pub(crate) struct Common {
     /// Of the workers, so that all of them hear of the cap at once.
     wakers: Mutex<Vec<Waker>>,
     /// Whom clients of TLS believe.
-    pub(crate) trusts: Trusts,
+    pub(crate) trusts: Arc<Trusts>,
     /// When `warn_rarely` last spoke, in seconds since the start, plus one.
     warned: AtomicU64,
 }
@@ -61,9 +60,14 @@ impl Common {
             per_address_max: AtomicUsize::new(0),
             addresses: std::array::from_fn(|_| Mutex::default()),
             wakers: Mutex::default(),
-            trusts: Trusts::default(),
+            trusts: Arc::default(),
             warned: AtomicU64::new(0),
         }
+    }
+
+    /// Those who dial believe what others of the process do.
+    pub(crate) fn with_trusts(self, trusts: Arc<Trusts>) -> Self {
+        Self { trusts, ..self }
     }
 
     /// Sets the caps; `per_address` 0 is off.

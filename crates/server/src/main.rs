@@ -22,7 +22,6 @@ mod server;
 mod site;
 mod supervisor;
 mod testing;
-mod trusts;
 mod worker;
 
 /// The argument with which the supervisor starts the server process; nobody else has a use for it.

@@ -45,7 +45,8 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let shelf = library.shelve(&config)?;
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let workers = usize::from(config.server.workers.resolve(cores));
-    let common = Arc::new(Common::new(workers, process::now()));
+    let trusts = Arc::clone(library.outbound.trusts());
+    let common = Arc::new(Common::new(workers, process::now()).with_trusts(trusts));
     set_caps(&common, &config);
     let report = Report::new(
         Arc::clone(&common),

@@ -11,6 +11,7 @@ mod clock;
 mod drain;
 mod mail;
 mod output;
+mod readings;
 mod shown;
 mod simulation;
 mod slots;
@@ -28,6 +29,7 @@ use crate::common::Common;
 use clock::{Clock, clock_now};
 use drain::Drain;
 pub(crate) use mail::Letter;
+use readings::Readings;
 use slots::Slots;
 
 /// What log lines of a worker go by, whichever of its files writes them.
@@ -67,6 +69,7 @@ struct Rest {
     sessions: Vec<SessionId>,
     /// What TLS has opened, between two events.
     plain: Vec<u8>,
+    readings: Readings,
     clock: Clock,
     drain: Option<Drain>,
     /// There is work that waits for nothing.
@@ -100,6 +103,7 @@ impl<D: Driver> Worker<D> {
             touched: Vec::new(),
             sessions: Vec::new(),
             plain: Vec::new(),
+            readings: Readings::default(),
             clock: Clock::default(),
             drain: None,
             busy: false,

@@ -17,7 +17,8 @@ use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::sleep;
 use tokio_rustls::TlsConnector;
-use veche_calls::{Fault, FaultKind};
+use veche_calls::{Fault, FaultKind, Trust};
+use veche_tls::Believe;
 
 use super::pool::{Link, Place};
 use super::{Client, fault};
@@ -43,14 +44,34 @@ impl Client {
             let words = format!("no TLS with {}: {why}", place.shown());
             fault(FaultKind::Broken, words)
         };
-        let (client, trust) = (Arc::clone(self), place.trust.clone());
-        let config = tokio::task::spawn_blocking(move || client.trusts.config(&trust)).await;
-        let config = config.unwrap_or_else(|error| Err(error.to_string()));
-        let config = config.map_err(|why| fault(FaultKind::Invalid, why))?;
+        let trust = self.trust(believe(&place.trust)).await;
+        let config = trust
+            .map_err(|why| fault(FaultKind::Invalid, why))?
+            .config();
         let name = ServerName::try_from(place.host.clone()).map_err(|error| broken(&error))?;
         let stream = TlsConnector::from(config).connect(name, stream).await;
         let stream = stream.map_err(|error| broken(&error))?;
         drive(TokioIo::new(stream), connected).await
+    }
+
+    /// Reads files where they may take their time.
+    async fn trust(&self, believe: Believe) -> Result<veche_tls::Trust, String> {
+        if let Some(known) = self.trusts.known(&believe) {
+            return Ok(known);
+        }
+        let trusts = Arc::clone(&self.trusts);
+        match tokio::task::spawn_blocking(move || trusts.find(&believe)).await {
+            Ok(found) => found.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+fn believe(trust: &Trust) -> Believe {
+    match trust {
+        Trust::System => Believe::System,
+        Trust::File(file) => Believe::File(file.clone()),
+        Trust::Anybody => Believe::Anybody,
     }
 }
 

@@ -21,9 +21,9 @@ use tokio::time::timeout;
 use url::Url;
 use veche_calls::{Body as Delivered, Fault, FaultKind, Fetch, Handle, Http, HttpReply};
 use veche_calls::{Outcome, Reply, Trust};
+use veche_tls::Trusts;
 
 use crate::metrics::Figures;
-use crate::tls::Trusts;
 use body::{Body, Stream};
 use exchange::Hop;
 use pool::{Place, Pool};
@@ -33,7 +33,7 @@ use progress::{Phase, Progress};
 #[derive(Debug)]
 pub(crate) struct Client {
     pool: Arc<Pool>,
-    trusts: Trusts,
+    trusts: Arc<Trusts>,
     figures: Arc<Figures>,
 }
 
@@ -41,9 +41,13 @@ impl Client {
     pub(crate) fn new(figures: Arc<Figures>) -> Self {
         Self {
             pool: Arc::default(),
-            trusts: Trusts::default(),
+            trusts: Arc::default(),
             figures,
         }
+    }
+
+    pub(crate) fn trusts(&self) -> &Arc<Trusts> {
+        &self.trusts
     }
 
     /// Performs one call.

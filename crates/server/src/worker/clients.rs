@@ -8,9 +8,10 @@ use tracing::debug;
 use veche_frontends::{Caller, Connection, End};
 use veche_hub::SessionId;
 use veche_net::{Buffer, CloseReason, Driver, TransportId};
+use veche_tls::Trust;
 
 use super::{LOG, Rest, session};
-use crate::apps::{Asked, Here, Outgoing};
+use crate::apps::{Asked, Outgoing};
 
 /// Plain bytes of one event beyond which their memory is given back.
 const KEPT_BYTES: usize = 256 << 10;
@@ -21,31 +22,51 @@ const GOING_AWAY: &str = "the server is going away";
 impl Rest {
     /// Dials what applications have asked for, and gives up what they want no more.
     pub(super) fn dial<D: Driver>(&mut self, driver: &mut D) {
-        let asked = self.shared.with_apps(|apps, _| {
-            let apps: &mut dyn std::any::Any = apps;
-            apps.downcast_mut::<Here>().map(Here::take_asked)
-        });
-        for asked in asked.flatten().unwrap_or_default() {
+        for (outgoing, trust) in self.readings.take_ready() {
+            self.dial_one(driver, outgoing, trust.map(Some));
+        }
+        for asked in self.with_here(|here, _| here.take_asked()) {
             match asked {
-                Asked::Dial(outgoing) => {
-                    let caller = outgoing.dial.caller;
-                    if let Err(why) = self.dial_one(driver, *outgoing) {
-                        self.shared.with_apps(|apps, shared| {
-                            apps.client_failed(caller.app, caller.token, &why, shared);
-                        });
+                Asked::Dial(mut outgoing) => match outgoing.tls.take() {
+                    None => self.dial_one(driver, *outgoing, Ok(None)),
+                    Some(believe) => {
+                        let (trusts, waker) = (&self.common.trusts, || driver.waker());
+                        let ready = self.readings.find(trusts, believe, *outgoing, waker);
+                        if let Some((outgoing, trust)) = ready {
+                            self.dial_one(driver, outgoing, trust.map(Some));
+                        }
                     }
-                }
+                },
                 Asked::HangUp(caller) => self.hang_up(driver, caller),
             }
         }
     }
 
-    fn dial_one<D: Driver>(&mut self, driver: &mut D, outgoing: Outgoing) -> Result<(), String> {
+    fn dial_one<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        outgoing: Outgoing,
+        trust: Result<Option<Trust>, String>,
+    ) {
+        let caller = outgoing.dial.caller;
+        if let Err(why) = self.try_dial(driver, outgoing, trust) {
+            self.shared.with_apps(|apps, shared| {
+                apps.client_failed(caller.app, caller.token, &why, shared);
+            });
+        }
+    }
+
+    fn try_dial<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        outgoing: Outgoing,
+        trust: Result<Option<Trust>, String>,
+    ) -> Result<(), String> {
         let Outgoing {
             address,
             host,
-            tls,
             dial,
+            ..
         } = outgoing;
         if self.drain.as_ref().is_some_and(|drain| drain.clients_told) {
             return Err(GOING_AWAY.to_owned());
@@ -53,14 +74,8 @@ impl Rest {
         if self.common.is_at_cap() {
             return Err("this server has as many connections as it may".to_owned());
         }
-        let tls = match tls {
-            None => None,
-            Some(believe) => {
-                let trust = self.common.trusts.find(&believe);
-                let tls = trust.and_then(|trust| trust.connect(&host));
-                Some(tls.map_err(|error| error.to_string())?)
-            }
-        };
+        let tls = trust?.map(|trust| trust.connect(&host)).transpose();
+        let tls = tls.map_err(|error| error.to_string())?;
         let id = driver.connect(address).map_err(|error| error.to_string())?;
         let peer = address.ip();
         self.common.connection_opened(peer, false);
@@ -72,6 +87,9 @@ impl Rest {
     }
 
     fn hang_up<D: Driver>(&mut self, driver: &mut D, caller: Caller) {
+        if self.readings.forget(caller) {
+            return;
+        }
         // Rare, and there is no other way to find it.
         let found = (0..self.slots.end()).find_map(|index| {
             let id = self.slots.at(index)?;

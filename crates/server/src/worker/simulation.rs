@@ -13,6 +13,7 @@ impl Worker<Simulated> {
         let now_ms = veche_net::Driver::now_ms(driver);
         rest.clock = Clock::fixed(now_ms, wall_ms);
         rest.trim_at_ms = u64::MAX;
+        rest.readings.is_own = true;
         for listener in 0..rest.shared.site.listeners.len() {
             driver.add_listener();
             rest.listeners.push(listener as u16);

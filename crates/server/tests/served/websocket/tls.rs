@@ -1,10 +1,13 @@
 //! wss: certificates that are believed and such that are not.
 
+use std::fs::File;
 use std::io::{Read as _, Write as _};
+use std::process::Command;
+use std::thread;
 
 use super::{run, start_with};
 use crate::peer::{Peer, serve, serve_tls};
-use crate::support::on_all;
+use crate::support::{SETUPS, on_all};
 
 #[test]
 fn a_certificate_that_is_believed_and_any_when_asked() {
@@ -82,4 +85,44 @@ fn a_certificate_that_is_not_believed() {
         let told = run(&server, &format!("websocket.connect('ws://{address}/')"));
         assert!(told.starts_with("error: "), "{told}");
     });
+}
+
+/// A file that takes its time: a pipe, whose other end is the test's.
+#[test]
+fn a_worker_goes_on_while_certificates_are_read() {
+    for setup in SETUPS.into_iter().filter(|setup| setup.workers == 1) {
+        let (address, pem) = serve_tls("127.0.0.1", |socket| {
+            if let Some(mut peer) = Peer::accept(socket) {
+                peer.echo();
+            }
+        });
+        let server = start_with(setup, &[]);
+        let pipe = server.config().with_file_name("ca.pem");
+        let made = Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo").success());
+        // Two that wait for the same, and one that is not wanted any more.
+        let script = format!(
+            r#"
+            local function dial()
+              local ws = websocket.connect("wss://{address}/", {{ ca_file = 'ca.pem' }})
+              ws:send("through")
+              return (ws:receive())
+            end
+            local one, other, unwanted = veche.spawn(dial), veche.spawn(dial), veche.spawn(dial)
+            veche.sleep(0.05)
+            unwanted:cancel()
+            return one:join(), other:join(), (pcall(unwanted.join, unwanted))"#
+        );
+        thread::scope(|scope| {
+            let told = scope.spawn(|| run(&server, &script));
+            // Once this opens, somebody is reading.
+            let mut reads = File::options().write(true).open(&pipe).expect("a reader");
+            for _ in 0..3 {
+                assert_eq!(run(&server, "veche.sleep(0.03) return 'here'"), "here");
+            }
+            reads.write_all(pem.as_bytes()).expect("written");
+            drop(reads);
+            assert_eq!(told.join().expect("an answer"), "through\nthrough\nfalse");
+        });
+    }
 }
