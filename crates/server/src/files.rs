@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rust_embed::{Embed, EmbeddedFile};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use veche_frontends::static_files::{Content, Description, File, Files, OpenError, Opened, ReadAt};
@@ -32,12 +33,12 @@ const PAGE_BYTES_MAX: u64 = 4 << 20;
 const BUILTIN: &str = "builtin:";
 
 /// The demo's pages. In debug builds they are read from the folder at each request.
-#[derive(rust_embed::Embed)]
+#[derive(Embed)]
 #[folder = "../../web/demo"]
 struct Demo;
 
 /// What pages load under `veche dev`.
-#[derive(rust_embed::Embed)]
+#[derive(Embed)]
 #[folder = "../../web/dev"]
 struct DevPages;
 
@@ -139,21 +140,12 @@ impl DiskFiles {
             return Err(OpenError::NotFound);
         }
         let embedded = match name {
-            "demo" => Demo::get(relative),
-            "dev" => DevPages::get(relative),
+            "demo" => embedded::<Demo>(relative)?,
+            "dev" => embedded::<DevPages>(relative)?,
             _ => return Err(OpenError::NotFound),
         };
         let Some(embedded) = embedded else {
-            let is_below = |name: &str| {
-                let rest = name.strip_prefix(relative);
-                rest.is_some_and(|rest| rest.starts_with('/'))
-            };
-            let is_folder = relative.is_empty() || Demo::iter().any(|name| is_below(&name));
-            return if is_folder {
-                Ok(Opened::Folder)
-            } else {
-                Err(OpenError::NotFound)
-            };
+            return Ok(Opened::Folder);
         };
         let bytes = match embedded.data {
             std::borrow::Cow::Borrowed(bytes) => Bytes::from_static(bytes),
@@ -177,6 +169,20 @@ impl DiskFiles {
             );
         }
         Ok(Opened::File(file))
+    }
+}
+
+/// A page that is built in, or `None` for a folder of such.
+fn embedded<Pages: Embed>(relative: &str) -> Result<Option<EmbeddedFile>, OpenError> {
+    let page = Pages::get(relative);
+    let is_below = |name: &str| {
+        let rest = name.strip_prefix(relative);
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    };
+    if page.is_some() || relative.is_empty() || Pages::iter().any(|name| is_below(&name)) {
+        Ok(page)
+    } else {
+        Err(OpenError::NotFound)
     }
 }
 

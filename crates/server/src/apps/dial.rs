@@ -107,8 +107,9 @@ impl Application {
     #[inline]
     pub(super) fn vm_of(&mut self, id: SessionId) -> &mut Vm {
         let id = connection(id);
-        let old = self.before.iter_mut().map(|old| &mut old.vm);
-        match old.into_iter().position(|vm| vm.has_client(id)) {
+        let older = self.before.len();
+        let found = self.vms().take(older).position(|vm| vm.has_client(id));
+        match found {
             Some(at) => &mut self.before[at].vm,
             None => &mut self.vm,
         }

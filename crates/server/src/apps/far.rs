@@ -31,10 +31,11 @@ enum Order {
 }
 
 /// Mail for the other workers.
-#[derive(Default)]
 pub(super) struct Far {
     /// By worker.
-    lanes: Vec<Lane>,
+    lanes: Box<[Lane]>,
+    /// Pieces in all of them.
+    pieces: usize,
     is_dropping: bool,
 }
 
@@ -45,6 +46,15 @@ struct Lane {
 }
 
 impl Far {
+    /// Among so many workers.
+    pub(super) fn new(workers: u16) -> Self {
+        Self {
+            lanes: (0..workers).map(|_| Lane::default()).collect(),
+            pieces: 0,
+            is_dropping: false,
+        }
+    }
+
     pub(super) fn send(
         &mut self,
         worker: u16,
@@ -76,11 +86,10 @@ impl Far {
 
     fn order(&mut self, worker: u16, app: AppId, id: ConnectionId, order: Order, bytes: usize) {
         let bytes = bytes + ORDER_BYTES;
-        let worker = usize::from(worker);
-        if self.lanes.len() <= worker {
-            self.lanes.resize_with(worker + 1, Lane::default);
-        }
-        let lane = &mut self.lanes[worker];
+        // Scripts may make up numbers.
+        let Some(lane) = self.lanes.get_mut(usize::from(worker)) else {
+            return;
+        };
         if lane.bytes + bytes > WAITING_BYTES_MAX {
             if !std::mem::replace(&mut self.is_dropping, true) {
                 tracing::warn!(
@@ -96,16 +105,19 @@ impl Far {
                 mail.orders.push((id, order));
                 mail.bytes += bytes;
             }
-            _ => lane.mail.push_back(AppMail {
-                app,
-                orders: vec![(id, order)],
-                bytes,
-            }),
+            _ => {
+                lane.mail.push_back(AppMail {
+                    app,
+                    orders: vec![(id, order)],
+                    bytes,
+                });
+                self.pieces += 1;
+            }
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.mail.is_empty())
+        self.pieces == 0
     }
 }
 
@@ -115,15 +127,16 @@ impl Here {
         let lane = self.far.lanes.get_mut(worker)?;
         let mail = lane.mail.pop_front()?;
         lane.bytes -= mail.bytes;
+        self.far.pieces -= 1;
         if lane.mail.is_empty() {
             self.far.is_dropping = false;
         }
         Some(mail)
     }
 
-    /// Mail that can go nowhere.
-    pub(crate) fn forget_mail_from(&mut self, worker: usize) {
-        self.far.lanes.truncate(worker);
+    /// Whether there is mail for another worker.
+    pub(crate) fn has_mail(&self) -> bool {
+        !self.far.is_empty()
     }
 
     /// Mail of another worker.

@@ -144,7 +144,7 @@ impl Here {
             tickets: Tickets::default(),
             held: Held::default(),
             asked: Vec::new(),
-            far: Far::default(),
+            far: Far::new(workers),
             calls: Calls::new(port),
             writers: HashMap::new(),
             journal: None,
@@ -275,10 +275,9 @@ impl Application {
         answer: &veche_script::Answer,
         now: veche_script::Now,
     ) {
-        for old in &mut self.before {
-            old.vm.answer(token, answer, now);
+        for vm in self.vms() {
+            vm.answer(token, answer, now);
         }
-        self.vm.answer(token, answer, now);
     }
 
     /// The same for what a call to the world has led to.
@@ -288,9 +287,7 @@ impl Application {
         outcome: veche_calls::Outcome,
         now: veche_script::Now,
     ) {
-        let old = self.before.iter_mut().map(|old| &mut old.vm);
-        let waits = old.chain([&mut self.vm]).find(|vm| vm.is_waiting(token));
-        if let Some(vm) = waits {
+        if let Some(vm) = self.vms().find(|vm| vm.is_waiting(token)) {
             vm.replied(token, outcome, now);
         }
     }
@@ -449,9 +446,8 @@ impl Apps for Here {
         let given_up = self.tickets.give_up(id, None);
         self.run(app, None, shared, |app, now| {
             let is_late = why == Gone::TooLate;
-            app.vm.gone(connection(id), is_late, now);
-            for old in &mut app.before {
-                old.vm.gone(connection(id), is_late, now);
+            for vm in app.vms() {
+                vm.gone(connection(id), is_late, now);
             }
             // Those who write or subscribe beside the handler.
             for token in writers.into_iter().chain(given_up) {

@@ -66,12 +66,9 @@ pub(crate) fn seeded(shelf: &Shelf, seed: u64) -> Shelf {
     let volumes = shelf.iter().map(|volume| {
         volume.as_ref().map(|volume| {
             Arc::new(Volume {
-                app: volume.app.clone(),
-                code: Arc::clone(&volume.code),
-                folder: Arc::clone(&volume.folder),
                 store: Arc::clone(&store),
                 seed: Some(seed),
-                seat: volume.seat,
+                ..Volume::clone(volume)
             })
         })
     });

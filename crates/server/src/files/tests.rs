@@ -174,6 +174,7 @@ fn the_demo_is_built_in() {
         text(files.open(root, "../demo/index.html", 0)),
         Err("not found".to_owned())
     );
+    assert!(text(files.open(Path::new("builtin:dev"), "dev.js", 0)).is_ok());
     assert_eq!(
         text(files.open(Path::new("builtin:none"), "index.html", 0)),
         Err("not found".to_owned())

@@ -98,15 +98,16 @@ impl Rest {
     /// Posts what applications have for those of other workers. It uses a part of the credits alone, so that it does not
     /// hold up the hub; the rest waits.
     fn post_apps(&mut self) {
-        let workers = self.shared.ports.post.lanes.len();
         let mailbox = &mut self.mailbox;
         let apps = self.shared.apps.as_deref_mut();
         let apps: Option<&mut dyn std::any::Any> = apps.map(|apps| apps as _);
         let Some(here) = apps.and_then(|apps| apps.downcast_mut::<Here>()) else {
             return;
         };
-        here.forget_mail_from(workers);
-        for to in 0..workers {
+        if !here.has_mail() {
+            return;
+        }
+        for to in 0..self.shared.ports.post.lanes.len() {
             while mailbox.unfinished(to) < APP_CREDITS
                 && let Some(mail) = here.next_mail(to)
             {
