@@ -1,6 +1,7 @@
 //! Who performs which call.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -17,9 +18,12 @@ use crate::{http, mysql, redis, resolve};
 pub(crate) struct Clients {
     pub(crate) metrics: Metrics,
     http: Arc<http::Client>,
-    mysql: Mutex<HashMap<Arc<Database>, Arc<mysql::Client>>>,
-    redis: Mutex<HashMap<Arc<Keyspace>, Arc<redis::Client>>>,
+    mysql: Known<Database, mysql::Client>,
+    redis: Known<Keyspace, redis::Client>,
 }
+
+/// Clients by their servers.
+type Known<K, C> = Mutex<HashMap<Arc<K>, Arc<C>>>;
 
 impl Default for Clients {
     fn default() -> Self {
@@ -40,26 +44,23 @@ impl Clients {
     }
 
     fn mysql(&self, database: &Arc<Database>) -> Arc<mysql::Client> {
-        let mut known = self.mysql.lock();
-        if let Some(client) = known.get(database) {
-            return Arc::clone(client);
-        }
-        let figures = Arc::clone(self.metrics.of(Client::Mysql));
-        let client = Arc::new(mysql::Client::new(database, figures));
-        known.insert(Arc::clone(database), Arc::clone(&client));
-        client
+        find(&self.mysql, database, || {
+            mysql::Client::new(database, Arc::clone(self.metrics.of(Client::Mysql)))
+        })
     }
 
     pub(crate) fn redis(&self, keyspace: &Arc<Keyspace>) -> Arc<redis::Client> {
-        let mut known = self.redis.lock();
-        if let Some(client) = known.get(keyspace) {
-            return Arc::clone(client);
-        }
-        let figures = Arc::clone(self.metrics.of(Client::Redis));
-        let client = Arc::new(redis::Client::new(keyspace, figures));
-        known.insert(Arc::clone(keyspace), Arc::clone(&client));
-        client
+        find(&self.redis, keyspace, || {
+            redis::Client::new(keyspace, Arc::clone(self.metrics.of(Client::Redis)))
+        })
     }
+}
+
+/// The client for a server, made when it is first asked for.
+fn find<K: Eq + Hash, C>(known: &Known<K, C>, server: &Arc<K>, make: impl FnOnce() -> C) -> Arc<C> {
+    let mut known = known.lock();
+    let place = known.entry(Arc::clone(server));
+    Arc::clone(place.or_insert_with(|| Arc::new(make())))
 }
 
 /// Performs one.

@@ -7,8 +7,8 @@ mod feed;
 mod link;
 mod values;
 
-use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
@@ -21,6 +21,9 @@ use crate::pool::{Dial, Limits, Pool};
 use feed::Subscription;
 use link::{Dialer, Link};
 use values::{fault, from_server};
+
+/// First and longest pause between two attempts to connect.
+const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
 /// The connections to one server.
 #[derive(Debug)]
@@ -218,7 +221,9 @@ async fn send(
 
 /// Commands of one turn that go to the same server together.
 #[derive(Debug, Default)]
-pub(crate) struct Batches(HashMap<Arc<Keyspace>, Vec<(CallId, Command)>>);
+pub(crate) struct Batches(Vec<Batch>);
+
+type Batch = (Arc<Keyspace>, Vec<(CallId, Command)>);
 
 impl Batches {
     /// Takes a call if it is one of those.
@@ -226,17 +231,25 @@ impl Batches {
         let Redis { keyspace, action } = call;
         match action {
             RedisAction::Run(command) => {
-                self.0.entry(keyspace).or_default().push((id, command));
+                // An application's calls have the same one in their hands; there are few of them.
+                let is_it =
+                    |(known, _): &mut Batch| Arc::ptr_eq(known, &keyspace) || *known == keyspace;
+                match self
+                    .0
+                    .iter_mut()
+                    .find_map(|batch| is_it(batch).then_some(&mut batch.1))
+                {
+                    Some(commands) => commands.push((id, command)),
+                    None => self.0.push((keyspace, vec![(id, command)])),
+                }
                 Ok(())
             }
             action => Err(Redis { keyspace, action }),
         }
     }
 
-    pub(crate) fn drain(
-        &mut self,
-    ) -> impl Iterator<Item = (Arc<Keyspace>, Vec<(CallId, Command)>)> + '_ {
-        self.0.drain()
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Batch> + '_ {
+        self.0.drain(..)
     }
 }
 

@@ -13,15 +13,13 @@ use tokio::time::{sleep, timeout};
 use veche_calls::redis::{Keyspace, Message};
 use veche_calls::{Fault, FaultKind};
 
+use super::PAUSES;
 use super::link::Dialer;
 use super::values::fault;
 use crate::metrics::{Connected, Figures};
 
 /// Bytes of messages that nobody has received yet.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
-
-/// First and longest pause before another attempt to connect.
-const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
 /// What the lease of a subscription is on.
 pub(super) struct Subscription {

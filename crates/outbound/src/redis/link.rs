@@ -20,11 +20,9 @@ use tokio::time::{Instant, timeout};
 use veche_calls::redis::Keyspace;
 use veche_calls::{Fault, FaultKind, Tls};
 
+use super::PAUSES;
 use super::values::fault;
 use crate::metrics::{Connected, Figures};
-
-/// First and longest pause between two attempts.
-const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
 /// After a connection was silent for so long, the system asks the other side whether it is there.
 const KEEPALIVE: Duration = Duration::from_secs(30);
