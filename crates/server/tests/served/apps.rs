@@ -61,14 +61,7 @@ return app
 "#;
 
 fn serve(setup: Setup) -> Server {
-    Server::with(
-        setup,
-        &Options {
-            routes: ROUTES,
-            files: &[("app.lua", APP)],
-            ..Options::default()
-        },
-    )
+    Server::serving(setup, ROUTES, &[("app.lua", APP)])
 }
 
 fn open(server: &Server, target: &str) -> Socket {

@@ -65,14 +65,7 @@ fn serve(setup: Setup, scripts: &[String]) -> Server {
             )
         })
         .collect();
-    Server::with(
-        setup,
-        &Options {
-            routes: &routes,
-            files: &files,
-            ..Options::default()
-        },
-    )
+    Server::serving(setup, &routes, &files)
 }
 
 #[test]

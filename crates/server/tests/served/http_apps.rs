@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Http, Options, Server, Setup, get, now, on_all, until};
+use crate::support::{Http, Server, Setup, get, now, on_all, until};
 
 const ROUTES: &str = "
 [[route]]
@@ -89,19 +89,13 @@ return app
 
 fn serve(setup: Setup) -> Server {
     let large = "0123456789".repeat(50_000);
-    Server::with(
-        setup,
-        &Options {
-            routes: ROUTES,
-            files: &[
-                ("web/app.lua", APP),
-                ("web/note.txt", "a note\n"),
-                ("web/large.txt", &large),
-                ("secret.txt", "secret"),
-            ],
-            ..Options::default()
-        },
-    )
+    let files = [
+        ("web/app.lua", APP),
+        ("web/note.txt", "a note\n"),
+        ("web/large.txt", &large),
+        ("secret.txt", "secret"),
+    ];
+    Server::serving(setup, ROUTES, &files)
 }
 
 fn count(server: &Server, name: &str) -> u64 {

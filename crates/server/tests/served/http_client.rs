@@ -84,14 +84,7 @@ return app
 "#;
 
 fn serve(setup: Setup) -> Server {
-    Server::with(
-        setup,
-        &Options {
-            routes: ROUTES,
-            files: &[("app.lua", APP)],
-            ..Options::default()
-        },
-    )
+    Server::serving(setup, ROUTES, &[("app.lua", APP)])
 }
 
 /// Says nothing to anybody, and counts who is there.

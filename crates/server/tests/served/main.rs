@@ -24,5 +24,6 @@ mod services;
 mod shared_apps;
 mod slow_query;
 mod slow_reader;
+mod suite;
 mod timeouts;
 mod websocket;

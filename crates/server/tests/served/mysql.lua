@@ -1,6 +1,6 @@
 -- `veche.mysql` with a real server. Each function of `t` is a test, run by a request to its name.
 local veche = require "veche"
-local check = require "check"
+local check, suite = require "check", require "suite"
 local null = veche.null
 
 local db = veche.mysql.connect(veche.config.url)
@@ -433,19 +433,4 @@ function t.many_handles_are_one()
   check.equal(first:value("select connection_id()"), id)
 end
 
-local app = {}
-
-function app.request(req)
-  local name = req.query.test
-  if not name then
-    local names = {}
-    for name in pairs(t) do names[#names + 1] = name end
-    table.sort(names)
-    return names
-  end
-  if name == "value" then return tostring(db:value(req.query.sql)) end
-  local ok, why = xpcall(t[name], function(why) return debug.traceback(tostring(why)) end)
-  return ok and 200 or 500, ok and "fine\n" or why
-end
-
-return app
+return suite(t, { value = function(req) return tostring(db:value(req.query.sql)) end })

@@ -1,33 +1,11 @@
 //! `veche.mysql` with a real MariaDB.
 
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
+use crate::suite;
 use crate::support::backing::Backing;
 use crate::support::metrics::Metrics;
-use crate::support::{Http, Options, Server, Setup, get, now, until};
-
-/// A server whose application uses that database.
-fn serve(setup: Setup, url: &str) -> Server {
-    let routes = format!(
-        "[[route]]\npath = \"/db\"\nhandler = \"lua\"\nscript = \"app.lua\"\noptions = {{ url = \"{url}\" }}\n"
-    );
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |path: &str| fs::read_to_string(here.join(path)).expect("a script");
-    let (app, check) = (
-        read("tests/served/mysql.lua"),
-        read("../script/tests/support/check.lua"),
-    );
-    Server::with(
-        setup,
-        &Options {
-            routes: &routes,
-            files: &[("app.lua", &app), ("check.lua", &check)],
-            ..Options::default()
-        },
-    )
-}
+use crate::support::{Http, Setup, now, until};
 
 fn database() -> Backing {
     let backing = Backing::mariadb(1_200);
@@ -40,21 +18,8 @@ fn statements_and_transactions() {
     let backing = database();
     for io in ["epoll", "delayed"] {
         let setup = Setup { io, workers: 1 };
-        let server = serve(setup, &backing.url("test", "pool=10"));
-        let names = get(server.public, "/db").json();
-        let names = names.as_array().expect("a list");
-        assert!(names.len() > 10, "{names:?}");
-        let mut failed = Vec::new();
-        for name in names {
-            let name = name.as_str().expect("a name");
-            let began = now();
-            let answer = get(server.public, &format!("/db?test={name}"));
-            eprintln!("{io} {name}: {} in {:?}", answer.status, began.elapsed());
-            if answer.status != 200 {
-                failed.push(format!("{name}: {}", answer.text()));
-            }
-        }
-        assert!(failed.is_empty(), "{}\n{}", failed.join("\n"), server.log());
+        let server = suite::serve(setup, "mysql.lua", &backing.url("test", "pool=10"));
+        suite::run(&server);
         let metrics = Metrics::scrape(server.internal);
         let of = |name: &str| metrics.sum(name, &["client=\"mysql\""]);
         assert!(of("veche_outbound_calls_total") > 1_000.0);
@@ -77,11 +42,11 @@ fn a_database_that_crashes_and_returns() {
             io: "epoll",
             workers,
         };
-        let server = serve(setup, &backing.url("test", options));
+        let server = suite::serve(setup, "mysql.lua", &backing.url("test", options));
         let ask = |sql: &str| {
             let sql = sql.replace(' ', "%20");
             let mut http = Http::connect(server.public);
-            let answer = http.request("GET", &format!("/db?test=value&sql={sql}"), "", b"");
+            let answer = http.request("GET", &format!("/suite?test=value&sql={sql}"), "", b"");
             let answer = answer.expect("an answer");
             (answer.status, answer.text().to_owned())
         };

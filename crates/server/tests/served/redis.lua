@@ -1,6 +1,6 @@
 -- `veche.redis` with a real server. Each function of `t` is a test, run by a request to its name.
 local veche = require "veche"
-local check = require "check"
+local check, suite = require "check", require "suite"
 local null = veche.null
 
 local r = veche.redis.connect(veche.config.url)
@@ -277,19 +277,4 @@ function t.forgotten_subscriptions_are_let_go()
   check.is_true(r:pubsub("numsub", "forgotten")[2] <= 2, before)
 end
 
-local app = {}
-
-function app.request(req)
-  local name = req.query.test
-  if not name then
-    local names = {}
-    for name in pairs(t) do names[#names + 1] = name end
-    table.sort(names)
-    return names
-  end
-  if name == "get" then return tostring(r:get(req.query.key)) end
-  local ok, why = xpcall(t[name], function(why) return debug.traceback(tostring(why)) end)
-  return ok and 200 or 500, ok and "fine\n" or why
-end
-
-return app
+return suite(t, { get = function(req) return tostring(r:get(req.query.key)) end })

@@ -1,58 +1,18 @@
 //! `veche.redis` with a real Redis.
 
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
+use crate::suite;
 use crate::support::backing::Backing;
 use crate::support::metrics::Metrics;
-use crate::support::{Http, Options, SETUPS, Server, Setup, get, now, until};
-
-/// A server whose application uses that Redis.
-fn serve(setup: Setup, url: &str) -> Server {
-    let routes = format!(
-        "[[route]]\npath = \"/redis\"\nhandler = \"lua\"\nscript = \"app.lua\"\noptions = {{ url = \"{url}\" }}\n"
-    );
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |path: &str| fs::read_to_string(here.join(path)).expect("a script");
-    let (app, check) = (
-        read("tests/served/redis.lua"),
-        read("../script/tests/support/check.lua"),
-    );
-    Server::with(
-        setup,
-        &Options {
-            routes: &routes,
-            files: &[("app.lua", &app), ("check.lua", &check)],
-            ..Options::default()
-        },
-    )
-}
+use crate::support::{Http, SETUPS, now, until};
 
 #[test]
 fn commands_and_subscriptions() {
     let backing = Backing::redis();
     for setup in SETUPS.into_iter().filter(|setup| setup.workers == 1) {
-        let server = serve(setup, &backing.url("0", ""));
-        let names = get(server.public, "/redis").json();
-        let names = names.as_array().expect("a list");
-        assert!(names.len() > 10, "{names:?}");
-        let mut failed = Vec::new();
-        for name in names {
-            let name = name.as_str().expect("a name");
-            let began = now();
-            let answer = get(server.public, &format!("/redis?test={name}"));
-            eprintln!(
-                "{} {name}: {} in {:?}",
-                setup.io,
-                answer.status,
-                began.elapsed()
-            );
-            if answer.status != 200 {
-                failed.push(format!("{name}: {}", answer.text()));
-            }
-        }
-        assert!(failed.is_empty(), "{}\n{}", failed.join("\n"), server.log());
+        let server = suite::serve(setup, "redis.lua", &backing.url("0", ""));
+        suite::run(&server);
         let metrics = Metrics::scrape(server.internal);
         let calls = metrics.sum("veche_outbound_calls_total", &["client=\"redis\""]);
         assert!(calls > 2_000.0, "{calls}");
@@ -64,11 +24,11 @@ fn commands_and_subscriptions() {
 fn a_redis_that_crashes_and_returns() {
     let mut backing = Backing::redis();
     for setup in SETUPS.into_iter().filter(|setup| setup.io == "epoll") {
-        let server = serve(setup, &backing.url("0", ""));
+        let server = suite::serve(setup, "redis.lua", &backing.url("0", ""));
         let mut connections: Vec<Http> = (0..6).map(|_| Http::connect(server.public)).collect();
         let mut status = move |number: usize| {
             let http = &mut connections[number % 6];
-            let answer = http.request("GET", "/redis?test=get&key=none", "", b"");
+            let answer = http.request("GET", "/suite?test=get&key=none", "", b"");
             answer.expect("an answer").status
         };
         for number in 0..12 {

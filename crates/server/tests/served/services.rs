@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::support::metrics::Metrics;
-use crate::support::{Options, Server, Setup, Socket, get, on_all, until};
+use crate::support::{Options, Server, Socket, get, on_all, until};
 
 const CHAT: &str = r#"
 [[app]]
@@ -77,15 +77,6 @@ return { request = function()
 end }
 "#;
 
-fn serve(setup: Setup, routes: &str, files: &[(&str, &str)]) -> Server {
-    let options = Options {
-        routes,
-        files,
-        ..Options::default()
-    };
-    Server::with(setup, &options)
-}
-
 fn reload(server: &Server, routes: &str, files: &[(&str, &str)]) {
     server.configure(&Options {
         routes,
@@ -105,7 +96,7 @@ fn instances_are_spread_and_begin_anew_with_new_code() {
     on_all(|setup| {
         let files = [("feed.lua", FEED_SCRIPT), ("places.lua", PLACES_SCRIPT)];
         let routes = format!("{FEED}{PLACES}");
-        let server = serve(setup, &routes, &files);
+        let server = Server::serving(setup, &routes, &files);
         let mut ann = Socket::open(server.public, "/ws?user=ann&channel=news");
         for _ in 0..8 {
             assert_eq!(ann.text(), "one");
@@ -170,7 +161,7 @@ fn one_that_fails_begins_again_later_and_later() {
         ("never.lua", never),
     ];
     let setup = crate::support::SETUPS[0];
-    let server = serve(setup, routes, &files);
+    let server = Server::serving(setup, routes, &files);
     until("the last run", || server.log().contains("run  4"));
     let log = server.log();
     for words in [
@@ -204,7 +195,7 @@ fn an_app_that_is_taken_out_ends() {
         let beats = "[[route]]\npath = \"/beats\"\nhandler = \"lua\"\nscript = \"beats.lua\"\n";
         let beats_script = "return { request = function() return tostring(require('veche').counter('beats'):get()) end }";
         let files = [files[0], ("beats.lua", beats_script)];
-        let server = serve(setup, &format!("{CHAT}{beats}"), &files);
+        let server = Server::serving(setup, &format!("{CHAT}{beats}"), &files);
         let mut clients: Vec<Socket> = (0..6)
             .map(|_| Socket::open(server.public, "/chat"))
             .collect();
@@ -247,7 +238,7 @@ fn an_app_that_is_taken_out_ends() {
 fn all_are_told_when_the_server_ends() {
     on_all(|setup| {
         let files = [("chat.lua", CHAT_SCRIPT), ("feed.lua", FEED_SCRIPT)];
-        let mut server = serve(setup, &format!("{CHAT}{FEED}"), &files);
+        let mut server = Server::serving(setup, &format!("{CHAT}{FEED}"), &files);
         let mut client = Socket::open(server.public, "/chat");
         assert_eq!(client.text(), "open");
         until("the services", || count(&server, "begins") == 4);
@@ -273,7 +264,7 @@ fn all_are_told_when_the_server_ends() {
 #[test]
 fn bad_ones_are_refused_before_they_run() {
     let setup = crate::support::SETUPS[0];
-    let server = serve(setup, "", &[("bare.lua", "return {}")]);
+    let server = Server::serving(setup, "", &[("bare.lua", "return {}")]);
     let bare = "[[service]]\nname = \"bare\"\nscript = \"bare.lua\"\n";
     server.configure(&Options {
         routes: bare,

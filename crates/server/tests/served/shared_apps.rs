@@ -60,14 +60,7 @@ return app
 "#;
 
 fn serve(setup: Setup) -> Server {
-    Server::with(
-        setup,
-        &Options {
-            routes: ROUTES,
-            files: &[("give.lua", GIVE), ("take.lua", TAKE)],
-            ..Options::default()
-        },
-    )
+    Server::serving(setup, ROUTES, &[("give.lua", GIVE), ("take.lua", TAKE)])
 }
 
 #[test]

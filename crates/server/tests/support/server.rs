@@ -59,6 +59,16 @@ impl Server {
         server
     }
 
+    /// With these routes, and these files beside the config.
+    pub(crate) fn serving(setup: Setup, routes: &str, files: &[(&str, &str)]) -> Self {
+        let options = Options {
+            routes,
+            files,
+            ..Options::default()
+        };
+        Self::with(setup, &options)
+    }
+
     /// A folder with a config of its own, copied; ports and workers are the test's, all else is as it stands there.
     pub(crate) fn copy_of(setup: Setup, folder: &Path) -> Self {
         let mut server = Self::prepare(setup);

@@ -44,14 +44,7 @@ fn start(setup: Setup) -> Server {
 
 fn start_with(setup: Setup, files: &[(&str, &str)]) -> Server {
     let files: Vec<_> = files.iter().copied().chain([("app.lua", APP)]).collect();
-    Server::with(
-        setup,
-        &Options {
-            routes: ROUTES,
-            files: &files,
-            ..Options::default()
-        },
-    )
+    Server::serving(setup, ROUTES, &files)
 }
 
 /// What the script returns, or how it fails.
