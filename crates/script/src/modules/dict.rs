@@ -3,8 +3,6 @@
 //! A script's function in `update` runs without any lock: what it returns is stored if nobody has changed the entry
 //! meanwhile, otherwise it is asked again.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -13,6 +11,7 @@ use veche_store::{Counter, Dict, Error, Options, Store};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::fault;
+use super::kept::Kept;
 use crate::desk::Desk;
 
 /// Shortest and longest time that an entry stays, in seconds: a year.
@@ -28,19 +27,10 @@ const KEYS_MAX: f64 = 10_000.0;
 /// How often `update` asks again.
 const UPDATES_MAX: usize = 1000;
 
-/// What a VM has asked for so far, by number; scripts have the numbers in objects that `lua/dict.lua` makes.
-struct Kept<T> {
-    list: Vec<Arc<T>>,
-    /// By address: what is in the list stays where it is.
-    numbers: HashMap<*const T, usize>,
-}
-
-type SharedKept<T> = Rc<RefCell<Kept<T>>>;
-
 /// Must run before the prelude replaces `pcall`.
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
     let shared = lua.create_table()?;
-    let dicts = SharedKept::<Dict>::default();
+    let dicts = Kept::of_store();
     shared.set("dict_methods", dict_methods(lua, desk, &dicts)?)?;
     let own = Rc::clone(desk);
     let dict = lua.create_function(move |_, values: MultiValue| {
@@ -49,44 +39,19 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         let dict = named(&arguments, &own.world.store, |store, name| {
             store.dict(name, options)
         })?;
-        Ok(keep(&dicts, dict))
+        Ok(dicts.keep(dict))
     })?;
     shared.set("dict", dict)?;
-    let counters = SharedKept::<Counter>::default();
+    let counters = Kept::of_store();
     shared.set("counter_methods", counter_methods(lua, &counters)?)?;
     let own = Rc::clone(desk);
     let counter = lua.create_function(move |_, values: MultiValue| {
         let arguments = Arguments::new("counter", values);
         let counter = named(&arguments, &own.world.store, Store::counter)?;
-        Ok(keep(&counters, counter))
+        Ok(counters.keep(counter))
     })?;
     shared.set("counter", counter)?;
     native.set("shared", shared)
-}
-
-/// Its number, the same if it is kept already: there are never more than the store has.
-fn keep<T>(kept: &SharedKept<T>, one: Arc<T>) -> f64 {
-    let Kept { list, numbers } = &mut *kept.borrow_mut();
-    let number = *numbers.entry(Arc::as_ptr(&one)).or_insert_with(|| {
-        list.push(one);
-        list.len() - 1
-    });
-    number as f64
-}
-
-fn find<T>(kept: &SharedKept<T>, number: Option<Value>) -> mlua::Result<Arc<T>> {
-    let number = number.as_ref().and_then(as_number);
-    let found = number.and_then(|number| kept.borrow().list.get(number as usize).cloned());
-    found.ok_or_else(|| fault("there is none of that number"))
-}
-
-impl<T> Default for Kept<T> {
-    fn default() -> Self {
-        Self {
-            list: Vec::new(),
-            numbers: HashMap::new(),
-        }
-    }
 }
 
 fn named<T>(
@@ -182,16 +147,16 @@ const METHODS: [(&str, &str, Method); 7] = [
     }),
 ];
 
-fn dict_methods(lua: &Lua, desk: &Rc<Desk>, dicts: &SharedKept<Dict>) -> mlua::Result<Table> {
+fn dict_methods(lua: &Lua, desk: &Rc<Desk>, dicts: &Kept<Dict>) -> mlua::Result<Table> {
     let methods = lua.create_table()?;
     for (name, function, run) in METHODS {
-        let (desk, dicts) = (Rc::clone(desk), Rc::clone(dicts));
+        let (desk, dicts) = (Rc::clone(desk), dicts.clone());
         let method = lua.create_function(move |lua, values: MultiValue| {
             run(lua, &Call::new(function, values, &dicts, &desk)?)
         })?;
         methods.set(name, method)?;
     }
-    let (desk, dicts) = (Rc::clone(desk), Rc::clone(dicts));
+    let (desk, dicts) = (Rc::clone(desk), dicts.clone());
     let pcall: Function = lua.globals().get("pcall")?;
     let try_update = lua.create_function(move |lua, values: MultiValue| {
         update(
@@ -229,11 +194,11 @@ fn update(lua: &Lua, call: &Call, pcall: &Function) -> mlua::Result<(bool, Value
     Err(fault("dict:update: others change that key all the time"))
 }
 
-fn counter_methods(lua: &Lua, counters: &SharedKept<Counter>) -> mlua::Result<Table> {
+fn counter_methods(lua: &Lua, counters: &Kept<Counter>) -> mlua::Result<Table> {
     let methods = lua.create_table()?;
-    let own = Rc::clone(counters);
+    let own = counters.clone();
     let add = lua.create_function(move |_, mut values: MultiValue| {
-        let counter = find(&own, values.pop_front())?;
+        let counter = own.find_first(&mut values)?;
         let arguments = Arguments::new("counter:add", values);
         let what = "a whole number from -2^53 to 2^53";
         let by = arguments.whole(1, [-WHOLE_MAX, WHOLE_MAX], what)?;
@@ -242,9 +207,9 @@ fn counter_methods(lua: &Lua, counters: &SharedKept<Counter>) -> mlua::Result<Ta
             .ok_or_else(|| fault("counter:add: the counter would be beyond 2^53"))
     })?;
     methods.set("add", add)?;
-    let own = Rc::clone(counters);
+    let own = counters.clone();
     let get = lua.create_function(move |_, mut values: MultiValue| {
-        Ok(find(&own, values.pop_front())?.value() as f64)
+        Ok(own.find_first(&mut values)?.value() as f64)
     })?;
     methods.set("get", get)?;
     Ok(methods)
@@ -265,12 +230,12 @@ impl Call {
     fn new(
         function: &'static str,
         mut values: MultiValue,
-        dicts: &SharedKept<Dict>,
+        dicts: &Kept<Dict>,
         desk: &Desk,
     ) -> mlua::Result<Self> {
         Ok(Self {
             function,
-            dict: find(dicts, values.pop_front())?,
+            dict: dicts.find_first(&mut values)?,
             arguments: Arguments::new(function, values),
             now_ms: desk.world.now.get().mono_ms,
         })

@@ -1,7 +1,5 @@
 //! `veche.metrics`: what applications count, for `/metrics`.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,7 +7,7 @@ use mlua::{Lua, MultiValue, Table, Value};
 use veche_store::metrics::{BUCKETS_MAX, Metric, MetricError, MetricKind};
 
 use super::argument::{Arguments, as_number};
-use super::fault;
+use super::kept::Kept;
 use crate::desk::Desk;
 
 /// Bounds of a histogram's buckets unless told: those of Prometheus' own libraries, for seconds.
@@ -20,43 +18,25 @@ const BUCKETS: [f64; 11] = [
 /// Longest help, in bytes.
 const HELP_BYTES_MAX: usize = 1024;
 
-/// What a VM has asked for so far, by number.
-#[derive(Default)]
-struct Kept {
-    list: Vec<Arc<Metric>>,
-    /// By address: what is in the list stays where it is.
-    numbers: HashMap<*const Metric, usize>,
-}
-
-type SharedKept = Rc<RefCell<Kept>>;
-
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
-    let kept = SharedKept::default();
+    let kept = Kept::of_store();
     let metrics = lua.create_table()?;
     for (name, function) in [
         ("counter", "metrics.counter"),
         ("gauge", "metrics.gauge"),
         ("histogram", "metrics.histogram"),
     ] {
-        let (own, kept) = (Rc::clone(desk), Rc::clone(&kept));
+        let (own, kept) = (Rc::clone(desk), kept.clone());
         let create = lua.create_function(move |_, values: MultiValue| {
             let arguments = Arguments::new(function, values);
-            let metric = metric(&arguments, name, &own)?;
-            let Kept { list, numbers } = &mut *kept.borrow_mut();
-            let number = *numbers.entry(Arc::as_ptr(&metric)).or_insert_with(|| {
-                list.push(metric);
-                list.len() - 1
-            });
-            Ok(number as f64)
+            Ok(kept.keep(metric(&arguments, name, &own)?))
         })?;
         metrics.set(name, create)?;
     }
     for (name, change) in METHODS {
-        let kept = Rc::clone(&kept);
+        let kept = kept.clone();
         let method = lua.create_function(move |_, mut values: MultiValue| {
-            let number = values.pop_front().as_ref().and_then(as_number);
-            let metric = number.and_then(|number| kept.borrow().list.get(number as usize).cloned());
-            let metric = metric.ok_or_else(|| fault("there is none of that number"))?;
+            let metric = kept.find_first(&mut values)?;
             change(&metric, &Arguments::new(name, values))
         })?;
         metrics.set(name, method)?;

@@ -14,6 +14,7 @@ mod hash;
 mod http;
 mod http_client;
 mod json;
+mod kept;
 pub(crate) mod lua;
 mod metrics;
 mod mysql;

@@ -1,6 +1,5 @@
 //! `veche.mysql`: statements for databases, and their results as tables. Waiting is `lua/mysql.lua`'s.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use veche_calls::{Call, Mysql};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::fault;
+use super::kept::Kept;
 use super::server::{Kind, Options};
 use crate::desk::Desk;
 
@@ -35,12 +35,10 @@ const STATEMENT_BYTES_MAX: usize = 64 << 20;
 /// Places for values in one statement, by the protocol.
 const VALUES_MAX: usize = 65_535;
 
-type Databases = Rc<RefCell<Vec<Arc<Database>>>>;
-
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
-    let databases = Databases::default();
+    let databases = Kept::new("mysql: no such database");
     let table = lua.create_table()?;
-    let known = Rc::clone(&databases);
+    let known = databases.clone();
     table.set(
         "connect",
         lua.create_function(move |_, argument: Value| connect(&known, &argument))?,
@@ -51,11 +49,10 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         ("value", Wanted::Value),
         ("execute", Wanted::Changes),
     ] {
-        let (desk, databases) = (Rc::clone(desk), Rc::clone(&databases));
+        let (desk, databases) = (Rc::clone(desk), databases.clone());
         // The numbers of the database and of a transaction or nil, the statement and its values.
         let run = lua.create_function(move |lua, mut values: MultiValue| {
-            let database = values.pop_front().unwrap_or(Value::Nil);
-            let database = find(&databases, as_number(&database).unwrap_or(-1.0))?;
+            let database = databases.find_first(&mut values)?;
             let within = match values.pop_front().as_ref().and_then(as_number) {
                 None => None,
                 Some(number) => Some(desk.lease(number as u64).ok_or_else(over)?),
@@ -72,14 +69,14 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         table.set(name, run)?;
     }
     let own = Rc::clone(desk);
-    let known = Rc::clone(&databases);
+    let known = databases.clone();
     let begin = lua.create_function(move |_, number: f64| {
-        Ok(ask(&own, find(&known, number)?, MysqlAction::Begin))
+        Ok(ask(&own, known.find(number)?, MysqlAction::Begin))
     })?;
     table.set("begin", begin)?;
     let own = Rc::clone(desk);
     let finish = lua.create_function(move |_, (number, lease, commit): (f64, f64, bool)| {
-        let database = find(&databases, number)?;
+        let database = databases.find(number)?;
         let lease = own.drop_lease(lease as u64).ok_or_else(over)?;
         Ok(ask(&own, database, MysqlAction::End { lease, commit }))
     })?;
@@ -95,13 +92,8 @@ fn ask(desk: &Desk, database: Arc<Database>, action: MysqlAction) -> f64 {
     desk.call(Call::Mysql(Mysql { database, action })).0 as f64
 }
 
-fn find(databases: &Databases, number: f64) -> mlua::Result<Arc<Database>> {
-    let found = databases.borrow().get(number as usize).map(Arc::clone);
-    found.ok_or_else(|| fault("mysql: no such database"))
-}
-
 /// The number of a database.
-fn connect(databases: &Databases, argument: &Value) -> mlua::Result<usize> {
+fn connect(databases: &Kept<Database>, argument: &Value) -> mlua::Result<f64> {
     let mut options = Options::read(&KIND, argument)?;
     let database = Database {
         server: options.server()?,
@@ -114,15 +106,8 @@ fn connect(databases: &Databases, argument: &Value) -> mlua::Result<usize> {
         rows_max: options.whole("rows_max", [1, 1_000_000], 10_000)?,
         bytes_max: options.whole("bytes_max", [1, 1 << 30], 16 << 20)?,
     };
-    let mut databases = databases.borrow_mut();
-    let known = databases.iter().position(|known| **known == database);
-    if known.is_none() && databases.len() == DATABASES_MAX {
-        return Err(fault("mysql.connect: 256 different databases already"));
-    }
-    Ok(known.unwrap_or_else(|| {
-        databases.push(Arc::new(database));
-        databases.len() - 1
-    }))
+    let number = databases.keep_equal(database, DATABASES_MAX);
+    number.ok_or_else(|| fault("mysql.connect: 256 different databases already"))
 }
 
 /// The statement and its values.

@@ -1,7 +1,5 @@
 //! `veche.queue`: values from any coroutine to any other one, on whichever worker and of whichever application.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,6 +7,7 @@ use mlua::{IntoLuaMulti as _, Lua, MultiValue, Table, Value};
 use veche_store::{Error, Parcel, Pushed, Queue, QueueOptions, Side};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
+use super::kept::Kept;
 use super::{fault, json};
 use crate::desk::Desk;
 use crate::effects::Token;
@@ -19,35 +18,20 @@ const CAPACITY_MAX: f64 = 1e6;
 /// Longest wait, in seconds: a year.
 const TIMEOUT_MAX_S: f64 = 31_536_000.0;
 
-/// What a VM has asked for so far, by number.
-#[derive(Default)]
-struct Kept {
-    list: Vec<Arc<Queue>>,
-    /// By address: what is in the list stays where it is.
-    numbers: HashMap<*const Queue, usize>,
-}
-
-type SharedKept = Rc<RefCell<Kept>>;
-
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
-    let kept = SharedKept::default();
+    let kept = Kept::of_store();
     let table = lua.create_table()?;
-    let (own, own_kept) = (Rc::clone(desk), Rc::clone(&kept));
+    let (own, own_kept) = (Rc::clone(desk), kept.clone());
     let open = lua.create_function(move |_, values: MultiValue| {
         let queue = open(&own, &Arguments::new("queue", values))?;
-        let Kept { list, numbers } = &mut *own_kept.borrow_mut();
-        let number = *numbers.entry(Arc::as_ptr(&queue)).or_insert_with(|| {
-            list.push(queue);
-            list.len() - 1
-        });
-        Ok(number as f64)
+        Ok(own_kept.keep(queue))
     })?;
     table.set("open", open)?;
 
     // Each gives true and what it has got, or false and the token of a wait if there is one.
-    let (own, own_kept) = (Rc::clone(desk), Rc::clone(&kept));
+    let (own, own_kept) = (Rc::clone(desk), kept.clone());
     let push = lua.create_function(move |lua, (number, value, until_s): (f64, Value, Value)| {
-        let queue = find(&own_kept, number)?;
+        let queue = own_kept.find(number)?;
         let parcel = parcel(lua, &value)?;
         let token = until_s.as_boolean().is_none().then(|| own.token());
         let waiter = token.map(|token| own.world.queues.waiter(token));
@@ -61,9 +45,9 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         }
     })?;
     table.set("push", push)?;
-    let (own, own_kept) = (Rc::clone(desk), Rc::clone(&kept));
+    let (own, own_kept) = (Rc::clone(desk), kept.clone());
     let pop = lua.create_function(move |lua, (number, until_s): (f64, Value)| {
-        let queue = find(&own_kept, number)?;
+        let queue = own_kept.find(number)?;
         let token = until_s.as_boolean().is_none().then(|| own.token());
         let waiter = token.map(|token| own.world.queues.waiter(token));
         match queue.pop(waiter) {
@@ -78,7 +62,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         Ok(())
     })?;
     table.set("leave", leave)?;
-    let count = lua.create_function(move |_, number: f64| Ok(find(&kept, number)?.len() as f64))?;
+    let count = lua.create_function(move |_, number: f64| Ok(kept.find(number)?.len() as f64))?;
     table.set("count", count)?;
     // When a wait of so many seconds is over.
     let own = Rc::clone(desk);
@@ -118,11 +102,6 @@ fn wait(
         desk.wake_at((until_s * 1000.0).ceil() as u64, token);
     }
     (false, token.0 as f64).into_lua_multi(lua)
-}
-
-fn find(kept: &SharedKept, number: f64) -> mlua::Result<Arc<Queue>> {
-    let found = kept.borrow().list.get(number as usize).cloned();
-    found.ok_or_else(|| fault("there is none of that number"))
 }
 
 fn open(desk: &Desk, arguments: &Arguments) -> mlua::Result<Arc<Queue>> {

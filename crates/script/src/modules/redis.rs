@@ -1,6 +1,5 @@
 //! `veche.redis`: commands for Redis, and its replies as values. Waiting is `lua/redis.lua`'s.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use veche_calls::{Call, Redis};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::fault;
+use super::kept::Kept;
 use super::server::{Kind, Options};
 use crate::desk::Desk;
 
@@ -36,20 +36,18 @@ const NAMES_MAX: usize = 1_000;
 /// Longest wait for a message, in seconds: a year.
 const WAIT_MAX_S: f64 = 31_536_000.0;
 
-type Keyspaces = Rc<RefCell<Vec<Arc<Keyspace>>>>;
-
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
-    let keyspaces = Keyspaces::default();
+    let keyspaces = Kept::new("redis: no such server");
     let table = lua.create_table()?;
-    let known = Rc::clone(&keyspaces);
+    let known = keyspaces.clone();
     table.set(
         "connect",
         lua.create_function(move |_, argument: Value| connect(&known, &argument))?,
     )?;
     // The number of a server, and the command: its name is in capitals.
-    let (own, known) = (Rc::clone(desk), Rc::clone(&keyspaces));
+    let (own, known) = (Rc::clone(desk), keyspaces.clone());
     let run = lua.create_function(move |lua, mut values: MultiValue| {
-        let keyspace = find(&known, values.pop_front())?;
+        let keyspace = known.find_first(&mut values)?;
         let name = values.front().and_then(Value::as_string);
         let name = name
             .map(|name| name.as_bytes().to_vec())
@@ -77,7 +75,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         Ok(ask(&own, keyspace, action))
     })?;
     table.set("run", run)?;
-    let (own, known) = (Rc::clone(desk), Rc::clone(&keyspaces));
+    let (own, known) = (Rc::clone(desk), keyspaces.clone());
     let pipeline = lua.create_function(move |lua, values: MultiValue| {
         let function = if values.get(1) == Some(&Value::Boolean(true)) {
             "redis:transaction"
@@ -85,7 +83,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
             "redis:pipeline"
         };
         let mut values = values;
-        let keyspace = find(&known, values.pop_front())?;
+        let keyspace = known.find_first(&mut values)?;
         let is_atomic = values.pop_front() == Some(Value::Boolean(true));
         let commands = commands(lua, &Arguments::new(function, values))?;
         let action = RedisAction::Pipeline {
@@ -95,9 +93,9 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         Ok(ask(&own, keyspace, action))
     })?;
     table.set("pipeline", pipeline)?;
-    let (own, known) = (Rc::clone(desk), Rc::clone(&keyspaces));
+    let (own, known) = (Rc::clone(desk), keyspaces.clone());
     let subscribe = lua.create_function(move |_, mut values: MultiValue| {
-        let keyspace = find(&known, values.pop_front())?;
+        let keyspace = known.find_first(&mut values)?;
         let are_patterns = values.pop_front() == Some(Value::Boolean(true));
         let function = if are_patterns {
             "redis:psubscribe"
@@ -119,7 +117,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     table.set("subscribe", subscribe)?;
     let own = Rc::clone(desk);
     let receive = lua.create_function(move |_, mut values: MultiValue| {
-        let keyspace = find(&keyspaces, values.pop_front())?;
+        let keyspace = keyspaces.find_first(&mut values)?;
         let lease = values.pop_front().as_ref().and_then(as_number);
         let lease = lease.and_then(|lease| own.lease(lease as u64));
         let lease = lease.ok_or_else(|| fault("redis: the subscription is over"))?;
@@ -137,14 +135,8 @@ fn ask(desk: &Desk, keyspace: Arc<Keyspace>, action: RedisAction) -> f64 {
     desk.call(Call::Redis(Redis { keyspace, action })).0 as f64
 }
 
-fn find(keyspaces: &Keyspaces, number: Option<Value>) -> mlua::Result<Arc<Keyspace>> {
-    let number = number.as_ref().and_then(as_number).unwrap_or(-1.0);
-    let found = keyspaces.borrow().get(number as usize).map(Arc::clone);
-    found.ok_or_else(|| fault("redis: no such server"))
-}
-
 /// The number of a server.
-fn connect(keyspaces: &Keyspaces, argument: &Value) -> mlua::Result<usize> {
+fn connect(keyspaces: &Kept<Keyspace>, argument: &Value) -> mlua::Result<f64> {
     let mut options = Options::read(&KIND, argument)?;
     let keyspace = Keyspace {
         server: options.server()?,
@@ -156,15 +148,8 @@ fn connect(keyspaces: &Keyspaces, argument: &Value) -> mlua::Result<usize> {
         idle_timeout: options.time("idle_timeout", 300.0)?,
         queue: options.whole("queue", [1, 1_000_000], 10_000)?,
     };
-    let mut keyspaces = keyspaces.borrow_mut();
-    let known = keyspaces.iter().position(|known| **known == keyspace);
-    if known.is_none() && keyspaces.len() == KEYSPACES_MAX {
-        return Err(fault("redis.connect: 256 different servers already"));
-    }
-    Ok(known.unwrap_or_else(|| {
-        keyspaces.push(Arc::new(keyspace));
-        keyspaces.len() - 1
-    }))
+    let number = keyspaces.keep_equal(keyspace, KEYSPACES_MAX);
+    number.ok_or_else(|| fault("redis.connect: 256 different servers already"))
 }
 
 /// What becomes of a command.
