@@ -16,6 +16,11 @@ pub(super) fn as_number(value: &Value) -> Option<f64> {
     }
 }
 
+/// `token` of RFC 9110, section 5.6.2: what names of headers, methods, cookies and subprotocols are made of.
+pub(super) fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
 /// The arguments of one call.
 pub(super) struct Arguments {
     function: &'static str,

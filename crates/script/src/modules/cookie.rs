@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use mlua::{Function, Lua, MultiValue, Value};
 
-use super::argument::{Arguments, WHOLE_MAX, as_number};
+use super::argument::{Arguments, WHOLE_MAX, as_number, is_token};
 
 /// What browsers keep of a cookie: RFC 6265, section 6.1.
 const BYTES_MAX: usize = 4096;
@@ -131,11 +131,6 @@ impl Attributes {
             let _ = write!(self.text, "; {name}");
         }
     }
-}
-
-/// `token` of RFC 9110, section 5.6.2.
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// `cookie-octet`.

@@ -8,7 +8,7 @@ use mlua::{Lua, Table, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use veche_calls::{Fetch, Trust};
 
-use super::super::argument::as_number;
+use super::super::argument::{as_number, is_token};
 use super::super::{calls, fault, json};
 
 /// Seconds where a script does not say.
@@ -386,9 +386,4 @@ fn text(bytes: &[u8]) -> Option<String> {
 
 fn is_path(bytes: &[u8]) -> bool {
     !bytes.is_empty() && !bytes.contains(&0)
-}
-
-/// RFC 9110, section 5.6.2.
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use mlua::Value;
 
 use crate::dial::Belief;
-use crate::modules::argument::{Arguments, as_number};
+use crate::modules::argument::{Arguments, as_number, is_token};
 
 /// Longest wait until a connection is open, in seconds, and the one unless told.
 const TIMEOUT_MAX: f64 = 3600.0;
@@ -201,9 +201,4 @@ fn values(value: &Value) -> Option<Vec<String>> {
         }
         _ => None,
     }
-}
-
-/// RFC 9110, section 5.6.2.
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
