@@ -5,6 +5,7 @@ use std::rc::Rc;
 use mlua::{IntoLuaMulti as _, Lua, MultiValue, Table, Value};
 use veche_calls::{Outcome, Reply};
 
+use super::argument::as_number;
 use super::{fault, http_client, mysql, redis, resolve};
 use crate::desk::Desk;
 use crate::effects::Token;
@@ -66,11 +67,9 @@ pub(super) fn seconds(
     default_s: f64,
     what: &str,
 ) -> mlua::Result<std::time::Duration> {
-    let seconds = match *value {
+    let seconds = match value {
         Value::Nil => default_s,
-        Value::Integer(seconds) => seconds as f64,
-        Value::Number(seconds) => seconds,
-        _ => f64::NAN,
+        value => as_number(value).unwrap_or(f64::NAN),
     };
     if !(seconds > 0.0 && seconds <= TIMEOUT_MAX_S) {
         return Err(fault(format!(
