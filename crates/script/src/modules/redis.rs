@@ -48,27 +48,23 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     let (own, known) = (Rc::clone(desk), keyspaces.clone());
     let run = lua.create_function(move |lua, mut values: MultiValue| {
         let keyspace = known.find_first(&mut values)?;
-        let name = values.front().and_then(Value::as_string);
-        let name = name
-            .map(|name| name.as_bytes().to_vec())
-            .unwrap_or_default();
         let mut command = Command::default();
         let arguments = Arguments::new("redis:call", values);
         for number in 1..=arguments.count() {
             push(lua, &mut command, arguments.at(number)).map_err(|why| {
                 // A script counts what is behind the name.
-                let name = String::from_utf8_lossy(&name).to_lowercase();
+                let name = String::from_utf8_lossy(name_of(&command)).to_lowercase();
                 fault(format!(
                     "bad argument #{} to 'redis:{name}': {why}",
                     number - 1
                 ))
             })?;
         }
-        let action = match kind(&name, &command) {
+        let action = match kind(name_of(&command), &command) {
             Shared => RedisAction::Run(command),
             Blocking => RedisAction::Block(command),
             Refused(why) => {
-                let name = String::from_utf8_lossy(&name);
+                let name = String::from_utf8_lossy(name_of(&command));
                 return Err(fault(format!("redis: {name} can't be called: {why}")));
             }
         };
@@ -129,6 +125,11 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     })?;
     table.set("receive", receive)?;
     native.set("redis", table)
+}
+
+/// The command's name, as it was pushed.
+fn name_of(command: &Command) -> &[u8] {
+    command.parts().next().unwrap_or_default()
 }
 
 fn ask(desk: &Desk, keyspace: Arc<Keyspace>, action: RedisAction) -> f64 {
