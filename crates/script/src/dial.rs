@@ -1,7 +1,8 @@
 //! A connection to another WebSocket server that a script wants: checked, as plain data.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+
+use veche_calls::Trust;
 
 /// Where to, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub struct Dial {
     /// Path and query, graphic ASCII.
     pub target: String,
     /// Whom to believe, where TLS is asked for.
-    pub tls: Option<Belief>,
+    pub tls: Option<Trust>,
     /// Subprotocols as the header has them, or empty.
     pub protocols: String,
     /// Further headers; nothing in them ends a line.
@@ -30,15 +31,4 @@ pub struct Dial {
     pub ping_interval_ms: u64,
     /// It has so many milliseconds to answer that.
     pub pong_timeout_ms: u64,
-}
-
-/// Which servers are believed to be who they say.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Belief {
-    /// Those that the system's certificates vouch for.
-    System,
-    /// Those that the certificates of a PEM file vouch for.
-    File(PathBuf),
-    /// All.
-    Anybody,
 }

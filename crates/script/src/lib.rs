@@ -34,7 +34,7 @@ mod watch;
 
 pub use app::{App, Limits, Role, World};
 pub use code::{Code, CodeError};
-pub use dial::{Belief, Dial};
+pub use dial::Dial;
 pub use effects::{ConnectionId, Effect, Effects, Kind, Level, Span, Token, Verdict};
 pub use request::Request;
 pub use testing::{Ask, Case, Ended, Plain, TestVm};

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
+use veche_calls::Trust;
 use veche_frontends::{AppId, Caller, Dial, Shared, Terms};
 use veche_hub::SessionId;
 use veche_proto::websocket::Limits;
-use veche_script::{Belief, Now, Token, Vm};
+use veche_script::{Now, Token, Vm};
 use veche_tls::Believe;
 
 use super::here::{Application, Here, connection};
@@ -37,10 +38,10 @@ impl Here {
     }
 
     pub(super) fn dial(&mut self, app: AppId, token: Token, dial: veche_script::Dial) {
-        let tls = dial.tls.map(|belief| match belief {
-            Belief::System => Believe::System,
-            Belief::File(file) => Believe::File(file),
-            Belief::Anybody => Believe::Anybody,
+        let tls = dial.tls.map(|trust| match trust {
+            Trust::System => Believe::System,
+            Trust::File(file) => Believe::File(file),
+            Trust::Anybody => Believe::Anybody,
         });
         self.asked.push(Asked::Dial(Box::new(Outgoing {
             address: dial.address,

@@ -60,7 +60,7 @@ pub(super) fn install(
                 host: url.host,
                 authority: url.authority,
                 target: url.target,
-                tls: url.is_tls.then_some(options.belief),
+                tls: url.is_tls.then_some(options.trust),
                 protocols: options.protocols,
                 headers: options.headers,
                 compresses: options.compresses,

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use mlua::Value;
+use veche_calls::Trust;
 
-use crate::dial::Belief;
 use crate::modules::argument::{Arguments, as_number, is_token};
 
 /// Longest wait until a connection is open, in seconds, and the one unless told.
@@ -45,7 +45,7 @@ pub(super) struct Options {
     pub(super) timeout_ms: u64,
     pub(super) ping_interval_ms: u64,
     pub(super) pong_timeout_ms: u64,
-    pub(super) belief: Belief,
+    pub(super) trust: Trust,
 }
 
 impl Default for Options {
@@ -58,7 +58,7 @@ impl Default for Options {
             timeout_ms: TIMEOUT_MS,
             ping_interval_ms: PING_INTERVAL_MS,
             pong_timeout_ms: PONG_TIMEOUT_MS,
-            belief: Belief::System,
+            trust: Trust::System,
         }
     }
 }
@@ -109,7 +109,7 @@ impl Options {
                 "ca_file" => match &value {
                     Value::String(path) if !path.as_bytes().contains(&0) => {
                         let path = path.to_str().map_err(|_| wrong("a path in UTF-8"))?;
-                        options.belief = Belief::File(folder.join(&*path));
+                        options.trust = Trust::File(folder.join(&*path));
                     }
                     _ => return Err(wrong("the path of a PEM file")),
                 },
@@ -119,7 +119,7 @@ impl Options {
             }
         }
         if is_insecure {
-            options.belief = Belief::Anybody;
+            options.trust = Trust::Anybody;
         }
         Ok(options)
     }
