@@ -249,11 +249,10 @@ function methods.drain(ws)
 end
 
 local function check_code(code, reason)
-  if code ~= nil and (type(code) ~= "number" or code % 1 ~= 0 or not (code >= 1000 and code <= 1003
-    or code >= 1007 and code <= 1014 or code >= 3000 and code <= 4999)) then
+  if code ~= nil and not client.is_close_code(code) then
     error("bad argument #1 to 'close': a close code is one of 1000 to 1003, 1007 to 1014, 3000 to 4999", 3)
   end
-  if reason ~= nil and (type(reason) ~= "string" or #reason > 123) then
+  if reason ~= nil and (type(reason) ~= "string" or #reason > client.reason_bytes_max) then
     error("bad argument #2 to 'close': a string of at most 123 bytes expected", 3)
   end
 end

@@ -17,6 +17,7 @@
 //! Tests of applications are scripts too: see [`TestVm`].
 
 mod app;
+mod close;
 mod code;
 mod connections;
 mod desk;

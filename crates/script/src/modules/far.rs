@@ -6,12 +6,9 @@ use mlua::{Lua, MultiValue, Table, Value};
 
 use super::argument::{Arguments, as_number};
 use super::fault;
+use crate::close::{REASON_BYTES_MAX, is_close_code};
 use crate::desk::Desk;
 use crate::effects::{ConnectionId, Effect, Kind};
-use crate::raw::is_close_code;
-
-/// Longest reason of a Close frame: RFC 6455, section 5.5.
-const REASON_BYTES_MAX: usize = 123;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
     let far = lua.create_table()?;

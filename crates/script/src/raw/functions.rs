@@ -10,11 +10,9 @@ use mlua::ffi::{self, lua_State};
 use mlua::{Function, Lua, Table};
 
 use super::machine::{Coroutine, Reference, counted_bytes, waits_mark};
+use crate::close::{REASON_BYTES_MAX, is_close_code};
 use crate::desk::{Desk, Sent};
 use crate::effects::{ConnectionId, Kind};
-
-/// Longest reason of a Close frame: RFC 6455, section 5.5.
-const REASON_BYTES_MAX: usize = 123;
 
 /// The functions, and the metatable of connections, which `lua/prelude.lua` completes.
 pub(crate) struct Natives {
@@ -271,12 +269,6 @@ unsafe extern "C-unwind" fn traceback(state: *mut lua_State) -> c_int {
         ffi::luaL_traceback(state, of, std::ptr::null(), level);
     }
     1
-}
-
-/// Whether a Close frame may have it: RFC 6455, section 7.4.
-pub(crate) fn is_close_code(code: f64) -> bool {
-    let code = code as u16 * u16::from(code.fract() == 0.0);
-    matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
 }
 
 /// `identify(conn)` → its index and its generation.

@@ -27,7 +27,7 @@ mod functions;
 mod machine;
 mod system;
 
-pub(crate) use functions::{Natives, is_close_code};
+pub(crate) use functions::Natives;
 pub(crate) use machine::{
     Argument, Coroutine, Doom, Failure, Machine, Ran, Reference, counted_bytes, doom,
 };

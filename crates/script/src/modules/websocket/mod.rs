@@ -8,12 +8,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
 
-use mlua::{Lua, LuaString, MultiValue, Table};
+use mlua::{Lua, LuaString, MultiValue, Table, Value};
 
 use self::options::Options;
 use self::url::Url;
-use super::argument::Arguments;
+use super::argument::{Arguments, as_number};
 use super::fault;
+use crate::close::{REASON_BYTES_MAX, is_close_code};
 use crate::desk::Desk;
 use crate::dial::Dial;
 use crate::effects::{ConnectionId, Effect};
@@ -76,6 +77,11 @@ pub(super) fn install(
         },
     )?;
     client.set("dial", dial)?;
+
+    let is_code =
+        lua.create_function(|_, code: Value| Ok(as_number(&code).is_some_and(is_close_code)))?;
+    client.set("is_close_code", is_code)?;
+    client.set("reason_bytes_max", REASON_BYTES_MAX)?;
 
     let own = Rc::clone(desk);
     let is_full = lua.create_function(move |_, (index, generation): (u32, u32)| {
