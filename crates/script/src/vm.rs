@@ -330,9 +330,7 @@ impl Vm {
 
     /// A new object for a connection.
     fn know(&mut self, id: ConnectionId) -> Reference {
-        let object = self
-            .machine
-            .connection(self.metatable, [id.index, id.generation]);
+        let object = self.machine.connection(self.metatable, id);
         self.know_as(id, object, false);
         object
     }

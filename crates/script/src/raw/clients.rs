@@ -11,11 +11,15 @@ use mlua::{Function, Lua, Table};
 
 use super::functions::{close, closure, connection, desk, fail, send};
 use super::machine::Reference;
+use super::object;
 use crate::desk::Desk;
 use crate::effects::{ConnectionId, Token};
 
 /// An id that no connection has.
-const NOBODY: [u32; 2] = [u32::MAX, 0];
+const NOBODY: ConnectionId = ConnectionId {
+    index: u32::MAX,
+    generation: 0,
+};
 
 /// The functions that work on such objects, and their metatable as `meta`.
 pub(super) fn functions(lua: &Lua, desk: &std::rc::Rc<Desk>) -> mlua::Result<Table> {
@@ -36,27 +40,13 @@ pub(super) fn functions(lua: &Lua, desk: &std::rc::Rc<Desk>) -> mlua::Result<Tab
     Ok(functions)
 }
 
-/// Makes the object on top of a stack that of a connection.
-///
-/// # Safety
-/// The value at the top was made by [`new`].
-pub(super) unsafe fn rename(state: *mut lua_State, id: ConnectionId) {
-    // SAFETY: see above; the memory is as large and aligned for anything.
-    unsafe {
-        let memory = ffi::lua_touserdata(state, -1);
-        memory.cast::<[u32; 2]>().write([id.index, id.generation]);
-    }
-}
-
 /// `new(table)` → an object without a connection, to which the table belongs.
 unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; a table is the one argument, `lua/websocket.lua` sees to that; the stack has room.
     unsafe {
         ffi::lua_settop(state, 1);
-        let memory = ffi::lua_newuserdata(state, size_of_val(&NOBODY));
-        memory.cast::<[u32; 2]>().write(NOBODY);
         ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
-        ffi::lua_setmetatable(state, -2);
+        object::push(state, NOBODY);
         ffi::lua_pushvalue(state, 1);
         ffi::lua_setfenv(state, -2);
         1
@@ -68,17 +58,12 @@ unsafe extern "C-unwind" fn state_of(state: *mut lua_State) -> c_int {
     // SAFETY: made by `closure`; the stack of a C function has room for 20 values. An object with this metatable was
     // made by `new`.
     unsafe {
-        let memory = ffi::lua_touserdata(state, 1);
-        if memory.is_null() || ffi::lua_getmetatable(state, 1) == 0 {
+        let Some(id) = object::read(state, 1, ffi::lua_upvalueindex(2)) else {
             return 0;
-        }
-        if ffi::lua_rawequal(state, -1, ffi::lua_upvalueindex(2)) == 0 {
-            return 0;
-        }
-        let [index, generation] = memory.cast::<[u32; 2]>().read();
+        };
         ffi::lua_getfenv(state, 1);
-        ffi::lua_pushnumber(state, index.into());
-        ffi::lua_pushnumber(state, generation.into());
+        ffi::lua_pushnumber(state, id.index.into());
+        ffi::lua_pushnumber(state, id.generation.into());
         3
     }
 }

@@ -10,6 +10,7 @@ use mlua::ffi::{self, lua_State};
 use mlua::{Function, Lua, Table};
 
 use super::machine::{Coroutine, Reference, counted_bytes, waits_mark};
+use super::object;
 use crate::close::{REASON_BYTES_MAX, is_close_code};
 use crate::desk::{Desk, Sent};
 use crate::effects::{ConnectionId, Kind};
@@ -80,22 +81,16 @@ pub(super) unsafe fn desk<'a>(state: *mut lua_State) -> &'a Desk {
 /// # Safety
 /// Only in a function made by [`closure`], and with nothing in the frame that has a destructor.
 pub(super) unsafe fn connection(state: *mut lua_State) -> ConnectionId {
-    // SAFETY: the stack of a C function has room for 20 values; both are taken off again. An object with this
-    // metatable was made by `Machine::connection`.
+    // SAFETY: the stack of a C function has room for 20 values. Objects with the metatable that is the second upvalue
+    // are made by `object::push` alone.
     unsafe {
-        let memory = ffi::lua_touserdata(state, 1);
-        if !memory.is_null() && ffi::lua_getmetatable(state, 1) != 0 {
-            let is_one = ffi::lua_rawequal(state, -1, ffi::lua_upvalueindex(2)) != 0;
-            ffi::lua_settop(state, -2);
-            if is_one {
-                let [index, generation] = memory.cast::<[u32; 2]>().read();
-                return ConnectionId { index, generation };
-            }
+        match object::read(state, 1, ffi::lua_upvalueindex(2)) {
+            Some(id) => id,
+            None => fail(
+                state,
+                c"bad argument #1: a connection expected (call it as conn:send(…), with a colon)",
+            ),
         }
-        fail(
-            state,
-            c"bad argument #1: a connection expected (call it as conn:send(…), with a colon)",
-        )
     }
 }
 
@@ -284,22 +279,16 @@ unsafe extern "C-unwind" fn identify(state: *mut lua_State) -> c_int {
 
 /// `near(index, generation)` → a connection of this worker, if it is open.
 unsafe extern "C-unwind" fn near(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `closure`; there is room for a few values. The object is made as `Machine::connection` makes it,
-    // and nothing here owns anything when memory is refused.
+    // SAFETY: made by `closure`; there is room for a few values, and nothing here owns anything when memory is refused.
     unsafe {
-        let numbers = [1, 2].map(|place| ffi::lua_tonumber(state, place) as u32);
-        let [index, generation] = numbers;
-        let is_open = {
-            let connections = desk(state).world.connections.borrow();
-            connections.is_open(ConnectionId { index, generation })
-        };
+        let [index, generation] = [1, 2].map(|place| ffi::lua_tonumber(state, place) as u32);
+        let id = ConnectionId { index, generation };
+        let is_open = desk(state).world.connections.borrow().is_open(id);
         if !is_open {
             return 0;
         }
-        let memory = ffi::lua_newuserdata(state, size_of_val(&numbers));
-        memory.cast::<[u32; 2]>().write(numbers);
         ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
-        ffi::lua_setmetatable(state, -2);
+        object::push(state, id);
     }
     1
 }

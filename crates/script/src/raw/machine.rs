@@ -7,6 +7,7 @@ use std::ptr;
 use mlua::Lua;
 use mlua::ffi::{self, lua_State};
 
+use super::object;
 use crate::effects::{ConnectionId, Token};
 use crate::modules;
 use crate::watch::Watch;
@@ -284,16 +285,13 @@ impl Machine {
         Ok(Reference(reference))
     }
 
-    /// A new object with that metatable which holds two numbers: see [`functions`](super::functions).
-    pub(crate) fn connection(&self, metatable: Reference, numbers: [u32; 2]) -> Reference {
+    /// A new object with that metatable for a connection: see [`object`].
+    pub(crate) fn connection(&self, metatable: Reference, id: ConnectionId) -> Reference {
         let main = self.main;
-        // SAFETY: two values on a stack that has room for them; nothing refuses memory; the memory is as large as what
-        // is written and aligned for anything.
+        // SAFETY: two values on a stack that has room for them; nothing refuses memory.
         let reference = unsafe {
-            let memory = ffi::lua_newuserdata(main, size_of_val(&numbers));
-            memory.cast::<[u32; 2]>().write(numbers);
             ffi::lua_rawgeti(main, ffi::LUA_REGISTRYINDEX, metatable.0.into());
-            ffi::lua_setmetatable(main, -2);
+            object::push(main, id);
             ffi::luaL_ref(main, ffi::LUA_REGISTRYINDEX)
         };
         Reference(reference)
@@ -306,7 +304,7 @@ impl Machine {
         // takes nothing but such objects.
         unsafe {
             ffi::lua_rawgeti(main, ffi::LUA_REGISTRYINDEX, object.0.into());
-            super::clients::rename(main, id);
+            object::write(main, id);
             ffi::lua_settop(main, -2);
         }
     }

@@ -25,6 +25,7 @@ compile_error!("Lua's errors unwind through Rust: build with panic = \"unwind\""
 mod clients;
 mod functions;
 mod machine;
+mod object;
 mod system;
 
 pub(crate) use functions::Natives;
