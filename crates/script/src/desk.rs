@@ -207,11 +207,16 @@ impl Desk {
         self.dials.borrow_mut().remove(&token)
     }
 
+    /// One connection to another server is no more, or is not dialed any more.
+    pub(crate) fn client_gone(&self) {
+        let clients = &self.world.clients;
+        clients.set(clients.get().saturating_sub(1));
+    }
+
     /// A connection is not wanted before it is open; its object, if it is dialed.
     pub(crate) fn hang_up(&self, token: Token) -> Option<Reference> {
         let object = self.take_dial(token)?;
-        let clients = &self.world.clients;
-        clients.set(clients.get().saturating_sub(1));
+        self.client_gone();
         self.effect(Effect::HangUp { token });
         Some(object)
     }
@@ -232,6 +237,11 @@ impl Desk {
 
     pub(crate) fn is_dialing(&self, token: Token) -> bool {
         self.dials.borrow().contains_key(&token)
+    }
+
+    /// Whether a connection is being dialed.
+    pub(crate) fn dials_any(&self) -> bool {
+        !self.dials.borrow().is_empty()
     }
 
     /// Tokens of all connections that are being dialed.

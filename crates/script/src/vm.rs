@@ -10,7 +10,7 @@ pub(crate) mod load;
 mod service;
 mod turn;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use mlua::{Function, Lua};
@@ -117,7 +117,7 @@ pub struct Vm {
     /// By index of the connection.
     locals: Vec<Option<Local>>,
     /// Those whose index is another's already, while a handler of theirs is under way.
-    leaving: HashMap<ConnectionId, Local>,
+    leaving: BTreeMap<ConnectionId, Local>,
     handlers: [Option<Reference>; HANDLERS],
     /// What handles the events of connections to other servers: functions of `lua/websocket.lua`.
     client_handlers: [Option<Reference>; HANDLERS],
@@ -266,13 +266,11 @@ impl Vm {
             return;
         };
         local.is_ending = true;
+        let object = local.object;
         // Who waits for room, perhaps within a handler, waits in vain.
         self.desk.wake_senders(id);
-        let Some(local) = self.local(id) else {
-            return;
-        };
         let arguments = [
-            Argument::Registered(local.object),
+            Argument::Registered(object),
             Argument::Number(code.into()),
             Argument::Bytes(reason.as_bytes()),
         ];
@@ -456,19 +454,20 @@ impl Vm {
         self.left(coroutine, owner, ran);
     }
 
-    /// Connections of which a handler waits.
-    fn busy_ids(&self, which: impl Fn(&Local) -> bool) -> Vec<ConnectionId> {
-        let locals = self.locals.iter().enumerate();
-        let busy = locals.filter_map(|(index, local)| {
-            let local = local
-                .as_ref()
-                .filter(|local| local.is_busy && which(local))?;
-            Some(ConnectionId {
+    /// Those of its connections that are so; of the same index the one that leaves comes first.
+    fn ids(&self, which: impl Fn(&Local) -> bool) -> impl Iterator<Item = ConnectionId> {
+        let placed = self.locals.iter().enumerate();
+        let placed = placed.filter_map(|(index, local)| {
+            let local = local.as_ref()?;
+            let id = ConnectionId {
                 index: index as u32,
                 generation: local.generation,
-            })
+            };
+            Some((id, local))
         });
-        busy.collect()
+        let leaving = self.leaving.iter().map(|(id, local)| (*id, local));
+        let all = leaving.chain(placed);
+        all.filter_map(move |(id, local)| which(local).then_some(id))
     }
 
     /// A coroutine has left a run.
@@ -600,7 +599,7 @@ impl Vm {
     /// Nothing of a connection stays.
     fn forget(&mut self, id: ConnectionId) {
         if self.local(id).is_some_and(|local| local.is_client) {
-            self.client_gone();
+            self.desk.client_gone();
         }
         self.let_go(id);
         self.desk.world.connections.borrow_mut().remove(id);

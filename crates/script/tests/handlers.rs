@@ -3,7 +3,7 @@
 mod support;
 
 use support::{ANN, BOB, Bench, Folder, limits, load_error, request};
-use veche_script::{Answer, Effect, Handler, Kind, Progress};
+use veche_script::{Answer, ConnectionId, Effect, Handler, Kind, Progress};
 
 const ECHO: &str = "
 local app = {}
@@ -23,7 +23,7 @@ fn an_echo() {
     );
     // One that was never opened, and one of an earlier generation.
     bench.text(BOB, "who?");
-    let stale = veche_script::ConnectionId {
+    let stale = ConnectionId {
         generation: 0,
         ..ANN
     };
@@ -72,7 +72,7 @@ fn an_index_may_be_anothers_while_a_handler_waits() {
         function app.close(conn) print('close', conn.attributes.who) end
         return app",
     );
-    let next = veche_script::ConnectionId {
+    let next = ConnectionId {
         generation: 2,
         ..ANN
     };
@@ -125,6 +125,34 @@ fn nothing_runs_before_start_has_ended() {
             "ready ann"
         ]
     );
+}
+
+#[test]
+fn who_leaves_before_start_has_ended_is_not_forgotten() {
+    let mut bench = Bench::new(
+        "local veche = require 'veche'
+        local app = {}
+        function app.start() veche.sleep(1) end
+        function app.open(conn) print('open', conn.id) end
+        function app.close(conn) print('close', conn.id) end
+        return app",
+    );
+    bench.open(ANN);
+    bench.close(ANN);
+    // Its place is another's already.
+    let next = ConnectionId {
+        generation: ANN.generation + 1,
+        ..ANN
+    };
+    bench.open(next);
+    assert!(bench.told().is_empty());
+    bench.advance(1000);
+    let mut told = bench.told();
+    told.truncate(3);
+    assert_eq!(told, ["open\t0.3.1", "close\t0.3.1", "open\t0.3.2"]);
+    bench.close(next);
+    assert_eq!(bench.told(), ["close\t0.3.2"]);
+    assert_eq!(bench.vm.tasks(), 0);
 }
 
 #[test]

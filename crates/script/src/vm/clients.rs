@@ -5,7 +5,7 @@
 
 use super::Vm;
 use crate::Now;
-use crate::effects::{ConnectionId, Effect, Level, Token};
+use crate::effects::{ConnectionId, Level, Token};
 use crate::modules;
 use crate::raw::Argument;
 
@@ -56,7 +56,7 @@ impl Vm {
         self.set_now(now);
         if let Some(object) = self.desk.take_dial(token) {
             self.machine.release(object);
-            self.client_gone();
+            self.desk.client_gone();
             self.fail(token, why);
             self.settle();
         }
@@ -76,12 +76,6 @@ impl Vm {
         self.settle();
     }
 
-    /// One connection to another server is no more.
-    pub(super) fn client_gone(&self) {
-        let clients = &self.desk.world.clients;
-        clients.set(clients.get().saturating_sub(1));
-    }
-
     /// Newer code has taken over: nothing is dialed again.
     pub(super) fn retire_clients(&mut self) {
         let retire = &self.retire_clients;
@@ -93,13 +87,12 @@ impl Vm {
     /// The VM is about to end, and what it has dialed with it.
     pub(super) fn end_clients(&mut self) {
         for token in self.desk.dials() {
-            if let Some(object) = self.desk.take_dial(token) {
+            if let Some(object) = self.desk.hang_up(token) {
                 self.machine.release(object);
-                self.client_gone();
-                self.desk.effect(Effect::HangUp { token });
             }
         }
-        for id in self.client_ids() {
+        let clients: Vec<_> = self.ids(|local| local.is_client).collect();
+        for id in clients {
             let (code, reason) = GOING_AWAY;
             self.desk.close(id, code, reason);
             self.forget(id);
@@ -108,19 +101,6 @@ impl Vm {
 
     /// Whether it has connections to other servers, or opens some.
     pub(super) fn has_clients(&self) -> bool {
-        !self.desk.dials().is_empty() || !self.client_ids().is_empty()
-    }
-
-    fn client_ids(&self) -> Vec<ConnectionId> {
-        let locals = self.locals.iter().enumerate();
-        let placed = locals.filter_map(|(index, local)| {
-            let local = local.as_ref().filter(|local| local.is_client)?;
-            Some(ConnectionId {
-                index: index as u32,
-                generation: local.generation,
-            })
-        });
-        let leaving = self.leaving.iter().filter(|(_, local)| local.is_client);
-        placed.chain(leaving.map(|(id, _)| *id)).collect()
+        self.desk.dials_any() || self.ids(|local| local.is_client).next().is_some()
     }
 }

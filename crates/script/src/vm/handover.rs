@@ -88,7 +88,7 @@ impl Vm {
         self.desk.cancel_calls();
         self.desk.streams.borrow_mut().close_all();
         self.leave_queues();
-        for of in self.busy_ids(|_| true) {
+        for of in self.ids(|local| local.is_busy) {
             self.desk.effect(Effect::Ready { of });
         }
         // Who has gone while a handler waited has its last call now.

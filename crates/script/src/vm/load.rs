@@ -1,7 +1,7 @@
 //! How a VM comes to be: libraries, our own functions, the script, its handlers.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -191,7 +191,7 @@ impl Vm {
             machine,
             tasks: Tasks::default(),
             locals: Vec::new(),
-            leaving: HashMap::new(),
+            leaving: BTreeMap::new(),
             handlers,
             postponed: VecDeque::new(),
             turn_began: 0,

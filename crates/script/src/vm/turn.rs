@@ -117,7 +117,9 @@ impl Vm {
         let Some(gate) = self.gate.take() else { return };
         self.postponed.extend(gate.into_iter().map(Postponed::Task));
         // Connections to other servers have not waited.
-        let waiting = self.busy_ids(|local| !local.is_client);
+        let waiting: Vec<_> = self
+            .ids(|local| local.is_busy && !local.is_client)
+            .collect();
         self.postponed
             .extend(waiting.into_iter().map(Postponed::Of));
         self.begin_postponed();
