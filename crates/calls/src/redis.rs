@@ -65,43 +65,61 @@ pub enum RedisAction {
     },
 }
 
-/// A command: its name and its arguments, one behind the other.
+/// A command: its name and its arguments, one behind the other, each behind its length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command {
-    bytes: Vec<u8>,
-    ends: Vec<u32>,
+    packed: Vec<u8>,
+    count: u32,
 }
 
+/// Of a part, before its bytes.
+const LENGTH_BYTES: usize = size_of::<u32>();
+
 impl Command {
+    /// With room for so many parts of so many bytes together.
+    #[must_use]
+    pub fn with_capacity(parts: usize, bytes: usize) -> Self {
+        Self {
+            packed: Vec::with_capacity(parts * LENGTH_BYTES + bytes),
+            count: 0,
+        }
+    }
+
     /// Adds the name or an argument; all together have less than 4 GiB.
     pub fn push(&mut self, part: &[u8]) {
-        self.bytes.extend_from_slice(part);
-        self.ends.push(self.bytes.len() as u32);
+        let length = part.len() as u32;
+        self.packed.extend_from_slice(&length.to_ne_bytes());
+        self.packed.extend_from_slice(part);
+        self.count += 1;
     }
 
     /// The name and the arguments.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        let begins = [0].into_iter().chain(self.ends.iter().copied());
-        let spans = begins.zip(&self.ends);
-        spans.map(|(from, &to)| &self.bytes[from as usize..to as usize])
+        let mut rest = self.packed.as_slice();
+        std::iter::from_fn(move || {
+            let (length, behind) = rest.split_first_chunk::<LENGTH_BYTES>()?;
+            let (part, behind) = behind.split_at_checked(u32::from_ne_bytes(*length) as usize)?;
+            rest = behind;
+            Some(part)
+        })
     }
 
     /// Parts, the name included.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.count as usize
     }
 
     /// Whether there is not even a name.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.count == 0
     }
 
     /// Of all parts together.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.packed.len() - self.len() * LENGTH_BYTES
     }
 }
 

@@ -74,7 +74,9 @@ impl Port {
         if self.orders.is_empty() {
             return;
         }
-        let orders = std::mem::take(&mut self.orders);
+        // The next turn has about as many.
+        let next = Vec::with_capacity(self.orders.len());
+        let orders = std::mem::replace(&mut self.orders, next);
         if let Err(error) = self.hand_over(orders) {
             let words = format!("no threads for calls to the outside: {error}");
             let fault = Fault::new(FaultKind::Unreachable, words);
