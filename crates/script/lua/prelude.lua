@@ -39,8 +39,10 @@ local function await(start, ...)
   return finish(2, co_yield(WAITS, start(...)))
 end
 
-local function replied(level, token, ok, ...)
-  if not ok then error((...), level) end
+-- `is_here`: the reply came along. Where the wait has failed it says why.
+local function replied(level, token, ok, is_here, reply)
+  if not ok then error(is_here, level) end
+  if is_here then return reply end
   return finish(level, native.outcome(token))
 end
 

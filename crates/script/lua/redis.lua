@@ -19,7 +19,15 @@ local function number_of(server, name)
   return number
 end
 
-local run, pipeline, subscribe = native.run, native.pipeline, native.subscribe
+local pipeline, subscribe = native.pipeline, native.subscribe
+
+-- Strings alone take the short way; what has numbers in it, or is no ordinary command, is looked at.
+local ask, look = inner.native.ask_redis, native.run
+local function run(number, name, ...)
+  local token = ask(number, name, ...)
+  if token then return token end
+  return look(number, name, ...)
+end
 
 local function check_name(name)
   if type(name) ~= "string" or #name > 64 or not name:find("^[%w_.%-]+$") then

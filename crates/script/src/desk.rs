@@ -14,12 +14,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fastrand::Rng;
+use foldhash::fast::RandomState;
+use veche_calls::redis::Keyspace;
 use veche_calls::{Call, Handle, Lease, Outcome};
 use veche_store::Store;
 
 use crate::Now;
 use crate::connections::{Connections, Room};
 use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Token};
+use crate::modules::kept::Kept;
 use crate::raw::{Coroutine, Reference};
 use crate::streams::Streams;
 pub(crate) use queues::QueueWaits;
@@ -87,7 +90,9 @@ pub(crate) struct Desk {
     sleepers: RefCell<BinaryHeap<Reverse<(u64, u64, Token)>>>,
     requests: RefCell<Requests>,
     /// Calls to the world under way.
-    calls: RefCell<HashSet<Token>>,
+    calls: RefCell<HashSet<Token, RandomState>>,
+    /// The Redis servers that the script knows, by number.
+    pub(crate) keyspaces: Kept<Keyspace>,
     /// What has become of the call whose coroutine goes on at the moment.
     outcome: RefCell<Option<(Token, Outcome)>>,
     /// Objects whose connections are being dialed.
@@ -144,6 +149,7 @@ impl Desk {
             sleepers: RefCell::default(),
             requests: RefCell::default(),
             calls: RefCell::default(),
+            keyspaces: Kept::new("redis: no such server"),
             outcome: RefCell::default(),
             dials: RefCell::default(),
             senders: RefCell::default(),
@@ -358,9 +364,14 @@ impl Desk {
         }
     }
 
+    /// A call is over, and its coroutine gets what it has led to by itself.
+    pub(crate) fn ended(&self, token: Token) {
+        self.calls.borrow_mut().remove(&token);
+    }
+
     /// A call is over: its coroutine is about to go on.
     pub(crate) fn set_outcome(&self, token: Token, outcome: Outcome, caller: Reference) {
-        self.calls.borrow_mut().remove(&token);
+        self.ended(token);
         self.caller.set(Some(caller));
         self.outcome.replace(Some((token, outcome)));
     }

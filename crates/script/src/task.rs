@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
+
 use crate::effects::{ConnectionId, Token};
 use crate::raw::Coroutine;
 
@@ -38,8 +40,8 @@ pub(crate) struct Task {
 pub(crate) struct Tasks {
     slots: Vec<Option<Task>>,
     free: Vec<u32>,
-    waits: HashMap<Token, u32>,
-    spawned: HashMap<u64, u32>,
+    waits: HashMap<Token, u32, RandomState>,
+    spawned: HashMap<u64, u32, RandomState>,
 }
 
 impl Tasks {
@@ -74,11 +76,16 @@ impl Tasks {
 
     /// Takes a task that is to go on, or to begin.
     pub(crate) fn take(&mut self, place: u32) -> Option<Task> {
-        let task = self.slots.get_mut(place as usize)?.take()?;
-        self.free.push(place);
+        let task = self.vacate(place)?;
         if let Some(token) = task.token {
             self.waits.remove(&token);
         }
+        Some(task)
+    }
+
+    fn vacate(&mut self, place: u32) -> Option<Task> {
+        let task = self.slots.get_mut(place as usize)?.take()?;
+        self.free.push(place);
         if let Owner::Spawned(number) = task.owner {
             self.spawned.remove(&number);
         }
@@ -92,8 +99,8 @@ impl Tasks {
 
     /// Takes the task that waits for a token, if it still does.
     pub(crate) fn take_waiting(&mut self, token: Token) -> Option<Task> {
-        let place = self.waits.get(&token).copied()?;
-        self.take(place)
+        let place = self.waits.remove(&token)?;
+        self.vacate(place)
     }
 
     /// Takes the task of a request, if it is not running at the moment. Looks through all of them.

@@ -3,12 +3,14 @@
 use std::rc::Rc;
 
 use mlua::{IntoLuaMulti as _, Lua, MultiValue, Table, Value};
+use veche_calls::redis::{RedisReply, RedisValue};
 use veche_calls::{Outcome, Reply};
 
 use super::argument::as_number;
 use super::{fault, http_client, mysql, redis, resolve};
 use crate::desk::Desk;
 use crate::effects::Token;
+use crate::raw::Argument;
 
 /// Scripts don't wait longer than that for an answer, in seconds: a day.
 const TIMEOUT_MAX_S: f64 = 86_400.0;
@@ -27,6 +29,20 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         Ok(())
     })?;
     native.set("drop_lease", drop_lease)
+}
+
+/// What is a single value that needs nothing made for it: it goes along when its coroutine does.
+pub(crate) fn plain(outcome: &Outcome) -> Option<Argument<'_>> {
+    let Ok(Reply::Redis(RedisReply::Value(value))) = outcome else {
+        return None;
+    };
+    Some(match value {
+        RedisValue::Nil => Argument::Nil,
+        RedisValue::Boolean(value) => Argument::Boolean(*value),
+        RedisValue::Number(value) => Argument::Number(*value),
+        RedisValue::Bytes(bytes) => Argument::Bytes(bytes),
+        RedisValue::List(_) | RedisValue::Map(_) | RedisValue::Error(_) => return None,
+    })
 }
 
 /// `true` and the reply; `false`, what a person is told and what a program can tell it by.

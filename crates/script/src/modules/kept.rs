@@ -11,7 +11,7 @@ use super::argument::as_number;
 use super::fault;
 
 /// A list that grows and never shrinks; clones are the same list.
-pub(super) struct Kept<T> {
+pub(crate) struct Kept<T> {
     inner: Rc<RefCell<Inner<T>>>,
     /// What a number is told that none has.
     missing: &'static str,
@@ -24,7 +24,7 @@ struct Inner<T> {
 }
 
 impl<T> Kept<T> {
-    pub(super) fn new(missing: &'static str) -> Self {
+    pub(crate) fn new(missing: &'static str) -> Self {
         let inner = Inner {
             list: Vec::new(),
             numbers: HashMap::new(),
@@ -51,7 +51,7 @@ impl<T> Kept<T> {
     }
 
     /// What has that number.
-    pub(super) fn find(&self, number: f64) -> mlua::Result<Arc<T>> {
+    pub(crate) fn find(&self, number: f64) -> mlua::Result<Arc<T>> {
         let found = self.inner.borrow().list.get(number as usize).cloned();
         found.ok_or_else(|| fault(self.missing))
     }

@@ -14,7 +14,7 @@ mod hash;
 mod http;
 mod http_client;
 mod json;
-mod kept;
+pub(crate) mod kept;
 pub(crate) mod lua;
 mod metrics;
 mod mysql;
@@ -27,6 +27,9 @@ mod server;
 pub(crate) mod string;
 mod time;
 mod websocket;
+
+pub(crate) use calls::plain;
+pub(crate) use redis::begin_plain;
 
 use std::path::Path;
 use std::rc::Rc;

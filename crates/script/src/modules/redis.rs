@@ -13,6 +13,7 @@ use super::fault;
 use super::kept::Kept;
 use super::server::{Kind, Options};
 use crate::desk::Desk;
+use crate::effects::Token;
 
 const KIND: Kind = Kind {
     function: "redis.connect",
@@ -37,7 +38,7 @@ const NAMES_MAX: usize = 1_000;
 const WAIT_MAX_S: f64 = 31_536_000.0;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
-    let keyspaces = Kept::new("redis: no such server");
+    let keyspaces = desk.keyspaces.clone();
     let table = lua.create_table()?;
     let known = keyspaces.clone();
     table.set(
@@ -134,6 +135,28 @@ fn name_of(command: &Command) -> &[u8] {
 
 fn ask(desk: &Desk, keyspace: Arc<Keyspace>, action: RedisAction) -> f64 {
     desk.call(Call::Redis(Redis { keyspace, action })).0 as f64
+}
+
+/// Begins a command whose parts are strings, if it is one that all share.
+pub(crate) fn begin_plain<'a>(
+    desk: &Desk,
+    number: f64,
+    parts: impl Iterator<Item = &'a [u8]> + Clone,
+) -> Option<Token> {
+    let keyspace = desk.keyspaces.find(number).ok()?;
+    let bytes = parts.clone().map(<[u8]>::len).sum();
+    if bytes > COMMANDS_BYTES_MAX {
+        return None;
+    }
+    let mut command = Command::with_capacity(parts.clone().count(), bytes);
+    for part in parts {
+        command.push(part);
+    }
+    if !matches!(kind(name_of(&command), &command), Shared) {
+        return None;
+    }
+    let action = RedisAction::Run(command);
+    Some(desk.call(Call::Redis(Redis { keyspace, action })))
 }
 
 /// The number of a server.

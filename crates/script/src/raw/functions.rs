@@ -43,6 +43,10 @@ impl Natives {
         let mark: mlua::Value =
             unsafe { lua.exec_raw((), |state| ffi::lua_pushlightuserdata(state, waits_mark())) }?;
         functions.set("waits", mark)?;
+        functions.set(
+            "ask_redis",
+            closure(lua, super::redis::ask, desk, &metatable)?,
+        )?;
         functions.set("client", super::clients::functions(lua, desk)?)?;
         Ok(Self {
             metatable,
@@ -110,7 +114,7 @@ pub(super) unsafe fn fail(state: *mut lua_State, words: &CStr) -> ! {
 ///
 /// # Safety
 /// They live as long as the argument stays on the stack.
-unsafe fn bytes<'a>(state: *mut lua_State, index: c_int) -> Option<&'a [u8]> {
+pub(super) unsafe fn bytes<'a>(state: *mut lua_State, index: c_int) -> Option<&'a [u8]> {
     // SAFETY: `lua_tolstring` gives memory of that length, or null.
     unsafe {
         let mut length = 0;

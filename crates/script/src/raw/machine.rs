@@ -51,6 +51,7 @@ impl Coroutine {
 /// What is pushed for a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Argument<'a> {
+    Nil,
     Boolean(bool),
     Number(f64),
     Bytes(&'a [u8]),
@@ -364,6 +365,7 @@ fn push_all(state: *mut lua_State, arguments: &[Argument<'_>]) {
         // SAFETY: there is room for `ARGUMENTS_MAX` values, and nothing refuses memory.
         unsafe {
             match *argument {
+                Argument::Nil => ffi::lua_pushnil(state),
                 Argument::Boolean(value) => ffi::lua_pushboolean(state, value.into()),
                 Argument::Number(value) => ffi::lua_pushnumber(state, value),
                 Argument::Bytes(bytes) => {

@@ -26,6 +26,7 @@ mod clients;
 mod functions;
 mod machine;
 mod object;
+mod redis;
 mod system;
 
 pub(crate) use functions::Natives;

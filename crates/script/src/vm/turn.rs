@@ -8,6 +8,7 @@ use veche_calls::Outcome;
 use crate::Now;
 use crate::desk::{Spawned, Woken};
 use crate::effects::Token;
+use crate::modules;
 use crate::raw::{Argument, Failure};
 use crate::task::{Owner, Task};
 
@@ -34,10 +35,16 @@ impl Vm {
     pub fn replied(&mut self, token: Token, outcome: Outcome, now: Now) {
         self.set_now(now);
         if let Some(task) = self.tasks.take_waiting(token) {
-            let caller = task.coroutine.reference();
-            self.desk.set_outcome(token, outcome, caller);
-            self.run(task.coroutine, task.owner, &[Argument::Boolean(true)]);
-            self.desk.clear_outcome();
+            let yes = Argument::Boolean(true);
+            if let Some(value) = modules::plain(&outcome) {
+                self.desk.ended(token);
+                self.run(task.coroutine, task.owner, &[yes, yes, value]);
+            } else {
+                let caller = task.coroutine.reference();
+                self.desk.set_outcome(token, outcome, caller);
+                self.run(task.coroutine, task.owner, &[yes]);
+                self.desk.clear_outcome();
+            }
         }
         self.settle();
     }
