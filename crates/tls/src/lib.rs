@@ -2,16 +2,27 @@
 //!
 //! It knows no socket and no loop: whoever has the bytes hands them in and sends what comes out. [`Tls`] is one
 //! connection, either end of it; [`Trust`] is what clients of one kind share: which certificates they believe, and
-//! [`Trusts`] has those of a whole process. The load tester, the worker and the HTTP client stand on it.
+//! [`Trusts`] has those of a whole process; [`Acceptor`] is what the connections of one listener share: which
+//! [`Certificate`]s they are shown. The load tester, the worker and the HTTP client stand on it.
 
 #![forbid(unsafe_code)]
 
+mod acceptor;
 mod anybody;
+mod certificate;
+mod failure;
+mod subject;
 mod tls;
 mod trust;
 mod trusts;
 
-pub use tls::Tls;
+use std::path::Path;
+
+pub use acceptor::{Acceptor, Clients, Roots, Tickets};
+pub use certificate::Certificate;
+pub use failure::Failure;
+pub use subject::Subject;
+pub use tls::{Agreed, Tls};
 pub use trust::{Believe, Trust};
 pub use trusts::Trusts;
 
@@ -21,7 +32,7 @@ pub enum Error {
     /// The name can be in no certificate.
     #[error("{0:?} is no name that a certificate could be for")]
     Name(String),
-    /// A file of certificates can't be read, or has none.
+    /// A file of certificates or keys can't be read, or is no good.
     #[error("{file}: {why}")]
     File {
         /// Its path.
@@ -32,4 +43,16 @@ pub enum Error {
     /// The peer, its certificate, or what it sent.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
+    /// A handshake that goes on and on.
+    #[error("TLS: a handshake of more than {} KiB", tls::HANDSHAKE_BYTES_MAX >> 10)]
+    TooLong,
+}
+
+impl Error {
+    fn file(file: &Path, why: impl Into<String>) -> Self {
+        Self::File {
+            file: file.display().to_string(),
+            why: why.into(),
+        }
+    }
 }

@@ -2,15 +2,29 @@
 
 use std::io::{Read as _, Write as _};
 
-use rustls::Connection;
+use rustls::{Connection, HandshakeKind, ProtocolVersion};
 
-use crate::Error;
+use crate::{Error, Subject};
+
+/// What a peer may send before the handshake is over, in bytes: chains of certificates are the longest of it.
+pub(crate) const HANDSHAKE_BYTES_MAX: usize = 96 << 10;
 
 /// One end of a connection, between the socket's bytes and its own.
 #[derive(Debug)]
 pub struct Tls {
     connection: Connection,
     has_ended: bool,
+    /// Of the handshake.
+    received: usize,
+}
+
+/// What a handshake came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// It is TLS 1.3, not 1.2.
+    pub is_1_3: bool,
+    /// It went on from an earlier connection.
+    pub is_resumed: bool,
 }
 
 impl Tls {
@@ -22,6 +36,7 @@ impl Tls {
         Self {
             connection,
             has_ended: false,
+            received: 0,
         }
     }
 
@@ -31,6 +46,12 @@ impl Tls {
     /// # Errors
     /// What the peer sent is no TLS, or its certificate is not believed: the connection is of no use any more.
     pub fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), Error> {
+        if self.connection.is_handshaking() {
+            self.received += bytes.len();
+            if self.received > HANDSHAKE_BYTES_MAX {
+                return Err(Error::TooLong);
+            }
+        }
         while !bytes.is_empty() {
             // Reading from memory does not fail; nothing is taken after the peer's last word.
             let taken = self.connection.read_tls(&mut bytes).unwrap_or(0);
@@ -77,6 +98,30 @@ impl Tls {
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
+    }
+
+    /// What the handshake came to, once it is over.
+    #[must_use]
+    pub fn agreed(&self) -> Option<Agreed> {
+        if self.connection.is_handshaking() {
+            return None;
+        }
+        Some(Agreed {
+            is_1_3: self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_3),
+            is_resumed: self.connection.handshake_kind() == Some(HandshakeKind::Resumed),
+        })
+    }
+
+    /// Whom the peer's certificate is about, if it has shown one that is believed.
+    #[must_use]
+    pub fn peer(&self) -> Option<Subject> {
+        Subject::read(self.connection.peer_certificates()?.first()?)
+    }
+
+    /// Whether the peer has sent anything.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.received > 0
     }
 
     /// Whether the peer has said that it will send nothing more.

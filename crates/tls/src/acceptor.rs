@@ -1,0 +1,159 @@
+//! The server's end: what all connections of a listener share.
+//!
+//! An [`Acceptor`] is made of certificates, wherever they came from: files today, and whoever gets them from elsewhere
+//! makes a new one and hands it out. Connections keep what they began with.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::server::{
+    ClientHello, NoClientAuth, NoServerSessionStorage, ProducesTickets, ResolvesServerCert,
+    WebPkiClientVerifier, danger::ClientCertVerifier,
+};
+use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
+
+use crate::certificate::{Certificate, Fit, chain_of, read_file};
+use crate::{Error, Tls};
+
+/// What clients have to show.
+#[derive(Clone, Debug)]
+pub struct Clients {
+    /// Who vouches for them.
+    pub roots: Roots,
+    /// Whether those without a certificate are sent away.
+    pub is_required: bool,
+}
+
+/// Certificates that vouch for others, of a PEM file.
+#[derive(Clone, Debug)]
+pub struct Roots(Arc<RootCertStore>);
+
+impl Roots {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// The file can't be read, or has none in it.
+    pub fn read(file: &Path) -> Result<Self, Error> {
+        let pem = read_file(file)?;
+        let mut roots = RootCertStore::empty();
+        for certificate in chain_of(&pem).map_err(|why| Error::file(file, why))? {
+            roots
+                .add(certificate)
+                .map_err(|error| Error::file(file, error.to_string()))?;
+        }
+        Ok(Self(Arc::new(roots)))
+    }
+}
+
+/// The keys of session tickets: whoever comes back with a ticket has a short handshake, on any worker.
+///
+/// They change every six hours, and the ones before are taken for six more. Clients that showed certificates come
+/// back without: what vouched for them has to be the same for as long as the keys are.
+#[derive(Clone)]
+pub struct Tickets(Arc<dyn ProducesTickets>);
+
+impl Tickets {
+    /// Keys of their own.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    pub fn new() -> Result<Self, Error> {
+        Ok(Self(ring::Ticketer::new()?))
+    }
+}
+
+impl fmt::Debug for Tickets {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Tickets(…)")
+    }
+}
+
+/// See the module's text. Its copies cost nothing.
+#[derive(Clone, Debug)]
+pub struct Acceptor(Arc<ServerConfig>);
+
+impl Acceptor {
+    /// For connections that are shown one of these certificates, by the name that they ask for: exactly, else by a
+    /// wildcard, else the first. `protocols` are what is spoken inside (ALPN), best first; with none the client's
+    /// wishes are not looked at.
+    ///
+    /// # Errors
+    /// What vouches for clients makes no sense.
+    pub fn new(
+        certificates: Vec<Certificate>,
+        clients: Option<&Clients>,
+        protocols: &[&str],
+        tickets: &Tickets,
+    ) -> Result<Self, Error> {
+        let provider = Arc::new(ring::default_provider());
+        let verifier = verifier_of(clients, &provider)?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::new(Keyring(certificates)));
+        config.alpn_protocols = protocols
+            .iter()
+            .map(|name| name.as_bytes().into())
+            .collect();
+        config.ticketer = Arc::clone(&tickets.0);
+        // Tickets need no memory here; the other way would be a locked table for all workers.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// The server's end of a connection that begins.
+    ///
+    /// # Errors
+    /// None in practice: the settings were judged before.
+    pub fn accept(&self) -> Result<Tls, Error> {
+        let connection = ServerConnection::new(Arc::clone(&self.0))?;
+        Ok(Tls::new(connection.into()))
+    }
+}
+
+fn verifier_of(
+    clients: Option<&Clients>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, Error> {
+    let Some(clients) = clients else {
+        return Ok(Arc::new(NoClientAuth));
+    };
+    let roots = Arc::clone(&clients.roots.0);
+    let mut builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
+    if !clients.is_required {
+        builder = builder.allow_unauthenticated();
+    }
+    builder
+        .build()
+        .map_err(|error| Error::Tls(rustls::Error::General(error.to_string())))
+}
+
+/// The certificates of a listener.
+#[derive(Debug)]
+struct Keyring(Vec<Certificate>);
+
+impl ResolvesServerCert for Keyring {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let name = hello.server_name().map(str::to_ascii_lowercase);
+        let fit = |certificate: &Certificate| match &name {
+            Some(name) => certificate.fit(name),
+            None => Fit::None,
+        };
+        let can_sign = |certificate: &&Certificate| {
+            let schemes = hello.signature_schemes();
+            certificate.key.key.choose_scheme(schemes).is_some()
+        };
+        let best = self.0.iter().map(fit).max()?;
+        // Two for one name, as of RSA beside ECDSA: the first that the client understands.
+        let mut fitting = self.0.iter().filter(|one| fit(one) == best);
+        let chosen = fitting
+            .clone()
+            .find(can_sign)
+            .or_else(|| fitting.next())
+            .or_else(|| self.0.first())?;
+        Some(Arc::clone(&chosen.key))
+    }
+}

@@ -1,0 +1,230 @@
+//! A server's certificate with its key: read from files, judged, and what it says about itself.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{Error as TlsError, InconsistentKeys};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer as _;
+
+use crate::Error;
+use crate::subject::Subject;
+
+/// The longest file that is read, in bytes: a mistake in a path should not fill the memory.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A chain of certificates with the key of the first: what a server shows, and proves to be.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    pub(crate) key: Arc<CertifiedKey>,
+    file: PathBuf,
+    names: Vec<String>,
+    valid_from_s: i64,
+    valid_until_s: i64,
+    is_key_exposed: bool,
+}
+
+impl Certificate {
+    /// Reads both files, which are PEM. They may be one and the same.
+    ///
+    /// # Errors
+    /// [`Error::File`] with the path of the file that has to be mended: it can't be read, has nothing of the kind in
+    /// it, or the key is another certificate's.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, Error> {
+        let pem = read_file(certificate)?;
+        let chain = chain_of(&pem).map_err(|why| Error::file(certificate, why))?;
+        let key_pem = read_file(key)?;
+        let private = key_of(&key_pem).map_err(|why| Error::file(key, why))?;
+        let provider = ring::default_provider();
+        let private = provider
+            .key_provider
+            .load_private_key(private)
+            .map_err(|_| Error::file(key, "the key is of no kind that is known here: take ECDSA (P-256, P-384), Ed25519 or RSA"))?;
+        let (names, valid_from_s, valid_until_s) =
+            facts_of(&chain[0]).map_err(|why| Error::file(certificate, why))?;
+        let certified = CertifiedKey::new(chain, private);
+        match certified.keys_match() {
+            Ok(()) | Err(TlsError::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+            Err(_) => return Err(Error::file(key, not_its_key(certificate, &certified))),
+        }
+        Ok(Self {
+            key: Arc::new(certified),
+            file: certificate.to_owned(),
+            names,
+            valid_from_s,
+            valid_until_s,
+            is_key_exposed: is_for_everybody(key),
+        })
+    }
+
+    /// The file that the certificate came from.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The names and addresses that it is for, in small letters; names may begin with `*.`.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// From when on it holds, in seconds of Unix time.
+    #[must_use]
+    pub fn valid_from_s(&self) -> i64 {
+        self.valid_from_s
+    }
+
+    /// The last moment at which it holds, in seconds of Unix time.
+    #[must_use]
+    pub fn valid_until_s(&self) -> i64 {
+        self.valid_until_s
+    }
+
+    /// Whether every user of the machine may read the file of the key.
+    #[must_use]
+    pub fn is_key_exposed(&self) -> bool {
+        self.is_key_exposed
+    }
+
+    /// How well it fits the name that a client asks for, which is in small letters: exactly, by a wildcard, not at all.
+    pub(crate) fn fit(&self, name: &str) -> Fit {
+        let below = name.split_once('.').map(|(_, parent)| parent);
+        let mut fit = Fit::None;
+        for own in &self.names {
+            if own == name {
+                return Fit::Exact;
+            }
+            // A wildcard stands for one label (RFC 9525 section 6.3).
+            if below.is_some() && own.strip_prefix("*.") == below {
+                fit = Fit::Wildcard;
+            }
+        }
+        fit
+    }
+}
+
+/// See [`Certificate::fit`]; the greatest is the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fit {
+    None,
+    Wildcard,
+    Exact,
+}
+
+/// The content of a file of certificates or keys.
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| Error::file(path, plain(&error)))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(Error::file(path, "it is longer than 1 MiB"));
+    }
+    Ok(bytes)
+}
+
+/// An error of the system as people say it.
+fn plain(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// The certificates of a PEM file; at least one.
+pub(crate) fn chain_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let chain = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(|error| format!("it is no PEM file: {error}"))?;
+    if chain.is_empty() {
+        let has_key = PrivateKeyDer::from_pem_slice(pem).is_ok();
+        return Err(match has_key {
+            true => "no certificate in it, but a key".to_owned(),
+            false => {
+                "no certificate in it; a PEM file has \"-----BEGIN CERTIFICATE-----\"".to_owned()
+            }
+        });
+    }
+    Ok(chain)
+}
+
+fn key_of(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
+        pem::Error::NoItemsFound if has(pem, b"BEGIN ENCRYPTED PRIVATE KEY") => {
+            "the key is locked with a passphrase, which nobody could type in; unlock it with openssl pkey".to_owned()
+        }
+        pem::Error::NoItemsFound if has(pem, b"BEGIN CERTIFICATE") => {
+            "no key in it, but a certificate".to_owned()
+        }
+        pem::Error::NoItemsFound => {
+            "no key in it; a PEM file has \"-----BEGIN PRIVATE KEY-----\"".to_owned()
+        }
+        error => format!("it is no PEM file: {error}"),
+    })
+}
+
+fn has(text: &[u8], words: &[u8]) -> bool {
+    text.windows(words.len()).any(|window| window == words)
+}
+
+/// Names, and the times between which it holds.
+fn facts_of(der: &CertificateDer<'_>) -> Result<(Vec<String>, i64, i64), String> {
+    let (_, parsed) = X509Certificate::from_der(der)
+        .map_err(|error| format!("the first certificate makes no sense: {error}"))?;
+    let subject = Subject::of(&parsed);
+    let mut names: Vec<String> = subject
+        .names
+        .iter()
+        .map(|name| name.to_ascii_lowercase())
+        .collect();
+    names.extend(subject.addresses.iter().map(ToString::to_string));
+    if names.is_empty() {
+        // Clients of today look at nothing else than the alternative names, but say which name they want.
+        names.extend(
+            subject
+                .common_name
+                .iter()
+                .map(|name| name.to_ascii_lowercase()),
+        );
+    }
+    let validity = parsed.validity();
+    Ok((
+        names,
+        validity.not_before.timestamp(),
+        validity.not_after.timestamp(),
+    ))
+}
+
+/// Why a key does not fit, with the mistake that is made most.
+fn not_its_key(file: &Path, certified: &CertifiedKey) -> String {
+    let file = file.display();
+    let own = certified.key.public_key();
+    let place = certified.cert.iter().position(|certificate| {
+        let parsed = X509Certificate::from_der(certificate);
+        parsed.is_ok_and(|(_, parsed)| {
+            own.as_deref()
+                .is_some_and(|own| own == parsed.public_key().raw)
+        })
+    });
+    match place {
+        Some(place) => format!(
+            "the key belongs to certificate {} of {file}; the server's own has to be the first there",
+            place + 1
+        ),
+        None => format!("the key does not belong to the certificate in {file}"),
+    }
+}
+
+/// Whether others than its owner and group may read a file.
+fn is_for_everybody(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
+}

@@ -1,0 +1,39 @@
+//! Why handshakes fail, as operators tell the cases apart.
+
+use rustls::Error as TlsError;
+
+use crate::Error;
+
+/// What was wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The two have no version, cipher or protocol in common.
+    Incompatible,
+    /// The peer's certificate is missing, or is not believed.
+    Certificate,
+    /// The peer gave up: most often it does not believe our certificate.
+    Refused,
+    /// What came is no TLS, or breaks its rules.
+    Malformed,
+}
+
+impl Error {
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        let Self::Tls(error) = self else {
+            return Failure::Malformed;
+        };
+        match error {
+            TlsError::PeerIncompatible(_) | TlsError::NoApplicationProtocol => {
+                Failure::Incompatible
+            }
+            TlsError::NoCertificatesPresented
+            | TlsError::InvalidCertificate(_)
+            | TlsError::InvalidCertRevocationList(_)
+            | TlsError::UnsupportedNameType => Failure::Certificate,
+            TlsError::AlertReceived(_) => Failure::Refused,
+            _ => Failure::Malformed,
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The server's end alone: what it agrees to, whom it sees, when it has had enough.
+
+use std::path::{Path, PathBuf};
+
+use rcgen::{CertificateParams, KeyPair};
+use veche_tls::{
+    Acceptor, Believe, Certificate, Clients, Error, Failure, Roots, Tickets, Tls, Trust,
+};
+
+/// A folder that ends with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("veche-tls-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        Self(folder)
+    }
+
+    /// A self-signed certificate and its key.
+    fn pair(&self, name: &str, params: &CertificateParams) -> (PathBuf, PathBuf) {
+        let key = KeyPair::generate().expect("a key");
+        let made = params.self_signed(&key).expect("a certificate");
+        let paths = ["pem", "key"].map(|end| self.0.join(format!("{name}.{end}")));
+        std::fs::write(&paths[0], made.pem()).expect("written");
+        std::fs::write(&paths[1], key.serialize_pem()).expect("written");
+        let [certificate, key] = paths;
+        (certificate, key)
+    }
+
+    /// The certificate of a server called `localhost`.
+    fn own(&self) -> Certificate {
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        let (certificate, key) = self.pair("own", &params);
+        Certificate::read(&certificate, &key).expect("a pair")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn acceptor(own: Certificate, clients: Option<&Clients>) -> Acceptor {
+    let tickets = Tickets::new().expect("random numbers");
+    Acceptor::new(vec![own], clients, &["http/1.1"], &tickets).expect("good settings")
+}
+
+/// Carries bytes both ways until both are silent.
+fn talk(client: &mut Tls, server: &mut Tls) -> Result<(), Error> {
+    loop {
+        let (mut there, mut back, mut plain) = (Vec::new(), Vec::new(), Vec::new());
+        client.send(&[], &mut there);
+        server.receive(&there, &mut plain)?;
+        server.send(&[], &mut back);
+        client.receive(&back, &mut plain)?;
+        if there.is_empty() && back.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+#[test]
+fn the_second_handshake_of_a_client_is_short() {
+    let folder = Folder::new("short");
+    let acceptor = acceptor(folder.own(), None);
+    let trust = Trust::new(&Believe::File(folder.0.join("own.pem"))).expect("readable");
+    for time in 0..3 {
+        let mut server = acceptor.accept().expect("a server");
+        let mut client = trust.connect("localhost").expect("a name");
+        assert_eq!(server.agreed(), None);
+        assert!(!server.has_begun());
+        talk(&mut client, &mut server).expect("good TLS");
+        let agreed = server.agreed().expect("it is over");
+        assert!(agreed.is_1_3 && server.has_begun());
+        assert_eq!(agreed.is_resumed, time > 0);
+        assert_eq!(server.peer(), None);
+    }
+}
+
+/// One byte a record is allowed, and a long hello too, but not both at once.
+#[test]
+fn a_handshake_can_not_go_on_for_ever() {
+    let folder = Folder::new("long");
+    let mut server = acceptor(folder.own(), None).accept().expect("a server");
+    let hello = [1, 0, 0xea, 0x60].into_iter().chain(std::iter::repeat(0));
+    let mut sent = 0;
+    for byte in hello {
+        sent += 6;
+        assert!(sent < 100_000, "it never ends");
+        match server.receive(&[22, 3, 1, 0, 1, byte], &mut Vec::new()) {
+            Ok(()) => {}
+            Err(Error::TooLong) => break,
+            Err(other) => panic!("{other} after {sent}"),
+        }
+    }
+    assert!(sent > 90_000, "{sent}");
+}
+
+#[test]
+fn what_is_no_tls_is_malformed() {
+    let folder = Folder::new("malformed");
+    let mut server = acceptor(folder.own(), None).accept().expect("a server");
+    let error = server.receive(b"GET / HTTP/1.1\r\n\r\n", &mut Vec::new());
+    assert_eq!(error.expect_err("no TLS").failure(), Failure::Malformed);
+    let mut alerts = Vec::new();
+    for bytes in [
+        &b"\x16\x03\x01\x00\x05garbage of another kind"[..],
+        b"\x16\x03\x01\xff\xff",
+        b"\x16\x03\x01\x00\x00",
+        b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00",
+        b"\x16\x03\x01\x00\x02\x01\x00\x15\x03\x01\x00\x02\x02\x00",
+    ] {
+        let mut server = acceptor(folder.own(), None).accept().expect("a server");
+        let result = server.receive(bytes, &mut Vec::new());
+        assert!(result.is_err(), "{bytes:?}");
+        alerts.push(server.has_words());
+    }
+    // What is between the pieces of a message, and who gave up first, is told nothing.
+    assert_eq!(alerts, [false, true, true, true, false]);
+}
+
+#[test]
+fn a_client_without_certificate_is_told_apart() {
+    let folder = Folder::new("without");
+    let own = folder.own();
+    let clients = Clients {
+        roots: Roots::read(&folder.0.join("own.pem")).expect("readable"),
+        is_required: true,
+    };
+    let mut server = acceptor(own, Some(&clients)).accept().expect("a server");
+    let trust = Trust::new(&Believe::File(folder.0.join("own.pem"))).expect("readable");
+    let mut client = trust.connect("localhost").expect("a name");
+    let error = talk(&mut client, &mut server).expect_err("nothing was shown");
+    assert_eq!(error.failure(), Failure::Certificate);
+    assert!(server.has_words(), "the alert");
+}
+
+#[test]
+fn a_certificate_says_for_what_it_is_and_how_long() {
+    let folder = Folder::new("says");
+    let names = vec![
+        "A.example".to_owned(),
+        "*.b.example".to_owned(),
+        "10.0.0.1".to_owned(),
+    ];
+    let mut params = CertificateParams::new(names).expect("names");
+    params.not_before = rcgen::date_time_ymd(2024, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2034, 1, 1);
+    let (certificate, key) = folder.pair("says", &params);
+    let read = Certificate::read(&certificate, &key).expect("a pair");
+    assert_eq!(read.names(), ["a.example", "*.b.example", "10.0.0.1"]);
+    assert_eq!(read.valid_from_s(), 1_704_067_200);
+    assert_eq!(read.valid_until_s(), 2_019_686_400);
+    assert_eq!(read.file(), certificate);
+    let missing = Certificate::read(Path::new("/nowhere/x.pem"), &key).expect_err("no file");
+    assert_eq!(missing.to_string(), "/nowhere/x.pem: there is no such file");
+}
