@@ -16,6 +16,7 @@ use veche_hub::{Answer, SessionId, Ticket};
 use crate::app::{AppAnswer, CLOSED_ABNORMALLY, Gone};
 use crate::client::{Caller, Dial, Dialing};
 use crate::http::Http;
+use crate::identity::Certified;
 use crate::lines::Lines;
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::shared::{NoteLevel, Shared};
@@ -100,6 +101,13 @@ impl Connection {
         };
         connection.settle_deadline(id, shared);
         connection
+    }
+
+    /// The client has shown a certificate that is believed, before its first byte.
+    pub fn certified(&mut self, certified: Certified) {
+        if let Stage::Http(http) = &mut self.stage {
+            http.set_certified(certified);
+        }
     }
 
     /// Who has dialed and waits for the 101.

@@ -19,6 +19,7 @@ use veche_proto::http::{self, HeadScan, HttpError, Status};
 
 use crate::api::{Call, CallEnd};
 use crate::app::{AppId, Gone};
+use crate::identity::Certified;
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::reply::{Reply, refuse_request};
 use crate::shared::Shared;
@@ -36,6 +37,8 @@ pub(crate) struct Http {
     scan: HeadScan,
     state: State,
     peer: IpAddr,
+    /// Of the certificate that the client has shown.
+    certified: Option<Box<Certified>>,
     listener: u16,
     /// Since when the present wait lasts: accept, first byte of a head, end of a head, end of a response.
     since_ms: u64,
@@ -65,11 +68,17 @@ impl Http {
             scan: HeadScan::default(),
             state: State::Head,
             peer,
+            certified: None,
             listener,
             since_ms: now_ms,
             accepted_ms: now_ms,
             requests: 0,
         }
+    }
+
+    /// The client has shown a certificate.
+    pub(crate) fn set_certified(&mut self, certified: Certified) {
+        self.certified = Some(Box::new(certified));
     }
 
     /// Whether it waits for a request of which nothing has come.

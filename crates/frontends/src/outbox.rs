@@ -438,6 +438,11 @@ impl Outboxes {
         Some((id, std::mem::take(&mut outbox.buffer), outbox.end))
     }
 
+    /// An empty buffer for what is to be sent; it comes back by [`Outboxes::recycle`].
+    pub fn spare(&mut self) -> Vec<u8> {
+        self.pool.take()
+    }
+
     /// Takes back a buffer that has been sent.
     pub fn recycle(&mut self, buffer: Vec<u8>) {
         self.pool.give(buffer);

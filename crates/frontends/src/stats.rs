@@ -67,6 +67,41 @@ impl Handshake {
     ];
 }
 
+/// Why a client's TLS handshake failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealFailure {
+    /// It was not over in time.
+    TimedOut,
+    /// The client left in the middle of it.
+    CutOff,
+    /// What came was no TLS at all.
+    NotTls,
+    /// No version or cipher in common.
+    Incompatible,
+    /// The client's certificate is missing or not believed.
+    ClientCertificate,
+    /// The client gave up: most often it does not believe our certificate.
+    Refused,
+    /// What came breaks the rules.
+    Malformed,
+    /// There is no certificate to show.
+    NoCertificate,
+}
+
+impl SealFailure {
+    /// Every reason, with its label in the metrics.
+    pub const ALL: [(Self, &'static str); 8] = [
+        (Self::TimedOut, "timed_out"),
+        (Self::CutOff, "cut_off"),
+        (Self::NotTls, "not_tls"),
+        (Self::Incompatible, "incompatible"),
+        (Self::ClientCertificate, "client_certificate"),
+        (Self::Refused, "refused_by_client"),
+        (Self::Malformed, "malformed"),
+        (Self::NoCertificate, "no_certificate"),
+    ];
+}
+
 /// Upper bounds of the buckets of [`Stats::turns`], in microseconds; the last bucket has none.
 pub const TURN_BUCKETS_US: [u64; 9] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000];
 
@@ -85,6 +120,12 @@ pub struct Stats {
     pub accepts_stalled: Cell,
     /// Handshakes by outcome.
     pub handshakes: [Cell; Handshake::ALL.len()],
+    /// TLS handshakes of clients that came to their end: full ones, resumed ones.
+    pub seals: [Cell; 2],
+    /// The same by version: TLS 1.2, TLS 1.3.
+    pub seal_versions: [Cell; 2],
+    /// TLS handshakes of clients that failed, by reason.
+    pub seal_failures: [Cell; SealFailure::ALL.len()],
     /// HTTP answers by class of status: 1xx to 5xx.
     pub answers: [Cell; 5],
     /// Messages of clients, and the bytes of their payload.
@@ -148,6 +189,17 @@ impl Stats {
         if let Some(cell) = self.answers.get((status / 100).wrapping_sub(1) as usize) {
             cell.add(1);
         }
+    }
+
+    /// Counts a TLS handshake that came to its end.
+    pub fn sealed(&self, is_1_3: bool, is_resumed: bool) {
+        self.seals[usize::from(is_resumed)].add(1);
+        self.seal_versions[usize::from(is_1_3)].add(1);
+    }
+
+    /// Counts one that did not.
+    pub fn seal_failed(&self, why: SealFailure) {
+        self.seal_failures[why as usize].add(1);
     }
 
     /// Counts a turn.

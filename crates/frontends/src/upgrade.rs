@@ -14,7 +14,7 @@ use crate::api::unauthorized;
 use crate::app::AppId;
 use crate::app::session::App;
 use crate::http::KeptRequest;
-use crate::identity::Unknown;
+use crate::identity::{Certified, Unknown};
 use crate::origin;
 use crate::reply::Refusal;
 use crate::route::{Handler, Route};
@@ -60,6 +60,7 @@ pub(crate) fn judge<'a, 'b>(
     head: &'a Head<'b>,
     raw: &'a [u8],
     route: &'a Arc<Route>,
+    certified: Option<&Certified>,
     shared: &Shared,
 ) -> Result<Candidate<'a, 'b>, Refused> {
     let upgrade = handshake::read(head)
@@ -96,13 +97,15 @@ pub(crate) fn judge<'a, 'b>(
         _ => Session::Echo,
     };
     let user = match session {
-        Session::Push | Session::App(_) => route.identity.user(head).map_err(|unknown| {
-            let status = match unknown {
-                Unknown::Missing => Status::UNAUTHORIZED,
-                Unknown::Malformed => Status::BAD_REQUEST,
-            };
-            refused(status, &unknown.to_string(), Handshake::Unidentified)
-        })?,
+        Session::Push | Session::App(_) => {
+            route.identity.user(head, certified).map_err(|unknown| {
+                let status = match unknown {
+                    Unknown::Missing => Status::UNAUTHORIZED,
+                    Unknown::Malformed => Status::BAD_REQUEST,
+                };
+                refused(status, &unknown.to_string(), Handshake::Unidentified)
+            })?
+        }
         Session::Echo | Session::Backend(_) => None,
     };
     let channels = match session {

@@ -60,6 +60,12 @@ impl Connection {
         }
     }
 
+    /// The peer can't be talked with: it gets these bytes, which may be none, and then the end.
+    pub fn turn_away(&mut self, id: SessionId, words: &[u8], shared: &mut Shared) {
+        shared.ports.outboxes.buffer(id).extend_from_slice(words);
+        self.end(id, shared);
+    }
+
     /// Sends what is written, then FIN, and waits a little for the peer's.
     pub(super) fn end(&mut self, id: SessionId, shared: &mut Shared) {
         if matches!(self.stage, Stage::Ending) {

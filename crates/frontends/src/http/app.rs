@@ -103,7 +103,10 @@ impl Http {
         let Question { route, head, raw } = question;
         let reply = Reply::to(head);
         // A page for strangers is the application's to give, so nobody is turned away here.
-        let user = route.identity.user(head).unwrap_or_default();
+        let user = route
+            .identity
+            .user(head, self.certified.as_deref())
+            .unwrap_or_default();
         let request = request(head, route, self.peer, user.as_deref(), body);
         let outcome = shared.with_apps(|apps, shared| apps.request(app, id, &request, shared));
         match outcome {
@@ -309,15 +312,23 @@ impl Http {
             (State::Asking(app, kept), AppAnswer::Verdict(verdict)) => {
                 let head = kept.head();
                 // Judged once more: a drain may have begun.
-                Some(match judge(&head, &kept.head, &kept.route, shared) {
-                    Ok(candidate) => self.carry_out(id, candidate, verdict, shared),
-                    Err(refused) => {
-                        if matches!(verdict, Verdict::Accept { .. }) {
-                            self.tell_gone(id, Some(app), shared);
+                Some(
+                    match judge(
+                        &head,
+                        &kept.head,
+                        &kept.route,
+                        self.certified.as_deref(),
+                        shared,
+                    ) {
+                        Ok(candidate) => self.carry_out(id, candidate, verdict, shared),
+                        Err(refused) => {
+                            if matches!(verdict, Verdict::Accept { .. }) {
+                                self.tell_gone(id, Some(app), shared);
+                            }
+                            self.refuse_handshake(id, Reply::to(&head), &refused, shared)
                         }
-                        self.refuse_handshake(id, Reply::to(&head), &refused, shared)
-                    }
-                })
+                    },
+                )
             }
             (state, _) => {
                 self.state = state;

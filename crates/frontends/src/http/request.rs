@@ -139,7 +139,7 @@ impl Http {
         route: &Arc<Route>,
         shared: &mut Shared,
     ) -> Result<Then<Socket>, HttpError> {
-        let mut candidate = match judge(head, raw, route, shared) {
+        let mut candidate = match judge(head, raw, route, self.certified.as_deref(), shared) {
             Ok(candidate) => candidate,
             Err(refused) => {
                 // It may be no handshake at all, and have a body.
