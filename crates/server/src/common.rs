@@ -14,6 +14,8 @@ use veche_mailbox::Wake as _;
 use veche_net::Waker;
 use veche_tls::Trusts;
 
+use crate::sealing::Sealing;
+
 /// Shards of the table of addresses.
 const SHARDS: usize = 16;
 
@@ -34,6 +36,8 @@ pub(crate) struct Common {
     wakers: Mutex<Vec<Waker>>,
     /// Whom clients of TLS believe.
     pub(crate) trusts: Arc<Trusts>,
+    /// TLS of our listeners.
+    pub(crate) sealing: Arc<Sealing>,
     /// When `warn_rarely` last spoke, in seconds since the start, plus one.
     warned: AtomicU64,
 }
@@ -61,6 +65,7 @@ impl Common {
             addresses: std::array::from_fn(|_| Mutex::default()),
             wakers: Mutex::default(),
             trusts: Arc::default(),
+            sealing: Arc::default(),
             warned: AtomicU64::new(0),
         }
     }

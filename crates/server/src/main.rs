@@ -18,6 +18,7 @@ mod files;
 mod logging;
 mod metrics;
 mod process;
+mod sealing;
 mod server;
 mod site;
 mod supervisor;

@@ -2,6 +2,7 @@
 //! of asking.
 
 mod calls;
+mod certificates;
 mod scripts;
 
 use std::fmt;
@@ -15,7 +16,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use veche_frontends::Process;
-use veche_frontends::stats::{Cell, Handshake, Stats, TURN_BUCKETS_US};
+use veche_frontends::stats::{Cell, Handshake, SealFailure, Stats, TURN_BUCKETS_US};
 use veche_outbound::Outbound;
 use veche_store::Store;
 
@@ -43,6 +44,9 @@ impl Report {
         registry.register_collector(Box::new(Workers(Arc::clone(&common))));
         registry.register_collector(Box::new(calls::Calls(outbound)));
         registry.register_collector(Box::new(scripts::Scripts(store)));
+        registry.register_collector(Box::new(certificates::Certificates(Arc::clone(
+            &common.sealing,
+        ))));
         Self {
             common,
             registry,
@@ -264,6 +268,27 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
         let cell = |(outcome, label)| (label, &s.handshakes[outcome as usize]);
         Handshake::ALL.into_iter().map(cell).collect()
     }),
+    (
+        "veche_tls_handshakes",
+        "TLS handshakes of clients that succeeded",
+        "outcome",
+        |s| ["full", "resumed"].into_iter().zip(&s.seals).collect(),
+    ),
+    (
+        "veche_tls_versions",
+        "TLS handshakes of clients that succeeded",
+        "version",
+        |s| ["1.2", "1.3"].into_iter().zip(&s.seal_versions).collect(),
+    ),
+    (
+        "veche_tls_handshake_failures",
+        "TLS handshakes of clients that failed",
+        "reason",
+        |s| {
+            let cell = |(why, label)| (label, &s.seal_failures[why as usize]);
+            SealFailure::ALL.into_iter().map(cell).collect()
+        },
+    ),
     ("veche_http_answers", "HTTP answers", "status", |s| {
         let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
         classes.into_iter().zip(&s.answers).collect()
@@ -401,7 +426,7 @@ mod tests {
                 .split(',')
                 .filter_map(|label| label.split('=').next());
             let labels: Vec<String> = labels
-                .filter(|&label| label != "le")
+                .filter(|&label| !matches!(label, "" | "le"))
                 .map(|label| format!("`{label}`"))
                 .collect();
             let kind = after("TYPE", name);

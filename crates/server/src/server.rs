@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
@@ -18,6 +18,7 @@ use crate::dev::Dev;
 use crate::files::DiskFiles;
 use crate::metrics::Report;
 use crate::process::{self, ServerControl, Start};
+use crate::sealing::Doors;
 use crate::site;
 use crate::worker::{Letter, Worker};
 
@@ -47,6 +48,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let workers = usize::from(config.server.workers.resolve(cores));
     let trusts = Arc::clone(library.outbound.trusts());
     let common = Arc::new(Common::new(workers, process::now()).with_trusts(trusts));
+    let doors = common.sealing.begin(&config);
     set_caps(&common, &config);
     let report = Report::new(
         Arc::clone(&common),
@@ -85,6 +87,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         let shelf = Arc::clone(&shelf);
         let outbound = library.outbound.clone();
         let dev = dev.clone();
+        let doors = Arc::clone(&doors);
         let (io, failed) = (config.server.io, failed.clone());
         thread::Builder::new()
             .name(format!("worker {me}"))
@@ -121,9 +124,9 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
                 match io {
                     Io::Delayed => {
                         let driver = Delayed::new(driver, seed ^ me as u64);
-                        serve(driver, shared, mailbox, common, sockets, &failed);
+                        serve(driver, shared, mailbox, common, (sockets, doors), &failed);
                     }
-                    _ => serve(driver, shared, mailbox, common, sockets, &failed),
+                    _ => serve(driver, shared, mailbox, common, (sockets, doors), &failed),
                 }
             })
             .map_err(|error| format!("no thread for worker {me}: {error}"))?;
@@ -153,10 +156,11 @@ fn serve<D: Driver>(
     shared: Shared,
     mailbox: Mailbox<Letter>,
     common: Arc<Common>,
-    sockets: Vec<(usize, std::os::fd::OwnedFd)>,
+    (sockets, doors): (Vec<(usize, std::os::fd::OwnedFd)>, Doors),
     up: &std::sync::mpsc::SyncSender<Result<(), String>>,
 ) {
     let mut worker = Worker::new(driver, shared, mailbox, common);
+    worker.set_doors(doors);
     let result = sockets
         .into_iter()
         .try_for_each(|(listener, socket)| worker.listen(listener as u16, socket));
@@ -186,6 +190,7 @@ impl Server {
 impl ServerControl for Server {
     fn reload(&self, config: Arc<Config>) -> Result<(), String> {
         let shelf = self.library.shelve(&config)?;
+        let doors = self.common.sealing.reload(&config)?;
         set_caps(&self.common, &config);
         let site = Arc::new(site::build(&config, &self.library, self.dev.is_some()));
         self.tell(|| {
@@ -195,10 +200,19 @@ impl ServerControl for Server {
                 Arc::clone(&shelf),
             )
         });
+        self.tell(|| Letter::Doors(Arc::clone(&doors)));
         if let Some(dev) = &self.dev {
             dev.reloaded(&config);
         }
         Ok(())
+    }
+
+    fn look_around(&self) -> Option<Instant> {
+        let (doors, next) = self.common.sealing.look();
+        if let Some(doors) = doors {
+            self.tell(|| Letter::Doors(Arc::clone(&doors)));
+        }
+        next
     }
 
     fn refused(&self, why: &str) {

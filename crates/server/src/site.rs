@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use veche_frontends::identity::Identity;
+use veche_frontends::identity::{Field, Identity};
 use veche_frontends::origin::{Pattern, Rule};
 use veche_frontends::route::{Handler, Route, Router};
 use veche_frontends::site::{ApiKey, Limits, Listener, Role, Site};
@@ -199,6 +199,13 @@ fn identity(identity: &config::Identity) -> Identity {
         config::Identity::Query(name) => Identity::Query(name.clone()),
         config::Identity::Cookie(name) => Identity::Cookie(name.clone()),
         config::Identity::Header(name) => Identity::Header(name.clone()),
+        config::Identity::Certificate(field) => Identity::Certificate(match field {
+            config::Field::Any => Field::Any,
+            config::Field::CommonName => Field::CommonName,
+            config::Field::Email => Field::Email,
+            config::Field::Name => Field::Name,
+            config::Field::Uri => Field::Uri,
+        }),
     }
 }
 

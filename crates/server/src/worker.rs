@@ -12,6 +12,7 @@ mod drain;
 mod mail;
 mod output;
 mod readings;
+mod sealed;
 mod shown;
 mod simulation;
 mod slots;
@@ -26,6 +27,7 @@ use veche_mailbox::Mailbox;
 use veche_net::{Driver, Event, TransportId};
 
 use crate::common::Common;
+use crate::sealing::Doors;
 use clock::{Clock, clock_now};
 use drain::Drain;
 pub(crate) use mail::Letter;
@@ -70,6 +72,8 @@ struct Rest {
     /// What TLS has opened, between two events.
     plain: Vec<u8>,
     readings: Readings,
+    /// How connections come in.
+    doors: Doors,
     clock: Clock,
     drain: Option<Drain>,
     /// There is work that waits for nothing.
@@ -104,6 +108,7 @@ impl<D: Driver> Worker<D> {
             sessions: Vec::new(),
             plain: Vec::new(),
             readings: Readings::default(),
+            doors: Doors::default(),
             clock: Clock::default(),
             drain: None,
             busy: false,
@@ -111,6 +116,11 @@ impl<D: Driver> Worker<D> {
             trimmed: false,
         };
         Self { driver, rest }
+    }
+
+    /// Connections come in by these doors; without any all of them come in as they are.
+    pub(crate) fn set_doors(&mut self, doors: Doors) {
+        self.rest.doors = doors;
     }
 
     /// Accepts on a socket, for the site's listener with that index.
@@ -184,7 +194,7 @@ impl Rest {
                 let Some(slot) = self.slots.find(session(id)) else {
                     return;
                 };
-                if slot.tls.is_some() {
+                if slot.seal.is_some() {
                     return self.received_sealed(driver, id, bytes);
                 }
                 slot.connection
@@ -209,6 +219,7 @@ impl Rest {
                 self.dialed_in_vain(session(id), reason);
                 if let Some(mut slot) = self.slots.remove(session(id)) {
                     debug!(worker = self.me, peer = %slot.connection.peer, ?reason, "closed");
+                    sealed::gone(slot.seal.as_deref(), &self.shared.stats);
                     slot.connection.closed(session(id), &mut self.shared);
                     let listener = slot.connection.listener();
                     if listener.is_some() {
@@ -219,12 +230,20 @@ impl Rest {
                 }
             }
             Event::Timer { id } => {
+                let is_late = self.is_handshake_late(session(id));
                 if let Some(slot) = self.slots.find(session(id)) {
                     slot.armed_ms = u64::MAX;
+                    if is_late {
+                        return slot.settle(driver, id);
+                    }
                     let stalled_since = slot.stall.since_ms();
                     slot.connection
                         .timeout(session(id), stalled_since, &mut self.shared);
                     slot.settle(driver, id);
+                    if let Some(seal) = &slot.seal {
+                        let until_ms = seal.until_ms();
+                        slot.arm(driver, id, until_ms);
+                    }
                     if let Some(since) = stalled_since {
                         slot.arm(driver, id, since + self.shared.site.limits.write_timeout_ms);
                     }

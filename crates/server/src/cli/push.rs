@@ -70,9 +70,16 @@ pub(super) fn run(file: &Path, args: PushArgs) -> Result<(), Failure> {
 /// The push listener of the configuration, as a client reaches it.
 fn address_of(file: &Path) -> Result<SocketAddr, Failure> {
     let config = config::load(file)?;
-    let Some(listener) = config.listener(Role::Push) else {
-        let why =
-            "has no push listener; add [[listen]] with role = \"push\", or name one with --address";
+    let mut listeners = config.listeners.iter();
+    let Some(listener) = listeners.find(|one| one.role == Role::Push && one.tls.is_none()) else {
+        let why = match config.listener(Role::Push) {
+            Some(_) => {
+                "all push listeners speak TLS, which `veche push` does not; add one without on loopback"
+            }
+            None => {
+                "has no push listener; add [[listen]] with role = \"push\", or name one with --address"
+            }
+        };
         return Err(Failure::new(
             Exit::Config,
             format!("{}: {why}", config::shown(file)),

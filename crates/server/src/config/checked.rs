@@ -1,7 +1,7 @@
 //! From raw values to a [`Config`]: what values mean together, and what is allowed but risky.
 //!
 //! Goes on after each problem, and never judges a value whose own problem has been told already. The world is
-//! asked one thing only, whether a folder or a file exists, through [`World`].
+//! asked two things only, whether a folder or a file exists and what certificates say, through [`World`].
 
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
@@ -18,13 +18,40 @@ mod apps;
 mod listeners;
 mod routes;
 mod services;
+mod tls;
 
 pub(super) use routes::listeners_called;
+pub(crate) use tls::{EXPIRY_WARNING_DAYS, expires};
 
 /// What the checks ask of the machine.
 pub(super) struct World<'w> {
     pub(super) is_folder: &'w dyn Fn(&Path) -> bool,
     pub(super) is_file: &'w dyn Fn(&Path) -> bool,
+    /// A certificate and its key, judged; an error is a line to act on.
+    pub(super) certificate: &'w dyn Fn(&Path, &Path) -> Result<CertificateFacts, String>,
+    /// Whether those that vouch for clients can be read.
+    pub(super) client_ca: &'w dyn Fn(&Path) -> Result<(), String>,
+    /// Unix time.
+    pub(super) now_s: i64,
+}
+
+/// What the checks want to know of a certificate.
+#[derive(Clone, Debug)]
+pub(super) struct CertificateFacts {
+    pub(super) valid_from_s: i64,
+    pub(super) valid_until_s: i64,
+    pub(super) is_key_exposed: bool,
+}
+
+impl CertificateFacts {
+    /// Of one that nobody has looked at.
+    pub(super) fn unjudged() -> Self {
+        Self {
+            valid_from_s: i64::MIN,
+            valid_until_s: i64::MAX,
+            is_key_exposed: false,
+        }
+    }
 }
 
 /// Checks `text`, which is the content of `file`.

@@ -274,6 +274,38 @@ static LISTEN: &[Directive] = &[
         change: Change::Restart,
         doc: "What routes and metrics call this listener. Unlike the other names of listeners, and unlike the roles.",
     },
+    Directive {
+        section: Section::Listen,
+        name: "tls",
+        kind: Kind::Certificates,
+        default: Default::Unset("no TLS"),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "TLS 1.2 and 1.3 on this listener: `https://` and `wss://`, or sealed push lines. Both files are PEM, `certificate` with the chain behind the server's own. With a list of several, clients get the one for the name that they ask for: exactly, else by a wildcard, else the first. Files that change are read again by themselves; connections stay as they are.",
+    },
+    Directive {
+        section: Section::Listen,
+        name: "client_ca",
+        kind: Kind::Text {
+            expected: "the path of a PEM file",
+        },
+        default: Default::Unset("clients show no certificates"),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "Certificates of the authorities that vouch for clients: clients have to show a certificate of theirs. Routes with `identity = \"mtls\"` take the user's name from it.",
+    },
+    Directive {
+        section: Section::Listen,
+        name: "client_certificate",
+        kind: Kind::Word {
+            words: &["required", "optional"],
+            hidden: &[],
+        },
+        default: Default::Toml("\"required\""),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "With `client_ca`: whether clients without a certificate are sent away. One that is shown has to be good either way.",
+    },
 ];
 
 static API: &[Directive] = &[Directive {

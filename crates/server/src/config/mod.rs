@@ -9,6 +9,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use veche_tls::{Certificate, Roots};
+
 mod checked;
 mod directives;
 mod effective;
@@ -24,7 +26,8 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use names::{ChannelPattern, Identity, OriginRule};
+pub(crate) use checked::{EXPIRY_WARNING_DAYS, expires};
+pub(crate) use names::{ChannelPattern, Field, Identity, OriginRule};
 pub(crate) use raw::document;
 pub(crate) use report::{Problem, Problems, Report, did_you_mean, nearest, shown};
 pub(crate) use types::*;
@@ -66,8 +69,46 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, Report> {
         &checked::World {
             is_folder: &Path::is_dir,
             is_file: &Path::is_file,
+            certificate: &|certificate, key| match Certificate::read(certificate, key) {
+                Ok(read) => Ok(checked::CertificateFacts {
+                    valid_from_s: read.valid_from_s(),
+                    valid_until_s: read.valid_until_s(),
+                    is_key_exposed: read.is_key_exposed(),
+                }),
+                Err(error) => Err(error.to_string()),
+            },
+            client_ca: &|file| match Roots::read(file) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            },
+            now_s: unix_now_s(),
         },
     )
+}
+
+/// The same of a text that was found good before: certificates that have gone bad since are no reason not to start.
+pub(crate) fn parse_again(path: &Path, text: &str) -> Result<Config, Report> {
+    checked::check(
+        path,
+        text,
+        &checked::World {
+            is_folder: &Path::is_dir,
+            is_file: &Path::is_file,
+            certificate: &|_, _| Ok(checked::CertificateFacts::unjudged()),
+            client_ca: &|_| Ok(()),
+            now_s: unix_now_s(),
+        },
+    )
+}
+
+/// Unix time, in seconds.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "certificates hold by the wall clock, and this is the control side"
+)]
+pub(crate) fn unix_now_s() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() as i64)
 }
 
 /// Where the control socket is according to the file at `path`, however wrong the rest of it is: a server that

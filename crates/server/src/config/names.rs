@@ -288,21 +288,52 @@ pub(crate) enum Identity {
     Query(String),
     Cookie(String),
     Header(String),
+    /// The certificate that a client shows.
+    Certificate(Field),
+}
+
+/// What of a certificate is the user's name; without a word for it, the first of these that there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    Any,
+    CommonName,
+    Email,
+    Name,
+    Uri,
+}
+
+impl Field {
+    const WORDS: [(Self, &'static str); 4] = [
+        (Self::CommonName, "cn"),
+        (Self::Email, "email"),
+        (Self::Name, "dns"),
+        (Self::Uri, "uri"),
+    ];
 }
 
 impl Identity {
     /// Reads `text`; the error says what is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        if text == "none" {
-            return Ok(Self::None);
+        match text {
+            "none" => return Ok(Self::None),
+            "mtls" => return Ok(Self::Certificate(Field::Any)),
+            _ => {}
         }
         let make = match text.split_once(':') {
+            Some(("mtls", word)) => {
+                let found = Field::WORDS.into_iter().find(|(_, other)| *other == word);
+                return match found {
+                    Some((field, _)) => Ok(Self::Certificate(field)),
+                    None => Err("of a certificate there are \"mtls:cn\", \"mtls:email\", \"mtls:dns\" and \"mtls:uri\"".to_owned()),
+                };
+            }
             Some(("query", name)) => (name, Self::Query as fn(String) -> Self),
             Some(("cookie", name)) => (name, Self::Cookie as fn(String) -> Self),
             Some(("header", name)) => (name, Self::Header as fn(String) -> Self),
             _ => {
                 return Err(
-                    "it is \"query:NAME\", \"cookie:NAME\", \"header:NAME\" or \"none\"".to_owned(),
+                    "it is \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\""
+                        .to_owned(),
                 );
             }
         };
@@ -325,6 +356,11 @@ impl fmt::Display for Identity {
             Self::Query(name) => write!(f, "query:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Header(name) => write!(f, "header:{name}"),
+            Self::Certificate(field) => {
+                let word = Field::WORDS.iter().find(|(other, _)| other == field);
+                write!(f, "mtls")?;
+                word.map_or(Ok(()), |(_, word)| write!(f, ":{word}"))
+            }
         }
     }
 }

@@ -360,6 +360,11 @@ impl Table {
             .or(self.at)
     }
 
+    /// How many items its list has; 0 if it is none.
+    pub(super) fn items(&self, name: &str) -> usize {
+        self.given.get(name).map_or(0, |given| given.item_at.len())
+    }
+
     /// What counts for one directive, for `Effective`.
     pub(super) fn setting(
         &self,

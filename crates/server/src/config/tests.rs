@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::checked::{World, check};
+use super::checked::{CertificateFacts, World, check};
 use super::directives::{self, Default, Section};
 use super::raw::default_of;
 use super::*;
 
 mod bad;
 mod services;
+mod tls;
 
 /// Checks `text` as /etc/veche/veche.toml on a machine that has a few folders and scripts.
 fn checked(text: &str) -> Result<Config, Report> {
@@ -28,8 +29,34 @@ fn checked(text: &str) -> Result<Config, Report> {
         &World {
             is_folder: &is_folder,
             is_file: &is_file,
+            certificate: &certificate,
+            client_ca: &|path| match path.ends_with("ca.pem") {
+                true => Ok(()),
+                false => Err(format!("{}: there is no such file", path.display())),
+            },
+            now_s: NOW_S,
         },
     )
+}
+
+/// When the checks of certificates are made.
+const NOW_S: i64 = 1_800_000_000;
+
+/// What certificates of that name say; those of other names are not there.
+fn certificate(certificate: &Path, key: &Path) -> Result<CertificateFacts, String> {
+    let days = |days: i64| NOW_S + days * 24 * 60 * 60;
+    let facts = |from, until| CertificateFacts {
+        valid_from_s: days(from),
+        valid_until_s: days(until),
+        is_key_exposed: key.ends_with("exposed.key"),
+    };
+    match certificate.file_stem().and_then(|name| name.to_str()) {
+        Some("good") => Ok(facts(-30, 60)),
+        Some("old") => Ok(facts(-100, -10)),
+        Some("soon") => Ok(facts(-80, 13)),
+        Some("early") => Ok(facts(1, 90)),
+        _ => Err(format!("{}: there is no such file", certificate.display())),
+    }
 }
 
 /// The checked file, which has to be good.

@@ -47,7 +47,17 @@ impl Config {
             log: self.server.log,
             ..running.server.clone()
         };
-        self.listeners.clone_from(&running.listeners);
+        let new = std::mem::replace(&mut self.listeners, running.listeners.clone());
+        for listener in &mut self.listeners {
+            // Port 0 is another port each time, but the same for as long as the process lives.
+            let same = new.iter().find(|new| {
+                (new.address, new.role) == (listener.address, listener.role)
+                    && (listener.address.port() != 0 || new.index == listener.index)
+            });
+            if let Some(same) = same {
+                listener.tls.clone_from(&same.tls);
+            }
+        }
         let there = || {
             self.listeners
                 .iter()
@@ -148,6 +158,41 @@ pub(crate) struct Listener {
     /// Port 0: the system picks a free one at start.
     pub(crate) address: SocketAddr,
     pub(crate) role: Role,
+    /// `None`: what is spoken there is not sealed.
+    pub(crate) tls: Option<Tls>,
+}
+
+impl Listener {
+    /// What routes, metrics and people call it.
+    pub(crate) fn label(&self) -> String {
+        self.name
+            .clone()
+            .unwrap_or_else(|| self.address.to_string())
+    }
+}
+
+/// TLS on a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tls {
+    /// At least one.
+    pub(crate) certificates: Vec<PairFiles>,
+    /// `None`: clients are not asked for certificates.
+    pub(crate) clients: Option<ClientCertificates>,
+}
+
+/// The files of a certificate and of its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PairFiles {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+/// What clients have to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClientCertificates {
+    /// The file of those who vouch for them.
+    pub(crate) ca: PathBuf,
+    pub(crate) is_required: bool,
 }
 
 /// Who is expected on a listener.

@@ -43,6 +43,8 @@ pub(crate) enum Kind {
     Secrets,
     /// Any table.
     Table,
+    /// A table with the files of a certificate, or a list of such.
+    Certificates,
 }
 
 /// A value of the right type and within its range.
@@ -58,11 +60,22 @@ pub(crate) enum Value {
     List(Vec<String>),
     Secrets(Vec<Secret>),
     Table(toml::Table),
+    Certificates(Vec<CertificateFiles>),
+}
+
+/// A certificate and its key, by the paths that the file has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CertificateFiles {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
 
 impl Kind {
     /// Takes what TOML has; the error is the rest of "expected …".
     pub(crate) fn read(&self, found: &DeValue<'_>) -> Result<Value, String> {
+        if let Self::Certificates = self {
+            return self.certificates(found).map(Value::Certificates);
+        }
         self.accept(found).ok_or_else(|| self.refusal(found))
     }
 
@@ -118,7 +131,30 @@ impl Kind {
                 toml::Value::Table(table) => Some(Value::Table(table)),
                 _ => None,
             },
+            Self::Certificates => None,
         }
+    }
+
+    fn certificates(&self, found: &DeValue<'_>) -> Result<Vec<CertificateFiles>, String> {
+        let expected = || format!("expected {}, found {}", self.expected(), describe(found));
+        let (tables, is_list): (Vec<&DeValue<'_>>, bool) = match found {
+            DeValue::Table(_) => (vec![found], false),
+            DeValue::Array(list) => (list.iter().map(|item| item.get_ref()).collect(), true),
+            _ => return Err(expected()),
+        };
+        if tables.is_empty() {
+            return Err(expected());
+        }
+        let mut read = Vec::new();
+        for (index, table) in tables.into_iter().enumerate() {
+            let files = files_of(table, || self.expected());
+            let files = files.map_err(|why| match is_list {
+                true => format!("certificate {}: {why}", index + 1),
+                false => why,
+            });
+            read.push(files?);
+        }
+        Ok(read)
     }
 
     fn refusal(&self, found: &DeValue<'_>) -> String {
@@ -165,6 +201,10 @@ impl Kind {
             Self::List { expected } => vec![format!("a list of {expected}")],
             Self::Secrets => vec!["a list of strings".to_owned()],
             Self::Table => vec!["a table such as { greeting = \"hi\" }".to_owned()],
+            Self::Certificates => vec![
+                "{ certificate = \"FILE\", key = \"FILE\" }".to_owned(),
+                "a list of such".to_owned(),
+            ],
         };
         choices.extend(self.words().iter().map(|word| format!("{word:?}")));
         match choices.as_slice() {
@@ -198,6 +238,19 @@ impl fmt::Display for Value {
             }
             Self::Secrets(list) => write!(f, "[{}]", vec!["\"****\""; list.len()].join(", ")),
             Self::Table(table) => write!(f, "{}", toml::Value::Table(table.clone())),
+            Self::Certificates(list) => {
+                let one = |files: &CertificateFiles| {
+                    let (certificate, key) = (quoted(&files.certificate), quoted(&files.key));
+                    format!("{{ certificate = {certificate}, key = {key} }}")
+                };
+                match list.as_slice() {
+                    [files] => f.write_str(&one(files)),
+                    list => {
+                        let list: Vec<String> = list.iter().map(one).collect();
+                        write!(f, "[{}]", list.join(", "))
+                    }
+                }
+            }
         }
     }
 }
@@ -205,6 +258,48 @@ impl fmt::Display for Value {
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// The files that a table names.
+fn files_of(
+    found: &DeValue<'_>,
+    expected: impl Fn() -> String,
+) -> Result<CertificateFiles, String> {
+    const NAMES: [&str; 2] = ["certificate", "key"];
+    let DeValue::Table(table) = found else {
+        return Err(format!(
+            "expected {}, found {}",
+            expected(),
+            describe(found)
+        ));
+    };
+    let mut paths = NAMES.map(|_| None);
+    for (name, value) in table {
+        let name = name.get_ref().as_ref();
+        let Some(place) = NAMES.iter().position(|other| *other == name) else {
+            let hint = nearest_hint(name, NAMES);
+            return Err(format!(
+                "unknown name {name:?}; expected {}{hint}",
+                expected()
+            ));
+        };
+        let text = value.get_ref().as_str();
+        let path = text.filter(|text| !text.is_empty() && !text.contains(char::is_control));
+        let Some(path) = path else {
+            let found = describe(value.get_ref());
+            return Err(format!(
+                "{name}: expected the path of a PEM file, found {found}"
+            ));
+        };
+        paths[place] = Some(path.to_owned());
+    }
+    match paths {
+        [Some(certificate), Some(key)] => Ok(CertificateFiles { certificate, key }),
+        [Some(_), None] => Err("without \"key\": the PEM file of its private key".to_owned()),
+        _ => {
+            Err("without \"certificate\": the PEM file of the certificate and its chain".to_owned())
+        }
     }
 }
 

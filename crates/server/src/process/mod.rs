@@ -55,6 +55,9 @@ pub(crate) trait ServerControl {
     /// # Errors
     /// Why the old config stays, on one line.
     fn reload(&self, config: Arc<Config>) -> Result<(), String>;
+    /// Looks whether what was read from files has changed, which is cheap; when to be called again, if ever. Also
+    /// called after a reload.
+    fn look_around(&self) -> Option<Instant>;
     /// A new config was refused: under `veche dev` the developer should see why.
     fn refused(&self, why: &str);
     /// Take no more connections, close those that are (1001, spread over the time) and end by then what is
@@ -113,8 +116,10 @@ impl Process {
             })
             .collect::<Option<Vec<_>>>()
             .ok_or("the supervisor sent fewer sockets than it said")?;
-        let parse =
-            |text: &str| crate::config::parse(&start.config_path, text).map_err(|r| r.to_string());
+        // The supervisor has judged it. Files of TLS may be worse by now: that is told, and is no reason not to start.
+        let parse = |text: &str| {
+            crate::config::parse_again(&start.config_path, text).map_err(|r| r.to_string())
+        };
         let new = parse(&start.text)?;
         let (started, config) = match &start.started_text {
             None => {
@@ -182,7 +187,10 @@ impl Process {
 
     /// Waits for something to do, and does it.
     fn turn(&mut self, control: &impl ServerControl) -> io::Result<()> {
-        let timeout = self.drain_ends.map(|_| DRAINED_EVERY);
+        let look_at = control.look_around();
+        let look_in = look_at.map(|at| at.saturating_duration_since(now()));
+        let drained = self.drain_ends.map(|_| DRAINED_EVERY);
+        let timeout = drained.into_iter().chain(look_in).min();
         let readable = wait(&self.link, &self.signals, timeout)?;
         if self.signals.take().contains(&SIGTERM) && self.drain_ends.is_none() {
             info!("SIGTERM: draining");

@@ -26,8 +26,17 @@ impl Rest {
         let counted = self.role(listener) == Role::Public;
         let verdict = self.common.connection_opened(peer, counted);
         let connection = Connection::accept(session(id), listener, peer, &mut self.shared);
+        let seal = self.seal_for(listener, &connection);
         let slot = self.slots.insert(session(id), connection);
         slot.settle(driver, id);
+        match seal {
+            Ok(None) => {}
+            Ok(Some(seal)) => {
+                slot.arm(driver, id, seal.until_ms());
+                slot.seal = Some(seal);
+            }
+            Err(()) => driver.close(id),
+        }
         if !verdict.address_allowed {
             debug!(target: LOG, %peer, "too many connections of this address");
             driver.close(id);

@@ -5,16 +5,14 @@
 use std::sync::Arc;
 
 use tracing::debug;
-use veche_frontends::{Caller, Connection, End};
+use veche_frontends::{Caller, Connection};
 use veche_hub::SessionId;
-use veche_net::{Buffer, CloseReason, Driver, TransportId};
+use veche_net::{CloseReason, Driver};
 use veche_tls::Trust;
 
+use super::sealed::Seal;
 use super::{LOG, Rest, session};
 use crate::apps::{Asked, Outgoing};
-
-/// Plain bytes of one event beyond which their memory is given back.
-const KEPT_BYTES: usize = 256 << 10;
 
 /// Why nothing is dialed any more.
 const GOING_AWAY: &str = "the server is going away";
@@ -81,7 +79,7 @@ impl Rest {
         self.common.connection_opened(peer, false);
         let connection = Connection::dial(session(id), peer, dial, &mut self.shared);
         let slot = self.slots.insert(session(id), connection);
-        slot.tls = tls;
+        slot.seal = tls.map(|tls| Seal::dialed(*tls));
         slot.settle(driver, id);
         Ok(())
     }
@@ -101,56 +99,6 @@ impl Rest {
                 connection.failed(id, "not wanted any more", shared);
             });
         }
-    }
-
-    /// Bytes of a peer that speaks TLS.
-    pub(super) fn received_sealed<D: Driver>(
-        &mut self,
-        driver: &mut D,
-        id: TransportId,
-        bytes: &[u8],
-    ) {
-        let Some(slot) = self.slots.find(session(id)) else {
-            return;
-        };
-        let Some(tls) = &mut slot.tls else { return };
-        let mut plain = std::mem::take(&mut self.plain);
-        let result = tls.receive(bytes, &mut plain);
-        let has_ended = tls.has_ended() && !slot.connection.has_ended();
-        // Its own words don't wait for ours: the peer waits for them, or should learn what is wrong.
-        if tls.has_words() {
-            let mut sealed = Vec::new();
-            tls.send(&[], &mut sealed);
-            self.shared.stats.bytes_sent.add(sealed.len() as u64);
-            driver.send(id, Buffer::Owned(sealed), false);
-        }
-        let (connection, shared) = (&mut slot.connection, &mut self.shared);
-        if !plain.is_empty() {
-            connection.received(session(id), &mut plain, shared);
-        }
-        match result {
-            Err(error) => connection.failed(session(id), &error.to_string(), shared),
-            Ok(()) if has_ended => connection.ended(session(id), shared),
-            Ok(()) => {}
-        }
-        slot.settle(driver, id);
-        plain.clear();
-        if plain.capacity() <= KEPT_BYTES {
-            self.plain = plain;
-        }
-    }
-
-    /// What leaves, sealed where the peer speaks TLS.
-    pub(super) fn seal(&mut self, id: SessionId, bytes: Vec<u8>, end: End) -> Vec<u8> {
-        let tls = self.slots.find(id).and_then(|slot| slot.tls.as_deref_mut());
-        let Some(tls) = tls else { return bytes };
-        let mut sealed = Vec::new();
-        tls.send(&bytes, &mut sealed);
-        if end == End::Shutdown {
-            tls.close(&mut sealed);
-        }
-        self.recycle(Buffer::Owned(bytes));
-        sealed
     }
 
     /// The transport of what was dialed is gone: why, if it never was open.

@@ -9,6 +9,7 @@ use veche_net::Driver;
 
 use super::Rest;
 use crate::apps::{AppMail, Here, Shelf};
+use crate::sealing::Doors;
 
 /// Unfinished mail in a lane with which applications send no more. A lane has 1024 credits.
 const APP_CREDITS: u32 = 256;
@@ -24,6 +25,8 @@ pub(crate) enum Letter {
     Apps(AppMail),
     /// A new configuration is in force, with so many bytes of an outbox, and with this code of applications.
     Reload(Arc<Site>, usize, Shelf),
+    /// Connections come in by these doors from now on.
+    Doors(Doors),
     /// Close everything, spread over so many milliseconds.
     Drain(u64),
 }
@@ -56,6 +59,7 @@ impl Rest {
                         .outboxes
                         .set_outbox_bytes_max(outbox_bytes_max);
                 }
+                Letter::Doors(doors) => self.doors = doors,
                 Letter::Drain(within_ms) => self.start_draining(driver, within_ms),
             }
         }

@@ -3,13 +3,14 @@
 use veche_frontends::Connection;
 use veche_hub::SessionId;
 use veche_net::{Driver, TransportId};
-use veche_tls::Tls;
+
+use super::sealed::Seal;
 
 /// A connection and what the driver was last told about it.
 pub(super) struct Slot {
     pub(super) connection: Connection,
     /// Between the transport and the connection, where the peer speaks TLS.
-    pub(super) tls: Option<Box<Tls>>,
+    pub(super) seal: Option<Box<Seal>>,
     generation: u32,
     /// When the driver's timer is set for; `u64::MAX`: it is not.
     pub(super) armed_ms: u64,
@@ -83,7 +84,7 @@ impl Slots {
         }
         self.slots[index].insert(Slot {
             connection,
-            tls: None,
+            seal: None,
             generation: id.generation,
             armed_ms: u64::MAX,
             stall: Stall::default(),

@@ -26,4 +26,5 @@ mod slow_query;
 mod slow_reader;
 mod suite;
 mod timeouts;
+mod tls;
 mod websocket;

@@ -23,6 +23,8 @@ pub(crate) const KEY_HEADER: &str = "X-API-Key: key\r\n";
 pub(crate) struct Options<'o> {
     /// Lines of `[limits]`.
     pub(crate) limits: &'o str,
+    /// Further lines of the public listener.
+    pub(crate) listen: &'o str,
     /// Further lines at the end of the config: routes.
     pub(crate) routes: &'o str,
     /// Limit on descriptors to start under.
@@ -48,7 +50,17 @@ impl Server {
     }
 
     pub(crate) fn with(setup: Setup, options: &Options<'_>) -> Self {
+        Self::prepared(setup, options, |_| {})
+    }
+
+    /// The same, where its folder needs something before it starts.
+    pub(crate) fn prepared(
+        setup: Setup,
+        options: &Options<'_>,
+        prepare: impl FnOnce(&Path),
+    ) -> Self {
         let mut server = Self::prepare(setup);
+        prepare(&server.folder);
         fs::create_dir_all(server.folder.join("site")).expect("a folder");
         fs::write(server.folder.join("site/index.html"), "<p>hello</p>").expect("written");
         server.configure(options);
@@ -166,7 +178,7 @@ impl Server {
         // Listeners keep their addresses over a restart, and may keep the word for "any".
         let text = format!(
             "[server]\nworkers = {workers}\nio = \"{io}\"\nlog = \"{log}\"\n\
-             [[listen]]\naddress = \"127.0.0.1:0\"\n\
+             [[listen]]\naddress = \"127.0.0.1:0\"\n{listen}\n\
              [[listen]]\naddress = \"127.0.0.1:0\"\nrole = \"internal\"\n\
              [[listen]]\naddress = \"127.0.0.1:0\"\nrole = \"push\"\n\
              [[route]]\npath = \"/ws\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
@@ -174,6 +186,7 @@ impl Server {
              [[route]]\npath = \"/echo\"\nhandler = \"echo\"\n\
              [[route]]\npath = \"/*\"\nhandler = \"static\"\nroot = \"site\"\n\
              {routes}\n[limits]\n{limits}\n{drain_time}\n[api]\nkeys = [\"key\"]\n",
+            listen = options.listen,
             routes = options.routes,
             limits = options.limits,
         );

@@ -8,12 +8,23 @@ use crate::config::raw::Table;
 use crate::config::report::did_you_mean;
 use crate::config::types::{Listener, Role};
 
+/// Who may do what on a listener that is not on loopback.
+#[derive(Clone, Copy)]
+struct Risk {
+    is_plain: bool,
+    /// Nobody has to show a certificate.
+    is_for_anybody: bool,
+    has_keys: bool,
+}
+
 /// One `[[listen]]`, as far as it could be read.
 pub(super) struct Checked {
     pub(super) name: Option<String>,
     /// `None`: the role itself was no good.
     pub(super) role: Option<Role>,
     pub(super) address: Option<SocketAddr>,
+    /// Whether clients may show certificates there.
+    pub(super) has_client_ca: bool,
     /// `None`: it has a problem.
     pub(super) listener: Option<Listener>,
 }
@@ -30,11 +41,22 @@ impl Checker<'_> {
             let role = table.is_sound("role").then(|| role_of(word(table, "role")));
             let address = self.address(table, &listeners);
             let name = self.name(table, &listeners);
+            let tls = self.tls(table);
+            let risk = Risk {
+                is_plain: !table.has("tls"),
+                is_for_anybody: tls.as_ref().is_none_or(|tls| {
+                    tls.clients
+                        .as_ref()
+                        .is_none_or(|clients| !clients.is_required)
+                }),
+                has_keys,
+            };
             if let (Some(role), Some(address)) = (role, address)
                 && !address.ip().to_canonical().is_loopback()
             {
-                self.exposed(table, role, address, has_keys);
+                self.exposed(table, role, address, risk);
             }
+            let has_client_ca = table.has("client_ca");
             let mut listener = None;
             if self.problems.count() == before
                 && let (Some(role), Some(address)) = (role, address)
@@ -44,12 +66,14 @@ impl Checker<'_> {
                     name: name.clone(),
                     address,
                     role,
+                    tls,
                 });
             }
             listeners.push(Checked {
                 name,
                 role,
                 address,
+                has_client_ca,
                 listener,
             });
         }
@@ -115,22 +139,30 @@ impl Checker<'_> {
     }
 
     /// Says what a listener on other than loopback means for its role.
-    fn exposed(&mut self, table: &Table, role: Role, address: SocketAddr, has_keys: bool) {
+    fn exposed(&mut self, table: &Table, role: Role, address: SocketAddr, risk: Risk) {
         let at = table.value_at("address");
         match role {
             Role::Public => {}
-            Role::Internal if !has_keys => self.problems.add(
+            Role::Internal if !risk.has_keys && risk.is_for_anybody => self.problems.add(
                 at,
                 format!("address: {address} is not loopback, and without [api] keys whoever reaches it could push to every user; set keys or listen on 127.0.0.1"),
             ),
-            Role::Internal => self.warn(
-                at,
-                format!("address: the internal listener on {address} is not loopback: whoever reaches it reads /health and /metrics, and the API keys cross the network as plain text"),
-            ),
-            Role::Push => self.warn(
+            Role::Internal if risk.is_for_anybody => {
+                let keys = if risk.is_plain {
+                    ", and the API keys cross the network as plain text"
+                } else {
+                    ""
+                };
+                self.warn(
+                    at,
+                    format!("address: the internal listener on {address} is not loopback: whoever reaches it reads /health and /metrics{keys}"),
+                );
+            }
+            Role::Push if risk.is_for_anybody => self.warn(
                 at,
                 format!("address: the push listener on {address} is not loopback and asks for no key: whoever reaches it can push to every user"),
             ),
+            Role::Internal | Role::Push => {}
         }
     }
 }

@@ -85,6 +85,11 @@ impl Checker<'_> {
         let handler_word = handler_word?;
         self.foreign(table, &handler_word);
         let handler = self.handler(table, &handler_word, apps);
+        if let (Some(Handler::Push { identity, .. } | Handler::Lua { identity, .. }), Some(on)) =
+            (&handler, &on)
+        {
+            self.certified(table, identity, on, listeners);
+        }
         if handler_word == "api" && !has_keys {
             self.problems.add(
                 table.value_at("handler"),
@@ -322,6 +327,24 @@ impl Checker<'_> {
             );
         }
         Some(identity)
+    }
+
+    /// Who shall be known by a certificate has to be able to show one.
+    fn certified(
+        &mut self,
+        table: &Table,
+        identity: &Identity,
+        on: &[usize],
+        listeners: &[Checked],
+    ) {
+        if let Identity::Certificate(_) = identity
+            && !on.iter().any(|&index| listeners[index].has_client_ca)
+        {
+            self.problems.add(
+                table.value_at("identity"),
+                format!("identity: \"{identity}\" needs certificates of clients, and none of this route's listeners has \"client_ca\""),
+            );
+        }
     }
 
     fn root(&mut self, table: &Table) -> Option<StaticRoot> {

@@ -3,7 +3,7 @@
 use super::{LISTEN, checked};
 
 /// `text` gets exactly these lines, each without the file's name in front.
-fn says(text: &str, expected: &[&str]) {
+pub(super) fn says(text: &str, expected: &[&str]) {
     let report = checked(text)
         .map(|config| config.warnings)
         .expect_err(text)
@@ -348,7 +348,7 @@ fn handlers() {
     route(
         "handler = \"push\"\nidentity = \"jwt\"",
         &[
-            "6:12: identity: it is \"query:NAME\", \"cookie:NAME\", \"header:NAME\" or \"none\", found \"jwt\"",
+            "6:12: identity: it is \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\", found \"jwt\"",
         ],
     );
     route(
@@ -530,7 +530,7 @@ fn apps() {
         &[
             "7:12: methods: expected some of \"GET\", \"HEAD\", \"POST\", \"PUT\", \"DELETE\", \"OPTIONS\", \"PATCH\", found \"get\"; did you mean \"GET\"?",
             "8:1: channels: it means nothing to handler \"lua\", only to \"push\"",
-            "9:12: identity: it is \"query:NAME\", \"cookie:NAME\", \"header:NAME\" or \"none\", found \"jwt\"",
+            "9:12: identity: it is \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\", found \"jwt\"",
         ],
     );
     let app = "[[app]]\nname = \"chat\"\nscript = \"api.lua\"\n";

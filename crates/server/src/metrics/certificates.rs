@@ -1,0 +1,40 @@
+//! Until when the certificates of our listeners hold.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::sealing::Sealing;
+
+/// Asks the listeners at each scrape.
+pub(super) struct Certificates(pub(super) Arc<Sealing>);
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Certificates")
+    }
+}
+
+impl Collector for Certificates {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut family = encoder.encode_descriptor(
+            "veche_tls_certificate_expiry_seconds",
+            "When a certificate expires, in Unix time; by listener and certificate",
+            None,
+            MetricType::Gauge,
+        )?;
+        for one in self.0.certificates() {
+            let file = one.file.display().to_string();
+            let labels = [
+                ("listener", one.listener.as_str()),
+                ("certificate", file.as_str()),
+            ];
+            ConstGauge::new(one.valid_until_s).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}

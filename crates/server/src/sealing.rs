@@ -1,0 +1,320 @@
+//! TLS of our listeners: who accepts with which certificates, read anew when files change.
+//!
+//! The control thread's. Workers get [`Doors`], plain values by the site's listeners, and keep the ones they have
+//! until others come; connections keep what they began with. Whatever else may bring certificates one day (ACME) or add
+//! to them (OCSP) makes doors in the same way.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+use tracing::{debug, error, info, warn};
+use veche_tls::{Acceptor, Certificate, Clients, Roots, Tickets};
+
+use crate::config::{self, Config, EXPIRY_WARNING_DAYS, Listener, Role};
+use crate::process::now;
+
+/// How often files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How often is said that a certificate will expire.
+const REMIND_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How connections come in on a listener.
+#[derive(Clone, Debug)]
+pub(crate) enum Door {
+    /// As they are.
+    Plain,
+    /// By TLS.
+    Sealed(Acceptor),
+    /// Not at all: there should be TLS, but there is no certificate.
+    Closed,
+}
+
+/// By the site's listeners.
+pub(crate) type Doors = Arc<[Door]>;
+
+/// A certificate that is in use, for whoever watches over it.
+#[derive(Clone, Debug)]
+pub(crate) struct InUse {
+    pub(crate) listener: String,
+    pub(crate) file: PathBuf,
+    pub(crate) valid_until_s: i64,
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub(crate) struct Sealing {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    listeners: Vec<Option<Sealed>>,
+    look_at: Option<Instant>,
+    reminded: Option<Instant>,
+}
+
+/// A listener that speaks TLS.
+struct Sealed {
+    label: String,
+    role: Role,
+    tls: config::Tls,
+    tickets: Tickets,
+    /// What those who vouch for clients were when the keys of tickets were made.
+    vouching: Option<Vec<u8>>,
+    /// `None`: it could not be read yet.
+    acceptor: Option<Acceptor>,
+    certificates: Vec<InUse>,
+    /// What the files looked like when they were last read, whatever came of it.
+    read: Vec<Stamp>,
+    /// The same at the last look: whoever writes several files needs a moment.
+    seen: Vec<Stamp>,
+}
+
+/// What tells that a file is another one: when it was changed, its length and its number.
+type Stamp = Option<(SystemTime, u64, u64)>;
+
+impl Sealing {
+    /// Reads what a configuration names. Where that fails the listener is closed until its files are good.
+    pub(crate) fn begin(&self, config: &Config) -> Doors {
+        let mut kept = self.kept.lock();
+        kept.listeners = config
+            .listeners
+            .iter()
+            .map(|listener| {
+                let mut sealed = Sealed::new(listener)?;
+                if let Err(why) = sealed.read() {
+                    error!(listener = sealed.label, "no TLS: {why}");
+                }
+                Some(sealed)
+            })
+            .collect();
+        kept.doors()
+    }
+
+    /// Reads what a new configuration names, all or nothing.
+    ///
+    /// # Errors
+    /// What can't be read, as a line to act on.
+    pub(crate) fn reload(&self, config: &Config) -> Result<Doors, String> {
+        let mut kept = self.kept.lock();
+        let mut listeners = Vec::new();
+        for (index, listener) in config.listeners.iter().enumerate() {
+            let Some(mut sealed) = Sealed::new(listener) else {
+                listeners.push(None);
+                continue;
+            };
+            if let Some(Some(before)) = kept.listeners.get(index) {
+                sealed.go_on_from(before);
+            }
+            sealed.read()?;
+            listeners.push(Some(sealed));
+        }
+        kept.listeners = listeners;
+        kept.reminded = None;
+        Ok(kept.doors())
+    }
+
+    /// Looks whether files have changed, if that is due: other doors if they have and are good. Also when to look
+    /// next, if ever.
+    pub(crate) fn look(&self) -> (Option<Doors>, Option<Instant>) {
+        let mut kept = self.kept.lock();
+        if kept.listeners.iter().all(Option::is_none) {
+            return (None, None);
+        }
+        let now = now();
+        if kept.look_at.is_some_and(|at| now < at) {
+            return (None, kept.look_at);
+        }
+        kept.look_at = Some(now + LOOK_EVERY);
+        let mut changed = false;
+        for sealed in kept.listeners.iter_mut().flatten() {
+            changed |= sealed.look();
+        }
+        if kept.reminded.is_none_or(|at| now >= at + REMIND_EVERY) {
+            // What is read at a start or a reload has been judged then.
+            if kept.reminded.is_some() {
+                kept.remind();
+            }
+            kept.reminded = Some(now);
+        }
+        (changed.then(|| kept.doors()), kept.look_at)
+    }
+
+    /// The certificates in use.
+    pub(crate) fn certificates(&self) -> Vec<InUse> {
+        let kept = self.kept.lock();
+        let listeners = kept.listeners.iter().flatten();
+        listeners
+            .flat_map(|sealed| sealed.certificates.iter().cloned())
+            .collect()
+    }
+}
+
+impl Kept {
+    fn doors(&self) -> Doors {
+        let door = |sealed: &Option<Sealed>| match sealed {
+            None => Door::Plain,
+            Some(Sealed {
+                acceptor: Some(acceptor),
+                ..
+            }) => Door::Sealed(acceptor.clone()),
+            Some(_) => Door::Closed,
+        };
+        self.listeners.iter().map(door).collect()
+    }
+
+    fn remind(&self) {
+        let now_s = config::unix_now_s();
+        for sealed in self.listeners.iter().flatten() {
+            for one in &sealed.certificates {
+                one.warn(now_s);
+            }
+        }
+    }
+}
+
+impl InUse {
+    /// Says so if it does not hold much longer.
+    fn warn(&self, now_s: i64) {
+        let file = self.file.display().to_string();
+        if self.valid_until_s < now_s {
+            warn!(
+                listener = self.listener,
+                "tls: the certificate in {file} has expired: clients refuse it"
+            );
+        } else if self.valid_until_s < now_s + EXPIRY_WARNING_DAYS * 24 * 60 * 60 {
+            warn!(
+                listener = self.listener,
+                "{}",
+                config::expires(&file, self.valid_until_s, now_s)
+            );
+        }
+    }
+}
+
+impl Sealed {
+    fn new(listener: &Listener) -> Option<Self> {
+        let tls = listener.tls.clone()?;
+        let tickets = match Tickets::new() {
+            Ok(tickets) => tickets,
+            Err(error) => {
+                // Nothing works without random numbers.
+                error!("{error}");
+                return None;
+            }
+        };
+        Some(Self {
+            label: listener.label(),
+            role: listener.role,
+            tls,
+            tickets,
+            vouching: None,
+            acceptor: None,
+            certificates: Vec::new(),
+            read: Vec::new(),
+            seen: Vec::new(),
+        })
+    }
+
+    /// Takes over the keys of tickets, if nothing has changed about what clients have to show.
+    fn go_on_from(&mut self, before: &Self) {
+        if before.tls.clients == self.tls.clients {
+            self.tickets = before.tickets.clone();
+            self.vouching.clone_from(&before.vouching);
+        }
+    }
+
+    fn files(&self) -> impl Iterator<Item = &Path> {
+        let pairs = self.tls.certificates.iter();
+        let clients = self.tls.clients.iter().map(|clients| clients.ca.as_path());
+        pairs
+            .flat_map(|pair| [pair.certificate.as_path(), &pair.key])
+            .chain(clients)
+    }
+
+    fn stamps(&self) -> Vec<Stamp> {
+        self.files().map(stamp).collect()
+    }
+
+    /// Reads all files; on an error everything stays.
+    fn read(&mut self) -> Result<(), String> {
+        self.read = self.stamps();
+        self.seen.clone_from(&self.read);
+        let mut certificates = Vec::new();
+        for pair in &self.tls.certificates {
+            let read = Certificate::read(&pair.certificate, &pair.key);
+            certificates.push(read.map_err(|error| error.to_string())?);
+        }
+        let in_use = certificates
+            .iter()
+            .map(|certificate| InUse {
+                listener: self.label.clone(),
+                file: certificate.file().to_owned(),
+                valid_until_s: certificate.valid_until_s(),
+            })
+            .collect();
+        let mut tickets = self.tickets.clone();
+        let mut vouching = None;
+        let clients = match &self.tls.clients {
+            None => None,
+            Some(clients) => {
+                vouching = std::fs::read(&clients.ca).ok();
+                if self.vouching.is_some() && vouching != self.vouching {
+                    // Whoever was vouched for by the others has to show their certificate again.
+                    tickets = Tickets::new().map_err(|error| error.to_string())?;
+                }
+                Some(Clients {
+                    roots: Roots::read(&clients.ca).map_err(|error| error.to_string())?,
+                    is_required: clients.is_required,
+                })
+            }
+        };
+        let protocols: &[&str] = match self.role {
+            Role::Push => &[],
+            Role::Public | Role::Internal => &["http/1.1"],
+        };
+        let acceptor = Acceptor::new(certificates, clients.as_ref(), protocols, &tickets)
+            .map_err(|error| error.to_string())?;
+        (self.acceptor, self.certificates) = (Some(acceptor), in_use);
+        (self.tickets, self.vouching) = (tickets, vouching);
+        Ok(())
+    }
+
+    /// Reads files that have changed and stay as they are; whether there is another acceptor.
+    fn look(&mut self) -> bool {
+        let stamps = self.stamps();
+        if stamps == self.read {
+            self.seen = stamps;
+            return false;
+        }
+        if stamps != self.seen {
+            self.seen = stamps;
+            return false;
+        }
+        debug!(listener = self.label, "files of TLS have changed");
+        match self.read() {
+            Ok(()) => {
+                info!(listener = self.label, "new certificates are in use");
+                let now_s = config::unix_now_s();
+                self.certificates.iter().for_each(|one| one.warn(now_s));
+                true
+            }
+            Err(why) => {
+                error!(
+                    listener = self.label,
+                    "files of TLS have changed and are no good, the old certificates stay: {why}"
+                );
+                false
+            }
+        }
+    }
+}
+
+fn stamp(file: &Path) -> Stamp {
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = file.metadata().ok()?;
+    Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
+}

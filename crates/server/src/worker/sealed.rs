@@ -1,0 +1,261 @@
+//! TLS between a transport and its connection, whichever side began it.
+//!
+//! What comes is opened before the connection sees it, what leaves is sealed when the turn's output is handed over. A
+//! handshake of a client has a time to be over by; what its failures are is counted.
+
+use std::sync::Arc;
+
+use tracing::debug;
+use veche_frontends::identity::Certified;
+use veche_frontends::site::Role;
+use veche_frontends::stats::{SealFailure, Stats};
+use veche_frontends::{Connection, End};
+use veche_hub::SessionId;
+use veche_net::{Buffer, Driver, TransportId};
+use veche_tls::{Acceptor, Failure, Subject, Tls};
+
+use super::{LOG, Rest, session};
+use crate::sealing::Door;
+
+/// Plain bytes of one event beyond which their memory is given back.
+const KEPT_BYTES: usize = 256 << 10;
+
+/// The first byte of a handshake of TLS (RFC 8446 section 5.1); those of before 1999 are not spoken any more.
+const HANDSHAKE: u8 = 22;
+
+/// To a client that speaks HTTP without TLS.
+const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    content-type: text/plain; charset=utf-8\r\ncontent-length: 45\r\nconnection: close\r\n\r\n\
+    this port speaks TLS: use https:// or wss://\n";
+
+/// To a back end that sends lines without TLS.
+const PLAIN_LINES: &[u8] = b"{\"error\":\"this port speaks TLS\"}\n";
+
+/// TLS of a connection.
+pub(super) struct Seal {
+    tls: Tls,
+    /// A client's handshake has to be over by then.
+    until_ms: u64,
+    /// A client has yet to prove that it speaks TLS.
+    is_handshaking: bool,
+}
+
+impl Seal {
+    /// Of a connection that we have dialed.
+    pub(super) fn dialed(tls: Tls) -> Box<Self> {
+        Box::new(Self {
+            tls,
+            until_ms: u64::MAX,
+            is_handshaking: false,
+        })
+    }
+
+    fn accepted(tls: Tls, until_ms: u64) -> Box<Self> {
+        Box::new(Self {
+            tls,
+            until_ms,
+            is_handshaking: true,
+        })
+    }
+
+    /// When the handshake has to be over; `u64::MAX` if nothing waits for it.
+    pub(super) fn until_ms(&self) -> u64 {
+        match self.is_handshaking {
+            true => self.until_ms,
+            false => u64::MAX,
+        }
+    }
+}
+
+impl Rest {
+    /// TLS for a connection that was accepted, if its listener speaks it; `Err` if nobody may come in.
+    pub(super) fn seal_for(
+        &self,
+        listener: u16,
+        connection: &Connection,
+    ) -> Result<Option<Box<Seal>>, ()> {
+        let acceptor: &Acceptor = match self.doors.get(listener as usize) {
+            None | Some(Door::Plain) => return Ok(None),
+            Some(Door::Sealed(acceptor)) => acceptor,
+            Some(Door::Closed) => {
+                self.shared.stats.seal_failed(SealFailure::NoCertificate);
+                return Err(());
+            }
+        };
+        let limit = self.shared.site.limits.handshake_timeout_ms;
+        let until_ms = connection
+            .deadline_ms()
+            .min(self.shared.now.mono_ms + limit);
+        match acceptor.accept() {
+            Ok(tls) => Ok(Some(Seal::accepted(tls, until_ms))),
+            Err(error) => {
+                debug!(target: LOG, %error, "no TLS");
+                self.shared.stats.seal_failed(SealFailure::NoCertificate);
+                Err(())
+            }
+        }
+    }
+
+    /// Bytes of a peer that speaks TLS.
+    pub(super) fn received_sealed<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        id: TransportId,
+        bytes: &mut [u8],
+    ) {
+        let Some(slot) = self.slots.find(session(id)) else {
+            return;
+        };
+        let Some(seal) = &mut slot.seal else { return };
+        if seal.is_handshaking && !seal.tls.has_begun() && bytes.first() != Some(&HANDSHAKE) {
+            return self.received_plain(driver, id, bytes);
+        }
+        let mut plain = std::mem::take(&mut self.plain);
+        let result = seal.tls.receive(bytes, &mut plain);
+        let has_ended = seal.tls.has_ended() && !slot.connection.has_ended();
+        let (connection, shared) = (&mut slot.connection, &mut self.shared);
+        if seal.is_handshaking
+            && let Some(agreed) = seal.tls.agreed()
+        {
+            seal.is_handshaking = false;
+            shared.stats.sealed(agreed.is_1_3, agreed.is_resumed);
+            debug!(target: LOG, worker = self.me, peer = %connection.peer, ?agreed, "TLS");
+            if let Some(subject) = seal.tls.peer() {
+                connection.certified(certified(subject));
+            }
+        }
+        // Its own words don't wait for ours: the peer waits for them, or should learn what is wrong.
+        let mut is_stalled = false;
+        if seal.tls.has_words() {
+            let mut sealed = shared.ports.outboxes.spare();
+            seal.tls.send(&[], &mut sealed);
+            shared.stats.bytes_sent.add(sealed.len() as u64);
+            match driver.send(id, Buffer::Owned(sealed), false) {
+                Some(buffer) => {
+                    if let Some(bytes) = buffer.reclaim() {
+                        shared.ports.outboxes.recycle(bytes);
+                    }
+                }
+                None => is_stalled = true,
+            }
+        }
+        if !plain.is_empty() {
+            connection.received(session(id), &mut plain, shared);
+        }
+        match result {
+            Err(error) if seal.is_handshaking => {
+                seal.is_handshaking = false;
+                debug!(target: LOG, worker = self.me, peer = %connection.peer, %error, "the handshake failed");
+                shared.stats.seal_failed(of(error.failure()));
+                // The alert should arrive, so the transport goes down in good order; nothing else is said.
+                slot.seal = None;
+                connection.turn_away(session(id), b"", shared);
+            }
+            Err(error) => {
+                debug!(target: LOG, worker = self.me, peer = %connection.peer, %error, "TLS failed");
+                connection.failed(session(id), &error.to_string(), shared);
+            }
+            Ok(()) if has_ended => connection.ended(session(id), shared),
+            Ok(()) => {}
+        }
+        slot.settle(driver, id);
+        plain.clear();
+        if plain.capacity() <= KEPT_BYTES {
+            self.plain = plain;
+        }
+        if is_stalled {
+            self.stalled(driver, id);
+        }
+    }
+
+    /// What a client began with is no TLS: it is told in its own words, if those are known.
+    fn received_plain<D: Driver>(&mut self, driver: &mut D, id: TransportId, bytes: &[u8]) {
+        let Some(slot) = self.slots.find(session(id)) else {
+            return;
+        };
+        slot.seal = None;
+        self.shared.stats.seal_failed(SealFailure::NotTls);
+        debug!(target: LOG, worker = self.me, peer = %slot.connection.peer, "the client does not speak TLS");
+        let role = slot.connection.listener().map(|listener| {
+            let listener = &self.shared.site.listeners[listener as usize];
+            listener.role
+        });
+        let words = match role {
+            Some(Role::Push) if bytes.first() == Some(&b'{') => PLAIN_LINES,
+            Some(Role::Public | Role::Internal)
+                if bytes.first().is_some_and(u8::is_ascii_uppercase) =>
+            {
+                PLAIN_HTTP
+            }
+            _ => b"",
+        };
+        slot.connection
+            .turn_away(session(id), words, &mut self.shared);
+        slot.settle(driver, id);
+    }
+
+    /// A timer of a connection whose handshake is under way: whether its time is over, and with it the connection.
+    pub(super) fn is_handshake_late(&mut self, id: SessionId) -> bool {
+        let now_ms = self.shared.now.mono_ms;
+        let Some(slot) = self.slots.find(id) else {
+            return false;
+        };
+        let Some(seal) = &mut slot.seal else {
+            return false;
+        };
+        if now_ms < seal.until_ms() {
+            return false;
+        }
+        seal.is_handshaking = false;
+        debug!(target: LOG, worker = self.me, peer = %slot.connection.peer, "the handshake took too long");
+        self.shared.stats.seal_failed(SealFailure::TimedOut);
+        slot.connection
+            .failed(id, "the handshake took too long", &mut self.shared);
+        true
+    }
+
+    /// What leaves, sealed where the peer speaks TLS.
+    pub(super) fn seal(&mut self, id: SessionId, bytes: Vec<u8>, end: End) -> Vec<u8> {
+        let seal = self
+            .slots
+            .find(id)
+            .and_then(|slot| slot.seal.as_deref_mut());
+        let Some(Seal { tls, .. }) = seal else {
+            return bytes;
+        };
+        let mut sealed = self.shared.ports.outboxes.spare();
+        tls.send(&bytes, &mut sealed);
+        if end == End::Shutdown {
+            tls.close(&mut sealed);
+        }
+        self.recycle(Buffer::Owned(bytes));
+        sealed
+    }
+}
+
+/// A connection is gone whose handshake may have been under way.
+pub(super) fn gone(seal: Option<&Seal>, stats: &Arc<Stats>) {
+    // Who connects and says nothing only looks whether somebody is there.
+    if seal.is_some_and(|seal| seal.is_handshaking && seal.tls.has_begun()) {
+        stats.seal_failed(SealFailure::CutOff);
+    }
+}
+
+fn of(failure: Failure) -> SealFailure {
+    match failure {
+        Failure::Incompatible => SealFailure::Incompatible,
+        Failure::Certificate => SealFailure::ClientCertificate,
+        Failure::Refused => SealFailure::Refused,
+        Failure::Malformed => SealFailure::Malformed,
+    }
+}
+
+fn certified(subject: Subject) -> Certified {
+    let first = |names: Vec<String>| names.into_iter().next();
+    Certified {
+        common_name: subject.common_name,
+        email: first(subject.emails),
+        name: first(subject.names),
+        uri: first(subject.uris),
+    }
+}

@@ -1,0 +1,71 @@
+//! An authority of the test's own, and what it signs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
+
+/// Signs certificates; its own is beside those that it signs.
+pub(super) struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    folder: PathBuf,
+}
+
+impl Authority {
+    /// A new one, whose files lie in a folder of its own.
+    pub(super) fn new(name: &str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().expect("a key");
+        let issuer = CertifiedIssuer::self_signed(params, key).expect("a certificate");
+        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!(
+            "veche-authority-{}-{name}-{number}",
+            std::process::id()
+        ));
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join("ca.pem"), issuer.pem()).expect("written");
+        Self { issuer, folder }
+    }
+
+    /// The file of its own certificate.
+    pub(super) fn file(&self) -> PathBuf {
+        self.folder.join("ca.pem")
+    }
+
+    /// A certificate for a server of these names, in `NAME.pem` and `NAME.key` of a folder.
+    pub(super) fn server(&self, names: &[&str], folder: &Path, name: &str) {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        self.sign(CertificateParams::new(names).expect("names"), folder, name);
+    }
+
+    /// A certificate for a client, with what may say who it is.
+    pub(super) fn client(&self, common_name: &str, email: &str, name: &str) -> PathBuf {
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, common_name);
+        if !email.is_empty() {
+            let email = email.try_into().expect("ASCII");
+            params.subject_alt_names.push(SanType::Rfc822Name(email));
+        }
+        self.sign(params, &self.folder, name);
+        self.folder.join(name)
+    }
+
+    fn sign(&self, params: CertificateParams, folder: &Path, name: &str) {
+        let key = KeyPair::generate().expect("a key");
+        let signed = params.signed_by(&key, &self.issuer).expect("a certificate");
+        fs::create_dir_all(folder).expect("a folder");
+        fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).expect("written");
+        fs::write(folder.join(format!("{name}.pem")), signed.pem()).expect("written");
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,180 @@
+//! What is no TLS, what is broken, and what never ends.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
+
+use super::Sealed;
+use crate::support::{Options, SOON, on_all, until};
+
+/// The first message of a client.
+fn hello(sealed: &Sealed) -> (ClientConnection, Vec<u8>) {
+    let name = ServerName::try_from("localhost").expect("a name");
+    let mut client = ClientConnection::new(Arc::clone(&sealed.trust), name).expect("a client");
+    let mut bytes = Vec::new();
+    client.write_tls(&mut bytes).expect("into memory");
+    (client, bytes)
+}
+
+/// Sends these bytes, and reads all that comes.
+fn knock(sealed: &Sealed, bytes: &[u8]) -> Vec<u8> {
+    let mut socket = TcpStream::connect(sealed.server.public).expect("it listens");
+    socket.set_read_timeout(Some(SOON)).expect("a socket");
+    socket.write_all(bytes).expect("it reads");
+    let mut answer = Vec::new();
+    // A reset is an end too.
+    let _ = socket.read_to_end(&mut answer);
+    answer
+}
+
+#[test]
+fn what_is_no_tls_gets_a_clean_end() {
+    on_all(|setup| {
+        let sealed = Sealed::start(setup, "", &Options::default());
+        let failures = |reason: &str| {
+            let label = format!("reason=\"{reason}\"");
+            sealed.count("veche_tls_handshake_failures_total", &label)
+        };
+        let answer = knock(&sealed, b"GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+        let answer = String::from_utf8(answer).expect("text");
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(body.contains("use https://"), "{answer}");
+        assert!(
+            head.contains(&format!("content-length: {}", body.len())),
+            "{answer}"
+        );
+        assert_eq!(knock(&sealed, b"\x00\x01\x02 garbage"), b"");
+        assert_eq!(failures("not_tls"), 2);
+
+        // A record that holds what only servers say; the alert says so.
+        let answer = knock(&sealed, b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00");
+        assert_eq!(answer.first(), Some(&21), "{answer:?}");
+        assert_eq!(failures("malformed"), 1);
+        // A record as long as none may be.
+        let answer = knock(&sealed, b"\x16\x03\x01\xff\xff");
+        assert_eq!(answer.first(), Some(&21), "{answer:?}");
+        assert_eq!(failures("malformed"), 2);
+
+        // Who leaves in the middle, and who never says anything.
+        let (_, bytes) = hello(&sealed);
+        let mut socket = TcpStream::connect(sealed.server.public).expect("it listens");
+        socket
+            .write_all(&bytes[..bytes.len() / 2])
+            .expect("it reads");
+        until("its half to come", || sealed.server.connections() == 1);
+        drop(socket);
+        drop(TcpStream::connect(sealed.server.public));
+        until("it to be gone", || failures("cut_off") == 1);
+        sealed.server.await_connections(0);
+        sealed
+            .open()
+            .last_request("/index.html")
+            .expect("an answer");
+    });
+}
+
+#[test]
+fn byte_by_byte_is_as_good_as_any() {
+    on_all(|setup| {
+        let sealed = Sealed::start(setup, "", &Options::default());
+        let mut socket = TcpStream::connect(sealed.server.public).expect("it listens");
+        socket.set_nodelay(true).expect("a socket");
+        socket.set_read_timeout(Some(SOON)).expect("a socket");
+        let (mut client, mut bytes) = hello(&sealed);
+        let request = b"GET /index.html HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+        std::io::Write::write_all(&mut client.writer(), request).expect("kept");
+        let mut answer = Vec::new();
+        loop {
+            for byte in &bytes {
+                socket.write_all(&[*byte]).expect("it reads");
+            }
+            bytes.clear();
+            let ended = client.read_tls(&mut socket).expect("it answers") == 0;
+            let state = client.process_new_packets().expect("good TLS");
+            let mut plain = vec![0; state.plaintext_bytes_to_read()];
+            client.reader().read_exact(&mut plain).expect("as many");
+            answer.extend_from_slice(&plain);
+            while client.wants_write() {
+                client.write_tls(&mut bytes).expect("into memory");
+            }
+            if ended || state.peer_has_closed() {
+                break;
+            }
+        }
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.ends_with("<p>hello</p>"), "{answer}");
+    });
+}
+
+#[test]
+fn a_handshake_has_a_time_to_be_over_by() {
+    on_all(|setup| {
+        let limits = "header_timeout = \"1s\"\nhandshake_timeout = \"1s\"";
+        let lines = "[[listen]]\naddress = \"127.0.0.1:0\"\nrole = \"push\"\nname = \"lines\"\n\
+                     tls = { certificate = \"tls/own.pem\", key = \"tls/own.key\" }\n";
+        let sealed = Sealed::start(
+            setup,
+            "",
+            &Options {
+                limits,
+                routes: lines,
+                ..Options::default()
+            },
+        );
+        let (_, bytes) = hello(&sealed);
+        let lines = super::address_of(&sealed.server, 3);
+        let mut waiting = Vec::new();
+        for address in [sealed.server.public, lines] {
+            for part in [0, 1, bytes.len() / 2, bytes.len()] {
+                let mut socket = TcpStream::connect(address).expect("it listens");
+                socket.set_read_timeout(Some(SOON)).expect("a socket");
+                socket.write_all(&bytes[..part]).expect("it reads");
+                waiting.push(socket);
+            }
+        }
+        for mut socket in waiting {
+            let mut rest = Vec::new();
+            let end = socket.read_to_end(&mut rest);
+            let timed_out = end.as_ref().is_err_and(|error| {
+                matches!(
+                    error.kind(),
+                    std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+                )
+            });
+            assert!(!timed_out, "it was left open");
+        }
+        let label = "reason=\"timed_out\"";
+        assert_eq!(sealed.count("veche_tls_handshake_failures_total", label), 8);
+        sealed.server.await_connections(0);
+    });
+}
+
+/// A session does not survive what was changed on its way.
+#[test]
+fn a_changed_record_ends_the_session() {
+    on_all(|setup| {
+        let sealed = Sealed::start(setup, "", &Options::default());
+        let mut client = sealed.open();
+        client.upgrade("/echo").expect("it opens");
+        client.echoes(b"still there");
+        let mut record = Vec::new();
+        std::io::Write::write_all(&mut client.stream.conn.writer(), b"more").expect("kept");
+        client
+            .stream
+            .conn
+            .write_tls(&mut record)
+            .expect("into memory");
+        *record.last_mut().expect("a record") ^= 1;
+        client.stream.sock.write_all(&record).expect("it reads");
+        let mut rest = Vec::new();
+        assert!(
+            client.stream.read_to_end(&mut rest).is_err(),
+            "the alert, or a reset"
+        );
+        sealed.server.await_connections(0);
+    });
+}

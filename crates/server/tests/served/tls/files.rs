@@ -1,0 +1,163 @@
+//! Certificates that change while clients are connected.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use super::{BOTH, Client, Sealed, trust};
+use crate::support::{Options, USUAL, on_all, until};
+
+/// Takes the place of the server's certificate, both files of it.
+fn renew(sealed: &Sealed) {
+    let folder = sealed.server.folder.join("new");
+    sealed.authority.server(&["localhost"], &folder, "own");
+    for name in ["own.pem", "own.key"] {
+        fs::rename(
+            folder.join(name),
+            sealed.server.folder.join("tls").join(name),
+        )
+        .expect("moved");
+    }
+}
+
+#[test]
+fn new_files_are_taken_up_and_nobody_is_dropped() {
+    on_all(|setup| {
+        let sealed = Sealed::start(setup, "", &Options::default());
+        let mut first = sealed.open();
+        first.upgrade("/echo").expect("it opens");
+        // A resumed handshake shows no certificate, so each is a stranger.
+        let stranger = || {
+            let trust = trust(&sealed.authority, BOTH, None);
+            Client::open(sealed.server.public, "localhost", &trust).expect("it opens")
+        };
+        let old = first.shown();
+        renew(&sealed);
+        until("the new certificate", || stranger().shown() != old);
+        first.echoes(b"still there");
+
+        // By hand, at once; tickets of before are still good.
+        let trust = trust(&sealed.authority, BOTH, None);
+        let again = || Client::open(sealed.server.public, "localhost", &trust).expect("it opens");
+        again().last_request("/index.html").expect("an answer");
+        let old = stranger().shown();
+        renew(&sealed);
+        let reload = sealed
+            .server
+            .command(&["reload"])
+            .output()
+            .expect("it runs");
+        assert!(reload.status.success(), "{reload:?}");
+        until("the workers to hear of it", || stranger().shown() != old);
+        assert!(again().is_resumed());
+        first.echoes(b"still there");
+
+        // Half of a pair, and no certificate at all: the old stay.
+        let before = stranger().shown();
+        let certificate = sealed.server.folder.join("tls/own.pem");
+        fs::write(&certificate, "nothing").expect("written");
+        until("the bad file to be told", || {
+            sealed.server.log().contains("the old certificates stay")
+        });
+        assert!(stranger().shown() == before);
+        let reload = sealed
+            .server
+            .command(&["reload"])
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&reload.stderr).into_owned();
+        assert!(!reload.status.success(), "{reload:?}");
+        assert!(said.contains("own.pem: no certificate in it"), "{said}");
+        assert!(stranger().shown() == before);
+        first.echoes(b"still there");
+        first.leave();
+    });
+}
+
+/// A server process that dies while its files are no good comes back with what it has, and mends itself.
+#[test]
+fn a_server_that_comes_back_to_bad_files_waits_for_good_ones() {
+    let sealed = Sealed::start(USUAL, "", &Options::default());
+    let certificate = sealed.server.folder.join("tls/own.pem");
+    let good = fs::read(&certificate).expect("readable");
+    fs::write(&certificate, "nothing").expect("written");
+    let pid = sealed.server.pid();
+    crate::support::process::kill(pid, Signal::KILL);
+    until("another server process", || {
+        let status = sealed.server.status();
+        status.is_some_and(|status| status["state"] == "ready")
+            && sealed.server.try_pid().is_some_and(|other| other != pid)
+    });
+    // The other listeners serve; this one lets nobody in, in plain words least of all.
+    let internal = crate::support::get(sealed.server.internal, "/health");
+    assert_eq!(internal.status, 200);
+    assert!(Client::open(sealed.server.public, "localhost", &sealed.trust).is_err());
+    fs::write(&certificate, good).expect("written");
+    until("it to be mended", || {
+        Client::open(sealed.server.public, "localhost", &sealed.trust).is_ok()
+    });
+}
+
+#[test]
+fn check_says_what_is_wrong_with_files() {
+    let authority = super::Authority::new("checked");
+    let folder = std::env::temp_dir().join(format!("veche-tls-check-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    authority.server(&["a.example"], &folder, "a");
+    authority.server(&["b.example"], &folder, "b");
+    let chain = format!(
+        "{}{}",
+        fs::read_to_string(folder.join("b.pem")).expect("readable"),
+        fs::read_to_string(folder.join("a.pem")).expect("readable"),
+    );
+    fs::write(folder.join("turned.pem"), chain).expect("written");
+    fs::write(folder.join("empty.pem"), "").expect("written");
+    let locked =
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    fs::write(folder.join("locked.key"), locked).expect("written");
+    for (certificate, key, said) in [
+        ("a.pem", "a.key", ""),
+        (
+            "a.pem",
+            "b.key",
+            "b.key: the key does not belong to the certificate in",
+        ),
+        (
+            "turned.pem",
+            "a.key",
+            "a.key: the key belongs to certificate 2 of",
+        ),
+        ("lost.pem", "a.key", "lost.pem: there is no such file"),
+        ("a.pem", "lost.key", "lost.key: there is no such file"),
+        ("a.key", "a.key", "a.key: no certificate in it, but a key"),
+        ("a.pem", "a.pem", "a.pem: no key in it, but a certificate"),
+        ("empty.pem", "a.key", "empty.pem: no certificate in it"),
+        (
+            "a.pem",
+            "locked.key",
+            "locked.key: the key is locked with a passphrase",
+        ),
+    ] {
+        let config = folder.join("veche.toml");
+        let text = format!(
+            "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = {{ certificate = \"{certificate}\", key = \"{key}\" }}\n"
+        );
+        fs::write(&config, text).expect("written");
+        let output = check(&config);
+        let all = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert_eq!(output.status.success(), said.is_empty(), "{all}");
+        assert!(all.contains(said), "{said}\nin\n{all}");
+        assert!(
+            said.is_empty() || all.contains("veche.toml:3:7: tls: "),
+            "{all}"
+        );
+    }
+    let _ = fs::remove_dir_all(&folder);
+}
+
+fn check(config: &Path) -> std::process::Output {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_veche"));
+    let command = command.arg("check").arg("-c").arg(config);
+    command.output().expect("it runs")
+}
