@@ -1,0 +1,129 @@
+// wss:// and https:// in Chromium, with a certificate of the test's own: the demo's page, a push, a certificate that is
+// renewed while the page is open. run.sh says which binary.
+
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { chromium } from "playwright-core";
+
+const { VECHE_BIN } = process.env;
+const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const KEY = "a key of sixteen characters".replaceAll(" ", "-");
+
+let folder, server, site, api, browser, page;
+const complaints = [];
+
+before(async () => {
+  folder = mkdtempSync(join(tmpdir(), "veche-tls-"));
+  certificate("own");
+  const [port, internal] = [await freePort(), await freePort()];
+  writeFileSync(join(folder, "veche.toml"), `
+    [[listen]]
+    address = "127.0.0.1:${port}"
+    tls = { certificate = "own.pem", key = "own.key" }
+    [[listen]]
+    address = "127.0.0.1:${internal}"
+    role = "internal"
+    [api]
+    keys = ["${KEY}"]
+    [[route]]
+    path = "/ws"
+    handler = "push"
+    identity = "query:user"
+    channels = ["*"]
+    [[route]]
+    path = "/*"
+    handler = "static"
+    root = "builtin:demo"
+  `);
+  server = spawn(VECHE_BIN, ["serve"], { cwd: folder, stdio: ["ignore", "ignore", "inherit"] });
+  site = `https://localhost:${port}`;
+  api = `http://127.0.0.1:${internal}`;
+  await answers();
+  browser = await chromium.launch({
+    executablePath: CHROMIUM,
+    args: [
+      "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+      "--disable-component-update", "--disable-sync", "--ignore-certificate-errors",
+    ],
+  });
+  page = await (await browser.newContext()).newPage();
+  page.setDefaultTimeout(15_000);
+  page.on("pageerror", (error) => complaints.push(String(error)));
+});
+
+after(async () => {
+  await browser?.close();
+  const ended = new Promise((done) => server?.once("exit", done));
+  server?.kill("SIGTERM");
+  setTimeout(() => server?.kill("SIGTERM"), 300).unref(); // the second one ends it at once
+  await ended;
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** A certificate for localhost in NAME.pem, with its key in NAME.key. */
+function certificate(name) {
+  execFileSync("openssl", [
+    "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30",
+    "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+    "-keyout", join(folder, `${name}.key`), "-out", join(folder, `${name}.pem`),
+  ], { stdio: "ignore" });
+}
+
+function freePort() {
+  return new Promise((done) => {
+    const held = createServer().listen(0, "127.0.0.1", () => {
+      const { port } = held.address();
+      held.close(() => done(port));
+    });
+  });
+}
+
+async function answers() {
+  for (let tries = 0; tries < 200; tries++) {
+    const answer = await fetch(`${api}/health`).catch(() => null);
+    if (answer?.ok) return;
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  assert.fail("the server does not get ready");
+}
+
+async function push(text) {
+  const answer = await fetch(`${api}/api/push`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-API-Key": KEY },
+    body: JSON.stringify({ user: "anna", data: text }),
+  });
+  assert.equal(answer.status, 200);
+}
+
+const shows = (text) =>
+  page.waitForFunction((wanted) => document.querySelector(".push-body")?.textContent === wanted, text);
+
+test("the page comes by https, its socket is wss, and a push arrives", async () => {
+  const sockets = [];
+  page.on("websocket", (socket) => sockets.push(socket.url()));
+  const response = await page.goto(`${site}/?user=anna`);
+  assert.equal(response.status(), 200);
+  assert.equal((await response.securityDetails()).protocol, "TLS 1.3");
+  await page.waitForSelector("body[data-state=open]");
+  assert.match(sockets[0], /^wss:/);
+  await push("sealed");
+  await shows("sealed");
+});
+
+test("a renewed certificate drops nobody", async () => {
+  certificate("new");
+  for (const end of ["key", "pem"]) renameSync(join(folder, `new.${end}`), join(folder, `own.${end}`));
+  execFileSync(VECHE_BIN, ["reload"], { cwd: folder });
+  await push("still there");
+  await shows("still there");
+  assert.equal(await page.locator(".push-body").count(), 2);
+  const other = await (await browser.newContext()).newPage();
+  assert.equal((await other.goto(`${site}/`)).status(), 200);
+  assert.deepEqual(complaints, []);
+});
