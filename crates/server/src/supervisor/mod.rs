@@ -88,7 +88,7 @@ pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), config = %file.display(), "veche starts");
     log_raised(raised);
     for (listening, listener) in listening.iter().zip(&config.listeners) {
-        info!(address = %listening.address, role = %listener.role, sockets = listening.sockets.len(), "listening");
+        info!(address = %listening.address, role = %listener.role, tls = listener.tls.is_some(), sockets = listening.sockets.len(), "listening");
     }
     reload::log_warnings(&config);
 

@@ -38,7 +38,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         "\"10s\"",
-        "From the first byte of a request to the end of its head, and from accept to the first byte; then 408. Slow on purpose is how servers are starved; an honest client on a bad line needs a second or two.",
+        "From the first byte of a request to the end of its head, and from accept to the first byte, which under TLS comes after the handshake; then 408. Slow on purpose is how servers are starved; an honest client on a bad line needs a second or two.",
     ),
     row(
         "handshake_timeout",
@@ -48,7 +48,7 @@ pub(super) static LIMITS: &[Directive] = &[
             off: false,
         },
         "\"10s\"",
-        "From accept to an open WebSocket; for other requests, from the end of the head to the end of the body.",
+        "From accept to an open WebSocket, and to the end of a TLS handshake; for other requests, from the end of the head to the end of the body.",
     ),
     row(
         "keep_alive_timeout",

@@ -112,15 +112,7 @@ impl Client {
     pub(super) fn upgrade(&mut self, target: &str) -> io::Result<()> {
         let mut request = Vec::new();
         let headers = [("Origin", "https://test")];
-        handshake::write_request(
-            &mut request,
-            "test",
-            target,
-            KEY,
-            "",
-            None,
-            headers,
-        );
+        handshake::write_request(&mut request, "test", target, KEY, "", None, headers);
         self.stream.write_all(&request)?;
         loop {
             let answer =

@@ -6,6 +6,7 @@ mod clients;
 mod faults;
 mod files;
 mod openssl;
+mod pressure;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;

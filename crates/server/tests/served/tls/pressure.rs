@@ -1,0 +1,57 @@
+//! Sealed sessions that end for other reasons than their own.
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::Sealed;
+use crate::support::{Options, call, on_all, until};
+
+/// A drain says so inside, and TLS that nothing was cut off.
+#[test]
+fn a_drain_ends_them_in_good_order() {
+    on_all(|setup| {
+        let mut sealed = Sealed::start(setup, "", &Options::default());
+        let mut clients: Vec<_> = (0..8).map(|_| sealed.open()).collect();
+        for client in &mut clients {
+            client.upgrade("/echo").expect("it opens");
+            client.echoes(b"there");
+        }
+        sealed.server.signal(Signal::TERM);
+        for mut client in clients {
+            let end = client.hear().expect_err("the server goes away").to_string();
+            assert!(end.contains("1001"), "{end}");
+            client.leave();
+        }
+        assert_eq!(sealed.server.exit_code(), Some(0));
+    });
+}
+
+/// What is sealed counts against the budget of what is unread, and nobody else pays for it.
+#[test]
+fn who_does_not_read_is_closed_alone() {
+    on_all(|setup| {
+        let limits = "outbox_bytes = \"256KiB\"\nwrite_timeout = \"1s\"";
+        let options = Options {
+            limits,
+            ..Options::default()
+        };
+        let sealed = Sealed::start(setup, "", &options);
+        let mut deaf = sealed.open();
+        deaf.upgrade("/ws?user=deaf&channel=news")
+            .expect("it opens");
+        let mut other = sealed.open();
+        other.upgrade("/echo").expect("it opens");
+        let data = "x".repeat(60_000);
+        until("the one that does not read to be closed", || {
+            call(
+                sealed.server.internal,
+                "publish",
+                &json!({"channel": "news", "data": data}),
+            );
+            sealed.count("veche_slow_consumers_total", "") > 0
+        });
+        other.echoes(b"still there");
+        sealed.server.await_connections(1);
+        drop(deaf);
+    });
+}
