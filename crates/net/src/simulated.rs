@@ -6,8 +6,8 @@
 //! left to tell, [`rests_until_ms`](Simulated::rests_until_ms) says so, and the caller moves the clock or writes
 //! something.
 //!
-//! A *far side* is whoever dialed: its bytes go in by [`write`](Simulated::write), what it is sent comes out by
-//! [`read`](Simulated::read), also after the transport's end.
+//! A *far side* is whoever dialed, or whom [`take_up`](Simulated::take_up) lets the driver reach: its bytes go in by
+//! [`write`](Simulated::write), what it is sent comes out by [`read`](Simulated::read), also after the transport's end.
 
 mod far;
 
@@ -44,6 +44,10 @@ pub struct Simulated {
     far: HashMap<TransportId, Far>,
     /// Not accepted yet.
     dialed: VecDeque<(TransportId, ListenerId, SocketAddr)>,
+    /// The driver connects, and nobody has been told.
+    called: Vec<(TransportId, SocketAddr)>,
+    /// Taken up, which the driver has not told.
+    taken_up: Vec<TransportId>,
     /// Set timers by deadline; the second number is the seed's, the third the transport's index.
     timers: BTreeMap<(u64, u64, u32), TransportId>,
     rests_until_ms: Option<u64>,
@@ -55,6 +59,8 @@ pub struct Simulated {
 #[derive(Debug)]
 struct Near {
     id: TransportId,
+    /// We have dialed, and nobody has taken it up.
+    is_connecting: bool,
     is_paused: bool,
     timer: Option<(u64, u64)>,
     /// Sent and not taken by the far side, in order.
@@ -84,6 +90,8 @@ impl Simulated {
             last_generation: 0,
             far: HashMap::new(),
             dialed: VecDeque::new(),
+            called: Vec::new(),
+            taken_up: Vec::new(),
             timers: BTreeMap::new(),
             rests_until_ms: None,
             has_told: false,
@@ -98,6 +106,12 @@ impl Simulated {
 
     /// Opens a connection to a listener, from that address. It is accepted in one of the next turns.
     pub fn dial(&mut self, listener: ListenerId, from: SocketAddr) -> TransportId {
+        let id = self.add();
+        self.dialed.push_back((id, listener, from));
+        id
+    }
+
+    fn add(&mut self) -> TransportId {
         self.last_generation += 1;
         let index = self.free.pop().unwrap_or_else(|| {
             self.near.push(None);
@@ -109,9 +123,29 @@ impl Simulated {
         };
         self.near[index as usize] = Some(Near::new(id));
         self.far.insert(id, Far::default());
-        self.dialed.push_back((id, listener, from));
         self.stir();
         id
+    }
+
+    /// Whom the driver has dialed since the last call, in order: each is to be taken up or refused, or waits.
+    pub fn take_calls(&mut self) -> Vec<(TransportId, SocketAddr)> {
+        std::mem::take(&mut self.called)
+    }
+
+    /// Somebody is there: it is connected in the next turn.
+    pub fn take_up(&mut self, id: TransportId) {
+        self.stir();
+        if self.live(id).is_some_and(|near| near.is_connecting) {
+            self.taken_up.push(id);
+        }
+    }
+
+    /// Nobody is there.
+    pub fn refuse(&mut self, id: TransportId) {
+        self.stir();
+        if let Some(near) = self.live(id) {
+            near.closing = Some(CloseReason::Refused);
+        }
     }
 
     /// The far side writes: the bytes arrive as they are here, in one piece, after what it wrote before.
@@ -237,7 +271,7 @@ impl Simulated {
             return Some(Arrival::End);
         }
         let far = self.far.get_mut(&id)?;
-        if near.is_paused || near.has_ended {
+        if near.is_connecting || near.is_paused || near.has_ended {
             return None;
         }
         match far.take(self.options.receive_bytes) {
@@ -256,7 +290,10 @@ impl Simulated {
         }
         let far = self.far.get(&near.id);
         near.closing.is_some()
-            || (!near.is_paused && !near.has_ended && far.is_some_and(Far::has_something))
+            || (!near.is_connecting
+                && !near.is_paused
+                && !near.has_ended
+                && far.is_some_and(Far::has_something))
     }
 
     /// Lets go of a transport whose end is told.
@@ -295,6 +332,7 @@ impl Near {
     fn new(id: TransportId) -> Self {
         Self {
             id,
+            is_connecting: false,
             is_paused: false,
             timer: None,
             unsent: VecDeque::new(),
@@ -322,14 +360,13 @@ impl Driver for Simulated {
         self.stir();
     }
 
-    /// Nobody is there: it ends with [`CloseReason::Refused`].
-    fn connect_from(&mut self, _: SocketAddr, _: Option<IpAddr>) -> io::Result<TransportId> {
-        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-        let id = self.dial(ListenerId(0), nowhere);
-        self.dialed.pop_back();
+    /// [`Simulated::take_calls`] tells of it.
+    fn connect_from(&mut self, to: SocketAddr, _: Option<IpAddr>) -> io::Result<TransportId> {
+        let id = self.add();
         if let Some(near) = self.near(id) {
-            near.closing = Some(CloseReason::Refused);
+            near.is_connecting = true;
         }
+        self.called.push((id, to));
         Ok(id)
     }
 
@@ -435,6 +472,13 @@ impl Driver for Simulated {
                 sink(self, Event::Accepted { id, listener, peer });
             } else {
                 self.dialed.push_back((id, listener, peer));
+            }
+        }
+        for id in std::mem::take(&mut self.taken_up) {
+            if let Some(near) = self.live(id) {
+                near.is_connecting = false;
+                told = true;
+                sink(self, Event::Connected { id });
             }
         }
         for (id, buffers, drained) in self.drain_unsent() {

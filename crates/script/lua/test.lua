@@ -86,16 +86,18 @@ local function check_seconds(name, number, seconds, what)
   return seconds
 end
 
-local function list_headers(name, number, options)
+-- `deeper`: how many calls further away the script's own is.
+local function list_headers(name, number, options, deeper)
+  deeper = deeper or 0
   local list = {}
   local function put(key, value)
     if type(key) ~= "string" or (type(value) ~= "string" and type(value) ~= "number") then
-      bad(name, number, "headers by name, each a string,", 4)
+      bad(name, number, "headers by name, each a string,", 4 + deeper)
     end
     list[#list + 1] = { key, tostring(value) }
   end
   local headers = options.headers
-  if headers ~= nil and type(headers) ~= "table" then bad(name, number, "headers as a table", 3) end
+  if headers ~= nil and type(headers) ~= "table" then bad(name, number, "headers as a table", 3 + deeper) end
   for key, value in pairs(headers or {}) do
     if type(value) == "table" then
       for _, one in ipairs(value) do put(key, one) end
@@ -109,7 +111,7 @@ local function list_headers(name, number, options)
     table.sort(crumbs)
     put("Cookie", table.concat(crumbs, "; "))
   elseif options.cookies ~= nil then
-    bad(name, number, "cookies as a table", 3)
+    bad(name, number, "cookies as a table", 3 + deeper)
   end
   table.sort(list, function(a, b) return a[1] < b[1] end)
   return list
@@ -520,49 +522,10 @@ function test.expect_error(pattern)
   error("test.expect_error: no such error was logged\n  - pattern  " .. show(pattern) .. table.concat(others), 2)
 end
 
----------------------------------------------------------------------------------------------------- the outside
-
-local ANSWER = { status = true, headers = true, cookies = true, body = true, json = true, fails = true }
-local FAILS = { timeout = true, unreachable = true, refused = true, invalid = true, broken = true }
-
--- The application's requests to that address are answered so.
-function test.stub_http(method, url, answer)
-  if type(method) ~= "string" or not (method == "*" or method:find("^%u+$")) then
-    bad("test.stub_http", 1, 'a method such as "GET", or "*",', 2)
-  end
-  if type(url) ~= "string" or not url:find("^https?://") then bad("test.stub_http", 2, "an address with http:// or https://", 2) end
-  if type(answer) ~= "table" then bad("test.stub_http", 3, "a table", 2) end
-  for key in pairs(answer) do
-    if not ANSWER[key] then error("bad argument #3 to 'test.stub_http': there is no '" .. tostring(key) .. "'", 2) end
-  end
-  local status, body, fails = answer.status or 200, answer.body or "", answer.fails
-  if type(status) ~= "number" or not (status >= 200 and status <= 999) then bad("test.stub_http", 3, "a status from 200 to 999", 2) end
-  if type(body) ~= "string" then bad("test.stub_http", 3, "a body as a string", 2) end
-  if fails ~= nil and not FAILS[fails] then
-    bad("test.stub_http", 3, 'fails: "timeout", "unreachable", "refused", "invalid" or "broken"', 2)
-  end
-  local headers = list_headers("test.stub_http", 3, answer)
-  if answer.json ~= nil then
-    body = json.encode(answer.json)
-    headers[#headers + 1] = { "Content-Type", "application/json" }
-  end
-  ask("test.stub_http", {
-    ask = "stub", kind = "http", method = method, target = url, status = status, headers = headers, body = body, fails = fails,
-  }, 2)
-end
-
--- The application finds that host at these addresses.
-function test.stub_resolve(host, addresses)
-  if type(host) ~= "string" or host == "" then bad("test.stub_resolve", 1, "a host's name", 2) end
-  if type(addresses) == "string" then addresses = { addresses } end
-  if type(addresses) ~= "table" or #addresses == 0 then bad("test.stub_resolve", 2, "addresses", 2) end
-  ask("test.stub_resolve", { ask = "stub", kind = "resolve", method = "*", target = host, addresses = addresses }, 2)
-end
-
--- The requests that the application has made: { method = …, url = …, headers = …, body = … }.
-function test.requests() return ask("test.requests", { ask = "requests" }, 2) end
-
 -- Seconds since the test began, by its own clock.
 function test.now() return ask("test.now", { ask = "now" }, 2) end
 
-return test, handlers
+return test, handlers, {
+  ask = ask, bad = bad, list_headers = list_headers, payload = payload, within_of = within_of, hint = hint,
+  Client = Client, numbers = numbers,
+}

@@ -168,28 +168,101 @@ function test.log() end
 ---@return string text The error with its traceback.
 function test.expect_error(pattern) end
 
+-- Stubs stand in for other servers, for this case. Nothing leaves the process: what the application asks for without a
+-- stub fails, and fails the case, in words that say which stub it wants. A later stub counts before an earlier one.
+--
+-- An answer is always the same, or a function's, which is called for each call, in a coroutine of its own. It may wait,
+-- by the test's clock: so the application's time limits can be tested. An error in it fails the case.
+
+---No answer, but that: what the application gets as an error.
+---@class veche.test.failure
+---@field fails "timeout"|"unreachable"|"refused"|"invalid"|"broken"
+---@field words? string What the error says. A server's own: `{ fails = "refused", words = "1062 (23000): Duplicate entry" }`
+---of MySQL, whose code `veche.mysql.code` finds; `{ fails = "refused", words = "WRONGTYPE …" }` of Redis.
+
 ---@class veche.test.answer
 ---@field status? integer 200 unless told.
 ---@field headers? table<string, string>
 ---@field body? string
+---@field parts? string[] The body in the pieces in which it comes with `stream`.
 ---@field json? any The body as JSON, with its Content-Type.
----@field fails? "timeout"|"unreachable"|"refused"|"invalid"|"broken" No answer, but that.
 
----Requests of the application (`veche.http`) to that address are answered so. A later stub counts before an earlier one.
----Nothing leaves the process: a request without a stub fails, and fails the case. Answers in parts have no stubs.
+---@class veche.test.seen_request
+---@field method string
+---@field url string
+---@field headers table<string, string>
+---@field body string
+
+---Requests of the application (`veche.http`) to that address are answered so. Errors: bad arguments.
 ---@param method string Of requests; "*" is any.
 ---@param url string As it is asked for, its query included; a "*" at its end is any end.
----@param answer veche.test.answer
+---@param answer veche.test.answer|veche.test.failure|fun(request: veche.test.seen_request): veche.test.answer|veche.test.failure
 function test.stub_http(method, url, answer) end
 
----The application finds the host at these addresses.
+---The application finds the host at these addresses. The host of a `test.stub_websocket` needs none.
 ---@param host string
----@param addresses string|string[]
+---@param addresses string|string[]|veche.test.failure
 function test.stub_resolve(host, addresses) end
 
+---Statements of the application (`veche.mysql`) are answered so: `{ { id = 1, name = "Ann" } }` is rows, `{}` none; a string,
+---a number, a boolean or `veche.null` answers `db:value`; `{ affected = 1, last_id = 7 }` answers `db:execute`. A column that
+---a row has not is NULL there. Transactions need no stub; those of "BEGIN", "COMMIT" and "ROLLBACK" make them fail.
+---Errors: bad arguments. An answer that is none to that call fails the case.
+---@param sql string White space counts as one space; a "*" at its end is any end, "*" alone any statement.
+---@param answer any|veche.test.failure|fun(sql: string, ...: any): any The function gets the statement and its values.
+function test.stub_mysql(sql, answer) end
+
+---Commands of the application (`veche.redis`) are answered so: nil, a string, a number, a boolean, a list, or a table as
+---HGETALL has it. Each command of a pipeline or a transaction is answered by its own stub. Errors: bad arguments.
+---
+---Subscriptions need no stub, and PUBLISH without one reaches them; those of "SUBSCRIBE name" make them fail.
+---@param command string The name and its arguments, with a space between them: "GET name". A "*" at its end is any end.
+---@param answer any|veche.test.failure|fun(command: string, ...: string): any
+function test.stub_redis(command, answer) end
+
+---Publishes to what the application has subscribed to on Redis.
+---@param channel string
+---@param data string|number|table A table is sent as JSON.
+---@return integer handed How many subscriptions got it.
+function test.redis_publish(channel, data) end
+
+---@class veche.test.server_options
+---@field protocol? string The subprotocol that the server chooses.
+---@field status? integer It refuses, with that response.
+---@field body? string Of that response.
+
+---A WebSocket server that the application (`veche.websocket`) can open connections to, `wss://` too, without a certificate.
+---With `fails` nobody is there; with "timeout" nothing ever answers. Errors: bad arguments.
+---@param url string `ws://host:port/path?query` or `wss://…`; a "*" at its end is any end.
+---@param options? veche.test.server_options|veche.test.failure
+---@return veche.test.server server
+function test.stub_websocket(url, options) end
+
+---@class veche.test.server
+---@field url string
+local server = {}
+
+---The next connection that the application has opened to it: a client whose part the application plays. What the client
+---sends the application gets, and the other way round. Errors: none came.
+---@param options? { within?: number } Seconds that the test's clock may go on until it comes; 0 unless told.
+---@return veche.test.peer peer
+function server:accept(options) end
+
+---@class veche.test.peer: veche.test.client
+---@field target string The whole address that was asked for.
+---@field headers table<string, string> Of the handshake; names in lower case.
+
 ---The requests that the application has made.
----@return {method: string, url: string, headers: table<string, string>, body: string}[] requests
+---@return veche.test.seen_request[] requests
 function test.requests() end
+
+---The statements that the application has run, those of transactions included.
+---@return {sql: string, values: any[], database: string?, host: string}[] queries
+function test.queries() end
+
+---The commands that the application has sent to Redis: `{ "GET", "name" }`.
+---@return string[][] commands
+function test.commands() end
 
 ---Both are equal: tables by what is in them. In what is expected `test.any`, `test.like` and functions accept values.
 ---@param got any

@@ -565,13 +565,18 @@ fn the_examples_pass_and_their_tests_see_mistakes() {
         ),
         ("chat", "conn:subscribe(room(conn))", ""),
         ("rest-api", "return 204", "return 200"),
+        ("slow-query", "veche.config.seconds", "0"),
+        ("feed", "LASTING = 60", "LASTING = 6000"),
     ] {
         let folder = Folder::empty();
         let copy = |from: &str| fs::read_to_string(examples.join(name).join(from)).expect("a file");
         for file in ["veche.toml", "app.lua", "app_test.lua"] {
             folder.write(file, &copy(file));
         }
-        if name != "rest-api" {
+        if name == "feed" {
+            folder.write("source.lua", &copy("source.lua"));
+        }
+        if !["rest-api", "slow-query"].contains(&name) {
             folder.write("public/index.html", &copy("public/index.html"));
         }
         let (code, out, _) = folder.run(&["--runs", "30"]);

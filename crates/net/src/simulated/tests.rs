@@ -44,6 +44,7 @@ impl Bench {
                         told.push(format!("{} ended", id.index));
                         net.close(id);
                     }
+                    Event::Connected { id } => told.push(format!("{} connected", id.index)),
                     Event::Timer { id } => told.push(format!("{} timer", id.index)),
                     Event::Drained { id } => told.push(format!("{} drained", id.index)),
                     _ => {}
@@ -120,9 +121,31 @@ fn a_reset_and_a_connection_to_nowhere_end() {
     bench.net.write(id, b"lost".to_vec());
     bench.net.reset(id);
     bench.rest();
-    bench.net.connect(PEER.into()).expect("a transport");
+    let id = bench.net.connect(PEER.into()).expect("a transport");
+    bench.rest();
+    assert_eq!(bench.told, ["0 closed Reset"], "nobody has said anything");
+    assert_eq!(bench.net.take_calls(), [(id, PEER.into())]);
+    bench.net.refuse(id);
     bench.rest();
     assert_eq!(bench.told, ["0 closed Reset", "0 closed Refused"]);
+}
+
+#[test]
+fn what_the_driver_dials_is_a_transport_once_it_is_taken_up() {
+    let mut bench = Bench::new(1);
+    let id = bench.net.connect(PEER.into()).expect("a transport");
+    bench.net.write(id, b"early".to_vec());
+    bench.rest();
+    assert!(bench.told.is_empty(), "not connected: nothing is heard");
+    assert_eq!(bench.net.take_calls(), [(id, PEER.into())]);
+    bench.net.take_up(id);
+    bench.net.take_up(id);
+    bench.rest();
+    assert_eq!(bench.told, ["0 connected", "0 early"]);
+    let mut read = Vec::new();
+    bench.net.read(id, &mut read);
+    assert_eq!(read, b"early");
+    assert!(bench.net.take_calls().is_empty());
 }
 
 /// What ten transports that all write at once are heard in.

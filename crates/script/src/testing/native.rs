@@ -9,6 +9,8 @@ use crate::effects::Token;
 use crate::vm::load::{Extra, Parts};
 
 const SOURCE: &str = include_str!("../../lua/test.lua");
+/// Its part about the outside.
+const STUBS: &str = include_str!("../../lua/stubs.lua");
 
 /// Makes `veche.test`, and the handlers that take the place of an application's.
 pub(super) fn install(lua: &Lua, parts: &Parts<'_>, notes: &Rc<Notes>) -> mlua::Result<Extra> {
@@ -65,8 +67,10 @@ pub(super) fn install(lua: &Lua, parts: &Parts<'_>, notes: &Rc<Notes>) -> mlua::
         })?,
     )?;
     let chunk = lua.load(SOURCE).set_name("=veche:test");
-    let (module, handlers): (Table, Table) =
-        chunk.call((native, parts.inner.clone(), parts.veche.clone()))?;
+    let (inner, veche) = (parts.inner, parts.veche);
+    let (module, handlers, tools): (Table, Table, Table) = chunk.call((&native, inner, veche))?;
+    let chunk = lua.load(STUBS).set_name("=veche:stubs");
+    let () = chunk.call((&native, inner, veche, &module, tools))?;
     Ok(Extra {
         name: "veche.test",
         module,

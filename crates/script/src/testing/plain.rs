@@ -12,6 +12,8 @@ const DEPTH_MAX: usize = 64;
 pub enum Plain {
     /// `nil`.
     Nil,
+    /// `veche.null`.
+    Null,
     /// A boolean.
     Boolean(bool),
     /// A number.
@@ -94,6 +96,7 @@ impl Plain {
     pub(super) fn to_lua(&self, lua: &Lua) -> mlua::Result<Value> {
         Ok(match self {
             Self::Nil => Value::Nil,
+            Self::Null => Value::NULL,
             Self::Boolean(value) => Value::Boolean(*value),
             Self::Number(number) => Value::Number(*number),
             Self::Bytes(bytes) => Value::String(lua.create_string(bytes)?),
@@ -118,6 +121,7 @@ impl Plain {
 fn read(value: &Value, depth: usize) -> mlua::Result<Plain> {
     Ok(match value {
         Value::Nil => Plain::Nil,
+        Value::LightUserData(data) if data.0.is_null() => Plain::Null,
         Value::Boolean(value) => Plain::Boolean(*value),
         Value::Integer(number) => Plain::Number(*number as f64),
         Value::Number(number) => Plain::Number(*number),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use veche_calls::{Call, CallId, Outcome};
 use veche_frontends::{AppId, Shared};
 use veche_outbound::Port;
-use veche_script::Token;
+use veche_script::{Dial, Token};
 
 use super::here::Here;
 
@@ -16,6 +16,11 @@ pub(crate) trait Gate {
     fn flush(&mut self);
     fn has_outcomes(&self) -> bool;
     fn take(&mut self, into: &mut Vec<(CallId, Outcome)>);
+
+    /// A connection to another WebSocket server is about to be opened; a test leads it elsewhere.
+    fn redirect(&mut self, dial: &mut Dial) {
+        let _ = dial;
+    }
 }
 
 impl Gate for Port {
@@ -71,6 +76,10 @@ impl Calls {
     pub(super) fn cancel(&mut self, app: AppId, token: Token) {
         self.port.cancel(call_id(app, token));
         self.has_orders = true;
+    }
+
+    pub(super) fn redirect(&mut self, dial: &mut Dial) {
+        self.port.redirect(dial);
     }
 
     /// Hands over what was submitted.

@@ -37,7 +37,8 @@ impl Here {
         std::mem::take(&mut self.asked)
     }
 
-    pub(super) fn dial(&mut self, app: AppId, token: Token, dial: veche_script::Dial) {
+    pub(super) fn dial(&mut self, app: AppId, token: Token, mut dial: veche_script::Dial) {
+        self.calls.redirect(&mut dial);
         let tls = dial.tls.map(|trust| match trust {
             Trust::System => Believe::System,
             Trust::File(file) => Believe::File(file),

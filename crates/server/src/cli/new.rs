@@ -54,7 +54,7 @@ impl Template {
             }
             Self::Api => files!("rest-api": "veche.toml", "app.lua", "app_test.lua"),
             Self::Feed => {
-                files!("feed": "veche.toml", "app.lua", "source.lua", "public/index.html")
+                files!("feed": "veche.toml", "app.lua", "app_test.lua", "source.lua", "public/index.html")
             }
         }
     }

@@ -1,16 +1,19 @@
-//! A fake client: the far side of one connection, with what it heard.
+//! A fake peer: the far side of one connection, with what it heard.
 //!
-//! It speaks real bytes, in the client's role: requests and responses, WebSocket frames, lines of a back end. It does
-//! not know what a test makes of them.
+//! It speaks real bytes: requests and responses, WebSocket frames, lines of a back end, in the client's role; and
+//! WebSocket in the server's, to what applications dial. It does not know what a test makes of them.
 
 use std::collections::VecDeque;
 
 use veche_net::{FarState, Simulated, TransportId};
+use veche_proto::http::{self, HeadScan, read_head};
 use veche_proto::websocket::handshake;
 use veche_proto::websocket::{
     Codecs, Decoder, Event, Limits, MessageKind, Opcode, Role, encode_close, encode_control,
     encode_message,
 };
+
+use veche_script::Plain;
 
 use super::response::Response;
 
@@ -51,17 +54,36 @@ pub(super) enum Opening {
 }
 
 enum Speaks {
-    Shaking { key: String, protocols: String },
+    Shaking {
+        key: String,
+        protocols: String,
+    },
+    /// As a server, to which a request is about to come.
+    Serving(Welcome),
     WebSocket(Decoder),
-    Http { is_head: bool },
+    Http {
+        is_head: bool,
+    },
     Lines,
     Nothing,
+}
+
+/// What a server answers to a handshake.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Welcome {
+    pub(super) protocol: Option<String>,
+    /// Status and body, if it is none.
+    pub(super) refusal: Option<(u16, Vec<u8>)>,
 }
 
 /// See the module's text.
 pub(super) struct Client {
     pub(super) id: TransportId,
     speaks: Speaks,
+    /// A client's frames are masked, a server's are not.
+    mask: Option<[u8; 4]>,
+    /// Headers of the handshake, as a server.
+    pub(super) request: Plain,
     received: Vec<u8>,
     pub(super) opening: Opening,
     pub(super) heard: VecDeque<Heard>,
@@ -78,6 +100,8 @@ impl Client {
         Self {
             id,
             speaks,
+            mask: Some(MASK),
+            request: Plain::Nil,
             received: Vec::new(),
             opening: Opening::UnderWay,
             heard: VecDeque::new(),
@@ -123,13 +147,21 @@ impl Client {
         Self::new(id, Speaks::Lines)
     }
 
+    /// A server that was dialed.
+    pub(super) fn serve(id: TransportId, welcome: Welcome) -> Self {
+        Self {
+            mask: None,
+            ..Self::new(id, Speaks::Serving(welcome))
+        }
+    }
+
     /// Sends a message; `false` if the connection is over.
     pub(super) fn send(&self, network: &mut Simulated, kind: MessageKind, data: &[u8]) -> bool {
         if !self.is_open() {
             return false;
         }
         let mut bytes = Vec::new();
-        encode_message(&mut bytes, kind, data, Some(MASK));
+        encode_message(&mut bytes, kind, data, self.mask);
         network.write(self.id, bytes);
         true
     }
@@ -155,7 +187,7 @@ impl Client {
 
     fn write_close(&self, network: &mut Simulated, code: Option<u16>, reason: &str) {
         let mut bytes = Vec::new();
-        encode_close(&mut bytes, code, reason, Some(MASK));
+        encode_close(&mut bytes, code, reason, self.mask);
         network.write(self.id, bytes);
     }
 
@@ -178,6 +210,13 @@ impl Client {
                     self.hear_frames(network, codecs);
                 }
             }
+            Speaks::Serving(welcome) => {
+                let welcome = welcome.clone();
+                self.answer_handshake(network, welcome);
+                if matches!(self.speaks, Speaks::WebSocket(_)) {
+                    self.hear_frames(network, codecs);
+                }
+            }
             Speaks::WebSocket(_) => self.hear_frames(network, codecs),
             Speaks::Http { is_head } => {
                 self.response = Response::read(&self.received, *is_head, has_ended).transpose();
@@ -186,7 +225,8 @@ impl Client {
             Speaks::Nothing => {}
         }
         let is_answered = self.response.is_some()
-            || matches!(self.opening, Opening::Refused(_) | Opening::Failed(_));
+            || matches!(self.opening, Opening::Refused(_) | Opening::Failed(_))
+                && !matches!(self.speaks, Speaks::Nothing);
         if is_answered {
             network.forget(self.id);
             self.speaks = Speaks::Nothing;
@@ -226,10 +266,58 @@ impl Client {
         }
     }
 
+    /// As a server.
+    fn answer_handshake(&mut self, network: &mut Simulated, welcome: Welcome) {
+        let mut scan = HeadScan::default();
+        let received = std::mem::take(&mut self.received);
+        let read = read_head(&mut scan, &received, &http::Limits::default());
+        let (head, taken) = match read {
+            Ok(None) => {
+                self.received = received;
+                return;
+            }
+            Ok(Some(read)) => read,
+            Err(error) => {
+                self.opening = Opening::Failed(error.reason.to_owned());
+                return;
+            }
+        };
+        let headers = head.headers();
+        let headers = headers.map(|(name, value)| {
+            let value = Plain::Bytes(value.to_vec());
+            (name.to_ascii_lowercase(), value)
+        });
+        self.request = Plain::Map(headers.collect());
+        let key = match handshake::read(&head) {
+            Ok(Some(upgrade)) => upgrade.key.to_owned(),
+            _ => {
+                self.opening = Opening::Failed("no handshake".to_owned());
+                return;
+            }
+        };
+        if let Some((status, body)) = welcome.refusal {
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status} No\r\nContent-Length: {length}\r\n\r\n");
+            network.write(self.id, [head.into_bytes(), body].concat());
+            network.finish(self.id);
+            self.speaks = Speaks::Nothing;
+            self.opening = Opening::Failed("refused".to_owned());
+            return;
+        }
+        let mut response = Vec::new();
+        let protocol = welcome.protocol;
+        handshake::write_response(&mut response, &key, protocol.as_deref(), None);
+        network.write(self.id, response);
+        self.opening = Opening::Open { protocol };
+        self.speaks = Speaks::WebSocket(Decoder::new(Role::Server, None));
+        self.received = received[taken..].to_vec();
+    }
+
     fn hear_frames(&mut self, network: &mut Simulated, codecs: &mut Codecs) {
         let Speaks::WebSocket(decoder) = &mut self.speaks else {
             return;
         };
+        let mask = self.mask;
         let mut received = std::mem::take(&mut self.received);
         let mut rest = &mut received[..];
         let mut close = None;
@@ -243,7 +331,7 @@ impl Client {
                             self.heard.push_back(Heard::Message { kind, data });
                         }
                         Some(Event::Ping(data)) => {
-                            encode_control(&mut pongs, Opcode::Pong, data, Some(MASK));
+                            encode_control(&mut pongs, Opcode::Pong, data, mask);
                         }
                         Some(Event::Close { code, reason }) => {
                             close = Some((code, reason.to_owned()));

@@ -104,6 +104,10 @@ enum What {
     Line(usize),
     /// That time has passed.
     Time,
+    /// That a function of a stub is called.
+    Called(usize),
+    /// That an application dials a WebSocket server of the test.
+    Accepted(usize),
 }
 
 type Answer = Result<Plain, String>;
@@ -119,7 +123,16 @@ impl Conduct<'_> {
                 break ended;
             }
             self.world.settle()?;
-            if self.answer_one() {
+            // The outside answers before anybody concludes that nothing comes.
+            if self.answer_one(true) {
+                continue;
+            }
+            if self.vm.deadline_ms() <= self.world.now_ms() {
+                let now = self.world.now();
+                self.vm.turn(now);
+                continue;
+            }
+            if self.answer_one(false) {
                 continue;
             }
             let due_ms = self.vm.deadline_ms();
@@ -188,10 +201,12 @@ impl Conduct<'_> {
         Ok(())
     }
 
-    /// Answers one of those whose wait is over, if there is one.
-    fn answer_one(&mut self) -> bool {
+    /// Answers one of those whose wait is over, if there is one: of stubs' functions, or of all others.
+    fn answer_one(&mut self, is_outside: bool) -> bool {
         for place in 0..self.waits.len() {
-            if let Some(answer) = self.look(place) {
+            if matches!(self.waits[place].what, What::Called(_)) == is_outside
+                && let Some(answer) = self.look(place)
+            {
                 let wait = self.waits.remove(place);
                 let now = self.world.now();
                 self.vm.answer(wait.token, answer, now);
@@ -230,12 +245,15 @@ impl Conduct<'_> {
                 Err(words) => return Some(Err(words)),
             },
             "receive" => (What::Heard(number(&question)), within(0)),
+            "called" => (What::Called(stub(&question)), u64::MAX),
+            "accept" => (What::Accepted(stub(&question)), within(0)),
             "advance" => {
                 let seconds = question.get("seconds").number().unwrap_or_default();
                 (What::Time, now_ms + (seconds * 1000.0).round() as u64)
             }
             "publish" => (What::Line(self.publish(&question)), now_ms),
-            "take" | "is_open" | "published" | "log" | "requests" => (What::Rest(question), now_ms),
+            "take" | "is_open" | "published" | "log" | "requests" | "queries" | "commands"
+            | "redis_publish" => (What::Rest(question), now_ms),
             _ => return Some(self.act(&question)),
         };
         self.waits.push(Wait {
@@ -255,7 +273,11 @@ impl Conduct<'_> {
                 return Ok(Plain::Number(ms as f64 / 1000.0));
             }
             "stub" => {
-                self.world.outside.stub(question)?;
+                let number = self.world.outside.stub(question)?;
+                return Ok(Plain::Number(number as f64));
+            }
+            "reply" => {
+                self.world.outside.replied(question);
                 return Ok(Plain::Nil);
             }
             "forgive" => {
@@ -297,6 +319,14 @@ impl Conduct<'_> {
         let is_late = now_ms >= wait.until_ms;
         match &wait.what {
             What::Time => is_late.then_some(Ok(Plain::Nil)),
+            What::Called(stub) => self.world.outside.take_asked(*stub).map(Ok),
+            What::Accepted(stub) => {
+                let stub = *stub;
+                match self.world.accept(stub) {
+                    Some((number, url)) => Some(Ok(self.accepted(number, &url))),
+                    None => is_late.then(|| Ok(self.nothing())),
+                }
+            }
             What::Rest(question) => {
                 let question = question.clone();
                 Some(self.read(&question))
@@ -346,18 +376,32 @@ impl Conduct<'_> {
                 let (client, _) = self.world.client(*client)?;
                 match client.heard.pop_front() {
                     Some(heard) => Some(Ok(told(heard))),
-                    None if is_late => {
-                        let due_ms = self.world.apps_due_in_ms();
-                        let due = due_ms.map_or(Plain::Nil, |ms| Plain::Number(ms as f64 / 1000.0));
-                        Some(Ok(Plain::map([
-                            ("nothing", Plain::Boolean(true)),
-                            ("due", due),
-                        ])))
-                    }
-                    None => None,
+                    None => is_late.then(|| Ok(self.nothing())),
                 }
             }
         }
+    }
+
+    /// Nothing has come; when the application does something by itself.
+    fn nothing(&mut self) -> Plain {
+        let due_ms = self.world.apps_due_in_ms();
+        let due = due_ms.map_or(Plain::Nil, |ms| Plain::Number(ms as f64 / 1000.0));
+        Plain::map([("nothing", Plain::Boolean(true)), ("due", due)])
+    }
+
+    /// The server's end of a connection that an application has dialed.
+    fn accepted(&mut self, number: usize, url: &str) -> Plain {
+        let client = &self.world.clients[number];
+        let protocol = match &client.opening {
+            Opening::Open { protocol } => protocol.as_deref(),
+            _ => None,
+        };
+        Plain::map([
+            ("client", Plain::Number(number as f64)),
+            ("url", Plain::from(url)),
+            ("headers", client.request.clone()),
+            ("protocol", protocol.map_or(Plain::Nil, Plain::from)),
+        ])
     }
 
     /// Reads what there is, of a world at rest.
@@ -378,7 +422,14 @@ impl Conduct<'_> {
                 Ok(Plain::Boolean(client.is_open()))
             }
             "published" => Ok(Plain::List(self.published())),
-            "requests" => Ok(Plain::List(self.world.outside.made())),
+            kind @ ("requests" | "queries" | "commands") => {
+                Ok(Plain::List(self.world.outside.made(kind)))
+            }
+            "redis_publish" => {
+                let (channel, data) = (question.get("channel"), question.get("data"));
+                let handed = self.world.outside.publish(channel.bytes(), data.bytes());
+                Ok(Plain::Number(handed as f64))
+            }
             _ => Ok(Plain::List(self.log())),
         }
     }
@@ -462,6 +513,11 @@ const NO_ANSWER: &str = "there was no answer in time";
 
 fn number(question: &Plain) -> usize {
     let number = question.get("client").number();
+    number.map_or(usize::MAX, |number| number as usize)
+}
+
+fn stub(question: &Plain) -> usize {
+    let number = question.get("stub").number();
     number.map_or(usize::MAX, |number| number as usize)
 }
 

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use veche_calls::FaultKind;
 use veche_frontends::route::Router;
 use veche_frontends::site::{Listener, Role};
 use veche_frontends::{Outboxes, Ports, Post, Shared, Site};
@@ -17,8 +18,8 @@ use veche_outbound::Outbound;
 use veche_proto::websocket::Codecs;
 use veche_script::Now;
 
-use super::client::Client;
-use super::outside::Outside;
+use super::client::{Client, Opening, Welcome};
+use super::outside::{Dialed, Outside};
 use crate::apps::{Here, Journal, Library, Shelf};
 use crate::common::Common;
 use crate::config::Config;
@@ -102,6 +103,8 @@ pub(super) struct World {
     pub(super) journal: Journal,
     pub(super) outside: Outside,
     back_end: Option<usize>,
+    /// Connections of applications to WebSocket servers that no test has looked at: stub, client and address.
+    callers: Vec<(usize, usize, String)>,
     push_listener: ListenerId,
     codecs: Codecs,
     /// Real time that the run may take.
@@ -126,6 +129,8 @@ impl World {
             "test".to_owned(),
         );
         let outboxes = Outboxes::new(ground.outbox_bytes_max);
+        // Against nobody here, and the same each time.
+        let outboxes = outboxes.with_random(|bytes| bytes.fill(0x5a));
         let mut shared = Shared::new(
             Hub::new(WorkerId(0), 1, seed, veche_hub::Options::default()),
             Ports::new(outboxes, Post::new(1, options.credits)),
@@ -149,6 +154,7 @@ impl World {
             journal,
             outside,
             back_end: None,
+            callers: Vec::new(),
             push_listener: ListenerId(ground.listeners.len() as u32),
             codecs: Codecs::default(),
             ends: now() + within,
@@ -221,6 +227,7 @@ impl World {
             self.worker
                 .turn()
                 .map_err(|error| format!("the worker failed: {error}"))?;
+            self.take_calls();
             let network = self.worker.network();
             for client in &mut self.clients {
                 client.hear(network, &mut self.codecs);
@@ -252,12 +259,57 @@ impl World {
 
     /// When something is to be done if nobody does anything; `u64::MAX` for never. After [`settle`](Self::settle).
     pub(super) fn next_ms(&mut self) -> u64 {
-        self.network().rests_until_ms().unwrap_or(0)
+        let rests_ms = self.network().rests_until_ms().unwrap_or(0);
+        rests_ms.min(self.outside.next_ms())
+    }
+
+    /// Lets servers be there, or not, for what applications have dialed.
+    fn take_calls(&mut self) {
+        let network = self.worker.network();
+        for (id, address) in network.take_calls() {
+            let Some(Dialed {
+                url,
+                server: Some((stub, says)),
+            }) = self.outside.dialed(address)
+            else {
+                network.refuse(id);
+                continue;
+            };
+            match says {
+                // It never comes about: whoever dials has a time limit.
+                Err(fault) if fault.kind == FaultKind::Timeout => {}
+                Err(_) => network.refuse(id),
+                Ok(says) => {
+                    let text =
+                        |key: &str| Some(says.get(key).text()).filter(|text| !text.is_empty());
+                    let status = says.get("status").number();
+                    let welcome = Welcome {
+                        protocol: text("protocol"),
+                        refusal: status
+                            .map(|status| (status as u16, says.get("body").bytes().to_vec())),
+                    };
+                    network.take_up(id);
+                    self.callers.push((stub, self.clients.len(), url));
+                    self.clients.push(Client::serve(id, welcome));
+                }
+            }
+        }
+    }
+
+    /// The next connection that a WebSocket server of the test has got: client and address.
+    pub(super) fn accept(&mut self, stub: usize) -> Option<(usize, String)> {
+        let clients = &self.clients;
+        let is_open = |client: usize| matches!(clients[client].opening, Opening::Open { .. });
+        let mut callers = self.callers.iter();
+        let place = callers.position(|(of, client, _)| *of == stub && is_open(*client))?;
+        let (_, client, url) = self.callers.remove(place);
+        Some((client, url))
     }
 
     /// Moves the clock, over nothing that is due before.
     pub(super) fn set_now_ms(&mut self, now_ms: u64) -> Result<(), String> {
         self.network().set_now_ms(now_ms);
+        self.outside.set_now_ms(now_ms);
         self.look_at_the_clock()
     }
 }

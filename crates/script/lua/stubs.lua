@@ -1,0 +1,187 @@
+-- `veche.test`, its second part: the outside. What stands in for other servers, and what they were asked.
+--
+-- A stub is Rust's, which answers by itself what always gets the same answer. A function is called here: a coroutine
+-- waits for each call of its stub.
+local native, inner, veche, test, tools = ...
+
+local pcall, json, show = inner.pcall, veche.json, native.show
+local ask, bad, list_headers, payload = tools.ask, tools.bad, tools.list_headers, tools.payload
+local within_of, hint, Client, numbers = tools.within_of, tools.hint, tools.Client, tools.numbers
+local error, ipairs, pairs, select, setmetatable, tostring, type, unpack =
+  error, ipairs, pairs, select, setmetatable, tostring, type, unpack
+
+local FAILS = { timeout = true, unreachable = true, refused = true, invalid = true, broken = true }
+
+-- Whether an answer says that there is none; `level` as of `error`, of whoever calls this.
+local function is_failure(name, number, answer, level)
+  if type(answer) ~= "table" or answer.fails == nil then return false end
+  if not FAILS[answer.fails] then
+    bad(name, number, 'fails: "timeout", "unreachable", "refused", "invalid" or "broken"', level + 1)
+  end
+  if answer.words ~= nil and type(answer.words) ~= "string" then bad(name, number, "words as a string", level + 1) end
+  return true
+end
+
+local function as_it_is(answer) return answer end
+
+-- Puts into a question what a stub's answer says.
+local function put_answer(question, name, number, answer, read, level)
+  if is_failure(name, number, answer, level + 1) then
+    question.fails, question.words = answer.fails, answer.words
+  else
+    question.answer = read(answer, name, number, level + 1)
+  end
+  return question
+end
+
+-- Lets the stub's function answer whatever is asked, each call in a coroutine of its own.
+local function serve(stub, name, number, run, read)
+  veche.spawn(function()
+    while true do
+      local call = ask(name, { ask = "called", stub = stub }, 1)
+      veche.spawn(function()
+        local question = { ask = "reply", call = call.call }
+        local ok, why = pcall(function()
+          put_answer(question, name, number, run(unpack(call.arguments)), read, 1)
+        end)
+        if not ok then question.error = type(why) == "string" and why or show(why) end
+        ask(name, question, 1)
+      end)
+    end
+  end)
+end
+
+local function add_stub(kind, name, number, method, target, answer, read)
+  local question = { ask = "stub", kind = kind, method = method, target = target, runs = type(answer) == "function" }
+  if not question.runs then put_answer(question, name, number, answer, read, 3) end
+  local stub = ask(name, question, 3)
+  if question.runs then serve(stub, name, number, answer, read) end
+  return stub
+end
+
+local ANSWER = { status = true, headers = true, cookies = true, body = true, json = true, parts = true }
+
+local function check_status(name, number, status, level)
+  if type(status) ~= "number" or not (status >= 200 and status <= 999 and status % 1 == 0) then
+    bad(name, number, "a status from 200 to 999", level + 1)
+  end
+end
+
+local function read_http(answer, name, number, level)
+  if type(answer) ~= "table" then bad(name, number, "a table", level + 1) end
+  for key in pairs(answer) do
+    if not ANSWER[key] then
+      error("bad argument #" .. number .. " to '" .. name .. "': there is no '" .. tostring(key) .. "'", level + 1)
+    end
+  end
+  local status, parts = answer.status or 200, answer.parts or { answer.body or "" }
+  check_status(name, number, status, level + 1)
+  if type(parts) ~= "table" then bad(name, number, "parts as a list of strings", level + 1) end
+  for _, part in ipairs(parts) do
+    if type(part) ~= "string" then bad(name, number, "a body as a string", level + 1) end
+  end
+  local headers = list_headers(name, number, answer, level - 1)
+  if answer.json ~= nil then
+    parts = { json.encode(answer.json) }
+    headers[#headers + 1] = { "Content-Type", "application/json" }
+  end
+  return { status = status, headers = headers, parts = parts }
+end
+
+-- The application's requests to that address are answered so.
+function test.stub_http(method, url, answer)
+  if type(method) ~= "string" or not (method == "*" or method:find("^%u+$")) then
+    bad("test.stub_http", 1, 'a method such as "GET", or "*",', 2)
+  end
+  if type(url) ~= "string" or not url:find("^https?://") then bad("test.stub_http", 2, "an address with http:// or https://", 2) end
+  if type(answer) ~= "table" and type(answer) ~= "function" then bad("test.stub_http", 3, "a table or a function", 2) end
+  add_stub("http", "test.stub_http", 3, method, url, answer, read_http)
+end
+
+-- The application finds that host at these addresses.
+function test.stub_resolve(host, addresses)
+  if type(host) ~= "string" or host == "" then bad("test.stub_resolve", 1, "a host's name", 2) end
+  if type(addresses) == "string" then addresses = { addresses } end
+  if type(addresses) ~= "table" or #addresses == 0 and addresses.fails == nil then
+    bad("test.stub_resolve", 2, "addresses", 2)
+  end
+  add_stub("resolve", "test.stub_resolve", 2, "*", host, addresses, as_it_is)
+end
+
+-- The application's statements are answered so.
+function test.stub_mysql(sql, answer)
+  if type(sql) ~= "string" or not sql:find("%S") then bad("test.stub_mysql", 1, 'a statement, or its beginning and "*",', 2) end
+  if answer == nil then bad("test.stub_mysql", 2, "rows, a value, { affected = … } or a function", 2) end
+  add_stub("mysql", "test.stub_mysql", 2, "*", sql, answer, as_it_is)
+end
+
+-- The application's commands are answered so.
+function test.stub_redis(command, ...)
+  if type(command) ~= "string" or not command:find("^%S") then
+    bad("test.stub_redis", 1, 'a command such as "GET name" or "GET *"', 2)
+  end
+  if select("#", ...) == 0 then bad("test.stub_redis", 2, "an answer, which may be nil, or a function", 2) end
+  add_stub("redis", "test.stub_redis", 2, "*", command, (...), as_it_is)
+end
+
+-- Publishes to what the application has subscribed to on Redis.
+function test.redis_publish(channel, data)
+  if type(channel) ~= "string" then bad("test.redis_publish", 1, "the name of a channel", 2) end
+  data = payload("test.redis_publish", 2, data)
+  return ask("test.redis_publish", { ask = "redis_publish", channel = channel, data = data }, 2)
+end
+
+local Server = {}
+Server.__index = Server
+Server.__metatable = false
+
+local SERVER_OPTIONS = { protocol = true, status = true, body = true }
+local stubs = setmetatable({}, { __mode = "k" })
+
+local function read_websocket(options, name, number, level)
+  for key in pairs(options) do
+    if not SERVER_OPTIONS[key] then
+      error("bad argument #" .. number .. " to '" .. name .. "': there is no option '" .. tostring(key) .. "'", level + 1)
+    end
+  end
+  local protocol, body = options.protocol, options.body
+  if options.status ~= nil then check_status(name, number, options.status, level + 1) end
+  if protocol ~= nil and type(protocol) ~= "string" then bad(name, number, "protocol as a string", level + 1) end
+  if body ~= nil and type(body) ~= "string" then bad(name, number, "body as a string", level + 1) end
+  return { protocol = protocol, status = options.status, body = body }
+end
+
+-- A WebSocket server that the application can dial.
+function test.stub_websocket(url, options)
+  if type(url) ~= "string" or not url:find("^wss?://") then
+    bad("test.stub_websocket", 1, "an address with ws:// or wss://", 2)
+  end
+  if options == nil then options = {} end
+  if type(options) ~= "table" then bad("test.stub_websocket", 2, "a table of options", 2) end
+  local server = setmetatable({ url = url }, Server)
+  stubs[server] = add_stub("websocket", "test.stub_websocket", 2, "*", url, options, read_websocket)
+  return server
+end
+
+-- The next connection that the application has opened to it, as a client that the application is.
+function Server:accept(options)
+  local stub = stubs[self]
+  if not stub then error("bad argument #1 to 'server:accept': a server expected (call it with a colon)", 2) end
+  local within = within_of("server:accept", 1, options, {})
+  local answer = ask("server:accept", { ask = "accept", stub = stub, within = within }, 2)
+  if not answer.client then
+    error("server " .. self.url .. ": a connection of the application was expected, none came" .. hint(answer), 2)
+  end
+  local client = setmetatable({ target = answer.url, protocol = answer.protocol, headers = answer.headers or {} }, Client)
+  numbers[client] = answer.client
+  return client
+end
+
+-- The requests that the application has made: { method = …, url = …, headers = …, body = … }.
+function test.requests() return ask("test.requests", { ask = "requests" }, 2) end
+
+-- The statements that it has run: { sql = …, values = …, database = …, host = … }.
+function test.queries() return ask("test.queries", { ask = "queries" }, 2) end
+
+-- The commands that it has sent to Redis: { "GET", "name" }.
+function test.commands() return ask("test.commands", { ask = "commands" }, 2) end

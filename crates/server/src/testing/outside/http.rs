@@ -1,0 +1,83 @@
+//! What other servers' HTTP answers in a test, and where their hosts are.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use veche_calls::{Body, Fetch, Handle, HttpReply, Outcome, Read, Reply};
+use veche_script::Plain;
+
+use super::Inner;
+use super::stub::{Kind, Question};
+
+/// What a stub of a name says has to be addresses.
+pub(super) fn check(question: &Plain) -> Result<(), String> {
+    match question.get("kind").bytes() {
+        b"resolve" => addresses(question.get("answer")).map(drop),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn addresses(said: &Plain) -> Result<Reply, String> {
+    let texts = said.items().iter().map(Plain::text);
+    let addresses: Result<Vec<IpAddr>, String> = texts
+        .map(|text| {
+            text.parse()
+                .map_err(|_| format!("{text:?} is no IP address"))
+        })
+        .collect();
+    Ok(Reply::Addresses(addresses?))
+}
+
+pub(super) fn question(fetch: &Fetch) -> Question {
+    Question {
+        kind: Kind::Http,
+        method: fetch.method.clone(),
+        target: fetch.url.clone(),
+        arguments: Plain::List(vec![told(fetch)]),
+    }
+}
+
+/// As a test reads it.
+pub(super) fn told(fetch: &Fetch) -> Plain {
+    let headers = fetch.headers.iter();
+    let headers = headers.map(|(name, value)| (name.clone(), Plain::Bytes(value.clone())));
+    Plain::map([
+        ("method", Plain::from(fetch.method.as_str())),
+        ("url", Plain::from(fetch.url.as_str())),
+        ("headers", Plain::Map(headers.collect())),
+        ("body", Plain::Bytes(fetch.body.clone())),
+    ])
+}
+
+impl Inner {
+    /// An answer of what a stub says.
+    pub(super) fn http_reply(&mut self, fetch: &Fetch, said: &Plain) -> HttpReply {
+        let headers = said.get("headers").items().iter();
+        let headers = headers.filter_map(|pair| match pair.items() {
+            [name, value] => Some((name.text().to_ascii_lowercase(), value.bytes().to_vec())),
+            _ => None,
+        });
+        let parts = said.get("parts").items().iter();
+        let parts: VecDeque<Vec<u8>> = parts.map(|part| part.bytes().to_vec()).collect();
+        let body = if fetch.is_stream {
+            let number = self.number();
+            self.bodies.insert(number, parts);
+            Body::Stream(Handle::new(number))
+        } else {
+            Body::Whole(parts.into_iter().flatten().collect())
+        };
+        HttpReply {
+            status: said.get("status").number().unwrap_or(200.0) as u16,
+            headers: headers.collect(),
+            url: fetch.url.clone(),
+            body,
+        }
+    }
+
+    /// The next piece of a body.
+    pub(super) fn read_body(&mut self, read: &Read) -> Outcome {
+        let number = read.stream.of::<u64>();
+        let body = number.and_then(|number| self.bodies.get_mut(&number));
+        Ok(Reply::Chunk(body.and_then(VecDeque::pop_front)))
+    }
+}

@@ -1,0 +1,506 @@
+//! The outside of a test: what applications ask of other servers gets canned answers, or those of the test's functions.
+//!
+//! Nothing leaves the process. A call that nobody has an answer for fails, and fails the test too. This knows calls,
+//! stubs and the test's clock; who runs the test's functions, and what a WebSocket is, it does not know.
+
+mod http;
+mod mysql;
+mod redis;
+mod stub;
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use veche_calls::redis::{RedisAction, RedisReply};
+use veche_calls::{Call, CallId, Fault, FaultKind, Http, Outcome, Redis, Reply};
+use veche_script::{Dial, Level, Plain};
+
+use super::world::MONO_MS;
+use crate::apps::{Entry, Gate, Journal};
+use redis::Subscriptions;
+use stub::{Answer, Kind, Question, Says, Stub};
+
+/// Calls of one kind that are kept for a test to look at.
+const CALLS_MAX: usize = 10_000;
+
+/// What both the test and the applications' worker hold.
+#[derive(Clone)]
+pub(super) struct Outside(Rc<RefCell<Inner>>);
+
+struct Inner {
+    now_ms: u64,
+    /// The last one counts first.
+    stubs: Vec<Stub>,
+    /// Called and not told yet.
+    outcomes: Vec<(CallId, Outcome)>,
+    pending: Vec<Pending>,
+    /// What the test's functions are asked, by the stub's number.
+    asked: VecDeque<(usize, Plain)>,
+    receiving: Vec<Receiving>,
+    subscriptions: Subscriptions,
+    /// What is left of bodies that are read piece by piece.
+    bodies: HashMap<u64, VecDeque<Vec<u8>>>,
+    /// To WebSocket servers, by the address that each was given.
+    dialed: HashMap<SocketAddr, Dialed>,
+    made: Made,
+    journal: Journal,
+    last_number: u64,
+}
+
+/// A call that waits for functions of the test.
+struct Pending {
+    id: CallId,
+    call: Call,
+    /// One for each question of the call.
+    parts: Vec<Part>,
+    until_ms: u64,
+}
+
+enum Part {
+    Said(Answer),
+    /// By the number of what is asked.
+    Waits(u64),
+}
+
+/// Who waits for a message of a subscription.
+struct Receiving {
+    id: CallId,
+    subscription: u64,
+    until_ms: u64,
+}
+
+/// A connection to a WebSocket server that was asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Dialed {
+    pub(super) url: String,
+    /// The stub's number, and what it says.
+    pub(super) server: Option<(usize, Result<Plain, Fault>)>,
+}
+
+/// What the applications have asked for, by kind.
+#[derive(Default)]
+struct Made {
+    requests: VecDeque<Plain>,
+    queries: VecDeque<Plain>,
+    commands: VecDeque<Plain>,
+}
+
+impl Outside {
+    pub(super) fn new(journal: Journal) -> Self {
+        Self(Rc::new(RefCell::new(Inner {
+            now_ms: MONO_MS,
+            stubs: Vec::new(),
+            outcomes: Vec::new(),
+            pending: Vec::new(),
+            asked: VecDeque::new(),
+            receiving: Vec::new(),
+            subscriptions: Subscriptions::default(),
+            bodies: HashMap::new(),
+            dialed: HashMap::new(),
+            made: Made::default(),
+            journal,
+            last_number: 0,
+        })))
+    }
+
+    /// Keeps a stub; its number.
+    pub(super) fn stub(&self, question: &Plain) -> Result<usize, String> {
+        http::check(question)?;
+        let mut inner = self.0.borrow_mut();
+        inner.stubs.push(Stub::read(question)?);
+        Ok(inner.stubs.len() - 1)
+    }
+
+    /// What a stub's function is to be called with next, and the call's number.
+    pub(super) fn take_asked(&self, stub: usize) -> Option<Plain> {
+        let mut inner = self.0.borrow_mut();
+        let place = inner.asked.iter().position(|(of, _)| *of == stub)?;
+        inner.asked.remove(place).map(|(_, told)| told)
+    }
+
+    /// What a function of the test says.
+    pub(super) fn replied(&self, question: &Plain) {
+        let number = question.get("call").number().unwrap_or_default() as u64;
+        self.0.borrow_mut().replied(number, question);
+    }
+
+    /// Calls that the applications have made, of one kind.
+    pub(super) fn made(&self, kind: &str) -> Vec<Plain> {
+        let made = &self.0.borrow().made;
+        let list = match kind {
+            "queries" => &made.queries,
+            "commands" => &made.commands,
+            _ => &made.requests,
+        };
+        list.iter().cloned().collect()
+    }
+
+    /// Publishes to the subscriptions of Redis; how many got it.
+    pub(super) fn publish(&self, channel: &[u8], data: &[u8]) -> usize {
+        self.0.borrow_mut().publish(channel, data)
+    }
+
+    /// What is at an address that a WebSocket was given.
+    pub(super) fn dialed(&self, address: SocketAddr) -> Option<Dialed> {
+        self.0.borrow_mut().dialed.remove(&address)
+    }
+
+    pub(super) fn set_now_ms(&self, now_ms: u64) {
+        let mut inner = self.0.borrow_mut();
+        inner.now_ms = now_ms;
+        inner.give_up();
+    }
+
+    /// When something is over that nobody has answered; `u64::MAX` for never.
+    pub(super) fn next_ms(&self) -> u64 {
+        let inner = self.0.borrow();
+        let pending = inner.pending.iter().map(|pending| pending.until_ms);
+        let receiving = inner.receiving.iter().map(|receiving| receiving.until_ms);
+        pending.chain(receiving).min().unwrap_or(u64::MAX)
+    }
+}
+
+impl Inner {
+    fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn after(&self, time: Duration) -> u64 {
+        let ms = time.as_nanos().div_ceil(1_000_000);
+        self.now_ms
+            .saturating_add(u64::try_from(ms).unwrap_or(u64::MAX))
+    }
+
+    /// The application may catch it; the test fails all the same.
+    fn refuse(&self, kind: FaultKind, words: String) -> Fault {
+        self.journal.write(Entry::Logged {
+            level: Level::Error,
+            text: words.clone(),
+        });
+        Fault::new(kind, words)
+    }
+
+    fn found(&self, question: &Question) -> Option<usize> {
+        self.stubs.iter().rposition(|stub| stub.is_of(question))
+    }
+
+    /// Asks the stubs; `by_itself` goes well without one.
+    fn ask(&mut self, question: Question, by_itself: bool) -> Part {
+        let Some(stub) = self.found(&question) else {
+            return Part::Said(self.without_stub(&question, by_itself));
+        };
+        if let Says::Always(answer) = &self.stubs[stub].says {
+            return Part::Said(answer.clone());
+        }
+        let number = self.number();
+        let told = Plain::map([
+            ("call", Plain::Number(number as f64)),
+            ("arguments", question.arguments),
+        ]);
+        self.asked.push_back((stub, told));
+        Part::Waits(number)
+    }
+
+    fn without_stub(&mut self, question: &Question, by_itself: bool) -> Answer {
+        let Question { method, target, .. } = question;
+        let words = match question.kind {
+            _ if by_itself => return Ok(Plain::Nil),
+            Kind::Redis => match question.arguments.items() {
+                [name, channel, data] if name.bytes() == b"PUBLISH" => {
+                    let handed = self.publish(channel.bytes(), data.bytes());
+                    return Ok(Plain::Number(handed as f64));
+                }
+                _ => format!("the test has no answer to {target}: test.stub_redis({target:?}, …)"),
+            },
+            Kind::Mysql => {
+                format!("the test has no answer to {target}: test.stub_mysql({target:?}, …)")
+            }
+            Kind::Http => format!(
+                "the test has no answer to {method} {target}: test.stub_http({method:?}, {target:?}, …)"
+            ),
+            Kind::Resolve if self.stubs.iter().any(|stub| stub.is_at(target)) => {
+                return Ok(Plain::List(vec![Plain::from("192.0.2.1")]));
+            }
+            Kind::Resolve | Kind::WebSocket => format!(
+                "the test has no addresses of {target}: test.stub_resolve({target:?}, …), or test.stub_websocket(\"wss://{target}/…\") of a server there"
+            ),
+        };
+        Err(self.refuse(FaultKind::Unreachable, words))
+    }
+
+    fn submit(&mut self, id: CallId, call: Call) {
+        let (questions, by_itself, timeout) = match &call {
+            Call::Http(Http::Read(read)) => {
+                let outcome = self.read_body(read);
+                return self.outcomes.push((id, outcome));
+            }
+            Call::Redis(redis) if matches!(redis.action, RedisAction::Receive { .. }) => {
+                return self.receive(id, redis);
+            }
+            Call::Http(Http::Fetch(fetch)) => {
+                self.made.requests.keep(http::told(fetch));
+                (vec![http::question(fetch)], false, Some(fetch.timeout))
+            }
+            Call::Resolve(resolve) => {
+                let question = Question {
+                    kind: Kind::Resolve,
+                    method: String::new(),
+                    target: resolve.host.clone(),
+                    arguments: Plain::List(Vec::new()),
+                };
+                (vec![question], false, Some(resolve.timeout))
+            }
+            Call::Mysql(mysql) => {
+                let question = mysql::question(mysql);
+                self.made.queries.keep(mysql::told(mysql, &question));
+                let timeout = mysql.database.timeout;
+                (vec![question], mysql::by_itself(mysql), Some(timeout))
+            }
+            Call::Redis(redis) => {
+                let questions = redis::questions(redis);
+                for question in &questions {
+                    self.made.commands.keep(question.arguments.clone());
+                }
+                let subscribes = matches!(redis.action, RedisAction::Subscribe { .. });
+                // One that blocks has the server's time.
+                let blocks = matches!(redis.action, RedisAction::Block(_));
+                let timeout = (!blocks).then_some(redis.keyspace.timeout);
+                (questions, subscribes, timeout)
+            }
+        };
+        let parts = questions.into_iter();
+        let parts = parts.map(|question| self.ask(question, by_itself));
+        let parts = parts.collect();
+        let until_ms = timeout.map_or(u64::MAX, |timeout| self.after(timeout));
+        self.pending.push(Pending {
+            id,
+            call,
+            parts,
+            until_ms,
+        });
+        self.finish();
+    }
+
+    fn replied(&mut self, number: u64, question: &Plain) {
+        let mut failed = None;
+        for pending in &mut self.pending {
+            let waits = |part: &&mut Part| matches!(part, Part::Waits(own) if *own == number);
+            if let Some(part) = pending.parts.iter_mut().find(waits) {
+                let kind = match &pending.call {
+                    Call::Http(_) => Kind::Http,
+                    Call::Resolve(_) => Kind::Resolve,
+                    Call::Mysql(_) => Kind::Mysql,
+                    Call::Redis(_) => Kind::Redis,
+                };
+                let error = question.get("error");
+                *part = Part::Said(match error {
+                    Plain::Nil => stub::answer(kind, question),
+                    error => {
+                        let words = format!("the stub's function failed: {}", error.text());
+                        failed = Some(words.clone());
+                        Err(Fault::new(FaultKind::Broken, words))
+                    }
+                });
+            }
+        }
+        if let Some(words) = failed {
+            self.refuse(FaultKind::Broken, words);
+        }
+        self.finish();
+    }
+
+    /// Replies to the calls of which all is said.
+    fn finish(&mut self) {
+        let is_said = |pending: &mut Pending| {
+            let mut parts = pending.parts.iter();
+            parts.all(|part| matches!(part, Part::Said(_)))
+        };
+        let ready: Vec<Pending> = self.pending.extract_if(.., is_said).collect();
+        for Pending {
+            id, call, parts, ..
+        } in ready
+        {
+            let said = parts.into_iter().filter_map(|part| match part {
+                Part::Said(answer) => Some(answer),
+                Part::Waits(_) => None,
+            });
+            let outcome = self.outcome(&call, said.collect());
+            self.outcomes.push((id, outcome));
+        }
+    }
+
+    fn outcome(&mut self, call: &Call, mut said: Vec<Answer>) -> Outcome {
+        let reply = match call {
+            Call::Redis(redis) => return self.redis_reply(redis, said).map(Reply::Redis),
+            Call::Http(Http::Read(_)) => return Ok(Reply::Chunk(None)),
+            Call::Http(Http::Fetch(fetch)) => {
+                let said = said.pop().unwrap_or(Ok(Plain::Nil))?;
+                return Ok(Reply::Http(Box::new(self.http_reply(fetch, &said))));
+            }
+            Call::Resolve(_) => http::addresses(&said.pop().unwrap_or(Ok(Plain::Nil))?),
+            Call::Mysql(mysql) => {
+                let said = said.pop().unwrap_or(Ok(Plain::Nil))?;
+                let reply = mysql::reply(mysql, said).map(Reply::Mysql);
+                reply.map_err(|words| format!("test.stub_mysql: {words}"))
+            }
+        };
+        reply.map_err(|words| self.refuse(FaultKind::Invalid, words))
+    }
+
+    fn redis_reply(&mut self, redis: &Redis, said: Vec<Answer>) -> Result<RedisReply, Fault> {
+        let RedisAction::Subscribe {
+            names,
+            are_patterns,
+        } = &redis.action
+        else {
+            return redis::reply(redis, said);
+        };
+        said.into_iter().collect::<Result<Vec<Plain>, Fault>>()?;
+        let number = self.number();
+        let lease = self.subscriptions.add(number, names, *are_patterns);
+        Ok(RedisReply::Subscribed(lease))
+    }
+
+    fn receive(&mut self, id: CallId, redis: &Redis) {
+        let RedisAction::Receive { lease, within } = &redis.action else {
+            return;
+        };
+        let Some(subscription) = Subscriptions::number(lease) else {
+            let fault = Fault::new(FaultKind::Invalid, "redis: the subscription is over");
+            return self.outcomes.push((id, Err(fault)));
+        };
+        let until_ms = within.map_or(u64::MAX, |within| self.after(within));
+        self.receiving.push(Receiving {
+            id,
+            subscription,
+            until_ms,
+        });
+        self.hand_out();
+        self.give_up();
+    }
+
+    fn publish(&mut self, channel: &[u8], data: &[u8]) -> usize {
+        let count = self.subscriptions.publish(channel, data);
+        self.hand_out();
+        count
+    }
+
+    /// Hands messages to those who wait for them.
+    fn hand_out(&mut self) {
+        let (subscriptions, outcomes) = (&mut self.subscriptions, &mut self.outcomes);
+        self.receiving
+            .retain(|one| match subscriptions.receive(one.subscription) {
+                Some(message) => {
+                    let reply = Reply::Redis(RedisReply::Message(Some(message)));
+                    outcomes.push((one.id, Ok(reply)));
+                    false
+                }
+                None => true,
+            });
+    }
+
+    /// Ends what has taken its time.
+    fn give_up(&mut self) {
+        let now_ms = self.now_ms;
+        let is_late = |one: &mut Receiving| one.until_ms <= now_ms;
+        for one in self.receiving.extract_if(.., is_late) {
+            let reply = Reply::Redis(RedisReply::Message(None));
+            self.outcomes.push((one.id, Ok(reply)));
+        }
+        let is_late = |one: &mut Pending| one.until_ms <= now_ms;
+        for one in self.pending.extract_if(.., is_late) {
+            let words = match &one.call {
+                Call::Mysql(mysql) => {
+                    format!("mysql: no result within {:?}", mysql.database.timeout)
+                }
+                Call::Redis(redis) => {
+                    format!("redis: no reply within {:?}", redis.keyspace.timeout)
+                }
+                Call::Http(Http::Fetch(fetch)) => {
+                    format!(
+                        "timeout after {} s waiting for the answer",
+                        fetch.timeout.as_secs_f64()
+                    )
+                }
+                Call::Http(Http::Read(_)) | Call::Resolve(_) => "timeout".to_owned(),
+            };
+            let fault = Fault::new(FaultKind::Timeout, words);
+            self.outcomes.push((one.id, Err(fault)));
+        }
+    }
+
+    /// Gives a WebSocket's dialing an address of its own, by which it is known when it comes.
+    fn redirect(&mut self, dial: &mut Dial) {
+        let scheme = if dial.tls.take().is_some() {
+            "wss"
+        } else {
+            "ws"
+        };
+        let url = format!("{scheme}://{}{}", dial.authority, dial.target);
+        let question = Question {
+            kind: Kind::WebSocket,
+            method: String::new(),
+            target: stub::canonical(Kind::WebSocket, &url),
+            arguments: Plain::Nil,
+        };
+        let server = self.found(&question).map(|stub| {
+            let says = match &self.stubs[stub].says {
+                Says::Always(answer) => answer.clone(),
+                Says::Asks => Ok(Plain::Nil),
+            };
+            (stub, says)
+        });
+        if server.is_none() {
+            let words =
+                format!("the test has no WebSocket server at {url}: test.stub_websocket({url:?})");
+            self.refuse(FaultKind::Unreachable, words);
+        }
+        let number = self.number() as u32;
+        dial.address = SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(number)), 1);
+        self.dialed.insert(dial.address, Dialed { url, server });
+    }
+}
+
+trait Keep {
+    fn keep(&mut self, call: Plain);
+}
+
+impl Keep for VecDeque<Plain> {
+    fn keep(&mut self, call: Plain) {
+        if self.len() == CALLS_MAX {
+            self.pop_front();
+        }
+        self.push_back(call);
+    }
+}
+
+impl Gate for Outside {
+    fn submit(&mut self, id: CallId, call: Call) {
+        self.0.borrow_mut().submit(id, call);
+    }
+
+    fn cancel(&mut self, id: CallId) {
+        let mut inner = self.0.borrow_mut();
+        inner.outcomes.retain(|(own, _)| *own != id);
+        inner.pending.retain(|pending| pending.id != id);
+        inner.receiving.retain(|receiving| receiving.id != id);
+    }
+
+    fn flush(&mut self) {}
+
+    fn has_outcomes(&self) -> bool {
+        !self.0.borrow().outcomes.is_empty()
+    }
+
+    fn take(&mut self, into: &mut Vec<(CallId, Outcome)>) {
+        into.append(&mut self.0.borrow_mut().outcomes);
+    }
+
+    fn redirect(&mut self, dial: &mut Dial) {
+        self.0.borrow_mut().redirect(dial);
+    }
+}

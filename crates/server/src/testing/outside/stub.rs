@@ -1,0 +1,190 @@
+//! Canned answers: what they are of, and what they say.
+
+use veche_calls::{Fault, FaultKind};
+use veche_script::Plain;
+
+/// What something is asked of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Http,
+    Resolve,
+    Mysql,
+    Redis,
+    WebSocket,
+}
+
+/// One thing that is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) kind: Kind,
+    /// Of HTTP; empty otherwise.
+    pub(super) method: String,
+    /// An address, a host, a statement, or a command with its arguments.
+    pub(super) target: String,
+    /// What a stub's function is called with, as a list.
+    pub(super) arguments: Plain,
+}
+
+/// What a stub says: a value, of which a reply is made, or that there is none.
+pub(super) type Answer = Result<Plain, Fault>;
+
+/// See the module's text.
+pub(super) struct Stub {
+    kind: Kind,
+    /// Of HTTP; `*` is any.
+    method: String,
+    /// As a question's; a `*` at its end is any end.
+    target: String,
+    pub(super) says: Says,
+}
+
+pub(super) enum Says {
+    /// Always that.
+    Always(Answer),
+    /// What the test's function says.
+    Asks,
+}
+
+impl Kind {
+    /// By the name that scripts have for it.
+    fn of(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"http" => Self::Http,
+            b"resolve" => Self::Resolve,
+            b"mysql" => Self::Mysql,
+            b"redis" => Self::Redis,
+            b"websocket" => Self::WebSocket,
+            _ => return None,
+        })
+    }
+
+    /// What its errors begin with.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Mysql => "mysql: ",
+            Self::Redis => "redis: ",
+            Self::Http | Self::Resolve | Self::WebSocket => "",
+        }
+    }
+}
+
+impl Stub {
+    /// As a test has it.
+    pub(super) fn read(question: &Plain) -> Result<Self, String> {
+        let kind = Kind::of(question.get("kind").bytes()).ok_or("no such kind of stub")?;
+        let says = match question.get("runs").is_true() {
+            true => Says::Asks,
+            false => Says::Always(answer(kind, question)),
+        };
+        let target = question.get("target").text();
+        Ok(Self {
+            kind,
+            method: question.get("method").text(),
+            target: canonical(kind, &target),
+            says,
+        })
+    }
+
+    pub(super) fn is_of(&self, question: &Question) -> bool {
+        let target = &question.target;
+        let is_target = match self.target.strip_suffix('*') {
+            Some(beginning) => target.starts_with(beginning),
+            None => *target == self.target,
+        };
+        let is_method = self.method == "*" || self.method == question.method;
+        self.kind == question.kind && is_target && is_method
+    }
+
+    /// Whether it is of a WebSocket server at that host, whose name is asked for first.
+    pub(super) fn is_at(&self, host: &str) -> bool {
+        let authority = self.target.split('/').nth(2).unwrap_or_default();
+        let own = match authority.strip_prefix('[') {
+            Some(address) => address.split(']').next(),
+            None => authority.split(':').next(),
+        };
+        self.kind == Kind::WebSocket
+            && own.is_some_and(|own| own == host || own.ends_with('*') || own.is_empty())
+    }
+}
+
+/// What a test says, at once or by a function.
+pub(super) fn answer(kind: Kind, said: &Plain) -> Answer {
+    let fails = said.get("fails").text();
+    let fault = FaultKind::ALL.into_iter().find(|kind| kind.name() == fails);
+    match fault {
+        None => Ok(said.get("answer").clone()),
+        Some(fault) => {
+            let words = match said.get("words") {
+                Plain::Nil => format!("{fails}, as the test has it"),
+                words => words.text(),
+            };
+            Err(Fault::new(fault, format!("{}{words}", kind.prefix())))
+        }
+    }
+}
+
+/// A target in the one way of several in which it is compared.
+pub(super) fn canonical(kind: Kind, target: &str) -> String {
+    match kind {
+        Kind::Mysql => squeezed(target),
+        Kind::Redis => {
+            let (name, rest) = target.split_at(target.find(' ').unwrap_or(target.len()));
+            name.to_uppercase() + rest
+        }
+        Kind::WebSocket => canonical_url(target),
+        Kind::Http | Kind::Resolve => target.to_owned(),
+    }
+}
+
+/// With one space where there is any white space.
+fn squeezed(text: &str) -> String {
+    let ends_open = text.ends_with(" *");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut text = words.join(" ");
+    if ends_open && !text.ends_with(" *") && text.ends_with('*') {
+        text.insert(text.len() - 1, ' ');
+    }
+    text
+}
+
+/// Without the port that goes without saying, and with a path.
+fn canonical_url(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let default = if scheme == "wss" { ":443" } else { ":80" };
+    let authority = authority.strip_suffix(default).unwrap_or(authority);
+    let is_open = path.is_empty() && authority.ends_with('*');
+    let slash = if path.starts_with('/') || is_open {
+        ""
+    } else {
+        "/"
+    };
+    format!("{scheme}://{}{slash}{path}", authority.to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_compared_in_one_way() {
+        for (kind, target, same) in [
+            (
+                Kind::Mysql,
+                " select a\n\t from b  where c = ? ",
+                "select a from b where c = ?",
+            ),
+            (Kind::Mysql, "insert  into *", "insert into *"),
+            (Kind::Redis, "get Key a", "GET Key a"),
+            (Kind::Redis, "*", "*"),
+            (Kind::WebSocket, "wss://Host:443", "wss://host/"),
+            (Kind::WebSocket, "ws://host:80?a=b", "ws://host/?a=b"),
+            (Kind::WebSocket, "ws://host:443/A*", "ws://host:443/A*"),
+            (Kind::WebSocket, "wss://*", "wss://*"),
+        ] {
+            assert_eq!(canonical(kind, target), same, "{target}");
+        }
+    }
+}
