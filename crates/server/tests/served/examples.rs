@@ -351,6 +351,54 @@ fn next_of(feed: &mut Socket) -> Value {
     serde_json::from_str(&feed.text()).expect("JSON")
 }
 
+/// Both ends of LAppS's benchmark, with fewer connections and for a shorter time than it is for.
+#[test]
+fn lapps_benchmark() {
+    on_all(|setup| {
+        let server = example(setup, "lapps-benchmark");
+        let text = fs::read_to_string(server.config()).expect("a config");
+        let (from, to) = (
+            "ws://127.0.0.1:8080/echo\", connections = 100, bytes = 1024, seconds = 10",
+            format!(
+                "ws://{}/echo\", connections = 5, bytes = 1024, seconds = 0.5",
+                server.public
+            ),
+        );
+        assert!(text.contains(from), "{text}");
+        // The copy listens elsewhere: its services begin anew, with the right address.
+        server.write_config(&text.replace(from, &to));
+        server.signal(Signal::HUP);
+        until("the connections", || {
+            server.log().contains("all 20 are connected")
+        });
+        // Others are served beside them.
+        let mut socket = Socket::open(server.public, "/echo");
+        socket.say("hello");
+        assert_eq!(socket.text(), "hello");
+        assert_eq!(get(server.public, "/echo").text(), "Hello, world!\n");
+        let mut counts: Vec<u64> = Vec::new();
+        until("the echoes", || {
+            let log = server.log();
+            let lines = log
+                .lines()
+                .filter_map(|line| line.split_once(" echoes of "));
+            counts = lines
+                .map(|(before, after)| {
+                    assert!(after.starts_with("1024 B in "), "{after}");
+                    assert!(after.contains(", 0 wrong"), "{after}");
+                    let count = before.rsplit([' ', '"', '=']).next().unwrap_or_default();
+                    count.parse().expect("a number")
+                })
+                .collect();
+            counts.last().is_some_and(|count| *count >= 1000)
+                || log.contains("closed")
+                || counts.len() >= 3
+        });
+        assert!(counts.is_sorted(), "{counts:?}");
+        assert!(counts.last().is_some_and(|count| *count > 0), "{counts:?}");
+    });
+}
+
 #[test]
 fn feed_of_its_own_source() {
     on_all(|setup| {
