@@ -56,6 +56,19 @@ pub enum Reply {
     Mysql(mysql::MysqlReply),
     /// To [`Call::Redis`].
     Redis(redis::RedisReply),
+    /// To a question that is no call: where connections are that were looked for.
+    Places(Vec<Place>),
+}
+
+/// Where a connection is, on any worker of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// Which worker.
+    pub worker: u16,
+    /// The connection's place there.
+    pub index: u32,
+    /// How often that was taken.
+    pub generation: u32,
 }
 
 /// Why nothing has come of it.

@@ -1,4 +1,4 @@
-//! The end of all of a user's connections.
+//! A user's connections: who they are here, and the end of all of them.
 
 use std::sync::Arc;
 
@@ -34,6 +34,17 @@ impl Hub {
         };
         outlet.mail(home, mail);
         Ok(Outcome::Pending)
+    }
+
+    /// The connections of a user that are this worker's, in no order.
+    pub fn sessions_of_user(&self, user: &str) -> impl Iterator<Item = SessionId> {
+        let mut buffer = String::new();
+        let name = ChannelName::of_user(user, &mut buffer).ok();
+        let index = name.and_then(|name| self.find(name.as_str()));
+        let channel = index.map(|index| &self.channels[index]);
+        let slots = channel.map_or(&[][..], |channel| channel.subscribers.as_slice());
+        let slots = slots.iter().filter(|slot| **slot != NONE);
+        slots.map(|slot| self.subscriptions.session(*slot))
     }
 
     /// Home: tells all workers with subscribers. Returns how many these are.

@@ -1,8 +1,9 @@
--- `veche.connection`: connections by id, and what those of other workers can do.
+-- `veche.connection`, `veche.connections`: connections by id and by user, and what those of other workers can do.
 local inner = ...
 
 local native, can_wait, cannot_wait, park = inner.native, inner.can_wait, inner.cannot_wait, inner.try_park
 local identify, is_full, may_be_full, room = native.identify, native.client.is_full, native.may_be_full, native.client.room
+local await_reply = inner.await_reply
 local far, sleep, error, setmetatable, tostring = native.far, native.sleep, error, setmetatable, tostring
 
 -- Waits until there is room for more.
@@ -60,13 +61,28 @@ end
 function meta.__tostring(conn) return "connection " .. places[conn][4] end
 function meta.__eq(a, b) return places[a] ~= nil and places[b] ~= nil and places[a][4] == places[b][4] end
 
+local function far_one(worker, index, generation, id)
+  local conn = setmetatable({}, meta)
+  places[conn] = { worker, index, generation, id }
+  return conn
+end
+
 return {
   connection = function(id)
     local worker, index, generation = far.parse(id)
     if not worker then return nil end
     if worker == native.worker then return native.near(index, generation) end
-    local conn = setmetatable({}, meta)
-    places[conn] = { worker, index, generation, id }
-    return conn
+    return far_one(worker, index, generation, id)
+  end,
+  connections = function(options)
+    local found, list = await_reply(far.find, options), {}
+    for at = 1, #found, 3 do
+      local worker, index, generation = found[at], found[at + 1], found[at + 2]
+      -- One of this worker's may have gone while the others answered.
+      list[#list + 1] = worker == native.worker and native.near(index, generation)
+        or worker ~= native.worker and far_one(worker, index, generation, worker .. "." .. index .. "." .. generation)
+        or nil
+    end
+    return list
   end,
 }

@@ -350,6 +350,14 @@ impl Desk {
         token
     }
 
+    /// Looks for the connections of a user.
+    pub(crate) fn find(&self, user: String, limit: usize) -> Token {
+        let token = self.token();
+        self.calls.borrow_mut().insert(token);
+        self.effect(Effect::Find { user, limit, token });
+        token
+    }
+
     /// Whoever waited with that token is gone: if it was for a call, nobody needs it any more.
     pub(crate) fn cancel_call(&self, token: Token) {
         if self.calls.borrow_mut().remove(&token) {

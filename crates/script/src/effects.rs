@@ -190,6 +190,15 @@ pub enum Effect {
         /// At most 123 bytes.
         reason: String,
     },
+    /// Connections of a user are looked for, on all workers; answered by [`Vm::replied`](crate::Vm::replied).
+    Find {
+        /// Whose.
+        user: String,
+        /// Most of them.
+        limit: usize,
+        /// Whom to answer.
+        token: Token,
+    },
     /// Something is asked of the world; answered by [`Vm::replied`](crate::Vm::replied).
     Call {
         /// What.
@@ -197,7 +206,7 @@ pub enum Effect {
         /// Whom to answer.
         token: Token,
     },
-    /// Nobody waits for that call any more.
+    /// Nobody waits for that call any more, or for what is looked for.
     CancelCall {
         /// Its.
         token: Token,

@@ -61,6 +61,18 @@ local veche = {}
 ---@return veche.conn|veche.far_conn|nil
 function veche.connection(id) end
 
+---@class veche.connections.options
+---@field user string As `conn.user` has it.
+---@field limit? integer Most connections, 1 to 10000; 1000 unless told.
+
+---The open connections of a user to this application, on all workers; waits for their answers. Each is as
+---`veche.connection` gives it. Those that were closed meanwhile are not among them, but another worker's may close at any
+---moment. To send the same to all of them, `veche.push` is cheaper and needs no list.
+---Errors: a bad option; "connections: a worker has not answered within 5 s"; "cancelled"; where nothing can wait.
+---@param options veche.connections.options
+---@return (veche.conn|veche.far_conn)[] connections By worker; an empty list if there is none.
+function veche.connections(options) end
+
 ---A connection of another worker. Calls return at once; nothing says what has become of them.
 ---@class veche.far_conn
 ---@field id string

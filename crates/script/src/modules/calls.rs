@@ -7,7 +7,7 @@ use veche_calls::redis::{RedisReply, RedisValue};
 use veche_calls::{Outcome, Reply};
 
 use super::argument::as_number;
-use super::{fault, http_client, mysql, redis, resolve};
+use super::{far, fault, http_client, mysql, redis, resolve};
 use crate::desk::Desk;
 use crate::effects::Token;
 use crate::raw::Argument;
@@ -61,6 +61,7 @@ fn to_lua(lua: &Lua, desk: &Desk, outcome: Outcome) -> mlua::Result<MultiValue> 
             (true, bytes).into_lua_multi(lua)
         }
         Reply::Mysql(reply) => (true, mysql::to_lua(lua, desk, reply)?).into_lua_multi(lua),
+        Reply::Places(places) => (true, far::to_lua(lua, &places)?).into_lua_multi(lua),
         Reply::Redis(reply) => (true, redis::to_lua(lua, desk, reply)?).into_lua_multi(lua),
     }
 }

@@ -1,14 +1,19 @@
-//! `veche.connection`: connections by their ids, those of other workers included, which can only be sent to and closed.
+//! `veche.connection` and `veche.connections`: connections by their ids and users, those of other workers included, which can only be sent to and closed.
 
 use std::rc::Rc;
 
 use mlua::{Lua, MultiValue, Table, Value};
+use veche_calls::Place;
 
 use super::argument::{Arguments, as_number};
 use super::fault;
 use crate::close::{REASON_BYTES_MAX, is_close_code};
 use crate::desk::Desk;
 use crate::effects::{ConnectionId, Effect, Kind};
+
+/// Connections that a search finds unless told otherwise, and the most that it may be told.
+const LIMIT: usize = 1000;
+const LIMIT_MAX: f64 = 10_000.0;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
     let far = lua.create_table()?;
@@ -85,7 +90,65 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         Ok(true)
     })?;
     far.set("close", close)?;
+    let own = Rc::clone(desk);
+    let find = lua.create_function(move |_, options: Value| {
+        let (user, limit) = wanted(&options)?;
+        Ok(own.find(user, limit).0 as f64)
+    })?;
+    far.set("find", find)?;
     native.set("far", far)
+}
+
+/// Whose connections are looked for, and how many at most.
+fn wanted(options: &Value) -> mlua::Result<(String, usize)> {
+    let Value::Table(options) = options else {
+        return Err(fault(
+            "bad argument #1 to 'connections': a table expected: { user = … }",
+        ));
+    };
+    let (mut user, mut limit) = (None, LIMIT);
+    for pair in options.pairs::<Value, Value>() {
+        let (key, value) = pair?;
+        let key = match &key {
+            Value::String(key) => key.to_string_lossy(),
+            other => other.to_string()?,
+        };
+        match (key.as_str(), &value) {
+            ("user", Value::String(name)) => {
+                let name = String::from_utf8(name.as_bytes().to_vec()).ok();
+                user = name.filter(|name| !name.is_empty());
+            }
+            ("user", _) => {}
+            ("limit", value) => {
+                let number = as_number(value).filter(|number| number.fract() == 0.0);
+                let number = number.filter(|number| (1.0..=LIMIT_MAX).contains(number));
+                let whole = number.ok_or_else(|| {
+                    fault("bad option limit to 'connections': a whole number from 1 to 10000 expected")
+                })?;
+                limit = whole as usize;
+            }
+            (other, _) => {
+                return Err(fault(format!(
+                    "bad argument #1 to 'connections': there is no option '{other}'"
+                )));
+            }
+        }
+    }
+    let user = user.ok_or_else(|| {
+        fault("bad option user to 'connections': the name of a user expected, in UTF-8")
+    })?;
+    Ok((user, limit))
+}
+
+/// Worker, index and generation of each, one after the other.
+pub(super) fn to_lua(lua: &Lua, places: &[Place]) -> mlua::Result<Table> {
+    let table = lua.create_table_with_capacity(places.len() * 3, 0)?;
+    for place in places {
+        table.raw_push(place.worker)?;
+        table.raw_push(place.index)?;
+        table.raw_push(place.generation)?;
+    }
+    Ok(table)
 }
 
 /// `worker.index.generation`, in the one way in which it is written.

@@ -285,6 +285,7 @@ fn words(effect: &Effect, effects: &Effects) -> String {
         ),
         Effect::HangUp { .. } => "hang up".into(),
         Effect::Ready { of } => format!("ready {}", name(*of)),
+        Effect::Find { user, limit, .. } => format!("find {user} {limit}"),
         Effect::Call { call, .. } => format!("call {call:?}"),
         Effect::CancelCall { .. } => "cancel call".to_owned(),
         Effect::Failed { of } => format!("failed {}", name(*of)),

@@ -168,8 +168,14 @@ impl Here {
                         code,
                         reason,
                     } => self.far.close(worker, id, of, code, reason),
+                    Effect::Find { user, limit, token } => {
+                        self.find(id, token, user, limit, shared);
+                    }
                     Effect::Call { call, token } => self.calls.submit(id, token, *call),
-                    Effect::CancelCall { token } => self.calls.cancel(id, token),
+                    Effect::CancelCall { token } => {
+                        self.finds.cancel(id, token);
+                        self.calls.cancel(id, token);
+                    }
                     Effect::Dial { token, dial } => self.dial(id, token, *dial),
                     Effect::HangUp { token } => self.hang_up(id, token),
                     Effect::Ready { of } => shared.app_ready.push(session(of)),

@@ -7,6 +7,7 @@ use veche_frontends::{AppId, Shared};
 use veche_proto::websocket::MessageKind;
 use veche_script::ConnectionId;
 
+use super::find::{Finding, Search};
 use super::here::{Here, session};
 
 /// Bytes for one other worker that wait for its mail to be taken; beyond that messages are dropped.
@@ -20,14 +21,17 @@ const ORDER_BYTES: usize = 64;
 
 /// What one worker has another one do, for one application.
 pub(crate) struct AppMail {
-    app: AppId,
-    orders: Vec<(ConnectionId, Order)>,
+    pub(super) app: AppId,
+    orders: Vec<Order>,
     bytes: usize,
 }
 
-enum Order {
-    Send(MessageKind, Vec<u8>),
-    Close(u16, String),
+pub(super) enum Order {
+    Send(ConnectionId, MessageKind, Vec<u8>),
+    Close(ConnectionId, u16, String),
+    /// A question of another worker, and the answer to one of ours.
+    Find(Search),
+    Found(Finding),
 }
 
 /// Mail for the other workers.
@@ -63,13 +67,8 @@ impl Far {
         kind: MessageKind,
         data: &[u8],
     ) {
-        self.order(
-            worker,
-            app,
-            to,
-            Order::Send(kind, data.to_vec()),
-            data.len(),
-        );
+        let order = Order::Send(to, kind, data.to_vec());
+        self.order(worker, app, order, data.len());
     }
 
     pub(super) fn close(
@@ -81,10 +80,10 @@ impl Far {
         reason: String,
     ) {
         let bytes = reason.len();
-        self.order(worker, app, of, Order::Close(code, reason), bytes);
+        self.order(worker, app, Order::Close(of, code, reason), bytes);
     }
 
-    fn order(&mut self, worker: u16, app: AppId, id: ConnectionId, order: Order, bytes: usize) {
+    pub(super) fn order(&mut self, worker: u16, app: AppId, order: Order, bytes: usize) {
         let bytes = bytes + ORDER_BYTES;
         // Scripts may make up numbers.
         let Some(lane) = self.lanes.get_mut(usize::from(worker)) else {
@@ -102,13 +101,13 @@ impl Far {
         lane.bytes += bytes;
         match lane.mail.back_mut() {
             Some(mail) if mail.app == app && mail.bytes < PIECE_BYTES => {
-                mail.orders.push((id, order));
+                mail.orders.push(order);
                 mail.bytes += bytes;
             }
             _ => {
                 lane.mail.push_back(AppMail {
                     app,
-                    orders: vec![(id, order)],
+                    orders: vec![order],
                     bytes,
                 });
                 self.pieces += 1;
@@ -141,23 +140,24 @@ impl Here {
 
     /// Mail of another worker.
     pub(crate) fn mail(&mut self, mail: AppMail, shared: &mut Shared) {
-        let Some(app) = self.app(mail.app) else {
-            return;
-        };
-        for (id, order) in mail.orders {
+        let id = mail.app;
+        for order in mail.orders {
             match order {
-                Order::Send(kind, data) => {
-                    if app.vm.is_open(id)
-                        && shared.ports.outboxes.send(session(id), kind, &data) == Sending::Full
+                Order::Send(to, kind, data) => {
+                    if let Some(app) = self.app(id)
+                        && app.vm.is_open(to)
+                        && shared.ports.outboxes.send(session(to), kind, &data) == Sending::Full
                     {
-                        app.vm.full(id);
+                        app.vm.full(to);
                     }
                 }
-                Order::Close(code, reason) => {
-                    if app.vm.closing(id) {
-                        shared.ports.kicks.push((session(id), code, reason));
+                Order::Close(of, code, reason) => {
+                    if self.app(id).is_some_and(|app| app.vm.closing(of)) {
+                        shared.ports.kicks.push((session(of), code, reason));
                     }
                 }
+                Order::Find(search) => self.search_for(id, search, shared),
+                Order::Found(finding) => self.found(id, finding),
             }
         }
     }

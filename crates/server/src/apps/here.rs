@@ -15,6 +15,7 @@ use super::carry::Held;
 use super::dev::Notices;
 use super::dial::Asked;
 use super::far::Far;
+use super::find::Finds;
 use super::handover::Exit;
 use super::journal::Journal;
 use super::library::{Shelf, Volume};
@@ -40,6 +41,8 @@ pub(crate) struct Here {
     pub(super) asked: Vec<Asked>,
     /// For the other workers.
     pub(super) far: Far,
+    /// Connections that applications look for.
+    pub(super) finds: Finds,
     /// What scripts ask of the world.
     pub(super) calls: Calls,
     /// Who waits for room to write more of a response.
@@ -145,6 +148,7 @@ impl Here {
             held: Held::default(),
             asked: Vec::new(),
             far: Far::new(workers),
+            finds: Finds::default(),
             calls: Calls::new(port),
             writers: HashMap::new(),
             journal: None,
@@ -461,6 +465,7 @@ impl Apps for Here {
         self.now_ms = shared.now.mono_ms;
         self.publish_held(shared);
         self.hand_in_outcomes(shared);
+        self.hand_in_found(shared);
         for index in 0..self.apps.len() {
             let id = AppId(index as u16);
             let (retires, _) = self.run(id, None, shared, |app, now| {
@@ -493,7 +498,8 @@ impl Apps for Here {
             old.chain([app.vm.deadline_ms(), app.life_due_ms(), app.exit_due_ms()])
         });
         let notices = self.notices.as_ref().map(Notices::due_ms);
-        let due = due.chain(notices).min().unwrap_or(u64::MAX);
+        let due = due.chain(notices).chain([self.finds.due_ms()]);
+        let due = due.min().unwrap_or(u64::MAX);
         if self.calls.is_busy() {
             return 0;
         }

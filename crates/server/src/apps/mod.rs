@@ -8,6 +8,7 @@ mod carry;
 mod dev;
 mod dial;
 mod far;
+mod find;
 mod handover;
 mod here;
 mod journal;

@@ -248,6 +248,150 @@ fn connections_are_reached_by_their_ids_from_every_worker() {
     });
 }
 
+/// Who connects is who it says it is.
+const USERS: &str = r#"
+local veche = require "veche"
+local app = {}
+
+function app.handshake(req) return { user = req.query.user } end
+
+function app.open(conn) conn:send(conn.id) end
+
+function app.message(conn, data)
+  local word, user, limit = data:match("^(%w+) ?(%S*) ?(%S*)$")
+  if word == "ids" then
+    local ids = {}
+    for _, other in ipairs(veche.connections { user = user, limit = tonumber(limit) }) do ids[#ids + 1] = other.id end
+    conn:send(table.concat(ids, " "))
+  elseif word == "say" then
+    for _, other in ipairs(veche.connections { user = user }) do other:send("to " .. user) end
+  elseif word == "end" then
+    for _, other in ipairs(veche.connections { user = user }) do other:close(4001, "bye") end
+    conn:send("ended")
+  elseif word == "stop" then
+    local task = veche.spawn(function() return veche.connections { user = user } end)
+    veche.sleep(0)
+    task:cancel()
+    conn:send("stopped")
+  elseif word == "bad" then
+    for _, options in ipairs { {}, { user = 1 }, { user = "" }, { user = "\255" }, { user = "a", limit = 0 },
+      { user = "a", limit = 1.5 }, { user = "a", of = 1 }, { "a" } } do
+      local ok, why = pcall(veche.connections, options)
+      conn:send(tostring(ok) .. " " .. tostring(why))
+    end
+    local ok, why = pcall(veche.connections)
+    conn:send(tostring(ok) .. " " .. tostring(why))
+    ok, why = pcall(table.sort, { 1, 2 }, function() return veche.connections { user = "ann" } end)
+    conn:send(tostring(why))
+  end
+end
+
+return app
+"#;
+
+#[test]
+fn the_connections_of_a_user_are_found_on_all_workers() {
+    on_all(|setup| {
+        let server = Server::with(
+            setup,
+            &Options {
+                routes: "
+[[route]]
+path = \"/users\"
+handler = \"lua\"
+script = \"users.lua\"
+
+[[route]]
+path = \"/others\"
+handler = \"lua\"
+app = \"others\"
+
+[[app]]
+name = \"others\"
+script = \"users.lua\"",
+                files: &[("users.lua", USERS)],
+                ..Options::default()
+            },
+        );
+        let open = |path: &str, count: usize| -> Vec<(Socket, String)> {
+            let sockets = (0..count).map(|_| Socket::open(server.public, path));
+            let with_ids = sockets.map(|mut socket| {
+                let id = socket.text();
+                (socket, id)
+            });
+            with_ids.collect()
+        };
+        let mut anns = open("/users?user=ann", 6);
+        let mut bobs = open("/users?user=bob", 2);
+        let mut others = open("/others?user=ann", 3);
+        let ask = |socket: &mut Socket, what: &str| -> Vec<String> {
+            socket.say(what);
+            let mut ids: Vec<String> = socket
+                .text()
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect();
+            ids.sort();
+            ids
+        };
+        let ids_of = |all: &[(Socket, String)]| {
+            let mut ids: Vec<String> = all.iter().map(|(_, id)| id.clone()).collect();
+            ids.sort();
+            ids
+        };
+        let all_of_ann = ids_of(&anns);
+        for (socket, _) in anns.iter_mut().chain(&mut bobs) {
+            assert_eq!(ask(socket, "ids ann"), all_of_ann, "from every worker");
+            assert_eq!(ask(socket, "ids nobody"), Vec::<String>::new());
+            assert_eq!(ask(socket, "ids ann 2").len(), 2);
+        }
+        let of_others = ids_of(&others);
+        assert_eq!(
+            ask(&mut others[0].0, "ids ann"),
+            of_others,
+            "of this application alone"
+        );
+        // Each is a connection like any other.
+        bobs[0].0.say("say ann");
+        for (socket, _) in &mut anns {
+            assert_eq!(socket.text(), "to ann");
+        }
+        // Those who have gone are not found.
+        let (mut gone, id) = anns.remove(0);
+        gone.close(1000);
+        assert_eq!(gone.closed(), 1000);
+        until("she is gone", || {
+            !ask(&mut bobs[0].0, "ids ann").contains(&id)
+        });
+        assert_eq!(ask(&mut bobs[0].0, "ids ann"), ids_of(&anns));
+        bobs[0].0.say("stop ann");
+        assert_eq!(bobs[0].0.text(), "stopped");
+        bobs[0].0.say("bad");
+        for words in [
+            "bad option user",
+            "bad option user",
+            "bad option user",
+            "bad option user",
+            "bad option limit",
+            "bad option limit",
+            "there is no option 'of'",
+            "there is no option '1'",
+            "bad argument #1 to 'connections': a table expected",
+            "can't wait here",
+        ] {
+            let told = bobs[0].0.text();
+            assert!(told.contains(words), "{told}: {words}");
+        }
+        bobs[0].0.say("end ann");
+        assert_eq!(bobs[0].0.text(), "ended");
+        for (socket, _) in &mut anns {
+            assert_eq!(socket.closed(), 4001);
+        }
+        until("all are gone", || ask(&mut bobs[0].0, "ids ann").is_empty());
+        assert!(!server.log().contains("ERROR"), "{}", server.log());
+    });
+}
+
 #[test]
 fn a_script_sees_a_slow_client_before_it_loses_it() {
     on_all(|setup| {
