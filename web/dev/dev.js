@@ -20,7 +20,7 @@ const STYLE = `
   }
   article + article { margin-top: 12px; border-top: 1px solid #38383d; padding-top: 12px }
   h3 { margin: 8px 0 2px; font: 600 13px/1.4 system-ui, sans-serif; color: #b4b4bb }
-  pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; font: inherit }
+  pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; font: inherit; tab-size: 2 }
 `;
 
 const seen = new Set();

@@ -28,6 +28,9 @@ pub(crate) const PAGES_ROOT: &str = "builtin:dev";
 /// What is added to HTML.
 pub(crate) const TAG: &[u8] = b"\n<script type=\"module\" src=\"/_veche/dev.js\"></script>\n";
 
+/// Before what a server process refuses a reload with.
+pub(crate) const PROCESS_REFUSED: &str = "the server process refused it: ";
+
 /// A page that is loading has so long to listen.
 const KEPT: Duration = Duration::from_secs(3);
 /// Notices that are kept at most: a flood of errors is one story.
@@ -74,8 +77,10 @@ impl Dev {
 
     /// A reload was refused; the old code goes on.
     pub(crate) fn refused(&self, why: &str) {
+        // Developers know what they have saved, and of no processes.
+        let why = why.strip_prefix(PROCESS_REFUSED).unwrap_or(why);
         let mut board = self.board.lock();
-        board.refused = Some(self.notice(&mut board, "refused", "veche reload", why));
+        board.refused = Some(self.notice(&mut board, "refused", "What was saved last", why));
     }
 
     /// A reload is done.

@@ -12,6 +12,7 @@ use tracing::{error, info, warn};
 
 use super::Supervisor;
 use crate::config::{self, Config, Report};
+use crate::dev::PROCESS_REFUSED;
 use crate::logging::{self, Output};
 use crate::process::message::ToServer;
 use crate::process::now;
@@ -123,10 +124,7 @@ impl Supervisor {
         let pending = self.reloads.remove(place);
         match error {
             None => self.put_in_force(pending),
-            Some(error) => self.refuse(
-                pending.client,
-                format!("the server process refused it: {error}"),
-            ),
+            Some(error) => self.refuse(pending.client, format!("{PROCESS_REFUSED}{error}")),
         }
     }
 

@@ -1,0 +1,182 @@
+// `veche dev` on a copy of examples/chat, in Chromium: what is broken shows on the page with its place, goes when it is
+// mended, and nobody loses the connection meanwhile. run.sh says which binary.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { chromium } from "playwright-core";
+
+const { VECHE_BIN, VECHE_SHOTS } = process.env;
+const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const EXAMPLE = fileURLToPath(new URL("../../examples/chat", import.meta.url));
+
+const complaints = [];
+let folder, app, good, server, site, browser, anna;
+const sockets = { opened: 0, closed: 0 }; // of Anna's chat
+
+before(async () => {
+  mkdirSync(VECHE_SHOTS, { recursive: true });
+  folder = mkdtempSync(join(tmpdir(), "veche-dev-"));
+  cpSync(EXAMPLE, folder, { recursive: true, filter: (path) => !path.endsWith(".sock") });
+  app = join(folder, "app.lua");
+  good = readFileSync(app, "utf8");
+  const port = await freePort();
+  const config = join(folder, "veche.toml");
+  writeFileSync(config, readFileSync(config, "utf8").replaceAll("127.0.0.1:8080", `127.0.0.1:${port}`));
+  server = spawn(VECHE_BIN, ["dev"], { cwd: folder, stdio: "ignore" });
+  site = `http://127.0.0.1:${port}`;
+  await answers();
+  browser = await chromium.launch({
+    executablePath: CHROMIUM,
+    args: [
+      "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+      "--disable-component-update", "--disable-sync",
+    ],
+  });
+  anna = await open((page) =>
+    page.on("websocket", (socket) => {
+      if (!socket.url().includes("/chat/")) return;
+      sockets.opened++;
+      socket.on("close", () => sockets.closed++);
+    }),
+  );
+  await anna.waitForSelector("body[data-state=open]");
+  await anna.fill("#nick", "Anna");
+  await anna.click("#enter");
+  await shows("You are here as Anna.");
+});
+
+after(async () => {
+  await browser?.close();
+  const ended = new Promise((done) => server?.once("exit", done));
+  server?.kill("SIGTERM");
+  setTimeout(() => server?.kill("SIGTERM"), 300).unref(); // the second one ends it at once
+  await ended;
+  rmSync(folder, { recursive: true, force: true });
+});
+
+function freePort() {
+  return new Promise((done) => {
+    const held = createServer().listen(0, "127.0.0.1", () => {
+      const { port } = held.address();
+      held.close(() => done(port));
+    });
+  });
+}
+
+async function answers() {
+  for (let tries = 0; tries < 200; tries++) {
+    if (await fetch(site).then((answer) => answer.ok, () => false)) return;
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  throw new Error("veche dev did not get ready");
+}
+
+async function open(look = () => {}, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1000, height: 640 }, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(15_000);
+  page.on("pageerror", (error) => complaints.push(String(error)));
+  look(page);
+  await page.goto(`${site}/?room=tea`);
+  return page;
+}
+
+const shows = (text) =>
+  anna.waitForFunction((wanted) => document.querySelector("#lines li:last-child")?.innerText === wanted, text);
+
+async function says(text) {
+  await anna.fill("#text", text);
+  await anna.press("#text", "Enter");
+  await shows(`Anna\n${text}`);
+}
+
+const save = (from, to) => {
+  assert.ok(good.includes(from), from);
+  writeFileSync(app, good.replace(from, to));
+};
+const lineOf = (text, part) => text.slice(0, text.indexOf(part)).split("\n").length;
+const panel = (page) => page.locator("veche-dev section");
+const told = async (page, title) => {
+  await panel(page).locator("h2", { hasText: title }).waitFor();
+  return panel(page).innerText();
+};
+
+/** The panel lies within the page, and nothing of it is cut off sideways. */
+async function fits(page) {
+  const [box, view] = [await panel(page).boundingBox(), page.viewportSize()];
+  assert.ok(box.x >= 0 && box.x + box.width <= view.width, JSON.stringify(box));
+  assert.ok(box.y >= 0 && box.y + box.height <= view.height, JSON.stringify(box));
+  const wide = await panel(page).evaluate((section) => section.scrollWidth - section.clientWidth);
+  assert.ok(wide <= 0, `it scrolls sideways by ${wide} px`);
+}
+
+test("what is no Lua is not run: the page says where it is wrong, and the old code goes on", async () => {
+  save("local on = {}", "local on = {\n-- not closed");
+  const text = await told(anna, "Not reloaded");
+  assert.match(text, /app\.lua:\d+: /, text);
+  await fits(anna);
+  await anna.screenshot({ path: `${VECHE_SHOTS}/dev-refused.png` });
+  await says("the old code serves");
+  writeFileSync(app, good);
+  await panel(anna).waitFor({ state: "detached" });
+  await says("mended");
+});
+
+test("an error while it runs shows with file, line and traceback, also to those whom it does not touch", async () => {
+  const broken = good.replace(
+    "local on = {}",
+    'local function greet(name)\n  return "hello " .. name.first\nend\n\nlocal on = {}',
+  );
+  writeFileSync(app, broken.replace("function on.say(conn, message)", "function on.greet(conn) greet() end\n\nfunction on.say(conn, message)"));
+  const line = lineOf(broken, "name.first");
+  // Somebody else runs into it: whatever has no code yet is not there.
+  const fails = async (page) => {
+    for (let tries = 0; tries < 100; tries++) {
+      const isSeen = await page.evaluate((url) => new Promise((done) => {
+        const socket = new WebSocket(url);
+        socket.onopen = () => socket.send('{"type":"greet"}');
+        socket.onclose = ({ code }) => done(code === 1011);
+        setTimeout(() => { socket.close(); done(false); }, 300);
+      }), `${site.replace("http", "ws")}/chat/tea`);
+      if (isSeen) return;
+    }
+    throw new Error("the broken code did not run");
+  };
+  const phone = await open(undefined, { viewport: { width: 360, height: 740 } });
+  await fails(phone);
+  for (const [page, name] of [[anna, "desk"], [phone, "phone"]]) {
+    const text = await told(page, "A script has failed");
+    assert.ok(text.includes(`app.lua:${line}: `), text);
+    assert.match(text, /attempt to index local 'name' \(a nil value\)/);
+    assert.match(text, /stack traceback:/);
+    assert.match(text, /app\.lua:\d+: in function/);
+    await fits(page);
+    await page.screenshot({ path: `${VECHE_SHOTS}/dev-error-${name}.png` });
+  }
+  await says("still here");
+  writeFileSync(app, good);
+  await panel(anna).waitFor({ state: "detached" });
+  await panel(phone).waitFor({ state: "detached" });
+  await says("mended again");
+  await phone.context().close();
+});
+
+test("who has read it may put it away", async () => {
+  save("local on = {}", "local on = {");
+  await told(anna, "Not reloaded");
+  await anna.keyboard.press("Escape");
+  await panel(anna).waitFor({ state: "detached" });
+  writeFileSync(app, good);
+  await says("done");
+});
+
+test("nobody was disconnected by all that, and no page complains", () => {
+  assert.deepEqual(sockets, { opened: 1, closed: 0 });
+  assert.deepEqual(complaints, []);
+});
