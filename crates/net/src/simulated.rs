@@ -475,8 +475,9 @@ impl Driver for Simulated {
             }
         }
         for id in std::mem::take(&mut self.taken_up) {
-            if let Some(near) = self.live(id) {
-                near.is_connecting = false;
+            if let Some(near) = self.live(id)
+                && std::mem::take(&mut near.is_connecting)
+            {
                 told = true;
                 sink(self, Event::Connected { id });
             }
