@@ -23,10 +23,12 @@ log = "warn"
 
 [[listen]]
 address = "127.0.0.1:{port}"
+hosts = ["*"]
 
 [[listen]]
 address = "127.0.0.1:{internal_port}"
 role = "internal"
+hosts = ["*"]
 
 [[route]]
 path = "/echo"

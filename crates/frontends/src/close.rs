@@ -8,5 +8,7 @@ pub const GOING_AWAY: (u16, &str) = (1001, "server is going away");
 pub const IDLE: (u16, &str) = (1001, "idle for too long");
 /// The client does not read what it is sent.
 pub const SLOW_CONSUMER: (u16, &str) = (1013, "too slow: try again later");
+/// The client's address has as many connections as it may have.
+pub const TOO_MANY: (u16, &str) = (1013, "too many connections of this address");
 /// The back end asked for it; no reconnect.
 pub const DISCONNECTED: (u16, &str) = (3503, "disconnected by the back end");

@@ -22,6 +22,7 @@ use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::shared::{NoteLevel, Shared};
 use crate::site::Role;
 use crate::socket::Socket;
+use crate::stats::TurnedAway;
 use crate::step::{Block, Never, Step, Then};
 
 /// Instead of a listener where we have dialed.
@@ -37,13 +38,15 @@ pub struct Connection {
     input: Vec<u8>,
     /// When the next look is due; see [`Connection::timeout`].
     deadline_ms: u64,
-    /// Where the peer is, for logs.
+    /// Where the peer is, or the client behind it once a session is open.
     pub peer: IpAddr,
     blocked: Option<Block>,
     /// The peer will send no more.
     ended: bool,
     /// A drain has come to a push line's connection that still had something to do.
     told_to_go: bool,
+    /// It is one of its address's connections.
+    is_counted: bool,
     listener: u16,
 }
 
@@ -79,6 +82,7 @@ impl Connection {
             blocked: None,
             ended: false,
             told_to_go: false,
+            is_counted: false,
             listener,
         };
         connection.settle_deadline(id, shared);
@@ -97,6 +101,7 @@ impl Connection {
             blocked: None,
             ended: false,
             told_to_go: false,
+            is_counted: false,
             listener: NO_LISTENER,
         };
         connection.settle_deadline(id, shared);
@@ -108,6 +113,16 @@ impl Connection {
         if let Stage::Http(http) = &mut self.stage {
             http.set_certified(certified);
         }
+    }
+
+    /// Says that it was counted among its address's connections, when it came.
+    pub fn count(&mut self) {
+        self.is_counted = true;
+    }
+
+    /// The address among whose connections it has been counted.
+    pub fn counted(&self) -> Option<IpAddr> {
+        self.is_counted.then_some(self.peer)
     }
 
     /// Who has dialed and waits for the 101.
@@ -260,10 +275,29 @@ impl Connection {
 
     /// The 101 is written.
     fn open(&mut self, id: SessionId, socket: Socket, shared: &mut Shared) {
-        self.stage = Stage::Socket(socket);
+        self.become_stage(id, Stage::Socket(socket), shared);
         if shared.is_draining() {
             // It was no session yet when the others were told.
             self.drain(id, shared);
+        }
+    }
+
+    /// What comes after HTTP is one client's for good, also behind a proxy.
+    fn become_stage(&mut self, id: SessionId, stage: Stage, shared: &mut Shared) {
+        let client = match &self.stage {
+            Stage::Http(http) => http.proxied_client(),
+            _ => None,
+        };
+        self.stage = stage;
+        let Some(client) = client else { return };
+        self.peer = client;
+        if shared.site.listeners[self.listener as usize].role == Role::Public {
+            self.is_counted = true;
+            if !shared.process.address_opened(client) {
+                shared.stats.turn_away(TurnedAway::Connections);
+                let (code, reason) = crate::close::TOO_MANY;
+                self.disconnect(id, code, reason, shared);
+            }
         }
     }
 
@@ -378,7 +412,7 @@ impl Connection {
                     self.block(id, block, shared);
                     return taken;
                 }
-                Then::Become(stage) => self.stage = stage,
+                Then::Become(stage) => self.become_stage(id, stage, shared),
                 Then::End => {
                     self.end(id, shared);
                     return bytes.len();

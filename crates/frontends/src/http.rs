@@ -39,6 +39,8 @@ pub(crate) struct Http {
     peer: IpAddr,
     /// Of the certificate that the client has shown.
     certified: Option<Box<Certified>>,
+    /// Who asks: the peer, or whom it asks for, if it is a proxy that we trust.
+    client: IpAddr,
     listener: u16,
     /// Since when the present wait lasts: accept, first byte of a head, end of a head, end of a response.
     since_ms: u64,
@@ -69,6 +71,7 @@ impl Http {
             state: State::Head,
             peer,
             certified: None,
+            client: peer,
             listener,
             since_ms: now_ms,
             accepted_ms: now_ms,
@@ -79,6 +82,11 @@ impl Http {
     /// The client has shown a certificate.
     pub(crate) fn set_certified(&mut self, certified: Certified) {
         self.certified = Some(Box::new(certified));
+    }
+
+    /// Who asks, if it is not the peer itself.
+    pub(crate) fn proxied_client(&self) -> Option<IpAddr> {
+        (self.client != self.peer).then_some(self.client)
     }
 
     /// Whether it waits for a request of which nothing has come.

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 mod api;
 pub mod app;
 pub mod backend;
@@ -19,6 +20,7 @@ mod lines;
 pub mod origin;
 pub mod outbox;
 mod pool;
+pub mod rate;
 mod reply;
 pub mod route;
 pub mod shared;

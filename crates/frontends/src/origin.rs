@@ -82,7 +82,7 @@ fn split(origin: &str) -> Option<(&str, &str, Option<u16>)> {
     (plain(scheme) && plain(host)).then_some((scheme, host, port))
 }
 
-fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
+pub(crate) fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     let after_address = authority.rfind(']').map_or(0, |at| at + 1);
     match authority[after_address..].rfind(':') {
         Some(at) => {

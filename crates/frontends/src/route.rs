@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use veche_proto::websocket;
 
+use crate::access::Networks;
 use crate::app::AppId;
 use crate::identity::Identity;
 use crate::origin;
@@ -67,6 +68,8 @@ pub struct Route {
     pub identity: Identity,
     /// Channel patterns that a client may ask for by `?channel=`: a name, or a beginning and `*`.
     pub channels: Vec<String>,
+    /// Whose requests are answered here, by the client's address.
+    pub networks: Networks,
     /// Whose pages may open a WebSocket here.
     pub origins: Vec<origin::Rule>,
     /// What is answered to an offer of permessage-deflate; `None` refuses it.
@@ -101,6 +104,7 @@ mod tests {
             handler: Handler::Push,
             identity: Identity::None,
             channels: vec!["news".into(), "room:*".into()],
+            networks: Networks::default(),
             origins: vec![origin::Rule::SameHost],
             compression: None,
             message_limits: websocket::Limits {

@@ -5,6 +5,7 @@
 //! nothing re-enters a connection.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use veche_hub::{Answer, Class, Delivery, Hub, Mail, Outlet, SessionId, Ticket, WorkerId};
@@ -37,6 +38,22 @@ pub trait Process {
     fn is_ready(&self) -> bool;
     /// The text of `/metrics`.
     fn metrics(&self) -> String;
+    /// Whether a client's address may have one more connection.
+    fn address_has_room(&self, address: IpAddr) -> bool {
+        let _ = address;
+        true
+    }
+    /// A client's address has one more connection; whether it has not too many now. Counted out by whoever knows of the
+    /// connection's end: see [`Connection::counted`](crate::Connection::counted).
+    fn address_opened(&self, address: IpAddr) -> bool {
+        let _ = address;
+        true
+    }
+    /// Whether a client's address may begin one more handshake now, which counts.
+    fn may_begin(&self, address: IpAddr, now_ms: u64) -> bool {
+        let _ = (address, now_ms);
+        true
+    }
     /// Something of ours went wrong that the operator should see in the log.
     fn trouble(&self, what: &str);
     /// A script of an application has failed, which is in the log already.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use subtle::ConstantTimeEq as _;
 use veche_proto::http;
 
+use crate::access::Access;
 use crate::route::{Route, Router};
 
 /// What a listener's connections speak.
@@ -26,6 +27,8 @@ pub enum Role {
 pub struct Listener {
     /// What it speaks.
     pub role: Role,
+    /// Who may come.
+    pub access: Access,
     /// Its routes; empty for [`Role::Push`].
     pub router: Router,
 }

@@ -102,6 +102,29 @@ impl SealFailure {
     ];
 }
 
+/// Why somebody was turned away before anything was asked of him.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnedAway {
+    /// His network is not let in.
+    Network,
+    /// A `Host` that is not ours.
+    Host,
+    /// His address has too many connections.
+    Connections,
+    /// His address makes them too fast.
+    Rate,
+}
+
+impl TurnedAway {
+    /// Every reason, with its label in the metrics.
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::Network, "network"),
+        (Self::Host, "host"),
+        (Self::Connections, "connections_per_address"),
+        (Self::Rate, "handshakes_per_address"),
+    ];
+}
+
 /// Upper bounds of the buckets of [`Stats::turns`], in microseconds; the last bucket has none.
 pub const TURN_BUCKETS_US: [u64; 9] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000];
 
@@ -118,6 +141,8 @@ pub struct Stats {
     pub accepted: Cell,
     /// Accepts that had to wait: at the cap, or out of descriptors.
     pub accepts_stalled: Cell,
+    /// Connections and requests that were turned away, by reason.
+    pub turned_away: [Cell; TurnedAway::ALL.len()],
     /// Handshakes by outcome.
     pub handshakes: [Cell; Handshake::ALL.len()],
     /// TLS handshakes of clients that came to their end: full ones, resumed ones.
@@ -182,6 +207,11 @@ impl Stats {
     /// Counts a handshake.
     pub fn handshake(&self, outcome: Handshake) {
         self.handshakes[outcome as usize].add(1);
+    }
+
+    /// Counts somebody who was turned away.
+    pub fn turn_away(&self, why: TurnedAway) {
+        self.turned_away[why as usize].add(1);
     }
 
     /// Counts an HTTP answer.

@@ -2,8 +2,6 @@
 //!
 //! Touched at accept, registration and close; never per message.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
@@ -14,10 +12,8 @@ use veche_mailbox::Wake as _;
 use veche_net::Waker;
 use veche_tls::Trusts;
 
+use crate::addresses::Addresses;
 use crate::sealing::Sealing;
-
-/// Shards of the table of addresses.
-const SHARDS: usize = 16;
 
 /// See the module's text.
 pub(crate) struct Common {
@@ -29,9 +25,8 @@ pub(crate) struct Common {
     /// Workers whose applications have not done yet what they do at the end.
     unstopped: AtomicUsize,
     connections_max: AtomicUsize,
-    /// 0: off.
-    per_address_max: AtomicUsize,
-    addresses: [Mutex<HashMap<IpAddr, u32>>; SHARDS],
+    /// What each client address takes.
+    pub(crate) addresses: Addresses,
     /// Of the workers, so that all of them hear of the cap at once.
     wakers: Mutex<Vec<Waker>>,
     /// Whom clients of TLS believe.
@@ -40,15 +35,6 @@ pub(crate) struct Common {
     pub(crate) sealing: Arc<Sealing>,
     /// When `warn_rarely` last spoke, in seconds since the start, plus one.
     warned: AtomicU64,
-}
-
-/// What a new connection meets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    /// The address has not too many already.
-    pub(crate) address_allowed: bool,
-    /// No further connection should be accepted.
-    pub(crate) at_cap: bool,
 }
 
 impl Common {
@@ -61,8 +47,7 @@ impl Common {
             connections: AtomicUsize::new(0),
             unstopped: AtomicUsize::new(workers),
             connections_max: AtomicUsize::new(usize::MAX),
-            per_address_max: AtomicUsize::new(0),
-            addresses: std::array::from_fn(|_| Mutex::default()),
+            addresses: Addresses::default(),
             wakers: Mutex::default(),
             trusts: Arc::default(),
             sealing: Arc::default(),
@@ -75,10 +60,9 @@ impl Common {
         Self { trusts, ..self }
     }
 
-    /// Sets the caps; `per_address` 0 is off.
-    pub(crate) fn set_caps(&self, connections: usize, per_address: usize) {
+    /// Sets the cap on connections.
+    pub(crate) fn set_connections_max(&self, connections: usize) {
         self.connections_max.store(connections, Relaxed);
-        self.per_address_max.store(per_address, Relaxed);
     }
 
     /// Says whether new work is welcome.
@@ -121,39 +105,15 @@ impl Common {
         self.wakers.lock().iter().for_each(Waker::wake);
     }
 
-    /// Counts a connection in, and in the share of its address if it is `counted` there.
-    pub(crate) fn connection_opened(&self, peer: IpAddr, counted: bool) -> Verdict {
+    /// Counts a connection in; whether no further one should be accepted.
+    pub(crate) fn connection_opened(&self) -> bool {
         self.connections.fetch_add(1, Relaxed);
-        let at_cap = self.is_at_cap();
-        if !counted {
-            return Verdict {
-                address_allowed: true,
-                at_cap,
-            };
-        }
-        let mut shard = self.shard(peer).lock();
-        let count = shard.entry(peer).or_insert(0);
-        *count += 1;
-        let max = self.per_address_max.load(Relaxed);
-        Verdict {
-            address_allowed: max == 0 || *count as usize <= max,
-            at_cap,
-        }
+        self.is_at_cap()
     }
 
-    /// Counts it out, as it was counted in.
-    pub(crate) fn connection_closed(&self, peer: IpAddr, counted: bool) {
+    /// Counts it out.
+    pub(crate) fn connection_closed(&self) {
         self.connections.fetch_sub(1, Relaxed);
-        if !counted {
-            return;
-        }
-        let mut shard = self.shard(peer).lock();
-        if let Some(count) = shard.get_mut(&peer) {
-            *count -= 1;
-            if *count == 0 {
-                shard.remove(&peer);
-            }
-        }
     }
 
     /// Whether no further connection should be accepted.
@@ -180,14 +140,6 @@ impl Common {
             say();
         }
     }
-
-    fn shard(&self, peer: IpAddr) -> &Mutex<HashMap<IpAddr, u32>> {
-        let last = match peer {
-            IpAddr::V4(address) => address.octets()[3],
-            IpAddr::V6(address) => address.octets()[7],
-        };
-        &self.addresses[last as usize % SHARDS]
-    }
 }
 
 #[cfg(test)]
@@ -198,43 +150,15 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "a start is needed, not a time")]
     fn the_cap_is_told_when_it_is_reached_and_left() {
         let common = Common::new(1, Instant::now());
-        common.set_caps(3, 2);
-        let (a, b) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
-        assert_eq!(
-            common.connection_opened(a, true),
-            Verdict {
-                address_allowed: true,
-                at_cap: false
-            }
-        );
-        assert_eq!(
-            common.connection_opened(a, true),
-            Verdict {
-                address_allowed: true,
-                at_cap: false
-            }
-        );
-        assert_eq!(
-            common.connection_opened(a, true),
-            Verdict {
-                address_allowed: false,
-                at_cap: true
-            }
-        );
+        common.set_connections_max(3);
+        assert!(!common.connection_opened());
+        assert!(!common.connection_opened());
+        assert!(common.connection_opened());
         assert!(!common.is_below_cap());
-        common.connection_closed(a, true);
+        common.connection_closed();
         assert!(common.is_below_cap());
-        assert_eq!(
-            common.connection_opened(b, true),
-            Verdict {
-                address_allowed: true,
-                at_cap: true
-            }
-        );
-        for peer in [a, a, b] {
-            common.connection_closed(peer, true);
-        }
+        assert!(common.connection_opened());
+        (0..3).for_each(|_| common.connection_closed());
         assert_eq!(common.connections(), 0);
-        assert!(common.addresses.iter().all(|shard| shard.lock().is_empty()));
     }
 }

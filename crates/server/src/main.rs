@@ -8,6 +8,7 @@
 
 use std::process::ExitCode;
 
+mod addresses;
 mod apps;
 mod cli;
 mod common;

@@ -6,6 +6,7 @@ mod certificates;
 mod scripts;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
@@ -16,7 +17,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use veche_frontends::Process;
-use veche_frontends::stats::{Cell, Handshake, SealFailure, Stats, TURN_BUCKETS_US};
+use veche_frontends::stats::{Cell, Handshake, SealFailure, Stats, TURN_BUCKETS_US, TurnedAway};
 use veche_outbound::Outbound;
 use veche_store::Store;
 
@@ -97,6 +98,18 @@ impl Process for Report {
         // Writing into a string can't fail.
         let _ = encode(&mut text, &self.registry);
         text
+    }
+
+    fn address_has_room(&self, address: IpAddr) -> bool {
+        self.common.addresses.have_room(address)
+    }
+
+    fn address_opened(&self, address: IpAddr) -> bool {
+        self.common.addresses.opened(address)
+    }
+
+    fn may_begin(&self, address: IpAddr, now_ms: u64) -> bool {
+        self.common.addresses.may_begin(address, now_ms)
     }
 
     fn trouble(&self, what: &str) {
@@ -287,6 +300,15 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
         |s| {
             let cell = |(why, label)| (label, &s.seal_failures[why as usize]);
             SealFailure::ALL.into_iter().map(cell).collect()
+        },
+    ),
+    (
+        "veche_turned_away",
+        "Connections and requests that were turned away",
+        "reason",
+        |s| {
+            let cell = |(why, label)| (label, &s.turned_away[why as usize]);
+            TurnedAway::ALL.into_iter().map(cell).collect()
         },
     ),
     ("veche_http_answers", "HTTP answers", "status", |s| {

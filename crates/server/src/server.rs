@@ -246,12 +246,11 @@ fn set_caps(common: &Common, config: &Config) {
         ConnectionCap::Auto => fit,
         ConnectionCap::Count(count) => fit.min(count as usize),
     };
-    common.set_caps(
-        connections,
-        config
-            .limits
-            .connections_per_address
-            .map_or(0, |max| max as usize),
+    common.set_connections_max(connections);
+    let limits = &config.limits;
+    common.addresses.set_limits(
+        limits.connections_per_address.map_or(0, |max| max as usize),
+        limits.handshakes_per_address,
     );
 }
 

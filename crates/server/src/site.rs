@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use veche_frontends::access::Networks;
 use veche_frontends::identity::{Field, Identity};
 use veche_frontends::origin::{Pattern, Rule};
 use veche_frontends::route::{Handler, Route, Router};
@@ -56,6 +57,7 @@ pub(crate) fn build(config: &Config, library: &Library, dev: bool) -> Site {
             }
             indexes.extend(&for_pages);
             Listener {
+                access: listener.access.clone(),
                 role: match listener.role {
                     config::Role::Public => Role::Public,
                     config::Role::Internal => Role::Internal,
@@ -143,6 +145,7 @@ fn route(route: &config::Route, config: &Config, library: &Library) -> Route {
             },
         },
         identity,
+        networks: route.networks.clone(),
         channels: channels.iter().map(channel).collect(),
         origins: websocket.map_or_else(Vec::new, |websocket| {
             websocket.origins.iter().map(origin).collect()
@@ -186,6 +189,7 @@ fn internal(path: &str, handler: Handler) -> Route {
         },
         handler,
         identity: Identity::None,
+        networks: Networks::default(),
         channels: Vec::new(),
         origins: vec![Rule::SameHost],
         compression: None,

@@ -20,7 +20,6 @@ mod slots;
 use std::sync::Arc;
 
 use tracing::{debug, error};
-use veche_frontends::site::Role;
 use veche_frontends::{Connection, Shared};
 use veche_hub::SessionId;
 use veche_mailbox::Mailbox;
@@ -221,12 +220,13 @@ impl Rest {
                     debug!(worker = self.me, peer = %slot.connection.peer, ?reason, "closed");
                     sealed::gone(slot.seal.as_deref(), &self.shared.stats);
                     slot.connection.closed(session(id), &mut self.shared);
-                    let listener = slot.connection.listener();
-                    if listener.is_some() {
+                    if slot.connection.listener().is_some() {
                         self.shared.stats.connections.sub(1);
                     }
-                    let counted = listener.is_some_and(|one| self.role(one) == Role::Public);
-                    self.common.connection_closed(slot.connection.peer, counted);
+                    if let Some(address) = slot.connection.counted() {
+                        self.common.addresses.closed(address);
+                    }
+                    self.common.connection_closed();
                 }
             }
             Event::Timer { id } => {

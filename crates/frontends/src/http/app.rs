@@ -107,7 +107,7 @@ impl Http {
             .identity
             .user(head, self.certified.as_deref())
             .unwrap_or_default();
-        let request = request(head, route, self.peer, user.as_deref(), body);
+        let request = request(head, route, self.client, user.as_deref(), body);
         let outcome = shared.with_apps(|apps, shared| apps.request(app, id, &request, shared));
         match outcome {
             Some(Outcome::Now(response)) => self.respond(id, head, &response, shared),
@@ -169,7 +169,7 @@ impl Http {
         shared: &mut Shared,
     ) -> Then<Socket> {
         let user = candidate.user.as_deref();
-        let request = request(candidate.head, candidate.route, self.peer, user, b"");
+        let request = request(candidate.head, candidate.route, self.client, user, b"");
         let outcome = shared.with_apps(|apps, shared| match apps.has_handshake(app) {
             true => apps.handshake(app, id, &request, shared),
             false => Outcome::Now(Verdict::Accept {
@@ -250,7 +250,7 @@ impl Http {
         };
         if registration.is_complete() {
             let mut socket = registration.open(id, shared);
-            let request = request(head, route, self.peer, user.as_deref(), b"");
+            let request = request(head, route, self.client, user.as_deref(), b"");
             socket.opened(id, &request, shared);
             return Then::Become(socket);
         }
@@ -272,7 +272,7 @@ impl Http {
         let mut socket = registration.open(id, shared);
         if let Some(kept) = opening {
             let head = kept.head();
-            let request = request(&head, &kept.route, self.peer, kept.user.as_deref(), b"");
+            let request = request(&head, &kept.route, self.client, kept.user.as_deref(), b"");
             socket.opened(id, &request, shared);
         }
         socket

@@ -12,8 +12,9 @@ use crate::api::Call;
 use crate::reply::{Refusal, Reply};
 use crate::route::{Found, Handler, Route};
 use crate::shared::Shared;
+use crate::site::{Listener, Role};
 use crate::socket::Socket;
-use crate::stats::Handshake;
+use crate::stats::{Handshake, TurnedAway};
 use crate::step::Then;
 use crate::stream;
 use crate::upgrade::judge;
@@ -29,6 +30,9 @@ impl Http {
     ) -> Result<Then<Socket>, HttpError> {
         let site = Arc::clone(&shared.site);
         let reply = Reply::to(head);
+        if let Err(refusal) = self.door(head, &site.listeners[self.listener as usize], shared) {
+            return self.refuse(id, head, refusal, shared);
+        }
         let (route, below) = match site.listeners[self.listener as usize]
             .router
             .find(&head.method, head.path)
@@ -54,6 +58,10 @@ impl Http {
                 );
             }
         };
+        if !route.networks.admit(self.client) {
+            shared.stats.turn_away(TurnedAway::Network);
+            return self.refuse(id, head, not_from_there(), shared);
+        }
         let socket_only = matches!(route.handler, Handler::Push | Handler::Echo);
         if socket_only
             || (head.header_bytes("upgrade").is_some() && takes_socket_here(route, head, below))
@@ -118,6 +126,48 @@ impl Http {
         }
     }
 
+    /// Finds out who asks, and whether he may and knows whom.
+    fn door(
+        &mut self,
+        head: &Head<'_>,
+        listener: &Listener,
+        shared: &Shared,
+    ) -> Result<(), Refusal> {
+        self.client = listener.access.client(self.peer, head);
+        // The peer itself was judged when it came.
+        if self.client != self.peer && !listener.access.networks.admit(self.client) {
+            shared.stats.turn_away(TurnedAway::Network);
+            return Err(not_from_there());
+        }
+        if !listener.access.answers_to(self.peer, head.host) {
+            shared.stats.turn_away(TurnedAway::Host);
+            let why = "this server does not answer to that name: see hosts of [[listen]]";
+            return Err(Refusal::new(Status::MISDIRECTED_REQUEST, why));
+        }
+        Ok(())
+    }
+
+    /// Whether the client's address may try to open a WebSocket: it has not too many connections, nor tries too often.
+    fn may_upgrade(&self, shared: &Shared) -> Result<(), Refusal> {
+        let is_proxied = self.client != self.peer;
+        let why = if is_proxied && !shared.process.address_has_room(self.client) {
+            TurnedAway::Connections
+        } else if (is_proxied || self.requests > 1)
+            && !shared.process.may_begin(self.client, shared.now.mono_ms)
+        {
+            // The first of a direct connection was counted when it came.
+            TurnedAway::Rate
+        } else {
+            return Ok(());
+        };
+        shared.stats.turn_away(why);
+        let why = match why {
+            TurnedAway::Connections => "too many connections of this address",
+            _ => "too many handshakes of this address",
+        };
+        Err(Refusal::new(Status::TOO_MANY_REQUESTS, why).with("Retry-After", "1"))
+    }
+
     /// Refuses one request; the connection goes on if its body is small enough to be dropped.
     fn refuse(
         &mut self,
@@ -139,6 +189,11 @@ impl Http {
         route: &Arc<Route>,
         shared: &mut Shared,
     ) -> Result<Then<Socket>, HttpError> {
+        if shared.site.listeners[self.listener as usize].role == Role::Public
+            && let Err(refusal) = self.may_upgrade(shared)
+        {
+            return self.refuse(id, head, refusal, shared);
+        }
         let mut candidate = match judge(head, raw, route, self.certified.as_deref(), shared) {
             Ok(candidate) => candidate,
             Err(refused) => {
@@ -155,6 +210,10 @@ impl Http {
             }
         })
     }
+}
+
+fn not_from_there() -> Refusal {
+    Refusal::new(Status::FORBIDDEN, "not from this address")
 }
 
 /// Whether an upgrade on this route, at this place below it, opens a WebSocket.

@@ -213,6 +213,7 @@ mod tests {
             handler,
             identity: Identity::None,
             channels: Vec::new(),
+            networks: Default::default(),
             origins: vec![origin::Rule::SameHost],
             compression: None,
             message_limits: websocket::Limits {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use veche_frontends::access::{Access, Networks};
 use veche_frontends::identity::Identity;
 use veche_frontends::origin::Rule;
 use veche_frontends::route::{Handler, Route, Router};
@@ -143,14 +144,17 @@ impl Options {
         let listeners = vec![
             Listener {
                 role: Role::Public,
+                access: Access::default(),
                 router: router(0..count),
             },
             Listener {
                 role: Role::Internal,
+                access: Access::default(),
                 router: router(count..routes.len() as u16),
             },
             Listener {
                 role: Role::Push,
+                access: Access::default(),
                 router: Router::default(),
             },
         ];
@@ -192,6 +196,7 @@ fn route(path: &str, handler: Handler) -> Route {
         handler,
         identity: Identity::None,
         channels: Vec::new(),
+        networks: Networks::default(),
         origins: vec![Rule::SameHost],
         compression: None,
         message_limits: websocket::Limits {

@@ -7,8 +7,12 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use veche_frontends::access::Networks;
+use veche_frontends::rate::Rate;
+
 use super::directives::Section;
 use super::effective::Effective;
+use super::names::parse_network;
 use super::raw::{self, Table};
 use super::report::{Problem, Problems, Report};
 use super::types::*;
@@ -265,6 +269,35 @@ impl Checker<'_> {
         }
     }
 
+    /// Parses each item of a list; all of them, so that each problem is told.
+    pub(super) fn each<T>(
+        &mut self,
+        table: &Table,
+        name: &str,
+        parse: fn(&str) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        let items = list(table, name);
+        let parsed: Vec<Option<T>> = items
+            .iter()
+            .enumerate()
+            .map(|(item, text)| {
+                let read = parse(text).map_err(|why| format!("{why}, found {text:?}"));
+                self.take(name, table.item_at(name, item), read)
+            })
+            .collect();
+        parsed.into_iter().collect()
+    }
+
+    /// `allow` and `deny`.
+    fn networks(&mut self, table: &Table) -> Option<Networks> {
+        let allow = self.each(table, "allow", parse_network);
+        let deny = self.each(table, "deny", parse_network);
+        Some(Networks {
+            allow: allow?,
+            deny: deny?,
+        })
+    }
+
     fn api(&mut self, table: &Table) -> Api {
         let Some(Value::Secrets(keys)) = table.value("keys") else {
             return Api { keys: Vec::new() };
@@ -303,6 +336,7 @@ fn limits(table: &Table) -> Limits {
     Limits {
         connections: number("connections").map_or(ConnectionCap::Auto, ConnectionCap::Count),
         connections_per_address: number("connections_per_address"),
+        handshakes_per_address: rate(table, "handshakes_per_address"),
         header_timeout: duration("header_timeout"),
         handshake_timeout: duration("handshake_timeout"),
         keep_alive_timeout: duration("keep_alive_timeout"),
@@ -315,6 +349,13 @@ fn limits(table: &Table) -> Limits {
         body_bytes_max: size(table, "body_bytes_max"),
         header_bytes_max: size(table, "header_bytes_max"),
         headers_max: number("headers_max").expect("has a default"),
+    }
+}
+
+fn rate(table: &Table, name: &str) -> Option<Rate> {
+    match table.value(name) {
+        Some(Value::Rate(rate)) => Some(rate),
+        _ => None,
     }
 }
 

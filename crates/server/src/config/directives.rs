@@ -306,7 +306,62 @@ static LISTEN: &[Directive] = &[
         change: Change::Reload,
         doc: "With `client_ca`: whether clients without a certificate are sent away. One that is shown has to be good either way.",
     },
+    Directive {
+        section: Section::Listen,
+        name: "allow",
+        kind: NETWORKS,
+        default: Default::Unset("everybody"),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "Networks that may connect; all others are closed at once, before a byte of theirs is read. Behind `trusted_proxies` it is the client's address that counts, and the answer is 403.",
+    },
+    Directive {
+        section: Section::Listen,
+        name: "deny",
+        kind: NETWORKS,
+        default: Default::Unset("nobody"),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "Networks that may not connect, though `allow` has them.",
+    },
+    Directive {
+        section: Section::Listen,
+        name: "trusted_proxies",
+        kind: NETWORKS,
+        default: Default::Unset("none"),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "Networks of the proxies and load balancers in front. What they say of the client's address is believed, and limits, `allow`, `deny`, applications and the log then mean the client. What others say is ignored, so anybody may send such headers. Where several proxies stand in a row, list all of them.",
+    },
+    Directive {
+        section: Section::Listen,
+        name: "client_address",
+        kind: Kind::Text {
+            expected: "\"x-forwarded-for\", \"forwarded\" or \"header:NAME\"",
+        },
+        default: Default::Toml("\"x-forwarded-for\""),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "Where trusted proxies write the client's address: `X-Forwarded-For`, `Forwarded` (RFC 7239), or a header of their own that has it alone, such as `\"header:CF-Connecting-IP\"`. Only this one is read: proxies pass on what they don't write themselves, as the client sent it. Of a list the last address counts that is no trusted proxy's.",
+    },
+    Directive {
+        section: Section::Listen,
+        name: "hosts",
+        kind: Kind::List {
+            expected: "names such as [\"example.com\", \"*.example.com\"]",
+        },
+        default: Default::Unset(
+            "on loopback addresses the names of this machine, elsewhere every name",
+        ),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "The names that clients may have asked for in `Host`; others get 421. `\"*\"` is every name. A listener on a loopback address answers to `localhost`, to what is below it and to loopback addresses only, unless told otherwise here: a page of a foreign site whose name leads to 127.0.0.1 (DNS rebinding) must not reach it. Trusted proxies are not asked.",
+    },
 ];
+
+const NETWORKS: Kind = Kind::List {
+    expected: "networks such as [\"10.0.0.0/8\", \"2001:db8::/32\", \"192.0.2.7\"]",
+};
 
 static API: &[Directive] = &[Directive {
     section: Section::Api,

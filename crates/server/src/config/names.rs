@@ -3,6 +3,10 @@
 //! Each has one `parse` that says what was expected; matching happens where the traffic is.
 
 use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use veche_frontends::access::ClientAddress;
 
 /// A route's path: exact (`/app`), with parameters (`/room/:id`), a prefix (`/app/*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -242,6 +246,38 @@ fn check_host(host: &str) -> Result<(), String> {
         Err(format!(
             "{host:?} is no host name (\"*\" stands in front of a dot only)"
         ))
+    }
+}
+
+/// Reads a network: an address, alone or with the length of its prefix.
+pub(crate) fn parse_network(text: &str) -> Result<IpNet, String> {
+    let network = text
+        .parse::<IpNet>()
+        .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
+        .map_err(|_| "a network is an address such as \"192.0.2.7\", or has the length of its prefix behind it, as in \"10.0.0.0/8\" or \"2001:db8::/32\"".to_owned())?;
+    if network.trunc() != network {
+        return Err(format!("the network is {:?}", network.trunc().to_string()));
+    }
+    Ok(network)
+}
+
+/// Reads a host name that a listener answers to, or `*.` and one, or `*`; in small letters.
+pub(crate) fn parse_host(text: &str) -> Result<String, String> {
+    if text != "*" {
+        check_host(text.strip_prefix("*.").unwrap_or(text))?;
+    }
+    Ok(text.to_ascii_lowercase())
+}
+
+/// How trusted proxies say who the client is.
+pub(crate) fn parse_client_address(text: &str) -> Result<ClientAddress, String> {
+    match text {
+        "x-forwarded-for" => Ok(ClientAddress::XForwardedFor),
+        "forwarded" => Ok(ClientAddress::Forwarded),
+        _ => match Identity::parse(text) {
+            Ok(Identity::Header(name)) => Ok(ClientAddress::Header(name)),
+            _ => Err("it is \"x-forwarded-for\", \"forwarded\" or \"header:NAME\"".to_owned()),
+        },
     }
 }
 

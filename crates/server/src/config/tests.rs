@@ -331,6 +331,7 @@ fn the_defaults() {
     let expected = Limits {
         connections: ConnectionCap::Auto,
         connections_per_address: None,
+        handshakes_per_address: None,
         header_timeout: Duration::from_secs(10),
         handshake_timeout: Duration::from_secs(10),
         keep_alive_timeout: Duration::from_secs(75),

@@ -9,6 +9,9 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use veche_frontends::access::{Access, Networks};
+use veche_frontends::rate::Rate;
+
 use super::checked::listeners_called;
 use super::effective::Effective;
 use super::names::{ChannelPattern, Identity, MethodSet, OriginRule, RoutePath};
@@ -56,6 +59,7 @@ impl Config {
             });
             if let Some(same) = same {
                 listener.tls.clone_from(&same.tls);
+                listener.access.clone_from(&same.access);
             }
         }
         let there = || {
@@ -160,6 +164,8 @@ pub(crate) struct Listener {
     pub(crate) role: Role,
     /// `None`: what is spoken there is not sealed.
     pub(crate) tls: Option<Tls>,
+    /// Who may come.
+    pub(crate) access: Access,
 }
 
 impl Listener {
@@ -264,6 +270,8 @@ pub(crate) struct Route {
     /// Their places in [`Config::listeners`]; none has role push. Empty only after [`Config::on_top_of`]
     /// when they wait for a restart.
     pub(crate) listeners: Vec<usize>,
+    /// Whose requests are answered, by the client's address.
+    pub(crate) networks: Networks,
     pub(crate) handler: Handler,
 }
 
@@ -339,6 +347,7 @@ pub(crate) enum StaticRoot {
 pub(crate) struct Limits {
     pub(crate) connections: ConnectionCap,
     pub(crate) connections_per_address: Option<u32>,
+    pub(crate) handshakes_per_address: Option<Rate>,
     pub(crate) header_timeout: Duration,
     pub(crate) handshake_timeout: Duration,
     pub(crate) keep_alive_timeout: Duration,

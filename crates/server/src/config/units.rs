@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use veche_frontends::rate::Rate;
+
 /// Units of time with their length in milliseconds, longest first.
 const TIMES: [(&str, u64); 5] = [
     ("d", 86_400_000),
@@ -10,6 +12,9 @@ const TIMES: [(&str, u64); 5] = [
     ("s", 1_000),
     ("ms", 1),
 ];
+
+/// Times that a rate is for, in milliseconds.
+const WINDOWS: [(&str, u64); 3] = [("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
 /// Units of size with their length in bytes.
 const SIZES: [(&str, u64); 8] = [
@@ -41,6 +46,24 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
     }
     let (_, bytes) = SIZES.iter().find(|(name, _)| *name == unit)?;
     number.checked_mul(*bytes)
+}
+
+/// Reads a whole number from 1, with or without a unit of size, and what time it is for: `10/s`, `100/m`, `1MiB/h`.
+pub(crate) fn parse_rate(text: &str) -> Option<Rate> {
+    let (count, unit) = text.split_once('/')?;
+    let count = parse_size(count).filter(|count| *count > 0)?;
+    let (_, ms) = WINDOWS.iter().find(|(name, _)| *name == unit)?;
+    Some(Rate::new(count, *ms))
+}
+
+/// A way to write it that [`parse_rate`] reads.
+pub(crate) fn format_rate(rate: &Rate) -> String {
+    let unit = WINDOWS.iter().find(|(_, ms)| *ms == rate.window_ms());
+    let (unit, _) = unit.expect("parsed from one of them");
+    match rate.count() {
+        count if count.is_multiple_of(1 << 10) => format!("{}/{unit}", format_size(count)),
+        count => format!("{count}/{unit}"),
+    }
 }
 
 /// The shortest way to write it that [`parse_duration`] reads.
@@ -137,5 +160,28 @@ mod tests {
         }
         assert_eq!(format_duration(Duration::from_secs(90)), "90s");
         assert_eq!(format_size(256 * 1024), "256KiB");
+    }
+
+    #[test]
+    fn rates_are_read_and_written() {
+        for (text, count, window_ms) in [
+            ("10/s", 10, 1_000),
+            ("100/m", 100, 60_000),
+            ("64KiB/s", 65_536, 1_000),
+            ("1/h", 1, 3_600_000),
+        ] {
+            let rate = parse_rate(text).expect(text);
+            assert_eq!(
+                (rate.count(), rate.window_ms()),
+                (count, window_ms),
+                "{text}"
+            );
+            assert_eq!(format_rate(&rate), text);
+        }
+        for text in [
+            "", "10", "0/s", "10/d", "10 /x", "/s", "-1/s", "10/s/s", "1.5/s",
+        ] {
+            assert_eq!(parse_rate(text), None, "{text}");
+        }
     }
 }

@@ -7,9 +7,13 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
+use veche_frontends::rate::Rate;
+
 use super::report::nearest_hint;
 use super::types::Secret;
-use super::units::{format_duration, format_size, parse_duration, parse_size};
+use super::units::{
+    format_duration, format_rate, format_size, parse_duration, parse_rate, parse_size,
+};
 
 /// The type of a directive with its range.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +32,8 @@ pub(crate) enum Kind {
     },
     /// Bytes, with or without a unit.
     Size { min: u64, max: u64 },
+    /// So many in a second, minute or hour, of bytes or of something else; it can be switched off.
+    Rate { bytes: bool },
     /// One of some words; the hidden ones are accepted and never shown.
     Word {
         words: &'static [&'static str],
@@ -56,6 +62,7 @@ pub(crate) enum Value {
     Integer(u64),
     Duration(Duration),
     Size(u64),
+    Rate(Rate),
     Text(String),
     List(Vec<String>),
     Secrets(Vec<Secret>),
@@ -110,6 +117,8 @@ impl Kind {
                 let bytes = number.or_else(|| text.and_then(parse_size))?;
                 (min..=max).contains(&bytes).then_some(Value::Size(bytes))
             }
+            Self::Rate { .. } if text == Some("off") || number == Some(0) => Some(Value::Off),
+            Self::Rate { .. } => parse_rate(text?).map(Value::Rate),
             Self::Word { words, hidden } => {
                 word_of(words, text?).or_else(|| word_of(hidden, text?))
             }
@@ -172,7 +181,7 @@ impl Kind {
     pub(crate) fn words(&self) -> &'static [&'static str] {
         match self {
             Self::Integer { words, .. } | Self::Word { words, .. } | Self::Flag { words } => words,
-            Self::Duration { off: true, .. } => &["off"],
+            Self::Duration { off: true, .. } | Self::Rate { .. } => &["off"],
             _ => &[],
         }
     }
@@ -195,6 +204,8 @@ impl Kind {
                     format_size(*max)
                 )]
             }
+            Self::Rate { bytes: true } => vec!["a rate such as \"64KiB/s\"".to_owned()],
+            Self::Rate { bytes: false } => vec!["a rate such as \"10/s\" or \"100/m\"".to_owned()],
             Self::Word { .. } => vec![],
             Self::Flag { .. } => vec!["true".to_owned(), "false".to_owned()],
             Self::Text { expected } => vec![(*expected).to_owned()],
@@ -225,6 +236,7 @@ impl fmt::Display for Value {
             Self::Integer(number) => write!(f, "{number}"),
             Self::Duration(duration) => write!(f, "\"{}\"", format_duration(*duration)),
             Self::Size(bytes) => write!(f, "\"{}\"", format_size(*bytes)),
+            Self::Rate(rate) => write!(f, "\"{}\"", format_rate(rate)),
             Self::Text(text) => f.write_str(&quoted(text)),
             Self::List(list) => {
                 write!(

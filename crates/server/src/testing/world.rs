@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use veche_calls::FaultKind;
+use veche_frontends::access::Access;
 use veche_frontends::route::Router;
 use veche_frontends::site::{Listener, Role};
 use veche_frontends::{Outboxes, Ports, Post, Shared, Site};
@@ -63,6 +64,7 @@ impl Ground {
         // The back end's, whether there is one or not.
         site.listeners.push(Listener {
             role: Role::Push,
+            access: Access::default(),
             router: Router::new([]),
         });
         Ok(Self {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tracing::{debug, warn};
 use veche_frontends::Connection;
 use veche_frontends::site::Role;
+use veche_frontends::stats::TurnedAway;
 use veche_net::{Driver, ListenerId, TransportId};
 
 use super::{LOG, Rest, session};
@@ -20,12 +21,20 @@ impl Rest {
     ) {
         let stats = Arc::clone(&self.shared.stats);
         stats.accepted.add(1);
-        stats.connections.add(1);
         let listener = self.listeners[listener.0 as usize];
-        // The back end is one address for everybody.
-        let counted = self.role(listener) == Role::Public;
-        let verdict = self.common.connection_opened(peer, counted);
-        let connection = Connection::accept(session(id), listener, peer, &mut self.shared);
+        if let Err(why) = self.may_come(listener, peer) {
+            // Not a byte of it is read, and nothing of it is kept.
+            debug!(target: LOG, %peer, ?why, "turned away");
+            stats.turn_away(why);
+            return driver.close(id);
+        }
+        stats.connections.add(1);
+        let at_cap = self.common.connection_opened();
+        let mut connection = Connection::accept(session(id), listener, peer, &mut self.shared);
+        let has_room = !self.counts(listener, peer) || {
+            connection.count();
+            self.common.addresses.opened(peer)
+        };
         let seal = self.seal_for(listener, &connection);
         let slot = self.slots.insert(session(id), connection);
         slot.settle(driver, id);
@@ -37,11 +46,12 @@ impl Rest {
             }
             Err(()) => driver.close(id),
         }
-        if !verdict.address_allowed {
+        if !has_room {
             debug!(target: LOG, %peer, "too many connections of this address");
+            stats.turn_away(TurnedAway::Connections);
             driver.close(id);
         }
-        if verdict.at_cap && !self.accept_paused {
+        if at_cap && !self.accept_paused {
             self.common.warn_rarely(
                 || warn!(target: LOG, "the connection cap is reached: accepting pauses"),
             );
@@ -49,6 +59,24 @@ impl Rest {
             // The others would learn of it by accepting one more each.
             self.common.wake_workers();
         }
+    }
+
+    fn may_come(&self, listener: u16, peer: IpAddr) -> Result<(), TurnedAway> {
+        let access = &self.shared.site.listeners[listener as usize].access;
+        if !access.admits_peer(peer) {
+            return Err(TurnedAway::Network);
+        }
+        let now_ms = self.shared.now.mono_ms;
+        if self.counts(listener, peer) && !self.common.addresses.may_begin(peer, now_ms) {
+            return Err(TurnedAway::Rate);
+        }
+        Ok(())
+    }
+
+    /// Whether a connection is its peer's: the back end is one address for everybody, and a proxy is as well.
+    fn counts(&self, listener: u16, peer: IpAddr) -> bool {
+        let listener = &self.shared.site.listeners[listener as usize];
+        listener.role == Role::Public && !listener.access.trusts(peer)
     }
 
     pub(super) fn role(&self, listener: u16) -> Role {

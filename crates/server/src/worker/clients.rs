@@ -76,7 +76,7 @@ impl Rest {
         let tls = tls.map_err(|error| error.to_string())?;
         let id = driver.connect(address).map_err(|error| error.to_string())?;
         let peer = address.ip();
-        self.common.connection_opened(peer, false);
+        self.common.connection_opened();
         let connection = Connection::dial(session(id), peer, dial, &mut self.shared);
         let slot = self.slots.insert(session(id), connection);
         slot.seal = tls.map(|tls| Seal::dialed(*tls));

@@ -2,13 +2,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 
 use crate::support::metrics::Metrics;
+use crate::support::nginx::Nginx;
 use crate::support::{Options, Server, Setup, Socket, get, on_all, on_each, until};
 
 const ROUTES: &str = "
@@ -195,65 +194,26 @@ fn whoever_waits_at_a_reload_is_answered_in_the_code_he_began_in() {
     });
 }
 
-/// nginx on a port of its own, in a folder that goes with it.
-struct Nginx {
-    child: Child,
-    folder: PathBuf,
-    address: SocketAddr,
-}
-
-impl Nginx {
-    /// `None` where there is none.
-    fn start() -> Option<Self> {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = free.local_addr().expect("an address");
-        drop(free);
-        let folder = std::env::temp_dir().join(format!("veche-nginx-{}", std::process::id()));
-        std::fs::create_dir_all(folder.join("html")).expect("a folder");
-        let shown = folder.display();
-        let config = format!(
-            "daemon off; master_process off; pid {shown}/pid; error_log {shown}/error;
-            events {{ worker_connections 512; }}
-            http {{
-              access_log off; client_body_temp_path {shown}/a; proxy_temp_path {shown}/b;
-              fastcgi_temp_path {shown}/c; uwsgi_temp_path {shown}/d; scgi_temp_path {shown}/e;
-              gzip on; gzip_min_length 1; gzip_types text/plain; keepalive_requests 3;
-              server {{
-                listen {address}; root {shown}/html; default_type text/plain;
-                location /moved {{ return 301 /long.txt; }}
-              }}
-            }}"
-        );
-        std::fs::write(folder.join("nginx.conf"), config).expect("written");
-        std::fs::write(folder.join("html/long.txt"), "veche ".repeat(50_000)).expect("written");
-        let mut command = Command::new("nginx");
-        command.arg("-p").arg(&folder).arg("-c").arg("nginx.conf");
-        command.arg("-e").arg(folder.join("error"));
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        let child = command.stderr(Stdio::null()).spawn().ok()?;
-        let nginx = Self {
-            child,
-            folder,
-            address,
-        };
-        until("nginx", || TcpStream::connect(address).is_ok());
-        Some(nginx)
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
+/// Files, compressed, and three requests to a connection.
+fn nginx() -> Nginx {
+    Nginx::start(
+        |address, folder| {
+            format!(
+                "gzip on; gzip_min_length 1; gzip_types text/plain; keepalive_requests 3;
+                server {{
+                  listen {address}; root {}/html; default_type text/plain;
+                  location /moved {{ return 301 /long.txt; }}
+                }}",
+                folder.display()
+            )
+        },
+        &[("html/long.txt", &"veche ".repeat(50_000))],
+    )
 }
 
 #[test]
 fn nginx_is_asked() {
-    let Some(nginx) = Nginx::start() else {
-        return;
-    };
+    let nginx = nginx();
     on_each(|setup| {
         let server = serve(setup);
         let to = format!("http://{}", nginx.address);

@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod access;
 mod apps;
 mod bad_input;
 mod caps;
@@ -18,6 +19,7 @@ mod lifecycle;
 mod main_job;
 mod mysql;
 mod peer;
+mod proxy;
 mod redis;
 mod scrape;
 mod services;

@@ -38,7 +38,7 @@ fn ask(server: &Server) -> Duration {
     let began = now();
     for client in &mut clients {
         client
-            .raw(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+            .raw(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
             .expect("sent");
     }
     for client in &mut clients {

@@ -16,7 +16,7 @@ use crate::support::process::{self, kill};
 use crate::support::{SOON, Socket, now, until};
 
 /// Answered and closed.
-pub(crate) const REQUEST: &[u8] = b"GET /nowhere HTTP/1.0\r\nHost: test\r\n\r\n";
+pub(crate) const REQUEST: &[u8] = b"GET /nowhere HTTP/1.0\r\nHost: localhost\r\n\r\n";
 
 pub(crate) struct Veche {
     folder: PathBuf,

@@ -47,7 +47,10 @@ impl Response {
 
 impl Http {
     pub(crate) fn connect(address: SocketAddr) -> Self {
-        let socket = TcpStream::connect(address).expect("the listener takes connections");
+        Self::over(TcpStream::connect(address).expect("the listener takes connections"))
+    }
+
+    pub(crate) fn over(socket: TcpStream) -> Self {
         socket.set_nodelay(true).expect("a socket");
         socket.set_read_timeout(Some(SOON)).expect("a socket");
         Self {
@@ -70,7 +73,8 @@ impl Http {
             format!("Content-Length: {}\r\n", body.len())
         };
         let mut request =
-            format!("{method} {path} HTTP/1.1\r\nHost: test\r\n{headers}{length}\r\n").into_bytes();
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}{length}\r\n")
+                .into_bytes();
         request.extend_from_slice(body);
         self.socket.write_all(&request)?;
         self.response()

@@ -9,6 +9,7 @@ pub(crate) mod backing;
 pub(crate) mod http;
 pub(crate) mod lines;
 pub(crate) mod metrics;
+pub(crate) mod nginx;
 pub(crate) mod process;
 pub(crate) mod server;
 pub(crate) mod socket;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 pub(crate) use http::{Http, call, get};
 pub(crate) use lines::Lines;
 pub(crate) use server::{Options, Server};
-pub(crate) use socket::{Seen, Socket};
+pub(crate) use socket::{Seen, Socket, connect_from};
 
 /// How long anything may take that should take a moment; the machine may be busy with other things.
 pub(crate) const SOON: Duration = Duration::from_secs(20);

@@ -23,7 +23,7 @@ pub(crate) const KEY_HEADER: &str = "X-API-Key: key\r\n";
 pub(crate) struct Options<'o> {
     /// Lines of `[limits]`.
     pub(crate) limits: &'o str,
-    /// Further lines of the public listener.
+    /// Further lines of the public `[[listen]]`; it answers to every name unless they say otherwise.
     pub(crate) listen: &'o str,
     /// Further lines at the end of the config: routes.
     pub(crate) routes: &'o str,
@@ -175,11 +175,16 @@ impl Server {
         } else {
             "drain_time = \"1s\""
         };
+        let hosts = if options.listen.contains("hosts") {
+            ""
+        } else {
+            "hosts = [\"*\"]"
+        };
         // Listeners keep their addresses over a restart, and may keep the word for "any".
         let text = format!(
             "[server]\nworkers = {workers}\nio = \"{io}\"\nlog = \"{log}\"\n\
-             [[listen]]\naddress = \"127.0.0.1:0\"\n{listen}\n\
-             [[listen]]\naddress = \"127.0.0.1:0\"\nrole = \"internal\"\n\
+             [[listen]]\naddress = \"127.0.0.1:0\"\n{hosts}\n{listen}\n\
+             [[listen]]\naddress = \"127.0.0.1:0\"\nrole = \"internal\"\nhosts = [\"*\"]\n\
              [[listen]]\naddress = \"127.0.0.1:0\"\nrole = \"push\"\n\
              [[route]]\npath = \"/ws\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
              channels = [\"news\", \"room:*\"]\n\

@@ -1,9 +1,10 @@
 //! A WebSocket client that does what it is told, broken frames included.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use socket2::{Domain, Type};
 use veche_proto::websocket::{
     Codecs, Decoder, Event, Limits, MessageKind, Opcode, Role, encode_close, encode_control,
     encode_message, handshake,
@@ -32,6 +33,17 @@ pub(crate) enum Seen {
     Reset,
     /// Nothing within the time.
     Nothing,
+}
+
+/// A connection that comes from another address of this machine.
+pub(crate) fn connect_from(address: IpAddr, to: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket
+        .bind(&SocketAddr::new(address, 0).into())
+        .expect("an address of loopback");
+    socket.connect(&to.into()).expect("the listener takes it");
+    socket.set_read_timeout(Some(SOON)).expect("a socket");
+    socket.into()
 }
 
 #[derive(Debug)]
@@ -66,7 +78,7 @@ impl Socket {
         let mut request = Vec::new();
         handshake::write_request(
             &mut request,
-            "test",
+            "localhost",
             target,
             KEY,
             "",

@@ -3,7 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::{Checker, text, word};
+use veche_frontends::access::{Access, Hosts};
+
 use crate::config::directives::ROLES;
+use crate::config::names::{parse_client_address, parse_host, parse_network};
 use crate::config::raw::Table;
 use crate::config::report::did_you_mean;
 use crate::config::types::{Listener, Role};
@@ -57,9 +60,10 @@ impl Checker<'_> {
                 self.exposed(table, role, address, risk);
             }
             let has_client_ca = table.has("client_ca");
+            let access = self.access(table, address);
             let mut listener = None;
             if self.problems.count() == before
-                && let (Some(role), Some(address)) = (role, address)
+                && let (Some(role), Some(address), Some(access)) = (role, address, access)
             {
                 listener = Some(Listener {
                     index: table.index,
@@ -67,6 +71,7 @@ impl Checker<'_> {
                     address,
                     role,
                     tls,
+                    access,
                 });
             }
             listeners.push(Checked {
@@ -85,6 +90,36 @@ impl Checker<'_> {
             );
         }
         listeners
+    }
+
+    fn access(&mut self, table: &Table, address: Option<SocketAddr>) -> Option<Access> {
+        let networks = self.networks(table);
+        let trusted_proxies = self.each(table, "trusted_proxies", parse_network);
+        let from = text(table, "client_address")?;
+        let read = parse_client_address(&from).map_err(|why| format!("{why}, found {from:?}"));
+        let client_address = self.take("client_address", table.value_at("client_address"), read);
+        if table.has("client_address") && !table.has("trusted_proxies") {
+            self.warn(
+                table.key_at("client_address"),
+                "client_address: without trusted_proxies nobody is believed",
+            );
+        }
+        let listed = self.each(table, "hosts", parse_host)?;
+        let hosts = if listed.iter().any(|name| name == "*") {
+            Hosts::Any
+        } else if !listed.is_empty() {
+            Hosts::Listed(listed)
+        } else if address?.ip().to_canonical().is_loopback() {
+            Hosts::Loopback
+        } else {
+            Hosts::Any
+        };
+        Some(Access {
+            networks: networks?,
+            trusted_proxies: trusted_proxies?,
+            client_address: client_address?,
+            hosts,
+        })
     }
 
     fn address(&mut self, table: &Table, before: &[Checked]) -> Option<SocketAddr> {

@@ -82,6 +82,7 @@ impl Checker<'_> {
             self.collisions(table, &claim, claims);
             claims.push(claim);
         }
+        let networks = self.networks(table);
         let handler_word = handler_word?;
         self.foreign(table, &handler_word);
         let handler = self.handler(table, &handler_word, apps);
@@ -102,6 +103,7 @@ impl Checker<'_> {
             methods: methods?,
             listen,
             listeners: on?,
+            networks: networks?,
             handler: handler?,
         })
     }
@@ -291,25 +293,6 @@ impl Checker<'_> {
                 other => unreachable!("has a default and is a number: {other:?}"),
             },
         })
-    }
-
-    /// Parses each item of a list; all of them, so that each problem is told.
-    fn each<T>(
-        &mut self,
-        table: &Table,
-        name: &str,
-        parse: fn(&str) -> Result<T, String>,
-    ) -> Option<Vec<T>> {
-        let items = list(table, name);
-        let parsed: Vec<Option<T>> = items
-            .iter()
-            .enumerate()
-            .map(|(item, text)| {
-                let read = parse(text).map_err(|why| format!("{why}, found {text:?}"));
-                self.take(name, table.item_at(name, item), read)
-            })
-            .collect();
-        parsed.into_iter().collect()
     }
 
     fn identity(&mut self, table: &Table) -> Option<Identity> {

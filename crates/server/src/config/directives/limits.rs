@@ -28,7 +28,13 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &["off"],
         },
         "\"off\"",
-        "Connections from one IP address on public listeners; more are closed at once. Off (also `0`) by default because behind a proxy or a company's gateway all clients share an address. Facing the internet directly, 100 to 1,000 is a good start.",
+        "Connections from one IP address on public listeners; more are closed at once, or get 429 where a trusted proxy says whose they are. All addresses of an IPv6 /64 are one. Off (also `0`) by default because behind a proxy or a company's gateway all clients share an address. Facing the internet directly, 100 to 1,000 is a good start.",
+    ),
+    row(
+        "handshakes_per_address",
+        Kind::Rate { bytes: false },
+        "\"off\"",
+        "How fast one IP address may make new connections on public listeners, and try to open WebSockets on them: `\"20/s\"`, or `\"300/m\"`, which lets more come at once. Faster ones are closed at accept, or get 429 once there is a request. Off by default for the reason given above; with `trusted_proxies`, or facing the internet, `\"50/s\"` is a good start.",
     ),
     row(
         "header_timeout",

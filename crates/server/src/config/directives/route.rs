@@ -1,7 +1,7 @@
 //! The rows of `[[route]]`.
 
 use super::app::{CPU_BUDGET, MEMORY, REQUEST_TIMEOUT, SCRIPT};
-use super::{Change, Default, Directive, HANDLERS, Section, WEBSOCKET_HANDLERS};
+use super::{Change, Default, Directive, HANDLERS, NETWORKS, Section, WEBSOCKET_HANDLERS};
 use crate::config::value::Kind;
 
 pub(super) static ROUTE: &[Directive] = &[
@@ -38,6 +38,24 @@ pub(super) static ROUTE: &[Directive] = &[
         handlers: &[],
         change: Change::Reload,
         doc: "The listeners that have this route: the one with this `name`, or all with this role (`\"public\"` or `\"internal\"`; a push listener has no routes).",
+    },
+    Directive {
+        section: Section::Route,
+        name: "allow",
+        kind: NETWORKS,
+        default: Default::Unset("everybody"),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "Networks whose clients are answered; others get 403. See `trusted_proxies` of `[[listen]]`.",
+    },
+    Directive {
+        section: Section::Route,
+        name: "deny",
+        kind: NETWORKS,
+        default: Default::Unset("nobody"),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "Networks whose clients get 403, though `allow` has them.",
     },
     Directive {
         section: Section::Route,

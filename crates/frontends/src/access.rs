@@ -1,0 +1,204 @@
+//! Who may connect: networks that are let in or kept out, proxies that are believed, host names that are answered.
+//!
+//! Judged before anything else is looked at: the peer's network at accept, before a byte is read; the client behind
+//! a proxy and the name it asked for with each request's head.
+
+mod forwarded;
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use veche_proto::http::Head;
+
+use crate::origin::split_port;
+
+pub use forwarded::ClientAddress;
+
+/// Networks that are let in and networks that are kept out. Empty lets everybody in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Networks {
+    /// Nobody else gets in, where there is any.
+    pub allow: Vec<IpNet>,
+    /// Those who don't get in, though they may be allowed.
+    pub deny: Vec<IpNet>,
+}
+
+impl Networks {
+    /// Whether this address gets in. An IPv4 address that came over IPv6 (`::ffff:a.b.c.d`) is the IPv4 address.
+    pub fn admit(&self, address: IpAddr) -> bool {
+        !contains(&self.deny, address) && (self.allow.is_empty() || contains(&self.allow, address))
+    }
+}
+
+fn contains(networks: &[IpNet], address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    networks.iter().any(|network| network.contains(&address))
+}
+
+/// What one listener asks of those who come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// By the address of the client, or of the proxy in front of it.
+    pub networks: Networks,
+    /// Networks of proxies; what they say of the client is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// How they say it.
+    pub client_address: ClientAddress,
+    /// The names that are answered.
+    pub hosts: Hosts,
+}
+
+impl Access {
+    /// Whether what this peer says of its clients is believed.
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        !self.trusted_proxies.is_empty() && contains(&self.trusted_proxies, peer)
+    }
+
+    /// Whether a peer may stay, judged before it has said anything. Of a proxy the clients are judged, later.
+    pub fn admits_peer(&self, peer: IpAddr) -> bool {
+        self.trusts(peer) || self.networks.admit(peer)
+    }
+
+    /// The address of the client who asks, as far as it can be believed: the peer's, or what trusted proxies say.
+    pub fn client(&self, peer: IpAddr, head: &Head<'_>) -> IpAddr {
+        if !self.trusts(peer) {
+            return peer;
+        }
+        let trusts = |address| self.trusts(address);
+        self.client_address.read(peer, head, &trusts)
+    }
+
+    /// Whether the name in `Host` is one of ours. A trusted proxy has judged that itself.
+    pub fn answers_to(&self, peer: IpAddr, host: &str) -> bool {
+        self.hosts.contain(host) || self.trusts(peer)
+    }
+}
+
+/// The host names that a listener answers to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Hosts {
+    /// Every name.
+    #[default]
+    Any,
+    /// `localhost`, what is below it, and loopback addresses: a listener on loopback is for this machine's own
+    /// programs, and a foreign name for it is a page that had its own name resolved to here (DNS rebinding).
+    Loopback,
+    /// These; each in small letters, a leading `*.` stands for one or more labels.
+    Listed(Vec<String>),
+}
+
+impl Hosts {
+    /// Whether a `Host` header's value, with or without a port, is among them. None at all is: HTTP/1.0 needs none,
+    /// and browsers always send one.
+    pub fn contain(&self, host: &str) -> bool {
+        if matches!(self, Self::Any) || host.is_empty() {
+            return true;
+        }
+        let Some((name, _)) = split_port(host) else {
+            return false;
+        };
+        let name = name.strip_suffix('.').unwrap_or(name);
+        match self {
+            Self::Any => true,
+            Self::Loopback => is_loopback(name),
+            Self::Listed(names) => names.iter().any(|listed| match listed.strip_prefix('*') {
+                Some(suffix) => is_below(name, suffix),
+                None => name.eq_ignore_ascii_case(listed),
+            }),
+        }
+    }
+}
+
+fn is_loopback(name: &str) -> bool {
+    let literal = name
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost")
+        || is_below(name, ".localhost")
+        || literal
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+/// Whether `name` ends in `suffix`, which begins with a dot, and has something before it.
+fn is_below(name: &str, suffix: &str) -> bool {
+    name.len() > suffix.len()
+        && name.is_char_boundary(name.len() - suffix.len())
+        && name[name.len() - suffix.len()..].eq_ignore_ascii_case(suffix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nets(list: &[&str]) -> Vec<IpNet> {
+        list.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn denied_networks_come_before_allowed_ones() {
+        let networks = Networks {
+            allow: nets(&["10.0.0.0/8", "2001:db8::/32"]),
+            deny: nets(&["10.1.0.0/16"]),
+        };
+        for (address, admitted) in [
+            ("10.0.0.1", true),
+            ("::ffff:10.0.0.1", true),
+            ("10.1.0.1", false),
+            ("::ffff:10.1.0.1", false),
+            ("11.0.0.1", false),
+            ("2001:db8::7", true),
+            ("2001:db9::7", false),
+        ] {
+            assert_eq!(
+                networks.admit(address.parse().unwrap()),
+                admitted,
+                "{address}"
+            );
+        }
+        assert!(Networks::default().admit("11.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_listener_on_loopback_answers_to_its_own_names() {
+        for (host, known) in [
+            ("localhost", true),
+            ("LOCALHOST:8080", true),
+            ("localhost.", true),
+            ("app.localhost:80", true),
+            ("127.0.0.1:8080", true),
+            ("127.9.9.9", true),
+            ("[::1]:8080", true),
+            ("[::ffff:127.0.0.1]", true),
+            ("", true),
+            ("evil.example", false),
+            ("evil.example:8080", false),
+            ("notlocalhost", false),
+            (".localhost", false),
+            ("127.0.0.1.evil.example", false),
+            ("10.0.0.1", false),
+            ("[::1]:x", false),
+        ] {
+            assert_eq!(Hosts::Loopback.contain(host), known, "{host}");
+        }
+    }
+
+    #[test]
+    fn listed_names_match_whole_labels() {
+        let hosts = Hosts::Listed(vec!["shop.example".into(), "*.team.example".into()]);
+        for (host, known) in [
+            ("shop.example", true),
+            ("Shop.Example:8443", true),
+            ("shop.example.", true),
+            ("a.shop.example", false),
+            ("a.team.example", true),
+            ("a.b.team.example:80", true),
+            ("team.example", false),
+            ("evilteam.example", false),
+            ("ä.team.example", true),
+        ] {
+            assert_eq!(hosts.contain(host), known, "{host}");
+        }
+    }
+}

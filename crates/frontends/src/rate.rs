@@ -1,0 +1,119 @@
+//! How often something may happen: a rate with its burst, and what one client has used of it.
+//!
+//! The generic cell rate algorithm (ITU-T I.371): a [`Meter`] is one number, the time at which all that has happened
+//! would be paid for. Nothing has to be topped up as time goes by, so what is not used costs nothing.
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// So many in so much time; as many may come at once when none came before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    count: u64,
+    window_ms: u64,
+}
+
+impl Rate {
+    /// `count` in `window_ms` milliseconds; both at least 1.
+    pub fn new(count: u64, window_ms: u64) -> Self {
+        Self {
+            count: count.max(1),
+            window_ms: window_ms.max(1),
+        }
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// In how many milliseconds.
+    pub fn window_ms(&self) -> u64 {
+        self.window_ms
+    }
+
+    fn cost_ns(&self, amount: u64) -> u64 {
+        let cost = u128::from(amount) * u128::from(self.window_ns()) / u128::from(self.count);
+        u64::try_from(cost).unwrap_or(u64::MAX)
+    }
+
+    fn window_ns(&self) -> u64 {
+        self.window_ms.saturating_mul(NS_PER_MS)
+    }
+}
+
+/// What one client has used of a [`Rate`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meter {
+    paid_at_ns: u64,
+}
+
+impl Meter {
+    /// Takes `amount` if the rate allows it now. What has used nothing may take more than a whole window allows, once:
+    /// or it could never have it.
+    pub fn take(&mut self, rate: &Rate, amount: u64, now_ms: u64) -> bool {
+        let now_ns = now_ms.saturating_mul(NS_PER_MS);
+        let begins = self.paid_at_ns.max(now_ns);
+        let paid_at = begins.saturating_add(rate.cost_ns(amount));
+        if paid_at > now_ns.saturating_add(rate.window_ns()) && begins > now_ns {
+            return false;
+        }
+        self.paid_at_ns = paid_at;
+        true
+    }
+
+    /// Takes `amount` whatever the rate says; the milliseconds to wait until it is kept again, 0 where it is.
+    pub fn charge(&mut self, rate: &Rate, amount: u64, now_ms: u64) -> u64 {
+        let now_ns = now_ms.saturating_mul(NS_PER_MS);
+        let begins = self.paid_at_ns.max(now_ns);
+        self.paid_at_ns = begins.saturating_add(rate.cost_ns(amount));
+        self.paid_at_ns
+            .saturating_sub(now_ns.saturating_add(rate.window_ns()))
+            .div_ceil(NS_PER_MS)
+    }
+
+    /// Whether nothing is used: it can be forgotten.
+    pub fn is_full(&self, now_ms: u64) -> bool {
+        self.paid_at_ns <= now_ms.saturating_mul(NS_PER_MS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_allowed_and_then_the_rate() {
+        let (rate, mut meter) = (Rate::new(10, 1_000), Meter::default());
+        let taken = |meter: &mut Meter, now| (0..100).filter(|_| meter.take(&rate, 1, now)).count();
+        assert_eq!(taken(&mut meter, 5_000), 10);
+        assert_eq!(taken(&mut meter, 5_099), 0);
+        assert_eq!(taken(&mut meter, 5_100), 1);
+        assert_eq!(taken(&mut meter, 5_350), 2);
+        assert_eq!(taken(&mut meter, 9_000), 10);
+        assert!(!meter.is_full(9_999) && meter.is_full(10_000));
+    }
+
+    #[test]
+    fn more_than_a_window_can_be_had_once() {
+        let (rate, mut meter) = (Rate::new(1_000, 1_000), Meter::default());
+        assert!(meter.take(&rate, 5_000, 1_000));
+        assert!(!meter.take(&rate, 1, 5_000));
+        assert!(meter.take(&rate, 1, 5_001));
+    }
+
+    #[test]
+    fn a_charge_says_how_long_to_wait() {
+        let (rate, mut meter) = (Rate::new(10, 1_000), Meter::default());
+        assert!((0..10).all(|_| meter.charge(&rate, 1, 7_000) == 0));
+        assert_eq!(meter.charge(&rate, 1, 7_000), 100);
+        assert_eq!(meter.charge(&rate, 1, 7_100), 100);
+        assert_eq!(meter.charge(&rate, 1, 7_300), 0);
+    }
+
+    #[test]
+    fn huge_amounts_do_not_overflow() {
+        let (rate, mut meter) = (Rate::new(1, u64::MAX), Meter::default());
+        assert!(meter.take(&rate, u64::MAX, u64::MAX));
+        meter.charge(&rate, u64::MAX, u64::MAX);
+    }
+}

@@ -1,0 +1,300 @@
+//! Who may connect: networks, proxies that are believed, names that are answered, and what one address may take.
+
+use std::io::Read;
+use std::net::{IpAddr, TcpStream};
+
+use crate::support::metrics::Metrics;
+use crate::support::{Http, Options, Seen, Server, Socket, connect_from, on_all, until};
+
+/// What stands in the place of a proxy: all that comes over loopback.
+const PROXY: &str = "trusted_proxies = [\"127.0.0.0/8\"]";
+
+fn from(client: &str) -> String {
+    format!("X-Forwarded-For: 6.6.6.6, {client}\r\n")
+}
+
+fn turned_away(server: &Server, reason: &str) -> f64 {
+    Metrics::scrape(server.internal).sum(
+        "veche_turned_away_total",
+        &[&format!("reason=\"{reason}\"")],
+    )
+}
+
+/// Whether the server says nothing and closes.
+fn is_closed(mut socket: TcpStream) -> bool {
+    matches!(socket.read(&mut [0; 1]), Ok(0) | Err(_))
+}
+
+/// The status that a handshake gets behind a proxy that says who asks.
+fn status_of_handshake(server: &Server, target: &str, headers: &str) -> u16 {
+    let mut http = Http::connect(server.public);
+    let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let request = format!("GET {target} HTTP/1.1\r\nHost: test\r\n{upgrade}{headers}\r\n");
+    http.raw(request.as_bytes()).expect("the server reads");
+    http.head().expect("an answer").status
+}
+
+#[test]
+fn networks_that_are_not_let_in_are_closed_before_they_speak() {
+    on_all(|setup| {
+        let options = |listen| Options {
+            listen,
+            ..Options::default()
+        };
+        let server = Server::with(setup, &options("deny = [\"127.0.0.2\", \"10.0.0.0/8\"]"));
+        let other = IpAddr::from([127, 0, 0, 2]);
+        assert!(is_closed(connect_from(other, server.public)));
+        until("it to be counted", || {
+            turned_away(&server, "network") == 1.0
+        });
+        let mut inside = Socket::open(server.public, "/ws?user=ann");
+        assert!(inside.is_alive());
+
+        // A reload lets one in and keeps the other out; who is inside stays.
+        server.configure(&options("allow = [\"127.0.0.2\"]"));
+        assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
+        // The workers take it up one after the other.
+        until("everybody else to be kept out", || {
+            is_closed(TcpStream::connect(server.public).expect("a connection"))
+        });
+        until("the one to be let in", || {
+            let let_in = connect_from(other, server.public);
+            Socket::upgrade(let_in, "/ws?user=bob", &[]).is_ok()
+        });
+        assert!(inside.is_alive());
+        drop(inside);
+        server.await_connections(0);
+    });
+}
+
+#[test]
+fn a_route_looks_at_the_client_behind_proxies_that_are_trusted() {
+    const ROUTES: &str =
+        "[[route]]\npath = \"/office\"\nhandler = \"echo\"\nallow = [\"192.0.2.0/24\"]";
+    on_all(|setup| {
+        let with = |listen| Options {
+            listen,
+            routes: ROUTES,
+            ..Options::default()
+        };
+        let server = Server::with(
+            setup,
+            &with("trusted_proxies = [\"127.0.0.1\"]\ndeny = [\"192.0.2.66\"]"),
+        );
+        let status = |target, client| status_of_handshake(&server, target, &from(client));
+        assert_eq!(status("/office", "192.0.2.7"), 101);
+        assert_eq!(status("/office", "198.51.100.7"), 403);
+        assert_eq!(status("/echo", "198.51.100.7"), 101);
+        // The listener's own rule is for clients too.
+        assert_eq!(status("/echo", "192.0.2.66"), 403);
+        // Without the header it is the proxy itself that asks.
+        assert_eq!(status_of_handshake(&server, "/office", ""), 403);
+        assert_eq!(turned_away(&server, "network"), 3.0);
+
+        // Somebody else may say what he likes.
+        let stranger = connect_from([127, 0, 0, 2].into(), server.public);
+        let refused = Socket::upgrade(stranger, "/office", &[("X-Forwarded-For", "192.0.2.7")]);
+        assert!(refused.is_err());
+    });
+}
+
+#[test]
+fn the_proxys_own_header_is_the_only_one_that_counts() {
+    const ROUTES: &str =
+        "[[route]]\npath = \"/office\"\nhandler = \"echo\"\nallow = [\"192.0.2.0/24\"]";
+    on_all(|setup| {
+        let listen = format!("{PROXY}\nclient_address = \"header:X-Real-IP\"");
+        let server = Server::with(
+            setup,
+            &Options {
+                listen: &listen,
+                routes: ROUTES,
+                ..Options::default()
+            },
+        );
+        let status = |headers| status_of_handshake(&server, "/office", headers);
+        assert_eq!(status("X-Real-IP: 192.0.2.7\r\n"), 101);
+        assert_eq!(status("X-Forwarded-For: 192.0.2.7\r\n"), 403);
+        assert_eq!(
+            status("X-Real-IP: 10.9.9.9\r\nX-Forwarded-For: 192.0.2.7\r\n"),
+            403
+        );
+    });
+}
+
+#[test]
+fn a_foreign_name_for_loopback_is_not_answered() {
+    on_all(|setup| {
+        // The word keeps the tests' own default away.
+        for (listen, named, expected) in [
+            ("# hosts: the default", "localhost:8080", 200),
+            ("# hosts: the default", "127.0.0.1", 200),
+            ("# hosts: the default", "evil.example", 421),
+            (
+                "hosts = [\"app.example\", \"*.app.example\"]",
+                "APP.example:80",
+                200,
+            ),
+            (
+                "hosts = [\"app.example\", \"*.app.example\"]",
+                "x.app.example",
+                200,
+            ),
+            (
+                "hosts = [\"app.example\", \"*.app.example\"]",
+                "localhost",
+                421,
+            ),
+            (PROXY, "evil.example", 200),
+        ] {
+            let options = Options {
+                listen,
+                ..Options::default()
+            };
+            let server = Server::with(setup, &options);
+            let mut http = Http::connect(server.public);
+            let request = format!("GET /index.html HTTP/1.1\r\nHost: {named}\r\n\r\n");
+            http.raw(request.as_bytes()).expect("the server reads");
+            let response = http.response().expect("an answer");
+            assert_eq!(response.status, expected, "{listen}: {named}");
+            if expected == 421 {
+                assert!(response.text().contains("hosts of [[listen]]"));
+                assert_eq!(turned_away(&server, "host"), 1.0);
+            }
+        }
+    });
+}
+
+#[test]
+fn behind_a_proxy_each_client_has_its_own_share() {
+    on_all(|setup| {
+        let server = Server::with(
+            setup,
+            &Options {
+                listen: PROXY,
+                limits: "connections_per_address = 2",
+                ..Options::default()
+            },
+        );
+        let open = |client: &str| {
+            let socket = TcpStream::connect(server.public).expect("the proxy is not counted");
+            Socket::upgrade(socket, "/ws?user=u", &[("X-Forwarded-For", client)])
+        };
+        let first = open("192.0.2.7").expect("the first");
+        let _second = open("192.0.2.7").expect("the second");
+        assert!(open("192.0.2.7").is_err());
+        assert_eq!(
+            status_of_handshake(&server, "/ws?user=u", &from("192.0.2.7")),
+            429
+        );
+        let _other = open("192.0.2.8").expect("another client");
+        // A /64 is one client.
+        let _third = open("2001:db8::1").expect("the first");
+        let _fourth = open("2001:db8::2").expect("the second");
+        assert!(open("2001:db8::3").is_err());
+        first.leave();
+        until("room for another", || open("192.0.2.7").is_ok());
+        assert!(turned_away(&server, "connections_per_address") >= 3.0);
+    });
+}
+
+#[test]
+fn nobody_makes_connections_faster_than_he_may() {
+    on_all(|setup| {
+        let server = Server::with(
+            setup,
+            &Options {
+                limits: "handshakes_per_address = \"5/h\"",
+                ..Options::default()
+            },
+        );
+        let mut inside: Vec<Socket> = (0..5)
+            .map(|_| Socket::open(server.public, "/ws?user=u"))
+            .collect();
+        assert!(is_closed(
+            TcpStream::connect(server.public).expect("a connection")
+        ));
+        until("it to be counted", || {
+            turned_away(&server, "handshakes_per_address") == 1.0
+        });
+        // Others come in, those inside stay, and the back end is not meant.
+        let other = connect_from([127, 0, 0, 2].into(), server.public);
+        assert!(Socket::upgrade(other, "/ws?user=v", &[]).is_ok());
+        assert!(inside.iter_mut().all(Socket::is_alive));
+        (0..10).for_each(|_| drop(Metrics::scrape(server.internal)));
+    });
+}
+
+#[test]
+fn trying_again_on_the_same_connection_counts() {
+    on_all(|setup| {
+        let server = Server::with(
+            setup,
+            &Options {
+                limits: "handshakes_per_address = \"5/h\"",
+                ..Options::default()
+            },
+        );
+        let mut http = Http::connect(server.public);
+        let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        // Nobody by name: 401, and the connection goes on.
+        let mut statuses = Vec::new();
+        for _ in 0..7 {
+            let response = http.request("GET", "/ws", upgrade, b"").expect("an answer");
+            if response.status == 429 {
+                assert_eq!(response.header("retry-after"), Some("1"));
+            }
+            statuses.push(response.status);
+        }
+        assert_eq!(statuses, [401, 401, 401, 401, 401, 429, 429]);
+    });
+}
+
+#[test]
+fn who_waits_for_a_verdict_takes_no_more_than_his_share() {
+    const APP: &str = "local veche = require \"veche\"\n\
+        local app = {}\n\
+        function app.handshake() veche.sleep(0.3) end\n\
+        function app.message(conn, data) conn:send(data) end\n\
+        return app\n";
+    on_all(|setup| {
+        let server = Server::with(
+            setup,
+            &Options {
+                listen: PROXY,
+                limits: "connections_per_address = 2",
+                routes: "[[route]]\npath = \"/app\"\nhandler = \"lua\"\nscript = \"app.lua\"",
+                files: &[("app.lua", APP)],
+                ..Options::default()
+            },
+        );
+        let sockets: Vec<_> = (0..8)
+            .map(|_| {
+                let public = server.public;
+                std::thread::spawn(move || {
+                    let socket = TcpStream::connect(public).expect("a connection");
+                    Socket::upgrade(socket, "/app", &[("X-Forwarded-For", "192.0.2.7")])
+                })
+            })
+            .collect();
+        let opened = sockets
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"));
+        let mut stay = 0;
+        let mut kept = Vec::new();
+        for mut socket in opened.flatten() {
+            socket.say("here");
+            match socket.next() {
+                Seen::Text(text) if text == "here" => {
+                    stay += 1;
+                    kept.push(socket);
+                }
+                Seen::Close(code, _) => assert_eq!(code, Some(1013)),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(stay, 2);
+    });
+}
