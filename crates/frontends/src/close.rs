@@ -10,5 +10,7 @@ pub const IDLE: (u16, &str) = (1001, "idle for too long");
 pub const SLOW_CONSUMER: (u16, &str) = (1013, "too slow: try again later");
 /// The client's address has as many connections as it may have.
 pub const TOO_MANY: (u16, &str) = (1013, "too many connections of this address");
+/// The client says more than its route allows.
+pub const TOO_FAST: (u16, &str) = (1008, "too much too fast");
 /// The back end asked for it; no reconnect.
 pub const DISCONNECTED: (u16, &str) = (3503, "disconnected by the back end");

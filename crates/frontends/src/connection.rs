@@ -336,6 +336,9 @@ impl Connection {
         if now < self.deadline_ms {
             return;
         }
+        if self.blocked == Some(Block::Pace) {
+            return self.resume(id, shared);
+        }
         let alive = match &mut self.stage {
             Stage::Http(http) => http.timeout(id, shared),
             Stage::Dialing(dialing) => {
@@ -427,6 +430,10 @@ impl Connection {
             Block::Output => shared.waiting_for_output.push(id),
             Block::Credit => shared.waiting_for_credit.push(id),
             Block::Answer | Block::App => {}
+            Block::Pace => {
+                shared.stats.paced.add(1);
+                self.settle_deadline(id, shared);
+            }
         }
     }
 
@@ -434,6 +441,9 @@ impl Connection {
         self.deadline_ms = match &self.stage {
             // While input waits nothing can be heard of the peer; whether it reads is `write_timeout`'s matter.
             Stage::Http(_) if self.blocked == Some(Block::Output) => u64::MAX,
+            Stage::Socket(socket) if self.blocked == Some(Block::Pace) && !socket.is_closing() => {
+                socket.paced_until_ms()
+            }
             Stage::Socket(socket) if self.blocked.is_some() && !socket.is_closing() => u64::MAX,
             Stage::Http(http) => http.deadline_ms(shared),
             Stage::Dialing(dialing) => dialing.deadline_ms(),

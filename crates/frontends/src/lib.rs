@@ -19,6 +19,7 @@ pub mod identity;
 mod lines;
 pub mod origin;
 pub mod outbox;
+pub mod pace;
 mod pool;
 pub mod rate;
 mod reply;

@@ -13,6 +13,7 @@ use crate::access::Networks;
 use crate::app::AppId;
 use crate::identity::Identity;
 use crate::origin;
+use crate::pace::Pacing;
 
 pub use router::{Found, Router};
 
@@ -76,6 +77,8 @@ pub struct Route {
     pub compression: Option<websocket::deflate::Policy>,
     /// Limits of a client's message.
     pub message_limits: websocket::Limits,
+    /// How fast a client may speak; `None`: as fast as it is worked on.
+    pub pacing: Option<Pacing>,
 }
 
 impl Route {
@@ -111,6 +114,7 @@ mod tests {
                 message_bytes_max: 1 << 16,
                 fragments_max: 1024,
             },
+            pacing: None,
         };
         for (name, allowed) in [
             ("news", true),

@@ -17,6 +17,7 @@ use crate::backend::{Backend, Progress, Shape};
 use crate::client::Terms;
 use crate::command;
 use crate::outbox::{ANSWERS_BYTES_HIGH, Outboxes};
+use crate::pace::{Pace, Paced};
 use crate::route::Route;
 use crate::shared::{NoteLevel, Now, Shared};
 use crate::step::{Block, Never, Step, Then};
@@ -35,6 +36,8 @@ pub(crate) struct Socket {
     /// When the last message came; the outbox knows when the last one went.
     messaged_ms: u32,
     phase: Phase,
+    /// Where the client may not speak as fast as it likes.
+    pace: Option<Box<Pace>>,
     /// A ping is out since `heard_ms` and `ping_interval`.
     pinged: bool,
 }
@@ -77,6 +80,10 @@ enum Phase {
 
 impl Socket {
     pub(crate) fn new(decoder: Decoder, session: Session, side: Side, now: Now) -> Self {
+        let pacing = match &side {
+            Side::Server(route) => route.pacing,
+            Side::Client(_) => None,
+        };
         Self {
             decoder,
             side,
@@ -84,6 +91,7 @@ impl Socket {
             heard_ms: now.mono_ms as u32,
             messaged_ms: now.mono_ms as u32,
             phase: Phase::Open,
+            pace: pacing.map(|pacing| Box::new(Pace::new(pacing))),
             pinged: false,
         }
     }
@@ -116,7 +124,16 @@ impl Socket {
             };
             taken += count;
             let Some(event) = event else { break };
+            let paced = keeps_pace(&mut self.pace, &event, shared.now);
             let then = match event {
+                _ if paced == Paced::Drop => {
+                    shared.stats.messages_dropped.add(1);
+                    continue;
+                }
+                _ if paced == Paced::Close => {
+                    self.outpaced(id, shared);
+                    continue;
+                }
                 Event::Message { kind, data } => {
                     shared.stats.messages_received.add(1);
                     shared.stats.message_bytes_received.add(data.len() as u64);
@@ -155,6 +172,12 @@ impl Socket {
                         then: Then::Wait(Block::Output),
                     };
                 }
+                Then::GoOn if paced == Paced::ThenWait => {
+                    return Step {
+                        taken,
+                        then: Then::Wait(Block::Pace),
+                    };
+                }
                 Then::GoOn => {}
                 then => return Step { taken, then },
             }
@@ -163,6 +186,20 @@ impl Socket {
             taken,
             then: Then::NeedInput,
         }
+    }
+
+    /// The client has spoken faster than its route allows, and is closed.
+    fn outpaced(&mut self, id: SessionId, shared: &mut Shared) {
+        let (code, reason) = crate::close::TOO_FAST;
+        if self.begin_close(id, code, reason, shared) {
+            shared.stats.outpaced.add(1);
+            shared.note(id, NoteLevel::Info, "closed: it says too much too fast");
+        }
+    }
+
+    /// Until when what the client says next waits.
+    pub(crate) fn paced_until_ms(&self) -> u64 {
+        self.pace.as_ref().map_or(0, |pace| pace.wait_until_ms())
     }
 
     /// One frame on `/api/socket`: a command, answered always and in order.
@@ -384,6 +421,18 @@ impl Socket {
         self.heard_ms = shared.now.mono_ms.wrapping_sub(interval_ms) as u32;
         shared.ports.outboxes.control(id, Opcode::Ping, b"");
         true
+    }
+}
+
+/// Whether what has come keeps to the route's rates; a Close always does.
+#[inline]
+fn keeps_pace(pace: &mut Option<Box<Pace>>, event: &Event<'_>, now: Now) -> Paced {
+    match (pace, event) {
+        (None, _) | (_, Event::Close { .. }) => Paced::InTime,
+        (Some(pace), Event::Message { data, .. }) => pace.message(data.len(), now.mono_ms),
+        (Some(pace), Event::Ping(data) | Event::Pong(data)) => {
+            pace.message(data.len(), now.mono_ms)
+        }
     }
 }
 

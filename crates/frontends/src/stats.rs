@@ -157,6 +157,12 @@ pub struct Stats {
     pub messages_received: Cell,
     /// See [`Stats::messages_received`].
     pub message_bytes_received: Cell,
+    /// Times that a client was not read from because it spoke too fast.
+    pub paced: Cell,
+    /// Messages of clients that came too fast and were dropped.
+    pub messages_dropped: Cell,
+    /// Connections that were closed for speaking too fast.
+    pub outpaced: Cell,
     /// Messages to clients: publications and echoes.
     pub messages_sent: Cell,
     /// See [`Stats::messages_sent`].

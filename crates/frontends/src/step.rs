@@ -12,6 +12,8 @@ pub enum Block {
     Credit,
     /// A home worker has yet to answer.
     Answer,
+    /// It came faster than its route allows, and has its time still to come.
+    Pace,
     /// A handler of an application waits, and there is no room behind it; or its verdict or response has yet to come.
     App,
 }

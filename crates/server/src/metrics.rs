@@ -182,6 +182,21 @@ const COUNTERS: &[(&str, &str, Read)] = &[
         |s| &s.fanned_out,
     ),
     (
+        "veche_paced",
+        "Times that a client was not read from because it spoke too fast",
+        |s| &s.paced,
+    ),
+    (
+        "veche_messages_dropped",
+        "Messages of clients that came too fast and were dropped",
+        |s| &s.messages_dropped,
+    ),
+    (
+        "veche_outpaced",
+        "Connections closed for speaking too fast",
+        |s| &s.outpaced,
+    ),
+    (
         "veche_slow_consumers",
         "Connections closed because they did not read",
         |s| &s.slow_consumers,

@@ -162,6 +162,7 @@ fn route(route: &config::Route, config: &Config, library: &Library) -> Route {
             message_bytes_max: usize::try_from(websocket.message_bytes_max).unwrap_or(usize::MAX),
             fragments_max: websocket.fragments_max,
         }),
+        pacing: websocket.and_then(|websocket| websocket.pacing),
     }
 }
 
@@ -194,6 +195,7 @@ fn internal(path: &str, handler: Handler) -> Route {
         origins: vec![Rule::SameHost],
         compression: None,
         message_limits: MESSAGES,
+        pacing: None,
     }
 }
 

@@ -13,7 +13,7 @@ impl Connection {
         match &mut self.stage {
             Stage::Socket(socket) => {
                 socket.close(id, code, reason, shared);
-                if self.blocked == Some(Block::App) {
+                if matches!(self.blocked, Some(Block::App | Block::Pace)) {
                     // No handler is waited for any more, but the peer's Close is.
                     return self.go_on(id, Then::GoOn, shared);
                 }

@@ -220,6 +220,7 @@ mod tests {
                 message_bytes_max: 1 << 16,
                 fragments_max: 1024,
             },
+            pacing: None,
         }
     }
 

@@ -6,9 +6,10 @@
 use veche_hub::SessionId;
 use veche_proto::websocket::{Codecs, Event};
 
-use super::{Phase, Session, Socket};
+use super::{Phase, Session, Socket, keeps_pace};
 use crate::app::session::Pumped;
 use crate::app::{AppId, Apps, CLOSED_WITHOUT_CODE, Request};
+use crate::pace::Paced;
 use crate::shared::Shared;
 use crate::step::{Block, Never, Step, Then};
 
@@ -81,7 +82,14 @@ impl Socket {
                 then: Then::NeedInput,
             };
         };
+        let paced = keeps_pace(&mut self.pace, &event, shared.now);
         match event {
+            _ if paced == Paced::Drop => shared.stats.messages_dropped.add(1),
+            _ if paced == Paced::Close => {
+                let (code, reason) = crate::close::TOO_FAST;
+                self.outpaced(id, shared);
+                self.app_over(apps, id, code, reason, shared);
+            }
             Event::Message { kind, data } => {
                 shared.stats.messages_received.add(1);
                 shared.stats.message_bytes_received.add(data.len() as u64);
@@ -117,6 +125,7 @@ impl Socket {
         };
         let then = match is_unread {
             true => Then::Wait(Block::Output),
+            false if paced == Paced::ThenWait => Then::Wait(Block::Pace),
             false => Then::GoOn,
         };
         Step { taken, then }

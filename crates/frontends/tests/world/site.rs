@@ -203,6 +203,7 @@ fn route(path: &str, handler: Handler) -> Route {
             message_bytes_max: 64 << 10,
             fragments_max: 64,
         },
+        pacing: None,
     }
 }
 

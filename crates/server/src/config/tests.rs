@@ -158,6 +158,7 @@ fn a_full_file() {
         compression: Compression::Takeover,
         message_bytes_max: 1_024,
         fragments_max: 65_536,
+        pacing: None,
     };
     let channels = vec![
         ChannelPattern::Exact("news".to_owned()),
@@ -366,6 +367,7 @@ fn the_defaults() {
         compression: Compression::Off,
         message_bytes_max: 64 << 10,
         fragments_max: 1_024,
+        pacing: None,
     };
     assert_eq!(route.handler, Handler::Echo { websocket });
 }

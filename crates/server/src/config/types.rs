@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use veche_frontends::access::{Access, Networks};
+use veche_frontends::pace::Pacing;
 use veche_frontends::rate::Rate;
 
 use super::checked::listeners_called;
@@ -322,6 +323,8 @@ pub(crate) struct WebSocket {
     pub(crate) message_bytes_max: u64,
     /// The most frames a message may come in.
     pub(crate) fragments_max: u32,
+    /// How fast one client may speak; `None`: as fast as it is worked on.
+    pub(crate) pacing: Option<Pacing>,
 }
 
 /// permessage-deflate (RFC 7692) on a route.

@@ -20,6 +20,7 @@ mod main_job;
 mod mysql;
 mod peer;
 mod proxy;
+mod rates;
 mod redis;
 mod scrape;
 mod services;

@@ -1,8 +1,10 @@
 //! `[[route]]`: what each handler needs, which listeners have it, and that no two routes claim the same.
 
+use veche_frontends::pace::{OverPace, Pacing};
+
 use super::apps::Apps;
 use super::listeners::Checked;
-use super::{Checker, list, size, text};
+use super::{Checker, list, rate, size, text, word};
 use crate::config::directives::methods_listed;
 use crate::config::names::{
     ChannelPattern, Identity, METHODS, MethodSet, OriginRule, RoutePath, Segment,
@@ -292,7 +294,30 @@ impl Checker<'_> {
                 }
                 other => unreachable!("has a default and is a number: {other:?}"),
             },
+            pacing: self.pacing(table),
         })
+    }
+
+    fn pacing(&mut self, table: &Table) -> Option<Pacing> {
+        let pacing = Pacing {
+            messages: rate(table, "message_rate"),
+            bytes: rate(table, "byte_rate"),
+            over: match word(table, "over_rate") {
+                "drop" => OverPace::Drop,
+                "close" => OverPace::Close,
+                _ => OverPace::Delay,
+            },
+        };
+        if pacing.messages.is_none() && pacing.bytes.is_none() {
+            if table.has("over_rate") {
+                self.warn(
+                    table.key_at("over_rate"),
+                    "over_rate: without message_rate or byte_rate nothing is too fast",
+                );
+            }
+            return None;
+        }
+        Some(pacing)
     }
 
     fn identity(&mut self, table: &Table) -> Option<Identity> {

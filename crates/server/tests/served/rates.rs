@@ -1,0 +1,119 @@
+//! How fast a client may speak: what is too fast waits, is dropped or ends the connection, and nobody else notices.
+
+use crate::support::metrics::Metrics;
+use crate::support::{Options, Seen, Server, Setup, Socket, on_all, until};
+
+const APP: &str = r#"
+local veche = require "veche"
+local app, closed = {}, veche.dict("closed")
+function app.message(conn, data) conn:send(data) end
+function app.close(_, code) closed:set("code", code) end
+function app.request() return { code = closed:get("code") } end
+return app
+"#;
+
+/// An echo of Rust and one of Lua, both with these rates.
+fn serve(setup: Setup, rates: &str) -> Server {
+    let routes = format!(
+        "[[route]]\npath = \"/paced\"\nhandler = \"echo\"\n{rates}\n\
+         [[route]]\npath = \"/lua\"\nhandler = \"lua\"\nscript = \"app.lua\"\n{rates}\n"
+    );
+    let options = Options {
+        routes: &routes,
+        files: &[("app.lua", APP)],
+        ..Options::default()
+    };
+    Server::with(setup, &options)
+}
+
+const PATHS: [&str; 2] = ["/paced", "/lua"];
+
+fn counted(server: &Server, name: &str) -> f64 {
+    Metrics::scrape(server.internal).sum(name, &[])
+}
+
+#[test]
+fn what_waits_comes_whole_and_in_order() {
+    on_all(|setup| {
+        let server = serve(setup, "message_rate = \"50/s\"");
+        for path in PATHS {
+            let mut socket = Socket::open(server.public, path);
+            let mut neighbour = Socket::open(server.public, "/echo");
+            (0..80).for_each(|number| socket.say(&number.to_string()));
+            assert!(neighbour.is_alive());
+            for number in 0..80 {
+                assert_eq!(socket.text(), number.to_string(), "{path}");
+            }
+            socket.leave();
+        }
+        assert!(counted(&server, "veche_paced_total") >= 2.0);
+        assert_eq!(counted(&server, "veche_messages_dropped_total"), 0.0);
+    });
+}
+
+#[test]
+fn who_leaves_or_is_told_to_go_while_it_waits_goes() {
+    on_all(|setup| {
+        let server = serve(setup, "message_rate = \"1/h\"");
+        for path in PATHS {
+            let mut socket = Socket::open(server.public, path);
+            socket.say("one");
+            socket.say("two");
+            assert_eq!(socket.text(), "one");
+            assert_eq!(socket.text(), "two");
+            // This is not read before an hour has passed.
+            socket.say("three");
+            drop(socket);
+        }
+        let mut stays = Socket::open(server.public, "/paced");
+        (0..3).for_each(|_| stays.say("x"));
+        let seen = [stays.next(), stays.next()];
+        assert_eq!(seen, [Seen::Text("x".into()), Seen::Text("x".into())]);
+        assert!(server.ask("stop").is_some());
+        assert!(matches!(stays.next(), Seen::Close(Some(1001), _)));
+    });
+}
+
+#[test]
+fn what_is_dropped_is_counted() {
+    on_all(|setup| {
+        let server = serve(setup, "message_rate = \"5/h\"\nover_rate = \"drop\"");
+        for (round, path) in PATHS.into_iter().enumerate() {
+            let mut socket = Socket::open(server.public, path);
+            (0..50).for_each(|number| socket.say(&number.to_string()));
+            for number in 0..5 {
+                assert_eq!(socket.text(), number.to_string(), "{path}");
+            }
+            socket.leave();
+            let dropped = 45.0 * (round + 1) as f64;
+            assert_eq!(counted(&server, "veche_messages_dropped_total"), dropped);
+        }
+    });
+}
+
+#[test]
+fn who_is_too_fast_is_closed_and_the_application_hears_of_it() {
+    on_all(|setup| {
+        let server = serve(setup, "byte_rate = \"1KiB/h\"\nover_rate = \"close\"");
+        for path in PATHS {
+            let mut socket = Socket::open(server.public, path);
+            // More than an hour's worth can be had once, or it never could.
+            let long = "x".repeat(4_000);
+            socket.say(&long);
+            assert_eq!(socket.text(), long);
+            socket.say("x");
+            socket.say("y");
+            match socket.next() {
+                Seen::Close(code, reason) => {
+                    assert_eq!((code, &*reason), (Some(1008), "too much too fast"));
+                }
+                other => panic!("{path}: {other:?}"),
+            }
+        }
+        assert_eq!(counted(&server, "veche_outpaced_total"), 2.0);
+        until("the application to hear of it", || {
+            crate::support::get(server.public, "/lua").json()["code"] == 1008
+        });
+        server.await_connections(0);
+    });
+}
