@@ -7,6 +7,7 @@ mod support;
 
 mod access;
 mod apps;
+mod backing_tls;
 mod bad_input;
 mod caps;
 mod churn;

@@ -17,6 +17,10 @@ pub(crate) struct Backing {
     child: Option<Child>,
 }
 
+/// Files in its folder, if it speaks TLS.
+const CERTIFICATE: &str = "certificate.pem";
+const KEY: &str = "key.pem";
+
 /// What it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
@@ -36,14 +40,19 @@ impl Kind {
 
 impl Backing {
     pub(crate) fn mariadb(connections_max: u32) -> Self {
-        Self::new(Kind::MariaDb { connections_max })
+        Self::new(Kind::MariaDb { connections_max }, None)
     }
 
     pub(crate) fn redis() -> Self {
-        Self::new(Kind::Redis)
+        Self::new(Kind::Redis, None)
     }
 
-    fn new(kind: Kind) -> Self {
+    /// One that speaks TLS, with that certificate and key, each as PEM. Redis speaks nothing else then.
+    pub(crate) fn sealed(kind: Kind, certificate: &str, key: &str) -> Self {
+        Self::new(kind, Some([certificate, key]))
+    }
+
+    fn new(kind: Kind, seal: Option<[&str; 2]>) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("veche-backing-{}-{number}", std::process::id());
@@ -58,6 +67,13 @@ impl Backing {
             child: None,
         };
         backing.own(&backing.folder);
+        if let Some(texts) = seal {
+            for (name, text) in [CERTIFICATE, KEY].into_iter().zip(texts) {
+                let file = backing.folder.join(name);
+                fs::write(&file, text).expect("a file");
+                backing.own(&file);
+            }
+        }
         if let Kind::MariaDb { .. } = kind {
             let installed = backing
                 .command("mariadb-install-db")
@@ -122,6 +138,8 @@ impl Backing {
     /// Starts it, with the data that it has, and waits until it serves.
     pub(crate) fn start(&mut self) {
         let port = self.port.to_string();
+        let is_sealed = self.folder.join(KEY).exists();
+        let (certificate, key) = (self.path(CERTIFICATE), self.path(KEY));
         let mut command = match self.kind {
             Kind::MariaDb { connections_max } => {
                 let mut command = self.command("mariadbd");
@@ -141,11 +159,22 @@ impl Backing {
                     "--thread-cache-size=0",
                     "--back-log=2000",
                 ]);
+                if is_sealed {
+                    command.args([
+                        format!("--ssl-cert={certificate}"),
+                        format!("--ssl-key={key}"),
+                    ]);
+                }
                 command
             }
             Kind::Redis => {
                 let mut command = self.command("redis-server");
-                command.args(["--bind", "127.0.0.1", "--port", &port, "--save", ""]);
+                let plain = if is_sealed { "0" } else { &*port };
+                command.args(["--bind", "127.0.0.1", "--port", plain, "--save", ""]);
+                if is_sealed {
+                    command.args(["--tls-port", &port, "--tls-auth-clients", "no"]);
+                    command.args(["--tls-cert-file", &certificate, "--tls-key-file", &key]);
+                }
                 command
             }
         };
