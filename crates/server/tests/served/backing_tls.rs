@@ -1,6 +1,6 @@
 //! `veche.mysql` and `veche.redis` over TLS: real servers with certificates of the test's own.
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 use crate::support::backing::{Backing, Kind};
 use crate::support::{Options, Server, Setup, get};
@@ -30,8 +30,9 @@ return app
 "#;
 
 /// Whoever it vouches for is believed.
-fn authority() -> CertifiedIssuer<'static, KeyPair> {
+fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().expect("a key");
     CertifiedIssuer::self_signed(params, key).expect("a certificate")
@@ -47,7 +48,7 @@ fn certificate(issuer: &CertifiedIssuer<'static, KeyPair>, name: &str) -> [Strin
 
 #[test]
 fn databases_are_believed_by_their_certificates() {
-    let (right, wrong) = (authority(), authority());
+    let (right, wrong) = (authority("right"), authority("wrong"));
     let [certificate, key] = certificate(&right, "localhost");
     let connections_max = 100;
     let mysql = Backing::sealed(Kind::MariaDb { connections_max }, &certificate, &key);
