@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use veche_calls::mysql::{Database, MysqlAction, MysqlReply, Rows, Value, Wanted};
 use veche_calls::{Fault, FaultKind, Lease, Mysql, Outcome, Reply, Tls};
 
+use crate::authority;
 use crate::metrics::Figures;
 use crate::pool::{Dial, Limits, Pool, Taken};
 use errors::{fault, has_ended_transaction, lost};
@@ -39,7 +40,10 @@ impl Client {
             wait_timeout: database.wait_timeout,
             idle_timeout: database.idle_timeout,
         };
-        let dialer = Dialer(options(database));
+        let dialer = Dialer {
+            options: options(database),
+            tls: database.server.tls.clone(),
+        };
         Self {
             database: Arc::clone(database),
             pool: Pool::new("mysql", dialer, limits, figures),
@@ -242,7 +246,10 @@ fn over() -> Fault {
 }
 
 /// How connections to a database come about.
-struct Dialer(Opts);
+struct Dialer {
+    options: Opts,
+    tls: Tls,
+}
 
 impl fmt::Debug for Dialer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -254,7 +261,8 @@ impl Dial for Dialer {
     type Connection = Conn;
 
     async fn dial(&self) -> Result<Conn, Fault> {
-        Conn::new(self.0.clone())
+        authority::check("mysql", &self.tls).await?;
+        Conn::new(self.options.clone())
             .await
             .map_err(|error| fault(&error))
     }
@@ -266,7 +274,9 @@ impl Dial for Dialer {
     /// A server goes on with a statement though nobody listens any more: it is told.
     async fn abort(&self, connection: Conn) {
         let connection = Unheard(Some(connection));
-        if let (Some(unheard), Ok(mut other)) = (&connection.0, Conn::new(self.0.clone()).await) {
+        if let (Some(unheard), Ok(mut other)) =
+            (&connection.0, Conn::new(self.options.clone()).await)
+        {
             let _ = other.query_drop(format!("KILL {}", unheard.id())).await;
             let _ = other.disconnect().await;
         }

@@ -22,6 +22,7 @@ use veche_calls::{Fault, FaultKind, Tls};
 
 use super::PAUSES;
 use super::values::fault;
+use crate::authority;
 use crate::metrics::{Connected, Figures};
 
 /// After a connection was silent for so long, the system asks the other side whether it is there.
@@ -47,6 +48,7 @@ impl Dialer {
         &self,
         pushed: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, Fault> {
+        authority::check("redis", &self.keyspace.server.tls).await?;
         let client = self.client().await?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
