@@ -12,7 +12,7 @@ use veche_proto::http::Head;
 
 use crate::origin::split_port;
 
-pub use forwarded::ClientAddress;
+pub use forwarded::{ClientAddress, Unreadable};
 
 /// Networks that are let in and networks that are kept out. Empty lets everybody in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,17 +60,20 @@ impl Access {
     }
 
     /// The address of the client who asks, as far as it can be believed: the peer's, or what trusted proxies say.
-    pub fn client(&self, peer: IpAddr, head: &Head<'_>) -> IpAddr {
+    ///
+    /// # Errors
+    /// What a trusted proxy says can't be read.
+    pub fn client(&self, peer: IpAddr, head: &Head<'_>) -> Result<IpAddr, Unreadable> {
         if !self.trusts(peer) {
-            return peer;
+            return Ok(peer);
         }
         let trusts = |address| self.trusts(address);
         self.client_address.read(peer, head, &trusts)
     }
 
-    /// Whether the name in `Host` is one of ours. A trusted proxy has judged that itself.
+    /// Whether the name in `Host` is one of ours. Through a trusted proxy a listener on loopback has other names.
     pub fn answers_to(&self, peer: IpAddr, host: &str) -> bool {
-        self.hosts.contain(host) || self.trusts(peer)
+        self.hosts.contain(host) || (self.hosts == Hosts::Loopback && self.trusts(peer))
     }
 }
 

@@ -161,7 +161,8 @@ impl Connection {
             socket.heard(shared.now);
         }
         // A session's deadline is looked at when it comes, not with every message.
-        if !was_session || !matches!(self.stage, Stage::Socket(_)) {
+        let goes_on = matches!(&self.stage, Stage::Socket(socket) if !socket.is_closing());
+        if !was_session || !goes_on {
             self.settle_deadline(id, shared);
         }
     }
@@ -169,6 +170,12 @@ impl Connection {
     /// The peer sent FIN.
     pub fn ended(&mut self, id: SessionId, shared: &mut Shared) {
         self.ended = true;
+        if let Stage::Socket(socket) = &mut self.stage
+            && self.blocked == Some(Block::Pace)
+        {
+            socket.unpace();
+            return self.resume(id, shared);
+        }
         if self.blocked.is_none() {
             self.finish_after_end(id, shared);
         }
@@ -221,9 +228,23 @@ impl Connection {
             return;
         };
         // What waits for the client to read is taken up when it has.
-        if socket.app_ready() && matches!(self.blocked, None | Some(Block::App)) {
-            let then = socket.resume(id, shared).map(stays);
-            self.go_on(id, then, shared);
+        if !socket.app_ready() {
+            return;
+        }
+        match self.blocked {
+            None | Some(Block::App) => {
+                let then = socket.resume(id, shared).map(stays);
+                self.go_on(id, then, shared);
+            }
+            Some(Block::Pace) => {
+                // What came in time is handled; what is behind it still waits.
+                let _ = socket.resume(id, shared);
+                if socket.is_closing() {
+                    return self.go_on(id, Then::GoOn, shared);
+                }
+                self.settle_deadline(id, shared);
+            }
+            _ => {}
         }
     }
 
@@ -290,6 +311,11 @@ impl Connection {
         };
         self.stage = stage;
         let Some(client) = client else { return };
+        if self.is_counted {
+            // It came before its peer was trusted.
+            shared.process.address_closed(self.peer);
+            self.is_counted = false;
+        }
         self.peer = client;
         if shared.site.listeners[self.listener as usize].role == Role::Public {
             self.is_counted = true;
@@ -336,8 +362,15 @@ impl Connection {
         if now < self.deadline_ms {
             return;
         }
-        if self.blocked == Some(Block::Pace) {
-            return self.resume(id, shared);
+        if let Stage::Socket(socket) = &mut self.stage
+            && self.blocked == Some(Block::Pace)
+            && !socket.is_closing()
+        {
+            if now >= socket.paced_until_ms() {
+                return self.resume(id, shared);
+            }
+            socket.ping_while_paced(id, shared);
+            return self.settle_deadline(id, shared);
         }
         let alive = match &mut self.stage {
             Stage::Http(http) => http.timeout(id, shared),
@@ -442,7 +475,7 @@ impl Connection {
             // While input waits nothing can be heard of the peer; whether it reads is `write_timeout`'s matter.
             Stage::Http(_) if self.blocked == Some(Block::Output) => u64::MAX,
             Stage::Socket(socket) if self.blocked == Some(Block::Pace) && !socket.is_closing() => {
-                socket.paced_until_ms()
+                socket.paced_deadline_ms(shared)
             }
             Stage::Socket(socket) if self.blocked.is_some() && !socket.is_closing() => u64::MAX,
             Stage::Http(http) => http.deadline_ms(shared),

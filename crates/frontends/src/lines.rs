@@ -1,7 +1,7 @@
 //! A push listener's connection: one JSON object a line, from the back end.
 //!
 //! A good line is answered only when it asks for it (`"ack":true`, or an `id`); a bad one always, by one line that
-//! says which and why, and the connection stays open. An empty line means nothing.
+//! says which and why, and the connection stays open. An empty line means nothing; a line of HTTP ends it.
 
 use veche_hub::{Answer, SessionId, Ticket};
 
@@ -44,6 +44,16 @@ impl Lines {
                 break Then::Wait(Block::Answer);
             }
             self.searched = 0;
+            if is_http(&rest[..length]) {
+                self.count += 1;
+                let why = format!(
+                    "line {}: this port takes JSON, one object a line, and no HTTP",
+                    self.count
+                );
+                self.backend.refuse(None, why, id, shared);
+                taken = input.len();
+                break Then::End;
+            }
             let progress = match std::mem::take(&mut self.skipping) {
                 true => Progress::Done,
                 false => self.line(id, &rest[..length], shared),
@@ -155,4 +165,13 @@ impl Lines {
         }
         wrote
     }
+}
+
+/// Whether a line is a request's first: a page can make a browser send one, with commands for its body.
+fn is_http(line: &[u8]) -> bool {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    !line.starts_with(b"{")
+        && [&b" HTTP/1.0"[..], b" HTTP/1.1"]
+            .iter()
+            .any(|end| line.ends_with(end))
 }

@@ -49,6 +49,10 @@ pub trait Process {
         let _ = address;
         true
     }
+    /// One of those connections is this address's no more.
+    fn address_closed(&self, address: IpAddr) {
+        let _ = address;
+    }
     /// Whether a client's address may begin one more handshake now, which counts.
     fn may_begin(&self, address: IpAddr, now_ms: u64) -> bool {
         let _ = (address, now_ms);

@@ -124,7 +124,7 @@ impl Socket {
             };
             taken += count;
             let Some(event) = event else { break };
-            let paced = keeps_pace(&mut self.pace, &event, shared.now);
+            let paced = self.paced(&event, shared.now);
             let then = match event {
                 _ if paced == Paced::Drop => {
                     shared.stats.messages_dropped.add(1);
@@ -188,6 +188,37 @@ impl Socket {
         }
     }
 
+    /// Whether what has come keeps to the route's rates. A Close does, and so does the pong that we asked for; after our
+    /// Close nothing is counted any more.
+    #[inline]
+    fn paced(&mut self, event: &Event<'_>, now: Now) -> Paced {
+        let Some(pace) = &mut self.pace else {
+            return Paced::InTime;
+        };
+        if self.phase != Phase::Open {
+            return Paced::InTime;
+        }
+        match event {
+            Event::Message { data, .. } => pace.message(data.len(), now.mono_ms),
+            Event::Pong(_) if self.pinged => Paced::InTime,
+            Event::Ping(data) | Event::Pong(data) => pace.message(data.len(), now.mono_ms),
+            Event::Close { .. } => Paced::InTime,
+        }
+    }
+
+    /// While input waits for its time nothing is heard of the peer: a ping finds out whether it is there at all, since
+    /// the system of one that has gone answers for it.
+    pub(crate) fn ping_while_paced(&mut self, id: SessionId, shared: &mut Shared) {
+        self.pinged = false;
+        self.heard_ms = shared.now.mono_ms as u32;
+        shared.ports.outboxes.control(id, Opcode::Ping, b"");
+    }
+
+    /// The peer has said its last: what is left of it need not wait.
+    pub(crate) fn unpace(&mut self) {
+        self.pace = None;
+    }
+
     /// The client has spoken faster than its route allows, and is closed.
     fn outpaced(&mut self, id: SessionId, shared: &mut Shared) {
         let (code, reason) = crate::close::TOO_FAST;
@@ -200,6 +231,11 @@ impl Socket {
     /// Until when what the client says next waits.
     pub(crate) fn paced_until_ms(&self) -> u64 {
         self.pace.as_ref().map_or(0, |pace| pace.wait_until_ms())
+    }
+
+    /// When there is something to do while it waits.
+    pub(crate) fn paced_deadline_ms(&self, shared: &Shared) -> u64 {
+        self.paced_until_ms().min(self.ping_deadline_ms(shared))
     }
 
     /// One frame on `/api/socket`: a command, answered always and in order.
@@ -421,18 +457,6 @@ impl Socket {
         self.heard_ms = shared.now.mono_ms.wrapping_sub(interval_ms) as u32;
         shared.ports.outboxes.control(id, Opcode::Ping, b"");
         true
-    }
-}
-
-/// Whether what has come keeps to the route's rates; a Close always does.
-#[inline]
-fn keeps_pace(pace: &mut Option<Box<Pace>>, event: &Event<'_>, now: Now) -> Paced {
-    match (pace, event) {
-        (None, _) | (_, Event::Close { .. }) => Paced::InTime,
-        (Some(pace), Event::Message { data, .. }) => pace.message(data.len(), now.mono_ms),
-        (Some(pace), Event::Ping(data) | Event::Pong(data)) => {
-            pace.message(data.len(), now.mono_ms)
-        }
     }
 }
 

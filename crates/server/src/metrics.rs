@@ -108,6 +108,10 @@ impl Process for Report {
         self.common.addresses.opened(address)
     }
 
+    fn address_closed(&self, address: IpAddr) {
+        self.common.addresses.closed(address);
+    }
+
     fn may_begin(&self, address: IpAddr, now_ms: u64) -> bool {
         self.common.addresses.may_begin(address, now_ms)
     }

@@ -24,35 +24,54 @@ pub enum ClientAddress {
 /// Addresses that are looked at, from the end of a list: more proxies in a row there are not.
 const HOPS_MAX: usize = 32;
 
+/// What says who the client is can't be read: a client may have had its hand in it, so nothing of it is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreadable;
+
 impl ClientAddress {
-    /// The client, seen from `peer`, a proxy that is trusted.
+    /// The client, seen from `peer`, a proxy that is trusted; `peer` itself where it does not say.
     pub(super) fn read(
         &self,
         peer: IpAddr,
         head: &Head<'_>,
         trusts: &dyn Fn(IpAddr) -> bool,
-    ) -> IpAddr {
+    ) -> Result<IpAddr, Unreadable> {
         match self {
             Self::XForwardedFor => {
-                let lines: Vec<&str> = head.header_all("x-forwarded-for").collect();
-                let hops = lines.iter().rev().flat_map(|line| line.rsplit(','));
-                nearest(peer, hops.map(address), trusts)
+                // As they came: a line that is not UTF-8 must not hide those that were added to it.
+                let lines: Vec<&[u8]> = lines(head, "x-forwarded-for").collect();
+                let hops = lines
+                    .iter()
+                    .rev()
+                    .flat_map(|line| line.rsplit(|byte| *byte == b','));
+                Ok(nearest(peer, hops.map(address), trusts))
             }
             Self::Forwarded => {
-                let lines: Vec<&str> = head.header_all("forwarded").collect();
-                let hops = lines.iter().rev().flat_map(|line| line.rsplit(','));
-                nearest(peer, hops.map(|hop| address(forwarded_for(hop)?)), trusts)
+                let mut hops = Vec::new();
+                for line in lines(head, "forwarded") {
+                    for element in unquoted(line, b',')? {
+                        hops.push(forwarded_for(element)?.and_then(address));
+                    }
+                }
+                Ok(nearest(peer, hops.into_iter().rev(), trusts))
             }
             Self::Header(name) => {
-                let mut lines = head.header_all(name);
+                let mut lines = lines(head, name);
                 match (lines.next(), lines.next()) {
-                    (Some(line), None) => address(line).unwrap_or(peer),
+                    (None, _) => Ok(peer),
+                    (Some(line), None) => Ok(address(line).unwrap_or(peer)),
                     // Two of them: somebody in between adds headers.
-                    _ => peer,
+                    _ => Err(Unreadable),
                 }
             }
         }
     }
+}
+
+fn lines<'b>(head: &Head<'b>, name: &str) -> impl Iterator<Item = &'b [u8]> {
+    head.headers()
+        .filter(move |(other, _)| other.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value)
 }
 
 /// The first address from the end that is no trusted proxy; where all are, the last one that could be read.
@@ -72,26 +91,53 @@ fn nearest(
     client
 }
 
-/// The value of `for` of one element of `Forwarded`.
-///
-/// The lists are split at commas before the quotes are looked at: no address has one in it, and a name in quotes that
-/// has one (RFC 7239 allows `_hidden` names only without) makes an element that can't be read, where reading ends.
-fn forwarded_for(element: &str) -> Option<&str> {
-    element.split(';').find_map(|pair| {
-        let (name, value) = pair.split_once('=')?;
-        let value = value.trim();
-        name.trim().eq_ignore_ascii_case("for").then(|| {
-            value
-                .strip_prefix('"')
-                .and_then(|rest| rest.strip_suffix('"'))
-                .unwrap_or(value)
-        })
-    })
+/// The pieces between separators that do not stand in quotes (RFC 9110, section 5.6.4).
+fn unquoted(text: &[u8], separator: u8) -> Result<Vec<&[u8]>, Unreadable> {
+    let (mut pieces, mut start, mut is_quoted, mut at) = (Vec::new(), 0, false, 0);
+    while at < text.len() {
+        match text[at] {
+            b'"' => is_quoted = !is_quoted,
+            b'\\' if is_quoted => at += 1,
+            byte if byte == separator && !is_quoted => {
+                pieces.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if is_quoted {
+        return Err(Unreadable);
+    }
+    pieces.push(&text[start..]);
+    Ok(pieces)
+}
+
+/// The value of `for` of one element of `Forwarded`, if it has one.
+fn forwarded_for(element: &[u8]) -> Result<Option<&[u8]>, Unreadable> {
+    let mut found = None;
+    for pair in unquoted(element, b';')? {
+        let Some(at) = pair.iter().position(|byte| *byte == b'=') else {
+            continue;
+        };
+        let (name, value) = (pair[..at].trim_ascii(), pair[at + 1..].trim_ascii());
+        if !name.eq_ignore_ascii_case(b"for") {
+            continue;
+        }
+        if found.is_some() {
+            return Err(Unreadable);
+        }
+        let bare = value
+            .strip_prefix(b"\"")
+            .and_then(|rest| rest.strip_suffix(b"\""));
+        found = Some(bare.unwrap_or(value));
+    }
+    Ok(found)
 }
 
 /// An address as proxies write it: bare, in brackets, with a port.
-fn address(text: &str) -> Option<IpAddr> {
-    let text = text.trim();
+fn address(text: &[u8]) -> Option<IpAddr> {
+    let text = str::from_utf8(text).ok()?.trim();
     let bare = text
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))
@@ -109,14 +155,15 @@ mod tests {
     use super::*;
 
     /// The client that `how` reads out of these header lines, seen from 10.0.0.1; 10.0.0.0/8 is trusted.
-    fn client(how: &ClientAddress, lines: &str) -> String {
-        let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+    fn client(how: &ClientAddress, lines: impl AsRef<[u8]>) -> String {
+        let text = [b"GET / HTTP/1.1\r\nHost: a\r\n", lines.as_ref(), b"\r\n"].concat();
         let mut scan = HeadScan::default();
-        let (head, _) = read_head(&mut scan, text.as_bytes(), &Limits::default())
+        let (head, _) = read_head(&mut scan, &text, &Limits::default())
             .expect("a head")
             .expect("a whole one");
         let trusts = |address: IpAddr| matches!(address, IpAddr::V4(v4) if v4.octets()[0] == 10);
-        how.read([10, 0, 0, 1].into(), &head, &trusts).to_string()
+        let client = how.read([10, 0, 0, 1].into(), &head, &trusts);
+        client.map_or_else(|_| "unreadable".to_owned(), |address| address.to_string())
     }
 
     #[test]
@@ -183,7 +230,7 @@ mod tests {
             ("CF-Connecting-IP: 192.0.2.7\r\n", "192.0.2.7"),
             (
                 "CF-Connecting-IP: 6.6.6.6\r\nCF-Connecting-IP: 192.0.2.7\r\n",
-                "10.0.0.1",
+                "unreadable",
             ),
             ("CF-Connecting-IP: 192.0.2.7, 6.6.6.6\r\n", "10.0.0.1"),
             ("X-Forwarded-For: 6.6.6.6\r\n", "10.0.0.1"),

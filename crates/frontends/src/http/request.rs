@@ -133,9 +133,13 @@ impl Http {
         listener: &Listener,
         shared: &Shared,
     ) -> Result<(), Refusal> {
-        self.client = listener.access.client(self.peer, head);
-        // The peer itself was judged when it came.
-        if self.client != self.peer && !listener.access.networks.admit(self.client) {
+        self.client = listener.access.client(self.peer, head).map_err(|_| {
+            shared.stats.turn_away(TurnedAway::Network);
+            let why = "what the proxy says of the client can't be read";
+            Refusal::new(Status::BAD_REQUEST, why)
+        })?;
+        // The peer was judged when it came, but the rules may be others by now, and of a proxy the client counts.
+        if !listener.access.networks.admit(self.client) {
             shared.stats.turn_away(TurnedAway::Network);
             return Err(not_from_there());
         }
@@ -149,7 +153,12 @@ impl Http {
 
     /// Whether the client's address may try to open a WebSocket: it has not too many connections, nor tries too often.
     fn may_upgrade(&self, shared: &Shared) -> Result<(), Refusal> {
+        let listener = &shared.site.listeners[self.listener as usize];
         let is_proxied = self.client != self.peer;
+        if !is_proxied && listener.access.trusts(self.peer) {
+            // The proxy's own, or that of a client of which it does not speak.
+            return Ok(());
+        }
         let why = if is_proxied && !shared.process.address_has_room(self.client) {
             TurnedAway::Connections
         } else if (is_proxied || self.requests > 1)

@@ -6,7 +6,7 @@
 use veche_hub::SessionId;
 use veche_proto::websocket::{Codecs, Event};
 
-use super::{Phase, Session, Socket, keeps_pace};
+use super::{Phase, Session, Socket};
 use crate::app::session::Pumped;
 use crate::app::{AppId, Apps, CLOSED_WITHOUT_CODE, Request};
 use crate::pace::Paced;
@@ -82,7 +82,7 @@ impl Socket {
                 then: Then::NeedInput,
             };
         };
-        let paced = keeps_pace(&mut self.pace, &event, shared.now);
+        let paced = self.paced(&event, shared.now);
         match event {
             _ if paced == Paced::Drop => shared.stats.messages_dropped.add(1),
             _ if paced == Paced::Close => {
@@ -97,7 +97,7 @@ impl Socket {
                 if self.phase == Phase::Open {
                     if shared.ports.is_kicked(id) {
                         self.carry_out_kick(apps, id, shared);
-                    } else {
+                    } else if let Session::App(app) = &mut self.session {
                         app.message(apps, id, kind, data, shared);
                     }
                 }

@@ -313,7 +313,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Unset("everybody"),
         handlers: &[],
         change: Change::Reload,
-        doc: "Networks that may connect; all others are closed at once, before a byte of theirs is read. Behind `trusted_proxies` it is the client's address that counts, and the answer is 403.",
+        doc: "Networks that may connect; all others are closed at once, before a byte of theirs is read. Behind `trusted_proxies` it is the client's address that counts, and the answer is 403; what a proxy asks for itself, such as its health checks, counts as its own.",
     },
     Directive {
         section: Section::Listen,
@@ -355,7 +355,7 @@ static LISTEN: &[Directive] = &[
         ),
         handlers: &[],
         change: Change::Reload,
-        doc: "The names that clients may have asked for in `Host`; others get 421. `\"*\"` is every name. A listener on a loopback address answers to `localhost`, to what is below it and to loopback addresses only, unless told otherwise here: a page of a foreign site whose name leads to 127.0.0.1 (DNS rebinding) must not reach it. Trusted proxies are not asked.",
+        doc: "The names that clients may have asked for in `Host`; others get 421. `\"*\"` is every name. A listener on a loopback address answers to `localhost`, to what is below it and to loopback addresses only, unless told otherwise here: a page of a foreign site whose name leads to 127.0.0.1 (DNS rebinding) must not reach it. Where a trusted proxy has nothing listed here, it may ask for any name.",
     },
 ];
 

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use veche_frontends::access::ClientAddress;
 
 /// A route's path: exact (`/app`), with parameters (`/room/:id`), a prefix (`/app/*`).
@@ -255,6 +255,14 @@ pub(crate) fn parse_network(text: &str) -> Result<IpNet, String> {
         .parse::<IpNet>()
         .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
         .map_err(|_| "a network is an address such as \"192.0.2.7\", or has the length of its prefix behind it, as in \"10.0.0.0/8\" or \"2001:db8::/32\"".to_owned())?;
+    // IPv4 addresses that come over IPv6 are judged as what they are.
+    let network = match network {
+        IpNet::V6(v6) if v6.prefix_len() >= 96 => match v6.addr().to_ipv4_mapped() {
+            Some(v4) => Ipv4Net::new(v4, v6.prefix_len() - 96).map_or(network, IpNet::V4),
+            None => network,
+        },
+        _ => network,
+    };
     if network.trunc() != network {
         return Err(format!("the network is {:?}", network.trunc().to_string()));
     }

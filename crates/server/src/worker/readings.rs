@@ -27,6 +27,15 @@ struct Reading {
     outgoing: Vec<Outgoing>,
 }
 
+/// Wakes the worker however the reading ends; what was told comes first.
+struct Wakes(Waker);
+
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
+
 /// What can be dialed, or why it can't.
 pub(super) type Ready = (Outgoing, Result<Trust, String>);
 
@@ -54,9 +63,9 @@ impl Readings {
         let (trusts, wanted, waker) = (Arc::clone(trusts), believe.clone(), waker());
         let thread = thread::Builder::new().name("certificates".to_owned());
         let thread = thread.spawn(move || {
+            let _wakes = Wakes(waker);
             // Nobody listens where the server has ended.
             let _ = tell.send(read(&trusts, &wanted));
-            waker.wake();
         });
         if let Err(error) = thread {
             let why = format!("no thread to read certificates: {error}");

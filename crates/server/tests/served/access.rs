@@ -92,6 +92,14 @@ fn a_route_looks_at_the_client_behind_proxies_that_are_trusted() {
         assert_eq!(status_of_handshake(&server, "/office", ""), 403);
         assert_eq!(turned_away(&server, "network"), 3.0);
 
+        // One line that can't be read hides nothing, and nothing gets in unseen.
+        let mut http = Http::connect(server.public);
+        http.raw(
+            b"GET /whoami HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: \xff, 192.0.2.66\r\n\r\n",
+        )
+        .expect("the server reads");
+        assert_eq!(http.response().expect("an answer").status, 403);
+
         // Somebody else may say what he likes.
         let stranger = connect_from([127, 0, 0, 2].into(), server.public);
         let refused = Socket::upgrade(stranger, "/office", &[("X-Forwarded-For", "192.0.2.7")]);
@@ -147,6 +155,11 @@ fn a_foreign_name_for_loopback_is_not_answered() {
                 421,
             ),
             (PROXY, "evil.example", 200),
+            (
+                &format!("{PROXY}\nhosts = [\"app.example\"]"),
+                "evil.example",
+                421,
+            ),
         ] {
             let options = Options {
                 listen,
@@ -296,5 +309,75 @@ fn who_waits_for_a_verdict_takes_no_more_than_his_share() {
             }
         }
         assert_eq!(stay, 2);
+    });
+}
+
+#[test]
+fn a_proxy_that_names_nobody_is_judged_itself() {
+    on_all(|setup| {
+        let listen = "trusted_proxies = [\"127.0.0.1\"]\nclient_address = \"forwarded\"\nallow = [\"192.0.2.0/24\"]";
+        let server = Server::with(
+            setup,
+            &Options {
+                listen,
+                ..Options::default()
+            },
+        );
+        let status = |headers| status_of_handshake(&server, "/echo", headers);
+        assert_eq!(status("Forwarded: for=192.0.2.7\r\n"), 101);
+        assert_eq!(status(""), 403);
+        assert_eq!(status("Forwarded: for=_hidden\r\n"), 403);
+        assert_eq!(
+            status("Forwarded: host=\"a;for=192.0.2.7;b\";for=6.6.6.6\r\n"),
+            403
+        );
+        assert_eq!(status("Forwarded: for=\"192.0.2.7\r\n"), 400);
+    });
+}
+
+#[test]
+fn a_reload_reaches_connections_that_are_kept() {
+    on_all(|setup| {
+        let options = |listen| Options {
+            listen,
+            limits: "connections_per_address = 2",
+            ..Options::default()
+        };
+        let server = Server::with(setup, &options(""));
+        let other = IpAddr::from([127, 0, 0, 2]);
+        let kept = || {
+            let mut http = Http::over(connect_from(other, server.public));
+            assert_eq!(
+                http.request("GET", "/", "", b"").expect("an answer").status,
+                200
+            );
+            http
+        };
+        // Counted as what they were, then each a client of its own.
+        let (first, second) = (kept(), kept());
+        server.configure(&options("trusted_proxies = [\"127.0.0.2\"]"));
+        assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
+        for (number, http) in [first, second].into_iter().enumerate() {
+            let client = format!("192.0.2.{number}");
+            let socket =
+                Socket::upgrade(http.socket, "/ws?user=u", &[("X-Forwarded-For", &client)]);
+            socket.expect("it is open").leave();
+        }
+        server.await_connections(0);
+        server.configure(&options(""));
+        assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
+        until("its share to be its own again", || {
+            let socket = connect_from(other, server.public);
+            Socket::upgrade(socket, "/ws?user=u", &[]).is_ok()
+        });
+        server.await_connections(0);
+
+        // Whoever is not let in any more is not answered either.
+        let mut http = kept();
+        server.configure(&options("deny = [\"127.0.0.2\"]"));
+        assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
+        until("the new rule", || {
+            http.request("GET", "/", "", b"").expect("an answer").status == 403
+        });
     });
 }

@@ -50,7 +50,7 @@ fn a_bad_line_gets_one_error_line_and_the_connection_stays() {
             (b"{\"user\":\"u\",\"binary\":\"?\"}", "base64"),
             (b"{\"user\":\"u\",\"data\":\"\xff\xfe\"}", "line 10: "),
             (b"{\"user\":\"u\",\"data\":\"\\ud800\"}", "line 11: "),
-            (b"GET / HTTP/1.1\r", "line 12: "),
+            (b"GET /\r", "line 12: "),
         ];
         let all: Vec<u8> = bad
             .iter()
@@ -72,6 +72,28 @@ fn a_bad_line_gets_one_error_line_and_the_connection_stays() {
         );
         assert_eq!(bystander.socket.text(), "1");
         lines.finish();
+        bystander.is_unhurt(&server);
+    });
+}
+
+#[test]
+fn a_page_that_makes_a_browser_post_to_the_push_port_publishes_nothing() {
+    on_all(|setup| {
+        let server = Server::start(setup);
+        let mut bystander = Bystander::of(&server);
+        let command = "{\"user\":\"bystander\",\"data\":66}\n";
+        let mut lines = Lines::connect(server.push);
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: {}\r\n\r\n{command}",
+            command.len()
+        );
+        lines.raw(request.as_bytes());
+        let answer = lines.answer();
+        let message = answer["error"]["message"].as_str().expect("an error");
+        assert!(message.contains("no HTTP"), "{message}");
+        let mut lines = Lines::connect(server.push);
+        lines.ask(&json!({"user": "bystander", "data": 7, "id": 1}));
+        assert_eq!(bystander.socket.text(), "7");
         bystander.is_unhurt(&server);
     });
 }

@@ -6,7 +6,11 @@ use crate::support::{Options, Seen, Server, Setup, Socket, on_all, until};
 const APP: &str = r#"
 local veche = require "veche"
 local app, closed = {}, veche.dict("closed")
-function app.message(conn, data) conn:send(data) end
+function app.message(conn, data)
+  if data == "wait" then veche.sleep(0.2) end
+  conn:send(data)
+  if data == "bye" then conn:close(4000, "bye") end
+end
 function app.close(_, code) closed:set("code", code) end
 function app.request() return { code = closed:get("code") } end
 return app
@@ -21,6 +25,7 @@ fn serve(setup: Setup, rates: &str) -> Server {
     let options = Options {
         routes: &routes,
         files: &[("app.lua", APP)],
+        limits: "ping_interval = \"1s\"",
         ..Options::default()
     };
     Server::with(setup, &options)
@@ -65,6 +70,8 @@ fn who_leaves_or_is_told_to_go_while_it_waits_goes() {
             socket.say("three");
             drop(socket);
         }
+        // A ping finds out that they have gone, though nothing is read of them.
+        server.await_connections(0);
         let mut stays = Socket::open(server.public, "/paced");
         (0..3).for_each(|_| stays.say("x"));
         let seen = [stays.next(), stays.next()];
@@ -115,5 +122,50 @@ fn who_is_too_fast_is_closed_and_the_application_hears_of_it() {
             crate::support::get(server.public, "/lua").json()["code"] == 1008
         });
         server.await_connections(0);
+    });
+}
+
+#[test]
+fn what_came_in_time_is_handled_while_the_next_waits() {
+    on_all(|setup| {
+        let server = serve(setup, "message_rate = \"4/h\"");
+        let mut socket = Socket::open(server.public, "/lua");
+        ["wait", "1", "2", "3", "4", "5"]
+            .iter()
+            .for_each(|text| socket.say(text));
+        for text in ["wait", "1", "2", "3"] {
+            assert_eq!(socket.text(), text);
+        }
+    });
+}
+
+#[test]
+fn a_close_is_not_held_up_by_the_rate() {
+    on_all(|setup| {
+        let server = serve(setup, "message_rate = \"1/h\"");
+        let mut socket = Socket::open(server.public, "/lua");
+        socket.say("bye");
+        assert_eq!(socket.text(), "bye");
+        assert_eq!(socket.next(), Seen::Close(Some(4000), "bye".into()));
+        (0..50).for_each(|_| socket.say("more"));
+        socket.close(4000);
+        server.await_connections(0);
+        assert_eq!(counted(&server, "veche_paced_total"), 0.0);
+    });
+}
+
+#[test]
+fn pongs_that_were_asked_for_cost_nothing() {
+    on_all(|setup| {
+        let server = serve(setup, "message_rate = \"1/h\"\nover_rate = \"close\"");
+        let mut socket = Socket::open(server.public, "/paced");
+        // Four pings of the server, answered.
+        assert_eq!(
+            socket.within(std::time::Duration::from_millis(4_500)),
+            Seen::Nothing
+        );
+        assert!(counted(&server, "veche_outpaced_total") == 0.0);
+        socket.say("still here");
+        assert_eq!(socket.text(), "still here");
     });
 }

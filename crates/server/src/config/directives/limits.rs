@@ -28,7 +28,7 @@ pub(super) static LIMITS: &[Directive] = &[
             words: &["off"],
         },
         "\"off\"",
-        "Connections from one IP address on public listeners; more are closed at once, or get 429 where a trusted proxy says whose they are. All addresses of an IPv6 /64 are one. Off (also `0`) by default because behind a proxy or a company's gateway all clients share an address. Facing the internet directly, 100 to 1,000 is a good start.",
+        "Connections from one IP address on public listeners; more are closed at once, or get 429 where a trusted proxy says whose they are: behind one, open WebSockets count. All addresses of an IPv6 /64 are one. Off (also `0`) by default because behind a proxy or a company's gateway all clients share an address. Facing the internet directly, 100 to 1,000 is a good start.",
     ),
     row(
         "handshakes_per_address",

@@ -211,7 +211,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Toml("\"off\""),
         handlers: WEBSOCKET_HANDLERS,
         change: Change::Reload,
-        doc: "How many messages, pings included, one connection may send: `\"20/s\"`, or `\"600/m\"`, which lets 600 come at once. Off by default: whoever speaks faster than it is worked on waits anyway.",
+        doc: "How many messages, and pings, one connection may send, however many frames they come in: `\"20/s\"`, or `\"600/m\"`, which lets 600 come at once. Off by default: whoever speaks faster than it is worked on waits anyway.",
     },
     Directive {
         section: Section::Route,
