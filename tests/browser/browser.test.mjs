@@ -7,10 +7,9 @@ import { mkdirSync } from "node:fs";
 import { connect } from "node:net";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
-import { chromium } from "playwright-core";
+import { launch } from "./ground.mjs";
 
 const { VECHE_BIN, VECHE_URL, VECHE_API, VECHE_PUSH, VECHE_KEY, VECHE_CONFIG, VECHE_PID, VECHE_SHOTS } = process.env;
-const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const SILENCE_MS = 400; // long enough for a stray push to show
 const DESKTOP = { width: 1280, height: 800 };
 const PHONE = { width: 360, height: 740 };
@@ -21,13 +20,7 @@ const complaints = [];
 
 before(async () => {
   mkdirSync(VECHE_SHOTS, { recursive: true });
-  browser = await chromium.launch({
-    executablePath: CHROMIUM,
-    args: [
-      "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-      "--disable-component-update", "--disable-sync",
-    ],
-  });
+  browser = await launch();
   anna = await open("anna");
   boris = await open("boris");
 });

@@ -3,16 +3,14 @@
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { chromium } from "playwright-core";
+import { answers, end, freePort, launch } from "./ground.mjs";
 
 const { VECHE_BIN, VECHE_SHOTS } = process.env;
-const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const EXAMPLE = fileURLToPath(new URL("../../examples/chat", import.meta.url));
 
 const complaints = [];
@@ -28,43 +26,13 @@ before(async () => {
   writeFileSync(config, text.replace('workers = "auto"', "workers = 3"));
   server = spawn(VECHE_BIN, ["serve"], { cwd: folder, stdio: ["ignore", "ignore", "inherit"] });
   site = `http://127.0.0.1:${port}`;
-  await answers();
-  browser = await chromium.launch({
-    executablePath: CHROMIUM,
-    args: [
-      "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-      "--disable-component-update", "--disable-sync",
-    ],
-  });
+  await answers(site);
+  browser = await launch();
   anna = await open("tea");
   boris = await open("tea", { viewport: { width: 360, height: 740 }, colorScheme: "dark" });
 });
 
-after(async () => {
-  await browser?.close();
-  const ended = new Promise((done) => server?.once("exit", done));
-  server?.kill("SIGTERM");
-  setTimeout(() => server?.kill("SIGTERM"), 300).unref(); // the second one ends it at once
-  await ended;
-  rmSync(folder, { recursive: true, force: true });
-});
-
-function freePort() {
-  return new Promise((done) => {
-    const held = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = held.address();
-      held.close(() => done(port));
-    });
-  });
-}
-
-async function answers() {
-  for (let tries = 0; tries < 200; tries++) {
-    if (await fetch(site).then((answer) => answer.ok, () => false)) return;
-    await new Promise((done) => setTimeout(done, 50));
-  }
-  throw new Error("veche serve did not get ready");
-}
+after(() => end(browser, server, folder));
 
 async function open(room, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1000, height: 640 }, ...options });

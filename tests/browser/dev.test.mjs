@@ -3,16 +3,14 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { chromium } from "playwright-core";
+import { answers, end, freePort, launch } from "./ground.mjs";
 
 const { VECHE_BIN, VECHE_SHOTS } = process.env;
-const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const EXAMPLE = fileURLToPath(new URL("../../examples/chat", import.meta.url));
 
 const complaints = [];
@@ -30,14 +28,8 @@ before(async () => {
   writeFileSync(config, readFileSync(config, "utf8").replaceAll("127.0.0.1:8080", `127.0.0.1:${port}`));
   server = spawn(VECHE_BIN, ["dev"], { cwd: folder, stdio: "ignore" });
   site = `http://127.0.0.1:${port}`;
-  await answers();
-  browser = await chromium.launch({
-    executablePath: CHROMIUM,
-    args: [
-      "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-      "--disable-component-update", "--disable-sync",
-    ],
-  });
+  await answers(site);
+  browser = await launch();
   anna = await open((page) =>
     page.on("websocket", (socket) => {
       if (!socket.url().includes("/chat/")) return;
@@ -51,31 +43,7 @@ before(async () => {
   await shows("You are here as Anna.");
 });
 
-after(async () => {
-  await browser?.close();
-  const ended = new Promise((done) => server?.once("exit", done));
-  server?.kill("SIGTERM");
-  setTimeout(() => server?.kill("SIGTERM"), 300).unref(); // the second one ends it at once
-  await ended;
-  rmSync(folder, { recursive: true, force: true });
-});
-
-function freePort() {
-  return new Promise((done) => {
-    const held = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = held.address();
-      held.close(() => done(port));
-    });
-  });
-}
-
-async function answers() {
-  for (let tries = 0; tries < 200; tries++) {
-    if (await fetch(site).then((answer) => answer.ok, () => false)) return;
-    await new Promise((done) => setTimeout(done, 50));
-  }
-  throw new Error("veche dev did not get ready");
-}
+after(() => end(browser, server, folder));
 
 async function open(look = () => {}, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1000, height: 640 }, ...options });

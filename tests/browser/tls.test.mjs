@@ -3,15 +3,13 @@
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
+import { mkdtempSync, renameSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { chromium } from "playwright-core";
+import { answers, end, freePort, launch } from "./ground.mjs";
 
 const { VECHE_BIN } = process.env;
-const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const KEY = "a key of sixteen characters".replaceAll(" ", "-");
 
 let folder, server, site, api, browser, page;
@@ -43,27 +41,14 @@ before(async () => {
   server = spawn(VECHE_BIN, ["serve"], { cwd: folder, stdio: ["ignore", "ignore", "inherit"] });
   site = `https://localhost:${port}`;
   api = `http://127.0.0.1:${internal}`;
-  await answers();
-  browser = await chromium.launch({
-    executablePath: CHROMIUM,
-    args: [
-      "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-      "--disable-component-update", "--disable-sync", "--ignore-certificate-errors",
-    ],
-  });
+  await answers(`${api}/health`);
+  browser = await launch("--ignore-certificate-errors");
   page = await (await browser.newContext()).newPage();
   page.setDefaultTimeout(15_000);
   page.on("pageerror", (error) => complaints.push(String(error)));
 });
 
-after(async () => {
-  await browser?.close();
-  const ended = new Promise((done) => server?.once("exit", done));
-  server?.kill("SIGTERM");
-  setTimeout(() => server?.kill("SIGTERM"), 300).unref(); // the second one ends it at once
-  await ended;
-  rmSync(folder, { recursive: true, force: true });
-});
+after(() => end(browser, server, folder));
 
 /** A certificate for localhost in NAME.pem, with its key in NAME.key. */
 function certificate(name) {
@@ -72,24 +57,6 @@ function certificate(name) {
     "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
     "-keyout", join(folder, `${name}.key`), "-out", join(folder, `${name}.pem`),
   ], { stdio: "ignore" });
-}
-
-function freePort() {
-  return new Promise((done) => {
-    const held = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = held.address();
-      held.close(() => done(port));
-    });
-  });
-}
-
-async function answers() {
-  for (let tries = 0; tries < 200; tries++) {
-    const answer = await fetch(`${api}/health`).catch(() => null);
-    if (answer?.ok) return;
-    await new Promise((done) => setTimeout(done, 50));
-  }
-  assert.fail("the server does not get ready");
 }
 
 async function push(text) {
