@@ -38,8 +38,10 @@ pub(crate) struct Socket {
     phase: Phase,
     /// Where the client may not speak as fast as it likes.
     pace: Option<Box<Pace>>,
-    /// A ping is out since `heard_ms` and `ping_interval`.
+    /// A ping is out since `heard_ms` and `ping_interval`, and nothing has come since.
     pinged: bool,
+    /// Pings whose pongs have not come: these are asked for.
+    pongs_due: u8,
 }
 
 /// Which end of the WebSocket we are, and what that end keeps to.
@@ -93,6 +95,7 @@ impl Socket {
             phase: Phase::Open,
             pace: pacing.map(|pacing| Box::new(Pace::new(pacing))),
             pinged: false,
+            pongs_due: 0,
         }
     }
 
@@ -200,7 +203,10 @@ impl Socket {
         }
         match event {
             Event::Message { data, .. } => pace.message(data.len(), now.mono_ms),
-            Event::Pong(_) if self.pinged => Paced::InTime,
+            Event::Pong(_) if self.pongs_due > 0 => {
+                self.pongs_due -= 1;
+                Paced::InTime
+            }
             Event::Ping(data) | Event::Pong(data) => pace.message(data.len(), now.mono_ms),
             Event::Close { .. } => Paced::InTime,
         }
@@ -211,6 +217,11 @@ impl Socket {
     pub(crate) fn ping_while_paced(&mut self, id: SessionId, shared: &mut Shared) {
         self.pinged = false;
         self.heard_ms = shared.now.mono_ms as u32;
+        self.ping(id, shared);
+    }
+
+    fn ping(&mut self, id: SessionId, shared: &mut Shared) {
+        self.pongs_due = self.pongs_due.saturating_add(1);
         shared.ports.outboxes.control(id, Opcode::Ping, b"");
     }
 
@@ -455,7 +466,7 @@ impl Socket {
         // The pong has its full time also where the ping is late: after a pause of the whole machine, say.
         let (interval_ms, _) = self.ping_times_ms(shared);
         self.heard_ms = shared.now.mono_ms.wrapping_sub(interval_ms) as u32;
-        shared.ports.outboxes.control(id, Opcode::Ping, b"");
+        self.ping(id, shared);
         true
     }
 }
