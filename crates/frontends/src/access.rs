@@ -51,7 +51,7 @@ pub struct Access {
 impl Access {
     /// Whether what this peer says of its clients is believed.
     pub fn trusts(&self, peer: IpAddr) -> bool {
-        !self.trusted_proxies.is_empty() && contains(&self.trusted_proxies, peer)
+        contains(&self.trusted_proxies, peer)
     }
 
     /// Whether a peer may stay, judged before it has said anything. Of a proxy the clients are judged, later.
@@ -94,13 +94,11 @@ impl Hosts {
     /// Whether a `Host` header's value, with or without a port, is among them. None at all is: HTTP/1.0 needs none,
     /// and browsers always send one.
     pub fn contain(&self, host: &str) -> bool {
-        if matches!(self, Self::Any) || host.is_empty() {
-            return true;
-        }
-        let Some((name, _)) = split_port(host) else {
-            return false;
+        let name = match split_port(host) {
+            _ if host.is_empty() => return true,
+            Some((name, _)) => name.strip_suffix('.').unwrap_or(name),
+            None => return *self == Self::Any,
         };
-        let name = name.strip_suffix('.').unwrap_or(name);
         match self {
             Self::Any => true,
             Self::Loopback => is_loopback(name),

@@ -115,14 +115,18 @@ impl Connection {
         }
     }
 
-    /// Says that it was counted among its address's connections, when it came.
-    pub fn count(&mut self) {
+    /// Counts it among the connections of an address, and no more of the one before; whether that has not too many now.
+    pub fn count_as(&mut self, address: IpAddr, shared: &Shared) -> bool {
+        self.count_out(shared);
+        self.peer = address;
         self.is_counted = true;
+        shared.process.address_opened(address)
     }
 
-    /// The address among whose connections it has been counted.
-    pub fn counted(&self) -> Option<IpAddr> {
-        self.is_counted.then_some(self.peer)
+    fn count_out(&mut self, shared: &Shared) {
+        if std::mem::take(&mut self.is_counted) {
+            shared.process.address_closed(self.peer);
+        }
     }
 
     /// Who has dialed and waits for the 101.
@@ -311,19 +315,14 @@ impl Connection {
         };
         self.stage = stage;
         let Some(client) = client else { return };
-        if self.is_counted {
-            // It came before its peer was trusted.
-            shared.process.address_closed(self.peer);
-            self.is_counted = false;
-        }
-        self.peer = client;
-        if shared.site.listeners[self.listener as usize].role == Role::Public {
-            self.is_counted = true;
-            if !shared.process.address_opened(client) {
-                shared.stats.turn_away(TurnedAway::Connections);
-                let (code, reason) = crate::close::TOO_MANY;
-                self.disconnect(id, code, reason, shared);
-            }
+        if shared.site.listeners[self.listener as usize].role != Role::Public {
+            // It may have been counted before its peer was trusted.
+            self.count_out(shared);
+            self.peer = client;
+        } else if !self.count_as(client, shared) {
+            shared.stats.turn_away(TurnedAway::Connections);
+            let (code, reason) = crate::close::TOO_MANY;
+            self.disconnect(id, code, reason, shared);
         }
     }
 
@@ -402,6 +401,7 @@ impl Connection {
         }
         shared.hub.close(id, &mut shared.ports);
         shared.ports.outboxes.close(id);
+        self.count_out(shared);
     }
 
     /// Whether the peer has sent FIN: once everything is sent, nothing keeps the transport.

@@ -43,8 +43,7 @@ pub trait Process {
         let _ = address;
         true
     }
-    /// A client's address has one more connection; whether it has not too many now. Counted out by whoever knows of the
-    /// connection's end: see [`Connection::counted`](crate::Connection::counted).
+    /// A client's address has one more connection; whether it has not too many now.
     fn address_opened(&self, address: IpAddr) -> bool {
         let _ = address;
         true

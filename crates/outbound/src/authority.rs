@@ -1,20 +1,19 @@
-//! The file of the authority that a script names for TLS to a database, looked at before the driver does: its own
-//! words for a bad one do not say which file it is.
+//! The authority that a script names for TLS to a database: its file is read before the driver sees it, whose own words
+//! for a bad one do not say which file it is.
 
 use std::path::PathBuf;
 
 use veche_calls::{Fault, FaultKind, Tls};
-use veche_tls::{Believe, Trust};
+use veche_tls::Roots;
 
-/// Whether the file, if one is named, can be read and has certificates; `whose` begins the words of the error.
-pub(crate) async fn check(whose: &'static str, tls: &Tls) -> Result<(), Fault> {
+/// What the file has, if one is named; `whose` begins the words of the error.
+pub(crate) async fn read(whose: &'static str, tls: &Tls) -> Result<Option<Roots>, Fault> {
     let Tls::Authority(file) = tls else {
-        return Ok(());
+        return Ok(None);
     };
-    let believe = Believe::File(PathBuf::from(file));
-    let read = tokio::task::spawn_blocking(move || Trust::new(&believe).map(drop)).await;
-    match read {
-        Ok(Ok(())) | Err(_) => Ok(()),
-        Ok(Err(error)) => Err(Fault::new(FaultKind::Invalid, format!("{whose}: {error}"))),
-    }
+    let fault = |why: String| Fault::new(FaultKind::Invalid, format!("{whose}: {why}"));
+    let file = PathBuf::from(file);
+    let read = tokio::task::spawn_blocking(move || Roots::read(&file)).await;
+    let roots = read.map_err(|error| fault(error.to_string()))?;
+    roots.map(Some).map_err(|error| fault(error.to_string()))
 }

@@ -261,7 +261,7 @@ impl Dial for Dialer {
     type Connection = Conn;
 
     async fn dial(&self) -> Result<Conn, Fault> {
-        authority::check("mysql", &self.tls).await?;
+        authority::read("mysql", &self.tls).await?;
         Conn::new(self.options.clone())
             .await
             .map_err(|error| fault(&error))

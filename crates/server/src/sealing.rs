@@ -6,11 +6,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::{debug, error, info, warn};
-use veche_tls::{Acceptor, Certificate, Clients, Roots, Tickets};
+use veche_tls::{Acceptor, Certificate, Clients, Roots, Stamp, Tickets, stamp};
 
 use crate::config::{self, Config, EXPIRY_WARNING_DAYS, Listener, Role};
 use crate::process::now;
@@ -63,7 +63,7 @@ struct Sealed {
     tls: config::Tls,
     tickets: Tickets,
     /// What those who vouch for clients were when the keys of tickets were made.
-    vouching: Option<Vec<u8>>,
+    vouching: Option<Roots>,
     /// `None`: it could not be read yet.
     acceptor: Option<Acceptor>,
     certificates: Vec<InUse>,
@@ -72,9 +72,6 @@ struct Sealed {
     /// The same at the last look: whoever writes several files needs a moment.
     seen: Vec<Stamp>,
 }
-
-/// What tells that a file is another one: when it was changed, its length and its number.
-type Stamp = Option<(SystemTime, u64, u64)>;
 
 impl Sealing {
     /// Reads what a configuration names. Where that fails the listener is closed until its files are good.
@@ -261,13 +258,14 @@ impl Sealed {
         let clients = match &self.tls.clients {
             None => None,
             Some(clients) => {
-                vouching = std::fs::read(&clients.ca).ok();
+                let roots = Roots::read(&clients.ca).map_err(|error| error.to_string())?;
+                vouching = Some(roots.clone());
                 if self.vouching.is_some() && vouching != self.vouching {
                     // Whoever was vouched for by the others has to show their certificate again.
                     tickets = Tickets::new().map_err(|error| error.to_string())?;
                 }
                 Some(Clients {
-                    roots: Roots::read(&clients.ca).map_err(|error| error.to_string())?,
+                    roots,
                     is_required: clients.is_required,
                 })
             }
@@ -311,10 +309,4 @@ impl Sealed {
             }
         }
     }
-}
-
-fn stamp(file: &Path) -> Stamp {
-    use std::os::unix::fs::MetadataExt as _;
-    let metadata = file.metadata().ok()?;
-    Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
 }

@@ -223,9 +223,6 @@ impl Rest {
                     if slot.connection.listener().is_some() {
                         self.shared.stats.connections.sub(1);
                     }
-                    if let Some(address) = slot.connection.counted() {
-                        self.common.addresses.closed(address);
-                    }
                     self.common.connection_closed();
                 }
             }

@@ -27,9 +27,18 @@ pub struct Clients {
     pub is_required: bool,
 }
 
-/// Certificates that vouch for others, of a PEM file.
+/// Certificates that vouch for others, of a PEM file. They are the same if the file is.
 #[derive(Clone, Debug)]
-pub struct Roots(Arc<RootCertStore>);
+pub struct Roots {
+    pub(crate) store: Arc<RootCertStore>,
+    pem: Arc<[u8]>,
+}
+
+impl PartialEq for Roots {
+    fn eq(&self, other: &Self) -> bool {
+        self.pem == other.pem
+    }
+}
 
 impl Roots {
     /// Reads them.
@@ -44,7 +53,16 @@ impl Roots {
                 .add(certificate)
                 .map_err(|error| Error::file(file, error.to_string()))?;
         }
-        Ok(Self(Arc::new(roots)))
+        Ok(Self {
+            store: Arc::new(roots),
+            pem: pem.into(),
+        })
+    }
+
+    /// The file as it was read.
+    #[must_use]
+    pub fn pem(&self) -> &[u8] {
+        &self.pem
     }
 }
 
@@ -121,7 +139,7 @@ fn verifier_of(
     let Some(clients) = clients else {
         return Ok(Arc::new(NoClientAuth));
     };
-    let roots = Arc::clone(&clients.roots.0);
+    let roots = Arc::clone(&clients.roots.store);
     let mut builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
     if !clients.is_required {
         builder = builder.allow_unauthenticated();

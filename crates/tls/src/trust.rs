@@ -1,16 +1,14 @@
 //! Which servers a client believes.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use crate::anybody::Anybody;
-use crate::{Error, Tls};
+use crate::{Error, Roots, Tls};
 
 /// Whom to believe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -44,7 +42,7 @@ impl Trust {
                 .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
                 .with_no_client_auth(),
             Believe::File(file) => builder
-                .with_root_certificates(roots_of(file)?)
+                .with_root_certificates(Roots::read(file)?.store)
                 .with_no_client_auth(),
             Believe::System => {
                 let mut roots = RootCertStore::empty();
@@ -71,23 +69,4 @@ impl Trust {
         let connection = ClientConnection::new(Arc::clone(&self.0), name)?;
         Ok(Box::new(Tls::new(connection.into())))
     }
-}
-
-fn roots_of(file: &Path) -> Result<RootCertStore, Error> {
-    let failed = |why: String| Error::File {
-        file: file.display().to_string(),
-        why,
-    };
-    let pem = fs::read(file).map_err(|error| failed(error.to_string()))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let certificate = certificate.map_err(|error| failed(error.to_string()))?;
-        roots
-            .add(certificate)
-            .map_err(|error| failed(error.to_string()))?;
-    }
-    if roots.is_empty() {
-        return Err(failed("no certificate in it".to_owned()));
-    }
-    Ok(roots)
 }

@@ -1,13 +1,11 @@
 //! What clients of one process believe: each belief is read once, and again when its file has changed.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-use crate::{Believe, Error, Trust};
+use crate::{Believe, Error, Stamp, Trust, stamp};
 
 /// Beliefs that are kept: scripts name the files.
 const KEPT_MAX: usize = 64;
@@ -22,9 +20,6 @@ pub struct Trusts {
 /// does not wait for that.
 type Place = Arc<Mutex<Option<(Stamp, Trust)>>>;
 
-/// What tells that a file is another one: when it was changed, and its length.
-type Stamp = Option<(SystemTime, u64)>;
-
 impl Trusts {
     /// The trust of those who believe that. May read files: not to be called where others wait.
     ///
@@ -32,7 +27,7 @@ impl Trusts {
     /// Those of [`Trust::new`]; they are not kept.
     pub fn find(&self, believe: &Believe) -> Result<Trust, Error> {
         let place = self.place(believe);
-        let stamp = stamp(believe);
+        let stamp = stamp_of(believe);
         let mut place = place.lock();
         if let Some((known, trust)) = &*place
             && *known == stamp
@@ -50,7 +45,7 @@ impl Trusts {
         let place = self.kept.lock().get(believe).map(Arc::clone)?;
         let place = place.try_lock()?;
         let (known, trust) = place.as_ref()?;
-        (*known == stamp(believe)).then(|| trust.clone())
+        (*known == stamp_of(believe)).then(|| trust.clone())
     }
 
     fn place(&self, believe: &Believe) -> Place {
@@ -65,14 +60,9 @@ impl Trusts {
     }
 }
 
-fn stamp(believe: &Believe) -> Stamp {
+fn stamp_of(believe: &Believe) -> Stamp {
     match believe {
-        Believe::File(file) => stamp_of(file),
+        Believe::File(file) => stamp(file),
         Believe::System | Believe::Anybody => None,
     }
-}
-
-fn stamp_of(file: &Path) -> Stamp {
-    let metadata = file.metadata().ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
 }

@@ -155,8 +155,8 @@ impl Http {
     fn may_upgrade(&self, shared: &Shared) -> Result<(), Refusal> {
         let listener = &shared.site.listeners[self.listener as usize];
         let is_proxied = self.client != self.peer;
-        if !is_proxied && listener.access.trusts(self.peer) {
-            // The proxy's own, or that of a client of which it does not speak.
+        // The back end is one address for everybody; and a proxy's own, or that of a client of which it does not speak.
+        if listener.role != Role::Public || !is_proxied && listener.access.trusts(self.peer) {
             return Ok(());
         }
         let why = if is_proxied && !shared.process.address_has_room(self.client) {
@@ -198,9 +198,7 @@ impl Http {
         route: &Arc<Route>,
         shared: &mut Shared,
     ) -> Result<Then<Socket>, HttpError> {
-        if shared.site.listeners[self.listener as usize].role == Role::Public
-            && let Err(refusal) = self.may_upgrade(shared)
-        {
+        if let Err(refusal) = self.may_upgrade(shared) {
             return self.refuse(id, head, refusal, shared);
         }
         let mut candidate = match judge(head, raw, route, self.certified.as_deref(), shared) {

@@ -48,7 +48,6 @@ impl Dialer {
         &self,
         pushed: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<MultiplexedConnection, Fault> {
-        authority::check("redis", &self.keyspace.server.tls).await?;
         let client = self.client().await?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
@@ -93,18 +92,15 @@ impl Dialer {
             .into_connection_info()
             .map_err(|error| fault(&error))?;
         let info = info.set_redis_settings(account).set_tcp_settings(tcp);
-        let client = match &server.tls {
-            Tls::Authority(file) => {
-                let root = tokio::fs::read(file).await.map_err(|error| {
-                    Fault::new(FaultKind::Invalid, format!("redis: {file}: {error}"))
-                })?;
+        let client = match authority::read("redis", &server.tls).await? {
+            Some(roots) => {
                 let certificates = TlsCertificates {
                     client_tls: None,
-                    root_cert: Some(root),
+                    root_cert: Some(roots.pem().to_vec()),
                 };
                 Client::build_with_tls(info, certificates)
             }
-            _ => Client::open(info),
+            None => Client::open(info),
         };
         client.map_err(|error| fault(&error))
     }

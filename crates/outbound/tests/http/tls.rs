@@ -116,7 +116,7 @@ fn certificates_are_looked_at() {
     let fault = bench.fault(ask(&server, "localhost", missing));
     assert_eq!(fault.kind, FaultKind::Invalid);
     assert!(
-        fault.words.contains("/nowhere.pem: No such file"),
+        fault.words.contains("/nowhere.pem: there is no such file"),
         "{fault:?}"
     );
     // A connection that was believed to anybody is not handed to who believes somebody.

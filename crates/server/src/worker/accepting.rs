@@ -31,10 +31,7 @@ impl Rest {
         stats.connections.add(1);
         let at_cap = self.common.connection_opened();
         let mut connection = Connection::accept(session(id), listener, peer, &mut self.shared);
-        let has_room = !self.counts(listener, peer) || {
-            connection.count();
-            self.common.addresses.opened(peer)
-        };
+        let has_room = !self.counts(listener, peer) || connection.count_as(peer, &self.shared);
         let seal = self.seal_for(listener, &connection);
         let slot = self.slots.insert(session(id), connection);
         slot.settle(driver, id);

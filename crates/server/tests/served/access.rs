@@ -9,6 +9,10 @@ use crate::support::{Http, Options, Seen, Server, Socket, connect_from, on_all, 
 /// What stands in the place of a proxy: all that comes over loopback.
 const PROXY: &str = "trusted_proxies = [\"127.0.0.0/8\"]";
 
+/// The headers of a handshake.
+const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
 fn from(client: &str) -> String {
     format!("X-Forwarded-For: 6.6.6.6, {client}\r\n")
 }
@@ -28,9 +32,7 @@ fn is_closed(mut socket: TcpStream) -> bool {
 /// The status that a handshake gets behind a proxy that says who asks.
 fn status_of_handshake(server: &Server, target: &str, headers: &str) -> u16 {
     let mut http = Http::connect(server.public);
-    let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
-                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-    let request = format!("GET {target} HTTP/1.1\r\nHost: test\r\n{upgrade}{headers}\r\n");
+    let request = format!("GET {target} HTTP/1.1\r\nHost: test\r\n{UPGRADE}{headers}\r\n");
     http.raw(request.as_bytes()).expect("the server reads");
     http.head().expect("an answer").status
 }
@@ -250,12 +252,10 @@ fn trying_again_on_the_same_connection_counts() {
             },
         );
         let mut http = Http::connect(server.public);
-        let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
-                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
         // Nobody by name: 401, and the connection goes on.
         let mut statuses = Vec::new();
         for _ in 0..7 {
-            let response = http.request("GET", "/ws", upgrade, b"").expect("an answer");
+            let response = http.request("GET", "/ws", UPGRADE, b"").expect("an answer");
             if response.status == 429 {
                 assert_eq!(response.header("retry-after"), Some("1"));
             }

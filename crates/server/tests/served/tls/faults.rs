@@ -114,14 +114,12 @@ fn byte_by_byte_is_as_good_as_any() {
 fn a_handshake_has_a_time_to_be_over_by() {
     on_all(|setup| {
         let limits = "header_timeout = \"1s\"\nhandshake_timeout = \"1s\"";
-        let lines = "[[listen]]\naddress = \"127.0.0.1:0\"\nrole = \"push\"\nname = \"lines\"\n\
-                     tls = { certificate = \"tls/own.pem\", key = \"tls/own.key\" }\n";
         let sealed = Sealed::start(
             setup,
             "",
             &Options {
                 limits,
-                routes: lines,
+                routes: super::LINES,
                 ..Options::default()
             },
         );

@@ -63,16 +63,18 @@ impl Sealed {
     }
 }
 
+/// A further listener, for a back end's lines.
+const LINES: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\nrole = \"push\"\nname = \"lines\"\n\
+                     tls = { certificate = \"tls/own.pem\", key = \"tls/own.key\" }\n";
+
 #[test]
 fn everything_that_is_spoken_may_be_sealed() {
     on_all(|setup| {
-        let lines = "[[listen]]\naddress = \"127.0.0.1:0\"\nrole = \"push\"\nname = \"lines\"\n\
-                     tls = { certificate = \"tls/own.pem\", key = \"tls/own.key\" }\n";
         let sealed = Sealed::start(
             setup,
             "",
             &Options {
-                routes: lines,
+                routes: LINES,
                 ..Options::default()
             },
         );
