@@ -1,0 +1,42 @@
+//! `veche`: the realtime application server.
+//!
+//! One binary, which is [`main`] and nothing else; two kinds of processes: `veche serve` is the [`supervisor`], which starts this same binary as the
+//! server [`process`], in which [`server`] brings up a [`worker`] per core. The other commands are short-lived
+//! ([`cli`]). ARCHITECTURE.md has the map.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+mod addresses;
+mod apps;
+mod cli;
+mod common;
+mod config;
+mod descriptors;
+mod dev;
+mod files;
+mod logging;
+mod metrics;
+mod process;
+mod sealing;
+mod server;
+mod site;
+mod supervisor;
+mod testing;
+mod worker;
+
+/// The argument with which the supervisor starts the server process; nobody else has a use for it.
+const SERVER_PROCESS: &str = "server-process";
+
+/// The program: what its arguments ask for.
+#[must_use]
+pub fn main() -> ExitCode {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == SERVER_PROCESS)
+    {
+        return process::run(server::start);
+    }
+    cli::main()
+}
