@@ -13,6 +13,7 @@ use veche_net::Waker;
 use veche_tls::Trusts;
 
 use crate::addresses::Addresses;
+use crate::logging::Losses;
 use crate::sealing::Sealing;
 
 /// See the module's text.
@@ -33,6 +34,8 @@ pub(crate) struct Common {
     pub(crate) trusts: Arc<Trusts>,
     /// TLS of our listeners.
     pub(crate) sealing: Arc<Sealing>,
+    /// Of the server's log.
+    pub(crate) losses: Losses,
     /// When `warn_rarely` last spoke, in seconds since the start, plus one.
     warned: AtomicU64,
 }
@@ -51,6 +54,7 @@ impl Common {
             wakers: Mutex::default(),
             trusts: Arc::default(),
             sealing: Arc::default(),
+            losses: Losses::default(),
             warned: AtomicU64::new(0),
         }
     }
@@ -58,6 +62,11 @@ impl Common {
     /// Those who dial believe what others of the process do.
     pub(crate) fn with_trusts(self, trusts: Arc<Trusts>) -> Self {
         Self { trusts, ..self }
+    }
+
+    /// The server's log tells here what it has lost.
+    pub(crate) fn with_losses(self, losses: Losses) -> Self {
+        Self { losses, ..self }
     }
 
     /// Sets the cap on connections.

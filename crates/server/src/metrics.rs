@@ -3,6 +3,7 @@
 
 mod calls;
 mod certificates;
+mod logs;
 mod scripts;
 
 use std::fmt;
@@ -48,6 +49,7 @@ impl Report {
         registry.register_collector(Box::new(certificates::Certificates(Arc::clone(
             &common.sealing,
         ))));
+        registry.register_collector(Box::new(logs::Logs(Arc::clone(&common))));
         Self {
             common,
             registry,

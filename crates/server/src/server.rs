@@ -47,7 +47,11 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let workers = usize::from(config.server.workers.resolve(cores));
     let trusts = Arc::clone(library.outbound.trusts());
-    let common = Arc::new(Common::new(workers, process::now()).with_trusts(trusts));
+    let common = Arc::new(
+        Common::new(workers, process::now())
+            .with_trusts(trusts)
+            .with_losses(start.losses),
+    );
     let doors = common.sealing.begin(&config);
     set_caps(&common, &config);
     let report = Report::new(

@@ -9,6 +9,8 @@ mod support;
 
 #[path = "supervisor/ask.rs"]
 mod ask;
+#[path = "supervisor/logs.rs"]
+mod logs;
 #[path = "supervisor/veche.rs"]
 mod veche;
 

@@ -220,6 +220,11 @@ impl Checker<'_> {
         let file = text(table, "log_file").map(|file| self.base.join(file));
         if let Some(file) = &file {
             self.folder_of(table, "log_file", file);
+        } else if table.has("log_rotate") {
+            self.warn(
+                table.key_at("log_rotate"),
+                "log_rotate: there is no log_file to rotate",
+            );
         }
         let server = Server {
             workers: match table.value("workers") {
@@ -251,6 +256,7 @@ impl Checker<'_> {
                     LogFormat::Text
                 },
                 file,
+                rotation: rotation(table, "log_rotate", "log_keep"),
             },
             control,
         };
@@ -349,6 +355,16 @@ fn limits(table: &Table) -> Limits {
         body_bytes_max: size(table, "body_bytes_max"),
         header_bytes_max: size(table, "header_bytes_max"),
         headers_max: number("headers_max").expect("has a default"),
+    }
+}
+
+fn rotation(table: &Table, rotate: &str, keep: &str) -> Option<Rotation> {
+    match (table.value(rotate), table.value(keep)) {
+        (Some(Value::Size(bytes_max)), Some(Value::Integer(keep))) => Some(Rotation {
+            bytes_max,
+            keep: u32::try_from(keep).expect("the table has the range"),
+        }),
+        _ => None,
     }
 }
 

@@ -224,7 +224,25 @@ static SERVER: &[Directive] = &[
         default: Default::Unset("standard error"),
         handlers: &[],
         change: Change::Reload,
-        doc: "The file that the log is appended to. Its folder has to exist.",
+        doc: "The file that the log is appended to, by both processes of the server. Its folder has to exist. On SIGUSR1 it is opened anew, so that another program may move it away.",
+    },
+    Directive {
+        section: Section::Server,
+        name: "log_rotate",
+        kind: ROTATE,
+        default: Default::Unset("the file grows"),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "Before `log_file` would be larger than this it becomes `log_file.1`, which becomes `log_file.2`, and a new one is begun. The server's user has to be allowed to rename files in its folder.",
+    },
+    Directive {
+        section: Section::Server,
+        name: "log_keep",
+        kind: KEEP,
+        default: Default::Toml("8"),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "How many old files `log_rotate` leaves.",
     },
     Directive {
         section: Section::Server,
@@ -238,6 +256,18 @@ static SERVER: &[Directive] = &[
         doc: "The Unix socket by which `veche status`, `reload` and `stop` reach the server, open to its user only. At most 107 bytes long; its folder has to exist. A packaged server keeps it under `/run/veche`.",
     },
 ];
+
+/// What `rotate` is made of.
+const ROTATE: Kind = Kind::Size {
+    min: 4 << 10,
+    max: 1 << 40,
+};
+/// What `keep` is made of.
+const KEEP: Kind = Kind::Integer {
+    min: 1,
+    max: 1_000,
+    words: &[],
+};
 
 static LISTEN: &[Directive] = &[
     Directive {

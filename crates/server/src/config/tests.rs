@@ -354,7 +354,8 @@ fn the_defaults() {
         Log {
             level: LogLevel::Info,
             format: LogFormat::Text,
-            file: None
+            file: None,
+            rotation: None,
         }
     );
     let route = good(&format!(

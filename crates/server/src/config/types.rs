@@ -136,6 +136,17 @@ pub(crate) struct Log {
     pub(crate) format: LogFormat,
     /// `None`: standard error.
     pub(crate) file: Option<PathBuf>,
+    /// `None`: the file grows until somebody else moves it away.
+    pub(crate) rotation: Option<Rotation>,
+}
+
+/// When a log file is replaced by a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rotation {
+    /// Before it would have more.
+    pub(crate) bytes_max: u64,
+    /// How many old ones are kept; at least 1.
+    pub(crate) keep: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,13 +2,13 @@
 //!
 //! A thread that logs never waits for a disk or a terminal: a line is copied into one bounded buffer (`sink`), and a
 //! thread of its own writes the buffer out. Lines that find the buffer full are dropped, and a line says how
-//! many. What peers send can't forge a line or steer a terminal: control characters are escaped there, for all
+//! many. Files are rotated by size, and opened anew when told (`file`). What peers send can't forge a line or steer a terminal: control characters are escaped there, for all
 //! events alike. Panics are logged too (`panics`). Who logs what at which level is not decided here.
 
+mod file;
 mod panics;
 mod sink;
 
-use std::fs::OpenOptions;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
+use self::file::LogFile;
 use self::sink::{Lines, Sink};
 use crate::config::{Log, LogFormat, LogLevel};
 
@@ -46,14 +47,14 @@ pub(crate) struct Logs {
 }
 
 /// Where lines go: made by [`open`].
-pub(crate) struct Output(sink::Output);
+pub(crate) struct Output(Box<dyn sink::Output>);
 
 /// Opens what `log` names, without using it yet.
 pub(crate) fn open(log: &Log) -> Result<Output, LogError> {
     let Some(path) = &log.file else {
         return Ok(Output(Box::new(io::stderr())));
     };
-    match OpenOptions::new().append(true).create(true).open(path) {
+    match LogFile::open(path, log.rotation) {
         Ok(file) => Ok(Output(Box::new(file))),
         Err(source) => Err(LogError::File {
             path: path.clone(),
@@ -98,6 +99,33 @@ impl Logs {
         // Fails only when the subscriber is gone, which lives as long as the process.
         let _ = self.level.reload(filter(log.level));
         self.sink.switch(log.format == LogFormat::Json, output.0);
+    }
+
+    /// Goes on in the file that has the name now: somebody who keeps logs has moved the old one away.
+    pub(crate) fn reopen(&self) {
+        self.sink.reopen();
+    }
+
+    /// What the metrics say of them.
+    pub(crate) fn losses(&self) -> Losses {
+        Losses(Some(Arc::clone(&self.sink)))
+    }
+}
+
+/// How many lines were lost; of none without logs.
+#[derive(Clone, Default)]
+pub(crate) struct Losses(Option<Arc<Sink>>);
+
+impl Losses {
+    /// Since the start.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.as_ref().map_or(0, |sink| sink.lost())
+    }
+}
+
+impl std::fmt::Debug for Losses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Losses({})", self.count())
     }
 }
 

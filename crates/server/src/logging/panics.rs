@@ -73,6 +73,7 @@ mod tests {
             },
             format: LogFormat::Text,
             file: (!file.is_empty()).then(|| PathBuf::from(file)),
+            rotation: None,
         })
         .expect("logs");
         let worker = thread::Builder::new().name("worker 7".to_owned());

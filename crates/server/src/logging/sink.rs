@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -17,15 +17,32 @@ use tracing_subscriber::fmt::MakeWriter;
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 /// How long the last lines of a process may take.
 const FLUSH_WAIT: Duration = Duration::from_secs(1);
+/// Where lines of the log's own come from.
+const TARGET: &str = "veche::logging";
 /// The name of the log thread.
 const THREAD: &str = "log";
 
-/// Where lines are written.
-pub(super) type Output = Box<dyn Write + Send>;
+/// Where lines are written: the log thread's own, so it may take its time.
+pub(super) trait Output: Write + Send {
+    /// About to be handed so many bytes.
+    fn prepare(&mut self, length: usize) -> io::Result<()> {
+        let _ = length;
+        Ok(())
+    }
+
+    /// What has its name may be another file by now: goes on with that one.
+    fn reopen(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Output for io::Stderr {}
 
 /// See the module.
 pub(super) struct Sink {
     json: AtomicBool,
+    /// Lines lost since the start: no room, or a write that failed.
+    lost: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -33,14 +50,18 @@ pub(super) struct Sink {
 #[derive(Default)]
 struct State {
     waiting: Vec<u8>,
-    next_output: Option<Output>,
+    next_output: Option<Box<dyn Output>>,
+    /// To be done before the next write.
+    reopen: bool,
     dropped: u64,
+    /// Lines that a failed write has lost; told with the next ones.
+    unwritten: u64,
     is_writing: bool,
 }
 
 impl State {
     fn has_nothing_to_do(&self) -> bool {
-        self.waiting.is_empty() && self.dropped == 0 && self.next_output.is_none()
+        self.waiting.is_empty() && self.dropped == 0 && self.next_output.is_none() && !self.reopen
     }
 }
 
@@ -48,13 +69,14 @@ impl Sink {
     pub(super) fn new(json: bool) -> Self {
         Self {
             json: AtomicBool::new(json),
+            lost: AtomicU64::new(0),
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
         }
     }
 
     /// Starts the log thread, which lives as long as the process.
-    pub(super) fn start(self: &Arc<Self>, output: Output) -> io::Result<()> {
+    pub(super) fn start(self: &Arc<Self>, output: Box<dyn Output>) -> io::Result<()> {
         let sink = Arc::clone(self);
         thread::Builder::new()
             .name(THREAD.to_owned())
@@ -73,16 +95,28 @@ impl Sink {
     }
 
     /// Goes on in another format and output; what waits goes to the old one.
-    pub(super) fn switch(&self, json: bool, output: Output) {
+    pub(super) fn switch(&self, json: bool, output: Box<dyn Output>) {
         self.json.store(json, Ordering::Relaxed);
         self.state.lock().next_output = Some(output);
         self.changed.notify_all();
+    }
+
+    /// Opens the output anew before the next line: it was moved away by somebody who keeps logs.
+    pub(super) fn reopen(&self) {
+        self.state.lock().reopen = true;
+        self.changed.notify_all();
+    }
+
+    /// Lines lost since the start.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 
     fn push(&self, line: &[u8]) {
         let mut state = self.state.lock();
         if state.waiting.len() + line.len() > BUFFER_BYTES_MAX {
             state.dropped += 1;
+            self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let was_empty = state.waiting.is_empty();
@@ -93,8 +127,8 @@ impl Sink {
         }
     }
 
-    /// The log thread. A write that fails loses its lines: there is nowhere to say so but the log itself.
-    fn write_out(&self, mut output: Output) {
+    /// The log thread. A write that fails loses its lines: the log itself says so once it can be written again.
+    fn write_out(&self, mut output: Box<dyn Output>) {
         let mut batch = Vec::new();
         loop {
             let mut state = self.state.lock();
@@ -105,14 +139,25 @@ impl Sink {
                 self.changed.wait(&mut state);
             }
             std::mem::swap(&mut batch, &mut state.waiting);
-            let dropped = std::mem::take(&mut state.dropped);
+            let dropped = std::mem::take(&mut state.dropped) + std::mem::take(&mut state.unwritten);
             let next_output = state.next_output.take();
+            let reopen = std::mem::take(&mut state.reopen);
             state.is_writing = true;
             drop(state);
+            // A name that can't be opened any more is no reason to stop: the old file is still good.
+            if reopen && let Err(error) = output.reopen() {
+                self.tell(
+                    "can't open the log file anew",
+                    &error.to_string(),
+                    &mut batch,
+                );
+            }
             if dropped > 0 {
                 self.tell_dropped(dropped, &mut batch);
             }
-            let _ = output.write_all(&batch).and_then(|()| output.flush());
+            if !batch.is_empty() {
+                self.write_batch(&mut *output, &mut batch);
+            }
             batch.clear();
             if let Some(next) = next_output {
                 output = next;
@@ -120,13 +165,39 @@ impl Sink {
         }
     }
 
+    fn write_batch(&self, output: &mut dyn Output, batch: &mut Vec<u8>) {
+        if let Err(error) = output.prepare(batch.len()) {
+            self.tell("can't rotate the log file", &error.to_string(), batch);
+        }
+        if output
+            .write_all(batch)
+            .and_then(|()| output.flush())
+            .is_err()
+        {
+            let lines = batch.iter().filter(|&&byte| byte == b'\n').count() as u64;
+            self.lost.fetch_add(lines, Ordering::Relaxed);
+            // Not at once: it would fail again, and again.
+            self.state.lock().unwritten += lines;
+        }
+    }
+
     fn tell_dropped(&self, dropped: u64, batch: &mut Vec<u8>) {
-        const TARGET: &str = "veche::logging";
         let line = if self.is_json() {
             json!({"level": "WARN", "target": TARGET, "message": "log lines dropped", "dropped": dropped})
                 .to_string()
         } else {
             format!("WARN {TARGET}: {dropped} log lines dropped")
+        };
+        batch.extend_from_slice(line.as_bytes());
+        batch.push(b'\n');
+    }
+
+    /// A line of the log's own.
+    fn tell(&self, what: &str, error: &str, batch: &mut Vec<u8>) {
+        let line = if self.is_json() {
+            json!({"level": "ERROR", "target": TARGET, "message": what, "error": error}).to_string()
+        } else {
+            format!("ERROR {TARGET}: {what} error={error}")
         };
         batch.extend_from_slice(line.as_bytes());
         batch.push(b'\n');
@@ -246,6 +317,50 @@ mod tests {
         }
     }
 
+    impl Output for Stuck {}
+
+    /// An output that has no room at first.
+    struct Full {
+        refusals: usize,
+        written: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.refusals > 0 {
+                self.refusals -= 1;
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.written.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Output for Full {}
+
+    #[test]
+    fn lines_that_could_not_be_written_are_counted_and_told_with_the_next() {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::new(Sink::new(false));
+        sink.push(b"one\n");
+        sink.push(b"two\n");
+        let output = Full {
+            refusals: 1,
+            written: Arc::clone(&written),
+        };
+        sink.start(Box::new(output)).expect("a thread");
+        sink.flush();
+        assert_eq!((sink.lost(), written.lock().len()), (2, 0));
+        sink.push(b"three\n");
+        sink.flush();
+        let text = String::from_utf8(written.lock().clone()).expect("text");
+        assert_eq!(text, "three\nWARN veche::logging: 2 log lines dropped\n");
+    }
+
     #[test]
     fn a_stuck_output_holds_nobody_up_and_the_loss_is_told() {
         let (started, let_go) = (Arc::new(Mutex::new(false)), Arc::new(Mutex::new(())));
@@ -272,6 +387,7 @@ mod tests {
         let text = String::from_utf8(written.lock().clone()).expect("text");
         let kept = text.lines().filter(|line| line.starts_with('x')).count();
         assert_eq!(kept, BUFFER_BYTES_MAX / line.len());
+        assert_eq!(sink.lost(), (pushed - kept) as u64);
         assert!(text.starts_with("first\n"));
         assert!(text.ends_with(&format!("{} log lines dropped\n", pushed - kept)));
     }

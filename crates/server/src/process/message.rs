@@ -31,6 +31,8 @@ pub(crate) enum ToServer {
         /// Why.
         why: String,
     },
+    /// Somebody has moved the log files away: go on in new ones.
+    ReopenLogs,
     /// Take no more connections, end those that are, then exit.
     Drain {
         /// The server process ends after this time whatever is left.

@@ -4,7 +4,7 @@
 //! then stays as the process's one control thread: it blocks on the control socket and on signals, and calls
 //! a [`ServerControl`]. It does not know workers; `ServerControl` turns each call into their mail.
 //!
-//! Signals: SIGTERM drains. SIGINT and SIGHUP are for the supervisor, which gets them too when they come
+//! Signals: SIGTERM drains, SIGUSR1 opens the logs anew. SIGINT and SIGHUP are for the supervisor, which gets them too when they come
 //! from a terminal; they and SIGUSR2 do nothing here. A control socket that ends means that the supervisor
 //! died: the process drains and exits, as nobody could stop it any more.
 
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use tracing::{error, info, warn};
 
 pub(crate) use self::inherited::{InheritedListener, deal};
@@ -44,6 +44,8 @@ pub(crate) struct Start {
     pub(crate) listeners: Vec<InheritedListener>,
     /// It is `veche dev`: pages show errors.
     pub(crate) dev: bool,
+    /// Of the log.
+    pub(crate) losses: logging::Losses,
 }
 
 /// The running server as the control thread sees it. No call may block for long: while one lasts, the
@@ -98,8 +100,8 @@ struct Process {
 
 impl Process {
     fn begin() -> Result<(Self, Vec<InheritedListener>), String> {
-        let signals =
-            Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR2]).map_err(|e| e.to_string())?;
+        let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
+            .map_err(|e| e.to_string())?;
         let mut link = Link::from_stdin().map_err(
             |_| "it is `veche serve` that starts it, with a control socket as standard input",
         )?;
@@ -156,6 +158,7 @@ impl Process {
             config: Arc::clone(&self.config),
             listeners,
             dev: self.dev,
+            losses: self.logs.losses(),
         }) {
             Ok(control) => control,
             Err(error) => {
@@ -192,7 +195,11 @@ impl Process {
         let drained = self.drain_ends.map(|_| DRAINED_EVERY);
         let timeout = drained.into_iter().chain(look_in).min();
         let readable = wait(&self.link, &self.signals, timeout)?;
-        if self.signals.take().contains(&SIGTERM) && self.drain_ends.is_none() {
+        let signals = self.signals.take();
+        if signals.contains(&SIGUSR1) {
+            self.reopen_logs();
+        }
+        if signals.contains(&SIGTERM) && self.drain_ends.is_none() {
             info!("SIGTERM: draining");
             self.drain(control, self.config.limits.drain_time);
         }
@@ -230,6 +237,7 @@ impl Process {
             }
             ToServer::Refused { why } => control.refused(&why),
             ToServer::Drain { within_ms } => self.drain(control, Duration::from_millis(within_ms)),
+            ToServer::ReopenLogs => self.reopen_logs(),
             ToServer::Status { id } => {
                 let report = control.status();
                 self.say(&ToSupervisor::Status { id, report });
@@ -247,6 +255,11 @@ impl Process {
         self.logs.switch(&config.server.log, output);
         self.config = config;
         Ok(())
+    }
+
+    fn reopen_logs(&self) {
+        self.logs.reopen();
+        info!("log files opened anew");
     }
 
     fn drain(&mut self, control: &impl ServerControl, within: Duration) {

@@ -5,7 +5,8 @@
 //! buffer is bounded. It never reads a byte that a client of Veche sent; those go to the server process, which
 //! may die without taking the sockets with it.
 //!
-//! Signals: SIGTERM and SIGINT drain, the second one kills; SIGHUP loads the config anew; SIGUSR2 is reserved
+//! Signals: SIGTERM and SIGINT drain, the second one kills; SIGHUP loads the config anew; SIGUSR1 opens the
+//! log files anew, in both processes; SIGUSR2 is reserved
 //! for upgrades. Start reading at [`run`], then [`Supervisor::turn`].
 
 mod client;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR2};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use tracing::{info, warn};
 
 use self::clients::Clients;
@@ -41,6 +42,7 @@ use self::stopping::Stopping;
 use crate::config::Report;
 use crate::descriptors::{self, Raised};
 use crate::logging::{self, LogError, Logs};
+use crate::process::message::ToServer;
 use crate::process::signals::Signals;
 use crate::process::{now, poll_once};
 
@@ -76,7 +78,7 @@ pub(crate) enum ServeError {
 pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
     let loaded = Loaded::read(&file)?;
     let config = Arc::clone(&loaded.config);
-    let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGCHLD])?;
+    let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD])?;
     let door = Door::claim(&config.server.control)?;
     let raised = descriptors::raise()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -226,6 +228,15 @@ impl Supervisor {
             SIGHUP => {
                 info!("SIGHUP: loading the config anew");
                 self.reload(None);
+            }
+            SIGUSR1 => {
+                self.logs.reopen();
+                info!("SIGUSR1: log files opened anew");
+                if let Some(server) = &mut self.server
+                    && let Err(error) = server.say(&ToServer::ReopenLogs)
+                {
+                    warn!(%error, "the server process can't be told");
+                }
             }
             SIGUSR2 => warn!("SIGUSR2 is reserved for upgrades, which this version can't do"),
             // Its work is done by waking: `reap_server` looks every turn.

@@ -1,0 +1,243 @@
+//! A log file: appended to, rotated by size, opened anew when told.
+//!
+//! Several processes may append to one file (supervisor and server process do, and two server processes during an
+//! upgrade). Whoever finds it full renames it under a lock on the old file; the others find another file under its
+//! name before their next write, and follow. What is written is not known here.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::sink::Output;
+use crate::config::Rotation;
+
+/// Logs have addresses and names in them: for their user and group only.
+const MODE: u32 = 0o640;
+
+/// See the module.
+pub(super) struct LogFile {
+    path: PathBuf,
+    rotation: Option<Rotation>,
+    file: File,
+}
+
+impl LogFile {
+    /// Opens `path` for appending, and makes it if it is not there.
+    pub(super) fn open(path: &Path, rotation: Option<Rotation>) -> io::Result<Self> {
+        Ok(Self {
+            path: path.to_owned(),
+            rotation,
+            file: open(path)?,
+        })
+    }
+
+    /// Sees to it that `length` more bytes may be written: follows somebody else's rotation, or does its own.
+    fn make_room(&mut self, length: usize) -> io::Result<()> {
+        let Some(rotation) = self.rotation else {
+            return Ok(());
+        };
+        if !self.is_in_place()? {
+            self.file = open(&self.path)?;
+        }
+        if self.is_full(rotation, length)? {
+            // Until it is closed, which is when the next one has been opened.
+            flock(&self.file, FlockOperation::LockExclusive)?;
+            // Somebody else may have been faster.
+            if self.is_in_place()? {
+                shift(&self.path, rotation.keep)?;
+            }
+            self.file = open(&self.path)?;
+        }
+        Ok(())
+    }
+
+    /// An empty file is never full, however long a batch is.
+    fn is_full(&self, rotation: Rotation, length: usize) -> io::Result<bool> {
+        let bytes = self.file.metadata()?.len();
+        Ok(bytes > 0 && bytes.saturating_add(length as u64) > rotation.bytes_max)
+    }
+
+    /// Whether the open file is the one that has the name.
+    fn is_in_place(&self) -> io::Result<bool> {
+        let ours = self.file.metadata()?;
+        match fs::metadata(&self.path) {
+            Ok(named) => Ok((named.dev(), named.ino()) == (ours.dev(), ours.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Write for LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Output for LogFile {
+    fn prepare(&mut self, length: usize) -> io::Result<()> {
+        self.make_room(length)
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        self.file = open(&self.path)?;
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(MODE)
+        .open(path)
+}
+
+/// `log` becomes `log.1`, which becomes `log.2`; the one after the `keep`th goes.
+fn shift(path: &Path, keep: u32) -> io::Result<()> {
+    let is_there = |numbered: &Path| fs::symlink_metadata(numbered).is_ok();
+    // Only as far as there are files, so that a large `keep` costs nothing.
+    let mut last = 0;
+    while last < keep && is_there(&numbered(path, last + 1)) {
+        last += 1;
+    }
+    for number in (1..=last.min(keep - 1)).rev() {
+        fs::rename(numbered(path, number), numbered(path, number + 1))?;
+    }
+    fs::rename(path, numbered(path, 1))
+}
+
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(format!(".{number}"));
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("veche-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).expect("a folder");
+            Self(path)
+        }
+
+        fn log(&self) -> PathBuf {
+            self.0.join("log")
+        }
+
+        /// Each file's content, by name.
+        fn files(&self) -> Vec<(String, String)> {
+            let mut files: Vec<_> = fs::read_dir(&self.0)
+                .expect("it is there")
+                .map(|entry| {
+                    let entry = entry.expect("readable");
+                    let name = entry.file_name().into_string().expect("text");
+                    (name, fs::read_to_string(entry.path()).expect("text"))
+                })
+                .collect();
+            files.sort();
+            files
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn named(files: &[(&str, &str)]) -> Vec<(String, String)> {
+        let owned = |&(name, text): &(&str, &str)| (name.to_owned(), text.to_owned());
+        files.iter().map(owned).collect()
+    }
+
+    fn say(file: &mut LogFile, line: &str) {
+        file.prepare(line.len()).expect("room");
+        file.write_all(line.as_bytes()).expect("written");
+    }
+
+    fn rotating(folder: &Folder, bytes_max: u64, keep: u32) -> LogFile {
+        LogFile::open(&folder.log(), Some(Rotation { bytes_max, keep })).expect("it opens")
+    }
+
+    #[test]
+    fn a_full_file_is_renamed_and_the_oldest_goes() {
+        let folder = Folder::new("rotate");
+        let mut file = rotating(&folder, 8, 2);
+        for line in [
+            "one\n",
+            "two\n",
+            "three\n",
+            "longer than it may be\n",
+            "4\n",
+        ] {
+            say(&mut file, line);
+        }
+        let left = [
+            ("log", "4\n"),
+            ("log.1", "longer than it may be\n"),
+            ("log.2", "three\n"),
+        ];
+        assert_eq!(folder.files(), named(&left));
+    }
+
+    #[test]
+    fn two_that_write_one_file_rotate_it_once_and_lose_nothing() {
+        let folder = Folder::new("rotate-two");
+        let write = |name: &'static str| {
+            let mut file = rotating(&folder, 1000, 1000);
+            move || (0..500).for_each(|number| say(&mut file, &format!("{name}{number:03}\n")))
+        };
+        let (one, other) = (write("a"), write("b"));
+        std::thread::scope(|scope| {
+            scope.spawn(one);
+            scope.spawn(other);
+        });
+        let files = folder.files();
+        let mut lines: Vec<&str> = files.iter().flat_map(|(_, text)| text.lines()).collect();
+        lines.sort_unstable();
+        let expected = ["a", "b"].map(|name| (0..500).map(move |n| format!("{name}{n:03}")));
+        assert_eq!(lines, expected.into_iter().flatten().collect::<Vec<_>>());
+        for (name, text) in &files {
+            // The other's write may come between a look at the size and one's own.
+            assert!(text.len() <= 1000 + 5, "{name} has {}", text.len());
+        }
+        // 5,000 bytes: not a file more than rotating once each time makes.
+        assert!((5..=6).contains(&files.len()), "{} files", files.len());
+    }
+
+    #[test]
+    fn what_was_moved_away_is_written_on_until_it_is_told() {
+        let folder = Folder::new("reopen");
+        let mut file = LogFile::open(&folder.log(), None).expect("it opens");
+        say(&mut file, "one\n");
+        fs::rename(folder.log(), folder.0.join("old")).expect("moved");
+        say(&mut file, "two\n");
+        file.reopen().expect("it opens");
+        say(&mut file, "three\n");
+        let files = [("log", "three\n"), ("old", "one\ntwo\n")];
+        assert_eq!(folder.files(), named(&files));
+    }
+
+    #[test]
+    fn others_can_not_read_it() {
+        let folder = Folder::new("mode");
+        let file = rotating(&folder, 8, 2);
+        let mode = file.file.metadata().expect("it is open").mode();
+        assert_eq!(mode & 0o137, 0, "{mode:o}");
+    }
+}

@@ -1,0 +1,33 @@
+//! What the logs have lost.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+
+use crate::common::Common;
+
+/// Asks the logs at each scrape.
+pub(super) struct Logs(pub(super) Arc<Common>);
+
+impl fmt::Debug for Logs {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Logs")
+    }
+}
+
+impl Collector for Logs {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut family = encoder.encode_descriptor(
+            "veche_log_lines_lost",
+            "Lines of a log that were not written: the disk or the reader was too slow, or refused them",
+            None,
+            MetricType::Counter,
+        )?;
+        let labels = [("log", "server")];
+        ConstCounter::new(self.0.losses.count()).encode(family.encode_family(&labels)?)
+    }
+}

@@ -1,0 +1,67 @@
+//! Log files of the running server: opened anew on a signal, rotated by size, by both processes.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use crate::ask::{RELOAD, ask};
+use crate::support::process::kill;
+use crate::support::until;
+use crate::veche::Veche;
+
+fn log_to(veche: &Veche, file: &Path, more: &str) {
+    let server = format!("log_file = {:?}\n{more}", file.display().to_string());
+    veche.write_config("", &server);
+    ask(&veche.control(), RELOAD).expect("taken");
+}
+
+fn text(file: &Path) -> String {
+    fs::read_to_string(file).unwrap_or_default()
+}
+
+#[test]
+fn a_log_that_was_moved_away_is_opened_anew_by_both_processes() {
+    let veche = Veche::start("reopen", "");
+    let file = veche.folder().join("veche.log");
+    log_to(&veche, &file, "");
+    until("the first line", || !text(&file).is_empty());
+    let old = veche.folder().join("veche.log.old");
+    fs::rename(&file, &old).expect("moved");
+    let server = veche.server_pid();
+    kill(veche.pid(), Signal::USR1);
+    until("a line of each process", || {
+        let text = text(&file);
+        text.contains("SIGUSR1: log files opened anew")
+            && text.lines().any(|line| line.contains("process: log files"))
+    });
+    let length = text(&old).len();
+    // To the server process alone: whoever signals all that is called `veche` must not kill it.
+    fs::rename(&file, &old).expect("moved");
+    kill(server, Signal::USR1);
+    until("another line", || text(&file).contains("opened anew"));
+    assert_eq!(veche.server_pid(), server);
+    assert!(length > 0);
+}
+
+#[test]
+fn a_log_that_is_full_is_rotated_and_the_oldest_goes() {
+    let veche = Veche::start("rotate", "");
+    let file = veche.folder().join("veche.log");
+    log_to(&veche, &file, "log_rotate = \"4KiB\"\nlog_keep = 2");
+    let numbered = |number| veche.folder().join(format!("veche.log.{number}"));
+    let mut reloads = 0;
+    while !numbered(2).exists() {
+        ask(&veche.control(), RELOAD).expect("taken");
+        reloads += 1;
+        assert!(reloads < 10_000, "nothing is rotated");
+    }
+    for _ in 0..reloads {
+        ask(&veche.control(), RELOAD).expect("taken");
+    }
+    assert!(!numbered(3).exists());
+    for number in [1, 2] {
+        let text = text(&numbered(number));
+        assert!(text.ends_with('\n') && text.len() <= 5 << 10, "{text}");
+    }
+}
