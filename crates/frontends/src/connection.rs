@@ -400,6 +400,7 @@ impl Connection {
             Stage::Lines(_) | Stage::Ending => {}
         }
         shared.hub.close(id, &mut shared.ports);
+        shared.ports.outboxes.end_entry(id, self.peer);
         shared.ports.outboxes.close(id);
         self.count_out(shared);
     }

@@ -163,6 +163,7 @@ impl Http {
 
     /// After a response: go on with the next request, or end.
     fn finish(&mut self, id: SessionId, keep_alive: bool, shared: &mut Shared) -> Then<Socket> {
+        shared.ports.outboxes.end_entry(id, self.client);
         self.since_ms = shared.now.mono_ms;
         if !keep_alive || shared.is_draining() {
             return Then::End;

@@ -8,11 +8,14 @@ mod events;
 mod masks;
 mod sending;
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use veche_hub::{Delivery, Format, PayloadKind, SessionId};
 use veche_proto::websocket::deflate::Agreed;
 use veche_proto::websocket::{self, Codecs, Encoder, MessageKind, Opcode, Role};
 
+use crate::journal::Journal;
 use crate::pool::Pool;
 pub(crate) use masks::Masks;
 pub use masks::Random;
@@ -96,6 +99,11 @@ impl Outbox {
         self.buffer.len() + self.unsent as usize
     }
 
+    /// Bytes that have not left for the transport.
+    pub(crate) fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// When the last message was written: the low 32 bits of monotonic milliseconds.
     pub(crate) fn messaged_ms(&self) -> u32 {
         self.messaged_ms
@@ -123,6 +131,8 @@ pub struct Outboxes {
     sent: Sent,
     now_ms: u32,
     pub(crate) masks: Masks,
+    /// What becomes of requests and sessions; here, since all that a client gets passes.
+    pub journal: Journal,
 }
 
 /// Counts of messages written, and of the bytes of their payload.
@@ -149,6 +159,7 @@ impl Outboxes {
             sent: Sent::default(),
             now_ms: 0,
             masks: Masks::new(|_| panic!("no random numbers: nothing can be dialed")),
+            journal: Journal::default(),
         }
     }
 
@@ -248,6 +259,7 @@ impl Outboxes {
     pub fn message(&mut self, id: SessionId, kind: MessageKind, data: &[u8]) {
         self.sent.messages += 1;
         self.sent.bytes += data.len() as u64;
+        self.journal.said(id, data.len());
         self.boxes[id.index as usize].messaged_ms = self.now_ms;
         let mask = self.mask(id);
         if self.of(id).agreed.is_none() {
@@ -368,6 +380,7 @@ impl Outboxes {
         }
         self.sent.messages += 1;
         self.sent.bytes += bytes.len() as u64;
+        self.journal.said(session, bytes.len());
         let kind = match delivery.payload.kind {
             PayloadKind::Text | PayloadKind::Json => MessageKind::Text,
             PayloadKind::Binary => MessageKind::Binary,
@@ -435,6 +448,7 @@ impl Outboxes {
         if outbox.held && outbox.end != End::Abort {
             return None;
         }
+        self.journal.left(id, outbox.buffer.len());
         Some((id, std::mem::take(&mut outbox.buffer), outbox.end))
     }
 
@@ -454,9 +468,16 @@ impl Outboxes {
         self.pool.trim()
     }
 
+    /// The request of a connection is answered, or its session is over.
+    pub(crate) fn end_entry(&mut self, id: SessionId, client: IpAddr) {
+        let queued = self.find(id).map_or(0, |outbox| outbox.buffer.len());
+        self.journal.end(id, client, queued);
+    }
+
     /// Writes a Close frame and stops publications.
     pub fn close_frame(&mut self, id: SessionId, code: Option<u16>, reason: &str) {
         self.refuse_pushes(id);
+        self.journal.closed(id, code);
         let mask = self.mask(id);
         websocket::encode_close(self.buffer(id), code, reason, mask);
     }

@@ -54,7 +54,7 @@ impl Reply {
             keep_alive: self.keep_alive && !shared.is_draining(),
             body: ResponseBody::Sized(body.len() as u64),
         };
-        shared.stats.answer(status.0);
+        shared.answered(id, status.0);
         let out = shared.ports.outboxes.buffer(id);
         if head.write(out, shared.date.text(), headers).is_err() {
             // Ours, not the peer's: a header that can't be written says nothing, but the response stays whole.
@@ -89,7 +89,7 @@ pub(crate) fn write_response(
     if !reply.head_only && status.has_body() {
         shared.ports.outboxes.buffer(id).extend_from_slice(body);
     }
-    shared.stats.answer(status.0);
+    shared.answered(id, status.0);
 }
 
 /// Writes the head of an application's response, `own` headers after those of the application. `false` if it can't be:
@@ -191,6 +191,7 @@ pub(crate) fn refuse_request(id: SessionId, error: &HttpError, shared: &mut Shar
         format!("request refused with {}: {}", error.status.0, error.reason),
     );
     shared.stats.answer(error.status.0);
+    shared.ports.outboxes.journal.refused(id, error.status.0);
     shared.stats.protocol_errors.add(1);
     http::write_error(shared.ports.outboxes.buffer(id), error, shared.date.text());
 }

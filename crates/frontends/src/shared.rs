@@ -178,6 +178,7 @@ impl Shared {
             self.notes_left = NOTES_PER_SECOND;
         }
         self.ports.outboxes.set_now_ms(now.mono_ms);
+        self.ports.outboxes.journal.set_now(now);
     }
 
     /// Gives memory back that a spike has left and nothing needed since the last call; to be called about once a
@@ -223,6 +224,12 @@ impl Shared {
             return 0;
         }
         std::mem::take(&mut self.notes_dropped)
+    }
+
+    /// The head of an answer with this status is written.
+    pub(crate) fn answered(&mut self, id: SessionId, status: u16) {
+        self.stats.answer(status);
+        self.ports.outboxes.journal.answered(id, status);
     }
 
     /// From now on no connection is kept alive: the server is going away.

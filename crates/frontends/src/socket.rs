@@ -140,6 +140,7 @@ impl Socket {
                 Event::Message { kind, data } => {
                     shared.stats.messages_received.add(1);
                     shared.stats.message_bytes_received.add(data.len() as u64);
+                    shared.ports.outboxes.journal.heard(id, data.len());
                     self.messaged_ms = shared.now.mono_ms as u32;
                     if self.phase != Phase::Open {
                         Then::GoOn

@@ -71,7 +71,7 @@ pub(crate) fn answer(
     // The plan holds nothing that can't be written: see its documentation.
     let _ = answer.write_headers(&mut writer);
     writer.finish();
-    shared.stats.answer(answer.status.0);
+    shared.answered(id, answer.status.0);
     write_body(id, head, answer.body, response.keep_alive, shared)
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn answer_app(
     if !write_app_head(Reply::to(head), id, framing, status, headers, own, shared) {
         return None;
     }
-    shared.stats.answer(status.0);
+    shared.answered(id, status.0);
     if !status.has_body() {
         return None;
     }

@@ -273,7 +273,8 @@ impl Registration {
     /// Lets the 101 go: the session is open.
     pub(crate) fn open(self, id: SessionId, shared: &mut Shared) -> Socket {
         shared.stats.handshake(Handshake::Opened);
-        shared.stats.answer(101);
+        shared.answered(id, 101);
+        shared.ports.outboxes.journal.opened(id);
         shared.stats.sessions.add(1);
         shared.ports.outboxes.release(id);
         self.socket

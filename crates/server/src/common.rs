@@ -12,6 +12,7 @@ use veche_mailbox::Wake as _;
 use veche_net::Waker;
 use veche_tls::Trusts;
 
+use crate::access_log::Access;
 use crate::addresses::Addresses;
 use crate::logging::Losses;
 use crate::sealing::Sealing;
@@ -36,6 +37,8 @@ pub(crate) struct Common {
     pub(crate) sealing: Arc<Sealing>,
     /// Of the server's log.
     pub(crate) losses: Losses,
+    /// The access log.
+    pub(crate) access: Access,
     /// When `warn_rarely` last spoke, in seconds since the start, plus one.
     warned: AtomicU64,
 }
@@ -55,6 +58,7 @@ impl Common {
             trusts: Arc::default(),
             sealing: Arc::default(),
             losses: Losses::default(),
+            access: Access::default(),
             warned: AtomicU64::new(0),
         }
     }

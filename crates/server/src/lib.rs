@@ -8,6 +8,7 @@
 
 use std::process::ExitCode;
 
+mod access_log;
 mod addresses;
 mod apps;
 mod cli;

@@ -11,6 +11,7 @@ use veche_hub::{Hub, WorkerId};
 use veche_mailbox::{Class, Mailbox, Wake as _};
 use veche_net::{Delayed, Driver, Epoll};
 
+use crate::access_log::Access;
 use crate::apps::{Here, Library, Wake};
 use crate::common::Common;
 use crate::config::{Config, ConnectionCap, Io};
@@ -52,6 +53,9 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
             .with_trusts(trusts)
             .with_losses(start.losses),
     );
+    let opened = Access::open(&config).map_err(|error| error.to_string())?;
+    let switched = common.access.switch(opened);
+    switched.map_err(|error| error.to_string())?;
     let doors = common.sealing.begin(&config);
     set_caps(&common, &config);
     let report = Report::new(
@@ -194,7 +198,10 @@ impl Server {
 impl ServerControl for Server {
     fn reload(&self, config: Arc<Config>) -> Result<(), String> {
         let shelf = self.library.shelve(&config)?;
+        let access = Access::open(&config).map_err(|error| error.to_string())?;
         let doors = self.common.sealing.reload(&config)?;
+        let switched = self.common.access.switch(access);
+        switched.map_err(|error| error.to_string())?;
         set_caps(&self.common, &config);
         let site = Arc::new(site::build(&config, &self.library, self.dev.is_some()));
         self.tell(|| {
@@ -236,6 +243,14 @@ impl ServerControl for Server {
 
     fn status(&self) -> serde_json::Value {
         self.report.status()
+    }
+
+    fn reopen_logs(&self) {
+        self.common.access.reopen();
+    }
+
+    fn flush_logs(&self) {
+        self.common.access.flush();
     }
 }
 

@@ -9,6 +9,7 @@ mod apps;
 mod clients;
 mod clock;
 mod drain;
+mod journal;
 mod mail;
 mod output;
 mod readings;
@@ -29,6 +30,7 @@ use crate::common::Common;
 use crate::sealing::Doors;
 use clock::{Clock, clock_now};
 use drain::Drain;
+use journal::Journal;
 pub(crate) use mail::Letter;
 use readings::Readings;
 use slots::Slots;
@@ -73,6 +75,7 @@ struct Rest {
     readings: Readings,
     /// How connections come in.
     doors: Doors,
+    journal: Journal,
     clock: Clock,
     drain: Option<Drain>,
     /// There is work that waits for nothing.
@@ -108,13 +111,16 @@ impl<D: Driver> Worker<D> {
             plain: Vec::new(),
             readings: Readings::default(),
             doors: Doors::default(),
+            journal: Journal::default(),
             clock: Clock::default(),
             drain: None,
             busy: false,
             trim_at_ms: 0,
             trimmed: false,
         };
-        Self { driver, rest }
+        let mut worker = Self { driver, rest };
+        worker.rest.begin_journal();
+        worker
     }
 
     /// Connections come in by these doors; without any all of them come in as they are.
@@ -271,6 +277,7 @@ impl Rest {
         self.drain_clients(driver);
         self.log();
         self.show_counts();
+        self.write_journal();
         self.flush(driver);
         self.post();
         self.settle_accepting(driver);

@@ -80,6 +80,7 @@ impl Connection {
             Stage::Dialing(dialing) => dialing.failed(super::CUT_OFF, shared),
             Stage::Lines(_) | Stage::Ending => {}
         }
+        shared.ports.outboxes.end_entry(id, self.peer);
         self.stage = Stage::Ending;
         self.blocked = None;
         self.input = Vec::new();

@@ -107,6 +107,7 @@ impl Http {
             .identity
             .user(head, self.certified.as_deref())
             .unwrap_or_default();
+        shared.ports.outboxes.journal.set_user(id, user.as_deref());
         let request = request(head, route, self.client, user.as_deref(), body);
         let outcome = shared.with_apps(|apps, shared| apps.request(app, id, &request, shared));
         match outcome {
@@ -241,6 +242,7 @@ impl Http {
     ) -> Then<Socket> {
         let (head, raw, route) = (candidate.head, candidate.raw, candidate.route);
         let app = candidate.app();
+        shared.ports.outboxes.journal.set_user(id, user.as_deref());
         let mut registration = match candidate.register(id, user.as_deref(), protocol, shared) {
             Ok(registration) => registration,
             Err(refused) => {

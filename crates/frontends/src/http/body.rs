@@ -101,6 +101,7 @@ impl Http {
             body.data.extend_from_slice(&input[piece.data.clone()]);
         }
         let taken = piece.consumed;
+        shared.ports.outboxes.journal.body(id, taken);
         if !piece.is_end {
             let then = if taken < input.len() {
                 Then::GoOn

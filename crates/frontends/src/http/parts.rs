@@ -47,7 +47,7 @@ impl Http {
             shared.with_apps(|apps, shared| apps.gone(app, id, Gone::Left, shared));
             return self.finish(id, reply.keep_alive, shared);
         }
-        shared.stats.answer(status.0);
+        shared.answered(id, status.0);
         let is_events = |(name, value): &(String, String)| {
             name.eq_ignore_ascii_case("content-type") && value.starts_with(EVENTS)
         };

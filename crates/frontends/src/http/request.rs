@@ -9,6 +9,7 @@ use super::app::Question;
 use super::body::Purpose;
 use super::{Http, KeptRequest};
 use crate::api::Call;
+use crate::journal::Entry;
 use crate::reply::{Refusal, Reply};
 use crate::route::{Found, Handler, Route};
 use crate::shared::Shared;
@@ -30,7 +31,10 @@ impl Http {
     ) -> Result<Then<Socket>, HttpError> {
         let site = Arc::clone(&shared.site);
         let reply = Reply::to(head);
-        if let Err(refusal) = self.door(head, &site.listeners[self.listener as usize], shared) {
+        let listener = &site.listeners[self.listener as usize];
+        let door = self.door(head, listener, shared);
+        self.begin_entry(id, head, raw.len(), listener, shared);
+        if let Err(refusal) = door {
             return self.refuse(id, head, refusal, shared);
         }
         let (route, below) = match site.listeners[self.listener as usize]
@@ -58,6 +62,7 @@ impl Http {
                 );
             }
         };
+        shared.ports.outboxes.journal.set_route(id, route);
         if !route.networks.admit(self.client) {
             shared.stats.turn_away(TurnedAway::Network);
             return self.refuse(id, head, not_from_there(), shared);
@@ -124,6 +129,22 @@ impl Http {
                 unreachable!("handled above: these speak WebSocket only")
             }
         }
+    }
+
+    fn begin_entry(
+        &self,
+        id: SessionId,
+        head: &Head<'_>,
+        length: usize,
+        listener: &Listener,
+        shared: &mut Shared,
+    ) {
+        let is_internal = listener.role != Role::Public;
+        let outboxes = &mut shared.ports.outboxes;
+        let queued = outboxes.of(id).buffered();
+        outboxes.journal.begin(id, is_internal, queued, || {
+            Entry::of(head, length, self.client)
+        });
     }
 
     /// Finds out who asks, and whether he may and knows whom.

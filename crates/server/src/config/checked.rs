@@ -18,6 +18,7 @@ use super::report::{Problem, Problems, Report};
 use super::types::*;
 use super::value::Value;
 
+mod access_log;
 mod apps;
 mod listeners;
 mod routes;
@@ -77,6 +78,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let all = |section| tables.iter().filter(move |table| table.section == section);
 
     let server = checker.server(one(Section::Server));
+    let access_log = checker.access_log(one(Section::AccessLog));
     let limits = limits(one(Section::Limits));
     let api = checker.api(one(Section::Api));
     let has_keys = !api.keys.is_empty() || !one(Section::Api).is_sound("keys");
@@ -118,6 +120,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
             .into_iter()
             .map(|route| route.expect("a problem otherwise"))
             .collect(),
+        access_log,
         limits,
         api,
         warnings,

@@ -9,6 +9,7 @@ use super::names::METHODS;
 use super::types::WORKERS_MAX;
 use super::value::Kind;
 
+mod access_log;
 mod app;
 mod limits;
 mod route;
@@ -18,6 +19,7 @@ mod service;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Server,
+    AccessLog,
     Listen,
     App,
     Service,
@@ -28,8 +30,9 @@ pub(crate) enum Section {
 
 impl Section {
     /// In the order of the reference.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Server,
+        Self::AccessLog,
         Self::Listen,
         Self::App,
         Self::Service,
@@ -42,6 +45,7 @@ impl Section {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Server => "server",
+            Self::AccessLog => "access_log",
             Self::Listen => "listen",
             Self::App => "app",
             Self::Service => "service",
@@ -55,6 +59,7 @@ impl Section {
     pub(crate) fn header(self) -> &'static str {
         match self {
             Self::Server => "[server]",
+            Self::AccessLog => "[access_log]",
             Self::Listen => "[[listen]]",
             Self::App => "[[app]]",
             Self::Service => "[[service]]",
@@ -77,6 +82,9 @@ impl Section {
     pub(crate) fn doc(self) -> &'static str {
         match self {
             Self::Server => "The process: its threads, its log, its control socket.",
+            Self::AccessLog => {
+                "A line for each request that was answered and each WebSocket session that has ended, in a file of its own. There is none unless `file` says where."
+            }
             Self::Listen => {
                 "An address to listen on, and who is expected there. Write one for each address; there is at least one."
             }
@@ -150,6 +158,7 @@ pub(crate) enum Change {
 pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
     SERVER
         .iter()
+        .chain(access_log::ACCESS_LOG)
         .chain(LISTEN)
         .chain(app::APP)
         .chain(service::SERVICE)

@@ -13,6 +13,8 @@ use veche_frontends::access::{Access, Networks};
 use veche_frontends::pace::Pacing;
 use veche_frontends::rate::Rate;
 
+use crate::access_log::Template;
+
 use super::checked::listeners_called;
 use super::effective::Effective;
 use super::names::{ChannelPattern, Identity, MethodSet, OriginRule, RoutePath};
@@ -33,6 +35,8 @@ pub(crate) struct Config {
     pub(crate) services: Vec<Service>,
     /// `[[route]]`, in the file's order; `routes[i].index == i`.
     pub(crate) routes: Vec<Route>,
+    /// `[access_log]`, if there is to be one.
+    pub(crate) access_log: Option<AccessLog>,
     /// `[limits]`
     pub(crate) limits: Limits,
     /// `[api]`
@@ -147,6 +151,18 @@ pub(crate) struct Rotation {
     pub(crate) bytes_max: u64,
     /// How many old ones are kept; at least 1.
     pub(crate) keep: u32,
+}
+
+/// `[access_log]`: what is written of requests and sessions, and where.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AccessLog {
+    pub(crate) file: PathBuf,
+    pub(crate) template: Template,
+    /// The part of all that is written: above 0, at most 1.
+    pub(crate) share: f64,
+    /// Of internal listeners too.
+    pub(crate) internal: bool,
+    pub(crate) rotation: Option<Rotation>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,6 +34,8 @@ pub(crate) enum Kind {
     Size { min: u64, max: u64 },
     /// So many in a second, minute or hour, of bytes or of something else; it can be switched off.
     Rate { bytes: bool },
+    /// A part of a whole: above 0, at most 1.
+    Share,
     /// One of some words; the hidden ones are accepted and never shown.
     Word {
         words: &'static [&'static str],
@@ -63,6 +65,7 @@ pub(crate) enum Value {
     Duration(Duration),
     Size(u64),
     Rate(Rate),
+    Share(f64),
     Text(String),
     List(Vec<String>),
     Secrets(Vec<Secret>),
@@ -119,6 +122,13 @@ impl Kind {
             }
             Self::Rate { .. } if text == Some("off") || number == Some(0) => Some(Value::Off),
             Self::Rate { .. } => parse_rate(text?).map(Value::Rate),
+            Self::Share => {
+                let share = match number {
+                    Some(number) => number as f64,
+                    None => found.as_float()?.as_str().replace('_', "").parse().ok()?,
+                };
+                (share > 0.0 && share <= 1.0).then_some(Value::Share(share))
+            }
             Self::Word { words, hidden } => {
                 word_of(words, text?).or_else(|| word_of(hidden, text?))
             }
@@ -206,6 +216,7 @@ impl Kind {
             }
             Self::Rate { bytes: true } => vec!["a rate such as \"64KiB/s\"".to_owned()],
             Self::Rate { bytes: false } => vec!["a rate such as \"10/s\" or \"100/m\"".to_owned()],
+            Self::Share => vec!["a number above 0 and at most 1".to_owned()],
             Self::Word { .. } => vec![],
             Self::Flag { .. } => vec!["true".to_owned(), "false".to_owned()],
             Self::Text { expected } => vec![(*expected).to_owned()],
@@ -236,6 +247,7 @@ impl fmt::Display for Value {
             Self::Integer(number) => write!(f, "{number}"),
             Self::Duration(duration) => write!(f, "\"{}\"", format_duration(*duration)),
             Self::Size(bytes) => write!(f, "\"{}\"", format_size(*bytes)),
+            Self::Share(share) => write!(f, "{share:?}"),
             Self::Rate(rate) => write!(f, "\"{}\"", format_rate(rate)),
             Self::Text(text) => f.write_str(&quoted(text)),
             Self::List(list) => {

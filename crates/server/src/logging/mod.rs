@@ -10,7 +10,7 @@ mod panics;
 mod sink;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tracing::{Event, Subscriber};
@@ -24,7 +24,7 @@ use tracing_subscriber::{Registry, fmt, reload};
 
 use self::file::LogFile;
 use self::sink::{Lines, Sink};
-use crate::config::{Log, LogFormat, LogLevel};
+use crate::config::{Log, LogFormat, LogLevel, Rotation};
 
 /// Why there are no logs.
 #[derive(Debug, thiserror::Error)]
@@ -54,12 +54,59 @@ pub(crate) fn open(log: &Log) -> Result<Output, LogError> {
     let Some(path) = &log.file else {
         return Ok(Output(Box::new(io::stderr())));
     };
-    match LogFile::open(path, log.rotation) {
+    open_file(path, log.rotation)
+}
+
+/// Opens a file for lines of some log, without using it yet.
+pub(crate) fn open_file(path: &Path, rotation: Option<Rotation>) -> Result<Output, LogError> {
+    match LogFile::open(path, rotation) {
         Ok(file) => Ok(Output(Box::new(file))),
         Err(source) => Err(LogError::File {
-            path: path.clone(),
+            path: path.to_owned(),
             source,
         }),
+    }
+}
+
+/// Where nothing is kept.
+pub(crate) fn nowhere() -> Output {
+    Output(Box::new(io::sink()))
+}
+
+/// A log beside the server's: whole lines, made by somebody else.
+pub(crate) struct Appender(Arc<Sink>);
+
+impl Appender {
+    /// With a thread of its own, which lives as long as the process.
+    pub(crate) fn start(output: Output) -> Result<Self, LogError> {
+        let sink = Arc::new(Sink::silent());
+        sink.start(output.0).map_err(LogError::Thread)?;
+        Ok(Self(sink))
+    }
+
+    /// Takes so many lines, each with its newline, or loses them; does not wait.
+    pub(crate) fn push(&self, lines: &[u8], count: u64) {
+        self.0.push_lines(lines, count);
+    }
+
+    /// Goes on in `output`.
+    pub(crate) fn switch(&self, output: Output) {
+        self.0.switch(false, output.0);
+    }
+
+    /// Goes on in the file that has the name now.
+    pub(crate) fn reopen(&self) {
+        self.0.reopen();
+    }
+
+    /// Waits until all lines so far are written, but not for long.
+    pub(crate) fn flush(&self) {
+        self.0.flush();
+    }
+
+    /// Lines lost since the start.
+    pub(crate) fn lost(&self) -> u64 {
+        self.0.lost()
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use serde_json::json;
+use tracing::{error, warn};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// What may wait to be written; twice that while a write is under way.
@@ -38,9 +39,13 @@ pub(super) trait Output: Write + Send {
 
 impl Output for io::Stderr {}
 
+impl Output for io::Sink {}
+
 /// See the module.
 pub(super) struct Sink {
     json: AtomicBool,
+    /// What it has to say itself stands among its lines; else it goes to the server's log.
+    speaks: bool,
     /// Lines lost since the start: no room, or a write that failed.
     lost: AtomicU64,
     state: Mutex<State>,
@@ -66,20 +71,31 @@ impl State {
 }
 
 impl Sink {
+    /// Of the server's log.
     pub(super) fn new(json: bool) -> Self {
         Self {
             json: AtomicBool::new(json),
+            speaks: true,
             lost: AtomicU64::new(0),
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
         }
     }
 
+    /// Of another log, whose lines somebody else makes.
+    pub(super) fn silent() -> Self {
+        Self {
+            speaks: false,
+            ..Self::new(false)
+        }
+    }
+
     /// Starts the log thread, which lives as long as the process.
     pub(super) fn start(self: &Arc<Self>, output: Box<dyn Output>) -> io::Result<()> {
         let sink = Arc::clone(self);
+        let name = if self.speaks { THREAD } else { "access log" };
         thread::Builder::new()
-            .name(THREAD.to_owned())
+            .name(name.to_owned())
             .spawn(move || sink.write_out(output))
             .map(drop)
     }
@@ -112,6 +128,22 @@ impl Sink {
         self.lost.load(Ordering::Relaxed)
     }
 
+    /// Takes so many lines as they are: nothing is to be escaped any more.
+    pub(super) fn push_lines(&self, lines: &[u8], count: u64) {
+        let mut state = self.state.lock();
+        if state.waiting.len() + lines.len() > BUFFER_BYTES_MAX {
+            state.dropped += count;
+            self.lost.fetch_add(count, Ordering::Relaxed);
+            return;
+        }
+        let was_empty = state.waiting.is_empty();
+        state.waiting.extend_from_slice(lines);
+        drop(state);
+        if was_empty {
+            self.changed.notify_all();
+        }
+    }
+
     fn push(&self, line: &[u8]) {
         let mut state = self.state.lock();
         if state.waiting.len() + line.len() > BUFFER_BYTES_MAX {
@@ -130,6 +162,7 @@ impl Sink {
     /// The log thread. A write that fails loses its lines: the log itself says so once it can be written again.
     fn write_out(&self, mut output: Box<dyn Output>) {
         let mut batch = Vec::new();
+        let mut rotates = true;
         loop {
             let mut state = self.state.lock();
             state.is_writing = false;
@@ -146,38 +179,32 @@ impl Sink {
             drop(state);
             // A name that can't be opened any more is no reason to stop: the old file is still good.
             if reopen && let Err(error) = output.reopen() {
-                self.tell(
-                    "can't open the log file anew",
-                    &error.to_string(),
-                    &mut batch,
-                );
+                self.tell("can't open the log file anew", &error, &mut batch);
             }
-            if dropped > 0 {
+            if let Err(error) = output.prepare(batch.len()) {
+                // Once is enough: it is tried again with each batch.
+                if std::mem::take(&mut rotates) {
+                    self.tell("can't rotate the log file", &error, &mut batch);
+                }
+            } else {
+                rotates = true;
+            }
+            if dropped > 0 && self.speaks {
                 self.tell_dropped(dropped, &mut batch);
             }
-            if !batch.is_empty() {
-                self.write_batch(&mut *output, &mut batch);
+            let written = output.write_all(&batch).and_then(|()| output.flush());
+            if written.is_err() {
+                let lines = batch.iter().filter(|&&byte| byte == b'\n').count() as u64;
+                self.lost.fetch_add(lines, Ordering::Relaxed);
+                // Told with the next ones: at once it would fail again.
+                self.state.lock().unwritten += lines + dropped;
+            } else if dropped > 0 && !self.speaks {
+                warn!(target: TARGET, dropped, "lines of the access log dropped");
             }
             batch.clear();
             if let Some(next) = next_output {
                 output = next;
             }
-        }
-    }
-
-    fn write_batch(&self, output: &mut dyn Output, batch: &mut Vec<u8>) {
-        if let Err(error) = output.prepare(batch.len()) {
-            self.tell("can't rotate the log file", &error.to_string(), batch);
-        }
-        if output
-            .write_all(batch)
-            .and_then(|()| output.flush())
-            .is_err()
-        {
-            let lines = batch.iter().filter(|&&byte| byte == b'\n').count() as u64;
-            self.lost.fetch_add(lines, Ordering::Relaxed);
-            // Not at once: it would fail again, and again.
-            self.state.lock().unwritten += lines;
         }
     }
 
@@ -193,7 +220,12 @@ impl Sink {
     }
 
     /// A line of the log's own.
-    fn tell(&self, what: &str, error: &str, batch: &mut Vec<u8>) {
+    fn tell(&self, what: &str, error: &io::Error, batch: &mut Vec<u8>) {
+        if !self.speaks {
+            error!(target: TARGET, %error, "access log: {what}");
+            return;
+        }
+        let error = error.to_string();
         let line = if self.is_json() {
             json!({"level": "ERROR", "target": TARGET, "message": what, "error": error}).to_string()
         } else {

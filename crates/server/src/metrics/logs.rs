@@ -27,7 +27,13 @@ impl Collector for Logs {
             None,
             MetricType::Counter,
         )?;
-        let labels = [("log", "server")];
-        ConstCounter::new(self.0.losses.count()).encode(family.encode_family(&labels)?)
+        for (log, lost) in [
+            ("server", self.0.losses.count()),
+            ("access", self.0.access.lost()),
+        ] {
+            let labels = [("log", log)];
+            ConstCounter::new(lost).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
     }
 }

@@ -69,6 +69,10 @@ pub(crate) trait ServerControl {
     fn drained(&self) -> bool;
     /// Figures for `veche status`: an object.
     fn status(&self) -> serde_json::Value;
+    /// Somebody has moved the log files away, but for the server's own log: goes on in new ones.
+    fn reopen_logs(&self);
+    /// The process ends: waits a little for what is not written yet of these logs.
+    fn flush_logs(&self);
 }
 
 /// The whole life of a server process; to be called on its main thread.
@@ -180,6 +184,7 @@ impl Process {
                 return ExitCode::FAILURE;
             }
         }
+        control.flush_logs();
         ExitCode::SUCCESS
     }
 
@@ -197,7 +202,7 @@ impl Process {
         let readable = wait(&self.link, &self.signals, timeout)?;
         let signals = self.signals.take();
         if signals.contains(&SIGUSR1) {
-            self.reopen_logs();
+            self.reopen_logs(control);
         }
         if signals.contains(&SIGTERM) && self.drain_ends.is_none() {
             info!("SIGTERM: draining");
@@ -237,7 +242,7 @@ impl Process {
             }
             ToServer::Refused { why } => control.refused(&why),
             ToServer::Drain { within_ms } => self.drain(control, Duration::from_millis(within_ms)),
-            ToServer::ReopenLogs => self.reopen_logs(),
+            ToServer::ReopenLogs => self.reopen_logs(control),
             ToServer::Status { id } => {
                 let report = control.status();
                 self.say(&ToSupervisor::Status { id, report });
@@ -257,8 +262,9 @@ impl Process {
         Ok(())
     }
 
-    fn reopen_logs(&self) {
+    fn reopen_logs(&self, control: &impl ServerControl) {
         self.logs.reopen();
+        control.reopen_logs();
         info!("log files opened anew");
     }
 

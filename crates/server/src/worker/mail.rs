@@ -52,6 +52,7 @@ impl Rest {
                     self.shared.ports.post.lanes[from].finished += 1;
                 }
                 Letter::Reload(site, outbox_bytes_max, shelf) => {
+                    self.begin_journal();
                     self.reload_apps(&shelf);
                     self.shared.site = site;
                     self.shared

@@ -6,6 +6,7 @@
 mod support;
 
 mod access;
+mod access_log;
 mod apps;
 mod backing_tls;
 mod bad_input;

@@ -89,12 +89,25 @@ fn sections() {
     says_after_listen(
         "[auth]\n",
         &[
-            "3:2: unknown section \"auth\"; there are [server], [[listen]], [[app]], [[service]], [[route]], [limits], [api]",
+            "3:2: unknown section \"auth\"; there are [server], [access_log], [[listen]], [[app]], [[service]], [[route]], [limits], [api]",
         ],
     );
     says(
         "server = 3\n",
         &["1:1: expected [server], found server = 3: there is only one"],
+    );
+}
+
+#[test]
+fn logs() {
+    says_after_listen(
+        "[server]\nlog_rotate = \"1KiB\"\n[access_log]\nfile = \"a.log\"\nformat = \"$remote_adr\"\nsample = 0\nkeep = 0\n",
+        &[
+            "4:14: log_rotate: expected a size from \"4KiB\" to \"1024GiB\", found \"1KiB\"",
+            "7:10: format: there is no field $remote_adr; did you mean \"$remote_addr\"?",
+            "8:10: sample: expected a number above 0 and at most 1, found 0",
+            "9:8: keep: expected a whole number from 1 to 1000, found 0",
+        ],
     );
 }
 

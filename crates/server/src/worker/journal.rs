@@ -1,0 +1,44 @@
+//! The access log's part of a turn: entries that are complete are handed over, all of the turn in one piece.
+
+use veche_frontends::journal::Entry;
+
+use super::Rest;
+use crate::access_log::Scribe;
+
+/// This worker's share of the access log.
+#[derive(Default)]
+pub(super) struct Journal {
+    scribe: Option<Scribe>,
+    /// Reused lists.
+    done: Vec<Entry>,
+    lines: Vec<u8>,
+}
+
+impl Rest {
+    /// Takes up what the configuration says of it now.
+    pub(super) fn begin_journal(&mut self) {
+        self.journal.scribe = self.common.access.scribe();
+        let choice = self.journal.scribe.as_ref().map(|scribe| scribe.choice);
+        // Lots are not secrets; they should only differ from worker to worker.
+        let seed = self.me as u64 ^ self.shared.now.wall_ms;
+        let journal = &mut self.shared.ports.outboxes.journal;
+        journal.set_choice(choice, seed);
+    }
+
+    pub(super) fn write_journal(&mut self) {
+        let Journal {
+            scribe,
+            done,
+            lines,
+        } = &mut self.journal;
+        self.shared.ports.outboxes.journal.take_done(done);
+        if done.is_empty() {
+            return;
+        }
+        match scribe {
+            Some(scribe) => scribe.write(done, lines),
+            // It was switched off meanwhile.
+            None => done.clear(),
+        }
+    }
+}
