@@ -4,6 +4,9 @@
 
 /// The server stops; come back (RFC 6455, section 7.4.1).
 pub const GOING_AWAY: (u16, &str) = (1001, "server is going away");
+/// Another server process has taken over: come back, to that one (the registry of RFC 6455, section 11.7: "Service
+/// Restart").
+pub const RESTARTING: (u16, &str) = (1012, "server is restarting");
 /// No message in either direction for longer than the route allows.
 pub const IDLE: (u16, &str) = (1001, "idle for too long");
 /// The client does not read what it is sent.
@@ -14,3 +17,22 @@ pub const TOO_MANY: (u16, &str) = (1013, "too many connections of this address")
 pub const TOO_FAST: (u16, &str) = (1008, "too much too fast");
 /// The back end asked for it; no reconnect.
 pub const DISCONNECTED: (u16, &str) = (3503, "disconnected by the back end");
+
+/// Why the server goes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parting {
+    /// It stops.
+    Stopping,
+    /// Another server process has taken over.
+    Replaced,
+}
+
+impl Parting {
+    /// The close code and its reason.
+    pub fn words(self) -> (u16, &'static str) {
+        match self {
+            Self::Stopping => GOING_AWAY,
+            Self::Replaced => RESTARTING,
+        }
+    }
+}

@@ -36,6 +36,7 @@ pub mod upgrade;
 
 pub use app::{AppAnswer, AppId, Apps};
 pub use client::{Caller, Dial, Terms};
+pub use close::Parting;
 pub use connection::Connection;
 pub use journal::Journal;
 pub use outbox::{End, Outbox, Outboxes};

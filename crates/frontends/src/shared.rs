@@ -12,6 +12,7 @@ use veche_hub::{Answer, Class, Delivery, Hub, Mail, Outlet, SessionId, Ticket, W
 use veche_proto::websocket::Codecs;
 
 use crate::app::{AppAnswer, Apps};
+use crate::close::Parting;
 use crate::outbox::Outboxes;
 use crate::site::Site;
 use crate::static_files::Files;
@@ -125,7 +126,7 @@ pub struct Shared {
     notes_second: u64,
     /// Decoded payloads, names and replies; empty between calls.
     pub(crate) scratch: Scratch,
-    draining: bool,
+    parting: Option<Parting>,
 }
 
 #[derive(Default)]
@@ -165,7 +166,7 @@ impl Shared {
             notes_dropped: 0,
             notes_second: 0,
             scratch: Scratch::default(),
-            draining: false,
+            parting: None,
         }
     }
 
@@ -233,13 +234,18 @@ impl Shared {
     }
 
     /// From now on no connection is kept alive: the server is going away.
-    pub fn start_draining(&mut self) {
-        self.draining = true;
+    pub fn start_draining(&mut self, parting: Parting) {
+        self.parting = Some(parting);
+    }
+
+    /// How connections are told that the server goes.
+    pub(crate) fn parting(&self) -> Parting {
+        self.parting.unwrap_or(Parting::Stopping)
     }
 
     /// Whether the server is going away.
     pub fn is_draining(&self) -> bool {
-        self.draining
+        self.parting.is_some()
     }
 }
 

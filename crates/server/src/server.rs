@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
-use veche_frontends::{Outboxes, Ports, Post, Shared};
+use veche_frontends::{Outboxes, Parting, Ports, Post, Shared};
 use veche_hub::{Hub, WorkerId};
 use veche_mailbox::{Class, Mailbox, Wake as _};
 use veche_net::{Delayed, Driver, Epoll};
@@ -232,9 +232,10 @@ impl ServerControl for Server {
         }
     }
 
-    fn drain(&self, within: Duration) {
+    fn drain(&self, within: Duration, parting: Parting) {
         self.common.set_ready(false);
-        self.tell(|| Letter::Drain(u64::try_from(within.as_millis()).unwrap_or(u64::MAX)));
+        let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+        self.tell(|| Letter::Drain(within_ms, parting));
     }
 
     fn drained(&self) -> bool {

@@ -11,6 +11,8 @@ mod support;
 mod ask;
 #[path = "supervisor/logs.rs"]
 mod logs;
+#[path = "supervisor/upgrade.rs"]
+mod upgrade;
 #[path = "supervisor/veche.rs"]
 mod veche;
 
@@ -347,8 +349,6 @@ fn signals_from_the_terminal_do_not_reach_through_to_the_server() {
     veche.await_status("another", |status| {
         status["last_exit"]["how"] == "exit code 0"
     });
-    veche.signal(Signal::USR2);
-    veche.await_log("SIGUSR2 is reserved");
 }
 
 #[test]

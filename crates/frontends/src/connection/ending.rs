@@ -54,7 +54,7 @@ impl Connection {
                 self.finish_if_due(id, shared);
             }
             Stage::Dialing(_) | Stage::Socket(_) => {
-                let (code, reason) = crate::close::GOING_AWAY;
+                let (code, reason) = shared.parting().words();
                 self.disconnect(id, code, reason, shared);
             }
         }

@@ -23,7 +23,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
-use veche_frontends::{Block, Connection, Dial, End, Now, Shared, Stats};
+use veche_frontends::{Block, Connection, Dial, End, Now, Parting, Shared, Stats};
 use veche_hub::{ChannelName, Class, Mail, SessionId, WorkerId};
 
 use client::{Client, move_front};
@@ -317,7 +317,7 @@ impl World {
     pub fn drain(&mut self) {
         self.workers
             .iter_mut()
-            .for_each(|worker| worker.shared.start_draining());
+            .for_each(|worker| worker.shared.start_draining(Parting::Stopping));
         for peer in 0..self.clients.len() {
             self.with(peer, |connection, id, shared| connection.drain(id, shared));
         }

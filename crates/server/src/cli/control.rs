@@ -10,10 +10,13 @@ use serde_json::Value;
 
 use super::exit::{Exit, Failure, print_line};
 use crate::config::{self, shown};
+use crate::process::now;
 use crate::supervisor::request::{ANSWER_BYTES_MAX, Command, Request};
 
 /// The longest wait for an answer: a reload compiles and checks, the rest is immediate.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
+/// How long the supervisor may take to become another program; this is far more than it needs.
+const CHANGE_WAIT: Duration = Duration::from_secs(5);
 /// How long a server may take to end beyond the time that it drains.
 const STOP_GRACE: Duration = Duration::from_secs(15);
 /// How often to look whether it is gone.
@@ -158,6 +161,38 @@ pub(super) fn reload(control: &Control) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+/// `veche upgrade`
+pub(super) fn upgrade(control: &Control) -> Result<(), Failure> {
+    let (answer, mut connection) = control.open(&Request::new(Command::Upgrade))?;
+    let (from, to) = (text(&answer["from"]), text(&answer["to"]));
+    let (old, new) = (&answer["old_pid"], &answer["pid"]);
+    print_line(format_args!(
+        "server process {old} → {new}: it serves; the old one closes its connections within {} s",
+        answer["drain_ms"].as_u64().unwrap_or(0).div_ceil(1_000),
+    ))?;
+    // It lets go of the connection when it changes.
+    let deadline = now() + CHANGE_WAIT;
+    while !is_closed(&mut connection) && now() < deadline {
+        thread::sleep(STOP_LOOK);
+    }
+    let answer = control.ask(Command::Status)?;
+    let status = &answer["status"];
+    if let Some(error) = status["upgrade_error"].as_str() {
+        return Err(Failure::new(
+            Exit::Failed,
+            format!("the supervisor stays at {from}: {error}"),
+        ));
+    }
+    print_line(format_args!(
+        "supervisor {from} → {to}: it goes on with pid {}",
+        status["supervisor"]["pid"]
+    ))
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("?")
 }
 
 /// How long `stop` waits when nothing else is asked for.

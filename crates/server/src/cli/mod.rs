@@ -77,6 +77,11 @@ enum Command {
         #[command(flatten)]
         control: ControlArgs,
     },
+    /// Have the program that is installed by now take over from the running server; nobody is refused meanwhile
+    Upgrade {
+        #[command(flatten)]
+        control: ControlArgs,
+    },
     /// Stop the running server and wait until it is gone
     Stop {
         /// Don't drain: close everything at once
@@ -159,8 +164,10 @@ fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::New(args) => new::run(&args),
         Command::Serve => {
-            // Loaded here for its own exit code; the supervisor reads it again.
-            config::load(&file)?;
+            if !supervisor::goes_on() {
+                // Loaded here for its own exit code; the supervisor reads it again.
+                config::load(&file)?;
+            }
             serve(file, false)
         }
         Command::Dev => {
@@ -199,6 +206,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             status::run(&control::find(&file, control.control)?, json)
         }
         Command::Reload { control } => control::reload(&control::find(&file, control.control)?),
+        Command::Upgrade { control } => control::upgrade(&control::find(&file, control.control)?),
         Command::Stop {
             now,
             timeout,

@@ -176,9 +176,16 @@ impl std::fmt::Debug for Losses {
     }
 }
 
+impl Logs {
+    /// Writes out what waits, if that does not take too long.
+    pub(crate) fn flush(&self) {
+        self.sink.flush();
+    }
+}
+
 impl Drop for Logs {
     fn drop(&mut self) {
-        self.sink.flush();
+        self.flush();
     }
 }
 

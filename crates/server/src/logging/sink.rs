@@ -55,7 +55,8 @@ pub(super) struct Sink {
 #[derive(Default)]
 struct State {
     waiting: Vec<u8>,
-    next_output: Option<Box<dyn Output>>,
+    /// And how much of what waits is still for the one before.
+    next_output: Option<(usize, Box<dyn Output>)>,
     /// To be done before the next write.
     reopen: bool,
     dropped: u64,
@@ -113,7 +114,9 @@ impl Sink {
     /// Goes on in another format and output; what waits goes to the old one.
     pub(super) fn switch(&self, json: bool, output: Box<dyn Output>) {
         self.json.store(json, Ordering::Relaxed);
-        self.state.lock().next_output = Some(output);
+        let mut state = self.state.lock();
+        state.next_output = Some((state.waiting.len(), output));
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -173,7 +176,11 @@ impl Sink {
             }
             std::mem::swap(&mut batch, &mut state.waiting);
             let dropped = std::mem::take(&mut state.dropped) + std::mem::take(&mut state.unwritten);
-            let next_output = state.next_output.take();
+            let next_output = state.next_output.take().map(|(until, next)| {
+                // What came later is for the next one.
+                state.waiting = batch.split_off(until);
+                next
+            });
             let reopen = std::mem::take(&mut state.reopen);
             state.is_writing = true;
             drop(state);

@@ -59,6 +59,23 @@ impl Link {
         Self::new(UnixStream::from(socket))
     }
 
+    /// One that somebody else has used until now, with the part of a line that had arrived.
+    pub(crate) fn adopt(socket: OwnedFd, received: Vec<u8>) -> io::Result<Self> {
+        let mut link = Self::new(UnixStream::from(socket))?;
+        link.received = received;
+        Ok(link)
+    }
+
+    /// What has arrived and is no whole line yet.
+    pub(crate) fn received(&self) -> &[u8] {
+        &self.received
+    }
+
+    /// Whether everything that was said is on its way.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.unsent.is_empty()
+    }
+
     fn new(socket: UnixStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self {

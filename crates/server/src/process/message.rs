@@ -37,6 +37,9 @@ pub(crate) enum ToServer {
     Drain {
         /// The server process ends after this time whatever is left.
         within_ms: u64,
+        /// Another server process has taken over: clients may come back at once.
+        #[serde(default)]
+        replaced: bool,
     },
     /// Asks for figures. Answered by `Status`.
     Status {
@@ -60,6 +63,9 @@ pub(crate) struct Start {
     /// It is `veche dev`.
     #[serde(default)]
     pub(crate) dev: bool,
+    /// Nobody has judged the config yet: it comes from the file as it is.
+    #[serde(default)]
+    pub(crate) is_unjudged: bool,
     /// How the sockets that came ahead are dealt out, in the order of `[[listen]]`.
     pub(crate) listeners: Vec<ListenerSockets>,
 }
@@ -81,6 +87,12 @@ pub(crate) enum ToSupervisor {
     Ready {
         /// [`VERSION`] of the server process.
         version: u32,
+        /// The version of its program.
+        #[serde(default)]
+        program: String,
+        /// What a supervisor of its program can take over: a version of `supervisor::handover`.
+        #[serde(default)]
+        handover: u32,
     },
     /// It can't start, and says why before it exits.
     Failed {

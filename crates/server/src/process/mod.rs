@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use tracing::{error, info, warn};
+use veche_frontends::Parting;
 
 pub(crate) use self::inherited::{InheritedListener, deal};
 use self::link::Link;
@@ -62,9 +63,9 @@ pub(crate) trait ServerControl {
     fn look_around(&self) -> Option<Instant>;
     /// A new config was refused: under `veche dev` the developer should see why.
     fn refused(&self, why: &str);
-    /// Take no more connections, close those that are (1001, spread over the time) and end by then what is
-    /// left. May come again with a shorter time.
-    fn drain(&self, within: Duration);
+    /// Take no more connections, close those that are, spread over the time, and end by then what is left. May come
+    /// again with a shorter time.
+    fn drain(&self, within: Duration, parting: Parting);
     /// Whether a drain has come to its end: no connection is left, and applications have stopped.
     fn drained(&self) -> bool;
     /// Figures for `veche status`: an object.
@@ -83,7 +84,9 @@ pub(crate) fn run<C: ServerControl>(start: impl FnOnce(Start) -> Result<C, Strin
     match Process::begin() {
         Ok((process, started)) => process.serve(start, started),
         Err(error) => {
-            eprintln!("veche: the server process can't start: {error}");
+            if let Some(error) = error {
+                eprintln!("veche: the server process can't start: {error}");
+            }
             ExitCode::FAILURE
         }
     }
@@ -102,14 +105,18 @@ struct Process {
     drain_ends: Option<Instant>,
 }
 
-impl Process {
-    fn begin() -> Result<(Self, Vec<InheritedListener>), String> {
-        let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
-            .map_err(|e| e.to_string())?;
-        let mut link = Link::from_stdin().map_err(
-            |_| "it is `veche serve` that starts it, with a control socket as standard input",
-        )?;
-        let start = await_start(&mut link)?;
+/// What the supervisor's first message comes to.
+struct Prepared {
+    started: Arc<Config>,
+    config: Arc<Config>,
+    logs: logging::Logs,
+    dev: bool,
+    listeners: Vec<InheritedListener>,
+}
+
+impl Prepared {
+    fn of(link: &mut Link) -> Result<Self, String> {
+        let start = await_start(link)?;
         let listeners = start
             .listeners
             .iter()
@@ -122,9 +129,13 @@ impl Process {
             })
             .collect::<Option<Vec<_>>>()
             .ok_or("the supervisor sent fewer sockets than it said")?;
-        // The supervisor has judged it. Files of TLS may be worse by now: that is told, and is no reason not to start.
+        // Where the supervisor has judged it, files of TLS may be worse by now: that is told, and is no reason not to start.
         let parse = |text: &str| {
-            crate::config::parse_again(&start.config_path, text).map_err(|r| r.to_string())
+            let parse = match start.is_unjudged {
+                true => crate::config::parse,
+                false => crate::config::parse_again,
+            };
+            parse(&start.config_path, text).map_err(|report| report.to_string())
         };
         let new = parse(&start.text)?;
         let (started, config) = match &start.started_text {
@@ -138,19 +149,48 @@ impl Process {
                 (started, config)
             }
         };
+        is_listened_on(&start.listeners, &config)?;
         let logs = logging::start(&config.server.log).map_err(|e| e.to_string())?;
-        Ok((
-            Self {
-                link,
-                signals,
-                started,
-                config,
-                logs,
-                dev: start.dev,
-                drain_ends: None,
-            },
+        Ok(Self {
+            started,
+            config,
+            logs,
+            dev: start.dev,
             listeners,
-        ))
+        })
+    }
+
+    fn with(self, link: Link, signals: Signals) -> (Process, Vec<InheritedListener>) {
+        let process = Process {
+            link,
+            signals,
+            started: self.started,
+            config: self.config,
+            logs: self.logs,
+            dev: self.dev,
+            drain_ends: None,
+        };
+        (process, self.listeners)
+    }
+}
+
+impl Process {
+    /// Fails with what nobody has been told.
+    fn begin() -> Result<(Self, Vec<InheritedListener>), Option<String>> {
+        let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
+            .map_err(|error| Some(error.to_string()))?;
+        let mut link = Link::from_stdin().map_err(|_| {
+            let how = "it is `veche serve` that starts it, with a control socket as standard input";
+            Some(how.to_owned())
+        })?;
+        match Prepared::of(&mut link) {
+            Ok(prepared) => Ok(prepared.with(link, signals)),
+            Err(error) => {
+                let words = error.clone();
+                let told = link.send(&ToSupervisor::Failed { error });
+                Err(told.is_err().then_some(words))
+            }
+        }
     }
 
     fn serve<C: ServerControl>(
@@ -175,7 +215,11 @@ impl Process {
                 };
             }
         };
-        self.say(&ToSupervisor::Ready { version: VERSION });
+        self.say(&ToSupervisor::Ready {
+            version: VERSION,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            handover: crate::supervisor::HANDOVER_VERSION,
+        });
         // What came together with `Start` would wake nobody any more.
         self.hear(&control);
         while !self.is_done(&control) {
@@ -206,7 +250,7 @@ impl Process {
         }
         if signals.contains(&SIGTERM) && self.drain_ends.is_none() {
             info!("SIGTERM: draining");
-            self.drain(control, self.config.limits.drain_time);
+            self.drain(control, self.config.limits.drain_time, Parting::Stopping);
         }
         if readable {
             let moved = self.link.receive().and_then(|()| self.link.flush());
@@ -229,7 +273,7 @@ impl Process {
         }
         if self.link.has_ended() && self.drain_ends.is_none() {
             error!("the supervisor is gone: draining");
-            self.drain(control, self.config.limits.drain_time);
+            self.drain(control, self.config.limits.drain_time, Parting::Stopping);
         }
     }
 
@@ -241,8 +285,18 @@ impl Process {
                 self.say(&ToSupervisor::Reloaded { id, error });
             }
             ToServer::Refused { why } => control.refused(&why),
-            ToServer::Drain { within_ms } => self.drain(control, Duration::from_millis(within_ms)),
             ToServer::ReopenLogs => self.reopen_logs(control),
+            ToServer::Drain {
+                within_ms,
+                replaced,
+            } => {
+                let parting = if replaced {
+                    Parting::Replaced
+                } else {
+                    Parting::Stopping
+                };
+                self.drain(control, Duration::from_millis(within_ms), parting);
+            }
             ToServer::Status { id } => {
                 let report = control.status();
                 self.say(&ToSupervisor::Status { id, report });
@@ -268,9 +322,9 @@ impl Process {
         info!("log files opened anew");
     }
 
-    fn drain(&mut self, control: &impl ServerControl, within: Duration) {
+    fn drain(&mut self, control: &impl ServerControl, within: Duration, parting: Parting) {
         self.drain_ends = Some(now() + within);
-        control.drain(within);
+        control.drain(within, parting);
     }
 
     /// Nobody to say it to is no error here: the link's end is seen in the same or the next turn.
@@ -279,6 +333,23 @@ impl Process {
             warn!(%error, "the supervisor does not take an answer");
         }
     }
+}
+
+/// The config may be newer than the sockets, when this process is to replace another.
+fn is_listened_on(bound: &[message::ListenerSockets], config: &Config) -> Result<(), String> {
+    let is_that = |bound: &message::ListenerSockets, wanted: std::net::SocketAddr| {
+        bound.address == wanted || wanted.port() == 0 && bound.address.ip() == wanted.ip()
+    };
+    let wanted = &config.listeners;
+    let fits = bound.len() == wanted.len()
+        && bound
+            .iter()
+            .zip(wanted)
+            .all(|(bound, wanted)| is_that(bound, wanted.address));
+    if fits {
+        return Ok(());
+    }
+    Err("the addresses of [[listen]] have changed: that takes a restart".to_owned())
 }
 
 /// The first message.

@@ -147,6 +147,11 @@ impl Client {
         self.send();
     }
 
+    /// Whether nothing waits to be sent to it, now or soon.
+    pub(crate) fn is_told(&self) -> bool {
+        self.unsent.is_empty() && self.state != State::Asked
+    }
+
     /// Keeps the connection open until the supervisor exits, so that its end can be waited for.
     pub(crate) fn stay(&mut self) {
         self.state = State::Staying;

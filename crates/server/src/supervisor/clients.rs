@@ -93,6 +93,20 @@ impl Clients {
         }
     }
 
+    /// Whether everybody has been sent what is for them.
+    pub(super) fn are_told(&self) -> bool {
+        self.clients.iter().all(Client::is_told)
+    }
+
+    pub(super) fn door(&self) -> &Door {
+        &self.door
+    }
+
+    /// Lets them in by another door from now on.
+    pub(super) fn move_to(&mut self, door: Door) {
+        self.door = door;
+    }
+
     fn stay(&mut self, id: u64) {
         if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
             client.stay();
@@ -106,6 +120,7 @@ impl Supervisor {
             match request.command {
                 Command::Status => self.ask_status(client),
                 Command::Reload => self.reload(Some(client)),
+                Command::Upgrade => self.begin_upgrade(Some(client)),
                 Command::Stop => {
                     tracing::info!(at_once = request.now, "told to stop on the control socket");
                     self.clients.answer(client, Ok(serde_json::json!({})));

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -67,6 +67,16 @@ impl Door {
             listener,
             path: path.to_owned(),
         })
+    }
+
+    /// The door that another supervisor has opened in this process.
+    pub(crate) fn adopt(listener: OwnedFd, path: PathBuf) -> Self {
+        let listener = UnixListener::from(listener);
+        Self { listener, path }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The next client, if one waits.

@@ -1,10 +1,11 @@
 //! The server process's life as the supervisor sees it: started, heard, ready, dead, started again.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tracing::{error, info};
 
-use super::server::{READY_WAIT, Server, describe};
+use super::server::{READY_WAIT, SELF, Server};
 use super::{ServeError, Supervisor};
 use crate::process::message::{Start, ToSupervisor, VERSION};
 use crate::process::now;
@@ -28,9 +29,10 @@ impl Supervisor {
             started_text: (self.current.text != self.started.text)
                 .then(|| self.started.text.clone()),
             dev: self.dev,
+            is_unjudged: false,
             listeners: Vec::new(),
         };
-        match Server::start(&self.listening, start) {
+        match Server::start(Path::new(SELF), &self.listening, start) {
             Ok(server) => {
                 info!(pid = server.pid(), "started the server process");
                 self.server = Some(server);
@@ -55,11 +57,14 @@ impl Supervisor {
 
     fn take_message(&mut self, message: ToSupervisor) {
         match message {
-            ToSupervisor::Ready { version } => {
+            ToSupervisor::Ready {
+                version, program, ..
+            } => {
                 let Some(server) = &mut self.server else {
                     return;
                 };
                 server.is_ready = true;
+                server.program = program;
                 self.was_ready = true;
                 let took = now() - server.started;
                 info!(
@@ -84,7 +89,7 @@ impl Supervisor {
         let Some(server) = &mut self.server else {
             return Ok(());
         };
-        let Some(status) = server.reap()? else {
+        let Some(how) = server.reap()? else {
             return Ok(());
         };
         // Its last words may have come since.
@@ -92,7 +97,7 @@ impl Supervisor {
         let Some(server) = self.server.take() else {
             return Ok(());
         };
-        let (how, pid, lived) = (describe(status), server.pid(), now() - server.started);
+        let (pid, lived) = (server.pid(), now() - server.started);
         self.last_exit = Some(LastExit {
             how: how.clone(),
             pid,
@@ -100,9 +105,8 @@ impl Supervisor {
             at: now(),
         });
         self.forget_questions();
-        if let Some(stopping) = &self.stopping {
+        if self.stopping.is_some() {
             info!(pid, how, "the server process ended");
-            self.ended = Some(stopping.ended());
             return Ok(());
         }
         if let Some(failure) = server.failure.filter(|_| !self.was_ready) {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::config::Listener;
+use crate::process::message::ListenerSockets;
 
 /// Connections that may queue on each socket; the kernel cuts it down to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
@@ -27,6 +28,16 @@ pub(crate) struct Listening {
     /// As bound: never port 0.
     pub(crate) address: SocketAddr,
     pub(crate) sockets: Vec<OwnedFd>,
+}
+
+impl ListenerSockets {
+    /// How many of them there are, and where.
+    pub(crate) fn of(listening: &Listening) -> Self {
+        Self {
+            address: listening.address,
+            sockets: listening.sockets.len(),
+        }
+    }
 }
 
 /// Why an address can't be listened on.

@@ -5,13 +5,13 @@
 //! buffer is bounded. It never reads a byte that a client of Veche sent; those go to the server process, which
 //! may die without taking the sockets with it.
 //!
-//! Signals: SIGTERM and SIGINT drain, the second one kills; SIGHUP loads the config anew; SIGUSR1 opens the
-//! log files anew, in both processes; SIGUSR2 is reserved
-//! for upgrades. Start reading at [`run`], then [`Supervisor::turn`].
+//! Signals: SIGTERM and SIGINT drain, the second one kills; SIGHUP loads the config anew; SIGUSR1 opens the log files
+//! anew, in both processes; SIGUSR2 upgrades. Start reading at [`run`], then [`Supervisor::turn`].
 
 mod client;
 mod clients;
 mod door;
+mod handover;
 mod life;
 mod listening;
 mod reload;
@@ -20,6 +20,7 @@ mod revival;
 mod server;
 mod status;
 mod stopping;
+mod upgrade;
 
 use std::io;
 use std::path::PathBuf;
@@ -32,6 +33,8 @@ use tracing::{info, warn};
 
 use self::clients::Clients;
 use self::door::{Door, DoorError};
+pub(crate) use self::handover::HANDOVER_VERSION;
+use self::handover::Inheritance;
 use self::life::LastExit;
 use self::listening::{ListenError, Listening, listen_on};
 use self::reload::{Loaded, PendingReload};
@@ -39,6 +42,7 @@ use self::revival::Revival;
 use self::server::Server;
 use self::status::PendingStatus;
 use self::stopping::Stopping;
+use self::upgrade::{Change, Retiring, Upgrade};
 use crate::config::Report;
 use crate::descriptors::{self, Raised};
 use crate::logging::{self, LogError, Logs};
@@ -70,15 +74,27 @@ pub(crate) enum ServeError {
     /// The first server process said why it can't start: trying again would change nothing.
     #[error("{0}")]
     Server(String),
+    /// It was to go on where another program has stopped.
+    #[error("can't take over from the program before: {0}")]
+    Handover(io::Error),
     #[error("the supervisor can't go on: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Runs with the config at `file` until the server is stopped; `dev` has pages show errors. Nothing is started unless everything is in order.
+/// Whether this process runs already, and only its program is new: [`run`] goes on then.
+pub(crate) fn goes_on() -> bool {
+    handover::is_due()
+}
+
+/// Runs with the config at `file` until the server is stopped; `dev` has pages show errors. Nothing is started unless
+/// everything is in order.
 pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
+    let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD])?;
+    if goes_on() {
+        return go_on(file, dev, signals);
+    }
     let loaded = Loaded::read(&file)?;
     let config = Arc::clone(&loaded.config);
-    let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD])?;
     let door = Door::claim(&config.server.control)?;
     let raised = descriptors::raise()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -94,28 +110,75 @@ pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
     }
     reload::log_warnings(&config);
 
-    let mut supervisor = Supervisor {
+    let common = Common {
         file,
         dev,
-        started: loaded.clone(),
-        current: loaded,
+        loaded,
         listening,
         raised,
         signals,
         clients: Clients::new(door),
         logs,
-        server: None,
-        revival: Revival::default(),
-        revive_at: Some(now()),
-        begun: now(),
-        was_ready: false,
-        starts: 0,
-        last_exit: None,
-        stopping: None,
-        ended: None,
-        next_id: 0,
-        reloads: Vec::new(),
-        statuses: Vec::new(),
+    };
+    Supervisor::new(common)?.supervise()
+}
+
+/// The same for a supervisor that has just become this program.
+fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError> {
+    let Inheritance {
+        program,
+        text,
+        listening,
+        door,
+        server,
+        retiring,
+        begun,
+        starts,
+        upgrades,
+    } = handover::take().map_err(ServeError::Handover)?;
+    handover::let_signals_in()?;
+    let loaded = Loaded::of(&file, text)?;
+    let control = &loaded.config.server.control;
+    let mut clients = Clients::new(door);
+    let moved = match clients.door().path() == control {
+        true => Ok(()),
+        false => Door::claim(control).map(|door| clients.move_to(door)),
+    };
+    let logs = logging::start(&loaded.config.server.log)?;
+    let raised = descriptors::raise()?;
+    info!(
+        from = program,
+        version = env!("CARGO_PKG_VERSION"),
+        pid = std::process::id(),
+        server = server.pid(),
+        "upgraded: the supervisor goes on"
+    );
+    if let Err(error) = moved {
+        warn!("the control socket stays where it is: {error}");
+    }
+    reload::log_warnings(&loaded.config);
+    let common = Common {
+        file,
+        dev,
+        loaded,
+        listening,
+        raised,
+        signals,
+        clients,
+        logs,
+    };
+    let retiring = retiring
+        .into_iter()
+        .map(|(server, at)| Retiring::new(server, at));
+    let mut supervisor = Supervisor {
+        server: Some(server),
+        revive_at: None,
+        begun,
+        was_ready: true,
+        starts,
+        upgrades,
+        retiring: retiring.collect(),
+        ..Supervisor::new(common)?
     };
     supervisor.supervise()
 }
@@ -141,6 +204,8 @@ struct Supervisor {
     file: PathBuf,
     /// It is `veche dev`.
     dev: bool,
+    /// The program's file, which may be another's by now.
+    binary: PathBuf,
     /// The config at the start: what can't change before a restart.
     started: Loaded,
     /// The config in force.
@@ -158,7 +223,14 @@ struct Supervisor {
     /// Some server process has been ready.
     was_ready: bool,
     starts: u64,
+    upgrades: u64,
     last_exit: Option<LastExit>,
+    upgrade: Option<Upgrade>,
+    /// The server process is new, and the supervisor is about to be.
+    change: Option<Change>,
+    /// Why it is not.
+    change_error: Option<String>,
+    retiring: Vec<Retiring>,
     stopping: Option<Stopping>,
     ended: Option<Ended>,
     /// For questions to the server process.
@@ -167,7 +239,52 @@ struct Supervisor {
     statuses: Vec<PendingStatus>,
 }
 
+/// What a supervisor begins with, wherever it has it from.
+struct Common {
+    file: PathBuf,
+    dev: bool,
+    loaded: Loaded,
+    listening: Vec<Listening>,
+    raised: Raised,
+    signals: Signals,
+    clients: Clients,
+    logs: Logs,
+}
+
 impl Supervisor {
+    /// One that starts its first server process at once.
+    fn new(common: Common) -> io::Result<Self> {
+        Ok(Self {
+            file: common.file,
+            dev: common.dev,
+            binary: upgrade::installed()?,
+            started: common.loaded.clone(),
+            current: common.loaded,
+            listening: common.listening,
+            raised: common.raised,
+            signals: common.signals,
+            clients: common.clients,
+            logs: common.logs,
+            server: None,
+            revival: Revival::default(),
+            revive_at: Some(now()),
+            begun: now(),
+            was_ready: false,
+            starts: 0,
+            upgrades: 0,
+            last_exit: None,
+            upgrade: None,
+            change: None,
+            change_error: None,
+            retiring: Vec::new(),
+            stopping: None,
+            ended: None,
+            next_id: 0,
+            reloads: Vec::new(),
+            statuses: Vec::new(),
+        })
+    }
+
     fn supervise(&mut self) -> Result<Ended, ServeError> {
         loop {
             self.turn()?;
@@ -186,15 +303,22 @@ impl Supervisor {
             self.obey_signal(signal);
         }
         self.hear_server();
+        self.hear_others();
         self.reap_server()?;
+        self.reap_others()?;
         self.serve_clients();
         self.meet_deadlines(now());
+        self.change_when_due();
+        self.end_when_stopped();
         Ok(())
     }
 
     fn wait(&self) -> io::Result<()> {
         let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
-        if let Some(link) = self.server.as_ref().and_then(Server::link) {
+        let candidate = self.upgrade.as_ref().map(Upgrade::candidate);
+        let retiring = self.retiring.iter().map(|retiring| &retiring.server);
+        let servers = self.server.iter().chain(candidate).chain(retiring);
+        for link in servers.filter_map(Server::link) {
             fds.push(PollFd::new(link, link.wants()));
         }
         self.clients.add_to(&mut fds);
@@ -205,6 +329,9 @@ impl Supervisor {
             self.reloads.iter().map(|r| r.deadline).min(),
             self.statuses.iter().map(|s| s.deadline).min(),
             self.clients.deadline(),
+            self.upgrade.as_ref().map(Upgrade::deadline),
+            self.change.as_ref().map(|change| change.at),
+            self.retiring.iter().filter_map(Retiring::deadline).min(),
         ];
         let timeout = deadline.into_iter().flatten().min().map(|deadline| {
             // Rounded up: waking just before a deadline would spin until it.
@@ -232,13 +359,20 @@ impl Supervisor {
             SIGUSR1 => {
                 self.logs.reopen();
                 info!("SIGUSR1: log files opened anew");
-                if let Some(server) = &mut self.server
-                    && let Err(error) = server.say(&ToServer::ReopenLogs)
-                {
-                    warn!(%error, "the server process can't be told");
+                let retiring = self
+                    .retiring
+                    .iter_mut()
+                    .map(|retiring| &mut retiring.server);
+                for server in self.server.iter_mut().chain(retiring) {
+                    if let Err(error) = server.say(&ToServer::ReopenLogs) {
+                        warn!(%error, pid = server.pid(), "the server process can't be told");
+                    }
                 }
             }
-            SIGUSR2 => warn!("SIGUSR2 is reserved for upgrades, which this version can't do"),
+            SIGUSR2 => {
+                info!("SIGUSR2: upgrading");
+                self.begin_upgrade(None);
+            }
             // Its work is done by waking: `reap_server` looks every turn.
             _ => {}
         }
@@ -250,6 +384,7 @@ impl Supervisor {
         }
         self.end_drain(now);
         self.end_start(now);
+        self.expire_upgrade(now);
         self.expire_questions(now);
         self.clients.expire(now);
     }

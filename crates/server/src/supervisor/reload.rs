@@ -33,6 +33,12 @@ impl Loaded {
         let config = Arc::new(config::parse(path, &text)?);
         Ok(Self { config, text })
     }
+
+    /// A text that a server process has found good.
+    pub(super) fn of(path: &Path, text: String) -> Result<Self, Report> {
+        let config = Arc::new(config::parse_again(path, &text)?);
+        Ok(Self { config, text })
+    }
 }
 
 /// A config that the server process was asked to put in force.
@@ -71,6 +77,9 @@ impl Supervisor {
     fn offer(&mut self, client: Option<u64>) -> Result<(), String> {
         if self.stopping.is_some() {
             return Err("veche is stopping".to_owned());
+        }
+        if self.upgrade.is_some() || self.change.is_some() {
+            return Err("an upgrade is under way, and takes the config as it is".to_owned());
         }
         let read = Loaded::read(&self.file).map_err(|report| report.to_string())?;
         let changed = self

@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Status,
     /// Load the config file anew; answered when it is in force, or why not.
     Reload,
+    /// Start the program that is installed by now, and have it take over; answered when it serves, or why not.
+    Upgrade,
     /// Drain and exit; answered at once, and the connection ends with the supervisor.
     Stop,
 }

@@ -4,9 +4,13 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 
 use super::listening::Listening;
 use crate::process::link::Link;
@@ -16,22 +20,30 @@ use crate::process::now;
 /// How long a server process may take to be ready before it is killed.
 pub(crate) const READY_WAIT: Duration = Duration::from_secs(30);
 /// This very binary, even when another has taken its name on disk.
-const SELF: &str = "/proc/self/exe";
+pub(crate) const SELF: &str = "/proc/self/exe";
 
-/// A running server process.
+/// A running server process, a child of this one. Dropping it neither ends nor reaps it.
 pub(crate) struct Server {
-    child: Child,
+    pid: Pid,
     link: Link,
     pub(crate) started: Instant,
     /// It said so: every worker accepts.
     pub(crate) is_ready: bool,
     /// What it gave as the reason why it can't start.
     pub(crate) failure: Option<String>,
+    /// The version of its program, once it is ready.
+    pub(crate) program: String,
+    /// How, once it is reaped: its number may be another's by now.
+    ended: Option<String>,
 }
 
 impl Server {
-    /// Starts one: this binary in its other part, the control socket as its standard input.
-    pub(crate) fn start(listening: &[Listening], mut start: Start) -> io::Result<Self> {
+    /// Starts one: `binary` in its other part, the control socket as its standard input.
+    pub(crate) fn start(
+        binary: &Path,
+        listening: &[Listening],
+        mut start: Start,
+    ) -> io::Result<Self> {
         let (mut link, theirs) = Link::pair()?;
         let sockets: Vec<_> = listening
             .iter()
@@ -39,26 +51,36 @@ impl Server {
             .map(AsFd::as_fd)
             .collect();
         link.send_descriptors(&sockets)?;
-        start.listeners = listening
-            .iter()
-            .map(|l| ListenerSockets {
-                address: l.address,
-                sockets: l.sockets.len(),
-            })
-            .collect();
+        start.listeners = listening.iter().map(ListenerSockets::of).collect();
         link.send(&ToServer::Start(start))?;
-        let child = Command::new(SELF)
+        let child = Command::new(binary)
             .arg0("veche")
             .arg(crate::SERVER_PROCESS)
             .stdin(Stdio::from(theirs))
             .spawn()?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         Ok(Self {
-            child,
+            pid: pid.ok_or(io::ErrorKind::InvalidData)?,
             link,
             started: now(),
             is_ready: false,
             failure: None,
+            program: String::new(),
+            ended: None,
         })
+    }
+
+    /// A child that another supervisor has started in this process.
+    pub(crate) fn adopt(pid: Pid, link: Link, started: Instant, program: String) -> Self {
+        Self {
+            pid,
+            link,
+            started,
+            is_ready: true,
+            failure: None,
+            program,
+            ended: None,
+        }
     }
 
     /// When it should be ready at the latest, unless it is.
@@ -67,7 +89,12 @@ impl Server {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Its control socket, whatever its state.
+    pub(crate) fn any_link(&self) -> &Link {
+        &self.link
     }
 
     /// For polling: its control socket, while that is open.
@@ -115,24 +142,33 @@ impl Server {
 
     /// SIGKILL. The death is seen by [`Self::reap`].
     pub(crate) fn kill(&mut self) {
-        // Fails only for a process that was reaped already.
-        let _ = self.child.kill();
+        if self.ended.is_none() {
+            // It is our child and not reaped: nothing can be in the way.
+            let _ = kill_process(self.pid, Signal::KILL);
+        }
     }
 
-    /// How it ended, if it has.
-    pub(crate) fn reap(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.child.try_wait()
+    /// How it ended, in words, if it has.
+    pub(crate) fn reap(&mut self) -> io::Result<Option<String>> {
+        if self.ended.is_none() {
+            self.ended = match waitpid(Some(self.pid), WaitOptions::NOHANG) {
+                Ok(ended) => ended.map(|(_, status)| describe(status)),
+                // What this process ran as before has seen it.
+                Err(Errno::CHILD) => Some("no word".to_owned()),
+                Err(error) => return Err(error.into()),
+            };
+        }
+        Ok(self.ended.clone())
     }
 }
 
-/// An exit status in words.
-pub(crate) fn describe(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
+fn describe(status: WaitStatus) -> String {
+    match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => {
             let name = signal_hook::low_level::signal_name(signal).unwrap_or("unknown");
             format!("signal {signal} ({name})")
         }
-        (None, None) => status.to_string(),
+        (None, None) => format!("wait status {:#x}", status.as_raw()),
     }
 }

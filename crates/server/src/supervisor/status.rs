@@ -74,6 +74,7 @@ impl Supervisor {
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let state = match &self.server {
             _ if self.stopping.is_some() => "stopping",
+            _ if self.upgrade.is_some() || self.change.is_some() => "upgrading",
             None => "waiting to restart",
             Some(server) if server.is_ready => "ready",
             Some(_) => "starting",
@@ -86,6 +87,11 @@ impl Supervisor {
             .server
             .as_ref()
             .map(|server| json!({"pid": server.pid(), "uptime_ms": ms(now - server.started)}));
+        let draining: Vec<Value> = self
+            .retiring
+            .iter()
+            .map(|r| json!({"pid": r.server.pid(), "ends_in_ms": ms(r.kill_at.saturating_duration_since(now))}))
+            .collect();
         let last_exit = self.last_exit.as_ref().map(|exit| {
             json!({"pid": exit.pid, "how": exit.how, "lived_ms": ms(exit.lived), "ago_ms": ms(now - exit.at)})
         });
@@ -108,7 +114,10 @@ impl Supervisor {
             "config": self.file.display().to_string(),
             "supervisor": {"pid": std::process::id(), "uptime_ms": ms(now - self.begun)},
             "server": server,
-            "restarts": self.starts.saturating_sub(1),
+            "restarts": self.starts.saturating_sub(1 + self.upgrades),
+            "upgrades": self.upgrades,
+            "upgrade_error": self.change_error,
+            "draining": draining,
             "last_exit": last_exit,
             "listeners": listeners,
             "descriptors_max": self.raised.to,

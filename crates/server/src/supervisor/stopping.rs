@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
 
+use super::upgrade::Retiring;
 use super::{Ended, Supervisor};
 use crate::process::message::ToServer;
 use crate::process::now;
 
 /// What a draining server process gets beyond its time, to end by itself.
-const DRAIN_GRACE: Duration = Duration::from_millis(500);
+pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
 /// A stop under way.
 pub(super) struct Stopping {
@@ -23,8 +24,8 @@ impl Stopping {
         (!self.killed).then_some(self.kill_at)
     }
 
-    /// What it came to, now that the server process has ended.
-    pub(super) fn ended(&self) -> Ended {
+    /// What it came to, now that every server process has ended.
+    fn ended(&self) -> Ended {
         if self.killed {
             Ended::Killed
         } else {
@@ -37,10 +38,8 @@ impl Supervisor {
     /// Drains, or with `at_once` kills.
     pub(super) fn stop(&mut self, at_once: bool) {
         self.revive_at = None;
-        let Some(server) = &mut self.server else {
-            self.ended = Some(Ended::Drained);
-            return;
-        };
+        self.change = None;
+        self.fail_upgrade("veche is stopping");
         let drain_time = self.current.config.limits.drain_time;
         if self.stopping.is_none() {
             self.stopping = Some(Stopping {
@@ -53,9 +52,25 @@ impl Supervisor {
             return;
         }
         info!(within = ?drain_time, "draining");
-        let within_ms = u64::try_from(drain_time.as_millis()).unwrap_or(u64::MAX);
-        if let Err(error) = server.say(&ToServer::Drain { within_ms }) {
+        let drain = ToServer::Drain {
+            within_ms: u64::try_from(drain_time.as_millis()).unwrap_or(u64::MAX),
+            replaced: false,
+        };
+        // Those that were replaced drain already.
+        if let Some(server) = &mut self.server
+            && let Err(error) = server.say(&drain)
+        {
             warn!(%error, "the server process can't be told to drain");
+        }
+    }
+
+    /// The end, when no server process is left.
+    pub(super) fn end_when_stopped(&mut self) {
+        if self.server.is_none()
+            && self.retiring.is_empty()
+            && let Some(stopping) = &self.stopping
+        {
+            self.ended = Some(stopping.ended());
         }
     }
 
@@ -67,6 +82,7 @@ impl Supervisor {
             warn!(pid = server.pid(), "killing the server process");
             server.kill();
         }
+        self.retiring.iter_mut().for_each(Retiring::kill);
     }
 
     /// Kills a server process whose time to drain is over.

@@ -1,6 +1,7 @@
 //! The server goes away: applications are told first, then connections, one after the other, spread over the time of
 //! the drain.
 
+use veche_frontends::Parting;
 use veche_frontends::site::Role;
 use veche_net::{Driver, ListenerId};
 
@@ -25,15 +26,20 @@ pub(super) struct Drain {
 const LAST_WORDS_MS: u64 = 20;
 
 impl Rest {
-    pub(super) fn start_draining<D: Driver>(&mut self, driver: &mut D, within_ms: u64) {
-        self.shared.start_draining();
+    pub(super) fn start_draining<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        within_ms: u64,
+        parting: Parting,
+    ) {
+        self.shared.start_draining(parting);
         // While their connections are there: `app.stop` may have something to say to them.
         self.with_here(|here, shared| here.stop(shared));
         self.accept_paused = true;
         for (index, &listener) in self.listeners.iter().enumerate() {
             let id = ListenerId(index as u32);
-            // Whoever watches over the server still gets answers: /health says that it goes.
-            if self.role(listener) == Role::Internal {
+            // Whoever watches over the server still gets answers: /health says that it goes. Unless another answers.
+            if self.role(listener) == Role::Internal && parting == Parting::Stopping {
                 driver.resume_accept(id);
             } else {
                 driver.pause_accept(id);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use veche_frontends::Site;
+use veche_frontends::{Parting, Site};
 use veche_hub::{Mail, WorkerId};
 use veche_mailbox::{Class, Full};
 use veche_net::Driver;
@@ -27,8 +27,8 @@ pub(crate) enum Letter {
     Reload(Arc<Site>, usize, Shelf),
     /// Connections come in by these doors from now on.
     Doors(Doors),
-    /// Close everything, spread over so many milliseconds.
-    Drain(u64),
+    /// Close everything, spread over so many milliseconds, for that reason.
+    Drain(u64, Parting),
 }
 
 impl Rest {
@@ -61,7 +61,9 @@ impl Rest {
                         .set_outbox_bytes_max(outbox_bytes_max);
                 }
                 Letter::Doors(doors) => self.doors = doors,
-                Letter::Drain(within_ms) => self.start_draining(driver, within_ms),
+                Letter::Drain(within_ms, parting) => {
+                    self.start_draining(driver, within_ms, parting)
+                }
             }
         }
         self.busy |= depth == MAIL_MAX;

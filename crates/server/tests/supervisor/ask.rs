@@ -34,5 +34,6 @@ fn exchange(path: &Path, request: &str) -> std::io::Result<Value> {
 
 pub(crate) const STATUS: &str = "\"command\":\"status\"}";
 pub(crate) const RELOAD: &str = "\"command\":\"reload\"}";
+pub(crate) const UPGRADE: &str = "\"command\":\"upgrade\"}";
 pub(crate) const STOP: &str = "\"command\":\"stop\"}";
 pub(crate) const STOP_NOW: &str = "\"command\":\"stop\",\"now\":true}";

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -15,6 +16,7 @@ use crate::ask::{self, ask};
 use crate::support::process::{self, kill};
 use crate::support::{SOON, Socket, now, until};
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_veche");
 /// Answered and closed.
 pub(crate) const REQUEST: &[u8] = b"GET /nowhere HTTP/1.0\r\nHost: localhost\r\n\r\n";
 
@@ -82,7 +84,9 @@ impl Veche {
             .create(true)
             .open(self.folder.join("log"))
             .expect("a log");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_veche"));
+        let own = self.program();
+        let program = if own.exists() { own } else { PROGRAM.into() };
+        let mut command = Command::new(program);
         command
             .arg("serve")
             .arg("-c")
@@ -116,6 +120,26 @@ impl Veche {
 
     pub(crate) fn folder(&self) -> &PathBuf {
         &self.folder
+    }
+
+    /// Where its own program is, if it has one.
+    pub(crate) fn program(&self) -> PathBuf {
+        self.folder.join("veche")
+    }
+
+    /// Installs the program in its own place, as a package manager does: a new file takes the name of the old one.
+    pub(crate) fn install(&self) {
+        let new = self.folder.join("veche.new");
+        fs::copy(PROGRAM, &new).expect("copied");
+        fs::rename(new, self.program()).expect("installed");
+    }
+
+    /// Installs a shell script in its place.
+    pub(crate) fn install_script(&self, script: &str) {
+        let new = self.folder.join("veche.new");
+        fs::write(&new, format!("#!/bin/sh\n{script}\n")).expect("written");
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("executable");
+        fs::rename(new, self.program()).expect("installed");
     }
 
     pub(crate) fn control(&self) -> PathBuf {

@@ -1,0 +1,259 @@
+//! The supervisor becomes another program and goes on: the process stays, with its number, its children, its listening
+//! sockets and its control socket; only what it runs is new.
+//!
+//! What the new program has to know is one JSON object in a memory file. It comes ahead of the other descriptors on a
+//! socket that is the new program's standard input (`link` says why not by number). Signals wait from before the change
+//! until the new program catches them, so that none is lost or does what it does by default.
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::SigSet;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
+
+use super::Supervisor;
+use super::door::Door;
+use super::listening::Listening;
+use super::server::Server;
+use crate::process::link::Link;
+use crate::process::message::ListenerSockets;
+use crate::process::now;
+
+/// Version of [`State`]: a program takes over only from one that has the same.
+pub(crate) const HANDOVER_VERSION: u32 = 1;
+/// Set for the program that takes over.
+const SIGN: &str = "VECHE_HANDOVER";
+
+/// Plain values only. The descriptors come in the order of the fields that speak of them.
+#[derive(Debug, Serialize, Deserialize)]
+struct State {
+    version: u32,
+    /// The version of the program that hands over.
+    program: String,
+    text: String,
+    listeners: Vec<ListenerSockets>,
+    /// The path of the control socket.
+    door: PathBuf,
+    server: ServerState,
+    retiring: Vec<RetiringState>,
+    uptime_ms: u64,
+    starts: u64,
+    upgrades: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct ServerState {
+    pid: i32,
+    uptime_ms: u64,
+    program: String,
+    /// The part of a line that it has said.
+    received: Vec<u8>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct RetiringState {
+    server: ServerState,
+    ends_in_ms: u64,
+}
+
+/// What the program before has left.
+pub(super) struct Inheritance {
+    pub(super) program: String,
+    /// The config in force.
+    pub(super) text: String,
+    pub(super) listening: Vec<Listening>,
+    pub(super) door: Door,
+    pub(super) server: Server,
+    /// Server processes that were replaced, and when they are to be gone.
+    pub(super) retiring: Vec<(Server, Instant)>,
+    pub(super) begun: Instant,
+    pub(super) starts: u64,
+    pub(super) upgrades: u64,
+}
+
+/// Whether this program is to take over from another one.
+pub(crate) fn is_due() -> bool {
+    std::env::var_os(SIGN).is_some()
+}
+
+/// Signals come again, now that they are caught.
+pub(super) fn let_signals_in() -> io::Result<()> {
+    Ok(SigSet::all().thread_unblock()?)
+}
+
+impl ServerState {
+    fn of(server: &Server) -> Self {
+        Self {
+            pid: server.pid().cast_signed(),
+            uptime_ms: ms(now() - server.started),
+            program: server.program.clone(),
+            received: server.any_link().received().to_vec(),
+        }
+    }
+
+    fn adopt(self, link: OwnedFd) -> io::Result<Server> {
+        let pid = Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidData)?;
+        let link = Link::adopt(link, self.received)?;
+        Ok(Server::adopt(pid, link, ago(self.uptime_ms), self.program))
+    }
+}
+
+impl Supervisor {
+    /// Becomes the program at `binary`, with the config `text`. Returns only what went wrong: then everything is as it
+    /// was before.
+    pub(super) fn become_program(&self, binary: &Path, text: &str) -> io::Error {
+        match self.try_to_become(binary, text) {
+            Err(error) => error,
+            Ok(never) => match never {},
+        }
+    }
+
+    fn try_to_become(&self, binary: &Path, text: &str) -> io::Result<std::convert::Infallible> {
+        let server = self.server.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let state = State {
+            version: HANDOVER_VERSION,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            text: text.to_owned(),
+            listeners: self.listening.iter().map(ListenerSockets::of).collect(),
+            door: self.clients.door().path().to_owned(),
+            server: ServerState::of(server),
+            retiring: self
+                .retiring
+                .iter()
+                .map(|retiring| RetiringState {
+                    server: ServerState::of(&retiring.server),
+                    ends_in_ms: ms(retiring.kill_at.saturating_duration_since(now())),
+                })
+                .collect(),
+            uptime_ms: ms(now() - self.begun),
+            starts: self.starts,
+            upgrades: self.upgrades,
+        };
+        let memory = written(&serde_json::to_vec(&state)?)?;
+        let mut descriptors = vec![memory.as_fd()];
+        descriptors.extend(
+            self.listening
+                .iter()
+                .flat_map(|l| &l.sockets)
+                .map(AsFd::as_fd),
+        );
+        descriptors.push(self.clients.door().as_fd());
+        descriptors.push(server.any_link().as_fd());
+        descriptors.extend(self.retiring.iter().map(|r| r.server.any_link().as_fd()));
+        let _ours = as_stdin(&descriptors)?;
+
+        let binary = c_string(binary.as_os_str())?;
+        let arguments = std::env::args_os().map(|argument| c_string(&argument));
+        let arguments = arguments.collect::<io::Result<Vec<_>>>()?;
+        let sign = (OsString::from(SIGN), OsString::from("1"));
+        let environment = std::env::vars_os()
+            .filter(|(name, _)| name != SIGN)
+            .chain([sign]);
+        let environment = environment
+            .map(|(mut name, value)| {
+                name.push("=");
+                name.push(value);
+                c_string(&name)
+            })
+            .collect::<io::Result<Vec<_>>>()?;
+        self.logs.flush();
+        let everything = SigSet::all();
+        everything.thread_block()?;
+        let result = nix::unistd::execve(&binary, &arguments, &environment);
+        everything.thread_unblock()?;
+        no_stdin()?;
+        Ok(result?)
+    }
+}
+
+/// Takes what the program before has left.
+pub(super) fn take() -> io::Result<Inheritance> {
+    let mut link = Link::from_stdin()?;
+    link.receive()?;
+    no_stdin()?;
+    let mut one = || link.take_descriptors(1)?.pop();
+    let memory = one().ok_or_else(|| bad("nothing came"))?;
+    let mut text = String::new();
+    let mut memory = File::from(memory);
+    memory.rewind()?;
+    memory.read_to_string(&mut text)?;
+    let state: State = serde_json::from_str(&text)?;
+    if state.version != HANDOVER_VERSION {
+        let version = state.version;
+        return Err(bad(&format!(
+            "version {version}, and this is {HANDOVER_VERSION}"
+        )));
+    }
+    let missing = || bad("a descriptor is missing");
+    let mut listening = Vec::new();
+    for ListenerSockets { address, sockets } in state.listeners {
+        let sockets = link.take_descriptors(sockets).ok_or_else(missing)?;
+        listening.push(Listening { address, sockets });
+    }
+    let mut one = || {
+        link.take_descriptors(1)
+            .and_then(|mut some| some.pop())
+            .ok_or_else(missing)
+    };
+    let door = Door::adopt(one()?, state.door);
+    let server = state.server.adopt(one()?)?;
+    let mut retiring = Vec::new();
+    for RetiringState { server, ends_in_ms } in state.retiring {
+        let ends = now() + Duration::from_millis(ends_in_ms);
+        retiring.push((server.adopt(one()?)?, ends));
+    }
+    Ok(Inheritance {
+        program: state.program,
+        text: state.text,
+        listening,
+        door,
+        server,
+        retiring,
+        begun: ago(state.uptime_ms),
+        starts: state.starts,
+        upgrades: state.upgrades,
+    })
+}
+
+fn bad(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn ago(uptime_ms: u64) -> Instant {
+    let now = now();
+    now.checked_sub(Duration::from_millis(uptime_ms))
+        .unwrap_or(now)
+}
+
+fn written(bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create("veche-handover", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+fn c_string(text: &std::ffi::OsStr) -> io::Result<CString> {
+    Ok(CString::new(text.as_bytes())?)
+}
+
+/// Makes a socket that holds these descriptors the standard input. Its other end has to live until the change.
+fn as_stdin(descriptors: &[BorrowedFd<'_>]) -> io::Result<Link> {
+    let (mut ours, theirs) = Link::pair()?;
+    ours.send_descriptors(descriptors)?;
+    rustix::stdio::dup2_stdin(&theirs)?;
+    Ok(ours)
+}
+
+fn no_stdin() -> io::Result<()> {
+    Ok(rustix::stdio::dup2_stdin(File::open("/dev/null")?)?)
+}

@@ -1,0 +1,336 @@
+//! An upgrade: a server process of the program that is installed by now comes up beside the one that runs, takes over
+//! when it has proven that it serves, and then the supervisor [becomes](super::handover) that program too.
+//!
+//! Both have the same listening sockets, so nobody is refused at any moment. Until the new one has answered a question
+//! nothing is lost: whatever goes wrong, it is killed and the old one goes on. Afterwards the old one closes what it
+//! holds, spread over `limits.drain_time`, and ends.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tracing::{error, info, warn};
+
+use super::handover::HANDOVER_VERSION;
+use super::reload::Loaded;
+use super::server::{READY_WAIT, Server};
+use super::stopping::DRAIN_GRACE;
+use super::{ServeError, Supervisor};
+use crate::config;
+use crate::process::message::{Start, ToServer, ToSupervisor, VERSION};
+use crate::process::now;
+
+/// Server processes that may be draining at a time.
+const RETIRING_MAX: usize = 8;
+/// How long who asked for the upgrade has to take the answer before the supervisor changes.
+const TELL_WAIT: Duration = Duration::from_secs(1);
+
+/// One under way.
+pub(super) struct Upgrade {
+    candidate: Server,
+    /// The config that it was given.
+    text: String,
+    /// What it was asked once it was ready.
+    question: Option<u64>,
+    /// Who asked on the control socket.
+    client: Option<u64>,
+}
+
+/// The server process has been replaced; the supervisor is next.
+pub(super) struct Change {
+    text: String,
+    /// At the latest.
+    pub(super) at: Instant,
+}
+
+/// A server process that was replaced and drains.
+pub(super) struct Retiring {
+    pub(super) server: Server,
+    pub(super) kill_at: Instant,
+    killed: bool,
+}
+
+impl Upgrade {
+    pub(super) fn candidate(&self) -> &Server {
+        &self.candidate
+    }
+
+    /// When it has failed by taking too long.
+    pub(super) fn deadline(&self) -> Instant {
+        self.candidate.started + READY_WAIT
+    }
+}
+
+impl Retiring {
+    pub(super) fn new(server: Server, kill_at: Instant) -> Self {
+        Self {
+            server,
+            kill_at,
+            killed: false,
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        (!self.killed).then_some(self.kill_at)
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.killed = true;
+        self.server.kill();
+    }
+}
+
+/// Where the program was started from: what is installed there by now is what it is upgraded to.
+pub(super) fn installed() -> std::io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
+impl Supervisor {
+    /// `client` gets the outcome, as the log does.
+    pub(super) fn begin_upgrade(&mut self, client: Option<u64>) {
+        match self.start_candidate(client) {
+            Ok(upgrade) => {
+                info!(pid = upgrade.candidate.pid(), binary = %self.binary.display(), "upgrade: started another server process");
+                self.upgrade = Some(upgrade);
+            }
+            Err(why) => self.refuse_upgrade(client, &why),
+        }
+    }
+
+    fn start_candidate(&self, client: Option<u64>) -> Result<Upgrade, String> {
+        if self.stopping.is_some() {
+            return Err("veche is stopping".to_owned());
+        }
+        if self.upgrade.is_some() || self.change.is_some() {
+            return Err("an upgrade is under way".to_owned());
+        }
+        if !self.reloads.is_empty() {
+            return Err("a reload is under way".to_owned());
+        }
+        if self.retiring.len() >= RETIRING_MAX {
+            return Err(format!("{RETIRING_MAX} server processes still drain"));
+        }
+        // Not parsed here: the new program may know what this one does not.
+        let text = config::read(&self.file).map_err(|report| report.to_string())?;
+        let start = Start {
+            version: VERSION,
+            config_path: self.file.clone(),
+            text: text.clone(),
+            started_text: None,
+            dev: self.dev,
+            is_unjudged: true,
+            listeners: Vec::new(),
+        };
+        let candidate = Server::start(&self.binary, &self.listening, start)
+            .map_err(|error| format!("{}: {error}", self.binary.display()))?;
+        Ok(Upgrade {
+            candidate,
+            text,
+            question: None,
+            client,
+        })
+    }
+
+    fn refuse_upgrade(&mut self, client: Option<u64>, why: &str) {
+        error!("upgrade refused: {why}");
+        warn!("the server process that runs goes on");
+        if let Some(client) = client {
+            self.clients.answer(client, Err(why.to_owned()));
+        }
+    }
+
+    /// The upgrade under way comes to nothing.
+    pub(super) fn fail_upgrade(&mut self, why: &str) {
+        if let Some(mut upgrade) = self.upgrade.take() {
+            upgrade.candidate.kill();
+            // Nobody waits for it; it is reaped with those that drain.
+            self.retiring.push(Retiring {
+                server: upgrade.candidate,
+                kill_at: now(),
+                killed: true,
+            });
+            self.refuse_upgrade(upgrade.client, why);
+        }
+    }
+
+    /// What the new server process says, and those that drain.
+    pub(super) fn hear_others(&mut self) {
+        for retiring in &mut self.retiring {
+            // Figures that nobody waits for any more.
+            retiring.server.hear();
+        }
+        let messages = self
+            .upgrade
+            .as_mut()
+            .map(|upgrade| upgrade.candidate.hear())
+            .unwrap_or_default();
+        for message in messages {
+            match message {
+                ToSupervisor::Ready {
+                    program, handover, ..
+                } => self.examine(program, handover),
+                ToSupervisor::Failed { error } => {
+                    if let Some(upgrade) = &mut self.upgrade {
+                        upgrade.candidate.failure = Some(error);
+                    }
+                }
+                ToSupervisor::Status { id, .. } => {
+                    if self
+                        .upgrade
+                        .as_ref()
+                        .is_some_and(|u| u.question == Some(id))
+                    {
+                        self.replace_server();
+                    }
+                }
+                ToSupervisor::Reloaded { .. } => {}
+            }
+        }
+    }
+
+    /// It is ready: whether it also answers, and whether its supervisor could go on here.
+    fn examine(&mut self, program: String, handover: u32) {
+        if handover != HANDOVER_VERSION {
+            let why = format!(
+                "veche {program} can't take over from {}: that takes a restart",
+                env!("CARGO_PKG_VERSION")
+            );
+            return self.fail_upgrade(&why);
+        }
+        let id = self.take_id();
+        let Some(upgrade) = &mut self.upgrade else {
+            return;
+        };
+        upgrade.candidate.is_ready = true;
+        upgrade.candidate.program = program;
+        upgrade.question = Some(id);
+        if let Err(error) = upgrade.candidate.say(&ToServer::Status { id }) {
+            self.fail_upgrade(&format!("the new server process can't be asked: {error}"));
+        }
+    }
+
+    /// The new one serves; the old one drains.
+    fn replace_server(&mut self) {
+        let Some(upgrade) = self.upgrade.take() else {
+            return;
+        };
+        let (new_pid, program) = (upgrade.candidate.pid(), upgrade.candidate.program.clone());
+        self.forget_questions();
+        self.revive_at = None;
+        self.was_ready = true;
+        self.starts += 1;
+        self.upgrades += 1;
+        let drain_time = self.current.config.limits.drain_time;
+        let old_pid = self.server.replace(upgrade.candidate).map(|mut old| {
+            let drain = ToServer::Drain {
+                within_ms: u64::try_from(drain_time.as_millis()).unwrap_or(u64::MAX),
+                replaced: true,
+            };
+            if let Err(error) = old.say(&drain) {
+                warn!(%error, "the old server process can't be told to drain");
+            }
+            let pid = old.pid();
+            self.retiring
+                .push(Retiring::new(old, now() + drain_time + DRAIN_GRACE));
+            pid
+        });
+        info!(old_pid, new_pid, program, within = ?drain_time, "upgrade: the new server process serves, the old one drains");
+        if let Some(client) = upgrade.client {
+            let answer = json!({
+                "from": env!("CARGO_PKG_VERSION"),
+                "to": program,
+                "old_pid": old_pid,
+                "pid": new_pid,
+                "drain_ms": u64::try_from(drain_time.as_millis()).unwrap_or(u64::MAX),
+            });
+            self.clients.answer(client, Ok(answer));
+        }
+        self.change = Some(Change {
+            text: upgrade.text,
+            at: now() + TELL_WAIT,
+        });
+    }
+
+    /// The supervisor follows, when everybody has the answer that waits for them.
+    pub(super) fn change_when_due(&mut self) {
+        let is_said = |server: &Server| server.any_link().is_flushed();
+        let all_said = self.server.as_ref().is_some_and(is_said)
+            && self
+                .retiring
+                .iter()
+                .all(|retiring| is_said(&retiring.server));
+        let is_told = all_said && self.clients.are_told();
+        let is_due = |change: &Change| is_told || now() >= change.at;
+        let Some(change) = self.change.take_if(|change| is_due(change)) else {
+            return;
+        };
+        if self.stopping.is_some() || self.server.is_none() {
+            return;
+        }
+        info!(binary = %self.binary.display(), "upgrade: the supervisor follows");
+        let error = self.become_program(&self.binary, &change.text);
+        error!(%error, "the supervisor stays what it is; the new server process serves all the same");
+        self.change_error = Some(error.to_string());
+        match Loaded::of(&self.file, change.text) {
+            Ok(loaded) => {
+                self.started = loaded.clone();
+                self.current = loaded;
+            }
+            Err(report) => error!("this version does not understand the new config: {report}"),
+        }
+    }
+
+    /// Reaps whoever has ended of the new one and of those that drain.
+    pub(super) fn reap_others(&mut self) -> Result<(), ServeError> {
+        let mut died = Vec::new();
+        for (place, retiring) in self.retiring.iter_mut().enumerate() {
+            if let Some(how) = retiring.server.reap()? {
+                info!(
+                    pid = retiring.server.pid(),
+                    how, "a replaced server process ended"
+                );
+                died.push(place);
+            }
+        }
+        for place in died.into_iter().rev() {
+            self.retiring.remove(place);
+        }
+        let Some(upgrade) = &mut self.upgrade else {
+            return Ok(());
+        };
+        let Some(how) = upgrade.candidate.reap()? else {
+            return Ok(());
+        };
+        // Its last words may have come since.
+        self.hear_others();
+        if let Some(upgrade) = self.upgrade.take() {
+            let why = upgrade
+                .candidate
+                .failure
+                .unwrap_or_else(|| format!("the new server process died: {how}"));
+            self.refuse_upgrade(upgrade.client, &why);
+        }
+        Ok(())
+    }
+
+    pub(super) fn expire_upgrade(&mut self, now: Instant) {
+        for retiring in &mut self.retiring {
+            if retiring.deadline().is_some_and(|deadline| now >= deadline) {
+                warn!(
+                    pid = retiring.server.pid(),
+                    "the time to drain is over: killing it"
+                );
+                retiring.kill();
+            }
+        }
+        if self
+            .upgrade
+            .as_ref()
+            .is_some_and(|upgrade| now >= upgrade.deadline())
+        {
+            self.fail_upgrade(&format!(
+                "the new server process does not get ready within {READY_WAIT:?}"
+            ));
+        }
+    }
+}

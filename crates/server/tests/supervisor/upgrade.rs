@@ -1,0 +1,303 @@
+//! Upgrades of the running server: the new program takes over, or the old one goes on as if nothing had been.
+//!
+//! The program is this one all the time, under a name of its own that is given to new files: what is replaced, asked,
+//! drained and handed over is the same whatever the version. Programs that are no good are shell scripts.
+//!
+//! `VECHE_UPGRADES` and `VECHE_KILLS` say how many there are under load; a few unless told.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::ask::{RELOAD, STATUS, STOP, UPGRADE, ask};
+use crate::support::process::{is_alive, kill};
+use crate::support::{Seen, now, until};
+use crate::veche::{self, Veche};
+
+const DRAIN: &str = "drain_time = \"1s\"";
+
+/// A server whose program can be replaced.
+fn start(name: &str, limits: &str) -> Veche {
+    let mut veche = Veche::prepare(name, limits);
+    veche.install();
+    veche.start_again();
+    veche
+}
+
+fn upgrade(veche: &Veche) -> Result<Value, String> {
+    let answer = ask(&veche.control(), UPGRADE)?;
+    // The supervisor is about to change: what is asked meanwhile may be cut off.
+    veche.await_status("ready", |status| status["state"] == "ready");
+    Ok(answer)
+}
+
+fn times(name: &str, default: usize) -> usize {
+    let times = std::env::var(name).ok();
+    times.map_or(default, |text| text.parse().expect("a number"))
+}
+
+#[test]
+fn server_and_supervisor_are_replaced_and_nobody_is_refused() {
+    let veche = start("upgrade", DRAIN);
+    let (pid, old) = (veche.pid(), veche.server_pid());
+    let mut session = veche.open();
+    veche.install();
+    let exe = || fs::read_link(format!("/proc/{pid}/exe")).expect("it runs");
+    assert!(exe().display().to_string().ends_with("(deleted)"));
+
+    let answer = upgrade(&veche).expect("upgraded");
+    assert_eq!(answer["old_pid"], old);
+    assert_eq!(answer["to"], env!("CARGO_PKG_VERSION"));
+    let new = veche.server_pid();
+    assert_ne!(new, old);
+    assert_eq!(answer["pid"], new);
+    assert_eq!(exe(), veche.program(), "the supervisor runs the new file");
+    let is_restart =
+        |seen| matches!(seen, Seen::Close(Some(1012), reason) if reason == "server is restarting");
+    assert!(is_restart(session.next()));
+    let mut later = veche.open();
+    until("the old server process to end", || !is_alive(old));
+
+    let status = veche.status();
+    assert_eq!(status["supervisor"]["pid"], pid);
+    assert_eq!(
+        (&status["upgrades"], &status["restarts"]),
+        (&1.into(), &0.into())
+    );
+    until("nobody to drain", || {
+        veche.status()["draining"] == Value::Array(Vec::new())
+    });
+    assert!(later.is_alive());
+
+    // It is in every respect what it was before: it reloads, revives, and stops.
+    ask(&veche.control(), RELOAD).expect("in force");
+    kill(new, Signal::KILL);
+    let revived = veche.await_another_than(new);
+    assert_eq!(veche.status()["restarts"], 1);
+    veche.signal(Signal::USR2);
+    veche.await_another_than(revived);
+    ask(&veche.control(), STOP).expect("stopped");
+    let mut veche = veche;
+    assert_eq!(veche.exit_code(), Some(0));
+    assert!(!veche.control().exists());
+}
+
+#[test]
+fn what_takes_a_restart_comes_with_an_upgrade() {
+    let veche = start("upgrade-config", DRAIN);
+    assert_eq!(veche.status()["report"]["workers"], 2);
+    veche.write_config("drain_time = \"1s\"\nconnections = 100", "workers = 1");
+    upgrade(&veche).expect("upgraded");
+    assert_eq!(veche.status()["report"]["workers"], 1);
+    let answer = ask(&veche.control(), RELOAD).expect("in force");
+    assert_eq!(answer["needs_restart"], Value::Array(Vec::new()));
+    assert_eq!(answer["changed"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn a_program_that_is_no_good_changes_nothing() {
+    let veche = start("upgrade-bad", DRAIN);
+    let old = veche.server_pid();
+    let mut session = veche.open();
+    let mut refused = |what: &str, expected: &str| {
+        let error = upgrade(&veche).expect_err(what);
+        assert!(error.contains(expected), "{what}: {error}");
+        let status = veche.status();
+        assert_eq!(status["server"]["pid"], old, "{what}");
+        assert_eq!(status["upgrades"], 0, "{what}");
+        assert!(session.is_alive(), "{what}");
+        assert!(veche.is_answering().expect("an answer"), "{what}");
+    };
+    veche.install_script("exit 3");
+    refused(
+        "a program that ends",
+        "the new server process died: exit code 3",
+    );
+    veche.install_script("kill -SEGV $$");
+    refused("a program that crashes", "signal 11 (SIGSEGV)");
+    veche.install_script(
+        r#"echo '{"ready":{"version":1,"program":"9.9","handover":999999}}' >&0; sleep 60"#,
+    );
+    refused("another kind of handover", "veche 9.9 can't take over");
+    fs::write(veche.program(), "no program at all").expect("written");
+    refused("no program", "xec format error");
+    fs::remove_file(veche.program()).expect("removed");
+    refused("no file", "No such file");
+
+    veche.install();
+    veche.write_config("drain_time = \"x\"", "");
+    refused("a bad config", "drain_time");
+    let text = fs::read_to_string(veche.folder().join("veche.toml")).expect("a config");
+    let text = text.replace("\"x\"", "\"1s\"");
+    let moved = text.replace(&veche.address().to_string(), "127.0.0.1:1");
+    assert_ne!(moved, text);
+    fs::write(veche.folder().join("veche.toml"), moved).expect("written");
+    refused("another address", "that takes a restart");
+    fs::write(veche.folder().join("veche.toml"), text).expect("written");
+    upgrade(&veche).expect("upgraded at last");
+}
+
+#[test]
+fn one_at_a_time_and_a_stop_ends_it() {
+    let mut veche = start("upgrade-stop", DRAIN);
+    veche.install_script("sleep 60");
+    veche.signal(Signal::USR2);
+    veche.await_status("the upgrade to begin", |status| {
+        status["state"] == "upgrading"
+    });
+    for request in [UPGRADE, RELOAD] {
+        let error = ask(&veche.control(), request).expect_err("one at a time");
+        assert!(error.contains("an upgrade is under way"), "{error}");
+    }
+    assert!(veche.is_answering().expect("an answer"));
+    ask(&veche.control(), STOP).expect("stopped");
+    assert_eq!(veche.exit_code(), Some(0));
+}
+
+#[test]
+fn a_server_that_dies_meanwhile_is_replaced_by_the_new_one() {
+    let veche = start("upgrade-dies", DRAIN);
+    let old = veche.server_pid();
+    veche.install_script(&format!(
+        "sleep 1; exec {} \"$@\"",
+        env!("CARGO_BIN_EXE_veche")
+    ));
+    veche.signal(Signal::USR2);
+    veche.await_status("the upgrade to begin", |status| {
+        status["state"] == "upgrading"
+    });
+    kill(old, Signal::KILL);
+    veche.await_status("the upgrade to end", |status| {
+        status["upgrades"] == 1 && status["state"] == "ready"
+    });
+    assert!(veche.is_answering().expect("an answer"));
+    until("one server process", || {
+        let pid = veche.pid();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        children.is_ok_and(|children| children.split_whitespace().count() == 1)
+    });
+}
+
+/// Clients that connect and ask all the time; being refused is what must not be.
+struct Load {
+    is_over: Arc<AtomicBool>,
+    answers: Arc<AtomicU64>,
+    clients: Vec<thread::JoinHandle<()>>,
+}
+
+impl Load {
+    fn on(address: SocketAddr) -> Self {
+        let (is_over, answers) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let clients = (0..3).map(|_| {
+            let (is_over, answers) = (Arc::clone(&is_over), Arc::clone(&answers));
+            thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let mut client =
+                        std::net::TcpStream::connect(address).expect("nobody is refused");
+                    let asked = client.write_all(veche::REQUEST);
+                    let mut answer = String::new();
+                    if asked
+                        .and_then(|()| client.read_to_string(&mut answer))
+                        .is_ok()
+                        && !answer.is_empty()
+                    {
+                        answers.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            })
+        });
+        let clients = clients.collect();
+        Self {
+            is_over,
+            answers,
+            clients,
+        }
+    }
+
+    /// Waits until so many more were answered.
+    fn await_answers(&self, more: u64) {
+        let from = self.answers.load(Ordering::Relaxed);
+        until("answers", || {
+            self.answers.load(Ordering::Relaxed) >= from + more
+        });
+    }
+
+    fn end(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for client in self.clients {
+            client.join().expect("nobody was refused");
+        }
+    }
+}
+
+#[test]
+fn upgrades_under_load() {
+    let veche = start("upgrades", "drain_time = \"500ms\"");
+    let load = Load::on(veche.address());
+    let times = times("VECHE_UPGRADES", 4);
+    for _ in 0..times {
+        load.await_answers(5);
+        // Signals of other kinds come at any moment, also in the middle of the change.
+        let signals = thread::scope(|scope| {
+            let upgrades = scope.spawn(|| ask(&veche.control(), UPGRADE).is_ok());
+            let mut signals = 0;
+            while !upgrades.is_finished() || signals < 5 {
+                veche.signal(Signal::WINCH);
+                veche.signal(Signal::USR1);
+                signals += 1;
+                thread::sleep(Duration::from_millis(2));
+            }
+            assert!(upgrades.join().expect("an answer"));
+            signals
+        });
+        assert!(signals >= 5);
+        veche.await_status("ready", |status| status["state"] == "ready");
+    }
+    load.await_answers(5);
+    load.end();
+    let status = veche.status();
+    assert_eq!(status["upgrades"], times as u64);
+    assert_eq!(status["restarts"], 0, "{status}");
+    until("those that were replaced to end", || {
+        veche.status()["draining"] == Value::Array(Vec::new())
+    });
+}
+
+/// Kills beyond the back-off's window, between upgrades or not.
+#[test]
+fn kills_under_load() {
+    let veche = start("kills", DRAIN);
+    let load = Load::on(veche.address());
+    let mut took_max = Duration::ZERO;
+    for time in 0..times("VECHE_KILLS", 2) {
+        // A server process that lived for less would be started again later and later.
+        let ready = now();
+        if time % 10 == 9 {
+            veche.install();
+            upgrade(&veche).expect("upgraded");
+        }
+        let old = veche.server_pid();
+        until("it to be old enough", || {
+            thread::sleep(Duration::from_millis(20));
+            now() - ready > Duration::from_millis(5_200)
+        });
+        kill(old, Signal::KILL);
+        let killed = now();
+        veche.await_another_than(old);
+        took_max = took_max.max(now() - killed);
+    }
+    println!("back after {took_max:?} at worst");
+    load.await_answers(5);
+    load.end();
+    assert_eq!(
+        ask(&veche.control(), STATUS).expect("an answer")["status"]["state"],
+        "ready"
+    );
+}
