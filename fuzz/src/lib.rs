@@ -2,5 +2,6 @@
 
 pub mod connection;
 pub mod http;
+pub mod proxy;
 pub mod script;
 pub mod websocket;

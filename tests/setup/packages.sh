@@ -4,7 +4,7 @@ set -euo pipefail
 
 declare -A packages=(
   [run]="build-essential ca-certificates curl"
-  [test]="chromium haproxy mariadb-server netcat-openbsd nginx-light nodejs npm php-cli procps python3 python3-venv redis-server util-linux"
+  [test]="chromium haproxy libnginx-mod-stream mariadb-server netcat-openbsd nginx-light nodejs npm php-cli procps python3 python3-venv redis-server util-linux"
   [bench]="apache2-utils nginx-light procps python3 util-linux wrk"
   [shootout]="libasio-dev libnginx-mod-http-lua libwebsocketpp-dev lua-nginx-websocket nodejs npm python3 python3-venv util-linux"
 )

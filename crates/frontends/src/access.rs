@@ -44,6 +44,8 @@ pub struct Access {
     pub trusted_proxies: Vec<IpNet>,
     /// How they say it.
     pub client_address: ClientAddress,
+    /// Each connection begins with a header of the PROXY protocol, which only trusted proxies may send.
+    pub proxy_protocol: bool,
     /// The names that are answered.
     pub hosts: Hosts,
 }
@@ -52,6 +54,11 @@ impl Access {
     /// Whether what this peer says of its clients is believed.
     pub fn trusts(&self, peer: IpAddr) -> bool {
         contains(&self.trusted_proxies, peer)
+    }
+
+    /// Whether a peer is one that says for whom it connects before all else, or none has to.
+    pub fn may_introduce(&self, peer: IpAddr) -> bool {
+        !self.proxy_protocol || self.trusts(peer)
     }
 
     /// Whether a peer may stay, judged before it has said anything. Of a proxy the clients are judged, later.

@@ -115,6 +115,14 @@ impl Connection {
         }
     }
 
+    /// The peer is a proxy that has said for whom it speaks, before the client's first byte.
+    pub fn introduced(&mut self, client: IpAddr) {
+        self.peer = client;
+        if let Stage::Http(http) = &mut self.stage {
+            http.set_peer(client);
+        }
+    }
+
     /// Counts it among the connections of an address, and no more of the one before; whether that has not too many now.
     pub fn count_as(&mut self, address: IpAddr, shared: &Shared) -> bool {
         self.count_out(shared);

@@ -84,6 +84,12 @@ impl Http {
         self.certified = Some(Box::new(certified));
     }
 
+    /// Who has connected, if a proxy has done so for him.
+    pub(crate) fn set_peer(&mut self, peer: IpAddr) {
+        self.peer = peer;
+        self.client = peer;
+    }
+
     /// Who asks, if it is not the peer itself.
     pub(crate) fn proxied_client(&self) -> Option<IpAddr> {
         (self.client != self.peer).then_some(self.client)

@@ -113,15 +113,21 @@ pub enum TurnedAway {
     Connections,
     /// His address makes them too fast.
     Rate,
+    /// He is no trusted proxy, where only those may connect.
+    NotAProxy,
+    /// He did not begin with a header of the PROXY protocol, or not in time.
+    ProxyHeader,
 }
 
 impl TurnedAway {
     /// Every reason, with its label in the metrics.
-    pub const ALL: [(Self, &'static str); 4] = [
+    pub const ALL: [(Self, &'static str); 6] = [
         (Self::Network, "network"),
         (Self::Host, "host"),
         (Self::Connections, "connections_per_address"),
         (Self::Rate, "handshakes_per_address"),
+        (Self::NotAProxy, "not_a_proxy"),
+        (Self::ProxyHeader, "proxy_header"),
     ];
 }
 

@@ -12,6 +12,7 @@ mod drain;
 mod journal;
 mod mail;
 mod output;
+mod preface;
 mod readings;
 mod sealed;
 mod shown;
@@ -196,15 +197,7 @@ impl Rest {
         match event {
             Event::Received { id, bytes } => {
                 self.shared.stats.bytes_received.add(bytes.len() as u64);
-                let Some(slot) = self.slots.find(session(id)) else {
-                    return;
-                };
-                if slot.seal.is_some() {
-                    return self.received_sealed(driver, id, bytes);
-                }
-                slot.connection
-                    .received(session(id), bytes, &mut self.shared);
-                slot.settle(driver, id);
+                self.received(driver, id, bytes);
             }
             Event::Accepted { id, listener, peer } => {
                 self.accepted(driver, id, listener, peer.ip())
@@ -233,7 +226,8 @@ impl Rest {
                 }
             }
             Event::Timer { id } => {
-                let is_late = self.is_handshake_late(session(id));
+                let is_late =
+                    self.is_preface_late(session(id)) || self.is_handshake_late(session(id));
                 if let Some(slot) = self.slots.find(session(id)) {
                     slot.armed_ms = u64::MAX;
                     if is_late {
@@ -243,10 +237,7 @@ impl Rest {
                     slot.connection
                         .timeout(session(id), stalled_since, &mut self.shared);
                     slot.settle(driver, id);
-                    if let Some(seal) = &slot.seal {
-                        let until_ms = seal.until_ms();
-                        slot.arm(driver, id, until_ms);
-                    }
+                    slot.arm(driver, id, slot.begin_by_ms());
                     if let Some(since) = stalled_since {
                         slot.arm(driver, id, since + self.shared.site.limits.write_timeout_ms);
                     }
@@ -261,6 +252,22 @@ impl Rest {
             }
             Event::Connected { .. } | Event::Woken => {}
         }
+    }
+
+    /// Bytes of a peer, for whatever lies first on their way.
+    fn received<D: Driver>(&mut self, driver: &mut D, id: TransportId, bytes: &mut [u8]) {
+        let Some(slot) = self.slots.find(session(id)) else {
+            return;
+        };
+        if slot.preface.is_some() {
+            return self.received_preface(driver, id, bytes);
+        }
+        if slot.seal.is_some() {
+            return self.received_sealed(driver, id, bytes);
+        }
+        slot.connection
+            .received(session(id), bytes, &mut self.shared);
+        slot.settle(driver, id);
     }
 
     fn after_events<D: Driver>(&mut self, driver: &mut D) {

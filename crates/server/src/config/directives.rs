@@ -374,6 +374,15 @@ static LISTEN: &[Directive] = &[
     },
     Directive {
         section: Section::Listen,
+        name: "proxy_protocol",
+        kind: Kind::Flag { words: &[] },
+        default: Default::Toml("false"),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "Every connection begins with a header of the PROXY protocol, version 1 or 2, before TLS and all else: what HAProxy calls `send-proxy` and `send-proxy-v2`, nginx `proxy_protocol on`, and the balancers of clouds the PROXY protocol. The client's address in it is then the connection's own. Only `trusted_proxies` may connect; others, and whoever sends no such header within `handshake_timeout`, are closed. `LOCAL` and `UNKNOWN`, as in health checks, leave the proxy's address. A header has at most 4 KiB of addresses and TLVs, and TLVs are not looked at.",
+    },
+    Directive {
+        section: Section::Listen,
         name: "client_address",
         kind: Kind::Text {
             expected: "\"x-forwarded-for\", \"forwarded\" or \"header:NAME\"",

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use tracing::{debug, warn};
 use veche_frontends::Connection;
+use veche_frontends::access::Access;
 use veche_frontends::site::Role;
 use veche_frontends::stats::TurnedAway;
 use veche_net::{Driver, ListenerId, TransportId};
 
+use super::preface::Preface;
 use super::{LOG, Rest, session};
 
 impl Rest {
@@ -22,7 +24,11 @@ impl Rest {
         let stats = Arc::clone(&self.shared.stats);
         stats.accepted.add(1);
         let listener = self.listeners[listener.0 as usize];
-        if let Err(why) = self.may_come(listener, peer) {
+        let may_come = match self.access(listener).may_introduce(peer) {
+            true => self.may_come(listener, peer),
+            false => Err(TurnedAway::NotAProxy),
+        };
+        if let Err(why) = may_come {
             // Not a byte of it is read, and nothing of it is kept.
             debug!(target: LOG, %peer, ?why, "turned away");
             stats.turn_away(why);
@@ -30,23 +36,16 @@ impl Rest {
         }
         stats.connections.add(1);
         let at_cap = self.common.connection_opened();
-        let mut connection = Connection::accept(session(id), listener, peer, &mut self.shared);
-        let has_room = !self.counts(listener, peer) || connection.count_as(peer, &self.shared);
-        let seal = self.seal_for(listener, &connection);
+        let connection = Connection::accept(session(id), listener, peer, &mut self.shared);
+        let begin_by_ms = self.begin_by_ms(&connection);
+        let has_preface = self.access(listener).proxy_protocol;
         let slot = self.slots.insert(session(id), connection);
         slot.settle(driver, id);
-        match seal {
-            Ok(None) => {}
-            Ok(Some(seal)) => {
-                slot.arm(driver, id, seal.until_ms());
-                slot.seal = Some(seal);
-            }
-            Err(()) => driver.close(id),
-        }
-        if !has_room {
-            debug!(target: LOG, %peer, "too many connections of this address");
-            stats.turn_away(TurnedAway::Connections);
-            driver.close(id);
+        if has_preface {
+            slot.preface = Some(Preface::new(listener, begin_by_ms));
+            slot.arm(driver, id, begin_by_ms);
+        } else {
+            self.let_in(driver, id, listener, peer, begin_by_ms);
         }
         if at_cap && !self.accept_paused {
             self.common.warn_rarely(
@@ -58,9 +57,52 @@ impl Rest {
         }
     }
 
-    fn may_come(&self, listener: u16, peer: IpAddr) -> Result<(), TurnedAway> {
-        let access = &self.shared.site.listeners[listener as usize].access;
-        if !access.admits_peer(peer) {
+    /// Counts a connection among those of its client, and has it speak TLS where its listener does. `false`: there is no
+    /// room for it, and it is being closed.
+    pub(super) fn let_in<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        id: TransportId,
+        listener: u16,
+        client: IpAddr,
+        begin_by_ms: u64,
+    ) -> bool {
+        let counts = self.counts(listener, client);
+        let seal = self.seal_for(listener, begin_by_ms);
+        let Some(slot) = self.slots.find(session(id)) else {
+            return false;
+        };
+        let may_stay = match seal {
+            _ if counts && !slot.connection.count_as(client, &self.shared) => {
+                debug!(target: LOG, peer = %client, "too many connections of this address");
+                self.shared.stats.turn_away(TurnedAway::Connections);
+                false
+            }
+            Ok(None) => true,
+            Ok(Some(seal)) => {
+                slot.arm(driver, id, seal.until_ms());
+                slot.seal = Some(seal);
+                true
+            }
+            Err(()) => false,
+        };
+        if !may_stay {
+            driver.close(id);
+        }
+        may_stay
+    }
+
+    /// When a connection that was just accepted has to have come as far as its first byte of HTTP or of a line.
+    fn begin_by_ms(&self, connection: &Connection) -> u64 {
+        let limit_ms = self.shared.site.limits.handshake_timeout_ms;
+        connection
+            .deadline_ms()
+            .min(self.shared.now.mono_ms + limit_ms)
+    }
+
+    /// Whether a peer may connect at all, or one for whom a proxy has.
+    pub(super) fn may_come(&self, listener: u16, peer: IpAddr) -> Result<(), TurnedAway> {
+        if !self.access(listener).admits_peer(peer) {
             return Err(TurnedAway::Network);
         }
         let now_ms = self.shared.now.mono_ms;
@@ -74,6 +116,10 @@ impl Rest {
     fn counts(&self, listener: u16, peer: IpAddr) -> bool {
         let listener = &self.shared.site.listeners[listener as usize];
         listener.role == Role::Public && !listener.access.trusts(peer)
+    }
+
+    fn access(&self, listener: u16) -> &Access {
+        &self.shared.site.listeners[listener as usize].access
     }
 
     pub(super) fn role(&self, listener: u16) -> Role {

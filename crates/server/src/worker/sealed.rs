@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use tracing::debug;
+use veche_frontends::End;
 use veche_frontends::identity::Certified;
 use veche_frontends::site::Role;
 use veche_frontends::stats::{SealFailure, Stats};
-use veche_frontends::{Connection, End};
 use veche_hub::SessionId;
 use veche_net::{Buffer, Driver, TransportId};
 use veche_tls::{Acceptor, Failure, Subject, Tls};
@@ -68,12 +68,9 @@ impl Seal {
 }
 
 impl Rest {
-    /// TLS for a connection that was accepted, if its listener speaks it; `Err` if nobody may come in.
-    pub(super) fn seal_for(
-        &self,
-        listener: u16,
-        connection: &Connection,
-    ) -> Result<Option<Box<Seal>>, ()> {
+    /// TLS for a connection that was accepted, if its listener speaks it, with its handshake over by `until_ms`; `Err`
+    /// if nobody may come in.
+    pub(super) fn seal_for(&self, listener: u16, until_ms: u64) -> Result<Option<Box<Seal>>, ()> {
         let acceptor: &Acceptor = match self.doors.get(listener as usize) {
             None | Some(Door::Plain) => return Ok(None),
             Some(Door::Sealed(acceptor)) => acceptor,
@@ -82,10 +79,6 @@ impl Rest {
                 return Err(());
             }
         };
-        let limit = self.shared.site.limits.handshake_timeout_ms;
-        let until_ms = connection
-            .deadline_ms()
-            .min(self.shared.now.mono_ms + limit);
         match acceptor.accept() {
             Ok(tls) => Ok(Some(Seal::accepted(tls, until_ms))),
             Err(error) => {

@@ -4,11 +4,14 @@ use veche_frontends::Connection;
 use veche_hub::SessionId;
 use veche_net::{Driver, TransportId};
 
+use super::preface::Preface;
 use super::sealed::Seal;
 
 /// A connection and what the driver was last told about it.
 pub(super) struct Slot {
     pub(super) connection: Connection,
+    /// What a proxy has yet to say before all else.
+    pub(super) preface: Option<Box<Preface>>,
     /// Between the transport and the connection, where the peer speaks TLS.
     pub(super) seal: Option<Box<Seal>>,
     generation: u32,
@@ -61,6 +64,13 @@ impl Slot {
         }
     }
 
+    /// By when what has to come before the connection's own has to be there; `u64::MAX` if nothing has.
+    pub(super) fn begin_by_ms(&self) -> u64 {
+        let preface = self.preface.as_ref().map(|preface| preface.until_ms());
+        let seal = self.seal.as_ref().map(|seal| seal.until_ms());
+        preface.or(seal).unwrap_or(u64::MAX)
+    }
+
     /// Makes sure that the timer fires by then. A timer that fires early is looked at and set again, so activity
     /// never touches it.
     pub(super) fn arm<D: Driver>(&mut self, driver: &mut D, id: TransportId, deadline_ms: u64) {
@@ -84,6 +94,7 @@ impl Slots {
         }
         self.slots[index].insert(Slot {
             connection,
+            preface: None,
             seal: None,
             generation: id.generation,
             armed_ms: u64::MAX,

@@ -17,7 +17,7 @@ fn from(client: &str) -> String {
     format!("X-Forwarded-For: 6.6.6.6, {client}\r\n")
 }
 
-fn turned_away(server: &Server, reason: &str) -> f64 {
+pub(crate) fn turned_away(server: &Server, reason: &str) -> f64 {
     Metrics::scrape(server.internal).sum(
         "veche_turned_away_total",
         &[&format!("reason=\"{reason}\"")],
@@ -25,7 +25,7 @@ fn turned_away(server: &Server, reason: &str) -> f64 {
 }
 
 /// Whether the server says nothing and closes.
-fn is_closed(mut socket: TcpStream) -> bool {
+pub(crate) fn is_closed(mut socket: TcpStream) -> bool {
     matches!(socket.read(&mut [0; 1]), Ok(0) | Err(_))
 }
 

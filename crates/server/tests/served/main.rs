@@ -22,6 +22,7 @@ mod main_job;
 mod mysql;
 mod peer;
 mod proxy;
+mod proxy_protocol;
 mod rates;
 mod redis;
 mod scrape;

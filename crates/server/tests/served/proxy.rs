@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use crate::support::nginx::{Nginx, free_address};
 use crate::support::{Http, Options, Server, Setup, Socket, connect_from, on_all, until};
 
-const ROUTES: &str = "
+pub(crate) const ROUTES: &str = "
 [[route]]
 path = \"/whoami\"
 handler = \"lua\"
@@ -19,30 +19,35 @@ handler = \"lua\"
 script = \"app.lua\"
 ";
 
-const APP: &str = r#"
+pub(crate) const APP: &str = r#"
 local app = {}
 function app.request(req) return req.remote .. "\n" end
 function app.open(conn) conn:send(conn.remote) end
 return app
 "#;
 
-/// The guide's block in that language, with the addresses of the test.
-fn block(language: &str, front: SocketAddr, server: SocketAddr) -> String {
+/// The guide's block in that language which speaks to that port, with the addresses of the test.
+fn block(language: &str, port: u16, front: SocketAddr, server: SocketAddr) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/proxy.md");
     let guide = fs::read_to_string(path).expect("the guide");
-    let start = guide.split(&format!("```{language}\n")).nth(1);
-    let block = start.expect("it has one").split("```").next();
-    let block = block.expect("its end");
-    assert!(block.contains("127.0.0.1:8080"), "{block}");
+    let ours = format!("127.0.0.1:{port}");
+    let begin = format!("```{language}\n");
+    let blocks = guide.split(&begin).skip(1);
+    let mut blocks = blocks.filter_map(|block| block.split("```").next());
+    let block = blocks.find(|block| block.contains(&ours));
     block
-        .replace("127.0.0.1:8080", &server.to_string())
+        .expect("it has one")
+        .replace(&ours, &server.to_string())
         .replace("listen 80;", &format!("listen {front};"))
+        .replace("listen 443;", &format!("listen {front};"))
         .replace("bind :80", &format!("bind {front}"))
+        .replace("bind :443", &format!("bind {front}"))
 }
 
-fn serve(setup: Setup) -> Server {
+fn serve(setup: Setup, further: &str) -> Server {
+    let listen = format!("trusted_proxies = [\"127.0.0.1\"]\n{further}\n# The default of hosts.");
     let options = Options {
-        listen: "trusted_proxies = [\"127.0.0.1\"]\n# The default of hosts.",
+        listen: &listen,
         routes: ROUTES,
         files: &[("app.lua", APP)],
         ..Options::default()
@@ -71,14 +76,39 @@ fn works_through(front: SocketAddr) {
 #[test]
 fn nginx_in_front() {
     on_all(|setup| {
-        let server = serve(setup);
-        let nginx = Nginx::start(|front, _| block("nginx", front, server.public), &[]);
+        let server = serve(setup, "");
+        let nginx = Nginx::start(|front, _| block("nginx", 8080, front, server.public), &[]);
+        works_through(nginx.address);
+    });
+}
+
+#[test]
+fn nginx_passes_connections_on() {
+    on_all(|setup| {
+        let server = serve(setup, "proxy_protocol = true");
+        let nginx = Nginx::passing(|front| block("nginx", 8443, front, server.public));
         works_through(nginx.address);
     });
 }
 
 /// HAProxy, ended with its test.
 struct HaProxy(Child);
+
+impl HaProxy {
+    /// With the guide's block for that port; and where it listens.
+    fn start(server: &Server, port: u16) -> (Self, SocketAddr) {
+        let front = free_address();
+        let config = server.folder.join("haproxy.cfg");
+        fs::write(&config, block("haproxy", port, front, server.public)).expect("written");
+        let mut command = Command::new("haproxy");
+        command.arg("-db").arg("-q").arg("-f").arg(&config);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.stderr(Stdio::null()).spawn();
+        let haproxy = Self(child.expect("haproxy, which `make setup` installs"));
+        until("haproxy", || TcpStream::connect(front).is_ok());
+        (haproxy, front)
+    }
+}
 
 impl Drop for HaProxy {
     fn drop(&mut self) {
@@ -90,16 +120,17 @@ impl Drop for HaProxy {
 #[test]
 fn haproxy_in_front() {
     on_all(|setup| {
-        let server = serve(setup);
-        let front = free_address();
-        let config = server.folder.join("haproxy.cfg");
-        fs::write(&config, block("haproxy", front, server.public)).expect("written");
-        let mut command = Command::new("haproxy");
-        command.arg("-db").arg("-q").arg("-f").arg(&config);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        let child = command.stderr(Stdio::null()).spawn();
-        let _haproxy = HaProxy(child.expect("haproxy, which `make setup` installs"));
-        until("haproxy", || TcpStream::connect(front).is_ok());
+        let server = serve(setup, "");
+        let (_haproxy, front) = HaProxy::start(&server, 8080);
+        works_through(front);
+    });
+}
+
+#[test]
+fn haproxy_passes_connections_on() {
+    on_all(|setup| {
+        let server = serve(setup, "proxy_protocol = true");
+        let (_haproxy, front) = HaProxy::start(&server, 8443);
         works_through(front);
     });
 }

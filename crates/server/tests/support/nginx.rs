@@ -19,6 +19,30 @@ impl Nginx {
         http: impl FnOnce(SocketAddr, &Path) -> String,
         files: &[(&str, &str)],
     ) -> Self {
+        Self::run(files, "", |address, folder| {
+            let shown = folder.display();
+            format!(
+                "http {{
+                  access_log off; client_body_temp_path {shown}/a; proxy_temp_path {shown}/b;
+                  fastcgi_temp_path {shown}/c; uwsgi_temp_path {shown}/d; scgi_temp_path {shown}/e;
+                  {}
+                }}",
+                http(address, folder)
+            )
+        })
+    }
+
+    /// Passes connections on as `stream` says, which is a whole block of that name.
+    pub(crate) fn passing(stream: impl FnOnce(SocketAddr) -> String) -> Self {
+        let module = "load_module /usr/lib/nginx/modules/ngx_stream_module.so;";
+        Self::run(&[], module, |address, _| stream(address))
+    }
+
+    fn run(
+        files: &[(&str, &str)],
+        modules: &str,
+        blocks: impl FnOnce(SocketAddr, &Path) -> String,
+    ) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Relaxed);
         let address = free_address();
@@ -32,14 +56,10 @@ impl Nginx {
         std::fs::create_dir_all(&folder).expect("a folder");
         let shown = folder.display();
         let config = format!(
-            "daemon off; master_process off; pid {shown}/pid; error_log {shown}/error;
+            "{modules} daemon off; master_process off; pid {shown}/pid; error_log {shown}/error;
             events {{ worker_connections 512; }}
-            http {{
-              access_log off; client_body_temp_path {shown}/a; proxy_temp_path {shown}/b;
-              fastcgi_temp_path {shown}/c; uwsgi_temp_path {shown}/d; scgi_temp_path {shown}/e;
-              {}
-            }}",
-            http(address, &folder)
+            {}",
+            blocks(address, &folder)
         );
         std::fs::write(folder.join("nginx.conf"), config).expect("written");
         let mut command = Command::new("nginx");

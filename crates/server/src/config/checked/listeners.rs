@@ -10,6 +10,7 @@ use crate::config::names::{parse_client_address, parse_host, parse_network};
 use crate::config::raw::Table;
 use crate::config::report::did_you_mean;
 use crate::config::types::{Listener, Role};
+use crate::config::value::Value;
 
 /// Who may do what on a listener that is not on loopback.
 #[derive(Clone, Copy)]
@@ -104,12 +105,20 @@ impl Checker<'_> {
                 "client_address: without trusted_proxies nobody is believed",
             );
         }
+        let proxy_protocol = table.value("proxy_protocol") == Some(Value::Flag(true));
+        if proxy_protocol && !table.has("trusted_proxies") {
+            self.problems.add(
+                table.key_at("proxy_protocol"),
+                "proxy_protocol: without trusted_proxies nobody could connect; say where the proxies are",
+            );
+        }
         let listed = self.each(table, "hosts", parse_host)?;
         let hosts = if listed.iter().any(|name| name == "*") {
             Hosts::Any
         } else if !listed.is_empty() {
             Hosts::Listed(listed)
-        } else if address?.ip().to_canonical().is_loopback() {
+        } else if address?.ip().to_canonical().is_loopback() && !proxy_protocol {
+            // No page can make a browser send a header of the PROXY protocol.
             Hosts::Loopback
         } else {
             Hosts::Any
@@ -118,6 +127,7 @@ impl Checker<'_> {
             networks: networks?,
             trusted_proxies: trusted_proxies?,
             client_address: client_address?,
+            proxy_protocol,
             hosts,
         })
     }

@@ -72,7 +72,15 @@ impl Client {
         name: &str,
         trust: &Arc<ClientConfig>,
     ) -> io::Result<Self> {
-        let mut socket = TcpStream::connect(address)?;
+        Self::over(TcpStream::connect(address)?, name, trust)
+    }
+
+    /// The same over a connection on which something may have been said before.
+    pub(super) fn over(
+        mut socket: TcpStream,
+        name: &str,
+        trust: &Arc<ClientConfig>,
+    ) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(SOON))?;
         let name = ServerName::try_from(name.to_owned()).expect("a name");

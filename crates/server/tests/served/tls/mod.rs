@@ -1,5 +1,6 @@
 //! TLS of our listeners: real clients, real certificates, and whatever else may knock.
 
+mod behind_proxy;
 mod certificates;
 mod client;
 mod clients;

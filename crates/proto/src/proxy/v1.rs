@@ -1,0 +1,59 @@
+//! Version 1: a line for people (section 2.1).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use super::{Header, Malformed, begins};
+
+/// The longest line, its end included (section 2.1): two full IPv6 addresses and two ports.
+pub const HEADER_BYTES_MAX: usize = 107;
+
+pub(super) const SIGNATURE: &[u8] = b"PROXY ";
+
+pub(super) fn read(input: &[u8]) -> Result<Option<Header>, Malformed> {
+    if begins(input, SIGNATURE)?.is_none() {
+        return Ok(None);
+    }
+    let line = &input[..input.len().min(HEADER_BYTES_MAX)];
+    let Some(end) = line.iter().position(|&byte| byte == b'\n') else {
+        return match input.len() < HEADER_BYTES_MAX {
+            true => Ok(None),
+            false => Err(Malformed::TooLong),
+        };
+    };
+    let words = line[SIGNATURE.len()..end]
+        .strip_suffix(b"\r")
+        .and_then(|words| std::str::from_utf8(words).ok())
+        .ok_or(Malformed::Broken)?;
+    let client = client(words).ok_or(Malformed::Broken)?;
+    let length = end + 1;
+    Ok(Some(Header { length, client }))
+}
+
+/// What stands behind the first word. Of `UNKNOWN` the rest of the line means nothing.
+fn client(words: &str) -> Option<Option<IpAddr>> {
+    let mut words = words.split(' ');
+    let client = match words.next()? {
+        "UNKNOWN" => return Some(None),
+        "TCP4" => addresses::<Ipv4Addr>(&mut words)?.into(),
+        "TCP6" => addresses::<Ipv6Addr>(&mut words)?.into(),
+        _ => return None,
+    };
+    port(words.next()?)?;
+    port(words.next()?)?;
+    words.next().is_none().then_some(Some(client))
+}
+
+/// The source's address; the destination's has to be one as well.
+fn addresses<'w, A: FromStr>(words: &mut impl Iterator<Item = &'w str>) -> Option<A> {
+    let source = words.next()?.parse().ok()?;
+    words.next()?.parse::<A>().ok()?;
+    Some(source)
+}
+
+/// Digits without a leading zero, 0 to 65535.
+fn port(word: &str) -> Option<u16> {
+    let is_plain =
+        word.bytes().all(|byte| byte.is_ascii_digit()) && (word == "0" || !word.starts_with('0'));
+    is_plain.then(|| word.parse().ok()).flatten()
+}

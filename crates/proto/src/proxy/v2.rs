@@ -1,0 +1,79 @@
+//! Version 2: binary (section 2.2).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{Header, Malformed, begins};
+
+/// The longest header: the fixed part and 4 KiB. The format itself would allow 64 KiB; the addresses take 36 bytes
+/// at most, and what proxies add in TLVs (a name, a unique id, what TLS has agreed on) a few hundred.
+pub const HEADER_BYTES_MAX: usize = FIXED_BYTES + 4096;
+
+const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+
+/// Signature, version and command, family and transport, length of what follows.
+const FIXED_BYTES: usize = 16;
+
+const LOCAL: u8 = 0x20;
+const PROXY: u8 = 0x21;
+
+const TCP_OVER_IPV4: u8 = 0x11;
+const TCP_OVER_IPV6: u8 = 0x21;
+
+pub(super) fn read(input: &[u8]) -> Result<Option<Header>, Malformed> {
+    if begins(input, SIGNATURE)?.is_none() {
+        return Ok(None);
+    }
+    // Judged as early as it is there: whoever speaks another version need not be waited for.
+    let Some(&command) = input.get(12) else {
+        return Ok(None);
+    };
+    if !matches!(command, LOCAL | PROXY) {
+        return Err(Malformed::Broken);
+    }
+    let Some(&[family, high, low]) = input.get(13..FIXED_BYTES) else {
+        return Ok(None);
+    };
+    let length = FIXED_BYTES + usize::from(u16::from_be_bytes([high, low]));
+    if length > HEADER_BYTES_MAX {
+        return Err(Malformed::TooLong);
+    }
+    // The rest of the block, behind the addresses, is TLVs: the length covers them, so they are passed over whole.
+    let Some(block) = input.get(FIXED_BYTES..length) else {
+        return Ok(None);
+    };
+    let client = match command {
+        // Section 2.2: of LOCAL the receiver must ignore family and addresses.
+        LOCAL => None,
+        _ => client(family, block)?,
+    };
+    Ok(Some(Header { length, client }))
+}
+
+/// The source's address, where it is one of IP and comes over TCP. Other families and transports that the text knows
+/// say nothing about who is at the other end of this connection.
+fn client(family: u8, block: &[u8]) -> Result<Option<IpAddr>, Malformed> {
+    match family {
+        // Source, destination, two ports.
+        TCP_OVER_IPV4 => {
+            let [source, ..] = addresses::<4>(block)?;
+            Ok(Some(Ipv4Addr::from(source).into()))
+        }
+        TCP_OVER_IPV6 => {
+            let [source, ..] = addresses::<16>(block)?;
+            Ok(Some(Ipv6Addr::from(source).into()))
+        }
+        // Unspecified; UDP over IPv4 and IPv6; Unix sockets.
+        0x00 | 0x12 | 0x22 | 0x31 | 0x32 => Ok(None),
+        _ => Err(Malformed::Broken),
+    }
+}
+
+/// Both addresses; the ports have to be there too.
+fn addresses<const N: usize>(block: &[u8]) -> Result<[[u8; N]; 2], Malformed> {
+    let (source, rest) = block.split_first_chunk().ok_or(Malformed::Broken)?;
+    let (destination, rest) = rest.split_first_chunk().ok_or(Malformed::Broken)?;
+    match rest.len() >= 4 {
+        true => Ok([*source, *destination]),
+        false => Err(Malformed::Broken),
+    }
+}

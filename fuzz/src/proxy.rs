@@ -1,0 +1,43 @@
+//! Any bytes to the reader of PROXY headers: no panic, the same answer however the bytes are split, and never more
+//! waited for than a header can have.
+
+use veche_proto::proxy::{Header, Malformed, V2_BYTES_MAX, read};
+
+/// One input as a header; panics on a finding.
+pub fn run(data: &[u8]) {
+    let whole = read_in_steps(data, data.len().max(1));
+    for step in [1, 2, 7, 16] {
+        assert_eq!(
+            read_in_steps(data, step),
+            whole,
+            "splitting changes the answer"
+        );
+    }
+    match whole {
+        None => assert!(
+            data.len() < V2_BYTES_MAX,
+            "more is waited for than there can be"
+        ),
+        Some(Ok(header)) => {
+            assert!((8..=V2_BYTES_MAX).contains(&header.length));
+            assert!(header.length <= data.len());
+            // What stands behind a header does not matter to it.
+            assert_eq!(read(&data[..header.length]), Ok(Some(header)));
+            assert_eq!(read(&data[..header.length - 1]), Ok(None));
+        }
+        Some(Err(_)) => {}
+    }
+}
+
+fn read_in_steps(data: &[u8], step: usize) -> Option<Result<Header, Malformed>> {
+    let mut end = 0;
+    loop {
+        end = (end + step).min(data.len());
+        if let Some(read) = read(&data[..end]).transpose() {
+            return Some(read);
+        }
+        if end == data.len() {
+            return None;
+        }
+    }
+}
