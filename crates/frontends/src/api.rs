@@ -7,7 +7,7 @@ use veche_hub::{Answer, SessionId, Ticket};
 use veche_proto::http::{Framing, Head, Method, Status};
 
 use crate::backend::{
-    BAD_REQUEST, Backend, METHOD_NOT_FOUND, Progress, Shape, UNAUTHORIZED, write_error,
+    BAD_REQUEST, Backend, METHOD_NOT_FOUND, Progress, Shape, UNAUTHORIZED, Unwilling, write_error,
 };
 use crate::command::{self, BadCommand, Command, Target};
 use crate::reply::Refusal;
@@ -34,6 +34,8 @@ pub(crate) struct Call {
 pub(crate) enum CallEnd {
     /// The body of the answer.
     Answered(Vec<u8>),
+    /// It is not carried out now.
+    Refused(Refusal),
     /// Resume it later.
     Waits(Block),
 }
@@ -41,9 +43,7 @@ pub(crate) enum CallEnd {
 impl Call {
     /// Judges the head of a call; `below` is the path below `/api`.
     pub(crate) fn begin(head: &Head<'_>, below: &str, shared: &Shared) -> Result<Self, Refusal> {
-        if !shared.site.authorizes(head) {
-            return Err(unauthorized());
-        }
+        let publisher = shared.site.publisher(head).ok_or_else(unauthorized)?;
         let name = match below.trim_matches('/') {
             "push" => Name::Push,
             "publish" => Name::Publish,
@@ -81,7 +81,7 @@ impl Call {
         }
         Ok(Self {
             name,
-            backend: Backend::default(),
+            backend: Backend::of(publisher),
         })
     }
 
@@ -102,7 +102,7 @@ impl Call {
         let mut scratch = std::mem::take(&mut shared.scratch.payload);
         let parsed = command::parse(body, &mut scratch);
         shared.scratch.payload = scratch;
-        let progress = parsed.and_then(|command| {
+        let progress = parsed.map_err(Unwilling::from).and_then(|command| {
             self.check(&command)?;
             match self.name {
                 Name::Disconnect => self.backend.disconnect(&command, id, shared),
@@ -113,7 +113,11 @@ impl Call {
             }
         });
         match progress {
-            Err(BadCommand(why)) => {
+            Err(Unwilling::Busy(busy)) => {
+                shared.stats.push_turned_away(busy);
+                CallEnd::Refused(busy.refusal())
+            }
+            Err(Unwilling::Bad(BadCommand(why))) => {
                 shared.stats.pushes_refused.add(1);
                 CallEnd::Answered(error_body(BAD_REQUEST, &why))
             }

@@ -11,12 +11,28 @@ use veche_hub::{Answer, ChannelName, Outcome, Payload, PayloadRef, SessionId, Ti
 use veche_proto::websocket::MessageKind;
 
 use crate::command::{BadCommand, Command, Target};
+use crate::publishing::{Busy, Publisher};
 use crate::shared::{NoteLevel, Shared};
 use exchange::Exchange;
 pub use exchange::{BAD_REQUEST, METHOD_NOT_FOUND, Shape, UNAUTHORIZED, write_error};
 
 /// Most questions of one back end that may wait for their answers; its input waits then.
 pub const EXCHANGES_MAX: usize = 1024;
+
+/// Why a command is not carried out.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unwilling {
+    /// It is wrong.
+    Bad(BadCommand),
+    /// It may be later.
+    Busy(Busy),
+}
+
+impl From<BadCommand> for Unwilling {
+    fn from(bad: BadCommand) -> Self {
+        Self::Bad(bad)
+    }
+}
 
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +46,7 @@ pub enum Progress {
 /// The exchanges of one back end's connection, in the order of asking.
 #[derive(Debug, Default)]
 pub struct Backend {
+    publisher: Publisher,
     exchanges: VecDeque<Exchange>,
     /// Number of the exchange at the front.
     first: u32,
@@ -56,6 +73,29 @@ fn ticket(exchange: u32, target: usize) -> Ticket {
 }
 
 impl Backend {
+    /// Of a caller of the API.
+    pub fn of(publisher: Publisher) -> Self {
+        Self {
+            publisher,
+            ..Self::default()
+        }
+    }
+
+    /// Whether so much may be published now, which counts.
+    fn admit(&self, target: &Target<'_>, shared: &Shared) -> Result<(), Unwilling> {
+        if shared.is_short_of_memory {
+            return Err(Unwilling::Busy(Busy::NoMemory));
+        }
+        let count = match target {
+            Target::User(_) | Target::Channel(_) => 1,
+            Target::Users(names) | Target::Channels(names) => names.len() as u64,
+        };
+        let publishing = &shared.site.publishing;
+        publishing
+            .take(self.publisher, count, shared.now.mono_ms)
+            .map_err(Unwilling::Busy)
+    }
+
     /// Carries out a command that publishes.
     ///
     /// `answered`: whether an answer is to be written. To be called only while nothing is unfinished and this is not
@@ -67,11 +107,12 @@ impl Backend {
         answered: bool,
         session: SessionId,
         shared: &mut Shared,
-    ) -> Result<Progress, BadCommand> {
+    ) -> Result<Progress, Unwilling> {
         debug_assert!(self.unfinished.is_none() && !self.is_full());
         let data = command.data.ok_or_else(|| {
             BadCommand("\"data\" (or \"message\", or \"binary\") is missing".into())
         })?;
+        self.admit(&command.target, shared)?;
         let mut payload_scratch = std::mem::take(&mut shared.scratch.payload);
         let mut name = std::mem::take(&mut shared.scratch.name);
         let result = data
@@ -111,7 +152,7 @@ impl Backend {
         payload_scratch.clear();
         shared.scratch.payload = payload_scratch;
         shared.scratch.name = name;
-        result
+        Ok(result?)
     }
 
     /// Ends all connections of a user.
@@ -120,9 +161,9 @@ impl Backend {
         command: &Command<'_>,
         session: SessionId,
         shared: &mut Shared,
-    ) -> Result<Progress, BadCommand> {
+    ) -> Result<Progress, Unwilling> {
         let Target::User(user) = &command.target else {
-            return Err(BadCommand("\"user\" is missing".into()));
+            return Err(BadCommand("\"user\" is missing".into()).into());
         };
         let exchange = self.next_number();
         let mut name = std::mem::take(&mut shared.scratch.name);
@@ -150,15 +191,26 @@ impl Backend {
         Ok(Progress::Done)
     }
 
-    /// Puts an error in the place of an answer, so that answers keep their order.
+    /// Puts an error in the place of an answer, so that answers keep their order. `place`: where the command stands, if
+    /// that has to be said.
     pub fn refuse(
         &mut self,
         id: Option<&str>,
-        error: String,
+        why: Unwilling,
+        place: &str,
         session: SessionId,
         shared: &mut Shared,
     ) {
-        shared.stats.pushes_refused.add(1);
+        let (code, error) = match why {
+            Unwilling::Bad(BadCommand(why)) => {
+                shared.stats.pushes_refused.add(1);
+                (BAD_REQUEST, format!("{place}{why}"))
+            }
+            Unwilling::Busy(busy) => {
+                shared.stats.push_turned_away(busy);
+                (busy.code(), format!("{place}{busy}"))
+            }
+        };
         shared.note(
             session,
             NoteLevel::Info,
@@ -170,7 +222,7 @@ impl Backend {
             shape: Shape::Sum,
             handed: Vec::new(),
             open: 0,
-            error: Some(error),
+            error: Some((code, error)),
         });
     }
 

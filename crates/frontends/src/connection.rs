@@ -410,6 +410,7 @@ impl Connection {
         shared.hub.close(id, &mut shared.ports);
         shared.ports.outboxes.end_entry(id, self.peer);
         shared.ports.outboxes.close(id);
+        shared.count_user_out(id);
         self.count_out(shared);
     }
 

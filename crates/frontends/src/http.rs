@@ -254,6 +254,10 @@ impl Http {
         match std::mem::replace(&mut self.state, State::Head) {
             State::Call(mut call, reply) => match call.resume(id, shared) {
                 CallEnd::Answered(answer) => self.call_ended(id, &answer, reply, shared),
+                CallEnd::Refused(refusal) => {
+                    refusal.write(reply, id, shared);
+                    self.finish(id, reply.keep_alive, shared)
+                }
                 CallEnd::Waits(block) => {
                     self.state = State::Call(call, reply);
                     Then::Wait(block)

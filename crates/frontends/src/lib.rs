@@ -22,6 +22,7 @@ pub mod origin;
 pub mod outbox;
 pub mod pace;
 mod pool;
+pub mod publishing;
 pub mod rate;
 mod reply;
 pub mod route;

@@ -5,8 +5,8 @@
 
 use veche_hub::{Answer, SessionId, Ticket};
 
-use crate::backend::{Backend, Progress, Shape};
-use crate::command;
+use crate::backend::{Backend, Progress, Shape, Unwilling};
+use crate::command::{self, BadCommand};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::shared::Shared;
 use crate::step::{Block, Never, Step, Then};
@@ -46,11 +46,8 @@ impl Lines {
             self.searched = 0;
             if is_http(&rest[..length]) {
                 self.count += 1;
-                let why = format!(
-                    "line {}: this port takes JSON, one object a line, and no HTTP",
-                    self.count
-                );
-                self.backend.refuse(None, why, id, shared);
+                let why = BadCommand("this port takes JSON, one object a line, and no HTTP".into());
+                self.refuse(None, why.into(), id, shared);
                 taken = input.len();
                 break Then::End;
             }
@@ -92,8 +89,8 @@ impl Lines {
     }
 
     fn too_long(&mut self, id: SessionId, max: usize, shared: &mut Shared) {
-        let why = format!("line {}: longer than {max} bytes", self.count);
-        self.backend.refuse(None, why, id, shared);
+        let why = BadCommand(format!("longer than {max} bytes"));
+        self.refuse(None, why.into(), id, shared);
     }
 
     fn line(&mut self, id: SessionId, line: &[u8], shared: &mut Shared) -> Progress {
@@ -111,7 +108,7 @@ impl Lines {
         let parsed = command::parse(line, &mut scratch);
         shared.scratch.payload = scratch;
         let (command_id, result) = match parsed {
-            Err(error) => (None, Err(error)),
+            Err(error) => (None, Err(error.into())),
             Ok(command) => {
                 let answered = command.ack || command.id.is_some();
                 (
@@ -121,11 +118,22 @@ impl Lines {
                 )
             }
         };
-        result.unwrap_or_else(|error| {
-            let why = format!("line {}: {}", self.count, error.0);
-            self.backend.refuse(command_id, why, id, shared);
+        result.unwrap_or_else(|why| {
+            self.refuse(command_id, why, id, shared);
             Progress::Done
         })
+    }
+
+    /// Answers the line that was taken last.
+    fn refuse(
+        &mut self,
+        command_id: Option<&str>,
+        why: Unwilling,
+        id: SessionId,
+        shared: &mut Shared,
+    ) {
+        let place = format!("line {}: ", self.count);
+        self.backend.refuse(command_id, why, &place, id, shared);
     }
 
     /// Whether nothing is owed to the back end any more.

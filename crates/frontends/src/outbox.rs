@@ -4,6 +4,7 @@
 //! at the end of the turn. It is kept apart from the connection so that a publication can be written into any
 //! outbox while some connection is being worked on. It does not know sockets: the worker tells it what is unsent.
 
+mod backlog;
 mod events;
 mod masks;
 mod sending;
@@ -17,6 +18,8 @@ use veche_proto::websocket::{self, Codecs, Encoder, MessageKind, Opcode, Role};
 
 use crate::journal::Journal;
 use crate::pool::Pool;
+use backlog::Backlogs;
+pub use backlog::Dropped;
 pub(crate) use masks::Masks;
 pub use masks::Random;
 pub use sending::Sending;
@@ -36,6 +39,15 @@ pub enum End {
     Abort,
 }
 
+/// Which publications a client gets that reads too slowly for all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// The newest, as many as there is room for.
+    Newest,
+    /// Of each channel the newest.
+    Latest,
+}
+
 /// Whether publications may be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Pushes {
@@ -44,6 +56,8 @@ enum Pushes {
     Refused,
     /// An open session that gets WebSocket frames.
     Framed,
+    /// The same to a client that may lose some.
+    Lossy(Keeping),
     /// A response of server-sent events, in chunks or not.
     Events { is_chunked: bool },
     /// A connection to another server: an application sends to it, but it hears no channel.
@@ -127,6 +141,7 @@ pub struct Outboxes {
     filled: Vec<SessionId>,
     /// Sessions that have room again.
     drained: Vec<SessionId>,
+    backlogs: Backlogs,
     outbox_bytes_max: usize,
     sent: Sent,
     now_ms: u32,
@@ -155,6 +170,7 @@ impl Outboxes {
             overflowed: Vec::new(),
             filled: Vec::new(),
             drained: Vec::new(),
+            backlogs: Backlogs::default(),
             outbox_bytes_max,
             sent: Sent::default(),
             now_ms: 0,
@@ -207,6 +223,7 @@ impl Outboxes {
                 touched,
                 ..Outbox::default()
             };
+            self.backlogs.forget(id.index);
             self.recycle(buffer);
         }
     }
@@ -298,14 +315,21 @@ impl Outboxes {
     }
 
     /// Starts a session of WebSocket frames. Where it `listens`, publications are written from now on; until
-    /// [`Outboxes::release`] they wait behind what `buffer` already holds (the 101).
-    pub fn begin_session(&mut self, id: SessionId, agreed: Option<Agreed>, listens: bool) {
+    /// [`Outboxes::release`] they wait behind what `buffer` already holds (the 101). With `keeping` a client that reads
+    /// too slowly loses some, else its connection.
+    pub fn begin_session(
+        &mut self,
+        id: SessionId,
+        agreed: Option<Agreed>,
+        listens: bool,
+        keeping: Option<Keeping>,
+    ) {
         let now_ms = self.now_ms;
         let outbox = self.of_mut(id);
         outbox.agreed = agreed;
         outbox.encoder = Encoder::new(Role::Server, agreed);
         outbox.pushes = if listens {
-            Pushes::Framed
+            Pushes::framed(keeping)
         } else {
             Pushes::Refused
         };
@@ -326,11 +350,15 @@ impl Outboxes {
         outbox.buffer.truncate(from);
         outbox.pushes = Pushes::Refused;
         outbox.held = false;
+        self.backlogs.forget(id.index);
     }
 
-    /// No further publication is written.
+    /// No further publication is written; those that wait are.
     pub fn refuse_pushes(&mut self, id: SessionId) {
-        self.of_mut(id).pushes = Pushes::Refused;
+        let outbox = self.of_mut(id);
+        if let Pushes::Lossy(_) = std::mem::take(&mut outbox.pushes) {
+            self.write_backlog(id, usize::MAX);
+        }
     }
 
     /// Decides what becomes of the transport when all is sent; never weakens an earlier decision.
@@ -346,7 +374,11 @@ impl Outboxes {
     pub fn set_unsent(&mut self, id: SessionId, unsent: usize) {
         if let Some(outbox) = self.find(id) {
             outbox.unsent = u32::try_from(unsent).unwrap_or(u32::MAX);
-            if outbox.full {
+            let is_full = outbox.full;
+            if let Pushes::Lossy(_) = outbox.pushes {
+                self.go_on_with_backlog(id);
+            }
+            if is_full {
                 self.note_room(id);
             }
         }
@@ -355,6 +387,7 @@ impl Outboxes {
     /// Marked once; the worker closes it in this turn.
     fn overflow(&mut self, session: SessionId) {
         self.boxes[session.index as usize].pushes = Pushes::Refused;
+        self.backlogs.forget(session.index);
         self.overflowed.push(session);
     }
 
@@ -369,9 +402,14 @@ impl Outboxes {
             return;
         };
         let pushes = outbox.pushes;
-        if pushes != Pushes::Framed && delivery.payload.kind == PayloadKind::Binary {
-            // An event is text.
-            return;
+        if pushes != Pushes::Framed {
+            if let Pushes::Lossy(keeping) = pushes {
+                return self.deliver_lossy(session, keeping, delivery);
+            }
+            if delivery.payload.kind == PayloadKind::Binary {
+                // An event is text.
+                return;
+            }
         }
         let queued = outbox.queued();
         if queued > 0 && queued + bytes.len() > max {

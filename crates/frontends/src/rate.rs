@@ -3,6 +3,8 @@
 //! The generic cell rate algorithm (ITU-T I.371): a [`Meter`] is one number, the time at which all that has happened
 //! would be paid for. Nothing has to be topped up as time goes by, so what is not used costs nothing.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 const NS_PER_MS: u64 = 1_000_000;
 
 /// So many in so much time; as many may come at once when none came before.
@@ -71,9 +73,47 @@ impl Meter {
             .div_ceil(NS_PER_MS)
     }
 
+    /// Milliseconds until `amount` can be taken.
+    fn wait_ms(&self, rate: &Rate, amount: u64, now_ms: u64) -> u64 {
+        let now_ns = now_ms.saturating_mul(NS_PER_MS);
+        let until_paid = self.paid_at_ns.saturating_sub(now_ns);
+        let until_room = self
+            .paid_at_ns
+            .saturating_add(rate.cost_ns(amount))
+            .saturating_sub(now_ns.saturating_add(rate.window_ns()));
+        until_paid.min(until_room).div_ceil(NS_PER_MS)
+    }
+
     /// Whether nothing is used: it can be forgotten.
     pub fn is_full(&self, now_ms: u64) -> bool {
         self.paid_at_ns <= now_ms.saturating_mul(NS_PER_MS)
+    }
+}
+
+/// What several connections, on any thread, have used of a [`Rate`] together.
+#[derive(Debug, Default)]
+pub struct SharedMeter(AtomicU64);
+
+impl SharedMeter {
+    /// Takes `amount` if the rate allows it now, as [`Meter::take`] does.
+    ///
+    /// # Errors
+    /// It does not: the milliseconds after which it will, if nobody else takes any.
+    pub fn take(&self, rate: &Rate, amount: u64, now_ms: u64) -> Result<(), u64> {
+        let mut paid_at_ns = self.0.load(Relaxed);
+        loop {
+            let mut meter = Meter { paid_at_ns };
+            if !meter.take(rate, amount, now_ms) {
+                return Err(meter.wait_ms(rate, amount, now_ms));
+            }
+            let exchanged =
+                self.0
+                    .compare_exchange_weak(paid_at_ns, meter.paid_at_ns, Relaxed, Relaxed);
+            match exchanged {
+                Ok(_) => return Ok(()),
+                Err(now_paid_at_ns) => paid_at_ns = now_paid_at_ns,
+            }
+        }
     }
 }
 

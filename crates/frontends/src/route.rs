@@ -13,6 +13,7 @@ use crate::access::Networks;
 use crate::app::AppId;
 use crate::identity::Identity;
 use crate::origin;
+use crate::outbox::Keeping;
 use crate::pace::Pacing;
 
 pub use router::{Found, Router};
@@ -79,6 +80,8 @@ pub struct Route {
     pub message_limits: websocket::Limits,
     /// How fast a client may speak; `None`: as fast as it is worked on.
     pub pacing: Option<Pacing>,
+    /// What a client gets that reads too slowly for all; `None`: it is closed.
+    pub keeping: Option<Keeping>,
 }
 
 impl Route {
@@ -115,6 +118,7 @@ mod tests {
                 fragments_max: 1024,
             },
             pacing: None,
+            keeping: None,
         };
         for (name, allowed) in [
             ("news", true),

@@ -4,7 +4,7 @@
 //! hub wants of *other* connections is noted in [`Ports`] and carried out by the worker when the call is over, so
 //! nothing re-enters a connection.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -58,6 +58,15 @@ pub trait Process {
         let _ = (address, now_ms);
         true
     }
+    /// A user opens one more WebSocket, of which he may have `max`; whether he has room for it, and then it counts.
+    fn user_opened(&self, user: &str, max: u32) -> bool {
+        let _ = (user, max);
+        true
+    }
+    /// One of those is closed.
+    fn user_closed(&self, user: &str) {
+        let _ = user;
+    }
     /// Something of ours went wrong that the operator should see in the log.
     fn trouble(&self, what: &str);
     /// A script of an application has failed, which is in the log already.
@@ -108,6 +117,10 @@ pub struct Shared {
     pub files: Box<dyn Files>,
     /// The process around.
     pub process: Arc<dyn Process>,
+    /// Nothing new is begun: no handshake, no publication. The worker says so, each turn.
+    pub is_short_of_memory: bool,
+    /// The users of sessions that count, by the index of the session; none where users may have as many as they like.
+    counted_users: HashMap<u32, Box<str>>,
     /// Connections whose work waits until their own answers have left.
     pub waiting_for_output: Vec<SessionId>,
     /// Connections whose work waits for the hub to take publications again.
@@ -156,6 +169,8 @@ impl Shared {
             stats,
             files,
             process,
+            is_short_of_memory: false,
+            counted_users: HashMap::new(),
             waiting_for_output: Vec::new(),
             waiting_for_credit: Vec::new(),
             apps: None,
@@ -198,6 +213,30 @@ impl Shared {
         let result = call(&mut *apps, self);
         self.apps = Some(apps);
         Some(result)
+    }
+
+    /// Counts a session that is about to open among those of its user; `false` if there are too many.
+    pub(crate) fn count_user_in(&mut self, id: SessionId, user: &str) -> bool {
+        let max = self.site.limits.connections_per_user;
+        if max == 0 {
+            return true;
+        }
+        self.count_user_out(id);
+        let has_room = self.process.user_opened(user, max);
+        if has_room {
+            self.counted_users.insert(id.index, user.into());
+        }
+        has_room
+    }
+
+    /// The session is over, or did not open.
+    pub(crate) fn count_user_out(&mut self, id: SessionId) {
+        if self.counted_users.is_empty() {
+            return;
+        }
+        if let Some(user) = self.counted_users.remove(&id.index) {
+            self.process.user_closed(&user);
+        }
     }
 
     /// Notes something for the log.

@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
-use subtle::ConstantTimeEq as _;
+use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 use veche_proto::http;
 
 use crate::access::Access;
+use crate::publishing::{Publisher, Publishing};
 use crate::route::{Route, Router};
 
 /// What a listener's connections speak.
@@ -54,6 +55,8 @@ pub struct Limits {
     pub pong_timeout_ms: u64,
     /// Waiting for the peer's part of a close.
     pub close_timeout_ms: u64,
+    /// WebSockets that one user may have; 0: as many as he likes.
+    pub connections_per_user: u32,
     /// Longest line of a push listener, in bytes.
     pub line_bytes_max: usize,
     /// Limits of request heads and bodies.
@@ -72,6 +75,7 @@ impl Default for Limits {
             ping_interval_ms: 25_000,
             pong_timeout_ms: 10_000,
             close_timeout_ms: 5_000,
+            connections_per_user: 0,
             line_bytes_max: 1 << 20,
             http: http::Limits::default(),
         }
@@ -88,6 +92,8 @@ pub struct Site {
     pub limits: Limits,
     /// Keys of the back end's API.
     pub api_keys: Vec<ApiKey>,
+    /// What their callers may publish.
+    pub publishing: Publishing,
 }
 
 /// A secret that opens the API. It shows itself to nobody.
@@ -108,27 +114,29 @@ impl std::fmt::Debug for ApiKey {
 }
 
 impl Site {
-    /// Whether the caller of the API may go on.
+    /// Who calls the API; `None` if he may not go on.
     ///
     /// Every key is compared, each in constant time. Without any key only callers that are no browser may: the
     /// listener is on loopback then, and a foreign page that makes a browser call it is told by the headers that
     /// browsers add and pages can't leave out.
-    pub fn authorizes(&self, head: &http::Head<'_>) -> bool {
+    pub fn publisher(&self, head: &http::Head<'_>) -> Option<Publisher> {
         if self.api_keys.is_empty() {
-            return head.header_bytes("origin").is_none()
-                && head.header_bytes("sec-fetch-site").is_none();
+            let is_page = head.header_bytes("origin").is_some()
+                || head.header_bytes("sec-fetch-site").is_some();
+            return (!is_page).then(Publisher::default);
         }
         let mut given = head
             .headers()
             .filter(|(name, _)| name.eq_ignore_ascii_case("x-api-key"));
         // Two keys, one of which may be right: somebody in between adds headers.
         let (Some((_, given)), None) = (given.next(), given.next()) else {
-            return false;
+            return None;
         };
-        let mut found = subtle::Choice::from(0);
-        for key in &self.api_keys {
-            found |= key.0.ct_eq(given);
+        // Counted from 1; 0 is none.
+        let mut found = 0_u16;
+        for (number, key) in (1..).zip(&self.api_keys) {
+            found.conditional_assign(&number, key.0.ct_eq(given));
         }
-        found.into()
+        Some(Publisher::with_key(found.checked_sub(1)?))
     }
 }

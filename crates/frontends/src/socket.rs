@@ -276,13 +276,13 @@ impl Socket {
         shared.scratch.payload = scratch;
         let progress = match result {
             Err(error) => {
-                backend.refuse(None, error.0, id, shared);
+                backend.refuse(None, error.into(), "", id, shared);
                 Progress::Done
             }
             Ok(command) => backend
                 .publish(&command, Shape::Sum, true, id, shared)
-                .unwrap_or_else(|error| {
-                    backend.refuse(command.id, error.0, id, shared);
+                .unwrap_or_else(|why| {
+                    backend.refuse(command.id, why, "", id, shared);
                     Progress::Done
                 }),
         };

@@ -4,6 +4,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::publishing::Busy;
+
 /// A number that one thread writes and any thread reads.
 #[derive(Debug, Default)]
 pub struct Cell(AtomicU64);
@@ -51,11 +53,13 @@ pub enum Handshake {
     Unauthorized,
     /// The application did not want it, or gave no verdict.
     Refused,
+    /// Its user has too many already, or there is no memory for it.
+    TurnedAway,
 }
 
 impl Handshake {
     /// Every outcome, with its label in the metrics.
-    pub const ALL: [(Self, &'static str); 8] = [
+    pub const ALL: [(Self, &'static str); 9] = [
         (Self::Opened, "opened"),
         (Self::NotFound, "not_found"),
         (Self::Malformed, "malformed"),
@@ -64,6 +68,7 @@ impl Handshake {
         (Self::ForbiddenChannel, "forbidden_channel"),
         (Self::Unauthorized, "unauthorized"),
         (Self::Refused, "refused_by_app"),
+        (Self::TurnedAway, "turned_away"),
     ];
 }
 
@@ -117,17 +122,23 @@ pub enum TurnedAway {
     NotAProxy,
     /// He did not begin with a header of the PROXY protocol, or not in time.
     ProxyHeader,
+    /// His user has too many connections.
+    UserConnections,
+    /// The server is short of memory.
+    Memory,
 }
 
 impl TurnedAway {
     /// Every reason, with its label in the metrics.
-    pub const ALL: [(Self, &'static str); 6] = [
+    pub const ALL: [(Self, &'static str); 8] = [
         (Self::Network, "network"),
         (Self::Host, "host"),
         (Self::Connections, "connections_per_address"),
         (Self::Rate, "handshakes_per_address"),
         (Self::NotAProxy, "not_a_proxy"),
         (Self::ProxyHeader, "proxy_header"),
+        (Self::UserConnections, "connections_per_user"),
+        (Self::Memory, "memory"),
     ];
 }
 
@@ -181,6 +192,10 @@ pub struct Stats {
     pub pushes: Cell,
     /// Commands of back ends that were refused.
     pub pushes_refused: Cell,
+    /// Commands of back ends that were good but not carried out: too fast, short of memory.
+    pub pushes_turned_away: [Cell; 2],
+    /// Publications that clients did not get because they read too slowly: the oldest, those replaced by later ones.
+    pub publications_dropped: [Cell; 2],
     /// Connections to which publications of here-homed channels were handed.
     pub fanned_out: Cell,
     /// Connections closed because they did not read.
@@ -224,6 +239,15 @@ impl Stats {
     /// Counts somebody who was turned away.
     pub fn turn_away(&self, why: TurnedAway) {
         self.turned_away[why as usize].add(1);
+    }
+
+    /// Counts a good command that was not carried out.
+    pub fn push_turned_away(&self, busy: Busy) {
+        let cell = match busy {
+            Busy::TooFast { .. } => 0,
+            Busy::NoMemory => 1,
+        };
+        self.pushes_turned_away[cell].add(1);
     }
 
     /// Counts an HTTP answer.

@@ -13,6 +13,7 @@ use veche_proto::websocket::{self, Decoder};
 use crate::api::unauthorized;
 use crate::app::AppId;
 use crate::app::session::App;
+use crate::backend::Backend;
 use crate::http::KeptRequest;
 use crate::identity::{Certified, Unknown};
 use crate::origin;
@@ -20,7 +21,7 @@ use crate::reply::Refusal;
 use crate::route::{Handler, Route};
 use crate::shared::{NoteLevel, Shared};
 use crate::socket::{Session, Side, Socket};
-use crate::stats::Handshake;
+use crate::stats::{Handshake, TurnedAway};
 
 /// Most channels that one handshake may ask for.
 pub const CHANNELS_MAX: usize = 32;
@@ -87,13 +88,15 @@ pub(crate) fn judge<'a, 'b>(
     let session = match route.handler {
         Handler::Push => Session::Push,
         Handler::Lua { app, .. } => Session::App(App::new(app)),
-        Handler::Api if shared.site.authorizes(head) => Session::Backend(Box::default()),
-        Handler::Api => {
-            return Err(Refused {
-                refusal: unauthorized(),
-                outcome: Handshake::Unauthorized,
-            });
-        }
+        Handler::Api => match shared.site.publisher(head) {
+            Some(publisher) => Session::Backend(Box::new(Backend::of(publisher))),
+            None => {
+                return Err(Refused {
+                    refusal: unauthorized(),
+                    outcome: Handshake::Unauthorized,
+                });
+            }
+        },
         _ => Session::Echo,
     };
     let user = match session {
@@ -181,6 +184,15 @@ impl Candidate<'_, '_> {
         protocol: Option<&str>,
         shared: &mut Shared,
     ) -> Result<Registration, Refused> {
+        if let Some(user) = user
+            && !shared.count_user_in(id, user)
+        {
+            shared.stats.turn_away(TurnedAway::UserConnections);
+            let why = "too many connections of this user";
+            let mut refused = refused(Status::TOO_MANY_REQUESTS, why, Handshake::TurnedAway);
+            refused.refusal = refused.refusal.with("Retry-After", "1");
+            return Err(refused);
+        }
         let agreed =
             self.route.compression.as_ref().and_then(|policy| {
                 websocket::deflate::negotiate(self.upgrade.extensions(), policy)
@@ -189,7 +201,11 @@ impl Candidate<'_, '_> {
         let written_at = out.len();
         handshake::write_response(out, self.upgrade.key, protocol, agreed);
         let listens = matches!(self.session, Session::Push | Session::App(_));
-        shared.ports.outboxes.begin_session(id, agreed, listens);
+        let keeping = self.route.keeping;
+        shared
+            .ports
+            .outboxes
+            .begin_session(id, agreed, listens, keeping);
         let decoder = Decoder::new(websocket::Role::Server, agreed);
         let mut registration = Registration {
             socket: Socket::new(
@@ -268,6 +284,7 @@ impl Registration {
     /// Takes the 101 back, and what was published since.
     pub(crate) fn withdraw(&self, id: SessionId, shared: &mut Shared) {
         shared.ports.outboxes.withdraw(id, self.written_at);
+        shared.count_user_out(id);
     }
 
     /// Lets the 101 go: the session is open.

@@ -15,7 +15,9 @@ use veche_tls::Trusts;
 use crate::access_log::Access;
 use crate::addresses::Addresses;
 use crate::logging::Losses;
+use crate::memory::Memory;
 use crate::sealing::Sealing;
+use crate::users::Users;
 
 /// See the module's text.
 pub(crate) struct Common {
@@ -29,6 +31,10 @@ pub(crate) struct Common {
     connections_max: AtomicUsize,
     /// What each client address takes.
     pub(crate) addresses: Addresses,
+    /// How many connections users have.
+    pub(crate) users: Users,
+    /// What the process takes.
+    pub(crate) memory: Memory,
     /// Of the workers, so that all of them hear of the cap at once.
     wakers: Mutex<Vec<Waker>>,
     /// Whom clients of TLS believe.
@@ -54,6 +60,8 @@ impl Common {
             unstopped: AtomicUsize::new(workers),
             connections_max: AtomicUsize::new(usize::MAX),
             addresses: Addresses::default(),
+            users: Users::default(),
+            memory: Memory::new(),
             wakers: Mutex::default(),
             trusts: Arc::default(),
             sealing: Arc::default(),

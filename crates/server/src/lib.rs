@@ -12,12 +12,15 @@ mod access_log;
 mod addresses;
 mod apps;
 mod cli;
+#[cfg(test)]
+mod codes;
 mod common;
 mod config;
 mod descriptors;
 mod dev;
 mod files;
 mod logging;
+mod memory;
 mod metrics;
 mod process;
 mod sealing;
@@ -25,6 +28,7 @@ mod server;
 mod site;
 mod supervisor;
 mod testing;
+mod users;
 mod worker;
 
 /// The argument with which the supervisor starts the server process; nobody else has a use for it.

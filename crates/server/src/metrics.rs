@@ -118,6 +118,14 @@ impl Process for Report {
         self.common.addresses.may_begin(address, now_ms)
     }
 
+    fn user_opened(&self, user: &str, max: u32) -> bool {
+        self.common.users.opened(user, max)
+    }
+
+    fn user_closed(&self, user: &str) {
+        self.common.users.closed(user);
+    }
+
     fn trouble(&self, what: &str) {
         tracing::error!("{what}");
     }
@@ -332,6 +340,28 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
             TurnedAway::ALL.into_iter().map(cell).collect()
         },
     ),
+    (
+        "veche_pushes_turned_away",
+        "Commands of back ends that were good but too fast, or too much for memory_limit",
+        "reason",
+        |s| {
+            ["rate", "memory"]
+                .into_iter()
+                .zip(&s.pushes_turned_away)
+                .collect()
+        },
+    ),
+    (
+        "veche_publications_dropped",
+        "Publications that clients did not get because they read too slowly",
+        "outbox_full",
+        |s| {
+            ["drop_oldest", "latest"]
+                .into_iter()
+                .zip(&s.publications_dropped)
+                .collect()
+        },
+    ),
     ("veche_http_answers", "HTTP answers", "status", |s| {
         let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
         classes.into_iter().zip(&s.answers).collect()
@@ -354,6 +384,7 @@ impl Collector for Workers {
         for (name, help, label, cells) in LABELLED {
             self.counters(&mut encoder, name, help, label, cells)?;
         }
+        self.memory(&mut encoder)?;
         self.turns(&mut encoder)
     }
 }
@@ -380,6 +411,27 @@ impl Workers {
                 labels.retain(|(label, _)| !label.is_empty());
                 ConstCounter::new(cell.read()).encode(family.encode_family(&labels)?)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Of the whole process.
+    fn memory(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let memory = &self.0.memory;
+        for (name, help, bytes) in [
+            (
+                "veche_memory_bytes",
+                "Resident memory of the process without pages of files",
+                memory.used(),
+            ),
+            (
+                "veche_memory_limit_bytes",
+                "memory_limit in force; 0 for none",
+                memory.limit(),
+            ),
+        ] {
+            let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(bytes as i64).encode(family)?;
         }
         Ok(())
     }

@@ -14,9 +14,10 @@ use veche_net::{Delayed, Driver, Epoll};
 use crate::access_log::Access;
 use crate::apps::{Here, Library, Wake};
 use crate::common::Common;
-use crate::config::{Config, ConnectionCap, Io};
+use crate::config::{Config, ConnectionCap, Io, MemoryLimit};
 use crate::dev::Dev;
 use crate::files::DiskFiles;
+use crate::memory;
 use crate::metrics::Report;
 use crate::process::{self, ServerControl, Start};
 use crate::sealing::Doors;
@@ -268,6 +269,11 @@ fn set_caps(common: &Common, config: &Config) {
     };
     common.set_connections_max(connections);
     let limits = &config.limits;
+    common.memory.set_limit(match limits.memory {
+        MemoryLimit::Auto => memory::auto_limit(),
+        MemoryLimit::Off => 0,
+        MemoryLimit::Bytes(bytes) => bytes,
+    });
     common.addresses.set_limits(
         limits.connections_per_address.map_or(0, |max| max as usize),
         limits.handshakes_per_address,

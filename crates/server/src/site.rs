@@ -7,6 +7,7 @@ use std::time::Duration;
 use veche_frontends::access::Networks;
 use veche_frontends::identity::{Field, Identity};
 use veche_frontends::origin::{Pattern, Rule};
+use veche_frontends::publishing::Publishing;
 use veche_frontends::route::{Handler, Route, Router};
 use veche_frontends::site::{ApiKey, Limits, Listener, Role, Site};
 use veche_proto::http;
@@ -71,17 +72,19 @@ pub(crate) fn build(config: &Config, library: &Library, dev: bool) -> Site {
             }
         })
         .collect();
-    let api_keys = config
+    let api_keys: Vec<ApiKey> = config
         .api
         .keys
         .iter()
         .map(|key| ApiKey::new(key.expose()))
         .collect();
+    let publishing = Publishing::new(config.api.publish_rate, api_keys.len());
     Site {
         listeners,
         routes,
         limits,
         api_keys,
+        publishing,
     }
 }
 
@@ -99,6 +102,7 @@ fn limits(limits: &config::Limits) -> Limits {
         write_timeout_ms: ms(limits.write_timeout),
         ping_interval_ms: limits.ping_interval.map_or(0, ms),
         pong_timeout_ms: ms(limits.pong_timeout),
+        connections_per_user: limits.connections_per_user.unwrap_or(0),
         line_bytes_max: usize::try_from(limits.body_bytes_max).unwrap_or(usize::MAX),
         http: http::Limits {
             head_bytes_max: usize::try_from(limits.header_bytes_max).unwrap_or(usize::MAX),
@@ -163,6 +167,7 @@ fn route(route: &config::Route, config: &Config, library: &Library) -> Route {
             fragments_max: websocket.fragments_max,
         }),
         pacing: websocket.and_then(|websocket| websocket.pacing),
+        keeping: websocket.and_then(|websocket| websocket.keeping),
     }
 }
 
@@ -196,6 +201,7 @@ fn internal(path: &str, handler: Handler) -> Route {
         compression: None,
         message_limits: MESSAGES,
         pacing: None,
+        keeping: None,
     }
 }
 

@@ -193,6 +193,7 @@ impl Rest {
     fn event<D: Driver>(&mut self, driver: &mut D, event: Event<'_>) {
         if self.shared.now.mono_ms != driver.now_ms() {
             self.shared.set_now(self.clock.at(driver.now_ms()));
+            self.shared.is_short_of_memory = self.common.memory.is_short(driver.now_ms());
         }
         match event {
             Event::Received { id, bytes } => {

@@ -28,7 +28,8 @@ pub(super) struct Exchange {
     pub(super) handed: Vec<u32>,
     /// Answers of homes on other workers that are still to come, and one more while a job is unfinished.
     pub(super) open: u32,
-    pub(super) error: Option<String>,
+    /// Its code, and what it says.
+    pub(super) error: Option<(u32, String)>,
 }
 
 impl Exchange {
@@ -40,7 +41,7 @@ impl Exchange {
             let _ = write!(text, "\"id\":{id},");
         }
         match (&self.error, self.shape) {
-            (Some(error), _) => write_error(&mut text, BAD_REQUEST, error),
+            (Some((code, error)), _) => write_error(&mut text, *code, error),
             (None, Shape::Sum) => {
                 let handed: u64 = self.handed.iter().map(|&handed| u64::from(handed)).sum();
                 let _ = write!(text, "\"result\":{{\"handed\":{handed}}}");

@@ -136,6 +136,10 @@ impl Http {
         };
         match call.run(&body.data, id, shared) {
             CallEnd::Answered(answer) => self.call_ended(id, &answer, body.reply, shared),
+            CallEnd::Refused(refusal) => {
+                refusal.write(body.reply, id, shared);
+                self.finish(id, body.reply.keep_alive, shared)
+            }
             CallEnd::Waits(block) => {
                 self.state = State::Call(Box::new(call), body.reply);
                 Then::Wait(block)

@@ -176,6 +176,11 @@ impl Http {
     fn may_upgrade(&self, shared: &Shared) -> Result<(), Refusal> {
         let listener = &shared.site.listeners[self.listener as usize];
         let is_proxied = self.client != self.peer;
+        if listener.role == Role::Public && shared.is_short_of_memory {
+            shared.stats.turn_away(TurnedAway::Memory);
+            let why = "the server is short of memory: try again later";
+            return Err(Refusal::new(Status::SERVICE_UNAVAILABLE, why).with("Retry-After", "1"));
+        }
         // The back end is one address for everybody; and a proxy's own, or that of a client of which it does not speak.
         if listener.role != Role::Public || !is_proxied && listener.access.trusts(self.peer) {
             return Ok(());

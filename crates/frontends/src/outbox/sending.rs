@@ -4,7 +4,7 @@
 use veche_hub::SessionId;
 use veche_proto::websocket::MessageKind;
 
-use super::{ANSWERS_BYTES_HIGH, Outboxes, Pushes};
+use super::{ANSWERS_BYTES_HIGH, Outbox, Outboxes, Pushes};
 
 /// Above this a connection to another server is full. Nobody closes it for that: whoever sends is told to wait.
 const CLIENT_BYTES_HIGH: usize = 1 << 20;
@@ -20,19 +20,34 @@ pub enum Sending {
     Refused,
 }
 
+impl Outbox {
+    /// Whether it is one that an application may send to.
+    fn takes_messages(&self) -> bool {
+        matches!(
+            self.pushes,
+            Pushes::Framed | Pushes::Lossy(_) | Pushes::Client
+        )
+    }
+}
+
 impl Outboxes {
     /// Writes a message of an application, which may send at any time and to any session of this worker: it counts
     /// against the budget as publications do, and a stale id is refused.
     pub fn send(&mut self, session: SessionId, kind: MessageKind, data: &[u8]) -> Sending {
         let (max, mut high) = (self.outbox_bytes_max, self.bytes_high());
-        let Some(outbox) = self
-            .find(session)
-            .filter(|outbox| matches!(outbox.pushes, Pushes::Framed | Pushes::Client))
-        else {
+        let Some(outbox) = self.find(session).filter(|outbox| outbox.takes_messages()) else {
             return Sending::Refused;
         };
         if outbox.pushes == Pushes::Client {
             high = CLIENT_BYTES_HIGH;
+        } else if let Pushes::Lossy(_) = outbox.pushes {
+            if !self.make_room(session, data.len()) {
+                self.overflow(session);
+                return Sending::Refused;
+            }
+            if self.wait_behind(session, kind, data) {
+                return self.sent_to(session, high);
+            }
         } else {
             let queued = outbox.queued();
             if queued > 0 && queued + data.len() > max {
@@ -41,8 +56,14 @@ impl Outboxes {
             }
         }
         self.message(session, kind, data);
+        self.sent_to(session, high)
+    }
+
+    /// Whether there is room for more.
+    fn sent_to(&mut self, session: SessionId, high: usize) -> Sending {
+        let behind = self.backlogs.bytes(session.index);
         let outbox = &mut self.boxes[session.index as usize];
-        if outbox.queued() <= high {
+        if outbox.queued() + behind <= high {
             return Sending::Room;
         }
         if !outbox.full {
@@ -56,8 +77,7 @@ impl Outboxes {
     pub fn is_refusing(&self, session: SessionId) -> bool {
         let outbox = self.boxes.get(session.index as usize);
         !outbox.is_some_and(|outbox| {
-            outbox.generation == session.generation
-                && matches!(outbox.pushes, Pushes::Framed | Pushes::Client)
+            outbox.generation == session.generation && outbox.takes_messages()
         })
     }
 
@@ -81,9 +101,10 @@ impl Outboxes {
     /// Notes that a full outbox has room again, if it has.
     pub(super) fn note_room(&mut self, session: SessionId) {
         let low = self.bytes_low();
+        let behind = self.backlogs.bytes(session.index);
         if let Some(outbox) = self.find(session)
             && outbox.full
-            && outbox.queued()
+            && outbox.queued() + behind
                 <= if outbox.masked {
                     CLIENT_BYTES_HIGH / 4
                 } else {

@@ -221,6 +221,7 @@ mod tests {
                 fragments_max: 1024,
             },
             pacing: None,
+            keeping: None,
         }
     }
 

@@ -5,11 +5,12 @@ mod app_endings;
 mod app_http;
 mod app_parts;
 mod app_waits;
+mod busy;
 mod dialed;
-
 mod drain;
 mod http;
 mod lines;
+mod lossy;
 mod pressure;
 mod splits;
 mod upgrade;

@@ -461,7 +461,9 @@ impl World {
             }
         }
         self.workers[me].touched = touched;
-        self.workers[me].shared.ports.outboxes.settle_filled();
+        let outboxes = &mut self.workers[me].shared.ports.outboxes;
+        outboxes.settle_filled();
+        let moved = moved | outboxes.settle_backlogs();
         let mut waiting = std::mem::take(&mut self.workers[me].shared.waiting_for_output);
         for id in waiting.drain(..) {
             if let Some(peer) = self.workers[me].client(id)

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use veche_frontends::access::{Access, Networks};
 use veche_frontends::identity::Identity;
 use veche_frontends::origin::Rule;
+use veche_frontends::outbox::Keeping;
 use veche_frontends::route::{Handler, Route, Router};
 use veche_frontends::static_files::{Content, Description, File, Files, OpenError, Opened, ReadAt};
 use veche_frontends::{
@@ -34,6 +35,7 @@ pub struct Options {
     /// The most that one step adds to an outbox beyond its limits: an answer, a message.
     pub answer_bytes_max: usize,
     pub api_keys: Vec<&'static str>,
+    pub publish_rate: Option<veche_frontends::rate::Rate>,
     pub limits: Limits,
     pub hub: veche_hub::Options,
     pub seed: u64,
@@ -47,6 +49,7 @@ impl Default for Options {
             outbox_bytes: 256 << 10,
             answer_bytes_max: 128 << 10,
             api_keys: Vec::new(),
+            publish_rate: None,
             limits: limits(),
             hub: veche_hub::Options::default(),
             seed: 7,
@@ -97,6 +100,26 @@ impl Options {
             Route {
                 channels: vec!["*".into()],
                 ..push("/open")
+            },
+            Route {
+                identity: Identity::Query("user".into()),
+                channels: vec!["*".into()],
+                keeping: Some(Keeping::Newest),
+                ..push("/newest")
+            },
+            Route {
+                channels: vec!["*".into()],
+                keeping: Some(Keeping::Latest),
+                ..push("/latest")
+            },
+            Route {
+                channels: vec!["*".into()],
+                keeping: Some(Keeping::Newest),
+                compression: Some(deflate::Policy {
+                    takeover: true,
+                    ..deflate::Policy::default()
+                }),
+                ..push("/newest-deflate")
             },
             route("/echo", Handler::Echo),
             Route {
@@ -163,6 +186,10 @@ impl Options {
             listeners,
             routes,
             limits: self.limits.clone(),
+            publishing: veche_frontends::publishing::Publishing::new(
+                self.publish_rate,
+                api_keys.len(),
+            ),
             api_keys,
         }
     }
@@ -204,6 +231,7 @@ fn route(path: &str, handler: Handler) -> Route {
             fragments_max: 64,
         },
         pacing: None,
+        keeping: None,
     }
 }
 

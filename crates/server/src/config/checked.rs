@@ -308,8 +308,12 @@ impl Checker<'_> {
     }
 
     fn api(&mut self, table: &Table) -> Api {
+        let publish_rate = rate(table, "publish_rate");
         let Some(Value::Secrets(keys)) = table.value("keys") else {
-            return Api { keys: Vec::new() };
+            return Api {
+                publish_rate,
+                keys: Vec::new(),
+            };
         };
         for (index, key) in keys.iter().enumerate() {
             let at = table.item_at("keys", index);
@@ -323,7 +327,7 @@ impl Checker<'_> {
                 );
             }
         }
-        Api { keys }
+        Api { publish_rate, keys }
     }
 }
 
@@ -345,6 +349,12 @@ fn limits(table: &Table) -> Limits {
     Limits {
         connections: number("connections").map_or(ConnectionCap::Auto, ConnectionCap::Count),
         connections_per_address: number("connections_per_address"),
+        connections_per_user: number("connections_per_user"),
+        memory: match table.value("memory_limit") {
+            Some(Value::Size(bytes)) => MemoryLimit::Bytes(bytes),
+            Some(Value::Off | Value::Word("off")) => MemoryLimit::Off,
+            _ => MemoryLimit::Auto,
+        },
         handshakes_per_address: rate(table, "handshakes_per_address"),
         header_timeout: duration("header_timeout"),
         handshake_timeout: duration("handshake_timeout"),

@@ -270,6 +270,7 @@ static SERVER: &[Directive] = &[
 const ROTATE: Kind = Kind::Size {
     min: 4 << 10,
     max: 1 << 40,
+    words: &[],
 };
 /// What `keep` is made of.
 const KEEP: Kind = Kind::Integer {
@@ -411,15 +412,26 @@ const NETWORKS: Kind = Kind::List {
     expected: "networks such as [\"10.0.0.0/8\", \"2001:db8::/32\", \"192.0.2.7\"]",
 };
 
-static API: &[Directive] = &[Directive {
-    section: Section::Api,
-    name: "keys",
-    kind: Kind::Secrets,
-    default: Default::Toml("[]"),
-    handlers: &[],
-    change: Change::Reload,
-    doc: "A request to the API carries one of these in `X-API-Key`; without it the answer is 401. Several, so that a key can be changed without a gap. With none, none is asked for, which only internal listeners on loopback may do. Never shown. Make one with `openssl rand -hex 32`.",
-}];
+static API: &[Directive] = &[
+    Directive {
+        section: Section::Api,
+        name: "keys",
+        kind: Kind::Secrets,
+        default: Default::Toml("[]"),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "A request to the API carries one of these in `X-API-Key`; without it the answer is 401. Several, so that a key can be changed without a gap. With none, none is asked for, which only internal listeners on loopback may do. Never shown. Make one with `openssl rand -hex 32`.",
+    },
+    Directive {
+        section: Section::Api,
+        name: "publish_rate",
+        kind: Kind::Rate { bytes: false },
+        default: Default::Toml("\"off\""),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "How much may be published with each key: `\"1000/s\"`, or `\"60000/m\"`, which lets more come at once. Every user and every channel that a command names counts as one. What is faster is refused: by HTTP with 429 and `Retry-After`, on `/api/socket` and on push lines with error 111, and nothing of it is done. All who show no key, as on push listeners, share one rate. A reload begins with full shares.",
+    },
+];
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

@@ -35,6 +35,8 @@ pub(crate) use units::{parse_duration, parse_size};
 pub(crate) use value::describe;
 
 #[cfg(test)]
+pub(crate) use directives::Section;
+#[cfg(test)]
 pub(crate) use reference::assert_page_is_current;
 
 /// The longest file that is read: a mistake in `-c` should not fill the memory, and two of them fit a line of the

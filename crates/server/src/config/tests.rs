@@ -159,6 +159,7 @@ fn a_full_file() {
         message_bytes_max: 1_024,
         fragments_max: 65_536,
         pacing: None,
+        keeping: None,
     };
     let channels = vec![
         ChannelPattern::Exact("news".to_owned()),
@@ -332,6 +333,8 @@ fn the_defaults() {
     let expected = Limits {
         connections: ConnectionCap::Auto,
         connections_per_address: None,
+        connections_per_user: None,
+        memory: MemoryLimit::Auto,
         handshakes_per_address: None,
         header_timeout: Duration::from_secs(10),
         handshake_timeout: Duration::from_secs(10),
@@ -369,6 +372,7 @@ fn the_defaults() {
         message_bytes_max: 64 << 10,
         fragments_max: 1_024,
         pacing: None,
+        keeping: None,
     };
     assert_eq!(route.handler, Handler::Echo { websocket });
 }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use veche_frontends::access::{Access, Networks};
+use veche_frontends::outbox::Keeping;
 use veche_frontends::pace::Pacing;
 use veche_frontends::rate::Rate;
 
@@ -352,6 +353,8 @@ pub(crate) struct WebSocket {
     pub(crate) fragments_max: u32,
     /// How fast one client may speak; `None`: as fast as it is worked on.
     pub(crate) pacing: Option<Pacing>,
+    /// What a client gets that reads too slowly for all; `None`: it is closed.
+    pub(crate) keeping: Option<Keeping>,
 }
 
 /// permessage-deflate (RFC 7692) on a route.
@@ -377,6 +380,8 @@ pub(crate) enum StaticRoot {
 pub(crate) struct Limits {
     pub(crate) connections: ConnectionCap,
     pub(crate) connections_per_address: Option<u32>,
+    pub(crate) connections_per_user: Option<u32>,
+    pub(crate) memory: MemoryLimit,
     pub(crate) handshakes_per_address: Option<Rate>,
     pub(crate) header_timeout: Duration,
     pub(crate) handshake_timeout: Duration,
@@ -402,9 +407,20 @@ pub(crate) enum ConnectionCap {
     Count(u32),
 }
 
+/// How much memory may be in use before nothing new is begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemoryLimit {
+    /// Most of what there is.
+    Auto,
+    Off,
+    Bytes(u64),
+}
+
 /// `[api]`: the server API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Api {
+    /// Of publications, for each key; `None`: as fast as they are worked on.
+    pub(crate) publish_rate: Option<Rate>,
     /// Any one of them opens the API; with none, none is asked for, which only listeners on loopback may do.
     pub(crate) keys: Vec<Secret>,
 }

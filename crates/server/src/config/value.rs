@@ -30,8 +30,12 @@ pub(crate) enum Kind {
         max: Duration,
         off: bool,
     },
-    /// Bytes, with or without a unit.
-    Size { min: u64, max: u64 },
+    /// Bytes, with or without a unit, or one of some words.
+    Size {
+        min: u64,
+        max: u64,
+        words: &'static [&'static str],
+    },
     /// So many in a second, minute or hour, of bytes or of something else; it can be switched off.
     Rate { bytes: bool },
     /// A part of a whole: above 0, at most 1.
@@ -116,8 +120,10 @@ impl Kind {
                     .contains(&duration)
                     .then_some(Value::Duration(duration))
             }
-            Self::Size { min, max } => {
-                let bytes = number.or_else(|| text.and_then(parse_size))?;
+            Self::Size { min, max, words } => {
+                let Some(bytes) = number.or_else(|| text.and_then(parse_size)) else {
+                    return word_of(words, text?);
+                };
                 (min..=max).contains(&bytes).then_some(Value::Size(bytes))
             }
             Self::Rate { .. } if text == Some("off") || number == Some(0) => Some(Value::Off),
@@ -190,7 +196,10 @@ impl Kind {
     /// The words that people may write.
     pub(crate) fn words(&self) -> &'static [&'static str] {
         match self {
-            Self::Integer { words, .. } | Self::Word { words, .. } | Self::Flag { words } => words,
+            Self::Integer { words, .. }
+            | Self::Size { words, .. }
+            | Self::Word { words, .. }
+            | Self::Flag { words } => words,
             Self::Duration { off: true, .. } | Self::Rate { .. } => &["off"],
             _ => &[],
         }
@@ -207,7 +216,7 @@ impl Kind {
                     format_duration(*max)
                 )]
             }
-            Self::Size { min, max } => {
+            Self::Size { min, max, .. } => {
                 vec![format!(
                     "a size from {:?} to {:?}",
                     format_size(*min),

@@ -18,6 +18,7 @@ mod http_apps;
 mod http_client;
 mod ledger;
 mod lifecycle;
+mod limits;
 mod main_job;
 mod mysql;
 mod peer;

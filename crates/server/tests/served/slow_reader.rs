@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 /// A client whose kernel takes little.
-fn narrow(server: &Server, target: &str) -> Socket {
+pub(crate) fn narrow(server: &Server, target: &str) -> Socket {
     let socket =
         socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
     socket.set_recv_buffer_size(4096).expect("a socket");

@@ -25,6 +25,8 @@ pub(crate) struct Options<'o> {
     pub(crate) limits: &'o str,
     /// Further lines of the public `[[listen]]`; it answers to every name unless they say otherwise.
     pub(crate) listen: &'o str,
+    /// Further lines of `[api]`.
+    pub(crate) api: &'o str,
     /// Further lines at the end of the config: routes.
     pub(crate) routes: &'o str,
     /// Limit on descriptors to start under.
@@ -190,10 +192,11 @@ impl Server {
              channels = [\"news\", \"room:*\"]\n\
              [[route]]\npath = \"/echo\"\nhandler = \"echo\"\n\
              [[route]]\npath = \"/*\"\nhandler = \"static\"\nroot = \"site\"\n\
-             {routes}\n[limits]\n{limits}\n{drain_time}\n[api]\nkeys = [\"key\"]\n",
+             {routes}\n[limits]\n{limits}\n{drain_time}\n[api]\nkeys = [\"key\"]\n{api}\n",
             listen = options.listen,
             routes = options.routes,
             limits = options.limits,
+            api = options.api,
         );
         self.write_config(&text);
     }

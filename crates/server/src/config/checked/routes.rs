@@ -1,5 +1,6 @@
 //! `[[route]]`: what each handler needs, which listeners have it, and that no two routes claim the same.
 
+use veche_frontends::outbox::Keeping;
 use veche_frontends::pace::{OverPace, Pacing};
 
 use super::apps::Apps;
@@ -295,6 +296,11 @@ impl Checker<'_> {
                 other => unreachable!("has a default and is a number: {other:?}"),
             },
             pacing: self.pacing(table),
+            keeping: match word(table, "outbox_full") {
+                "drop_oldest" => Some(Keeping::Newest),
+                "latest" => Some(Keeping::Latest),
+                _ => None,
+            },
         })
     }
 

@@ -13,6 +13,7 @@ pub(super) const SCRIPT: Kind = Kind::Text {
 pub(super) const MEMORY: Kind = Kind::Size {
     min: 1 << 20,
     max: 1 << 32,
+    words: &[],
 };
 /// What `cpu_budget` is made of.
 pub(super) const CPU_BUDGET: Kind = Kind::Duration {

@@ -31,6 +31,26 @@ pub(super) static LIMITS: &[Directive] = &[
         "Connections from one IP address on public listeners; more are closed at once, or get 429 where a trusted proxy says whose they are: behind one, open WebSockets count. All addresses of an IPv6 /64 are one. Off (also `0`) by default because behind a proxy or a company's gateway all clients share an address. Facing the internet directly, 100 to 1,000 is a good start.",
     ),
     row(
+        "connections_per_user",
+        Kind::Integer {
+            min: 1,
+            max: 100_000_000,
+            words: &["off"],
+        },
+        "\"off\"",
+        "WebSockets of one user, as routes' `identity` and applications name him; a handshake beyond that gets 429. Those that are open stay: who comes back while his dead connections are still waited for (`ping_interval`, `pong_timeout`) may be refused for so long, so leave room for some. Where it is changed, those count that were opened while it was not off.",
+    ),
+    row(
+        "memory_limit",
+        Kind::Size {
+            min: 16 << 20,
+            max: 1 << 44,
+            words: &["auto", "off"],
+        },
+        "\"auto\"",
+        "How much memory the server process may have in use before it takes on nothing new: handshakes of WebSockets on public listeners and publications of back ends then get 503, push lines an error, until it is 5 % below again. Who is connected stays and is served. What counts is resident memory without pages of files, as the kernel itself counts before it ends a process, looked at ten times a second. `\"auto\"` is nine tenths of what the machine has or the control group allows.",
+    ),
+    row(
         "handshakes_per_address",
         Kind::Rate { bytes: false },
         "\"off\"",
@@ -121,6 +141,7 @@ pub(super) static LIMITS: &[Directive] = &[
         Kind::Size {
             min: 1 << 10,
             max: 1 << 32,
+            words: &[],
         },
         "\"256KiB\"",
         "What may wait unsent for one client behind what the kernel's own buffer holds. Beyond it the client counts as too slow and is closed with 1013. 256 KiB is a thousand pushes of 250 bytes, or four messages of the longest kind by default, and a thousand stuck clients together still cost a quarter of a gigabyte at most. At least as large as the largest message that is to be delivered.",
@@ -130,6 +151,7 @@ pub(super) static LIMITS: &[Directive] = &[
         Kind::Size {
             min: 0,
             max: 1 << 32,
+            words: &[],
         },
         "\"1MiB\"",
         "The longest body of a request; a longer one gets 413. It bounds a push by HTTP, and a line on a push listener. With `0` no request may have a body.",
@@ -139,6 +161,7 @@ pub(super) static LIMITS: &[Directive] = &[
         Kind::Size {
             min: 1 << 10,
             max: 1 << 20,
+            words: &[],
         },
         "\"16KiB\"",
         "The longest head of a request, its first line included; a longer one gets 431. A site's cookies have to fit.",

@@ -185,6 +185,7 @@ pub(super) static ROUTE: &[Directive] = &[
         kind: Kind::Size {
             min: 125,
             max: 1 << 30,
+            words: &[],
         },
         default: Default::Toml("\"64KiB\""),
         handlers: WEBSOCKET_HANDLERS,
@@ -203,6 +204,18 @@ pub(super) static ROUTE: &[Directive] = &[
         handlers: WEBSOCKET_HANDLERS,
         change: Change::Reload,
         doc: "The most frames that one message may come in; more close with 1009. Browsers send one; tiny fragments are a cheap way to keep a server busy.",
+    },
+    Directive {
+        section: Section::Route,
+        name: "outbox_full",
+        kind: Kind::Word {
+            words: &["disconnect", "drop_oldest", "latest"],
+            hidden: &[],
+        },
+        default: Default::Toml("\"disconnect\""),
+        handlers: &["push", "lua"],
+        change: Change::Reload,
+        doc: "What becomes of a client that reads more slowly than is published, when `outbox_bytes` wait for it. `\"disconnect\"`: it is closed with 1013, and comes back knowing that it missed something. `\"drop_oldest\"`: the oldest publications that have not begun to go out are dropped for the newest. `\"latest\"`: of each channel only the newest waits, also below the limit. What is dropped is counted in `veche_publications_dropped_total`; the client is not told, since its messages are the application's own. Nothing else is ever dropped: not what an application sends to one connection, no answer, no ping. For server-sent events it is always `\"disconnect\"`. Whoever takes nothing at all for `write_timeout` is closed either way.",
     },
     Directive {
         section: Section::Route,

@@ -1,0 +1,166 @@
+//! Clients that read too slowly for all that is published, on routes that would rather lose some of it.
+
+use veche_proto::websocket::deflate::{self, Policy};
+use veche_proto::websocket::{Codecs, Decoder, Event, Limits, Opcode, Role};
+
+use crate::world::wire::{Said, control, handshake, post, response, said, texts};
+use crate::world::{INTERNAL, Options, PUSH, Peer, World};
+
+fn small() -> World {
+    World::new(Options {
+        outbox_bytes: 4000,
+        ..Options::default()
+    })
+}
+
+/// Publishes texts of a hundred bytes that begin with their number, each in a turn of its own.
+fn publish(world: &mut World, back_end: Peer, channel: &str, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        let line = format!(
+            "{{\"channel\":\"{channel}\",\"data\":\"{}\"}}\n",
+            body(channel, number)
+        );
+        world.ask(back_end, line);
+    }
+}
+
+fn body(channel: &str, number: u32) -> String {
+    format!("{:<100}", format!("{channel}{number}"))
+}
+
+/// How many were dropped: the oldest, and those that were replaced.
+fn dropped(world: &mut World) -> (u64, u64) {
+    let dropped = world.workers[0].shared.ports.outboxes.take_dropped();
+    (dropped.oldest, dropped.replaced)
+}
+
+#[test]
+fn the_newest_come_through_whole_and_in_order() {
+    let mut world = small();
+    let slow = world.open(0, "/newest?user=ann&channel=a");
+    let other = world.open(0, "/ws?user=bob");
+    let back_end = world.connect(0, PUSH);
+    world.read_at_most(slow, 0);
+    publish(&mut world, back_end, "a", 0..500);
+    // What is no publication does not wait, and is not dropped.
+    world.send(slow, &control(Opcode::Ping, b"here?"));
+    world.settle();
+    assert!(world.is_open(slow));
+    world.read_at_most(slow, usize::MAX);
+    world.settle();
+    publish(&mut world, back_end, "a", 500..501);
+    let heard = said(&world.take(slow));
+    assert_eq!(heard[0], Said::Text(body("a", 0)), "it was on its way");
+    assert_eq!(heard[1], Said::Pong(b"here?".to_vec()));
+    let numbers: Vec<Said> = (0..=500).map(|n| Said::Text(body("a", n))).collect();
+    assert!(numbers.ends_with(&heard[2..]), "{heard:?}");
+    let (oldest, replaced) = dropped(&mut world);
+    assert_eq!((oldest, replaced), (501 - (heard.len() as u64 - 1), 0));
+    assert!((10..40).contains(&heard.len()), "{}", heard.len());
+    assert_eq!(world.stats(0).slow_consumers.read(), 0);
+    assert!(world.is_open(other));
+}
+
+#[test]
+fn of_each_channel_the_latest_waits() {
+    let mut world = World::new(Options::default());
+    let slow = world.open(0, "/latest?channel=a&channel=b");
+    let back_end = world.connect(0, PUSH);
+    world.read_at_most(slow, 0);
+    for round in 0..50 {
+        publish(&mut world, back_end, "a", round..round + 1);
+        if round < 40 {
+            publish(&mut world, back_end, "b", round..round + 1);
+        }
+    }
+    world.read_at_most(slow, usize::MAX);
+    world.settle();
+    assert_eq!(
+        texts(&world.take(slow)),
+        [body("a", 0), body("b", 39), body("a", 49)]
+    );
+    assert_eq!(dropped(&mut world), (0, 48 + 39));
+    // Whoever reads gets all.
+    publish(&mut world, back_end, "a", 0..20);
+    assert_eq!(texts(&world.take(slow)).len(), 20);
+    assert_eq!(dropped(&mut world), (0, 0));
+}
+
+#[test]
+fn a_reader_gets_a_burst_whole() {
+    let mut world = World::new(Options::default());
+    let reader = world.open(0, "/newest?user=ann");
+    let back_end = world.connect(0, PUSH);
+    let lines: String = (0..1000)
+        .map(|n| format!("{{\"user\":\"ann\",\"data\":\"{}\"}}\n", body("", n)))
+        .collect();
+    world.ask(back_end, lines);
+    let expected: Vec<String> = (0..1000).map(|n| body("", n)).collect();
+    assert!(texts(&world.take(reader)) == expected);
+    assert_eq!(dropped(&mut world), (0, 0));
+}
+
+#[test]
+fn what_waits_is_said_before_the_close() {
+    let mut world = small();
+    let slow = world.open(0, "/newest?user=ann&channel=a");
+    let (back_end, caller) = (world.connect(0, PUSH), world.connect(0, INTERNAL));
+    world.read_at_most(slow, 0);
+    publish(&mut world, back_end, "a", 0..5);
+    world.ask(caller, post("/api/disconnect", "{\"user\":\"ann\"}"));
+    world.read_at_most(slow, usize::MAX);
+    world.settle();
+    let heard = said(&world.take(slow));
+    assert_eq!(heard.len(), 6);
+    assert_eq!(heard[4], Said::Text(body("a", 4)));
+    assert!(matches!(heard[5], Said::Close(Some(3503), _)), "{heard:?}");
+    world.reset_all();
+    world.settle();
+    world.check_empty();
+}
+
+#[test]
+fn what_is_dropped_leaves_no_trace_in_a_compressed_stream() {
+    let mut world = small();
+    let slow = world.connect(0, 0);
+    let offer = "Sec-WebSocket-Extensions: permessage-deflate\r\n";
+    world.send(
+        slow,
+        handshake("/newest-deflate?channel=a", offer).as_bytes(),
+    );
+    world.settle();
+    assert_eq!(response(&world.take(slow), true).0.status, 101);
+    let back_end = world.connect(0, PUSH);
+    world.read_at_most(slow, 0);
+    publish(&mut world, back_end, "a", 0..200);
+    world.read_at_most(slow, usize::MAX);
+    world.settle();
+    let policy = Policy {
+        takeover: true,
+        ..Policy::default()
+    };
+    let agreed = deflate::negotiate(["permessage-deflate"].into_iter(), &policy);
+    let (mut decoder, mut codecs) = (Decoder::new(Role::Client, agreed), Codecs::default());
+    let limits = Limits {
+        message_bytes_max: 1 << 20,
+        fragments_max: 1,
+    };
+    let mut bytes = world.take(slow);
+    let mut rest = &mut bytes[..];
+    let mut heard = Vec::new();
+    while !rest.is_empty() {
+        let (taken, event) = decoder
+            .decode(rest, &mut codecs, &limits)
+            .expect("a stream without gaps");
+        let Some(Event::Message { data, .. }) = event else {
+            panic!("whole messages")
+        };
+        heard.push(String::from_utf8(data.to_vec()).expect("text"));
+        rest = &mut rest[taken..];
+    }
+    assert_eq!(heard[0], body("a", 0));
+    assert_eq!(heard.last(), Some(&body("a", 199)));
+    let (oldest, _) = dropped(&mut world);
+    assert!(oldest > 100);
+    assert_eq!(oldest as usize + heard.len(), 200);
+}

@@ -1,0 +1,260 @@
+//! The page of codes: every close code and every status of an error, what each says, when, and what it depends on.
+//!
+//! A table for people beside the code, which a test holds against the code: each line's words stand in a source, each
+//! status and close code of the sources has a line, each setting is a directive, each metric is on `/metrics`. The
+//! page docs/reference/codes.md is written from it.
+
+mod rows;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use veche_frontends::close;
+use veche_proto::http::Status;
+use veche_proto::websocket;
+
+use crate::config::{Section, assert_page_is_current};
+use rows::{CLOSES, ERRORS, SILENT, STATUSES, UNSAID};
+
+/// One way to be sent away.
+struct Row {
+    code: u16,
+    /// As a source has them; where they differ from time to time, their beginning.
+    words: &'static str,
+    when: &'static str,
+    /// Names of directives, with their sections; empty: nothing changes it.
+    settings: &'static [&'static str],
+    /// On `/metrics`, without labels.
+    metric: &'static str,
+}
+
+const fn row(
+    code: u16,
+    words: &'static str,
+    when: &'static str,
+    settings: &'static [&'static str],
+    metric: &'static str,
+) -> Row {
+    Row {
+        code,
+        words,
+        when,
+        settings,
+        metric,
+    }
+}
+
+fn every() -> impl Iterator<Item = &'static Row> {
+    [CLOSES, SILENT, STATUSES, ERRORS, UNSAID]
+        .into_iter()
+        .flatten()
+}
+
+fn page() -> String {
+    let mut page = String::from(
+        "# Codes\n\nWhat clients and back ends are told when Veche sends them away: which code, with which words, when, \
+         by which [setting](config.md), and which [metric](metrics.md) counts it. What an application answers or closes \
+         with is its own.\n\nThis page is written by a test that holds it against the code; \
+         `VECHE_BLESS=1 cargo test -p veche reference` writes it anew.\n",
+    );
+    for (title, text, first, rows) in [
+        (
+            "Close codes of WebSockets",
+            "The reason in the Close frame is the words. 1000 to 1015 are RFC 6455's; those from 3500 on are for clients that should not come back.",
+            "code",
+            CLOSES,
+        ),
+        (
+            "WebSockets that end without a Close",
+            "Nobody would hear one.",
+            "code",
+            SILENT,
+        ),
+        (
+            "Statuses of requests and handshakes",
+            "The words are the body, or in the answers of the API its `message`. Browsers don't show a page's script the status of a handshake: the WebSocket fails with 1006.",
+            "status",
+            STATUSES,
+        ),
+        (
+            "Errors of the API",
+            "`{\"error\":{\"code\":…,\"message\":…}}`, as the answer of a call, a line or a message.",
+            "code",
+            ERRORS,
+        ),
+        (
+            "Connections that are closed without a word",
+            "Before there is a request nothing could be said. They are counted by reason.",
+            "",
+            UNSAID,
+        ),
+    ] {
+        let _ = write!(page, "\n## {title}\n\n{text}\n\n");
+        let named = match first {
+            "" => "reason".to_owned(),
+            first => format!("{first} | words"),
+        };
+        let columns = named.matches('|').count() + 4;
+        let _ = writeln!(
+            page,
+            "| {named} | when | setting | metric |\n|{}",
+            "---|".repeat(columns)
+        );
+        for row in rows {
+            let _ = writeln!(page, "| {} |", cells(row, first.is_empty()).join(" | "));
+        }
+    }
+    page
+}
+
+fn cells(row: &Row, is_unsaid: bool) -> Vec<String> {
+    let link = |setting: &&str| {
+        let (_, name) = setting.split_once('.').expect("a section and a name");
+        format!("[`{name}`](config.md#{})", setting.replace('.', ""))
+    };
+    let settings: Vec<String> = row.settings.iter().map(link).collect();
+    let metric = match row.metric {
+        "" => String::new(),
+        metric => format!("`{metric}`"),
+    };
+    let mut cells = match is_unsaid {
+        true => vec![format!("`{}`", row.words)],
+        false => vec![row.code.to_string(), row.words.to_owned()],
+    };
+    cells.extend([row.when.to_owned(), settings.join(", "), metric]);
+    cells
+}
+
+#[test]
+fn reference_of_codes_is_current() {
+    assert_page_is_current("codes.md", &page());
+}
+
+/// The sources that answer peers, as far as they are no tests.
+fn sources() -> Vec<String> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut folders: Vec<PathBuf> = [
+        "frontends/src",
+        "proto/src",
+        "server/src/apps",
+        "server/src/worker",
+    ]
+    .map(|folder| crates.join(folder))
+    .into();
+    let mut sources = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs")
+                && !path.ends_with("status.rs")
+            {
+                let text = fs::read_to_string(&path).expect("a source");
+                let end = text.find("#[cfg(test)]").unwrap_or(text.len());
+                sources.push(text[..end].to_owned());
+            }
+        }
+    }
+    sources
+}
+
+#[test]
+fn what_the_page_says_stands_in_the_code() {
+    let sources = sources();
+    for row in every() {
+        let quoted = format!("\"{}", row.words);
+        assert!(
+            sources.iter().any(|source| source.contains(&quoted)),
+            "no source says {:?}",
+            row.words
+        );
+        for setting in row.settings {
+            let (section, name) = setting.split_once('.').expect("a section and a name");
+            let is_there = Section::ALL
+                .into_iter()
+                .filter(|found| found.name() == section)
+                .any(|section| section.directives().any(|directive| directive.name == name));
+            assert!(is_there, "there is no {setting}");
+        }
+    }
+}
+
+#[test]
+fn every_code_of_the_code_is_on_the_page() {
+    let listed: BTreeSet<u16> = every().map(|row| row.code).collect();
+    for source in sources() {
+        for name in source.split("Status::").skip(1) {
+            let name: String = name
+                .chars()
+                .take_while(|c| c.is_ascii_uppercase() || *c == '_')
+                .collect();
+            let Some(status) = status_called(&name).filter(|status| status.0 >= 400) else {
+                continue;
+            };
+            // What files and ranges are about is HTTP's own (RFC 9110).
+            let is_plain_http = matches!(
+                status,
+                Status::PRECONDITION_FAILED | Status::RANGE_NOT_SATISFIABLE
+            );
+            assert!(
+                is_plain_http || listed.contains(&status.0),
+                "{name} has no row"
+            );
+        }
+    }
+    for (code, words) in [
+        close::GOING_AWAY,
+        close::IDLE,
+        close::SLOW_CONSUMER,
+        close::TOO_MANY,
+        close::TOO_FAST,
+        close::DISCONNECTED,
+    ] {
+        assert!(
+            CLOSES
+                .iter()
+                .any(|row| (row.code, row.words) == (code, words))
+        );
+    }
+    let close_source = include_str!("../../frontends/src/close.rs");
+    assert_eq!(
+        close_source.matches("pub const ").count(),
+        6,
+        "a new code needs a row"
+    );
+    // What breaks the protocol; the frame that only servers could get wrong is not for clients.
+    let errors = include_str!("../../proto/src/websocket/error.rs");
+    for words in errors.split("#[error(\"").skip(1) {
+        let words = words.split('"').next().unwrap_or_default();
+        let is_ours = words == websocket::Error::Masked.to_string();
+        assert!(
+            is_ours || CLOSES.iter().any(|row| row.words == words),
+            "{words:?} has no row"
+        );
+    }
+}
+
+/// The status with that name among the constants.
+fn status_called(name: &str) -> Option<Status> {
+    let source = include_str!("../../proto/src/http/status.rs");
+    let line = source
+        .lines()
+        .find(|line| line.split_ascii_whitespace().nth(1) == Some(name))?;
+    line.split_ascii_whitespace()
+        .next()?
+        .parse()
+        .ok()
+        .map(Status)
+}
+
+#[test]
+fn every_metric_of_the_page_is_counted() {
+    let reference = include_str!("../../../docs/reference/metrics.md");
+    for row in every().filter(|row| !row.metric.is_empty()) {
+        let name = row.metric.trim_end_matches("_total");
+        assert!(reference.contains(&format!("`{name}`")), "{name}");
+    }
+}

@@ -1,0 +1,523 @@
+//! The lines of the page.
+
+use veche_frontends::publishing::{LIMIT_EXCEEDED, TOO_MANY_REQUESTS};
+use veche_frontends::{backend, close};
+use veche_proto::http::Status;
+use veche_proto::websocket::close as standard;
+
+use super::{Row, row};
+
+const BROKEN: &str = "veche_protocol_errors_total";
+const ANSWERS: &str = "veche_http_answers_total";
+const HANDSHAKES: &str = "veche_handshakes_total";
+const TURNED_AWAY: &str = "veche_turned_away_total";
+
+/// Of WebSockets, as clients see them.
+pub(super) const CLOSES: &[Row] = &[
+    row(
+        close::GOING_AWAY.0,
+        close::GOING_AWAY.1,
+        "the server stops; come back after a random wait",
+        &["limits.drain_time"],
+        "",
+    ),
+    row(
+        close::IDLE.0,
+        close::IDLE.1,
+        "no message in either direction for so long",
+        &["limits.idle_timeout"],
+        "",
+    ),
+    row(
+        1001,
+        "the application is gone",
+        "a reload has taken the application away",
+        &["app.script"],
+        "",
+    ),
+    row(
+        standard::PROTOCOL_ERROR,
+        "reserved bit set",
+        "a bit that means nothing was set (RFC 6455 5.2)",
+        &["route.compression"],
+        BROKEN,
+    ),
+    row(
+        standard::PROTOCOL_ERROR,
+        "reserved opcode",
+        "an opcode that there is not",
+        &[],
+        BROKEN,
+    ),
+    row(
+        standard::PROTOCOL_ERROR,
+        "frame from client not masked",
+        "RFC 6455 5.1",
+        &[],
+        BROKEN,
+    ),
+    row(
+        standard::PROTOCOL_ERROR,
+        "malformed payload length",
+        "a length that is not in its shortest form",
+        &[],
+        BROKEN,
+    ),
+    row(
+        standard::PROTOCOL_ERROR,
+        "fragmented control frame",
+        "a ping, pong or close in parts",
+        &[],
+        BROKEN,
+    ),
+    row(
+        standard::PROTOCOL_ERROR,
+        "control frame over 125 bytes",
+        "RFC 6455 5.5",
+        &[],
+        BROKEN,
+    ),
+    row(
+        standard::PROTOCOL_ERROR,
+        "continuation without a message",
+        "RFC 6455 5.4",
+        &[],
+        BROKEN,
+    ),
+    row(
+        standard::PROTOCOL_ERROR,
+        "new message inside a fragmented one",
+        "RFC 6455 5.4",
+        &[],
+        BROKEN,
+    ),
+    row(
+        standard::PROTOCOL_ERROR,
+        "close frame of one byte",
+        "RFC 6455 5.5.1",
+        &[],
+        BROKEN,
+    ),
+    row(
+        standard::PROTOCOL_ERROR,
+        "invalid close code",
+        "a code that may not be sent (RFC 6455 7.4)",
+        &[],
+        BROKEN,
+    ),
+    row(
+        standard::INVALID_DATA,
+        "invalid UTF-8",
+        "a text that is none",
+        &[],
+        BROKEN,
+    ),
+    row(
+        standard::INVALID_DATA,
+        "corrupt compressed data",
+        "what can't be inflated",
+        &["route.compression"],
+        BROKEN,
+    ),
+    row(
+        close::TOO_FAST.0,
+        close::TOO_FAST.1,
+        "the client says more than it may, where `over_rate` is `\"close\"`",
+        &["route.message_rate", "route.byte_rate", "route.over_rate"],
+        "veche_outpaced_total",
+    ),
+    row(
+        standard::TOO_BIG,
+        "message too big",
+        "a message longer than the route takes, inflated",
+        &["route.message_bytes_max"],
+        BROKEN,
+    ),
+    row(
+        standard::TOO_BIG,
+        "too many fragments",
+        "a message in more frames than the route takes",
+        &["route.fragments_max"],
+        BROKEN,
+    ),
+    row(
+        1011,
+        "internal error",
+        "a handler of the application failed, or was stopped",
+        &["app.cpu_budget", "app.memory"],
+        "veche_app_errors_total",
+    ),
+    row(
+        close::SLOW_CONSUMER.0,
+        close::SLOW_CONSUMER.1,
+        "the client reads more slowly than is published to it",
+        &["limits.outbox_bytes", "route.outbox_full"],
+        "veche_slow_consumers_total",
+    ),
+    row(
+        close::TOO_MANY.0,
+        close::TOO_MANY.1,
+        "behind a proxy: another connection of the address was faster",
+        &["limits.connections_per_address"],
+        TURNED_AWAY,
+    ),
+    row(
+        close::DISCONNECTED.0,
+        close::DISCONNECTED.1,
+        "the back end called `disconnect`; don't come back",
+        &[],
+        "veche_pushes_total",
+    ),
+];
+
+/// What is not said with a Close: the transport just ends, which browsers show as 1006.
+pub(super) const SILENT: &[Row] = &[
+    row(
+        1006,
+        "no pong",
+        "nothing was heard, not even a pong",
+        &["limits.ping_interval", "limits.pong_timeout"],
+        "veche_silent_closed_total",
+    ),
+    row(
+        1006,
+        "it took nothing for too long",
+        "not a byte could be sent for so long",
+        &["limits.write_timeout"],
+        "veche_slow_consumers_total",
+    ),
+];
+
+/// Of requests and handshakes.
+pub(super) const STATUSES: &[Row] = &[
+    row(
+        Status::BAD_REQUEST.0,
+        "a handshake takes at most",
+        "too many `?channel=`",
+        &[],
+        HANDSHAKES,
+    ),
+    row(
+        Status::BAD_REQUEST.0,
+        "what the proxy says of the client can't be read",
+        "a trusted proxy's header",
+        &["listen.client_address"],
+        TURNED_AWAY,
+    ),
+    row(
+        Status::BAD_REQUEST.0,
+        "a file is asked for without a body",
+        "a request for a file has a body",
+        &[],
+        ANSWERS,
+    ),
+    row(
+        Status::BAD_REQUEST.0,
+        "",
+        "the request breaks HTTP, or the handshake RFC 6455; the words say where",
+        &[],
+        BROKEN,
+    ),
+    row(
+        Status::UNAUTHORIZED.0,
+        "X-API-Key is missing or wrong",
+        "the API",
+        &["api.keys"],
+        ANSWERS,
+    ),
+    row(
+        Status::UNAUTHORIZED.0,
+        "",
+        "nobody is named where the route's identity looks; the words say what is missing",
+        &["route.identity"],
+        HANDSHAKES,
+    ),
+    row(
+        Status::FORBIDDEN.0,
+        "not from this address",
+        "the client's network is not let in",
+        &["listen.allow", "listen.deny", "route.allow", "route.deny"],
+        TURNED_AWAY,
+    ),
+    row(
+        Status::FORBIDDEN.0,
+        "pages of this origin may not connect",
+        "another site's page",
+        &["route.origins"],
+        HANDSHAKES,
+    ),
+    row(
+        Status::FORBIDDEN.0,
+        "this route does not allow that channel",
+        "a `?channel=` that is not among the route's",
+        &["route.channels"],
+        HANDSHAKES,
+    ),
+    row(
+        Status::NOT_FOUND.0,
+        "nothing here",
+        "no route has this path",
+        &["route.path"],
+        ANSWERS,
+    ),
+    row(
+        Status::METHOD_NOT_ALLOWED.0,
+        "this path takes other methods",
+        "`Allow` says which",
+        &["route.methods"],
+        ANSWERS,
+    ),
+    row(
+        Status::METHOD_NOT_ALLOWED.0,
+        "files take GET and HEAD",
+        "a file",
+        &[],
+        ANSWERS,
+    ),
+    row(
+        Status::REQUEST_TIMEOUT.0,
+        "the request took too long to arrive",
+        "its head or its body",
+        &["limits.header_timeout", "limits.handshake_timeout"],
+        ANSWERS,
+    ),
+    row(
+        Status::LENGTH_REQUIRED.0,
+        "this call takes a JSON object, with its Content-Length",
+        "a call of the API without a body",
+        &[],
+        ANSWERS,
+    ),
+    row(
+        Status::CONTENT_TOO_LARGE.0,
+        "the body is too large",
+        "",
+        &["limits.body_bytes_max"],
+        BROKEN,
+    ),
+    row(
+        Status::URI_TOO_LONG.0,
+        "the request target is too long",
+        "8 KiB at most",
+        &[],
+        BROKEN,
+    ),
+    row(
+        Status::EXPECTATION_FAILED.0,
+        "only 100-continue can be expected",
+        "RFC 9110 10.1.1",
+        &[],
+        BROKEN,
+    ),
+    row(
+        Status::MISDIRECTED_REQUEST.0,
+        "this server does not answer to that name",
+        "a `Host` that is not among the listener's",
+        &["listen.hosts"],
+        TURNED_AWAY,
+    ),
+    row(
+        Status::UPGRADE_REQUIRED.0,
+        "this path speaks WebSocket",
+        "a plain request",
+        &["route.handler"],
+        HANDSHAKES,
+    ),
+    row(
+        Status::TOO_MANY_REQUESTS.0,
+        "too many connections of this address",
+        "`Retry-After` says when to come back",
+        &["limits.connections_per_address"],
+        TURNED_AWAY,
+    ),
+    row(
+        Status::TOO_MANY_REQUESTS.0,
+        "too many handshakes of this address",
+        "as above",
+        &["limits.handshakes_per_address"],
+        TURNED_AWAY,
+    ),
+    row(
+        Status::TOO_MANY_REQUESTS.0,
+        "too many connections of this user",
+        "as above",
+        &["limits.connections_per_user"],
+        TURNED_AWAY,
+    ),
+    row(
+        Status::TOO_MANY_REQUESTS.0,
+        "too much published with this key",
+        "as above; a call of the API",
+        &["api.publish_rate"],
+        "veche_pushes_turned_away_total",
+    ),
+    row(
+        Status::HEADERS_TOO_LARGE.0,
+        "the head is too large",
+        "",
+        &["limits.header_bytes_max"],
+        BROKEN,
+    ),
+    row(
+        Status::HEADERS_TOO_LARGE.0,
+        "too many headers",
+        "",
+        &["limits.headers_max"],
+        BROKEN,
+    ),
+    row(
+        Status::INTERNAL_SERVER_ERROR.0,
+        "the application failed",
+        "a handler failed, was stopped, or answered what can't be sent",
+        &["app.cpu_budget", "app.memory"],
+        "veche_app_errors_total",
+    ),
+    row(
+        Status::INTERNAL_SERVER_ERROR.0,
+        "the file could not be read",
+        "see the log",
+        &["route.root"],
+        ANSWERS,
+    ),
+    row(
+        Status::NOT_IMPLEMENTED.0,
+        "",
+        "a method or a transfer coding that nobody knows",
+        &[],
+        BROKEN,
+    ),
+    row(
+        Status::SERVICE_UNAVAILABLE.0,
+        "going away",
+        "the server stops",
+        &["limits.drain_time"],
+        HANDSHAKES,
+    ),
+    row(
+        Status::SERVICE_UNAVAILABLE.0,
+        "the session could not be opened",
+        "the handshake took too long, or the connection was ending",
+        &["limits.handshake_timeout"],
+        HANDSHAKES,
+    ),
+    row(
+        Status::SERVICE_UNAVAILABLE.0,
+        "the server is short of memory",
+        "handshakes and calls that publish",
+        &["limits.memory_limit"],
+        TURNED_AWAY,
+    ),
+    row(
+        Status::SERVICE_UNAVAILABLE.0,
+        "not ready",
+        "`/health` while the server starts or stops",
+        &[],
+        ANSWERS,
+    ),
+    row(
+        Status::GATEWAY_TIMEOUT.0,
+        "the application took longer than request_timeout",
+        "",
+        &["app.request_timeout"],
+        "veche_app_errors_total",
+    ),
+    row(
+        Status::VERSION_NOT_SUPPORTED.0,
+        "HTTP/1.1 or HTTP/1.0 is needed",
+        "",
+        &[],
+        BROKEN,
+    ),
+];
+
+/// In the answers of the API, on push lines and on `/api/socket`.
+pub(super) const ERRORS: &[Row] = &[
+    row(
+        backend::UNAUTHORIZED as u16,
+        "X-API-Key is missing or wrong",
+        "with status 401",
+        &["api.keys"],
+        ANSWERS,
+    ),
+    row(
+        backend::METHOD_NOT_FOUND as u16,
+        "method not found",
+        "there is no such call",
+        &[],
+        ANSWERS,
+    ),
+    row(
+        LIMIT_EXCEEDED as u16,
+        "the server is short of memory",
+        "with status 503; nothing of it was done",
+        &["limits.memory_limit"],
+        "veche_pushes_turned_away_total",
+    ),
+    row(
+        backend::BAD_REQUEST as u16,
+        "",
+        "the object is not what the call takes; the words say what is wrong and where",
+        &[],
+        "veche_pushes_refused_total",
+    ),
+    row(
+        TOO_MANY_REQUESTS as u16,
+        "too much published with this key",
+        "with status 429; nothing of it was done",
+        &["api.publish_rate"],
+        "veche_pushes_turned_away_total",
+    ),
+];
+
+/// What ends before anything can be said in the connection's own words.
+pub(super) const UNSAID: &[Row] = &[
+    row(
+        0,
+        "network",
+        "closed at accept: the network is not let in",
+        &["listen.allow", "listen.deny"],
+        TURNED_AWAY,
+    ),
+    row(
+        0,
+        "connections_per_address",
+        "closed at accept: the address has too many",
+        &["limits.connections_per_address"],
+        TURNED_AWAY,
+    ),
+    row(
+        0,
+        "handshakes_per_address",
+        "closed at accept: the address makes them too fast",
+        &["limits.handshakes_per_address"],
+        TURNED_AWAY,
+    ),
+    row(
+        0,
+        "not_a_proxy",
+        "closed at accept: only trusted proxies may connect",
+        &["listen.proxy_protocol", "listen.trusted_proxies"],
+        TURNED_AWAY,
+    ),
+    row(
+        0,
+        "proxy_header",
+        "closed: no header of the PROXY protocol, or not in time",
+        &["listen.proxy_protocol", "limits.handshake_timeout"],
+        TURNED_AWAY,
+    ),
+    row(
+        0,
+        "timed_out",
+        "closed: the TLS handshake was not over in time",
+        &["limits.handshake_timeout"],
+        "veche_tls_handshake_failures_total",
+    ),
+    row(
+        0,
+        "not_tls",
+        "400 in plain HTTP, or closed: what came is no TLS",
+        &["listen.tls"],
+        "veche_tls_handshake_failures_total",
+    ),
+];

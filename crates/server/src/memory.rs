@@ -1,0 +1,184 @@
+//! How much memory the process has in use, against how much it may: nothing new is begun above that.
+//!
+//! What counts is the process's resident memory without pages of files, as the system says it (`/proc/self/statm`):
+//! that is what the kernel ends processes for. A sum of what Veche itself knows of would be blind to what allocators
+//! keep, to scripts and to libraries. It is read ten times a second at most, by whichever worker has a turn then, and
+//! costs one read of a file that is open; without a limit nothing is read.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// So often the system is asked.
+const LOOK_INTERVAL_MS: u64 = 100;
+
+/// Of a thousand parts of the limit: below so many new work is welcome again.
+const WELCOME_PERMILLE: u64 = 950;
+
+/// `"auto"`, in tenths of what the machine, or the group of processes that Veche is in, may use.
+const AUTO_TENTHS: u64 = 9;
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// In bytes; 0: off.
+    limit: AtomicU64,
+    /// In bytes, when it was read last.
+    used: AtomicU64,
+    looked_ms: AtomicU64,
+    is_short: AtomicBool,
+    statm: Option<File>,
+}
+
+impl Memory {
+    /// Without a limit.
+    pub(crate) fn new() -> Self {
+        Self {
+            statm: File::open("/proc/self/statm").ok(),
+            ..Self::default()
+        }
+    }
+
+    /// Sets the limit in bytes; 0: off.
+    pub(crate) fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Relaxed);
+        self.looked_ms.store(0, Relaxed);
+    }
+
+    /// The limit in bytes; 0: there is none.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit.load(Relaxed)
+    }
+
+    /// Bytes in use now, as the system says.
+    pub(crate) fn used(&self) -> u64 {
+        let used = self.statm.as_ref().and_then(resident_bytes).unwrap_or(0);
+        self.used.store(used, Relaxed);
+        used
+    }
+
+    /// Whether nothing new should be begun; looks again if it is time.
+    pub(crate) fn is_short(&self, now_ms: u64) -> bool {
+        let limit = self.limit();
+        if limit == 0 {
+            return false;
+        }
+        let looked_ms = self.looked_ms.load(Relaxed);
+        // The first of several workers looks.
+        if (looked_ms == 0 || now_ms >= looked_ms + LOOK_INTERVAL_MS)
+            && self
+                .looked_ms
+                .compare_exchange(looked_ms, now_ms.max(1), Relaxed, Relaxed)
+                .is_ok()
+        {
+            self.judge(self.used(), limit);
+        }
+        self.is_short.load(Relaxed)
+    }
+
+    fn judge(&self, used: u64, limit: u64) {
+        let was_short = self.is_short.load(Relaxed);
+        let bound = match was_short {
+            true => limit / 1000 * WELCOME_PERMILLE,
+            false => limit,
+        };
+        let is_short = used >= bound;
+        if is_short == was_short || self.is_short.swap(is_short, Relaxed) == is_short {
+            return;
+        }
+        if is_short {
+            tracing::warn!(used, limit, "memory_limit is reached: no new work is begun");
+        } else {
+            tracing::info!(used, limit, "below memory_limit again");
+        }
+    }
+}
+
+/// Resident pages that are no file's: the second field without the third (`proc(5)`).
+fn resident_bytes(statm: &File) -> Option<u64> {
+    let mut text = [0; 128];
+    let length = statm.read_at(&mut text, 0).ok()?;
+    let mut fields = std::str::from_utf8(&text[..length])
+        .ok()?
+        .split_ascii_whitespace()
+        .skip(1)
+        .map_while(|field| field.parse::<u64>().ok());
+    let (resident, shared) = (fields.next()?, fields.next()?);
+    Some(resident.saturating_sub(shared) * rustix::param::page_size() as u64)
+}
+
+/// What `"auto"` means here, in bytes; 0 where nobody says how much there is.
+pub(crate) fn auto_limit() -> u64 {
+    let machine = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = machine
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))
+        .and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+        .map(|kib| kib.saturating_mul(1024));
+    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = group.lines().find_map(|line| line.strip_prefix("0::/"));
+    let least = group
+        .and_then(|group| group_limit(Path::new("/sys/fs/cgroup"), group))
+        .into_iter()
+        .chain(machine)
+        .min();
+    least.map_or(0, |bytes| bytes / 10 * AUTO_TENTHS)
+}
+
+/// The least `memory.max` of a control group and those it is in.
+fn group_limit(root: &Path, group: &str) -> Option<u64> {
+    let folder = root.join(group);
+    folder
+        .ancestors()
+        .take_while(|folder| folder.starts_with(root))
+        .filter_map(|folder| fs::read_to_string(folder.join("memory.max")).ok())
+        .filter_map(|text| text.trim().parse::<u64>().ok())
+        .min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_work_is_welcome_again_only_some_way_below_the_limit() {
+        let memory = Memory::new();
+        let judged = |used| {
+            memory.judge(used, 1_000_000);
+            memory.is_short.load(Relaxed)
+        };
+        assert!(!judged(999_999));
+        assert!(judged(1_000_000));
+        assert!(judged(950_000));
+        assert!(!judged(949_999));
+        assert!(!judged(999_999));
+    }
+
+    #[test]
+    fn what_is_in_use_is_seen_and_limited() {
+        let memory = Memory::new();
+        assert!(!memory.is_short(1_000));
+        let before = memory.used();
+        assert!(before > 1 << 20, "{before}");
+        let kept = vec![7_u8; 64 << 20];
+        assert!(memory.used() >= before + (32 << 20));
+        memory.set_limit(1 << 20);
+        assert!(memory.is_short(1_000));
+        memory.set_limit(u64::MAX);
+        assert!(!memory.is_short(1_001));
+        drop(std::hint::black_box(kept));
+    }
+
+    #[test]
+    fn a_group_has_the_least_of_its_own_and_its_parents() {
+        let root = std::env::temp_dir().join(format!("veche-group-{}", std::process::id()));
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::write(root.join("a/memory.max"), "1048576\n").unwrap();
+        fs::write(root.join("a/b/memory.max"), "max\n").unwrap();
+        assert_eq!(group_limit(&root, "a/b"), Some(1 << 20));
+        assert_eq!(group_limit(&root, ""), None);
+        fs::remove_dir_all(&root).unwrap();
+        assert!(auto_limit() > 0);
+    }
+}
