@@ -37,6 +37,7 @@ fn run_with(role: Role, data: &[u8], codecs: &mut Codecs) {
     let limits = Limits {
         message_bytes_max: if config & 4 == 0 { 64 * 1024 } else { 100 },
         fragments_max: if config & 8 == 0 { 1000 } else { 3 },
+        inflate_ratio_max: 0,
     };
     let whole = decode(role, agreed, limits, wire, codecs, |rest| rest);
     let mut seed = u32::from(*split);

@@ -15,6 +15,7 @@ use veche_proto::websocket::{
 const LIMITS: Limits = Limits {
     message_bytes_max: 1 << 20,
     fragments_max: 1024,
+    inflate_ratio_max: 0,
 };
 const ROUNDS: usize = 20;
 

@@ -211,6 +211,7 @@ fn distances_stay_within_the_window() {
             let limits = Limits {
                 message_bytes_max: 1 << 20,
                 fragments_max: 1,
+                inflate_ratio_max: 0,
             };
             let mut history = Vec::new();
             let mut reach = 0;
@@ -264,6 +265,7 @@ fn bombs_stop_at_the_limit() {
     let limits = Limits {
         message_bytes_max: 1 << 20,
         fragments_max: 100_000,
+        inflate_ratio_max: 0,
     };
     // 64 MiB of zeros in 64 KiB.
     let mut bomb = Vec::new();
@@ -304,6 +306,43 @@ fn bombs_stop_at_the_limit() {
     }
 }
 
+/// Zeros shrink a thousandfold: beyond 64 KiB that is too far, whoever keeps the context.
+#[test]
+fn a_message_that_inflates_too_far_is_refused() {
+    let zeros = |length: usize, takeover| {
+        let (mut frame, mut codecs) = (Vec::new(), Codecs::new());
+        Encoder::new(Role::Server, Some(agreed(15, takeover))).encode(
+            &mut frame,
+            MessageKind::Binary,
+            &vec![0; length],
+            &mut codecs,
+            None,
+        );
+        frame
+    };
+    for takeover in [false, true] {
+        for (length, ratio, expected) in [
+            (64 << 10, 200, None),
+            ((64 << 10) + 1, 200, Some(Error::InflatedTooFar)),
+            (1 << 20, 0, None),
+            (1 << 20, 2_000, None),
+            ((1 << 20) + 1, 2_000, Some(Error::MessageTooBig)),
+        ] {
+            let limits = Limits {
+                message_bytes_max: 1 << 20,
+                fragments_max: 1,
+                inflate_ratio_max: ratio,
+            };
+            let mut decoder = Decoder::new(Role::Client, Some(agreed(15, takeover)));
+            let mut wire = zeros(length, takeover);
+            let mut codecs = Codecs::new();
+            let found = decoder.decode(&mut wire, &mut codecs, &limits).err();
+            assert_eq!(found, expected, "{length} {ratio}");
+            assert_eq!(expected.map(Error::close_code), expected.map(|_| 1009));
+        }
+    }
+}
+
 /// Too big, and corrupt behind the limit: scratch that a message before has enlarged must not change the verdict.
 #[test]
 fn corrupt_and_too_big_is_too_big() {
@@ -314,6 +353,7 @@ fn corrupt_and_too_big_is_too_big() {
         let limits = Limits {
             message_bytes_max: bytes_max,
             fragments_max: 1,
+            inflate_ratio_max: 0,
         };
         let mut decoder = Decoder::new(Role::Client, Some(agreed(15, false)));
         let mut wire = compressed_frame(&payload);
@@ -334,6 +374,7 @@ fn final_blocks_are_counted() {
     let limits = Limits {
         message_bytes_max: 1 << 20,
         fragments_max: 1,
+        inflate_ratio_max: 0,
     };
     for (blocks, refused) in [(200, false), (300, true), (400_000, true)] {
         let mut frame = compressed_frame(&[3, 0].repeat(blocks));
@@ -353,6 +394,7 @@ fn empty_messages_in_a_row_keep_the_context() {
     let limits = Limits {
         message_bytes_max: 100,
         fragments_max: 1,
+        inflate_ratio_max: 0,
     };
     for text in ["", "", "Hello", "", "", "", "Hello", "Hello, Hello"] {
         let mut wire = Vec::new();

@@ -10,6 +10,7 @@ use veche_proto::websocket::{
 const LIMITS: Limits = Limits {
     message_bytes_max: 1 << 20,
     fragments_max: 1 << 17,
+    inflate_ratio_max: 0,
 };
 
 #[derive(Clone, Debug)]
@@ -188,6 +189,7 @@ fn large_fragmented_messages_are_linear() {
         let limits = Limits {
             message_bytes_max: size,
             fragments_max: (size / part) as u32,
+            inflate_ratio_max: 0,
         };
         let mut codecs = Codecs::new();
         let mut decoder = Decoder::new(Role::Client, None);

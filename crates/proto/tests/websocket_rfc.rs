@@ -8,6 +8,7 @@ use veche_proto::websocket::{
 const LIMITS: Limits = Limits {
     message_bytes_max: 1 << 20,
     fragments_max: 16,
+    inflate_ratio_max: 0,
 };
 
 fn message(role: Role, offer: Option<&str>, wire: &[u8]) -> (MessageKind, Vec<u8>) {

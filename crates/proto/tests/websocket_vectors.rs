@@ -148,6 +148,7 @@ fn read(row: &Value) -> Row {
         limits: Limits {
             message_bytes_max: number("message_bytes_max").unwrap_or(1 << 20),
             fragments_max: number("fragments_max").unwrap_or(1000) as u32,
+            inflate_ratio_max: 0,
         },
         wire: hex(row["wire"].as_str().unwrap()),
         events: row["events"]

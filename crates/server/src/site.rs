@@ -165,6 +165,7 @@ fn route(route: &config::Route, config: &Config, library: &Library) -> Route {
         message_limits: websocket.map_or(MESSAGES, |websocket| websocket::Limits {
             message_bytes_max: usize::try_from(websocket.message_bytes_max).unwrap_or(usize::MAX),
             fragments_max: websocket.fragments_max,
+            inflate_ratio_max: websocket.inflate_ratio_max.unwrap_or(0),
         }),
         pacing: websocket.and_then(|websocket| websocket.pacing),
         keeping: websocket.and_then(|websocket| websocket.keeping),
@@ -175,6 +176,7 @@ fn route(route: &config::Route, config: &Config, library: &Library) -> Route {
 const MESSAGES: websocket::Limits = websocket::Limits {
     message_bytes_max: 1 << 20,
     fragments_max: 1024,
+    inflate_ratio_max: 200,
 };
 
 /// What the developer's pages need: their script, and the channel that it listens on.

@@ -219,6 +219,7 @@ mod tests {
             message_limits: websocket::Limits {
                 message_bytes_max: 1 << 16,
                 fragments_max: 1024,
+                inflate_ratio_max: 0,
             },
             pacing: None,
             keeping: None,

@@ -24,6 +24,7 @@ fn dial(app: AppId, token: u64) -> Dial {
             message_limits: Limits {
                 message_bytes_max: 64 << 10,
                 fragments_max: 100,
+                inflate_ratio_max: 0,
             },
             ping_interval_ms: 10_000,
             pong_timeout_ms: 3000,
@@ -62,6 +63,7 @@ fn heard(bytes: &[u8]) -> Vec<String> {
     let limits = Limits {
         message_bytes_max: 1 << 20,
         fragments_max: 100,
+        inflate_ratio_max: 0,
     };
     let (mut at, mut heard) = (0, Vec::new());
     while at < bytes.len() {

@@ -144,6 +144,7 @@ fn what_is_dropped_leaves_no_trace_in_a_compressed_stream() {
     let limits = Limits {
         message_bytes_max: 1 << 20,
         fragments_max: 1,
+        inflate_ratio_max: 0,
     };
     let mut bytes = world.take(slow);
     let mut rest = &mut bytes[..];

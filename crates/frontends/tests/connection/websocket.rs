@@ -223,6 +223,7 @@ fn compressed_echoes_are_read_by_whoever_offered_it() {
         let limits = Limits {
             message_bytes_max: 1 << 20,
             fragments_max: 1,
+            inflate_ratio_max: 0,
         };
         match decoder.decode(&mut answer, &mut codecs, &limits) {
             Ok((_, Some(Event::Message { data, .. }))) => assert_eq!(data, said.as_bytes()),

@@ -9,6 +9,8 @@ use veche_frontends::access::{Access, Networks};
 use veche_frontends::identity::Identity;
 use veche_frontends::origin::Rule;
 use veche_frontends::outbox::Keeping;
+use veche_frontends::publishing::Publishing;
+use veche_frontends::rate::Rate;
 use veche_frontends::route::{Handler, Route, Router};
 use veche_frontends::static_files::{Content, Description, File, Files, OpenError, Opened, ReadAt};
 use veche_frontends::{
@@ -35,7 +37,7 @@ pub struct Options {
     /// The most that one step adds to an outbox beyond its limits: an answer, a message.
     pub answer_bytes_max: usize,
     pub api_keys: Vec<&'static str>,
-    pub publish_rate: Option<veche_frontends::rate::Rate>,
+    pub publish_rate: Option<Rate>,
     pub limits: Limits,
     pub hub: veche_hub::Options,
     pub seed: u64,
@@ -181,15 +183,12 @@ impl Options {
                 router: Router::default(),
             },
         ];
-        let api_keys = self.api_keys.iter().map(|key| ApiKey::new(key)).collect();
+        let api_keys: Vec<_> = self.api_keys.iter().map(|key| ApiKey::new(key)).collect();
         Site {
             listeners,
             routes,
             limits: self.limits.clone(),
-            publishing: veche_frontends::publishing::Publishing::new(
-                self.publish_rate,
-                api_keys.len(),
-            ),
+            publishing: Publishing::new(self.publish_rate, api_keys.len()),
             api_keys,
         }
     }
@@ -229,6 +228,7 @@ fn route(path: &str, handler: Handler) -> Route {
         message_limits: websocket::Limits {
             message_bytes_max: 64 << 10,
             fragments_max: 64,
+            inflate_ratio_max: 0,
         },
         pacing: None,
         keeping: None,

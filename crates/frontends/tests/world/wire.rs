@@ -96,6 +96,7 @@ pub fn said(bytes: &[u8]) -> Vec<Said> {
     let limits = Limits {
         message_bytes_max: 1 << 24,
         fragments_max: 1,
+        inflate_ratio_max: 0,
     };
     let mut bytes = bytes.to_vec();
     let mut rest = &mut bytes[..];

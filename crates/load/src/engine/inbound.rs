@@ -18,6 +18,7 @@ use crate::tally::{Cause, Fault};
 const LIMITS: Limits = Limits {
     message_bytes_max: 64 * 1024 * 1024,
     fragments_max: 1_000_000,
+    inflate_ratio_max: 0,
 };
 /// A longer line ends its connection.
 const LINE_BYTES_MAX: usize = 1024 * 1024;

@@ -10,6 +10,7 @@ use veche_proto::websocket::{
 const LIMITS: Limits = Limits {
     message_bytes_max: 16 << 20,
     fragments_max: 1 << 10,
+    inflate_ratio_max: 0,
 };
 
 /// What a client did.

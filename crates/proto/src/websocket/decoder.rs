@@ -232,14 +232,19 @@ impl Decoder {
         let agreed = self
             .deflate
             .expect("RSV1 is refused unless deflate was agreed");
-        if agreed.peer_keeps_context(self.role) {
+        let bytes_max = limits.inflated_bytes_max(data.len());
+        let inflated = if agreed.peer_keeps_context(self.role) {
             let context = self
                 .inflate
                 .get_or_insert_with(|| Box::new(agreed.new_inflate(self.role)));
-            codecs.inflate_with(context, data, limits.message_bytes_max)?;
+            codecs.inflate_with(context, data, bytes_max)
         } else {
-            codecs.inflate_alone(data, limits.message_bytes_max)?;
-        }
+            codecs.inflate_alone(data, bytes_max)
+        };
+        inflated.map_err(|error| match error {
+            Error::MessageTooBig if bytes_max < limits.message_bytes_max => Error::InflatedTooFar,
+            error => error,
+        })?;
         if kind == MessageKind::Text {
             utf8::check(codecs.message())
         } else {

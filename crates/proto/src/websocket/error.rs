@@ -50,6 +50,9 @@ pub enum Error {
     /// More frames than [`fragments_max`](super::Limits::fragments_max).
     #[error("too many fragments")]
     TooManyFragments,
+    /// Longer by more than [`inflate_ratio_max`](super::Limits::inflate_ratio_max) than it came.
+    #[error("message inflates too far")]
+    InflatedTooFar,
 }
 
 impl Error {
@@ -69,7 +72,7 @@ impl Error {
             | Self::CloseTruncated
             | Self::CloseCode => close::PROTOCOL_ERROR,
             Self::InvalidUtf8 | Self::CorruptDeflate => close::INVALID_DATA,
-            Self::MessageTooBig | Self::TooManyFragments => close::TOO_BIG,
+            Self::MessageTooBig | Self::TooManyFragments | Self::InflatedTooFar => close::TOO_BIG,
         }
     }
 }

@@ -45,11 +45,30 @@ pub enum MessageKind {
     Binary,
 }
 
-/// What a peer may make us hold. Crossing either ends the connection with 1009.
+/// Up to so many bytes a message may be inflated from as little as its sender likes.
+pub const INFLATE_FREE_BYTES: usize = 64 << 10;
+
+/// What a peer may make us hold. Crossing one of them ends the connection with 1009.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of one message, inflated, over all its fragments.
     pub message_bytes_max: usize,
     /// Frames of one message; empty ones count, since each costs us work.
     pub fragments_max: u32,
+    /// How many times as long as it came a compressed message may become, where it becomes longer than
+    /// [`INFLATE_FREE_BYTES`]; 0: as long as `message_bytes_max` lets it. DEFLATE itself ends at about 1,030 times.
+    pub inflate_ratio_max: u32,
+}
+
+impl Limits {
+    /// How long a message may become that came as so many compressed bytes.
+    fn inflated_bytes_max(&self, compressed_bytes: usize) -> usize {
+        if self.inflate_ratio_max == 0 {
+            return self.message_bytes_max;
+        }
+        compressed_bytes
+            .saturating_mul(self.inflate_ratio_max as usize)
+            .max(INFLATE_FREE_BYTES)
+            .min(self.message_bytes_max)
+    }
 }

@@ -60,6 +60,7 @@ impl Here {
                     message_limits: Limits {
                         message_bytes_max: dial.message_bytes_max,
                         fragments_max: FRAGMENTS_MAX,
+                        inflate_ratio_max: 0,
                     },
                     ping_interval_ms: dial.ping_interval_ms,
                     pong_timeout_ms: dial.pong_timeout_ms,

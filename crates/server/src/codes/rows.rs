@@ -135,6 +135,13 @@ pub(super) const CLOSES: &[Row] = &[
     ),
     row(
         standard::TOO_BIG,
+        "message inflates too far",
+        "a compressed message that becomes far longer than it came",
+        &["route.inflate_ratio_max"],
+        BROKEN,
+    ),
+    row(
+        standard::TOO_BIG,
         "too many fragments",
         "a message in more frames than the route takes",
         &["route.fragments_max"],

@@ -158,6 +158,7 @@ fn a_full_file() {
         compression: Compression::Takeover,
         message_bytes_max: 1_024,
         fragments_max: 65_536,
+        inflate_ratio_max: Some(200),
         pacing: None,
         keeping: None,
     };
@@ -371,6 +372,7 @@ fn the_defaults() {
         compression: Compression::Off,
         message_bytes_max: 64 << 10,
         fragments_max: 1_024,
+        inflate_ratio_max: Some(200),
         pacing: None,
         keeping: None,
     };

@@ -351,6 +351,8 @@ pub(crate) struct WebSocket {
     pub(crate) message_bytes_max: u64,
     /// The most frames a message may come in.
     pub(crate) fragments_max: u32,
+    /// How far a compressed message may be inflated; `None`: as far as it may be long.
+    pub(crate) inflate_ratio_max: Option<u32>,
     /// How fast one client may speak; `None`: as fast as it is worked on.
     pub(crate) pacing: Option<Pacing>,
     /// What a client gets that reads too slowly for all; `None`: it is closed.

@@ -21,6 +21,7 @@ use super::response::Response;
 const LIMITS: Limits = Limits {
     message_bytes_max: 1 << 30,
     fragments_max: 1 << 20,
+    inflate_ratio_max: 0,
 };
 
 /// Of frames' masks: against no one here.

@@ -20,6 +20,7 @@ use crate::support::SOON;
 const LIMITS: Limits = Limits {
     message_bytes_max: 64 << 20,
     fragments_max: 1 << 20,
+    inflate_ratio_max: 0,
 };
 
 /// What a peer hears.

@@ -15,6 +15,7 @@ use super::{SOON, now};
 const LIMITS: Limits = Limits {
     message_bytes_max: 16 << 20,
     fragments_max: 1 << 20,
+    inflate_ratio_max: 0,
 };
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const MASK: Option<[u8; 4]> = Some([0x37, 0xfa, 0x21, 0x3d]);

@@ -20,6 +20,7 @@ use veche_proto::websocket::{
 const LIMITS: Limits = Limits {
     message_bytes_max: 32 << 20,
     fragments_max: 70_000,
+    inflate_ratio_max: 0,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -289,6 +289,12 @@ impl Checker<'_> {
                 _ => Compression::Off,
             },
             message_bytes_max: size(table, "message_bytes_max"),
+            inflate_ratio_max: match table.value("inflate_ratio_max") {
+                Some(Value::Integer(number)) => {
+                    Some(u32::try_from(number).expect("the table has the range"))
+                }
+                _ => None,
+            },
             fragments_max: match table.value("fragments_max") {
                 Some(Value::Integer(number)) => {
                     u32::try_from(number).expect("the table has the range")

@@ -219,6 +219,19 @@ pub(super) static ROUTE: &[Directive] = &[
     },
     Directive {
         section: Section::Route,
+        name: "inflate_ratio_max",
+        kind: Kind::Integer {
+            min: 2,
+            max: 1_000,
+            words: &["off"],
+        },
+        default: Default::Toml("200"),
+        handlers: WEBSOCKET_HANDLERS,
+        change: Change::Reload,
+        doc: "With `compression`: how many times as long as it came a message may become, where it becomes longer than 64 KiB; more closes with 1009. Text rarely shrinks to less than a fiftieth; who sends a kilobyte that becomes a megabyte wants to keep the server busy. Off (also `0`): up to `message_bytes_max`.",
+    },
+    Directive {
+        section: Section::Route,
         name: "message_rate",
         kind: Kind::Rate { bytes: false },
         default: Default::Toml("\"off\""),

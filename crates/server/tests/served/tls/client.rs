@@ -24,6 +24,7 @@ const MASK: Option<[u8; 4]> = Some([1, 2, 3, 4]);
 const LIMITS: Limits = Limits {
     message_bytes_max: 16 << 20,
     fragments_max: 1 << 20,
+    inflate_ratio_max: 0,
 };
 
 pub(super) type Versions = &'static [&'static SupportedProtocolVersion];
