@@ -607,3 +607,39 @@ fn apps() {
         &["11:8: path: \"/\" is taken for GET by route 1 (\"/\")"],
     );
 }
+
+#[test]
+fn limits_and_proxies() {
+    says(
+        "[[listen]]\naddress = \"127.0.0.1:8080\"\nproxy_protocol = true\n",
+        &[
+            "3:1: proxy_protocol: without trusted_proxies nobody could connect; say where the proxies are",
+        ],
+    );
+    says_after_listen(
+        r#"[limits]
+memory_limit = "1KiB"
+connections_per_user = "of"
+[api]
+publish_rate = 7
+[[route]]
+path = "/"
+handler = "push"
+channels = ["*"]
+outbox_full = "drop"
+inflate_ratio_max = 1
+[[route]]
+path = "/echo"
+handler = "echo"
+outbox_full = "latest"
+"#,
+        &[
+            "4:16: memory_limit: expected a size from \"16MiB\" to \"16384GiB\", \"auto\" or \"off\", found \"1KiB\"",
+            "5:24: connections_per_user: expected a whole number from 1 to 100000000 or \"off\", found \"of\"; did you mean \"off\"?",
+            "7:16: publish_rate: expected a rate such as \"10/s\" or \"100/m\" or \"off\", found 7",
+            "12:15: outbox_full: expected \"disconnect\", \"drop_oldest\" or \"latest\", found \"drop\"",
+            "13:21: inflate_ratio_max: expected a whole number from 2 to 1000 or \"off\", found 1",
+            "17:1: outbox_full: it means nothing to handler \"echo\", only to \"push\", \"lua\"",
+        ],
+    );
+}
