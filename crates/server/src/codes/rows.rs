@@ -22,6 +22,13 @@ pub(super) const CLOSES: &[Row] = &[
         "",
     ),
     row(
+        close::RESTARTING.0,
+        close::RESTARTING.1,
+        "`veche upgrade`: another server process has taken over; come back to that one",
+        &["limits.drain_time"],
+        "",
+    ),
+    row(
         close::IDLE.0,
         close::IDLE.1,
         "no message in either direction for so long",
