@@ -24,6 +24,9 @@ bench: build setup-bench ## the side-by-side figures; see bench/README.md
 shootout: build setup-shootout ## Veche beside its peers in one run; see bench/README.md
 	bench/shootout
 
+deny: setup-deny ## licences, sources and known weaknesses of what we depend on
+	tests/deny.sh
+
 fuzz: setup-fuzz ## ten CPU-minutes of each fuzz target; MINUTES=1 for less
 	tests/fuzz.py $(or $(MINUTES),10)
 
@@ -44,7 +47,10 @@ setup-shootout: setup-run
 	@tests/setup/packages.sh shootout
 	@tests/setup/go.sh
 
+setup-deny: setup-run
+	@tests/setup/deny.sh
+
 setup-fuzz: setup-run
 	@tests/setup/fuzz.sh
 
-.PHONY: help run build test test-full bench shootout fuzz setup setup-run setup-test setup-bench setup-shootout setup-fuzz
+.PHONY: deny setup-deny help run build test test-full bench shootout fuzz setup setup-run setup-test setup-bench setup-shootout setup-fuzz
