@@ -9,7 +9,7 @@ use std::io;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What [`raise`] did; `None` is "no limit".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Raised {
     /// The soft limit as it was.
     pub(crate) from: Option<u64>,

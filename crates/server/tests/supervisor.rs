@@ -325,7 +325,7 @@ fn a_server_that_says_why_it_cannot_start_ends_the_first_start() {
     // Enough for the supervisor's sockets, not for 24 loops.
     let serve = veche.command();
     let mut shell = Command::new("sh");
-    shell.args(["-c", "ulimit -n 48 && exec \"$0\" \"$@\""]);
+    shell.args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\""]);
     shell.arg(serve.get_program()).args(serve.get_args());
     let output = shell.stdin(Stdio::null()).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -14,7 +14,7 @@ use crate::process::now;
 use crate::supervisor::request::{ANSWER_BYTES_MAX, Command, Request};
 
 /// The longest wait for an answer: a reload compiles and checks, the rest is immediate.
-const ANSWER_WAIT: Duration = Duration::from_secs(30);
+const ANSWER_WAIT: Duration = Duration::from_secs(45);
 /// How long the supervisor may take to become another program; this is far more than it needs.
 const CHANGE_WAIT: Duration = Duration::from_secs(5);
 /// How long a server may take to end beyond the time that it drains.
@@ -177,7 +177,17 @@ pub(super) fn upgrade(control: &Control) -> Result<(), Failure> {
     while !is_closed(&mut connection) && now() < deadline {
         thread::sleep(STOP_LOOK);
     }
-    let answer = control.ask(Command::Status)?;
+    // Where it answers may have changed with the configuration.
+    let answer = loop {
+        let asked = control.ask(Command::Status).or_else(|failure| {
+            let other = find(&control.file, None)?;
+            other.ask(Command::Status).map_err(|_| failure)
+        });
+        match asked {
+            Err(_) if now() < deadline => thread::sleep(STOP_LOOK),
+            other => break other?,
+        }
+    };
     let status = &answer["status"];
     if let Some(error) = status["upgrade_error"].as_str() {
         return Err(Failure::new(

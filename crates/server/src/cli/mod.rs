@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::apps::Library;
 use crate::config;
+use crate::process::signals::Signals;
 use crate::supervisor::{self, Ended};
 
 mod bench;
@@ -171,7 +172,14 @@ fn run(cli: Cli) -> Result<(), Failure> {
             serve(file, false)
         }
         Command::Dev => {
-            let _watch = dev::watch(&config::load(&file)?)?;
+            // Who takes over from another program goes on, whatever the file is like by now.
+            let _watch = match config::load(&file) {
+                Err(_) if supervisor::goes_on() => None,
+                loaded => {
+                    let watch = Signals::keep_from(|| dev::watch(&loaded?));
+                    Some(watch.map_err(|error| Failure::new(Exit::Failed, error.to_string()))??)
+                }
+            };
             serve(file, true)
         }
         Command::Test(args) => test::run(&file, args),

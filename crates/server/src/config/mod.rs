@@ -88,14 +88,14 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, Report> {
     )
 }
 
-/// The same of a text that was found good before: certificates that have gone bad since are no reason not to start.
+/// The same of a text that was found good before: files that have gone bad since are no reason not to start.
 pub(crate) fn parse_again(path: &Path, text: &str) -> Result<Config, Report> {
     checked::check(
         path,
         text,
         &checked::World {
-            is_folder: &Path::is_dir,
-            is_file: &Path::is_file,
+            is_folder: &|_| true,
+            is_file: &|_| true,
             certificate: &|_, _| Ok(checked::CertificateFacts::unjudged()),
             client_ca: &|_| Ok(()),
             now_s: unix_now_s(),

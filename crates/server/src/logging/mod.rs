@@ -112,7 +112,22 @@ impl Appender {
 
 /// Sends this process's events and panics where `log` says, from now on.
 pub(crate) fn start(log: &Log) -> Result<Logs, LogError> {
-    let output = open(log)?;
+    start_with(log, open(log)?)
+}
+
+/// The same, and to standard error where the file can't be opened.
+pub(crate) fn start_or_stderr(log: &Log) -> Result<Logs, LogError> {
+    match open(log) {
+        Ok(output) => start_with(log, output),
+        Err(error) => {
+            let logs = start_with(log, Output(Box::new(io::stderr())))?;
+            tracing::error!(%error, "logs go to standard error");
+            Ok(logs)
+        }
+    }
+}
+
+fn start_with(log: &Log, output: Output) -> Result<Logs, LogError> {
     let sink = Arc::new(Sink::new(log.format == LogFormat::Json));
     let (level_layer, level) = reload::Layer::new(filter(log.level));
     let lines = fmt::layer()

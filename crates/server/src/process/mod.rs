@@ -14,12 +14,13 @@ pub(crate) mod message;
 pub(crate) mod signals;
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::Shutdown;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use tracing::{error, info, warn};
 use veche_frontends::Parting;
@@ -103,6 +104,8 @@ struct Process {
     dev: bool,
     /// By when a drain ends, if one has begun.
     drain_ends: Option<Instant>,
+    /// Duplicates of the listening sockets.
+    listening: Vec<OwnedFd>,
 }
 
 /// What the supervisor's first message comes to.
@@ -112,6 +115,7 @@ struct Prepared {
     logs: logging::Logs,
     dev: bool,
     listeners: Vec<InheritedListener>,
+    listening: Vec<OwnedFd>,
 }
 
 impl Prepared {
@@ -129,6 +133,10 @@ impl Prepared {
             })
             .collect::<Option<Vec<_>>>()
             .ok_or("the supervisor sent fewer sockets than it said")?;
+        let sockets = listeners.iter().flat_map(|listener| &listener.sockets);
+        let listening = sockets.map(OwnedFd::try_clone).collect::<io::Result<_>>();
+        let listening =
+            listening.map_err(|error| format!("a listening socket can't be kept: {error}"))?;
         // Where the supervisor has judged it, files of TLS may be worse by now: that is told, and is no reason not to start.
         let parse = |text: &str| {
             let parse = match start.is_unjudged {
@@ -157,6 +165,7 @@ impl Prepared {
             logs,
             dev: start.dev,
             listeners,
+            listening,
         })
     }
 
@@ -169,6 +178,7 @@ impl Prepared {
             logs: self.logs,
             dev: self.dev,
             drain_ends: None,
+            listening: self.listening,
         };
         (process, self.listeners)
     }
@@ -271,9 +281,17 @@ impl Process {
                 Err(error) => warn!(%error, "the supervisor said what this version does not know"),
             }
         }
-        if self.link.has_ended() && self.drain_ends.is_none() {
-            error!("the supervisor is gone: draining");
-            self.drain(control, self.config.limits.drain_time, Parting::Stopping);
+        if self.link.has_ended() {
+            if self.drain_ends.is_none() {
+                error!("the supervisor is gone: draining");
+                self.drain(control, self.config.limits.drain_time, Parting::Stopping);
+            }
+            // Nobody would take what queues there, and another supervisor may want the addresses at once.
+            for socket in self.listening.drain(..) {
+                if let Err(error) = rustix::net::shutdown(&socket, Shutdown::Both) {
+                    warn!(%error, "a listening socket can't be closed");
+                }
+            }
         }
     }
 
@@ -346,10 +364,22 @@ fn is_listened_on(bound: &[message::ListenerSockets], config: &Config) -> Result
             .iter()
             .zip(wanted)
             .all(|(bound, wanted)| is_that(bound, wanted.address));
-    if fits {
-        return Ok(());
+    if !fits {
+        return Err("the addresses of [[listen]] have changed: that takes a restart".to_owned());
     }
-    Err("the addresses of [[listen]] have changed: that takes a restart".to_owned())
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = usize::from(config.server.workers.resolve(cores));
+    let sockets = bound
+        .iter()
+        .map(|bound| bound.sockets)
+        .min()
+        .unwrap_or(workers);
+    if workers > sockets {
+        return Err(format!(
+            "workers = {workers} takes a restart: there are {sockets} sockets of each address, and each worker needs its own"
+        ));
+    }
+    Ok(())
 }
 
 /// The first message.

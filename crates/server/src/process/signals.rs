@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
+use nix::sys::signal::SigSet;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
@@ -22,6 +23,15 @@ impl Signals {
         let (read, write) = UnixStream::pair()?;
         let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, signals)?;
         Ok(Self { delivery })
+    }
+
+    /// Makes something whose threads get no signals: while a signal waits for this thread, none of them takes it.
+    pub(crate) fn keep_from<T>(make: impl FnOnce() -> T) -> io::Result<T> {
+        let before = SigSet::thread_get_mask()?;
+        SigSet::all().thread_block()?;
+        let made = make();
+        before.thread_set_mask()?;
+        Ok(made)
     }
 
     /// Those that came since the last call.

@@ -11,25 +11,39 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::SigSet;
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::Supervisor;
 use super::door::Door;
 use super::listening::Listening;
+use super::reload::Loaded;
 use super::server::Server;
+use super::{Ended, ServeError, Supervisor};
+use crate::logging;
 use crate::process::link::Link;
 use crate::process::message::ListenerSockets;
 use crate::process::now;
 
 /// Version of [`State`]: a program takes over only from one that has the same.
 pub(crate) const HANDOVER_VERSION: u32 = 1;
-/// Set for the program that takes over.
-const SIGN: &str = "VECHE_HANDOVER";
+/// Set for a program that another one has started for this.
+pub(super) const SIGN: &str = "VECHE_HANDOVER";
+const REHEARSAL: &str = "rehearsal";
+
+/// What a program is started for, if not for a server of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// To show that it can take over: it reads what a supervisor would, and ends.
+    Rehearsal,
+    /// To take over, in this process.
+    Successor,
+}
 
 /// Plain values only. The descriptors come in the order of the fields that speak of them.
 #[derive(Debug, Serialize, Deserialize)]
@@ -46,6 +60,8 @@ struct State {
     uptime_ms: u64,
     starts: u64,
     upgrades: u64,
+    /// The program's file, as the first one was named.
+    binary: PathBuf,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -76,11 +92,38 @@ pub(super) struct Inheritance {
     pub(super) begun: Instant,
     pub(super) starts: u64,
     pub(super) upgrades: u64,
+    pub(super) binary: PathBuf,
 }
 
-/// Whether this program is to take over from another one.
-pub(crate) fn is_due() -> bool {
-    std::env::var_os(SIGN).is_some()
+/// What this program is started for.
+pub(super) fn role() -> Option<Role> {
+    let sign = std::env::var(SIGN).ok()?;
+    if sign == REHEARSAL {
+        return Some(Role::Rehearsal);
+    }
+    // The process stays; a child that has inherited the variable is none of this.
+    (sign == std::process::id().to_string()).then_some(Role::Successor)
+}
+
+/// Has `binary` rehearse the take-over with the arguments of this process and the config `text`: it ends with 0 if it
+/// could.
+pub(super) fn rehearsal(binary: &Path, text: &str) -> io::Result<Child> {
+    let mut memory = written(text.as_bytes())?;
+    memory.rewind()?;
+    Command::new(binary)
+        .args(std::env::args_os().skip(1))
+        .env(SIGN, REHEARSAL)
+        .stdin(memory)
+        .spawn()
+}
+
+/// The other side of it: everything that has to be in order before there is no way back.
+pub(super) fn rehearse(file: &Path) -> Result<Ended, ServeError> {
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text)?;
+    let loaded = Loaded::of(file, text)?;
+    logging::open(&loaded.config.server.log)?;
+    Ok(Ended::Drained)
 }
 
 /// Signals come again, now that they are caught.
@@ -108,11 +151,26 @@ impl ServerState {
 impl Supervisor {
     /// Becomes the program at `binary`, with the config `text`. Returns only what went wrong: then everything is as it
     /// was before.
-    pub(super) fn become_program(&self, binary: &Path, text: &str) -> io::Error {
-        match self.try_to_become(binary, text) {
-            Err(error) => error,
-            Ok(never) => match never {},
+    ///
+    /// # Errors
+    /// `Interrupted` where signals have come that are to be obeyed first: they are in `signals`.
+    pub(super) fn become_program(&mut self, text: &str, signals: &mut Vec<i32>) -> io::Error {
+        self.logs.flush();
+        let everything = SigSet::all();
+        // What comes from now on waits for the new program: no other thread lets signals in.
+        if let Err(error) = everything.thread_block() {
+            return error.into();
         }
+        *signals = self.signals.take();
+        let result = match signals.is_empty() {
+            true => self.try_to_become(&self.binary, text),
+            false => Err(io::ErrorKind::Interrupted.into()),
+        };
+        let Err(mut error) = result;
+        if let Err(other) = everything.thread_unblock() {
+            error = other.into();
+        }
+        error
     }
 
     fn try_to_become(&self, binary: &Path, text: &str) -> io::Result<std::convert::Infallible> {
@@ -135,6 +193,7 @@ impl Supervisor {
             uptime_ms: ms(now() - self.begun),
             starts: self.starts,
             upgrades: self.upgrades,
+            binary: self.binary.clone(),
         };
         let memory = written(&serde_json::to_vec(&state)?)?;
         let mut descriptors = vec![memory.as_fd()];
@@ -152,7 +211,7 @@ impl Supervisor {
         let binary = c_string(binary.as_os_str())?;
         let arguments = std::env::args_os().map(|argument| c_string(&argument));
         let arguments = arguments.collect::<io::Result<Vec<_>>>()?;
-        let sign = (OsString::from(SIGN), OsString::from("1"));
+        let sign = (OsString::from(SIGN), std::process::id().to_string().into());
         let environment = std::env::vars_os()
             .filter(|(name, _)| name != SIGN)
             .chain([sign]);
@@ -163,11 +222,7 @@ impl Supervisor {
                 c_string(&name)
             })
             .collect::<io::Result<Vec<_>>>()?;
-        self.logs.flush();
-        let everything = SigSet::all();
-        everything.thread_block()?;
         let result = nix::unistd::execve(&binary, &arguments, &environment);
-        everything.thread_unblock()?;
         no_stdin()?;
         Ok(result?)
     }
@@ -219,6 +274,7 @@ pub(super) fn take() -> io::Result<Inheritance> {
         begun: ago(state.uptime_ms),
         starts: state.starts,
         upgrades: state.upgrades,
+        binary: state.binary,
     })
 }
 
@@ -237,7 +293,14 @@ fn ago(uptime_ms: u64) -> Instant {
 }
 
 fn written(bytes: &[u8]) -> io::Result<File> {
-    let mut file = File::from(memfd_create("veche-handover", MemfdFlags::CLOEXEC)?);
+    const NAME: &str = "veche-handover";
+    let sealed = memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL);
+    let memory = match sealed {
+        // Older than Linux 6.3.
+        Err(Errno::INVAL) => memfd_create(NAME, MemfdFlags::CLOEXEC),
+        other => other,
+    };
+    let mut file = File::from(memory?);
     file.write_all(bytes)?;
     Ok(file)
 }

@@ -104,7 +104,7 @@ impl Supervisor {
             lived,
             at: now(),
         });
-        self.forget_questions();
+        self.forget_questions("it just died");
         if self.stopping.is_some() {
             info!(pid, how, "the server process ended");
             return Ok(());

@@ -34,7 +34,7 @@ use tracing::{info, warn};
 use self::clients::Clients;
 use self::door::{Door, DoorError};
 pub(crate) use self::handover::HANDOVER_VERSION;
-use self::handover::Inheritance;
+use self::handover::{Inheritance, Role};
 use self::life::LastExit;
 use self::listening::{ListenError, Listening, listen_on};
 use self::reload::{Loaded, PendingReload};
@@ -83,15 +83,17 @@ pub(crate) enum ServeError {
 
 /// Whether this process runs already, and only its program is new: [`run`] goes on then.
 pub(crate) fn goes_on() -> bool {
-    handover::is_due()
+    handover::role().is_some()
 }
 
 /// Runs with the config at `file` until the server is stopped; `dev` has pages show errors. Nothing is started unless
 /// everything is in order.
 pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
     let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD])?;
-    if goes_on() {
-        return go_on(file, dev, signals);
+    match handover::role() {
+        Some(Role::Rehearsal) => return handover::rehearse(&file),
+        Some(Role::Successor) => return go_on(file, dev, signals),
+        None => {}
     }
     let loaded = Loaded::read(&file)?;
     let config = Arc::clone(&loaded.config);
@@ -101,7 +103,7 @@ pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
     // As many as there may ever be workers, so that each has one after any change of their number.
     let sockets_each = cores.max(usize::from(config.server.workers.resolve(cores)));
     let listening = listen_on(&config.listeners, sockets_each)?;
-    let logs = logging::start(&config.server.log)?;
+    let logs = Signals::keep_from(|| logging::start(&config.server.log))??;
 
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), config = %file.display(), "veche starts");
     log_raised(raised);
@@ -113,6 +115,7 @@ pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
     let common = Common {
         file,
         dev,
+        binary: upgrade::installed()?,
         loaded,
         listening,
         raised,
@@ -120,7 +123,7 @@ pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
         clients: Clients::new(door),
         logs,
     };
-    Supervisor::new(common)?.supervise()
+    Supervisor::new(common).supervise()
 }
 
 /// The same for a supervisor that has just become this program.
@@ -135,6 +138,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
         begun,
         starts,
         upgrades,
+        binary,
     } = handover::take().map_err(ServeError::Handover)?;
     handover::let_signals_in()?;
     let loaded = Loaded::of(&file, text)?;
@@ -144,8 +148,9 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
         true => Ok(()),
         false => Door::claim(control).map(|door| clients.move_to(door)),
     };
-    let logs = logging::start(&loaded.config.server.log)?;
-    let raised = descriptors::raise()?;
+    // From here on nothing may end this: the server process that serves would go too.
+    let logs = Signals::keep_from(|| logging::start_or_stderr(&loaded.config.server.log))??;
+    let raised = descriptors::raise().unwrap_or_default();
     info!(
         from = program,
         version = env!("CARGO_PKG_VERSION"),
@@ -160,6 +165,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
     let common = Common {
         file,
         dev,
+        binary,
         loaded,
         listening,
         raised,
@@ -178,7 +184,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
         starts,
         upgrades,
         retiring: retiring.collect(),
-        ..Supervisor::new(common)?
+        ..Supervisor::new(common)
     };
     supervisor.supervise()
 }
@@ -243,6 +249,7 @@ struct Supervisor {
 struct Common {
     file: PathBuf,
     dev: bool,
+    binary: PathBuf,
     loaded: Loaded,
     listening: Vec<Listening>,
     raised: Raised,
@@ -253,11 +260,11 @@ struct Common {
 
 impl Supervisor {
     /// One that starts its first server process at once.
-    fn new(common: Common) -> io::Result<Self> {
-        Ok(Self {
+    fn new(common: Common) -> Self {
+        Self {
             file: common.file,
             dev: common.dev,
-            binary: upgrade::installed()?,
+            binary: common.binary,
             started: common.loaded.clone(),
             current: common.loaded,
             listening: common.listening,
@@ -282,7 +289,7 @@ impl Supervisor {
             next_id: 0,
             reloads: Vec::new(),
             statuses: Vec::new(),
-        })
+        }
     }
 
     fn supervise(&mut self) -> Result<Ended, ServeError> {
@@ -363,7 +370,8 @@ impl Supervisor {
                     .retiring
                     .iter_mut()
                     .map(|retiring| &mut retiring.server);
-                for server in self.server.iter_mut().chain(retiring) {
+                let candidate = self.upgrade.as_mut().map(Upgrade::candidate_mut);
+                for server in self.server.iter_mut().chain(candidate).chain(retiring) {
                     if let Err(error) = server.say(&ToServer::ReopenLogs) {
                         warn!(%error, pid = server.pid(), "the server process can't be told");
                     }

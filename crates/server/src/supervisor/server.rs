@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 
+use super::handover::SIGN;
 use super::listening::Listening;
 use crate::process::link::Link;
 use crate::process::message::{ListenerSockets, Start, ToServer, ToSupervisor};
@@ -56,6 +57,7 @@ impl Server {
         let child = Command::new(binary)
             .arg0("veche")
             .arg(crate::SERVER_PROCESS)
+            .env_remove(SIGN)
             .stdin(Stdio::from(theirs))
             .spawn()?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);

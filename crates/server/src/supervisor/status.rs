@@ -48,10 +48,10 @@ impl Supervisor {
         }
     }
 
-    /// The server process died: nobody answers these.
-    pub(super) fn forget_questions(&mut self) {
+    /// The server process has gone: nobody answers these.
+    pub(super) fn forget_questions(&mut self, why: &str) {
         for pending in std::mem::take(&mut self.statuses) {
-            self.send_status(pending.client, Err("it just died".to_owned()));
+            self.send_status(pending.client, Err(why.to_owned()));
         }
         self.forget_reloads();
     }

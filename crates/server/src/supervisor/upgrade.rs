@@ -5,15 +5,19 @@
 //! nothing is lost: whatever goes wrong, it is killed and the old one goes on. Afterwards the old one closes what it
 //! holds, spread over `limits.drain_time`, and ends.
 
-use std::path::PathBuf;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tracing::{error, info, warn};
 
-use super::handover::HANDOVER_VERSION;
+use super::handover::{self, HANDOVER_VERSION};
 use super::reload::Loaded;
-use super::server::{READY_WAIT, Server};
+use super::server::{READY_WAIT, SELF, Server};
 use super::stopping::DRAIN_GRACE;
 use super::{ServeError, Supervisor};
 use crate::config;
@@ -30,8 +34,12 @@ pub(super) struct Upgrade {
     candidate: Server,
     /// The config that it was given.
     text: String,
+    /// Its file when it was started.
+    file: FileId,
     /// What it was asked once it was ready.
     question: Option<u64>,
+    /// Started when it has answered.
+    rehearsal: Option<Child>,
     /// Who asked on the control socket.
     client: Option<u64>,
 }
@@ -39,6 +47,9 @@ pub(super) struct Upgrade {
 /// The server process has been replaced; the supervisor is next.
 pub(super) struct Change {
     text: String,
+    file: FileId,
+    /// The new server process.
+    pid: u32,
     /// At the latest.
     pub(super) at: Instant,
 }
@@ -53,6 +64,10 @@ pub(super) struct Retiring {
 impl Upgrade {
     pub(super) fn candidate(&self) -> &Server {
         &self.candidate
+    }
+
+    pub(super) fn candidate_mut(&mut self) -> &mut Server {
+        &mut self.candidate
     }
 
     /// When it has failed by taking too long.
@@ -80,9 +95,46 @@ impl Retiring {
     }
 }
 
-/// Where the program was started from: what is installed there by now is what it is upgraded to.
-pub(super) fn installed() -> std::io::Result<PathBuf> {
-    std::env::current_exe()
+/// Which file it is, and in which state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+    modified: (i64, i64),
+}
+
+impl FileId {
+    fn of(path: &Path) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        Ok(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        })
+    }
+}
+
+/// Where the program was started from, as it was named, so that a link that leads elsewhere by now is followed: what is
+/// installed there is what it is upgraded to.
+pub(super) fn installed() -> io::Result<PathBuf> {
+    let own = FileId::of(Path::new(SELF))?;
+    let named = std::env::args_os().next().map(PathBuf::from);
+    let places: Vec<PathBuf> = match named {
+        Some(named) if named.components().count() > 1 => vec![std::path::absolute(named)?],
+        Some(named) => {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&path)
+                .map(|folder| folder.join(&named))
+                .collect()
+        }
+        None => Vec::new(),
+    };
+    let is_own =
+        |place: &PathBuf| place.is_absolute() && FileId::of(place).is_ok_and(|id| id == own);
+    places
+        .into_iter()
+        .find(is_own)
+        .map_or_else(std::env::current_exe, Ok)
 }
 
 impl Supervisor {
@@ -121,12 +173,15 @@ impl Supervisor {
             is_unjudged: true,
             listeners: Vec::new(),
         };
-        let candidate = Server::start(&self.binary, &self.listening, start)
-            .map_err(|error| format!("{}: {error}", self.binary.display()))?;
+        let named = |error: io::Error| format!("{}: {error}", self.binary.display());
+        let file = FileId::of(&self.binary).map_err(named)?;
+        let candidate = Server::start(&self.binary, &self.listening, start).map_err(named)?;
         Ok(Upgrade {
             candidate,
             text,
+            file,
             question: None,
+            rehearsal: None,
             client,
         })
     }
@@ -142,6 +197,10 @@ impl Supervisor {
     /// The upgrade under way comes to nothing.
     pub(super) fn fail_upgrade(&mut self, why: &str) {
         if let Some(mut upgrade) = self.upgrade.take() {
+            if let Some(mut rehearsal) = upgrade.rehearsal {
+                // It ends at once; there is nothing to wait for.
+                let _ = rehearsal.kill().and_then(|()| rehearsal.wait());
+            }
             upgrade.candidate.kill();
             // Nobody waits for it; it is reaped with those that drain.
             self.retiring.push(Retiring {
@@ -180,7 +239,7 @@ impl Supervisor {
                         .as_ref()
                         .is_some_and(|u| u.question == Some(id))
                     {
-                        self.replace_server();
+                        self.rehearse_change();
                     }
                 }
                 ToSupervisor::Reloaded { .. } => {}
@@ -209,17 +268,52 @@ impl Supervisor {
         }
     }
 
+    /// The new server process is good: whether the new program is also good as a supervisor.
+    fn rehearse_change(&mut self) {
+        let Some(upgrade) = &mut self.upgrade else {
+            return;
+        };
+        match handover::rehearsal(&self.binary, &upgrade.text) {
+            Ok(rehearsal) => upgrade.rehearsal = Some(rehearsal),
+            Err(error) => self.fail_upgrade(&format!("{}: {error}", self.binary.display())),
+        }
+    }
+
+    /// Goes on when the rehearsal is over.
+    fn end_rehearsal(&mut self) -> io::Result<()> {
+        let Some(upgrade) = &mut self.upgrade else {
+            return Ok(());
+        };
+        let Some(rehearsal) = &mut upgrade.rehearsal else {
+            return Ok(());
+        };
+        let Some(status) = rehearsal.try_wait()? else {
+            return Ok(());
+        };
+        if !status.success() {
+            self.fail_upgrade(&format!(
+                "the new program can't be the supervisor: {status}"
+            ));
+        } else if let Some(how) = upgrade.candidate.reap()? {
+            self.fail_upgrade(&format!("the new server process died: {how}"));
+        } else {
+            self.replace_server();
+        }
+        Ok(())
+    }
+
     /// The new one serves; the old one drains.
     fn replace_server(&mut self) {
         let Some(upgrade) = self.upgrade.take() else {
             return;
         };
         let (new_pid, program) = (upgrade.candidate.pid(), upgrade.candidate.program.clone());
-        self.forget_questions();
+        self.forget_questions("it was just replaced");
         self.revive_at = None;
         self.was_ready = true;
         self.starts += 1;
         self.upgrades += 1;
+        self.change_error = None;
         let drain_time = self.current.config.limits.drain_time;
         let old_pid = self.server.replace(upgrade.candidate).map(|mut old| {
             let drain = ToServer::Drain {
@@ -247,6 +341,8 @@ impl Supervisor {
         }
         self.change = Some(Change {
             text: upgrade.text,
+            file: upgrade.file,
+            pid: new_pid,
             at: now() + TELL_WAIT,
         });
     }
@@ -264,11 +360,33 @@ impl Supervisor {
         let Some(change) = self.change.take_if(|change| is_due(change)) else {
             return;
         };
-        if self.stopping.is_some() || self.server.is_none() {
+        if self.stopping.is_some() {
             return;
         }
+        if self
+            .server
+            .as_ref()
+            .is_none_or(|server| server.pid() != change.pid)
+        {
+            // What comes instead is of the old program, with the old config: all of it goes back.
+            return self.give_change_up("the new server process has died");
+        }
+        if !all_said {
+            return self.give_change_up("a server process does not read what it is told");
+        }
+        if FileId::of(&self.binary).ok() != Some(change.file) {
+            return self.give_change_up("its file has changed since: upgrade again");
+        }
         info!(binary = %self.binary.display(), "upgrade: the supervisor follows");
-        let error = self.become_program(&self.binary, &change.text);
+        let mut signals = Vec::new();
+        let error = self.become_program(&change.text, &mut signals);
+        if !signals.is_empty() {
+            self.change = Some(change);
+            for signal in signals {
+                self.obey_signal(signal);
+            }
+            return;
+        }
         error!(%error, "the supervisor stays what it is; the new server process serves all the same");
         self.change_error = Some(error.to_string());
         match Loaded::of(&self.file, change.text) {
@@ -280,14 +398,20 @@ impl Supervisor {
         }
     }
 
+    fn give_change_up(&mut self, why: &str) {
+        error!("the supervisor stays what it is: {why}");
+        self.change_error = Some(why.to_owned());
+    }
+
     /// Reaps whoever has ended of the new one and of those that drain.
     pub(super) fn reap_others(&mut self) -> Result<(), ServeError> {
+        self.end_rehearsal()?;
         let mut died = Vec::new();
         for (place, retiring) in self.retiring.iter_mut().enumerate() {
             if let Some(how) = retiring.server.reap()? {
                 info!(
                     pid = retiring.server.pid(),
-                    how, "a replaced server process ended"
+                    how, "a server process ended that is not needed any more"
                 );
                 died.push(place);
             }
@@ -301,15 +425,16 @@ impl Supervisor {
         let Some(how) = upgrade.candidate.reap()? else {
             return Ok(());
         };
-        // Its last words may have come since.
-        self.hear_others();
-        if let Some(upgrade) = self.upgrade.take() {
-            let why = upgrade
-                .candidate
-                .failure
-                .unwrap_or_else(|| format!("the new server process died: {how}"));
-            self.refuse_upgrade(upgrade.client, &why);
+        // Of its last words only why it has failed counts.
+        for message in upgrade.candidate.hear() {
+            if let ToSupervisor::Failed { error } = message {
+                upgrade.candidate.failure = Some(error);
+            }
         }
+        let failure = upgrade.candidate.failure.take();
+        self.fail_upgrade(
+            &failure.unwrap_or_else(|| format!("the new server process died: {how}")),
+        );
         Ok(())
     }
 

@@ -126,6 +126,12 @@ fn a_program_that_is_no_good_changes_nothing() {
         r#"echo '{"ready":{"version":1,"program":"9.9","handover":999999}}' >&0; sleep 60"#,
     );
     refused("another kind of handover", "veche 9.9 can't take over");
+    let half = "test \"$1\" = server-process && exec PROGRAM \"$@\"; exit 7";
+    veche.install_script(&half.replace("PROGRAM", env!("CARGO_BIN_EXE_veche")));
+    refused(
+        "no supervisor",
+        "the new program can't be the supervisor: exit status: 7",
+    );
     fs::write(veche.program(), "no program at all").expect("written");
     refused("no program", "xec format error");
     fs::remove_file(veche.program()).expect("removed");
@@ -183,6 +189,100 @@ fn a_server_that_dies_meanwhile_is_replaced_by_the_new_one() {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         children.is_ok_and(|children| children.split_whitespace().count() == 1)
     });
+}
+
+#[test]
+fn signals_that_come_in_the_middle_are_obeyed() {
+    for round in 0..6 {
+        let mut veche = start("upgrade-signals", DRAIN);
+        ask(&veche.control(), UPGRADE).expect("upgraded");
+        veche.signal(if round % 2 == 0 {
+            Signal::HUP
+        } else {
+            Signal::USR1
+        });
+        veche.await_log(if round % 2 == 0 {
+            "SIGHUP: loading"
+        } else {
+            "SIGUSR1: log files opened"
+        });
+        veche.await_status("ready", |status| status["state"] == "ready");
+        ask(&veche.control(), UPGRADE).expect("upgraded");
+        veche.signal(Signal::TERM);
+        assert_eq!(veche.exit_code(), Some(0));
+    }
+}
+
+#[test]
+fn server_and_supervisor_are_of_one_program_whoever_dies() {
+    for _ in 0..4 {
+        let veche = start("upgrade-both", DRAIN);
+        veche.install();
+        let answer = ask(&veche.control(), UPGRADE).expect("upgraded");
+        let new = answer["pid"]
+            .as_u64()
+            .and_then(|pid| u32::try_from(pid).ok());
+        kill(new.expect("a pid"), Signal::KILL);
+        until("both to be of one program", || {
+            let exe = |pid| fs::read_link(format!("/proc/{pid}/exe")).ok();
+            let status = ask(&veche.control(), STATUS);
+            let server = status
+                .ok()
+                .and_then(|answer| answer["status"]["server"]["pid"].as_u64());
+            server.is_some_and(|server| {
+                server != u64::from(new.unwrap_or(0))
+                    && exe(server).is_some()
+                    && exe(server) == exe(veche.pid().into())
+            })
+        });
+        veche.await_status("ready", |status| status["state"] == "ready");
+        assert!(veche.is_answering().expect("an answer"));
+    }
+}
+
+#[test]
+fn a_link_is_followed_to_where_it_leads_by_now() {
+    let mut veche = Veche::prepare("upgrade-link", DRAIN);
+    veche.install();
+    let program = veche.program();
+    let versions = ["v1", "v2"].map(|name| veche.folder().join(name));
+    fs::copy(&program, &versions[1]).expect("copied");
+    fs::rename(&program, &versions[0]).expect("moved");
+    std::os::unix::fs::symlink(&versions[0], &program).expect("a link");
+    veche.start_again();
+    for version in [&versions[1], &versions[0]] {
+        fs::remove_file(&program).expect("removed");
+        std::os::unix::fs::symlink(version, &program).expect("a link");
+        upgrade(&veche).expect("upgraded");
+        for pid in [veche.pid(), veche.server_pid()] {
+            let exe = fs::read_link(format!("/proc/{pid}/exe")).expect("it runs");
+            assert_eq!(exe, *version);
+        }
+    }
+}
+
+#[test]
+fn more_workers_than_sockets_take_a_restart() {
+    let veche = start("upgrade-workers", DRAIN);
+    veche.write_config(DRAIN, "workers = 200");
+    let error = upgrade(&veche).expect_err("refused");
+    assert!(error.contains("workers = 200 takes a restart"), "{error}");
+}
+
+/// Also while a server process without a supervisor still closes its connections.
+#[test]
+fn addresses_are_free_as_soon_as_the_supervisor_is_gone() {
+    let mut veche = start("orphan", "drain_time = \"20s\"");
+    let session = veche.open();
+    let old = veche.server_pid();
+    let address = veche.address();
+    veche.kill_supervisor();
+    veche.set_address(address);
+    veche.start_again();
+    assert!(veche.is_answering().expect("an answer"));
+    assert!(is_alive(old), "the session is still there");
+    drop(session);
+    until("the old one to end", || !is_alive(old));
 }
 
 /// Clients that connect and ask all the time; being refused is what must not be.
