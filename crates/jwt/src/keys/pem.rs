@@ -1,0 +1,53 @@
+//! Public keys in PEM: SubjectPublicKeyInfo (RFC 5280, section 4.1.2.7).
+
+use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_SIG_ED25519};
+use x509_parser::pem::Pem;
+use x509_parser::prelude::FromDer as _;
+use x509_parser::public_key::PublicKey;
+use x509_parser::x509::SubjectPublicKeyInfo;
+
+use super::{BadKeys, Key, Material};
+
+/// The keys of a file, in its order.
+pub(super) fn read(text: &[u8]) -> Result<Vec<Key>, BadKeys> {
+    let mut keys = Vec::new();
+    for (index, block) in Pem::iter_from_buffer(text).enumerate() {
+        let number = index + 1;
+        let block = block.map_err(|_| BadKeys::Unreadable(number))?;
+        if block.label.ends_with("PRIVATE KEY") {
+            return Err(BadKeys::Private);
+        }
+        if block.label != "PUBLIC KEY" {
+            continue;
+        }
+        let (rest, info) = SubjectPublicKeyInfo::from_der(&block.contents)
+            .map_err(|_| BadKeys::Unreadable(number))?;
+        if !rest.is_empty() {
+            return Err(BadKeys::Unreadable(number));
+        }
+        let material = material(&info).ok_or(BadKeys::Unsupported(number))?;
+        keys.push(Key::new(None, material));
+    }
+    if keys.is_empty() {
+        return Err(BadKeys::NoPem);
+    }
+    Ok(keys)
+}
+
+fn material(info: &SubjectPublicKeyInfo<'_>) -> Option<Material> {
+    let bits = &info.subject_public_key.data;
+    let kind = &info.algorithm.algorithm;
+    if *kind == OID_SIG_ED25519 {
+        return Material::ed25519(bits);
+    }
+    if *kind == OID_KEY_TYPE_EC_PUBLIC_KEY {
+        let curve = info.algorithm.parameters.as_ref()?.as_oid().ok()?;
+        return (curve == OID_EC_P256)
+            .then(|| Material::p256(bits))
+            .flatten();
+    }
+    match info.parsed().ok()? {
+        PublicKey::RSA(key) => Material::rsa(key.modulus, key.exponent),
+        _ => None,
+    }
+}

@@ -1,0 +1,84 @@
+//! A JSON Web Key Set (RFC 7517), with the members of RFC 7518, section 6, and RFC 8037, section 2.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+
+use super::{BadKeys, KEYS_MAX, Key, Material};
+
+#[derive(Deserialize)]
+struct Set {
+    /// Judged one by one: a set may have keys that nobody here can read (RFC 7517, section 5).
+    keys: Vec<serde_json::Value>,
+}
+
+/// The members that matter; all others are left aside, private ones among them.
+#[derive(Deserialize)]
+struct Member {
+    kty: String,
+    kid: Option<String>,
+    #[serde(rename = "use")]
+    purpose: Option<String>,
+    key_ops: Option<Vec<String>>,
+    alg: Option<String>,
+    crv: Option<String>,
+    n: Option<String>,
+    e: Option<String>,
+    x: Option<String>,
+    y: Option<String>,
+}
+
+/// What can be used of a set, in its order.
+pub(super) fn read(json: &[u8]) -> Result<Vec<Key>, BadKeys> {
+    let set: Set = serde_json::from_slice(json).map_err(|_| BadKeys::NotASet)?;
+    if set.keys.len() > KEYS_MAX {
+        return Err(BadKeys::TooMany);
+    }
+    let members = set.keys.into_iter();
+    let members = members.filter_map(|member| serde_json::from_value(member).ok());
+    let keys: Vec<Key> = members.filter_map(key).collect();
+    if keys.is_empty() {
+        return Err(BadKeys::NothingUsable);
+    }
+    Ok(keys)
+}
+
+fn key(member: Member) -> Option<Key> {
+    let is_to_verify = member.purpose.as_deref().is_none_or(|one| one == "sig")
+        && member
+            .key_ops
+            .as_ref()
+            .is_none_or(|all| all.iter().any(|one| one == "verify"));
+    if !is_to_verify {
+        return None;
+    }
+    let material = match (member.kty.as_str(), member.crv.as_deref()) {
+        ("RSA", _) => Material::rsa(&bytes(member.n?)?, &bytes(member.e?)?)?,
+        ("EC", Some("P-256")) => {
+            let mut point = vec![4];
+            // RFC 7518, section 6.2.1.2: each coordinate has its full length.
+            for coordinate in [bytes(member.x?)?, bytes(member.y?)?] {
+                if coordinate.len() != 32 {
+                    return None;
+                }
+                point.extend(coordinate);
+            }
+            Material::p256(&point)?
+        }
+        ("OKP", Some("Ed25519")) => Material::ed25519(&bytes(member.x?)?)?,
+        // "oct" among them: a secret that is published is none.
+        _ => return None,
+    };
+    let key = Key::new(member.kid, material);
+    // One that is meant for another algorithm, such as PS256, is not used for ours.
+    let is_meant = match member.alg.as_deref() {
+        // RFC 9864 has another name for the same.
+        None | Some("Ed25519") => true,
+        Some(name) => name == key.algorithm().name(),
+    };
+    is_meant.then_some(key)
+}
+
+fn bytes(text: String) -> Option<Vec<u8>> {
+    URL_SAFE_NO_PAD.decode(text).ok()
+}

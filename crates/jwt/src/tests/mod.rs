@@ -1,0 +1,329 @@
+//! The examples of the RFCs, tokens of keys made here, and what attackers make of them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
+use ring::{digest, hmac};
+use serde_json::{Value, json};
+
+use crate::verify::payload;
+use crate::{BadKeys, Claims, KEYS_MAX, Keys, Refusal, Rules, TOKEN_BYTES_MAX, verify};
+
+mod rfc;
+
+const SECRET: &[u8] = b"a secret that is long enough for it";
+const NOW_S: u64 = 1_700_000_000;
+
+fn encode(bytes: impl AsRef<[u8]>) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// A token with this header, signed by whoever.
+fn token(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
+    let message = format!(
+        "{}.{}",
+        encode(header.to_string()),
+        encode(claims.to_string())
+    );
+    let signature = encode(sign(message.as_bytes()));
+    format!("{message}.{signature}")
+}
+
+fn hs256(secret: &[u8], message: &[u8]) -> Vec<u8> {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+    hmac::sign(&key, message).as_ref().to_vec()
+}
+
+fn shared(claims: &Value) -> String {
+    let header = json!({"alg": "HS256", "typ": "JWT"});
+    token(&header, claims, |message| hs256(SECRET, message))
+}
+
+fn judged(claims: &Value, rules: &Rules) -> Result<Claims, Refusal> {
+    let keys = Keys::secret(SECRET).unwrap();
+    verify(&shared(claims), &keys, rules, NOW_S)
+}
+
+struct Ecdsa(EcdsaKeyPair);
+
+impl Ecdsa {
+    fn new() -> Self {
+        let random = SystemRandom::new();
+        let pkcs8 =
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+        let pair = EcdsaKeyPair::from_pkcs8(
+            &ECDSA_P256_SHA256_FIXED_SIGNING,
+            pkcs8.as_ref(),
+            &random,
+        );
+        Self(pair.unwrap())
+    }
+
+    fn jwk(&self, id: &str) -> Value {
+        let point = self.0.public_key().as_ref();
+        json!({
+            "kty": "EC", "crv": "P-256", "use": "sig", "kid": id,
+            "x": encode(&point[1..33]), "y": encode(&point[33..]),
+        })
+    }
+
+    fn token(&self, id: Option<&str>, claims: &Value) -> String {
+        let mut header = json!({"alg": "ES256"});
+        if let Some(id) = id {
+            header["kid"] = id.into();
+        }
+        token(&header, claims, |message| self.sign(message))
+    }
+
+    fn sign(&self, message: &[u8]) -> Vec<u8> {
+        let signature = self.0.sign(&SystemRandom::new(), message).unwrap();
+        signature.as_ref().to_vec()
+    }
+}
+
+fn published(keys: &[Value]) -> Result<Keys, BadKeys> {
+    Keys::published(json!({ "keys": keys }).to_string().as_bytes())
+}
+
+fn ann() -> Value {
+    json!({"sub": "ann", "exp": NOW_S + 60})
+}
+
+#[test]
+fn claims_are_judged() {
+    let plain = Rules::default();
+    let of = Rules {
+        issuers: vec!["https://a.example".into(), "https://b.example".into()],
+        ..Rules::default()
+    };
+    let to = Rules {
+        audiences: vec!["chat".into()],
+        ..Rules::default()
+    };
+    let named = Rules {
+        user: "uid".into(),
+        ..Rules::default()
+    };
+    let exp = NOW_S + 60;
+    let cases: &[(Value, &Rules, Result<&str, Refusal>)] = &[
+        (json!({"sub": "ann", "exp": exp}), &plain, Ok("ann")),
+        (json!({"sub": "ann", "exp": exp as f64 + 0.5}), &plain, Ok("ann")),
+        (json!({"sub": "ann", "exp": 1e300}), &plain, Ok("ann")),
+        (json!({"sub": "ann", "exp": u64::MAX}), &plain, Ok("ann")),
+        (json!({"sub": 42, "exp": exp}), &plain, Ok("42")),
+        (json!({"uid": "bob", "sub": "ann", "exp": exp}), &named, Ok("bob")),
+        (json!({"sub": "ann"}), &plain, Err(Refusal::NoExpiry)),
+        (json!({"sub": "ann", "exp": "2030"}), &plain, Err(Refusal::Malformed)),
+        (json!({"sub": "ann", "exp": null}), &plain, Err(Refusal::Malformed)),
+        // Clocks may differ by thirty seconds.
+        (json!({"sub": "ann", "exp": NOW_S - 29}), &plain, Ok("ann")),
+        (json!({"sub": "ann", "exp": NOW_S - 30}), &plain, Err(Refusal::Expired)),
+        (json!({"sub": "ann", "exp": -1}), &plain, Err(Refusal::Expired)),
+        (json!({"sub": "ann", "exp": exp, "nbf": NOW_S + 30}), &plain, Ok("ann")),
+        (json!({"sub": "ann", "exp": exp, "nbf": NOW_S + 31}), &plain, Err(Refusal::NotYet)),
+        (json!({"sub": "ann", "exp": exp, "iss": "https://b.example"}), &of, Ok("ann")),
+        (json!({"sub": "ann", "exp": exp, "iss": "https://c.example"}), &of, Err(Refusal::Issuer)),
+        (json!({"sub": "ann", "exp": exp, "iss": ["https://a.example"]}), &of, Err(Refusal::Issuer)),
+        (json!({"sub": "ann", "exp": exp}), &of, Err(Refusal::Issuer)),
+        (json!({"sub": "ann", "exp": exp, "aud": "chat"}), &to, Ok("ann")),
+        (json!({"sub": "ann", "exp": exp, "aud": ["shop", "chat"]}), &to, Ok("ann")),
+        (json!({"sub": "ann", "exp": exp, "aud": "chats"}), &to, Err(Refusal::Audience)),
+        (json!({"sub": "ann", "exp": exp, "aud": []}), &to, Err(Refusal::Audience)),
+        (json!({"sub": "ann", "exp": exp}), &to, Err(Refusal::Audience)),
+        // For somebody, and nobody has said that it is us.
+        (json!({"sub": "ann", "exp": exp, "aud": "shop"}), &plain, Err(Refusal::Audience)),
+        (json!({"sub": "", "exp": exp}), &plain, Err(Refusal::NoUser)),
+        (json!({"sub": ["ann"], "exp": exp}), &plain, Err(Refusal::NoUser)),
+        (json!({"sub": 4.5, "exp": exp}), &plain, Err(Refusal::NoUser)),
+        (json!({"exp": exp}), &plain, Err(Refusal::NoUser)),
+        (json!(["sub", "ann"]), &plain, Err(Refusal::Malformed)),
+        (json!("ann"), &plain, Err(Refusal::Malformed)),
+    ];
+    for (claims, rules, expected) in cases {
+        let found = judged(claims, rules).map(|claims| claims.user);
+        assert_eq!(found, expected.map(str::to_owned), "{claims}");
+    }
+    assert_eq!(judged(&ann(), &plain).unwrap().expires_s, NOW_S + 90);
+}
+
+#[test]
+fn what_is_no_token_is_refused() {
+    let keys = Keys::secret(SECRET).unwrap();
+    let good = shared(&ann());
+    let (message, signature) = good.rsplit_once('.').unwrap();
+    let padded = format!("{good}=");
+    let long = format!("{message}.{}", "A".repeat(TOKEN_BYTES_MAX));
+    let five = format!("{good}.{signature}.{signature}");
+    let twice = {
+        let header = encode(r#"{"alg":"none","alg":"HS256"}"#);
+        let message = format!("{header}.{}", encode(ann().to_string()));
+        format!("{message}.{}", encode(hs256(SECRET, message.as_bytes())))
+    };
+    let critical = {
+        let header = json!({"alg": "HS256", "crit": ["b64"], "b64": false});
+        token(&header, &ann(), |message| hs256(SECRET, message))
+    };
+    for bad in [
+        "", ".", "..", "...", "a.b.c", message, &padded, &long, &five, &twice, &critical,
+    ] {
+        let found = verify(bad, &keys, &Rules::default(), NOW_S);
+        assert_eq!(found, Err(Refusal::Malformed), "{bad}");
+    }
+    assert!(verify(&good, &keys, &Rules::default(), NOW_S).is_ok());
+}
+
+#[test]
+fn an_unsigned_token_is_refused() {
+    let keys = Keys::secret(SECRET).unwrap();
+    for name in ["none", "None", "NONE", "nOnE", "", "HS512", "hs256", "PS256"] {
+        for sign in [|_: &[u8]| Vec::new(), |message: &[u8]| hs256(SECRET, message)] {
+            let bad = token(&json!({"alg": name}), &ann(), sign);
+            let found = verify(&bad, &keys, &Rules::default(), NOW_S);
+            assert_eq!(found, Err(Refusal::Algorithm), "{name:?}");
+        }
+    }
+    // The right name, and no signature or part of one.
+    for length in [0, 1, 31] {
+        let bad = token(&json!({"alg": "HS256"}), &ann(), |message| {
+            hs256(SECRET, message)[..length].to_vec()
+        });
+        let found = verify(&bad, &keys, &Rules::default(), NOW_S);
+        assert_eq!(found, Err(Refusal::Signature), "{length}");
+    }
+}
+
+#[test]
+fn a_public_key_is_no_secret() {
+    let pair = Ecdsa::new();
+    let jwk = pair.jwk("a");
+    let keys = published(std::slice::from_ref(&jwk)).unwrap();
+    // Whatever of the public key is taken for a secret.
+    for secret in [
+        pair.0.public_key().as_ref().to_vec(),
+        jwk.to_string().into_bytes(),
+        rfc::RSA_PEM.as_bytes().to_vec(),
+    ] {
+        for id in [json!("a"), json!("b"), Value::Null] {
+            let bad = token(&json!({"alg": "HS256", "kid": id}), &ann(), |message| {
+                hs256(&secret, message)
+            });
+            let found = verify(&bad, &keys, &Rules::default(), NOW_S);
+            assert_eq!(found, Err(Refusal::Algorithm));
+            let own = Keys::pem(rfc::RSA_PEM.as_bytes()).unwrap();
+            let found = verify(&bad, &own, &Rules::default(), NOW_S);
+            assert_eq!(found, Err(Refusal::Algorithm));
+        }
+    }
+}
+
+#[test]
+fn a_set_knows_its_keys_by_name() {
+    let (first, second, other) = (Ecdsa::new(), Ecdsa::new(), Ecdsa::new());
+    let keys = published(&[first.jwk("1"), second.jwk("2")]).unwrap();
+    let judge = |token: &str| verify(token, &keys, &Rules::default(), NOW_S).map(|c| c.user);
+    let ok = Ok("ann".to_owned());
+    assert_eq!(judge(&first.token(Some("1"), &ann())), ok);
+    assert_eq!(judge(&second.token(Some("2"), &ann())), ok);
+    // Without a name each is tried.
+    assert_eq!(judge(&second.token(None, &ann())), ok);
+    assert_eq!(judge(&second.token(Some("1"), &ann())), Err(Refusal::Signature));
+    assert_eq!(judge(&other.token(None, &ann())), Err(Refusal::Signature));
+    assert_eq!(judge(&other.token(Some("3"), &ann())), Err(Refusal::UnknownKey));
+    // What a token brings along, or points to, is not looked at.
+    for name in ["jwk", "jku", "x5u", "x5c"] {
+        let mut header = json!({"alg": "ES256", "kid": "1"});
+        header[name] = match name {
+            "jwk" => other.jwk("1"),
+            _ => json!("https://evil.example/keys"),
+        };
+        let bad = token(&header, &ann(), |message| other.sign(message));
+        assert_eq!(judge(&bad), Err(Refusal::Signature), "{name}");
+    }
+}
+
+#[test]
+fn a_set_is_read_as_far_as_it_can_be_used() {
+    let pair = Ecdsa::new();
+    let good = pair.jwk("1");
+    let with = |name: &str, value: Value| {
+        let mut jwk = good.clone();
+        jwk[name] = value;
+        jwk
+    };
+    for (jwk, is_used) in [
+        (good.clone(), true),
+        (with("alg", json!("ES256")), true),
+        (with("key_ops", json!(["verify"])), true),
+        (with("alg", json!("ES384")), false),
+        (with("use", json!("enc")), false),
+        (with("key_ops", json!(["sign"])), false),
+        (with("crv", json!("P-384")), false),
+        (with("kty", json!("oct")), false),
+        (with("x", json!("AAAA")), false),
+        (with("x", json!("not base64url!")), false),
+        (json!({"kty": "oct", "k": encode(SECRET), "kid": "1"}), false),
+        (json!({"kty": "RSA", "n": encode([255; 128]), "e": "AQAB"}), false),
+        (json!({"kty": "OKP", "crv": "Ed25519", "x": "AAAA"}), false),
+        (json!({"kty": 5}), false),
+        (json!("key"), false),
+    ] {
+        let alone = published(std::slice::from_ref(&jwk));
+        assert_eq!(alone.is_ok(), is_used, "{jwk}");
+        // What can't be used does not spoil the others.
+        assert_eq!(
+            published(&[jwk, good.clone()]).unwrap().len(),
+            1 + usize::from(is_used)
+        );
+    }
+    for bad in ["", "[]", "{}", "{\"keys\": 5}", "<html>"] {
+        assert_eq!(Keys::published(bad.as_bytes()), Err(BadKeys::NotASet));
+    }
+    assert_eq!(published(&[]), Err(BadKeys::NothingUsable));
+    let many = vec![good; KEYS_MAX + 1];
+    assert_eq!(published(&many), Err(BadKeys::TooMany));
+}
+
+#[test]
+fn keys_that_are_no_good_are_refused() {
+    assert_eq!(Keys::secret(b"short"), Err(BadKeys::ShortSecret(5)));
+    let pem = rfc::RSA_PEM.as_bytes();
+    assert_eq!(Keys::secret(pem), Err(BadKeys::PemAsSecret));
+    assert_eq!(Keys::pem(b"a secret"), Err(BadKeys::NoPem));
+    let private = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+    assert_eq!(Keys::pem(private.as_bytes()), Err(BadKeys::Private));
+    let broken = "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n";
+    assert_eq!(Keys::pem(broken.as_bytes()), Err(BadKeys::Unreadable(1)));
+    let two = format!("{}{}", rfc::RSA_PEM, rfc::RSA_PEM);
+    assert_eq!(Keys::pem(two.as_bytes()).unwrap().len(), 2);
+}
+
+#[test]
+fn a_key_shows_nothing_of_itself() {
+    let shown = format!("{:?}", Keys::secret(SECRET).unwrap());
+    assert!(shown.contains("HS256") && !shown.contains("secret"), "{shown}");
+}
+
+#[test]
+fn ed25519_signs_too() {
+    let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+    let pair = Ed25519KeyPair::from_pkcs8(pkcs8.as_ref()).unwrap();
+    let x = encode(pair.public_key().as_ref());
+    let keys = published(&[json!({"kty": "OKP", "crv": "Ed25519", "kid": "e", "x": x})]).unwrap();
+    let header = json!({"alg": "EdDSA", "kid": "e"});
+    let good = token(&header, &ann(), |message| pair.sign(message).as_ref().to_vec());
+    assert!(verify(&good, &keys, &Rules::default(), NOW_S).is_ok());
+    // A token of another key, and one that was changed behind the signer's back.
+    let bad = token(&header, &ann(), |message| {
+        pair.sign(digest::digest(&digest::SHA256, message).as_ref()).as_ref().to_vec()
+    });
+    assert_eq!(
+        verify(&bad, &keys, &Rules::default(), NOW_S),
+        Err(Refusal::Signature)
+    );
+    let (message, signature) = good.rsplit_once('.').unwrap();
+    let header = message.split_once('.').unwrap().0;
+    let claims = encode(json!({"sub": "root", "exp": NOW_S + 60}).to_string());
+    let forged = format!("{header}.{claims}.{signature}");
+    assert_eq!(payload(&forged, &keys), Err(Refusal::Signature));
+}

@@ -1,0 +1,111 @@
+//! RFC 7515, appendix A, and RFC 8037, appendix A.4.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+use super::published;
+use crate::verify::payload;
+use crate::{Keys, Refusal, Rules, verify};
+
+/// Of all three examples.
+const CLAIMS: &str = "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
+const EXPIRES_S: u64 = 1_300_819_380;
+
+const MODULUS: &str = "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ";
+
+/// The same key, as `openssl pkey -pubout` writes it.
+pub(super) const RSA_PEM: &str = "-----BEGIN PUBLIC KEY-----
+MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAofgWCuLjybRlzo0tZWJj
+NiuSfb4p4fAkd/wWJcyQoTbji9k0l8W26mPddxHmfHQp+Vaw+4qPCJrcS2mJPMEz
+P1Pt0Bm4d4QlL+yRT+SFd2lZS+pCgNMsD1W/YpRPEwOWvG6b32690r2jZ47soMZo
+9wGzjb/7OMg0LOL+bSf63kpaSHSXndS5z5rexMdbBYUsLA9e+KXBdQOS+UTo7WTB
+EMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6/I5IhlJH7aGhyxX
+FvUK+DWNmoudF8NAco9/h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXp
+oQIDAQAB
+-----END PUBLIC KEY-----
+";
+
+fn check(keys: &Keys, header: &str, signature: &str) {
+    let rules = Rules {
+        user: "iss".to_owned(),
+        leeway_s: 0,
+        ..Rules::default()
+    };
+    let token = format!("{header}.{CLAIMS}.{signature}");
+    let claims = verify(&token, keys, &rules, EXPIRES_S - 1).unwrap();
+    assert_eq!((claims.user.as_str(), claims.expires_s), ("joe", EXPIRES_S));
+    let late = verify(&token, keys, &rules, EXPIRES_S);
+    assert_eq!(late, Err(Refusal::Expired));
+    // Each bit of the signature counts, also the last ones that a letter holds beyond the last byte.
+    let mut bytes = URL_SAFE_NO_PAD.decode(signature).unwrap();
+    for at in [0, bytes.len() / 2, bytes.len() - 1] {
+        bytes[at] ^= 1;
+        let forged = format!("{header}.{CLAIMS}.{}", URL_SAFE_NO_PAD.encode(&bytes));
+        assert_eq!(payload(&forged, keys), Err(Refusal::Signature));
+        bytes[at] ^= 1;
+    }
+}
+
+#[test]
+fn a_1_hmac() {
+    let secret = "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow";
+    let keys = Keys::secret(&URL_SAFE_NO_PAD.decode(secret).unwrap()).unwrap();
+    check(
+        &keys,
+        "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9",
+        "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
+    );
+}
+
+fn rsa() -> Value {
+    json!({"kty": "RSA", "n": MODULUS, "e": "AQAB"})
+}
+
+#[test]
+fn a_2_rsa() {
+    for keys in [published(&[rsa()]), Keys::pem(RSA_PEM.as_bytes())] {
+        check(
+            &keys.unwrap(),
+            "eyJhbGciOiJSUzI1NiJ9",
+            "cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw",
+        );
+    }
+}
+
+#[test]
+fn a_3_ecdsa() {
+    let jwk = json!({
+        "kty": "EC",
+        "crv": "P-256",
+        "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+        "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
+    });
+    check(
+        &published(&[jwk]).unwrap(),
+        "eyJhbGciOiJFUzI1NiJ9",
+        "DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q",
+    );
+}
+
+/// What is signed there is a sentence, so it is a signature that holds and no token.
+#[test]
+fn a_4_ed25519() {
+    let jwk = json!({
+        "kty": "OKP",
+        "crv": "Ed25519",
+        "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
+    });
+    let keys = published(&[jwk]).unwrap();
+    let token = "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc.hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg";
+    assert_eq!(payload(token, &keys).unwrap(), b"Example of Ed25519 signing");
+    let verified = verify(token, &keys, &Rules::default(), 0);
+    assert_eq!(verified, Err(Refusal::Malformed));
+}
+
+#[test]
+fn a_5_unsigned() {
+    let token = format!("eyJhbGciOiJub25lIn0.{CLAIMS}.");
+    let keys = published(&[rsa()]).unwrap();
+    assert_eq!(payload(&token, &keys), Err(Refusal::Algorithm));
+}

@@ -1,0 +1,207 @@
+//! Whether a token holds: its form, its signature, its time, whom it is of and whom it is for.
+//!
+//! The signature comes before all that a token says of itself; of an unsigned one only `alg` and `kid` are read, and
+//! both are only compared.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{Algorithm, Keys};
+
+/// Longest token, in bytes.
+pub const TOKEN_BYTES_MAX: usize = 8 << 10;
+
+/// What is asked of a token besides its signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Its `iss` has to be one of these; empty: it may be anything.
+    pub issuers: Vec<String>,
+    /// One of its `aud` has to be one of these; empty: it may have none (RFC 7519, section 4.1.3).
+    pub audiences: Vec<String>,
+    /// How far clocks may differ, in seconds.
+    pub leeway_s: u64,
+    /// The claim that holds the user: a string, or a whole number.
+    pub user: String,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            issuers: Vec::new(),
+            audiences: Vec::new(),
+            leeway_s: 30,
+            user: "sub".to_owned(),
+        }
+    }
+}
+
+/// What a token that holds says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claims {
+    /// Not empty; nothing else of it is checked.
+    pub user: String,
+    /// From when it holds no more, in seconds since 1970, leeway included.
+    pub expires_s: u64,
+}
+
+/// Why a token does not hold. None of these shows any of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Refusal {
+    /// No token at all, or too long a one.
+    #[error("malformed")]
+    Malformed,
+    /// Signed by an algorithm that no key is for; `none` is one of those.
+    #[error("algorithm not allowed")]
+    Algorithm,
+    /// Its `kid` is no key's. The issuer may have newer ones.
+    #[error("unknown key")]
+    UnknownKey,
+    /// No key has signed it.
+    #[error("bad signature")]
+    Signature,
+    /// Its `exp` is over.
+    #[error("expired")]
+    Expired,
+    /// Its `nbf` is yet to come.
+    #[error("not yet valid")]
+    NotYet,
+    /// It has no `exp`: it would hold for ever.
+    #[error("no expiry")]
+    NoExpiry,
+    /// Another issuer's, or nobody's.
+    #[error("wrong issuer")]
+    Issuer,
+    /// For somebody else.
+    #[error("wrong audience")]
+    Audience,
+    /// The claim of the user is missing, or neither a string nor a whole number.
+    #[error("no user in it")]
+    NoUser,
+}
+
+impl Refusal {
+    /// Every reason, with its label in metrics.
+    pub const ALL: [(Self, &'static str); 10] = [
+        (Self::Malformed, "malformed"),
+        (Self::Algorithm, "algorithm"),
+        (Self::UnknownKey, "unknown_key"),
+        (Self::Signature, "signature"),
+        (Self::Expired, "expired"),
+        (Self::NotYet, "not_yet"),
+        (Self::NoExpiry, "no_expiry"),
+        (Self::Issuer, "issuer"),
+        (Self::Audience, "audience"),
+        (Self::NoUser, "no_user"),
+    ];
+}
+
+/// The members of a token's header that count (RFC 7515, section 4.1); one that comes twice makes it malformed.
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    kid: Option<String>,
+    crit: Option<Value>,
+}
+
+/// Judges a token in its compact form (RFC 7515, section 3.1) at a time, in seconds since 1970.
+///
+/// # Errors
+/// It does not hold.
+pub fn verify(token: &str, keys: &Keys, rules: &Rules, now_s: u64) -> Result<Claims, Refusal> {
+    let payload = payload(token, keys)?;
+    let claims: Map<String, Value> =
+        serde_json::from_slice(&payload).map_err(|_| Refusal::Malformed)?;
+    judge(&claims, rules, now_s)
+}
+
+/// What somebody with one of the keys has signed.
+pub(crate) fn payload(token: &str, keys: &Keys) -> Result<Vec<u8>, Refusal> {
+    if token.len() > TOKEN_BYTES_MAX {
+        return Err(Refusal::Malformed);
+    }
+    let decode = |part: &str| {
+        URL_SAFE_NO_PAD
+            .decode(part)
+            .map_err(|_| Refusal::Malformed)
+    };
+    let (message, signature) = token.rsplit_once('.').ok_or(Refusal::Malformed)?;
+    let (header, payload) = message.split_once('.').ok_or(Refusal::Malformed)?;
+    let header: Header =
+        serde_json::from_slice(&decode(header)?).map_err(|_| Refusal::Malformed)?;
+    if header.crit.is_some() {
+        // Something that has to be understood, and is not (RFC 7515, section 4.1.11).
+        return Err(Refusal::Malformed);
+    }
+    let algorithm = Algorithm::named(&header.alg).ok_or(Refusal::Algorithm)?;
+    if algorithm == Algorithm::Hs256 && keys.is_published() {
+        return Err(Refusal::Algorithm);
+    }
+    let (payload, signature) = (decode(payload)?, decode(signature)?);
+    let id = header.kid.as_deref();
+    let mut refusal = Refusal::UnknownKey;
+    for key in keys.iter().filter(|key| key.is_called(id)) {
+        if key.algorithm() != algorithm {
+            if refusal == Refusal::UnknownKey {
+                refusal = Refusal::Algorithm;
+            }
+            continue;
+        }
+        if key.has_signed(message.as_bytes(), &signature) {
+            return Ok(payload);
+        }
+        refusal = Refusal::Signature;
+    }
+    Err(refusal)
+}
+
+fn judge(claims: &Map<String, Value>, rules: &Rules, now_s: u64) -> Result<Claims, Refusal> {
+    let time = |name| match claims.get(name) {
+        None => Ok(None),
+        Some(value) => date(value).map(Some).ok_or(Refusal::Malformed),
+    };
+    let expires_s = time("exp")?.ok_or(Refusal::NoExpiry)?;
+    let expires_s = expires_s.saturating_add(rules.leeway_s);
+    if now_s >= expires_s {
+        return Err(Refusal::Expired);
+    }
+    if time("nbf")?.is_some_and(|begins_s| now_s.saturating_add(rules.leeway_s) < begins_s) {
+        return Err(Refusal::NotYet);
+    }
+    let issuer = claims.get("iss").and_then(Value::as_str);
+    let is_known = |issuer: &str| rules.issuers.iter().any(|known| known == issuer);
+    if !rules.issuers.is_empty() && !issuer.is_some_and(is_known) {
+        return Err(Refusal::Issuer);
+    }
+    if !is_for(claims.get("aud"), &rules.audiences) {
+        return Err(Refusal::Audience);
+    }
+    let user = match claims.get(&rules.user) {
+        Some(Value::String(user)) if !user.is_empty() => user.clone(),
+        Some(Value::Number(number)) if !number.is_f64() => number.to_string(),
+        _ => return Err(Refusal::NoUser),
+    };
+    Ok(Claims { user, expires_s })
+}
+
+/// A NumericDate (RFC 7519, section 2): seconds since 1970, possibly with a fraction, which is left out. What lies before
+/// is 1970.
+fn date(value: &Value) -> Option<u64> {
+    match value.as_u64() {
+        Some(seconds) => Some(seconds),
+        // Saturating: also what lies far off is a time.
+        None => value.as_f64().map(|seconds| seconds as u64),
+    }
+}
+
+/// Whether a token's `aud`, one or several, names one of us. Without any of ours it must name nobody: a token for somebody
+/// else is not for us.
+fn is_for(audience: Option<&Value>, ours: &[String]) -> bool {
+    let is_ours = |one: &Value| one.as_str().is_some_and(|one| ours.iter().any(|our| our == one));
+    match audience {
+        None => ours.is_empty(),
+        Some(Value::Array(all)) => all.iter().any(is_ours),
+        Some(one) => is_ours(one),
+    }
+}
