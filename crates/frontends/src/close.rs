@@ -15,6 +15,8 @@ pub const SLOW_CONSUMER: (u16, &str) = (1013, "too slow: try again later");
 pub const TOO_MANY: (u16, &str) = (1013, "too many connections of this address");
 /// The client says more than its route allows.
 pub const TOO_FAST: (u16, &str) = (1008, "too much too fast");
+/// The token that said who the client is holds no more, and no other came; come back with a new one.
+pub const EXPIRED: (u16, &str) = (3005, "connection expired");
 /// The back end asked for it; no reconnect.
 pub const DISCONNECTED: (u16, &str) = (3503, "disconnected by the back end");
 

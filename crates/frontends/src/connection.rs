@@ -16,12 +16,13 @@ use veche_hub::{Answer, SessionId, Ticket};
 use crate::app::{AppAnswer, CLOSED_ABNORMALLY, Gone};
 use crate::client::{Caller, Dial, Dialing};
 use crate::http::Http;
-use crate::identity::Certified;
+use crate::identity::{Certified, Finding};
 use crate::lines::Lines;
 use crate::outbox::ANSWERS_BYTES_HIGH;
+use crate::reply::refuse_request;
 use crate::shared::{NoteLevel, Shared};
 use crate::site::Role;
-use crate::socket::Socket;
+use crate::socket::{NotRenewed, Socket};
 use crate::stats::TurnedAway;
 use crate::step::{Block, Never, Step, Then};
 
@@ -224,6 +225,10 @@ impl Connection {
         let Some(then) = http.app_answered(id, answer, shared) else {
             return;
         };
+        self.go_on_from_http(id, then, shared);
+    }
+
+    fn go_on_from_http(&mut self, id: SessionId, then: Then<Socket>, shared: &mut Shared) {
         let then = match then {
             Then::Become(socket) => {
                 self.open(id, socket, shared);
@@ -232,6 +237,40 @@ impl Connection {
             then => then.map(Stage::Socket),
         };
         self.go_on(id, then, shared);
+    }
+
+    /// What has become of the question who the client is.
+    pub fn found(&mut self, id: SessionId, finding: Finding, shared: &mut Shared) {
+        let Stage::Http(http) = &mut self.stage else {
+            return;
+        };
+        let then = match http.found(id, finding, shared) {
+            None => return,
+            Some(Ok(then)) => then,
+            Some(Err(error)) => {
+                refuse_request(id, &error, shared);
+                Then::End
+            }
+        };
+        self.go_on_from_http(id, then, shared);
+    }
+
+    /// Another token for a session that one has opened; how long it holds, in milliseconds.
+    ///
+    /// # Errors
+    /// It is no good, and the one before stays.
+    pub fn renew(
+        &mut self,
+        id: SessionId,
+        token: &str,
+        shared: &mut Shared,
+    ) -> Result<u64, NotRenewed> {
+        let Stage::Socket(socket) = &mut self.stage else {
+            return Err(NotRenewed::Closed);
+        };
+        let renewed = socket.renew(token, shared);
+        self.settle_deadline(id, shared);
+        renewed
     }
 
     /// The handler of an application that waited has ended.
@@ -370,6 +409,12 @@ impl Connection {
             return;
         }
         if let Stage::Socket(socket) = &mut self.stage
+            && now >= socket.expiry_ms(shared.now)
+            && !socket.is_closing()
+        {
+            return self.expired(id, shared);
+        }
+        if let Stage::Socket(socket) = &mut self.stage
             && self.blocked == Some(Block::Pace)
             && !socket.is_closing()
         {
@@ -487,7 +532,9 @@ impl Connection {
             Stage::Socket(socket) if self.blocked == Some(Block::Pace) && !socket.is_closing() => {
                 socket.paced_deadline_ms(shared)
             }
-            Stage::Socket(socket) if self.blocked.is_some() && !socket.is_closing() => u64::MAX,
+            Stage::Socket(socket) if self.blocked.is_some() && !socket.is_closing() => {
+                socket.expiry_ms(shared.now)
+            }
             Stage::Http(http) => http.deadline_ms(shared),
             Stage::Dialing(dialing) => dialing.deadline_ms(),
             Stage::Socket(socket) => socket.deadline_ms(id, shared),

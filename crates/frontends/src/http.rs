@@ -8,6 +8,7 @@
 
 mod app;
 mod body;
+mod named;
 mod parts;
 mod request;
 
@@ -30,6 +31,7 @@ use crate::stream::{Pumped, Stream};
 use crate::upgrade::Registration;
 pub(crate) use app::KeptRequest;
 use body::Body;
+use named::Naming;
 use parts::Parts;
 
 /// The stage's state; boxed, since few connections stay in it.
@@ -62,6 +64,8 @@ enum State {
     Parts(Box<Parts>),
     /// An application has yet to judge a handshake.
     Asking(AppId, Box<KeptRequest>),
+    /// It has yet to be found out who asks.
+    Naming(Naming, Box<KeptRequest>),
 }
 
 impl Http {
@@ -110,10 +114,12 @@ impl Http {
             State::Head => self.head(id, input, shared),
             State::Body(_) => self.body(id, input, shared),
             // Input waits while these last.
-            State::Call(..) | State::Registering(_) | State::Streaming(_) => Ok(Step {
-                taken: 0,
-                then: Then::Wait(Block::Answer),
-            }),
+            State::Call(..) | State::Registering(_) | State::Streaming(_) | State::Naming(..) => {
+                Ok(Step {
+                    taken: 0,
+                    then: Then::Wait(Block::Answer),
+                })
+            }
             State::App(..) | State::Parts(_) | State::Asking(..) => Ok(Step {
                 taken: 0,
                 then: Then::Wait(Block::App),
@@ -293,13 +299,20 @@ impl Http {
                 Some(Handshake::Malformed)
             }
             State::Asking(..) => Some(Handshake::Refused),
+            State::Naming(Naming::Upgrade, _) => Some(Handshake::Unavailable),
             _ => None,
         };
+        let is_asked_about = matches!(state, State::Naming(Naming::Request(_), _));
         if let Some(outcome) = outcome {
             shared.stats.handshake(outcome);
+        }
+        if outcome.is_some() || is_asked_about {
             let error = HttpError {
                 status: Status::SERVICE_UNAVAILABLE,
-                reason: "the session could not be opened",
+                reason: match outcome {
+                    Some(_) => "the session could not be opened",
+                    None => "nobody could say who asks",
+                },
             };
             refuse_request(id, &error, shared);
         }
@@ -311,7 +324,9 @@ impl Http {
             State::Head if self.requests > 0 && !self.scan.is_midway() => limits.idle_timeout_ms,
             State::Head => limits.header_timeout_ms.min(limits.handshake_timeout_ms),
             State::Body(_) => limits.body_timeout_ms,
-            State::Registering(_) | State::Asking(..) => limits.handshake_timeout_ms,
+            State::Registering(_) | State::Asking(..) | State::Naming(..) => {
+                limits.handshake_timeout_ms
+            }
             State::App(_, ref kept) => kept.timeout_ms(),
             State::Parts(ref parts) => parts.timeout_ms,
             // A home worker always answers, and a stalled send has its own deadline.
@@ -327,7 +342,10 @@ impl Http {
         }
         if matches!(self.state, State::App(..) | State::Parts(_)) {
             self.app_is_late(id, shared);
-        } else if matches!(self.state, State::Registering(_) | State::Asking(..)) {
+        } else if matches!(
+            self.state,
+            State::Registering(_) | State::Asking(..) | State::Naming(..)
+        ) {
             self.abandon(id, shared);
         } else if !self.is_idle() || self.requests == 0 {
             let error = HttpError {

@@ -1,17 +1,33 @@
-//! Who a client says it is: from the query, a cookie or a header of its handshake.
+//! Who a client says it is: from the query, a cookie or a header of its handshake, from its certificate, from a token, or
+//! from the back end, which is asked.
 //!
-//! None of these proves anything by itself: a cookie or a header can be trusted where something in front sets it,
-//! the query is for demos and trusted networks. A certificate that was shown for the connection does: whoever carries the
-//! bytes has judged it and says what it is about ([`Certified`]). Tokens and hooks to the back end are further variants
-//! of the same question.
+//! A name alone proves nothing: a cookie or a header can be trusted where something in front sets it, the query is for
+//! demos and trusted networks. A certificate that was shown for the connection does prove it: whoever carries the bytes
+//! has judged it and says what it is about ([`Certified`]). So does a [token](token), which its issuer has signed, and
+//! the word of the back end behind a [hook](hook). The last two may have to be waited for: what has become of it comes
+//! as a [`Finding`].
 
-use veche_proto::http::Head;
+pub mod hook;
+pub mod token;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use veche_hub::SessionId;
+use veche_jwt::Refusal;
+use veche_proto::http::{Head, Status};
+
+use crate::app::Outcome;
+use crate::shared::Shared;
+use hook::{Hook, Question};
+use token::Tokens;
 
 /// Longest user name, in bytes: a personal channel's name is `#` and the user, at most 255 bytes together.
 pub const USER_BYTES_MAX: usize = 254;
 
 /// Where the user's name comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Identity {
     /// Nobody: the connection has no user and can't be pushed to by one.
     None,
@@ -23,6 +39,46 @@ pub enum Identity {
     Header(String),
     /// The certificate that the client has shown.
     Certificate(Field),
+    /// A token that it brings along.
+    Token(Arc<Tokens>),
+    /// The back end, which is asked.
+    Hook(Arc<dyn Hook>),
+}
+
+/// Whom a client was found to be, and for how long.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// `None` where the route asks for nobody.
+    pub user: Option<String>,
+    /// Until when a token says so.
+    pub lease: Option<Box<Lease>>,
+}
+
+/// A token's word: it ends, and another token may go on with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Whom the token names; the session's own user may be another, by the word of its application.
+    pub user: String,
+    /// Milliseconds since 1970, as [`Now::wall_ms`](crate::Now::wall_ms).
+    pub expires_ms: u64,
+}
+
+/// What has become of a question that had to be waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// There may be other keys now: the token is to be looked at again.
+    Keys,
+    /// The back end knows the client.
+    Named(String),
+    /// It does not, or was not to be asked.
+    Unknown(Unknown),
+}
+
+/// Where a worker hears of findings.
+pub trait Desk: Send + Sync + fmt::Debug {
+    /// Tells the worker what has become of the question of one of its connections, which may be gone by now. From any
+    /// thread.
+    fn tell(&self, id: SessionId, finding: Finding);
 }
 
 /// What in a certificate is the user's name.
@@ -76,30 +132,124 @@ pub enum Unknown {
     /// The name is too long or has control characters.
     #[error("bad user name: 1 to 254 bytes without control characters")]
     Malformed,
+    /// No token in any of the places where one is looked for.
+    #[error("no token")]
+    NoToken,
+    /// A token that does not hold.
+    #[error("the token is refused: {0}")]
+    Token(Refusal),
+    /// There are no keys to check a token with.
+    #[error("no token can be checked at the moment")]
+    NoKeys,
+    /// The back end does not know the client: 401.
+    #[error("the back end does not know who connects")]
+    Stranger,
+    /// The back end does not want the client: 403.
+    #[error("the back end does not let this client in")]
+    Unwanted,
+    /// The back end gave no answer of use, or is not asked for the time being.
+    #[error("the back end can't be asked who connects")]
+    NoAnswer,
+}
+
+impl Unknown {
+    /// What a handshake gets.
+    pub fn status(self) -> Status {
+        match self {
+            Self::Missing | Self::NoToken | Self::Token(_) | Self::Stranger => Status::UNAUTHORIZED,
+            Self::Malformed => Status::BAD_REQUEST,
+            Self::Unwanted => Status::FORBIDDEN,
+            Self::NoKeys | Self::NoAnswer => Status::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// Whether it says nothing of the client: another try may do.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::NoKeys | Self::NoAnswer)
+    }
+}
+
+/// Who asks, as far as it matters for who it is.
+pub(crate) struct Client<'a> {
+    pub(crate) id: SessionId,
+    pub(crate) head: &'a Head<'a>,
+    pub(crate) certified: Option<&'a Certified>,
+    pub(crate) address: IpAddr,
 }
 
 impl Identity {
-    /// The user named by a handshake, and by the client's certificate if it has shown one; `Ok(None)` where the route
-    /// asks for none.
-    pub fn user(
+    /// Whom a client is by its request, and by what it has shown before. [`Outcome::Later`]: a finding comes.
+    pub(crate) fn name(
         &self,
-        head: &Head<'_>,
-        certified: Option<&Certified>,
-    ) -> Result<Option<String>, Unknown> {
+        client: &Client<'_>,
+        shared: &Shared,
+    ) -> Outcome<Result<Named, Unknown>> {
+        let head = client.head;
         let name = match self {
-            Self::None => return Ok(None),
+            Self::None => return Outcome::Now(Ok(Named::default())),
             Self::Query(name) => head.query(name).map(|value| value.into_owned()),
             Self::Cookie(name) => head.cookie(name).map(str::to_owned),
             Self::Header(name) => head.header(name).map(str::to_owned),
-            Self::Certificate(field) => certified.and_then(|its| its.field(*field)).cloned(),
+            Self::Certificate(field) => client.certified.and_then(|its| its.field(*field)).cloned(),
+            Self::Token(tokens) => return tokens.name(client, shared),
+            Self::Hook(hook) => {
+                let question = Question {
+                    head,
+                    client: client.address,
+                };
+                return match hook.ask(&question, client.id, &shared.desk, shared.now) {
+                    Outcome::Now(finding) => Outcome::Now(finding.named()),
+                    Outcome::Later => Outcome::Later,
+                };
+            }
         };
-        let name = name
-            .filter(|name| !name.is_empty())
-            .ok_or(Unknown::Missing)?;
-        if !is_valid_user(&name) {
+        let name = name.filter(|name| !name.is_empty());
+        Outcome::Now(name.ok_or(Unknown::Missing).and_then(Named::plain))
+    }
+
+    /// What a finding makes of it.
+    pub(crate) fn found(
+        &self,
+        finding: Finding,
+        client: &Client<'_>,
+        shared: &Shared,
+    ) -> Result<Named, Unknown> {
+        match (self, finding) {
+            (Self::Token(tokens), Finding::Keys) => tokens.name_at_last(client.head, shared.now),
+            (_, finding) => finding.named(),
+        }
+    }
+
+    /// Whether a subprotocol that a client offers is its token: nobody may choose it.
+    pub(crate) fn is_token(&self, protocol: &str) -> bool {
+        match self {
+            Self::Token(tokens) => tokens.is_token(protocol),
+            _ => false,
+        }
+    }
+}
+
+impl Finding {
+    fn named(self) -> Result<Named, Unknown> {
+        match self {
+            Self::Named(user) => Named::plain(user),
+            Self::Unknown(unknown) => Err(unknown),
+            // An answer to a question that nobody has asked.
+            Self::Keys => Err(Unknown::NoAnswer),
+        }
+    }
+}
+
+impl Named {
+    /// By a name that holds as long as the connection does.
+    fn plain(user: String) -> Result<Self, Unknown> {
+        if !is_valid_user(&user) {
             return Err(Unknown::Malformed);
         }
-        Ok(Some(name))
+        Ok(Self {
+            user: Some(user),
+            lease: None,
+        })
     }
 }
 

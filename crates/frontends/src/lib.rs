@@ -43,5 +43,6 @@ pub use journal::Journal;
 pub use outbox::{End, Outbox, Outboxes};
 pub use shared::{Lane, Note, NoteLevel, Now, Ports, Post, Process, Shared};
 pub use site::{ApiKey, Limits, Listener, Role, Site};
+pub use socket::NotRenewed;
 pub use stats::Stats;
 pub use step::Block;

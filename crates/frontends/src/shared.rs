@@ -11,8 +11,9 @@ use std::sync::Arc;
 use veche_hub::{Answer, Class, Delivery, Hub, Mail, Outlet, SessionId, Ticket, WorkerId};
 use veche_proto::websocket::Codecs;
 
-use crate::app::{AppAnswer, Apps};
+use crate::app::{AppAnswer, AppId, Apps};
 use crate::close::Parting;
+use crate::identity::{Desk, Finding};
 use crate::outbox::Outboxes;
 use crate::site::Site;
 use crate::static_files::Files;
@@ -121,6 +122,9 @@ pub struct Shared {
     pub is_short_of_memory: bool,
     /// The users of sessions that count, by the index of the session; none where users may have as many as they like.
     counted_users: HashMap<u32, Box<str>>,
+    /// Where this worker hears who clients are, if it has to be waited for; the worker calls
+    /// [`Connection::found`](crate::Connection::found).
+    pub desk: Arc<dyn Desk>,
     /// Connections whose work waits until their own answers have left.
     pub waiting_for_output: Vec<SessionId>,
     /// Connections whose work waits for the hub to take publications again.
@@ -171,6 +175,7 @@ impl Shared {
             process,
             is_short_of_memory: false,
             counted_users: HashMap::new(),
+            desk: Arc::new(Unheard),
             waiting_for_output: Vec::new(),
             waiting_for_credit: Vec::new(),
             apps: None,
@@ -288,6 +293,14 @@ impl Shared {
     }
 }
 
+/// A desk where nobody listens: of workers whose routes ask nobody.
+#[derive(Debug)]
+struct Unheard;
+
+impl Desk for Unheard {
+    fn tell(&self, _: SessionId, _: Finding) {}
+}
+
 /// The `Date` header's value, written once a second.
 #[derive(Clone, Debug)]
 pub struct Date {
@@ -333,9 +346,24 @@ pub struct Ports {
     pub answers: VecDeque<(SessionId, Ticket, Answer)>,
     /// Sessions to disconnect.
     pub kicks: Vec<(SessionId, u16, String)>,
+    /// Tokens that applications hand in for sessions; the worker calls [`Connection::renew`](crate::Connection::renew) and
+    /// tells them what came of it.
+    pub renewals: Vec<Renewal>,
     /// Verdicts and responses of applications that did not come at once; the worker calls
     /// [`Connection::app_answered`](crate::Connection::app_answered).
     pub app_answers: VecDeque<(SessionId, AppAnswer)>,
+}
+
+/// Another token for a session that one has opened.
+pub struct Renewal {
+    /// Whose.
+    pub session: SessionId,
+    /// The token; never shown.
+    pub credential: String,
+    /// Who hands it in.
+    pub app: AppId,
+    /// By which that one knows what it asked for.
+    pub ticket: u64,
 }
 
 impl Ports {
@@ -346,6 +374,7 @@ impl Ports {
             post,
             answers: VecDeque::new(),
             kicks: Vec::new(),
+            renewals: Vec::new(),
             app_answers: VecDeque::new(),
         }
     }

@@ -5,9 +5,11 @@
 //! `veche_proto`'s.
 
 mod app;
+mod lease;
 
 use std::sync::Arc;
 
+pub use lease::NotRenewed;
 use veche_hub::{Answer, SessionId, Ticket};
 use veche_proto::websocket::{self, Decoder, Event, Limits, MessageKind, Opcode, close};
 
@@ -16,6 +18,7 @@ use crate::app::session::App;
 use crate::backend::{Backend, Progress, Shape};
 use crate::client::Terms;
 use crate::command;
+use crate::identity::Lease;
 use crate::outbox::{ANSWERS_BYTES_HIGH, Outboxes};
 use crate::pace::{Pace, Paced};
 use crate::route::Route;
@@ -38,6 +41,8 @@ pub(crate) struct Socket {
     phase: Phase,
     /// Where the client may not speak as fast as it likes.
     pace: Option<Box<Pace>>,
+    /// Where a token says who the client is, until when it does.
+    lease: Option<Box<Lease>>,
     /// A ping is out since `heard_ms` and `ping_interval`, and nothing has come since.
     pinged: bool,
     /// Pings whose pongs have not come: these are asked for.
@@ -74,9 +79,9 @@ pub(crate) enum Session {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Our Close frame is out; the peer's is awaited since then.
+    /// Our Close frame is out; the peer's is awaited since then, as far as 32 bits tell.
     Closing {
-        since_ms: u64,
+        since_ms: u32,
     },
 }
 
@@ -94,6 +99,7 @@ impl Socket {
             messaged_ms: now.mono_ms as u32,
             phase: Phase::Open,
             pace: pacing.map(|pacing| Box::new(Pace::new(pacing))),
+            lease: None,
             pinged: false,
             pongs_due: 0,
         }
@@ -247,7 +253,9 @@ impl Socket {
 
     /// When there is something to do while it waits.
     pub(crate) fn paced_deadline_ms(&self, shared: &Shared) -> u64 {
-        self.paced_until_ms().min(self.ping_deadline_ms(shared))
+        self.paced_until_ms()
+            .min(self.ping_deadline_ms(shared))
+            .min(self.expiry_ms(shared.now))
     }
 
     /// One frame on `/api/socket`: a command, answered always and in order.
@@ -343,7 +351,7 @@ impl Socket {
             return false;
         }
         self.phase = Phase::Closing {
-            since_ms: shared.now.mono_ms,
+            since_ms: shared.now.mono_ms as u32,
         };
         shared.ports.outboxes.close_frame(id, Some(code), reason);
         // From now on nothing can be handed to it, so nothing is counted as handed.
@@ -409,10 +417,11 @@ impl Socket {
 
     pub(crate) fn deadline_ms(&self, id: SessionId, shared: &Shared) -> u64 {
         if let Phase::Closing { since_ms } = self.phase {
-            return since_ms + shared.site.limits.close_timeout_ms;
+            return since(since_ms, shared.now) + shared.site.limits.close_timeout_ms;
         }
         self.ping_deadline_ms(shared)
             .min(self.idle_deadline_ms(id, shared))
+            .min(self.expiry_ms(shared.now))
     }
 
     fn ping_deadline_ms(&self, shared: &Shared) -> u64 {

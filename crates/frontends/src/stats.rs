@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::publishing::Busy;
+use veche_jwt::Refusal;
 
 /// A number that one thread writes and any thread reads.
 #[derive(Debug, Default)]
@@ -55,11 +56,13 @@ pub enum Handshake {
     Refused,
     /// Its user has too many already, or there is no memory for it.
     TurnedAway,
+    /// Who it is could not be found out: no keys, no answer of the back end.
+    Unavailable,
 }
 
 impl Handshake {
     /// Every outcome, with its label in the metrics.
-    pub const ALL: [(Self, &'static str); 9] = [
+    pub const ALL: [(Self, &'static str); 10] = [
         (Self::Opened, "opened"),
         (Self::NotFound, "not_found"),
         (Self::Malformed, "malformed"),
@@ -69,6 +72,7 @@ impl Handshake {
         (Self::Unauthorized, "unauthorized"),
         (Self::Refused, "refused_by_app"),
         (Self::TurnedAway, "turned_away"),
+        (Self::Unavailable, "identity_unavailable"),
     ];
 }
 
@@ -162,6 +166,12 @@ pub struct Stats {
     pub turned_away: [Cell; TurnedAway::ALL.len()],
     /// Handshakes by outcome.
     pub handshakes: [Cell; Handshake::ALL.len()],
+    /// Tokens that did not hold, at handshakes and renewals, in the order of [`Refusal::ALL`].
+    pub tokens_refused: [Cell; Refusal::ALL.len()],
+    /// Tokens that took the place of older ones of their sessions.
+    pub tokens_renewed: Cell,
+    /// Sessions closed because their token held no more.
+    pub tokens_expired: Cell,
     /// TLS handshakes of clients that came to their end: full ones, resumed ones.
     pub seals: [Cell; 2],
     /// The same by version: TLS 1.2, TLS 1.3.
@@ -234,6 +244,14 @@ impl Stats {
     /// Counts a handshake.
     pub fn handshake(&self, outcome: Handshake) {
         self.handshakes[outcome as usize].add(1);
+    }
+
+    /// Counts a token that did not hold.
+    pub fn token_refused(&self, why: Refusal) {
+        let reasons = Refusal::ALL.iter().zip(&self.tokens_refused);
+        for (_, cell) in reasons.filter(|((reason, _), _)| *reason == why) {
+            cell.add(1);
+        }
     }
 
     /// Counts somebody who was turned away.

@@ -15,7 +15,7 @@ use crate::app::AppId;
 use crate::app::session::App;
 use crate::backend::Backend;
 use crate::http::KeptRequest;
-use crate::identity::{Certified, Unknown};
+use crate::identity::{Named, Unknown};
 use crate::origin;
 use crate::reply::Refusal;
 use crate::route::{Handler, Route};
@@ -40,8 +40,8 @@ pub(crate) struct Candidate<'a, 'b> {
     pub(crate) route: &'a Arc<Route>,
     upgrade: Upgrade<'a, 'b>,
     session: Session,
-    /// Who it is by the route's identity.
-    pub(crate) user: Option<String>,
+    /// Who it is by the route's identity; nobody until that is found out.
+    pub(crate) named: Named,
     /// What it asked to hear beside its user's own channel.
     channels: Vec<String>,
 }
@@ -56,12 +56,11 @@ pub(crate) struct Registration {
     pub(crate) opening: Option<Box<KeptRequest>>,
 }
 
-/// Judges an upgrade request; `raw` is its head as it came. Nothing is written yet.
+/// Judges an upgrade request, all but who it is; `raw` is its head as it came. Nothing is written yet.
 pub(crate) fn judge<'a, 'b>(
     head: &'a Head<'b>,
     raw: &'a [u8],
     route: &'a Arc<Route>,
-    certified: Option<&Certified>,
     shared: &Shared,
 ) -> Result<Candidate<'a, 'b>, Refused> {
     let upgrade = handshake::read(head)
@@ -99,18 +98,6 @@ pub(crate) fn judge<'a, 'b>(
         },
         _ => Session::Echo,
     };
-    let user = match session {
-        Session::Push | Session::App(_) => {
-            route.identity.user(head, certified).map_err(|unknown| {
-                let status = match unknown {
-                    Unknown::Missing => Status::UNAUTHORIZED,
-                    Unknown::Malformed => Status::BAD_REQUEST,
-                };
-                refused(status, &unknown.to_string(), Handshake::Unidentified)
-            })?
-        }
-        Session::Echo | Session::Backend(_) => None,
-    };
     let channels = match session {
         Session::Push => channels(head, route)?,
         _ => Vec::new(),
@@ -121,7 +108,7 @@ pub(crate) fn judge<'a, 'b>(
         route,
         upgrade,
         session,
-        user,
+        named: Named::default(),
         channels,
     })
 }
@@ -150,6 +137,27 @@ fn channels(head: &Head<'_>, route: &Route) -> Result<Vec<String>, Refused> {
 }
 
 impl Refused {
+    /// Nobody knows who it is.
+    pub(crate) fn unknown(why: Unknown, shared: &Shared) -> Self {
+        let outcome = match why.is_ours() {
+            true => Handshake::Unavailable,
+            false => Handshake::Unidentified,
+        };
+        if let Unknown::Token(refusal) = why {
+            shared.stats.token_refused(refusal);
+        }
+        let mut refused = refused(why.status(), &why.to_string(), outcome);
+        if let Unknown::NoToken | Unknown::Token(_) = why {
+            // RFC 6750, section 3: without a token nothing is said of an error.
+            let challenge = match why {
+                Unknown::NoToken => "Bearer",
+                _ => "Bearer error=\"invalid_token\"",
+            };
+            refused.refusal = refused.refusal.with("WWW-Authenticate", challenge);
+        }
+        refused
+    }
+
     /// Counts it and says it in the log.
     pub(crate) fn note(&self, id: SessionId, shared: &mut Shared) {
         shared.stats.handshake(self.outcome);
@@ -171,9 +179,27 @@ impl Candidate<'_, '_> {
         }
     }
 
+    /// Whether the route wants to know who it is.
+    pub(crate) fn needs_name(&self) -> bool {
+        matches!(self.session, Session::Push | Session::App(_))
+    }
+
     /// Whether the client offered this subprotocol.
     pub(crate) fn offers(&self, protocol: &str) -> bool {
         self.upgrade.protocols().any(|offered| offered == protocol)
+            && !self.route.identity.is_token(protocol)
+    }
+
+    /// The subprotocol for the 101 where nobody has chosen one: browsers that have offered some want one of them back,
+    /// and whoever had to offer a token shall not be kept from it. The token itself is never said back.
+    fn beside_token(&self) -> Option<&str> {
+        let identity = &self.route.identity;
+        let mut offered = self.upgrade.protocols();
+        if !offered.any(|protocol| identity.is_token(protocol)) {
+            return None;
+        }
+        let mut offered = self.upgrade.protocols();
+        offered.find(|protocol| !identity.is_token(protocol))
     }
 
     /// Begins to register the session, for `user` where there is one. The 101 lies in the outbox, held back.
@@ -199,6 +225,7 @@ impl Candidate<'_, '_> {
             });
         let out = shared.ports.outboxes.buffer(id);
         let written_at = out.len();
+        let protocol = protocol.or_else(|| self.beside_token());
         handshake::write_response(out, self.upgrade.key, protocol, agreed);
         let listens = matches!(self.session, Session::Push | Session::App(_));
         let keeping = self.route.keeping;
@@ -213,7 +240,8 @@ impl Candidate<'_, '_> {
                 self.session,
                 Side::Server(Arc::clone(self.route)),
                 shared.now,
-            ),
+            )
+            .with_lease(self.named.lease),
             open: 0,
             written_at,
             opening: None,

@@ -41,7 +41,9 @@ pub enum BadKeys {
     )]
     NoPem,
     /// A private key where only its public half is needed.
-    #[error("this is a private key, which does not belong here: `openssl pkey -in FILE -pubout` writes the public one")]
+    #[error(
+        "this is a private key, which does not belong here: `openssl pkey -in FILE -pubout` writes the public one"
+    )]
     Private,
     /// A block that can't be read.
     #[error("key {0} can't be read")]

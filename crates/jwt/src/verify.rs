@@ -121,11 +121,7 @@ pub(crate) fn payload(token: &str, keys: &Keys) -> Result<Vec<u8>, Refusal> {
     if token.len() > TOKEN_BYTES_MAX {
         return Err(Refusal::Malformed);
     }
-    let decode = |part: &str| {
-        URL_SAFE_NO_PAD
-            .decode(part)
-            .map_err(|_| Refusal::Malformed)
-    };
+    let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| Refusal::Malformed);
     let (message, signature) = token.rsplit_once('.').ok_or(Refusal::Malformed)?;
     let (header, payload) = message.split_once('.').ok_or(Refusal::Malformed)?;
     let header: Header =
@@ -198,7 +194,10 @@ fn date(value: &Value) -> Option<u64> {
 /// Whether a token's `aud`, one or several, names one of us. Without any of ours it must name nobody: a token for somebody
 /// else is not for us.
 fn is_for(audience: Option<&Value>, ours: &[String]) -> bool {
-    let is_ours = |one: &Value| one.as_str().is_some_and(|one| ours.iter().any(|our| our == one));
+    let is_ours = |one: &Value| {
+        one.as_str()
+            .is_some_and(|one| ours.iter().any(|our| our == one))
+    };
     match audience {
         None => ours.is_empty(),
         Some(Value::Array(all)) => all.iter().any(is_ours),

@@ -20,6 +20,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::{Builder, Runtime};
+use veche_calls::{Call, Fault, FaultKind, Outcome};
 use veche_tls::Trusts;
 
 use perform::Clients;
@@ -43,6 +44,20 @@ impl Outbound {
     #[must_use]
     pub fn port(&self, wake: impl Fn() + Send + Sync + 'static) -> Port {
         Port::new(self.clone(), Box::new(wake))
+    }
+
+    /// Has one call performed for somebody who is no worker; `done` is called with what has become of it, on a thread of
+    /// the runtime, or on this one if there is none.
+    pub fn ask(&self, call: Call, done: impl FnOnce(Outcome) + Send + 'static) {
+        let runtime = match self.runtime() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                let words = format!("no threads for calls to the outside: {error}");
+                return done(Err(Fault::new(FaultKind::Unreachable, words)));
+            }
+        };
+        let clients = Arc::clone(&self.0.clients);
+        runtime.spawn(async move { done(perform::perform(&clients, call).await) });
     }
 
     /// What calls have come to so far.

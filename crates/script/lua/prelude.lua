@@ -318,6 +318,11 @@ function methods.subscribe(conn, channel)
   return await(native.subscribe, index, generation, channel)
 end
 
+function methods.renew(conn, token)
+  local index, generation = identify(conn)
+  return await(native.renew, index, generation, token)
+end
+
 function methods.unsubscribe(conn, channel)
   local index, generation = identify(conn)
   return native.unsubscribe(index, generation, channel)

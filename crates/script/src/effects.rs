@@ -68,6 +68,16 @@ impl Span {
     }
 }
 
+/// A secret of a client, which shows itself to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential(pub String);
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Credential(…)")
+    }
+}
+
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
@@ -104,6 +114,16 @@ pub enum Effect {
         who: ConnectionId,
         /// The channel's name, not checked.
         channel: String,
+    },
+    /// Another token in place of the one that has opened a connection; answered by
+    /// [`Answer::Number`](crate::Answer::Number), the seconds that it holds, or [`Answer::No`](crate::Answer::No).
+    Renew {
+        /// Whose.
+        who: ConnectionId,
+        /// What the client has sent.
+        credential: Credential,
+        /// Whom to answer.
+        token: Token,
     },
     /// A publication to a channel.
     Publish {

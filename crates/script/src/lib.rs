@@ -36,7 +36,7 @@ mod watch;
 pub use app::{App, Limits, Role, World};
 pub use code::{Code, CodeError};
 pub use dial::Dial;
-pub use effects::{ConnectionId, Effect, Effects, Kind, Level, Span, Token, Verdict};
+pub use effects::{ConnectionId, Credential, Effect, Effects, Kind, Level, Span, Token, Verdict};
 pub use request::Request;
 pub use testing::{Ask, Case, Ended, Plain, TestVm};
 pub use vm::{Answer, Handler, LoadError, Progress, Service, Vm};

@@ -106,6 +106,8 @@ pub enum Answer {
     Done,
     /// A number.
     Number(f64),
+    /// `nil`, and why.
+    No(String),
     /// An error, raised where the script waits.
     Failed(String),
 }

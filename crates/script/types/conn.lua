@@ -45,6 +45,15 @@ function conn:close(code, reason) end
 ---@return true
 function conn:subscribe(channel) end
 
+---Takes another token (`identity = "jwt"`) of the same user in place of the one that has opened it, so that it goes on
+---when that one expires. `user` stays as it is. Waits for the answer, which comes at once.
+---Errors: not a string; "the connection is closed"; "cancelled"; where nothing can wait.
+---@param token string As the client has sent it.
+---@return number? seconds How long it holds from now, leeway included. Nil if it is refused: the one before stays.
+---@return string? why Such as "the token is refused: expired"; "the token is another user's"; "no token has opened this
+---connection".
+function conn:renew(token) end
+
 ---Ends a subscription. Nothing waits; without one nothing happens.
 ---@param channel string
 function conn:unsubscribe(channel) end

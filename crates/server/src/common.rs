@@ -10,10 +10,12 @@ use parking_lot::Mutex;
 use veche_frontends::Stats;
 use veche_mailbox::Wake as _;
 use veche_net::Waker;
+use veche_outbound::Outbound;
 use veche_tls::Trusts;
 
 use crate::access_log::Access;
 use crate::addresses::Addresses;
+use crate::identity::Identities;
 use crate::logging::Losses;
 use crate::memory::Memory;
 use crate::sealing::Sealing;
@@ -45,6 +47,8 @@ pub(crate) struct Common {
     pub(crate) losses: Losses,
     /// The access log.
     pub(crate) access: Access,
+    /// Who clients are, by the word of others.
+    pub(crate) identities: Arc<Identities>,
     /// When `warn_rarely` last spoke, in seconds since the start, plus one.
     warned: AtomicU64,
 }
@@ -67,13 +71,18 @@ impl Common {
             sealing: Arc::default(),
             losses: Losses::default(),
             access: Access::default(),
+            identities: Arc::default(),
             warned: AtomicU64::new(0),
         }
     }
 
-    /// Those who dial believe what others of the process do.
-    pub(crate) fn with_trusts(self, trusts: Arc<Trusts>) -> Self {
-        Self { trusts, ..self }
+    /// What asks or dials others does it as all of the process do, and believes the same.
+    pub(crate) fn with_outbound(self, outbound: &Outbound) -> Self {
+        Self {
+            trusts: Arc::clone(outbound.trusts()),
+            identities: Arc::new(Identities::new(outbound.clone())),
+            ..self
+        }
     }
 
     /// The server's log tells here what it has lost.

@@ -19,6 +19,7 @@ mod config;
 mod descriptors;
 mod dev;
 mod files;
+mod identity;
 mod logging;
 mod memory;
 mod metrics;

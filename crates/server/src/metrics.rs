@@ -3,6 +3,7 @@
 
 mod calls;
 mod certificates;
+mod identity;
 mod logs;
 mod scripts;
 
@@ -19,6 +20,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use veche_frontends::Process;
 use veche_frontends::stats::{Cell, Handshake, SealFailure, Stats, TURN_BUCKETS_US, TurnedAway};
+use veche_jwt::Refusal;
 use veche_outbound::Outbound;
 use veche_store::Store;
 
@@ -50,6 +52,7 @@ impl Report {
             &common.sealing,
         ))));
         registry.register_collector(Box::new(logs::Logs(Arc::clone(&common))));
+        registry.register_collector(Box::new(identity::Identity(Arc::clone(&common.identities))));
         Self {
             common,
             registry,
@@ -226,6 +229,16 @@ const COUNTERS: &[(&str, &str, Read)] = &[
         |s| &s.protocol_errors,
     ),
     (
+        "veche_tokens_expired",
+        "Connections closed because their token held no more",
+        |s| &s.tokens_expired,
+    ),
+    (
+        "veche_tokens_renewed",
+        "Tokens that took the place of older ones of open connections",
+        |s| &s.tokens_renewed,
+    ),
+    (
         "veche_app_errors",
         "Errors of applications: handlers that failed or were stopped, code that did not load",
         |s| &s.app_errors,
@@ -360,6 +373,15 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
                 .into_iter()
                 .zip(&s.publications_dropped)
                 .collect()
+        },
+    ),
+    (
+        "veche_tokens_refused",
+        "Tokens that did not hold, at handshakes and renewals",
+        "reason",
+        |s| {
+            let reasons = Refusal::ALL.iter().zip(&s.tokens_refused);
+            reasons.map(|((_, label), cell)| (*label, cell)).collect()
         },
     ),
     ("veche_http_answers", "HTTP answers", "status", |s| {

@@ -48,16 +48,15 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let shelf = library.shelve(&config)?;
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let workers = usize::from(config.server.workers.resolve(cores));
-    let trusts = Arc::clone(library.outbound.trusts());
-    let common = Arc::new(
-        Common::new(workers, process::now())
-            .with_trusts(trusts)
-            .with_losses(start.losses),
-    );
+    let common = Common::new(workers, process::now())
+        .with_outbound(&library.outbound)
+        .with_losses(start.losses);
+    let common = Arc::new(common);
     let opened = Access::open(&config).map_err(|error| error.to_string())?;
     let switched = common.access.switch(opened);
     switched.map_err(|error| error.to_string())?;
     let doors = common.sealing.begin(&config);
+    common.identities.begin(&config);
     set_caps(&common, &config);
     let report = Report::new(
         Arc::clone(&common),
@@ -77,7 +76,12 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     };
     let mut ends = Mailbox::mesh(workers + 1, &options);
     let control = ends.pop().ok_or("no mailbox for the control thread")?;
-    let site = Arc::new(site::build(&config, &library, dev.is_some()));
+    let site = Arc::new(site::build(
+        &config,
+        &library,
+        &common.identities,
+        dev.is_some(),
+    ));
     let seed = random_u64()?;
     debug!(addresses = ?start.listeners.iter().map(|listener| listener.address).collect::<Vec<_>>(), "inherited");
     let hands = process::deal(start.listeners, workers);
@@ -200,11 +204,18 @@ impl ServerControl for Server {
     fn reload(&self, config: Arc<Config>) -> Result<(), String> {
         let shelf = self.library.shelve(&config)?;
         let access = Access::open(&config).map_err(|error| error.to_string())?;
+        let keys = self.common.identities.read(&config)?;
         let doors = self.common.sealing.reload(&config)?;
         let switched = self.common.access.switch(access);
         switched.map_err(|error| error.to_string())?;
+        self.common.identities.reload(&config, keys);
         set_caps(&self.common, &config);
-        let site = Arc::new(site::build(&config, &self.library, self.dev.is_some()));
+        let site = Arc::new(site::build(
+            &config,
+            &self.library,
+            &self.common.identities,
+            self.dev.is_some(),
+        ));
         self.tell(|| {
             Letter::Reload(
                 Arc::clone(&site),
@@ -224,7 +235,7 @@ impl ServerControl for Server {
         if let Some(doors) = doors {
             self.tell(|| Letter::Doors(Arc::clone(&doors)));
         }
-        next
+        next.into_iter().chain(self.common.identities.look()).min()
     }
 
     fn refused(&self, why: &str) {

@@ -16,14 +16,20 @@ use veche_proto::websocket::{self, deflate};
 use crate::apps::Library;
 use crate::config::{self, Config};
 use crate::dev;
+use crate::identity::Identities;
 
 /// The front ends' view of a configuration; `dev` has it lead to what the developer's pages need.
-pub(crate) fn build(config: &Config, library: &Library, dev: bool) -> Site {
+pub(crate) fn build(
+    config: &Config,
+    library: &Library,
+    identities: &Identities,
+    dev: bool,
+) -> Site {
     let limits = limits(&config.limits);
     let mut routes: Vec<Arc<Route>> = config
         .routes
         .iter()
-        .map(|route| Arc::new(self::route(route, config, library)))
+        .map(|route| Arc::new(self::route(route, config, library, identities)))
         .collect();
     let own: Vec<u16> = [
         ("/api/*", Handler::Api),
@@ -114,12 +120,17 @@ fn limits(limits: &config::Limits) -> Limits {
     }
 }
 
-fn route(route: &config::Route, config: &Config, library: &Library) -> Route {
+fn route(
+    route: &config::Route,
+    config: &Config,
+    library: &Library,
+    identities: &Identities,
+) -> Route {
     let (identity, channels) = match &route.handler {
         config::Handler::Push {
             identity, channels, ..
-        } => (self::identity(identity), channels.as_slice()),
-        config::Handler::Lua { identity, .. } => (self::identity(identity), &[][..]),
+        } => (self::identity(identity, identities), channels.as_slice()),
+        config::Handler::Lua { identity, .. } => (self::identity(identity, identities), &[][..]),
         _ => (Identity::None, &[][..]),
     };
     let channel = |pattern: &config::ChannelPattern| match pattern {
@@ -207,7 +218,7 @@ fn internal(path: &str, handler: Handler) -> Route {
     }
 }
 
-fn identity(identity: &config::Identity) -> Identity {
+fn identity(identity: &config::Identity, identities: &Identities) -> Identity {
     match identity {
         config::Identity::None => Identity::None,
         config::Identity::Query(name) => Identity::Query(name.clone()),
@@ -220,6 +231,10 @@ fn identity(identity: &config::Identity) -> Identity {
             config::Field::Name => Field::Name,
             config::Field::Uri => Field::Uri,
         }),
+        config::Identity::Token | config::Identity::Hook(_) => {
+            let known = identities.identity(identity);
+            known.expect("made of the same configuration, before")
+        }
     }
 }
 

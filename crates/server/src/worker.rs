@@ -8,6 +8,7 @@ mod accepting;
 mod apps;
 mod clients;
 mod clock;
+mod desk;
 mod drain;
 mod journal;
 mod mail;
@@ -30,6 +31,7 @@ use veche_net::{Driver, Event, TransportId};
 use crate::common::Common;
 use crate::sealing::Doors;
 use clock::{Clock, clock_now};
+use desk::Findings;
 use drain::Drain;
 use journal::Journal;
 pub(crate) use mail::Letter;
@@ -77,6 +79,8 @@ struct Rest {
     /// How connections come in.
     doors: Doors,
     journal: Journal,
+    /// Who clients are, where others had to be asked.
+    findings: Arc<Findings>,
     clock: Clock,
     drain: Option<Drain>,
     /// There is work that waits for nothing.
@@ -91,12 +95,14 @@ impl<D: Driver> Worker<D> {
     /// A worker that accepts on nothing yet.
     pub(crate) fn new(
         driver: D,
-        shared: Shared,
+        mut shared: Shared,
         mailbox: Mailbox<Letter>,
         common: Arc<Common>,
     ) -> Self {
         mailbox.attach(driver.waker());
         common.attach(driver.waker());
+        let findings = Findings::new(driver.waker());
+        shared.desk = Arc::clone(&findings) as _;
         let me = mailbox.me();
         let rest = Rest {
             me,
@@ -113,6 +119,7 @@ impl<D: Driver> Worker<D> {
             readings: Readings::default(),
             doors: Doors::default(),
             journal: Journal::default(),
+            findings,
             clock: Clock::default(),
             drain: None,
             busy: false,
@@ -273,6 +280,7 @@ impl Rest {
 
     fn after_events<D: Driver>(&mut self, driver: &mut D) {
         self.take_mail(driver);
+        self.take_findings(driver);
         self.go_on(driver);
         self.turn_apps(driver);
         self.dial(driver);

@@ -13,9 +13,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("veche-hub", &[]),
     ("veche-store", &[]),
     ("veche-calls", &[]),
+    ("veche-jwt", &[]),
     ("veche-script", &["veche-store", "veche-calls"]),
     ("veche-outbound", &["veche-calls", "veche-tls"]),
-    ("veche-frontends", &["veche-proto", "veche-hub"]),
+    (
+        "veche-frontends",
+        &["veche-proto", "veche-hub", "veche-jwt"],
+    ),
     ("veche-load", &["veche-proto", "veche-net", "veche-tls"]),
     (
         "veche",
@@ -30,6 +34,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-script",
             "veche-outbound",
             "veche-frontends",
+            "veche-jwt",
             "veche-load",
         ],
     ),

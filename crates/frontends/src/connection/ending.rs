@@ -41,6 +41,14 @@ impl Connection {
         self.disconnect(id, code, reason, shared);
     }
 
+    /// The token that said who the client is holds no more.
+    pub(super) fn expired(&mut self, id: SessionId, shared: &mut Shared) {
+        shared.stats.tokens_expired.add(1);
+        shared.note(id, NoteLevel::Info, "closed: its token has expired");
+        let (code, reason) = crate::close::EXPIRED;
+        self.disconnect(id, code, reason, shared);
+    }
+
     /// The server goes away: sessions are closed, what is idle ends, what is under way is answered and then ends.
     pub fn drain(&mut self, id: SessionId, shared: &mut Shared) {
         match &mut self.stage {

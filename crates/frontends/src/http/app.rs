@@ -12,7 +12,7 @@ use veche_proto::http::{self, HEAD_BYTES_MAX, HEADERS_MAX, Head, Status};
 
 use super::{Http, State};
 use crate::app::{AppAnswer, AppId, Body, Gone, Outcome, Params, Request, Response, Verdict};
-use crate::identity::is_valid_user;
+use crate::identity::{Named, is_valid_user};
 use crate::reply::{Refusal, Reply, write_response};
 use crate::route::{Handler, Route};
 use crate::shared::{NoteLevel, Shared};
@@ -24,18 +24,19 @@ use crate::upgrade::{Candidate, Refused, Registration, judge};
 
 /// A request's head, kept until there is everything to answer it with.
 pub(crate) struct KeptRequest {
-    route: Arc<Route>,
+    pub(super) route: Arc<Route>,
     /// As it came, the empty line included.
-    head: Box<[u8]>,
-    user: Option<String>,
+    pub(super) head: Box<[u8]>,
+    /// Who asks, as far as that is known.
+    named: Named,
 }
 
 impl KeptRequest {
-    pub(super) fn new(route: &Arc<Route>, head: &[u8], user: Option<String>) -> Self {
+    pub(super) fn new(route: &Arc<Route>, head: &[u8], named: Named) -> Self {
         Self {
             route: Arc::clone(route),
             head: head.into(),
-            user,
+            named,
         }
     }
 
@@ -97,23 +98,19 @@ impl Http {
         id: SessionId,
         app: AppId,
         question: &Question<'_>,
+        user: Option<&str>,
         body: &[u8],
         shared: &mut Shared,
     ) -> Then<Socket> {
         let Question { route, head, raw } = question;
         let reply = Reply::to(head);
-        // A page for strangers is the application's to give, so nobody is turned away here.
-        let user = route
-            .identity
-            .user(head, self.certified.as_deref())
-            .unwrap_or_default();
-        shared.ports.outboxes.journal.set_user(id, user.as_deref());
-        let request = request(head, route, self.client, user.as_deref(), body);
+        shared.ports.outboxes.journal.set_user(id, user);
+        let request = request(head, route, self.client, user, body);
         let outcome = shared.with_apps(|apps, shared| apps.request(app, id, &request, shared));
         match outcome {
             Some(Outcome::Now(response)) => self.respond(id, head, &response, shared),
             Some(Outcome::Later) => {
-                let kept = KeptRequest::new(route, raw, None);
+                let kept = KeptRequest::new(route, raw, Named::default());
                 self.state = State::App(app, Box::new(kept));
                 Then::Wait(Block::App)
             }
@@ -139,7 +136,8 @@ impl Http {
             head: &kept.head(),
             raw: &kept.head,
         };
-        self.ask(id, app, &question, body, shared)
+        let user = kept.named.user.as_deref();
+        self.ask(id, app, &question, user, body, shared)
     }
 
     pub(super) fn respond(
@@ -169,7 +167,7 @@ impl Http {
         candidate: Candidate<'_, '_>,
         shared: &mut Shared,
     ) -> Then<Socket> {
-        let user = candidate.user.as_deref();
+        let user = candidate.named.user.as_deref();
         let request = request(candidate.head, candidate.route, self.client, user, b"");
         let outcome = shared.with_apps(|apps, shared| match apps.has_handshake(app) {
             true => apps.handshake(app, id, &request, shared),
@@ -181,7 +179,7 @@ impl Http {
         match outcome {
             Some(Outcome::Now(verdict)) => self.carry_out(id, candidate, verdict, shared),
             Some(Outcome::Later) => {
-                let kept = KeptRequest::new(candidate.route, candidate.raw, None);
+                let kept = KeptRequest::new(candidate.route, candidate.raw, candidate.named);
                 self.state = State::Asking(app, Box::new(kept));
                 Then::Wait(Block::App)
             }
@@ -227,7 +225,7 @@ impl Http {
             self.tell_gone(id, candidate.app(), shared);
             return self.refuse_handshake(id, reply, &Refused { refusal, outcome }, shared);
         }
-        let user = user.or_else(|| candidate.user.take());
+        let user = user.or_else(|| candidate.named.user.take());
         self.register(id, candidate, user, protocol.as_deref(), shared)
     }
 
@@ -257,7 +255,11 @@ impl Http {
             return Then::Become(socket);
         }
         if app.is_some() {
-            registration.opening = Some(Box::new(KeptRequest::new(route, raw, user)));
+            registration.opening = Some(Box::new(KeptRequest::new(
+                route,
+                raw,
+                Named { user, lease: None },
+            )));
         }
         self.state = State::Registering(Box::new(registration));
         Then::Wait(Block::Answer)
@@ -274,7 +276,13 @@ impl Http {
         let mut socket = registration.open(id, shared);
         if let Some(kept) = opening {
             let head = kept.head();
-            let request = request(&head, &kept.route, self.client, kept.user.as_deref(), b"");
+            let request = request(
+                &head,
+                &kept.route,
+                self.client,
+                kept.named.user.as_deref(),
+                b"",
+            );
             socket.opened(id, &request, shared);
         }
         socket
@@ -311,26 +319,22 @@ impl Http {
                 self.state = State::Parts(parts);
                 Some(self.part(id, &answer, shared))
             }
-            (State::Asking(app, kept), AppAnswer::Verdict(verdict)) => {
+            (State::Asking(app, mut kept), AppAnswer::Verdict(verdict)) => {
+                let named = std::mem::take(&mut kept.named);
                 let head = kept.head();
                 // Judged once more: a drain may have begun.
-                Some(
-                    match judge(
-                        &head,
-                        &kept.head,
-                        &kept.route,
-                        self.certified.as_deref(),
-                        shared,
-                    ) {
-                        Ok(candidate) => self.carry_out(id, candidate, verdict, shared),
-                        Err(refused) => {
-                            if matches!(verdict, Verdict::Accept { .. }) {
-                                self.tell_gone(id, Some(app), shared);
-                            }
-                            self.refuse_handshake(id, Reply::to(&head), &refused, shared)
+                Some(match judge(&head, &kept.head, &kept.route, shared) {
+                    Ok(mut candidate) => {
+                        candidate.named = named;
+                        self.carry_out(id, candidate, verdict, shared)
+                    }
+                    Err(refused) => {
+                        if matches!(verdict, Verdict::Accept { .. }) {
+                            self.tell_gone(id, Some(app), shared);
                         }
-                    },
-                )
+                        self.refuse_handshake(id, Reply::to(&head), &refused, shared)
+                    }
+                })
             }
             (state, _) => {
                 self.state = state;

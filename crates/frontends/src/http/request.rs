@@ -5,9 +5,9 @@ use std::sync::Arc;
 use veche_hub::SessionId;
 use veche_proto::http::{Framing, Head, HttpError, Method, Status};
 
+use super::Http;
 use super::app::Question;
 use super::body::Purpose;
-use super::{Http, KeptRequest};
 use crate::api::Call;
 use crate::journal::Entry;
 use crate::reply::{Refusal, Reply};
@@ -81,16 +81,10 @@ impl Http {
                 };
                 self.read_body(id, head, Purpose::Call(call), shared)
             }
-            Handler::Lua { app, .. } => match head.framing {
-                Framing::None | Framing::Sized(0) => {
-                    let question = Question { route, head, raw };
-                    Ok(self.ask(id, *app, &question, b"", shared))
-                }
-                Framing::Sized(_) | Framing::Chunked => {
-                    let kept = KeptRequest::new(route, raw, None);
-                    self.read_body(id, head, Purpose::App(*app, kept), shared)
-                }
-            },
+            Handler::Lua { app, .. } => {
+                let question = Question { route, head, raw };
+                self.name_request(id, *app, &question, shared)
+            }
             Handler::Health => {
                 let (status, text) = match shared.process.is_ready() && !shared.is_draining() {
                     true => (Status::OK, "ok\n"),
@@ -204,7 +198,7 @@ impl Http {
     }
 
     /// Refuses one request; the connection goes on if its body is small enough to be dropped.
-    fn refuse(
+    pub(super) fn refuse(
         &mut self,
         id: SessionId,
         head: &Head<'_>,
@@ -227,21 +221,14 @@ impl Http {
         if let Err(refusal) = self.may_upgrade(shared) {
             return self.refuse(id, head, refusal, shared);
         }
-        let mut candidate = match judge(head, raw, route, self.certified.as_deref(), shared) {
-            Ok(candidate) => candidate,
+        match judge(head, raw, route, shared) {
+            Ok(candidate) => self.name_candidate(id, candidate, shared),
             Err(refused) => {
                 // It may be no handshake at all, and have a body.
                 refused.note(id, shared);
-                return self.refuse(id, head, refused.refusal, shared);
+                self.refuse(id, head, refused.refusal, shared)
             }
-        };
-        Ok(match candidate.app() {
-            Some(app) => self.ask_verdict(id, app, candidate, shared),
-            None => {
-                let user = candidate.user.take();
-                self.register(id, candidate, user, None, shared)
-            }
-        })
+        }
     }
 }
 

@@ -3,7 +3,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _,
+};
 use ring::{digest, hmac};
 use serde_json::{Value, json};
 
@@ -52,11 +54,8 @@ impl Ecdsa {
         let random = SystemRandom::new();
         let pkcs8 =
             EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
-        let pair = EcdsaKeyPair::from_pkcs8(
-            &ECDSA_P256_SHA256_FIXED_SIGNING,
-            pkcs8.as_ref(),
-            &random,
-        );
+        let pair =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random);
         Self(pair.unwrap())
     }
 
@@ -108,34 +107,110 @@ fn claims_are_judged() {
     let exp = NOW_S + 60;
     let cases: &[(Value, &Rules, Result<&str, Refusal>)] = &[
         (json!({"sub": "ann", "exp": exp}), &plain, Ok("ann")),
-        (json!({"sub": "ann", "exp": exp as f64 + 0.5}), &plain, Ok("ann")),
+        (
+            json!({"sub": "ann", "exp": exp as f64 + 0.5}),
+            &plain,
+            Ok("ann"),
+        ),
         (json!({"sub": "ann", "exp": 1e300}), &plain, Ok("ann")),
         (json!({"sub": "ann", "exp": u64::MAX}), &plain, Ok("ann")),
         (json!({"sub": 42, "exp": exp}), &plain, Ok("42")),
-        (json!({"uid": "bob", "sub": "ann", "exp": exp}), &named, Ok("bob")),
+        (
+            json!({"uid": "bob", "sub": "ann", "exp": exp}),
+            &named,
+            Ok("bob"),
+        ),
         (json!({"sub": "ann"}), &plain, Err(Refusal::NoExpiry)),
-        (json!({"sub": "ann", "exp": "2030"}), &plain, Err(Refusal::Malformed)),
-        (json!({"sub": "ann", "exp": null}), &plain, Err(Refusal::Malformed)),
+        (
+            json!({"sub": "ann", "exp": "2030"}),
+            &plain,
+            Err(Refusal::Malformed),
+        ),
+        (
+            json!({"sub": "ann", "exp": null}),
+            &plain,
+            Err(Refusal::Malformed),
+        ),
         // Clocks may differ by thirty seconds.
         (json!({"sub": "ann", "exp": NOW_S - 29}), &plain, Ok("ann")),
-        (json!({"sub": "ann", "exp": NOW_S - 30}), &plain, Err(Refusal::Expired)),
-        (json!({"sub": "ann", "exp": -1}), &plain, Err(Refusal::Expired)),
-        (json!({"sub": "ann", "exp": exp, "nbf": NOW_S + 30}), &plain, Ok("ann")),
-        (json!({"sub": "ann", "exp": exp, "nbf": NOW_S + 31}), &plain, Err(Refusal::NotYet)),
-        (json!({"sub": "ann", "exp": exp, "iss": "https://b.example"}), &of, Ok("ann")),
-        (json!({"sub": "ann", "exp": exp, "iss": "https://c.example"}), &of, Err(Refusal::Issuer)),
-        (json!({"sub": "ann", "exp": exp, "iss": ["https://a.example"]}), &of, Err(Refusal::Issuer)),
+        (
+            json!({"sub": "ann", "exp": NOW_S - 30}),
+            &plain,
+            Err(Refusal::Expired),
+        ),
+        (
+            json!({"sub": "ann", "exp": -1}),
+            &plain,
+            Err(Refusal::Expired),
+        ),
+        (
+            json!({"sub": "ann", "exp": exp, "nbf": NOW_S + 30}),
+            &plain,
+            Ok("ann"),
+        ),
+        (
+            json!({"sub": "ann", "exp": exp, "nbf": NOW_S + 31}),
+            &plain,
+            Err(Refusal::NotYet),
+        ),
+        (
+            json!({"sub": "ann", "exp": exp, "iss": "https://b.example"}),
+            &of,
+            Ok("ann"),
+        ),
+        (
+            json!({"sub": "ann", "exp": exp, "iss": "https://c.example"}),
+            &of,
+            Err(Refusal::Issuer),
+        ),
+        (
+            json!({"sub": "ann", "exp": exp, "iss": ["https://a.example"]}),
+            &of,
+            Err(Refusal::Issuer),
+        ),
         (json!({"sub": "ann", "exp": exp}), &of, Err(Refusal::Issuer)),
-        (json!({"sub": "ann", "exp": exp, "aud": "chat"}), &to, Ok("ann")),
-        (json!({"sub": "ann", "exp": exp, "aud": ["shop", "chat"]}), &to, Ok("ann")),
-        (json!({"sub": "ann", "exp": exp, "aud": "chats"}), &to, Err(Refusal::Audience)),
-        (json!({"sub": "ann", "exp": exp, "aud": []}), &to, Err(Refusal::Audience)),
-        (json!({"sub": "ann", "exp": exp}), &to, Err(Refusal::Audience)),
+        (
+            json!({"sub": "ann", "exp": exp, "aud": "chat"}),
+            &to,
+            Ok("ann"),
+        ),
+        (
+            json!({"sub": "ann", "exp": exp, "aud": ["shop", "chat"]}),
+            &to,
+            Ok("ann"),
+        ),
+        (
+            json!({"sub": "ann", "exp": exp, "aud": "chats"}),
+            &to,
+            Err(Refusal::Audience),
+        ),
+        (
+            json!({"sub": "ann", "exp": exp, "aud": []}),
+            &to,
+            Err(Refusal::Audience),
+        ),
+        (
+            json!({"sub": "ann", "exp": exp}),
+            &to,
+            Err(Refusal::Audience),
+        ),
         // For somebody, and nobody has said that it is us.
-        (json!({"sub": "ann", "exp": exp, "aud": "shop"}), &plain, Err(Refusal::Audience)),
+        (
+            json!({"sub": "ann", "exp": exp, "aud": "shop"}),
+            &plain,
+            Err(Refusal::Audience),
+        ),
         (json!({"sub": "", "exp": exp}), &plain, Err(Refusal::NoUser)),
-        (json!({"sub": ["ann"], "exp": exp}), &plain, Err(Refusal::NoUser)),
-        (json!({"sub": 4.5, "exp": exp}), &plain, Err(Refusal::NoUser)),
+        (
+            json!({"sub": ["ann"], "exp": exp}),
+            &plain,
+            Err(Refusal::NoUser),
+        ),
+        (
+            json!({"sub": 4.5, "exp": exp}),
+            &plain,
+            Err(Refusal::NoUser),
+        ),
         (json!({"exp": exp}), &plain, Err(Refusal::NoUser)),
         (json!(["sub", "ann"]), &plain, Err(Refusal::Malformed)),
         (json!("ann"), &plain, Err(Refusal::Malformed)),
@@ -176,8 +251,13 @@ fn what_is_no_token_is_refused() {
 #[test]
 fn an_unsigned_token_is_refused() {
     let keys = Keys::secret(SECRET).unwrap();
-    for name in ["none", "None", "NONE", "nOnE", "", "HS512", "hs256", "PS256"] {
-        for sign in [|_: &[u8]| Vec::new(), |message: &[u8]| hs256(SECRET, message)] {
+    for name in [
+        "none", "None", "NONE", "nOnE", "", "HS512", "hs256", "PS256",
+    ] {
+        for sign in [
+            |_: &[u8]| Vec::new(),
+            |message: &[u8]| hs256(SECRET, message),
+        ] {
             let bad = token(&json!({"alg": name}), &ann(), sign);
             let found = verify(&bad, &keys, &Rules::default(), NOW_S);
             assert_eq!(found, Err(Refusal::Algorithm), "{name:?}");
@@ -227,9 +307,15 @@ fn a_set_knows_its_keys_by_name() {
     assert_eq!(judge(&second.token(Some("2"), &ann())), ok);
     // Without a name each is tried.
     assert_eq!(judge(&second.token(None, &ann())), ok);
-    assert_eq!(judge(&second.token(Some("1"), &ann())), Err(Refusal::Signature));
+    assert_eq!(
+        judge(&second.token(Some("1"), &ann())),
+        Err(Refusal::Signature)
+    );
     assert_eq!(judge(&other.token(None, &ann())), Err(Refusal::Signature));
-    assert_eq!(judge(&other.token(Some("3"), &ann())), Err(Refusal::UnknownKey));
+    assert_eq!(
+        judge(&other.token(Some("3"), &ann())),
+        Err(Refusal::UnknownKey)
+    );
     // What a token brings along, or points to, is not looked at.
     for name in ["jwk", "jku", "x5u", "x5c"] {
         let mut header = json!({"alg": "ES256", "kid": "1"});
@@ -262,8 +348,14 @@ fn a_set_is_read_as_far_as_it_can_be_used() {
         (with("kty", json!("oct")), false),
         (with("x", json!("AAAA")), false),
         (with("x", json!("not base64url!")), false),
-        (json!({"kty": "oct", "k": encode(SECRET), "kid": "1"}), false),
-        (json!({"kty": "RSA", "n": encode([255; 128]), "e": "AQAB"}), false),
+        (
+            json!({"kty": "oct", "k": encode(SECRET), "kid": "1"}),
+            false,
+        ),
+        (
+            json!({"kty": "RSA", "n": encode([255; 128]), "e": "AQAB"}),
+            false,
+        ),
         (json!({"kty": "OKP", "crv": "Ed25519", "x": "AAAA"}), false),
         (json!({"kty": 5}), false),
         (json!("key"), false),
@@ -301,7 +393,10 @@ fn keys_that_are_no_good_are_refused() {
 #[test]
 fn a_key_shows_nothing_of_itself() {
     let shown = format!("{:?}", Keys::secret(SECRET).unwrap());
-    assert!(shown.contains("HS256") && !shown.contains("secret"), "{shown}");
+    assert!(
+        shown.contains("HS256") && !shown.contains("secret"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -311,11 +406,15 @@ fn ed25519_signs_too() {
     let x = encode(pair.public_key().as_ref());
     let keys = published(&[json!({"kty": "OKP", "crv": "Ed25519", "kid": "e", "x": x})]).unwrap();
     let header = json!({"alg": "EdDSA", "kid": "e"});
-    let good = token(&header, &ann(), |message| pair.sign(message).as_ref().to_vec());
+    let good = token(&header, &ann(), |message| {
+        pair.sign(message).as_ref().to_vec()
+    });
     assert!(verify(&good, &keys, &Rules::default(), NOW_S).is_ok());
     // A token of another key, and one that was changed behind the signer's back.
     let bad = token(&header, &ann(), |message| {
-        pair.sign(digest::digest(&digest::SHA256, message).as_ref()).as_ref().to_vec()
+        pair.sign(digest::digest(&digest::SHA256, message).as_ref())
+            .as_ref()
+            .to_vec()
     });
     assert_eq!(
         verify(&bad, &keys, &Rules::default(), NOW_S),

@@ -49,7 +49,8 @@ fn check(keys: &Keys, header: &str, signature: &str) {
 
 #[test]
 fn a_1_hmac() {
-    let secret = "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow";
+    let secret =
+        "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow";
     let keys = Keys::secret(&URL_SAFE_NO_PAD.decode(secret).unwrap()).unwrap();
     check(
         &keys,
@@ -98,7 +99,10 @@ fn a_4_ed25519() {
     });
     let keys = published(&[jwk]).unwrap();
     let token = "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc.hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg";
-    assert_eq!(payload(token, &keys).unwrap(), b"Example of Ed25519 signing");
+    assert_eq!(
+        payload(token, &keys).unwrap(),
+        b"Example of Ed25519 signing"
+    );
     let verified = verify(token, &keys, &Rules::default(), 0);
     assert_eq!(verified, Err(Refusal::Malformed));
 }

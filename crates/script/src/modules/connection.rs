@@ -8,7 +8,7 @@ use super::core::channel_name;
 use super::{fault, http};
 use crate::connections;
 use crate::desk::Desk;
-use crate::effects::{ConnectionId, Effect};
+use crate::effects::{ConnectionId, Credential, Effect};
 
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
     let fields = lua.create_table()?;
@@ -135,5 +135,29 @@ fn subscriptions(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()>
             Ok(())
         },
     )?;
-    native.set("unsubscribe", unsubscribe)
+    native.set("unsubscribe", unsubscribe)?;
+    let own = Rc::clone(desk);
+    let renew = lua.create_function(
+        move |_, (index, generation, credential): (u32, u32, Value)| {
+            let who = ConnectionId { index, generation };
+            let Value::String(credential) = credential else {
+                return Err(fault(format!(
+                    "a token is a string, not a {}",
+                    credential.type_name()
+                )));
+            };
+            if !own.world.connections.borrow().is_open(who) {
+                return Err(fault(crate::CLOSED));
+            }
+            let token = own.token();
+            own.effect(Effect::Renew {
+                who,
+                // What is not UTF-8 is no token either way.
+                credential: Credential(credential.to_string_lossy()),
+                token,
+            });
+            Ok(token.0 as f64)
+        },
+    )?;
+    native.set("renew", renew)
 }

@@ -20,6 +20,10 @@ impl Vm {
         match answer {
             Answer::Done => self.go_on(token, &[yes, yes]),
             Answer::Number(number) => self.go_on(token, &[yes, Argument::Number(*number)]),
+            Answer::No(words) => {
+                let words = Argument::Bytes(words.as_bytes());
+                self.go_on(token, &[yes, Argument::Nil, words]);
+            }
             Answer::Failed(words) => self.fail(token, words),
         }
         self.settle();

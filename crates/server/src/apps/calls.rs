@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use veche_calls::{Call, CallId, Outcome};
-use veche_frontends::{AppId, Shared};
+use veche_frontends::shared::Renewal;
+use veche_frontends::{AppId, NotRenewed, Shared};
 use veche_outbound::Port;
-use veche_script::{Dial, Token};
+use veche_script::{Answer, Dial, Token};
 
 use super::here::Here;
 
@@ -100,6 +101,22 @@ fn call_id(AppId(app): AppId, Token(token): Token) -> CallId {
 }
 
 impl Here {
+    /// What has become of another token for a connection.
+    pub(crate) fn renewed(
+        &mut self,
+        renewal: &Renewal,
+        result: Result<u64, NotRenewed>,
+        shared: &mut Shared,
+    ) {
+        let answer = match result {
+            Ok(left_ms) => Answer::Number(left_ms as f64 / 1000.0),
+            Err(why) => Answer::No(why.to_string()),
+        };
+        self.run(renewal.app, None, shared, |app, now| {
+            app.answer(Token(renewal.ticket), &answer, now);
+        });
+    }
+
     /// Lets coroutines go on whose calls are over.
     pub(super) fn hand_in_outcomes(&mut self, shared: &mut Shared) {
         let calls = &mut self.calls;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tracing::{debug, error, info, warn};
 use veche_frontends::app::{AppAnswer, AppFile, Beginning, Body, Response, Verdict};
 use veche_frontends::outbox::Sending;
+use veche_frontends::shared::Renewal;
 use veche_frontends::{AppId, Shared};
 use veche_hub::{ChannelName, Payload, PayloadKind, PayloadRef, SessionId};
 use veche_proto::http::Status;
@@ -79,6 +80,16 @@ impl Here {
                             refused.push((token, words));
                         }
                     }
+                    Effect::Renew {
+                        who,
+                        credential,
+                        token,
+                    } => shared.ports.renewals.push(Renewal {
+                        session: session(who),
+                        credential: credential.0,
+                        app: id,
+                        ticket: token.0,
+                    }),
                     Effect::Unsubscribe { who, channel } => {
                         if let Ok(name) = ChannelName::new(&channel) {
                             shared

@@ -12,6 +12,7 @@ use veche_frontends::rate::Rate;
 
 use super::directives::Section;
 use super::effective::Effective;
+use super::identity::KeySource;
 use super::names::parse_network;
 use super::raw::{self, Table};
 use super::report::{Problem, Problems, Report};
@@ -20,11 +21,13 @@ use super::value::Value;
 
 mod access_log;
 mod apps;
+mod identity;
 mod listeners;
 mod routes;
 mod services;
 mod tls;
 
+pub(super) use identity::parse_url;
 pub(super) use routes::listeners_called;
 pub(crate) use tls::{EXPIRY_WARNING_DAYS, expires};
 
@@ -36,6 +39,8 @@ pub(super) struct World<'w> {
     pub(super) certificate: &'w dyn Fn(&Path, &Path) -> Result<CertificateFacts, String>,
     /// Whether those that vouch for clients can be read.
     pub(super) client_ca: &'w dyn Fn(&Path) -> Result<(), String>,
+    /// Whether keys of tokens can be read; an error is a line to act on.
+    pub(super) jwt_keys: &'w dyn Fn(&KeySource) -> Result<(), String>,
     /// Unix time.
     pub(super) now_s: i64,
 }
@@ -87,6 +92,9 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let services = checker.services(all(Section::Service), &apps);
     let routes = checker.routes(all(Section::Route), &listeners, &mut apps, has_keys);
     checker.unused_apps(&apps);
+    let jwt = checker.jwt(one(Section::Jwt));
+    let hook = checker.hook(one(Section::Hook));
+    checker.tokens(all(Section::Route).zip(&routes), one(Section::Jwt));
 
     let effective = Effective {
         file: file.to_owned(),
@@ -122,6 +130,8 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
             .collect(),
         access_log,
         limits,
+        jwt,
+        hook: hook.expect("a problem otherwise"),
         api,
         warnings,
         effective,

@@ -11,6 +11,7 @@ use super::value::Kind;
 
 mod access_log;
 mod app;
+mod identity;
 mod limits;
 mod route;
 mod service;
@@ -25,12 +26,14 @@ pub(crate) enum Section {
     Service,
     Route,
     Limits,
+    Jwt,
+    Hook,
     Api,
 }
 
 impl Section {
     /// In the order of the reference.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Server,
         Self::AccessLog,
         Self::Listen,
@@ -38,6 +41,8 @@ impl Section {
         Self::Service,
         Self::Route,
         Self::Limits,
+        Self::Jwt,
+        Self::Hook,
         Self::Api,
     ];
 
@@ -51,6 +56,8 @@ impl Section {
             Self::Service => "service",
             Self::Route => "route",
             Self::Limits => "limits",
+            Self::Jwt => "jwt",
+            Self::Hook => "hook",
             Self::Api => "api",
         }
     }
@@ -65,6 +72,8 @@ impl Section {
             Self::Service => "[[service]]",
             Self::Route => "[[route]]",
             Self::Limits => "[limits]",
+            Self::Jwt => "[jwt]",
+            Self::Hook => "[hook]",
             Self::Api => "[api]",
         }
     }
@@ -99,6 +108,12 @@ impl Section {
             }
             Self::Limits => {
                 "What one client may take, and all of them together. The defaults are meant for a server on the open internet."
+            }
+            Self::Jwt => {
+                "Tokens that say who a client is, for routes with `identity = \"jwt\"`: whose, and by which keys they are checked. See [the guide](../guide/identity.md)."
+            }
+            Self::Hook => {
+                "How the back end is asked who a client is, for routes with `identity = \"http:URL\"`. See [the guide](../guide/identity.md)."
             }
             Self::Api => {
                 "The API for the back end, on every internal listener under `/api/` and on routes with `handler = \"api\"`."
@@ -164,6 +179,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
         .chain(service::SERVICE)
         .chain(route::ROUTE)
         .chain(limits::LIMITS)
+        .chain(identity::JWT)
+        .chain(identity::HOOK)
         .chain(API)
 }
 

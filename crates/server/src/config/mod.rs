@@ -14,6 +14,7 @@ use veche_tls::{Certificate, Roots};
 mod checked;
 mod directives;
 mod effective;
+mod identity;
 mod names;
 mod raw;
 #[cfg(test)]
@@ -27,6 +28,7 @@ mod value;
 mod tests;
 
 pub(crate) use checked::{EXPIRY_WARNING_DAYS, expires};
+pub(crate) use identity::{Hook, Jwt, KeySource, Published};
 pub(crate) use names::{ChannelPattern, Field, Identity, OriginRule};
 pub(crate) use raw::document;
 pub(crate) use report::{Problem, Problems, Report, did_you_mean, nearest, shown};
@@ -83,6 +85,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, Report> {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error.to_string()),
             },
+            jwt_keys: &|source| source.read().map(|_| ()),
             now_s: unix_now_s(),
         },
     )
@@ -98,6 +101,7 @@ pub(crate) fn parse_again(path: &Path, text: &str) -> Result<Config, Report> {
             is_file: &|_| true,
             certificate: &|_, _| Ok(checked::CertificateFacts::unjudged()),
             client_ca: &|_| Ok(()),
+            jwt_keys: &|_| Ok(()),
             now_s: unix_now_s(),
         },
     )

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
 use veche_frontends::access::ClientAddress;
+use veche_frontends::identity::token::Place;
 
 /// A route's path: exact (`/app`), with parameters (`/room/:id`), a prefix (`/app/*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -334,6 +335,10 @@ pub(crate) enum Identity {
     Header(String),
     /// The certificate that a client shows.
     Certificate(Field),
+    /// A token, by `[jwt]`.
+    Token,
+    /// The back end behind this URL, by `[hook]`.
+    Hook(String),
 }
 
 /// What of a certificate is the user's name; without a word for it, the first of these that there is.
@@ -361,6 +366,7 @@ impl Identity {
         match text {
             "none" => return Ok(Self::None),
             "mtls" => return Ok(Self::Certificate(Field::Any)),
+            "jwt" => return Ok(Self::Token),
             _ => {}
         }
         let make = match text.split_once(':') {
@@ -371,26 +377,82 @@ impl Identity {
                     None => Err("of a certificate there are \"mtls:cn\", \"mtls:email\", \"mtls:dns\" and \"mtls:uri\"".to_owned()),
                 };
             }
+            Some(("http" | "https", url)) if url.starts_with("//") => {
+                return Err(format!(
+                    "a back end that is asked is \"http:URL\": {:?}",
+                    format!("http:{text}")
+                ));
+            }
+            Some(("http", url)) => return super::checked::parse_url(url).map(Self::Hook),
             Some(("query", name)) => (name, Self::Query as fn(String) -> Self),
             Some(("cookie", name)) => (name, Self::Cookie as fn(String) -> Self),
             Some(("header", name)) => (name, Self::Header as fn(String) -> Self),
             _ => {
                 return Err(
-                    "it is \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\""
+                    "it is \"jwt\", \"http:URL\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\""
                         .to_owned(),
                 );
             }
         };
         let (name, make) = make;
-        // RFC 9110 section 5.6.2: a token, which names of headers and cookies are; queries need no more.
-        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-        if name.is_empty() || !name.chars().all(token) {
+        if !is_token(name) {
             return Err(format!(
                 "{name:?} is no name of a parameter, cookie or header"
             ));
         }
         Ok(make(name.to_owned()))
     }
+}
+
+/// RFC 9110, section 5.6.2: what names of headers and cookies are; queries need no more.
+fn is_token(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    !name.is_empty() && name.chars().all(fits)
+}
+
+/// A place where a token may be.
+pub(crate) fn parse_place(text: &str) -> Result<Place, String> {
+    match text {
+        "bearer" => return Ok(Place::Bearer),
+        "protocol" => return Ok(Place::Protocol),
+        _ => {}
+    }
+    match Identity::parse(text) {
+        Ok(Identity::Query(name)) => Ok(Place::Query(name)),
+        Ok(Identity::Cookie(name)) => Ok(Place::Cookie(name)),
+        Ok(Identity::Header(name)) => Ok(Place::Header(name)),
+        _ => Err(
+            "it is \"bearer\", \"protocol\", \"query:NAME\", \"cookie:NAME\" or \"header:NAME\""
+                .to_owned(),
+        ),
+    }
+}
+
+/// Headers that say what a connection is about, or what we say ourselves.
+const NOT_PASSED_ON: [&str; 11] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-forwarded-for",
+    "x-real-ip",
+];
+
+/// A header that the back end gets to see, in small letters.
+pub(crate) fn parse_header_name(text: &str) -> Result<String, String> {
+    let name = text.to_ascii_lowercase();
+    if !is_token(&name) {
+        return Err("it is no name of a header".to_owned());
+    }
+    if NOT_PASSED_ON.contains(&name.as_str()) || name.starts_with("x-original-") {
+        return Err("this header is never passed on".to_owned());
+    }
+    Ok(name)
 }
 
 impl fmt::Display for Identity {
@@ -400,6 +462,8 @@ impl fmt::Display for Identity {
             Self::Query(name) => write!(f, "query:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Header(name) => write!(f, "header:{name}"),
+            Self::Token => f.write_str("jwt"),
+            Self::Hook(url) => write!(f, "http:{url}"),
             Self::Certificate(field) => {
                 let word = Field::WORDS.iter().find(|(other, _)| other == field);
                 write!(f, "mtls")?;

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use super::checked::{CertificateFacts, World, check};
 use super::directives::{self, Default, Section};
+use super::identity::KeySource;
 use super::raw::default_of;
 use super::*;
 
 mod bad;
+mod identity;
 mod services;
 mod tls;
 
@@ -33,6 +35,14 @@ fn checked(text: &str) -> Result<Config, Report> {
             client_ca: &|path| match path.ends_with("ca.pem") {
                 true => Ok(()),
                 false => Err(format!("{}: there is no such file", path.display())),
+            },
+            jwt_keys: &|source| match source {
+                KeySource::SecretFile(path) | KeySource::PublicFile(path)
+                    if !path.ends_with("key.pem") =>
+                {
+                    Err(format!("{}: there is no such file", path.display()))
+                }
+                _ => Ok(()),
             },
             now_s: NOW_S,
         },

@@ -18,6 +18,7 @@ use crate::access_log::Template;
 
 use super::checked::listeners_called;
 use super::effective::Effective;
+use super::identity::{Hook, Jwt};
 use super::names::{ChannelPattern, Identity, MethodSet, OriginRule, RoutePath};
 use super::report::Problem;
 
@@ -40,6 +41,10 @@ pub(crate) struct Config {
     pub(crate) access_log: Option<AccessLog>,
     /// `[limits]`
     pub(crate) limits: Limits,
+    /// `[jwt]`; `None` where it says nothing of keys, and then no route needs any.
+    pub(crate) jwt: Option<Jwt>,
+    /// `[hook]`
+    pub(crate) hook: Hook,
     /// `[api]`
     pub(crate) api: Api,
     /// What is allowed but should be known: each goes to the log once, at start and at reload.

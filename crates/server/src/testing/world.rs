@@ -25,6 +25,7 @@ use crate::apps::{Here, Journal, Library, Shelf};
 use crate::common::Common;
 use crate::config::Config;
 use crate::files::DiskFiles;
+use crate::identity::Identities;
 use crate::metrics::Report;
 use crate::process::now;
 use crate::worker::Worker;
@@ -53,7 +54,9 @@ impl Ground {
     pub(super) fn new(config: &Config) -> Result<Self, String> {
         let library = Library::default();
         let shelf = library.shelve(config)?;
-        let mut site = crate::site::build(config, &library, false);
+        let identities = Identities::new(library.outbound.clone());
+        identities.begin(config);
+        let mut site = crate::site::build(config, &library, &identities, false);
         let listeners = config.listeners.iter().zip(&site.listeners);
         let listeners = listeners.map(|(listener, of_site)| Door {
             role: of_site.role,

@@ -1,6 +1,6 @@
 //! Applications in a worker's turn: their timers, what they answered since, and connections that waited for them.
 
-use veche_frontends::Shared;
+use veche_frontends::{NotRenewed, Shared};
 use veche_net::Driver;
 
 use super::Rest;
@@ -49,6 +49,14 @@ impl Rest {
                 });
             }
         }
+        for renewal in std::mem::take(&mut self.shared.ports.renewals) {
+            let id = renewal.session;
+            let mut result = Err(NotRenewed::Closed);
+            self.with(driver, id, |connection, shared| {
+                result = connection.renew(id, &renewal.credential, shared);
+            });
+            self.with_here(|here, shared| here.renewed(&renewal, result, shared));
+        }
         if !self.shared.app_ready.is_empty() {
             let mut sessions = std::mem::take(&mut self.sessions);
             sessions.append(&mut self.shared.app_ready);
@@ -68,6 +76,7 @@ impl Rest {
         if !shared.app_ready.is_empty()
             || !shared.ports.app_answers.is_empty()
             || shared.ports.outboxes.has_drained()
+            || !shared.ports.renewals.is_empty()
         {
             return Some(0);
         }

@@ -122,6 +122,14 @@ impl Http {
         Ok((length > 0).then_some(chunk))
     }
 
+    /// So many bytes of a body.
+    pub(crate) fn bytes(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        while self.input.len() < length {
+            self.fill()?;
+        }
+        Ok(self.input.drain(..length).collect())
+    }
+
     /// The next response's head; its body is left to be read.
     pub(crate) fn head(&mut self) -> io::Result<Response> {
         let end = loop {

@@ -72,12 +72,12 @@ pub(super) static ROUTE: &[Directive] = &[
         section: Section::Route,
         name: "identity",
         kind: Kind::Text {
-            expected: "\"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\"",
+            expected: "\"jwt\", \"http:URL\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\"",
         },
         default: Default::Toml("\"none\""),
         handlers: &["push", "lua"],
         change: Change::Reload,
-        doc: "Where the name of a connection's user is: in a parameter of the query, a cookie or a header; a WebSocket without it is refused (a plain request to an app is not, it just has no user). With `\"none\"` it has no user, only channels. The value is believed as it stands. So a query or a header is for demos and trusted networks, such as behind a proxy that sets the header itself, and a cookie should hold something that cannot be guessed. With `\"mtls\"` it is in the certificate that the client has shown on a listener with `client_ca`: its common name, or else its first mail address, host name or URI; `\"mtls:cn\"`, `\"mtls:email\"`, `\"mtls:dns\"` and `\"mtls:uri\"` take that one only.",
+        doc: "Where the name of a connection's user is: in a parameter of the query, a cookie or a header; a WebSocket without it is refused (a plain request to an app is not, it just has no user). With `\"none\"` it has no user, only channels. The value is believed as it stands. So a query or a header is for demos and trusted networks, such as behind a proxy that sets the header itself, and a cookie should hold something that cannot be guessed. With `\"mtls\"` it is in the certificate that the client has shown on a listener with `client_ca`: its common name, or else its first mail address, host name or URI; `\"mtls:cn\"`, `\"mtls:email\"`, `\"mtls:dns\"` and `\"mtls:uri\"` take that one only. With `\"jwt\"` it is in a signed token, by `[jwt]`; the connection ends with the token (3005), unless it is renewed. With `\"http:URL\"` the back end behind that URL is asked, by `[hook]`. [The guide](../guide/identity.md) has more of both.",
     },
     Directive {
         section: Section::Route,

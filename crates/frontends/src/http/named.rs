@@ -1,0 +1,166 @@
+//! Who asks: known at once for most, waited for where the back end or an issuer's keys have to be asked.
+//!
+//! A handshake is right by the protocol, and its page by the route's origins, before anybody is asked about it.
+
+use std::sync::Arc;
+
+use veche_hub::SessionId;
+use veche_proto::http::{Framing, Head, HttpError};
+
+use super::app::Question;
+use super::body::Purpose;
+use super::{Http, KeptRequest, State};
+use crate::app::{AppId, Outcome};
+use crate::identity::{Client, Finding, Named, Unknown};
+use crate::route::Route;
+use crate::shared::Shared;
+use crate::socket::Socket;
+use crate::step::{Block, Then};
+use crate::upgrade::{Candidate, Refused, judge};
+
+/// What goes on once it is known who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Naming {
+    /// A handshake.
+    Upgrade,
+    /// A plain request to an application.
+    Request(AppId),
+}
+
+impl Http {
+    fn client<'a>(&'a self, id: SessionId, head: &'a Head<'a>) -> Client<'a> {
+        Client {
+            id,
+            head,
+            certified: self.certified.as_deref(),
+            address: self.client,
+        }
+    }
+
+    /// A handshake of which all but its client has been judged.
+    pub(super) fn name_candidate(
+        &mut self,
+        id: SessionId,
+        candidate: Candidate<'_, '_>,
+        shared: &mut Shared,
+    ) -> Result<Then<Socket>, HttpError> {
+        if !candidate.needs_name() {
+            return self.named_candidate(id, candidate, Ok(Named::default()), shared);
+        }
+        let identity = &candidate.route.identity;
+        match identity.name(&self.client(id, candidate.head), shared) {
+            Outcome::Now(named) => self.named_candidate(id, candidate, named, shared),
+            Outcome::Later => {
+                Ok(self.wait_for_name(Naming::Upgrade, candidate.route, candidate.raw))
+            }
+        }
+    }
+
+    fn named_candidate(
+        &mut self,
+        id: SessionId,
+        mut candidate: Candidate<'_, '_>,
+        named: Result<Named, Unknown>,
+        shared: &mut Shared,
+    ) -> Result<Then<Socket>, HttpError> {
+        candidate.named = match named {
+            Ok(named) => named,
+            Err(unknown) => {
+                let refused = Refused::unknown(unknown, shared);
+                refused.note(id, shared);
+                return self.refuse(id, candidate.head, refused.refusal, shared);
+            }
+        };
+        Ok(match candidate.app() {
+            Some(app) => self.ask_verdict(id, app, candidate, shared),
+            None => {
+                let user = candidate.named.user.take();
+                self.register(id, candidate, user, None, shared)
+            }
+        })
+    }
+
+    /// A plain request to an application. A page for strangers is the application's to give, so nobody is turned away
+    /// here: whoever is unknown has no user.
+    pub(super) fn name_request(
+        &mut self,
+        id: SessionId,
+        app: AppId,
+        question: &Question<'_>,
+        shared: &mut Shared,
+    ) -> Result<Then<Socket>, HttpError> {
+        let identity = &question.route.identity;
+        match identity.name(&self.client(id, question.head), shared) {
+            Outcome::Now(named) => self.named_request(id, app, question, named, shared),
+            Outcome::Later => {
+                Ok(self.wait_for_name(Naming::Request(app), question.route, question.raw))
+            }
+        }
+    }
+
+    fn named_request(
+        &mut self,
+        id: SessionId,
+        app: AppId,
+        question: &Question<'_>,
+        named: Result<Named, Unknown>,
+        shared: &mut Shared,
+    ) -> Result<Then<Socket>, HttpError> {
+        let named = named.unwrap_or_default();
+        match question.head.framing {
+            Framing::None | Framing::Sized(0) => {
+                let user = named.user.as_deref();
+                Ok(self.ask(id, app, question, user, b"", shared))
+            }
+            Framing::Sized(_) | Framing::Chunked => {
+                let kept = KeptRequest::new(question.route, question.raw, named);
+                self.read_body(id, question.head, Purpose::App(app, kept), shared)
+            }
+        }
+    }
+
+    fn wait_for_name(&mut self, naming: Naming, route: &Arc<Route>, raw: &[u8]) -> Then<Socket> {
+        let kept = KeptRequest::new(route, raw, Named::default());
+        self.state = State::Naming(naming, Box::new(kept));
+        Then::Wait(Block::Answer)
+    }
+
+    /// What was waited for; `None` where nobody waits for that.
+    pub(crate) fn found(
+        &mut self,
+        id: SessionId,
+        finding: Finding,
+        shared: &mut Shared,
+    ) -> Option<Result<Then<Socket>, HttpError>> {
+        let (naming, kept) = match std::mem::replace(&mut self.state, State::Head) {
+            State::Naming(naming, kept) => (naming, kept),
+            other => {
+                self.state = other;
+                return None;
+            }
+        };
+        let head = kept.head();
+        let route = &kept.route;
+        let named = route
+            .identity
+            .found(finding, &self.client(id, &head), shared);
+        Some(match naming {
+            Naming::Request(app) => {
+                let question = Question {
+                    route,
+                    head: &head,
+                    raw: &kept.head,
+                };
+                self.named_request(id, app, &question, named, shared)
+            }
+            // Judged once more: a drain may have begun.
+            Naming::Upgrade => match judge(&head, &kept.head, route, shared) {
+                Ok(candidate) => self.named_candidate(id, candidate, named, shared),
+                Err(refused) => {
+                    refused.note(id, shared);
+                    self.refuse(id, &head, refused.refusal, shared)
+                }
+            },
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! Tokens of clients: where in a request one is looked for, and what comes of it.
+//!
+//! Whether a token holds is `veche_jwt`'s to say, with the keys that a [`Keychain`] has at the moment.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use veche_hub::SessionId;
+use veche_jwt::{Keys, Refusal, Rules, verify};
+use veche_proto::http::Head;
+
+use super::{Client, Desk, Lease, Named, Unknown, is_valid_user};
+use crate::app::Outcome;
+use crate::shared::{Now, Shared};
+
+/// What stands before a token among the subprotocols: `bearer.eyJ…`. Browsers can set no header, but these.
+pub const PROTOCOL_PREFIX: &str = "bearer.";
+
+/// How tokens are looked for and judged.
+#[derive(Clone, Debug)]
+pub struct Tokens {
+    /// Where a token may be; the first place with one counts, whether it holds or not.
+    pub places: Vec<Place>,
+    /// What is asked of it.
+    pub rules: Rules,
+    /// What it is checked with.
+    pub keys: Arc<dyn Keychain>,
+}
+
+/// A place for a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `Authorization: Bearer TOKEN` (RFC 6750, section 2.1).
+    Bearer,
+    /// An offered subprotocol that begins with [`PROTOCOL_PREFIX`].
+    Protocol,
+    /// A parameter of the query.
+    Query(String),
+    /// A cookie.
+    Cookie(String),
+    /// A header that holds nothing else.
+    Header(String),
+}
+
+/// Has the keys of an issuer. Shared by all workers; never waits.
+pub trait Keychain: Send + Sync + fmt::Debug {
+    /// Those of the moment; `None` where there have never been any.
+    fn keys(&self) -> Option<Arc<Keys>>;
+
+    /// A token was signed with a key that is not among them. Whether other keys are being fetched: then
+    /// [`Finding::Keys`](super::Finding::Keys) comes to the desk once.
+    fn look_for_more(&self, id: SessionId, desk: &Arc<dyn Desk>, now: Now) -> bool;
+}
+
+impl Tokens {
+    pub(super) fn name(
+        &self,
+        client: &Client<'_>,
+        shared: &Shared,
+    ) -> Outcome<Result<Named, Unknown>> {
+        let named = self.name_at_last(client.head, shared.now);
+        let lacks_keys = matches!(
+            named,
+            Err(Unknown::NoKeys | Unknown::Token(Refusal::UnknownKey))
+        );
+        if lacks_keys && self.keys.look_for_more(client.id, &shared.desk, shared.now) {
+            return Outcome::Later;
+        }
+        Outcome::Now(named)
+    }
+
+    /// By the keys that there are.
+    pub(super) fn name_at_last(&self, head: &Head<'_>, now: Now) -> Result<Named, Unknown> {
+        let token = self.find(head).ok_or(Unknown::NoToken)?;
+        let lease = self.judge(&token, now)?;
+        Ok(Named {
+            user: Some(lease.user.clone()),
+            lease: Some(Box::new(lease)),
+        })
+    }
+
+    /// What a token is good for.
+    pub(crate) fn judge(&self, token: &str, now: Now) -> Result<Lease, Unknown> {
+        let keys = self.keys.keys().ok_or(Unknown::NoKeys)?;
+        let claims =
+            verify(token, &keys, &self.rules, now.wall_ms / 1000).map_err(Unknown::Token)?;
+        if !is_valid_user(&claims.user) {
+            return Err(Unknown::Malformed);
+        }
+        Ok(Lease {
+            user: claims.user,
+            expires_ms: claims.expires_s.saturating_mul(1000),
+        })
+    }
+
+    fn find<'b>(&self, head: &Head<'b>) -> Option<Cow<'b, str>> {
+        let found = self.places.iter().find_map(|place| match place {
+            Place::Bearer => bearer(head.header("authorization")?).map(Cow::Borrowed),
+            Place::Protocol => head
+                .header_all("sec-websocket-protocol")
+                .flat_map(|offered| offered.split(','))
+                .find_map(|offered| offered.trim().strip_prefix(PROTOCOL_PREFIX))
+                .map(Cow::Borrowed),
+            Place::Query(name) => head.query(name),
+            Place::Cookie(name) => head.cookie(name).map(Cow::Borrowed),
+            Place::Header(name) => head.header(name).map(Cow::Borrowed),
+        });
+        found.filter(|token| !token.is_empty())
+    }
+
+    pub(super) fn is_token(&self, protocol: &str) -> bool {
+        self.places.contains(&Place::Protocol) && protocol.starts_with(PROTOCOL_PREFIX)
+    }
+}
+
+/// RFC 9110, section 11.4: the scheme in whatever letters, then spaces.
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then(|| token.trim_start_matches(' '))
+}

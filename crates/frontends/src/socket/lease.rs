@@ -1,0 +1,66 @@
+//! A session that a token has opened: it ends with the token, unless another one of the same user comes in time.
+
+use super::{Side, Socket};
+use crate::identity::{Identity, Lease, Unknown};
+use crate::shared::{Now, Shared};
+
+/// Why a token does not take the place of the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotRenewed {
+    /// The session is over, or on its way there.
+    #[error("the connection is closed")]
+    Closed,
+    /// No token has opened the session.
+    #[error("no token has opened this connection")]
+    NoLease,
+    /// The token is another user's.
+    #[error("the token is another user's")]
+    OtherUser,
+    /// It does not hold.
+    #[error("{0}")]
+    Refused(Unknown),
+}
+
+/// A token that holds for longer is looked at again then: the wall clock may have been set.
+const LOOK_MS: u64 = 60 * 60 * 1000;
+
+impl Socket {
+    /// The session lasts as long as a token does.
+    pub(crate) fn with_lease(mut self, lease: Option<Box<Lease>>) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// When the token holds no more, by the monotonic clock, or when to look again; `u64::MAX` without one.
+    pub(crate) fn expiry_ms(&self, now: Now) -> u64 {
+        let left_ms = |lease: &Lease| lease.expires_ms.saturating_sub(now.wall_ms).min(LOOK_MS);
+        let left_ms = self.lease.as_deref().map(left_ms);
+        left_ms.map_or(u64::MAX, |left_ms| now.mono_ms.saturating_add(left_ms))
+    }
+
+    /// Another token; how long it holds, in milliseconds from now.
+    pub(crate) fn renew(&mut self, token: &str, shared: &Shared) -> Result<u64, NotRenewed> {
+        if self.is_closing() {
+            return Err(NotRenewed::Closed);
+        }
+        let (Some(lease), Side::Server(route)) = (&mut self.lease, &self.side) else {
+            return Err(NotRenewed::NoLease);
+        };
+        let Identity::Token(tokens) = &route.identity else {
+            return Err(NotRenewed::NoLease);
+        };
+        let renewed = tokens.judge(token, shared.now).map_err(|unknown| {
+            if let Unknown::Token(refusal) = unknown {
+                shared.stats.token_refused(refusal);
+            }
+            NotRenewed::Refused(unknown)
+        })?;
+        if renewed.user != lease.user {
+            return Err(NotRenewed::OtherUser);
+        }
+        shared.stats.tokens_renewed.add(1);
+        let left_ms = renewed.expires_ms.saturating_sub(shared.now.wall_ms);
+        **lease = renewed;
+        Ok(left_ms)
+    }
+}

@@ -1,0 +1,174 @@
+//! `[jwt]` and `[hook]`: keys that can be read and are one kind, URLs that can be asked, and routes that need them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use url::Url;
+use veche_frontends::identity::token::Place;
+use veche_jwt::Rules;
+
+use super::{Checker, list, text};
+use crate::config::identity::{Hook, Jwt, KeySource, Published};
+use crate::config::names::{Identity, parse_header_name, parse_place};
+use crate::config::raw::Table;
+use crate::config::types::{Handler, Route};
+use crate::config::value::Value;
+
+/// Those of `[jwt]` that say where keys are; one of them does.
+const SOURCES: [&str; 4] = ["secret_file", "secret_env", "key_file", "jwks"];
+
+impl Checker<'_> {
+    /// `None`: tokens mean nothing here, or something is wrong with it.
+    pub(super) fn jwt(&mut self, table: &Table) -> Option<Jwt> {
+        let given: Vec<&str> = SOURCES.into_iter().filter(|name| table.has(name)).collect();
+        let name = match given.as_slice() {
+            [] => return None,
+            [name] => *name,
+            [.., last] => {
+                self.problems.add(
+                    table.key_at(last),
+                    format!("{last}: keys come from one of {}", sources()),
+                );
+                return None;
+            }
+        };
+        let places = self.each(table, "token", parse_place);
+        if name != "jwks" && table.has("jwks_ca") {
+            let why = "jwks_ca: it means nothing without \"jwks\"";
+            self.problems.add(table.key_at("jwks_ca"), why);
+        }
+        let source = self.key_source(table, name)?;
+        if let Err(why) = (self.world.jwt_keys)(&source) {
+            self.problems
+                .add(table.value_at(name), format!("{name}: {why}"));
+        }
+        let places = places?;
+        if places.iter().any(|place| matches!(place, Place::Cookie(_))) {
+            self.warn(
+                table.value_at("token"),
+                "token: a cookie goes along with what other sites' pages open: keep \"origins\" of the routes narrow",
+            );
+        }
+        Some(Jwt {
+            keys: source,
+            rules: Rules {
+                issuers: list(table, "issuer"),
+                audiences: list(table, "audience"),
+                leeway_s: duration(table, "leeway").as_secs(),
+                user: text(table, "user").expect("has a default"),
+            },
+            places,
+        })
+    }
+
+    fn key_source(&mut self, table: &Table, name: &str) -> Option<KeySource> {
+        let given = text(table, name)?;
+        Some(match name {
+            "secret_file" => KeySource::SecretFile(self.base.join(given)),
+            "secret_env" => KeySource::SecretVariable(given),
+            "key_file" => KeySource::PublicFile(self.base.join(given)),
+            _ => {
+                let url = self.take("jwks", table.value_at("jwks"), parse_url(&given))?;
+                if url.starts_with("http://") && !is_near(&url) {
+                    self.warn(
+                        table.value_at("jwks"),
+                        "jwks: keys that come by http:// are whoever's is in between: take https://",
+                    );
+                }
+                KeySource::Published(Published {
+                    url,
+                    refresh: duration(table, "jwks_refresh"),
+                    ca: self.ca(table, "jwks_ca"),
+                })
+            }
+        })
+    }
+
+    /// How back ends are asked.
+    pub(super) fn hook(&mut self, table: &Table) -> Option<Hook> {
+        let headers = self.each(table, "headers", parse_header_name);
+        let number = |name| match table.value(name) {
+            Some(Value::Integer(number)) => u32::try_from(number).expect("the table has the range"),
+            other => unreachable!("{name} has a default and is a number: {other:?}"),
+        };
+        Some(Hook {
+            timeout: duration(table, "timeout"),
+            cache_time: Some(duration(table, "cache_time")).filter(|time| !time.is_zero()),
+            cache_entries: number("cache_entries"),
+            waiting: number("waiting"),
+            failures: number("failures"),
+            pause: duration(table, "pause"),
+            ca: self.ca(table, "ca"),
+            headers: headers?,
+        })
+    }
+
+    fn ca(&mut self, table: &Table, name: &str) -> Option<PathBuf> {
+        let file = self.base.join(text(table, name)?);
+        if let Err(why) = (self.world.client_ca)(&file) {
+            self.problems
+                .add(table.value_at(name), format!("{name}: {why}"));
+        }
+        Some(file)
+    }
+
+    /// A route with tokens needs keys.
+    pub(super) fn tokens<'t>(
+        &mut self,
+        routes: impl Iterator<Item = (&'t Table, &'t Option<Route>)>,
+        jwt: &Table,
+    ) {
+        if SOURCES.iter().any(|name| jwt.has(name)) {
+            return;
+        }
+        for (table, route) in routes {
+            let Some(Handler::Push { identity, .. } | Handler::Lua { identity, .. }) =
+                route.as_ref().map(|route| &route.handler)
+            else {
+                continue;
+            };
+            if *identity == Identity::Token {
+                self.problems.add(
+                    table.value_at("identity"),
+                    format!("identity: \"jwt\" needs keys to check tokens with: a section [jwt] with one of {}", sources()),
+                );
+            }
+        }
+    }
+}
+
+fn sources() -> String {
+    SOURCES.map(|name| format!("{name:?}")).join(", ")
+}
+
+/// A URL that the HTTP client takes.
+pub(in crate::config) fn parse_url(text: &str) -> Result<String, String> {
+    let url = Url::parse(text).map_err(|why| format!("{text:?} is no URL: {why}"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(format!(
+            "a URL begins with http:// or https://, found {text:?}"
+        ));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("name and password don't belong into a URL".to_owned());
+    }
+    Ok(url.into())
+}
+
+/// Whether a URL leads to this machine.
+fn is_near(url: &str) -> bool {
+    let url = Url::parse(url).ok();
+    match url.as_ref().and_then(Url::host) {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+fn duration(table: &Table, name: &str) -> Duration {
+    match table.value(name) {
+        Some(Value::Duration(duration)) => duration,
+        _ => Duration::ZERO,
+    }
+}

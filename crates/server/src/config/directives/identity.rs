@@ -1,0 +1,210 @@
+//! The rows of `[jwt]` and `[hook]`.
+
+use std::time::Duration;
+
+use super::{Change, Default, Directive, Section, seconds};
+use crate::config::value::Kind;
+
+const FILE: Kind = Kind::Text {
+    expected: "the path of a file",
+};
+const CA: Kind = Kind::Text {
+    expected: "the path of a PEM file",
+};
+const MS: Duration = Duration::from_millis(1);
+
+pub(super) static JWT: &[Directive] = &[
+    jwt(
+        "secret_file",
+        FILE,
+        Default::Unset("one of `secret_file`, `secret_env`, `key_file` and `jwks` has to be"),
+        "A file with the secret that the back end signs tokens with (HS256): its bytes as they are, a line end at the end left out; at least 32. Make one with `openssl rand -hex 32`. Read at start and at reload.",
+    ),
+    jwt(
+        "secret_env",
+        Kind::Text {
+            expected: "the name of a variable",
+        },
+        Default::Unset("see `secret_file`"),
+        "The variable of the environment that holds the secret, instead of a file.",
+    ),
+    jwt(
+        "key_file",
+        FILE,
+        Default::Unset("see `secret_file`"),
+        "A PEM file with public keys, `-----BEGIN PUBLIC KEY-----` each: RSA of 2048 to 8192 bits (RS256), P-256 (ES256) or Ed25519 (EdDSA). A token has to be signed with one of them, by the algorithm that the key is for. Several are for the time of a change. Read at start and at reload.",
+    ),
+    jwt(
+        "jwks",
+        Kind::Text { expected: "a URL" },
+        Default::Unset("see `secret_file`"),
+        "The URL of the issuer's JSON Web Key Set, such as `\"https://issuer.example/.well-known/jwks.json\"`: fetched at start and then every `jwks_refresh`. A token whose key is not among them has it fetched at once, every ten seconds at most, and waits for that. While the URL fails the keys last fetched stay in use. Secrets in a set are not used.",
+    ),
+    jwt(
+        "jwks_refresh",
+        Kind::Duration {
+            min: seconds(10),
+            max: seconds(86_400),
+            off: false,
+        },
+        Default::Toml("\"10m\""),
+        "How often the set is fetched. A key that the issuer has taken out of it is no longer believed after so long.",
+    ),
+    jwt(
+        "jwks_ca",
+        CA,
+        Default::Unset("the system's authorities"),
+        "Certificates of the authorities that vouch for the server behind `jwks`.",
+    ),
+    jwt(
+        "issuer",
+        Kind::List {
+            expected: "issuers such as [\"https://issuer.example/\"]",
+        },
+        Default::Unset("anybody who has the key"),
+        "The token's `iss` has to be one of these.",
+    ),
+    jwt(
+        "audience",
+        Kind::List {
+            expected: "audiences such as [\"chat\"]",
+        },
+        Default::Unset("tokens that are for nobody in particular"),
+        "One of the token's `aud` has to be one of these. Without any, a token that has an `aud` is refused: it is for somebody else.",
+    ),
+    jwt(
+        "leeway",
+        Kind::Duration {
+            min: Duration::ZERO,
+            max: seconds(600),
+            off: false,
+        },
+        Default::Toml("\"30s\""),
+        "How far the clocks of the issuer and of this machine may differ: so much later a token expires, and so much earlier it is valid.",
+    ),
+    jwt(
+        "user",
+        Kind::Text {
+            expected: "the name of a claim",
+        },
+        Default::Toml("\"sub\""),
+        "The claim that holds the user: a string, or a whole number.",
+    ),
+    jwt(
+        "token",
+        Kind::List {
+            expected: "places such as [\"bearer\", \"cookie:token\"]",
+        },
+        Default::Toml("[\"bearer\", \"protocol\", \"query:token\"]"),
+        "Where the token may be; the first place that has one counts. `\"bearer\"`: the header `Authorization: Bearer TOKEN`. `\"protocol\"`: a WebSocket subprotocol `bearer.TOKEN`, which is how a browser can send one outside of the URL; it is never said back, so offer another protocol beside it, which is. `\"query:NAME\"`, `\"cookie:NAME\"`, `\"header:NAME\"`. URLs are written into logs by proxies: take the query last.",
+    ),
+];
+
+pub(super) static HOOK: &[Directive] = &[
+    hook(
+        "headers",
+        Kind::List {
+            expected: "names of headers such as [\"cookie\", \"authorization\"]",
+        },
+        "[\"cookie\", \"authorization\"]",
+        "The client's headers that the back end gets to see. All that is passed on together is what an answer is kept by, so the fewer the better.",
+    ),
+    hook(
+        "timeout",
+        Kind::Duration {
+            min: MS,
+            max: seconds(60),
+            off: false,
+        },
+        "\"3s\"",
+        "How long the back end may take; then the handshake gets 503.",
+    ),
+    hook(
+        "cache_time",
+        Kind::Duration {
+            min: MS,
+            max: seconds(3_600),
+            off: true,
+        },
+        "\"off\"",
+        "How long an answer that names a user is kept, if its own `Cache-Control` says nothing. What `max-age` says counts up to an hour, for refusals too; `no-store` and `no-cache` are kept to.",
+    ),
+    hook(
+        "cache_entries",
+        Kind::Integer {
+            min: 1,
+            max: 10_000_000,
+            words: &[],
+        },
+        "10000",
+        "The most answers that are kept; the oldest go first.",
+    ),
+    hook(
+        "waiting",
+        Kind::Integer {
+            min: 1,
+            max: 1_000_000,
+            words: &[],
+        },
+        "1024",
+        "The most handshakes and requests that wait for an answer; further ones get 503 at once.",
+    ),
+    hook(
+        "failures",
+        Kind::Integer {
+            min: 1,
+            max: 1_000_000,
+            words: &[],
+        },
+        "5",
+        "After so many failures in a row (no answer in time, no connection, 502, 503 or 504) the back end is left alone for `pause`: handshakes get 503 at once. Then one is tried.",
+    ),
+    hook(
+        "pause",
+        Kind::Duration {
+            min: MS,
+            max: seconds(3_600),
+            off: false,
+        },
+        "\"10s\"",
+        "See `failures`.",
+    ),
+    Directive {
+        section: Section::Hook,
+        name: "ca",
+        kind: CA,
+        default: Default::Unset("the system's authorities"),
+        handlers: &[],
+        change: Change::Reload,
+        doc: "Certificates of the authorities that vouch for the back end behind `https`.",
+    },
+];
+
+const fn jwt(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {
+    Directive {
+        section: Section::Jwt,
+        name,
+        kind,
+        default,
+        handlers: &[],
+        change: Change::Reload,
+        doc,
+    }
+}
+
+const fn hook(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    doc: &'static str,
+) -> Directive {
+    Directive {
+        section: Section::Hook,
+        name,
+        kind,
+        default: Default::Toml(default),
+        handlers: &[],
+        change: Change::Reload,
+        doc,
+    }
+}

@@ -1,0 +1,102 @@
+//! `[jwt]` and `[hook]` once they have been checked: how it is found out who a client is.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use veche_frontends::identity::token::Place;
+use veche_jwt::{Keys, Rules};
+
+/// `[jwt]`: tokens of one issuer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Jwt {
+    pub(crate) keys: KeySource,
+    pub(crate) rules: Rules,
+    /// At least one.
+    pub(crate) places: Vec<Place>,
+}
+
+/// Where the keys are that tokens are checked with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeySource {
+    /// A file that holds a secret.
+    SecretFile(PathBuf),
+    /// A variable of the environment that does.
+    SecretVariable(String),
+    /// Public keys in PEM.
+    PublicFile(PathBuf),
+    /// A set that the issuer publishes.
+    Published(Published),
+}
+
+/// A JSON Web Key Set behind a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Published {
+    /// `http` or `https`.
+    pub(crate) url: String,
+    /// It is fetched anew so often.
+    pub(crate) refresh: Duration,
+    /// Who vouches for the server behind `https`, if not the system's authorities.
+    pub(crate) ca: Option<PathBuf>,
+}
+
+/// Longest file of keys, in bytes.
+const KEYS_BYTES_MAX: u64 = 256 << 10;
+
+impl KeySource {
+    /// The keys, read now; `None` where they are the issuer's to tell.
+    ///
+    /// # Errors
+    /// They can't be read, or used; as a line to act on, which shows nothing of them.
+    pub(crate) fn read(&self) -> Result<Option<Keys>, String> {
+        match self {
+            Self::SecretFile(file) => {
+                let text = read(file)?;
+                // Editors and `echo` end a line that is none of the secret.
+                let secret = text.strip_suffix(b"\n").unwrap_or(&text);
+                let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
+                Keys::secret(secret).map_err(|why| format!("{}: {why}", file.display()))
+            }
+            Self::SecretVariable(name) => match std::env::var_os(name) {
+                None => Err(format!("there is no variable {name:?} in the environment")),
+                Some(value) => Keys::secret(value.as_encoded_bytes())
+                    .map_err(|why| format!("the variable {name:?}: {why}")),
+            },
+            Self::PublicFile(file) => {
+                Keys::pem(&read(file)?).map_err(|why| format!("{}: {why}", file.display()))
+            }
+            Self::Published(_) => return Ok(None),
+        }
+        .map(Some)
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(file)
+        .and_then(|opened| opened.take(KEYS_BYTES_MAX).read_to_end(&mut bytes));
+    match read {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(format!("{}: {}", file.display(), super::plain(&error))),
+    }
+}
+
+/// `[hook]`: how the back end is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hook {
+    /// Headers of the client that are passed on, in small letters.
+    pub(crate) headers: Vec<String>,
+    /// From the question to the whole answer.
+    pub(crate) timeout: Duration,
+    /// How long an answer holds that does not say so itself; `None`: for this once.
+    pub(crate) cache_time: Option<Duration>,
+    /// Answers that are kept.
+    pub(crate) cache_entries: u32,
+    /// Requests that may wait for answers.
+    pub(crate) waiting: u32,
+    /// Failures in a row after which nobody is asked for `pause`.
+    pub(crate) failures: u32,
+    pub(crate) pause: Duration,
+    /// As of [`Published::ca`].
+    pub(crate) ca: Option<PathBuf>,
+}

@@ -1,0 +1,203 @@
+//! A back end that is asked who clients are: what it has said before is kept, the same question is asked once at a time,
+//! those who wait are counted, and one that fails is left alone for a while.
+
+mod breaker;
+mod cache;
+mod question;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tracing::warn;
+use veche_calls::Outcome as CallOutcome;
+use veche_frontends::Now;
+use veche_frontends::app::Outcome;
+use veche_frontends::identity::hook::{Hook, Question};
+use veche_frontends::identity::{Desk, Finding, Unknown};
+use veche_hub::SessionId;
+use veche_outbound::Outbound;
+
+use super::fetch::{Answer, Get};
+use super::figures::{Asked, Figures};
+use crate::config;
+use crate::process::now;
+use breaker::Breaker;
+use cache::{Cache, Digest};
+
+/// Longest answer, in bytes.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+
+/// What a client can bring about is said so often.
+const WARN_EVERY_MS: u64 = 10_000;
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct BackEnd {
+    url: String,
+    options: config::Hook,
+    outbound: Outbound,
+    figures: Arc<Figures>,
+    /// Where milliseconds begin.
+    started: Instant,
+    state: Mutex<State>,
+    /// For what comes later.
+    me: Weak<Self>,
+}
+
+#[derive(Debug)]
+struct State {
+    breaker: Breaker,
+    cache: Cache,
+    /// Who waits for which answer.
+    asking: HashMap<Digest, Vec<Asking>>,
+    /// All of those.
+    waiting: u32,
+    /// When the log was last told of a failure.
+    warned_ms: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Asking {
+    id: SessionId,
+    desk: Arc<dyn Desk>,
+}
+
+impl BackEnd {
+    pub(super) fn new(
+        url: &str,
+        options: &config::Hook,
+        outbound: &Outbound,
+        figures: &Arc<Figures>,
+    ) -> Arc<Self> {
+        let pause_ms = u64::try_from(options.pause.as_millis()).unwrap_or(u64::MAX);
+        Arc::new_cyclic(|me| Self {
+            url: url.to_owned(),
+            options: options.clone(),
+            outbound: outbound.clone(),
+            figures: Arc::clone(figures),
+            started: now(),
+            state: Mutex::new(State {
+                breaker: Breaker::new(options.failures, pause_ms),
+                cache: Cache::new(options.cache_entries as usize),
+                asking: HashMap::new(),
+                waiting: 0,
+                warned_ms: None,
+            }),
+            me: Weak::clone(me),
+        })
+    }
+
+    /// Whether it is asked as a configuration wants it.
+    pub(super) fn is_by(&self, options: &config::Hook) -> bool {
+        self.options == *options
+    }
+
+    pub(super) fn is_left_alone(&self) -> bool {
+        self.state.lock().breaker.is_paused()
+    }
+
+    fn now_ms(&self) -> u64 {
+        let since = now().saturating_duration_since(self.started);
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// What is known without asking; otherwise whether the question is a new one.
+    fn look_up(&self, digest: Digest, asking: Asking) -> Result<bool, (Asked, Finding)> {
+        let now_ms = self.now_ms();
+        let mut state = self.state.lock();
+        if let Some(finding) = state.cache.find(&digest, now_ms) {
+            return Err((Asked::Cached, finding));
+        }
+        let unknown = Finding::Unknown(Unknown::NoAnswer);
+        if state.waiting >= self.options.waiting {
+            return Err((Asked::Crowded, unknown));
+        }
+        let is_new = !state.asking.contains_key(&digest);
+        if is_new && !state.breaker.may_ask(now_ms) {
+            return Err((Asked::Paused, unknown));
+        }
+        state.waiting += 1;
+        state.asking.entry(digest).or_default().push(asking);
+        Ok(is_new)
+    }
+
+    fn answered(&self, digest: Digest, outcome: CallOutcome) {
+        let said = question::read(Answer::of(outcome), self.options.cache_time);
+        self.figures.asked(match &said.finding {
+            Finding::Named(_) => Asked::Named,
+            Finding::Unknown(Unknown::Stranger | Unknown::Unwanted) => Asked::Refused,
+            _ => Asked::Failed,
+        });
+        let now_ms = self.now_ms();
+        let mut state = self.state.lock();
+        let is_left_alone = state.breaker.answered(said.is_failure, now_ms);
+        if let Some(kept) = said.kept {
+            let kept_ms = u64::try_from(kept.as_millis()).unwrap_or(u64::MAX);
+            let until_ms = now_ms.saturating_add(kept_ms);
+            state.cache.keep(digest, said.finding.clone(), until_ms);
+        }
+        let asking = state.asking.remove(&digest).unwrap_or_default();
+        state.waiting -= asking.len() as u32;
+        let is_quiet = state
+            .warned_ms
+            .is_none_or(|at| now_ms >= at + WARN_EVERY_MS);
+        let trouble = said.trouble.filter(|_| is_quiet || is_left_alone);
+        if trouble.is_some() {
+            state.warned_ms = Some(now_ms);
+        }
+        drop(state);
+        if let Some(trouble) = trouble {
+            warn!("hook {}: {trouble}", self.url);
+        }
+        if is_left_alone {
+            let pause = self.options.pause;
+            warn!("hook {}: it is left alone for {pause:?}", self.url);
+        }
+        self.figures.waiting.sub(asking.len() as u64);
+        for Asking { id, desk } in asking {
+            desk.tell(id, said.finding.clone());
+        }
+    }
+}
+
+impl Hook for BackEnd {
+    fn ask(
+        &self,
+        question: &Question<'_>,
+        id: SessionId,
+        desk: &Arc<dyn Desk>,
+        _: Now,
+    ) -> Outcome<Finding> {
+        let passed = question::passed_on(question, &self.options.headers);
+        let digest = question::digest(&passed);
+        let desk = Arc::clone(desk);
+        // Before it can be answered.
+        self.figures.waiting.add(1);
+        match self.look_up(digest, Asking { id, desk }) {
+            Err((asked, finding)) => {
+                self.figures.waiting.sub(1);
+                self.figures.asked(asked);
+                return Outcome::Now(finding);
+            }
+            Ok(false) => self.figures.asked(Asked::Joined),
+            Ok(true) => {
+                let get = Get {
+                    url: &self.url,
+                    headers: passed,
+                    timeout: self.options.timeout,
+                    body_bytes_max: ANSWER_BYTES_MAX,
+                    ca: self.options.ca.as_deref(),
+                };
+                let me = Weak::clone(&self.me);
+                self.outbound.ask(get.into_call(), move |outcome| {
+                    if let Some(me) = me.upgrade() {
+                        me.answered(digest, outcome);
+                    }
+                });
+            }
+        }
+        Outcome::Later
+    }
+}

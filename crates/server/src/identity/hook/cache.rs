@@ -1,0 +1,95 @@
+//! Answers of a back end, kept by the digest of what was passed on: neither cookies nor tokens stay in memory.
+
+use std::collections::{HashMap, VecDeque};
+
+use veche_frontends::identity::Finding;
+
+/// Of all that was passed on.
+pub(super) type Digest = [u8; 32];
+
+/// Bounded; the oldest answers go first. Times are in monotonic milliseconds.
+#[derive(Debug)]
+pub(super) struct Cache {
+    entries_max: usize,
+    entries: HashMap<Digest, Entry>,
+    /// In the order in which they came; an answer that came again stands here more than once.
+    order: VecDeque<(Digest, u64)>,
+    count: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    finding: Finding,
+    until_ms: u64,
+    number: u64,
+}
+
+impl Cache {
+    pub(super) fn new(entries_max: usize) -> Self {
+        Self {
+            entries_max,
+            entries: HashMap::new(),
+            order: VecDeque::new(),
+            count: 0,
+        }
+    }
+
+    pub(super) fn find(&mut self, digest: &Digest, now_ms: u64) -> Option<Finding> {
+        let entry = self.entries.get(digest)?;
+        if now_ms < entry.until_ms {
+            return Some(entry.finding.clone());
+        }
+        self.entries.remove(digest);
+        None
+    }
+
+    pub(super) fn keep(&mut self, digest: Digest, finding: Finding, until_ms: u64) {
+        self.count += 1;
+        let number = self.count;
+        let entry = Entry {
+            finding,
+            until_ms,
+            number,
+        };
+        self.entries.insert(digest, entry);
+        self.order.push_back((digest, number));
+        while self.order.len() > self.entries_max {
+            let Some((oldest, number)) = self.order.pop_front() else {
+                break;
+            };
+            if self
+                .entries
+                .get(&oldest)
+                .is_some_and(|one| one.number == number)
+            {
+                self.entries.remove(&oldest);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str) -> Finding {
+        Finding::Named(name.to_owned())
+    }
+
+    #[test]
+    fn answers_are_kept_for_their_time_and_the_oldest_go_first() {
+        let mut cache = Cache::new(2);
+        cache.keep([1; 32], named("ann"), 10);
+        cache.keep([2; 32], named("bob"), 20);
+        assert_eq!(cache.find(&[1; 32], 9), Some(named("ann")));
+        assert_eq!(cache.find(&[1; 32], 10), None);
+        assert_eq!(cache.find(&[2; 32], 10), Some(named("bob")));
+        cache.keep([2; 32], named("bob"), 30);
+        assert_eq!(cache.find(&[2; 32], 29), Some(named("bob")));
+        cache.keep([3; 32], named("eve"), 30);
+        cache.keep([4; 32], named("dan"), 30);
+        assert_eq!(cache.find(&[2; 32], 10), None);
+        assert_eq!(cache.find(&[4; 32], 10), Some(named("dan")));
+        assert!(cache.entries.len() <= 2 && cache.order.len() <= 2);
+    }
+}

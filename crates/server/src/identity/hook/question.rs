@@ -1,0 +1,242 @@
+//! What the back end is told of a request, and what its answer says.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use veche_calls::{Fault, FaultKind};
+use veche_frontends::identity::hook::Question;
+use veche_frontends::identity::{Finding, Unknown};
+
+use super::cache::Digest;
+use crate::identity::fetch::Answer;
+
+/// In this header, or in a JSON body as `user`, the back end says who it is.
+pub(super) const USER_HEADER: &str = "x-veche-user";
+
+/// An answer is never kept for longer, whatever it says.
+const KEPT_MAX: Duration = Duration::from_secs(3600);
+
+/// The headers of the question: those of the client that are `chosen`, and what it wanted.
+pub(super) fn passed_on(question: &Question<'_>, chosen: &[String]) -> Vec<(String, Vec<u8>)> {
+    let head = question.head;
+    let mut passed = Vec::new();
+    for (name, value) in head.headers() {
+        let name = name.to_ascii_lowercase();
+        if chosen.contains(&name) {
+            passed.push((name, value.to_vec()));
+        }
+    }
+    let client = question.client.to_canonical().to_string();
+    for (name, value) in [
+        ("x-original-method", head.method.as_str()),
+        ("x-original-uri", head.target),
+        ("x-original-host", head.host),
+        ("x-real-ip", &client),
+    ] {
+        passed.push((name.to_owned(), value.as_bytes().to_vec()));
+    }
+    passed
+}
+
+/// By which an answer is kept. Lengths are part of it, so that nothing can be moved from one header to the next.
+pub(super) fn digest(passed: &[(String, Vec<u8>)]) -> Digest {
+    let mut digest = Sha256::new();
+    for (name, value) in passed {
+        for part in [name.as_bytes(), value] {
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+    }
+    digest.finalize().into()
+}
+
+/// What an answer says.
+pub(super) struct Said {
+    pub(super) finding: Finding,
+    /// How long it may be kept; `None`: for this once.
+    pub(super) kept: Option<Duration>,
+    /// The back end is not well, rather than of that opinion.
+    pub(super) is_failure: bool,
+    /// For the log, where something is wrong.
+    pub(super) trouble: Option<String>,
+}
+
+/// Reads an answer; `cache_time` is for those that name a user and say nothing of how long that holds.
+pub(super) fn read(answer: Result<Answer, Fault>, cache_time: Option<Duration>) -> Said {
+    let failed = |is_failure, trouble: String| Said {
+        finding: Finding::Unknown(Unknown::NoAnswer),
+        kept: None,
+        is_failure,
+        trouble: Some(trouble),
+    };
+    let answer = match answer {
+        // What could not even be asked is the client's doing.
+        Err(fault) => return failed(fault.kind != FaultKind::Invalid, fault.words),
+        Ok(answer) => answer,
+    };
+    let unknown = |unknown| (Finding::Unknown(unknown), None);
+    let (finding, kept) = match answer.status {
+        200..=299 => match user(&answer) {
+            Some(user) => (Finding::Named(user), cache_time),
+            None => {
+                let why = format!("{} without {USER_HEADER} or \"user\"", answer.status);
+                return failed(false, why);
+            }
+        },
+        401 => unknown(Unknown::Stranger),
+        403 => unknown(Unknown::Unwanted),
+        // What one client brings about by what it sends (500, say) shall not shut the door on all others.
+        status => {
+            return failed(
+                matches!(status, 502..=504),
+                format!("it answered with {status}"),
+            );
+        }
+    };
+    Said {
+        finding,
+        kept: kept_for(answer.header("cache-control"), kept),
+        is_failure: false,
+        trouble: None,
+    }
+}
+
+fn user(answer: &Answer) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        user: User,
+    }
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum User {
+        Text(String),
+        Number(i64),
+    }
+    let user = match answer.header(USER_HEADER) {
+        Some(user) => user.to_owned(),
+        None => match serde_json::from_slice::<Named>(&answer.body).ok()?.user {
+            User::Text(user) => user,
+            User::Number(user) => user.to_string(),
+        },
+    };
+    Some(user).filter(|user| !user.is_empty())
+}
+
+/// RFC 9111, section 5.2.2, as far as it matters to the only one who asks.
+fn kept_for(header: Option<&str>, otherwise: Option<Duration>) -> Option<Duration> {
+    let Some(header) = header else {
+        return otherwise;
+    };
+    let mut age = None;
+    for directive in header.split(',') {
+        let directive = directive.trim().to_ascii_lowercase();
+        match directive.split_once('=') {
+            None if directive == "no-store" || directive == "no-cache" => return None,
+            Some(("max-age", seconds)) => age = seconds.trim_matches('"').parse().ok(),
+            _ => {}
+        }
+    }
+    let kept = match age {
+        Some(seconds) => Some(Duration::from_secs(seconds)),
+        None => otherwise,
+    };
+    kept.map(|kept| kept.min(KEPT_MAX))
+        .filter(|kept| !kept.is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> Result<Answer, Fault> {
+        let headers = headers.iter();
+        Ok(Answer {
+            status,
+            headers: headers
+                .map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()))
+                .collect(),
+            body: body.as_bytes().to_vec(),
+        })
+    }
+
+    #[test]
+    fn an_answer_names_a_user_or_says_why_not() {
+        let named = |name: &str| Finding::Named(name.to_owned());
+        let unknown = Finding::Unknown;
+        let user = ("x-veche-user", "ann");
+        for (given, finding, is_failure) in [
+            (answer(200, &[user], ""), named("ann"), false),
+            (answer(204, &[user], ""), named("ann"), false),
+            (
+                answer(200, &[user], r#"{"user":"bob"}"#),
+                named("ann"),
+                false,
+            ),
+            (
+                answer(200, &[], r#"{"user":"bob","x":1}"#),
+                named("bob"),
+                false,
+            ),
+            (answer(200, &[], r#"{"user":42}"#), named("42"), false),
+            (
+                answer(200, &[], r#"{"user":""}"#),
+                unknown(Unknown::NoAnswer),
+                false,
+            ),
+            (answer(200, &[], "ok"), unknown(Unknown::NoAnswer), false),
+            (answer(302, &[user], ""), unknown(Unknown::NoAnswer), false),
+            (answer(401, &[user], ""), unknown(Unknown::Stranger), false),
+            (answer(403, &[], ""), unknown(Unknown::Unwanted), false),
+            (answer(404, &[], ""), unknown(Unknown::NoAnswer), false),
+            (answer(500, &[], ""), unknown(Unknown::NoAnswer), false),
+            (answer(503, &[], ""), unknown(Unknown::NoAnswer), true),
+            (
+                Err(Fault::new(FaultKind::Timeout, "late")),
+                unknown(Unknown::NoAnswer),
+                true,
+            ),
+            (
+                Err(Fault::new(FaultKind::Invalid, "no")),
+                unknown(Unknown::NoAnswer),
+                false,
+            ),
+        ] {
+            let said = read(given, None);
+            assert_eq!((said.finding, said.is_failure), (finding, is_failure));
+        }
+    }
+
+    #[test]
+    fn answers_say_how_long_they_hold() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        for (header, otherwise, expected) in [
+            (None, None, None),
+            (None, seconds(5), seconds(5)),
+            (Some("max-age=7"), seconds(5), seconds(7)),
+            (Some("private, Max-Age=7"), None, seconds(7)),
+            (Some("private"), seconds(5), seconds(5)),
+            (Some("max-age=0"), seconds(5), None),
+            (Some("max-age=7, no-store"), seconds(5), None),
+            (Some("no-cache"), seconds(5), None),
+            (Some("max-age=99999999"), None, Some(KEPT_MAX)),
+            (Some("max-age=soon"), seconds(5), seconds(5)),
+        ] {
+            assert_eq!(kept_for(header, otherwise), expected, "{header:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_moves_from_one_header_to_the_next() {
+        let of = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter();
+            let passed: Vec<_> = pairs
+                .map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()))
+                .collect();
+            digest(&passed)
+        };
+        assert_ne!(of(&[("a", "bc")]), of(&[("ab", "c")]));
+        assert_ne!(of(&[("a", "b"), ("c", "d")]), of(&[("a", "bc"), ("", "d")]));
+        assert_eq!(of(&[("a", "b")]), of(&[("a", "b")]));
+    }
+}

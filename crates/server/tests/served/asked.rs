@@ -1,0 +1,75 @@
+//! A small HTTP server that the server under test asks: an issuer of keys, or a back end behind a hook.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::peer;
+use crate::support::SOON;
+
+type Answer = Box<dyn Fn(&str) -> String + Send + Sync>;
+
+/// Answers by what it was last told to, and keeps what it was asked.
+pub(crate) struct Asked {
+    pub(crate) address: SocketAddr,
+    answer: Arc<Mutex<Arc<Answer>>>,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Asked {
+    pub(crate) fn new(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        let answer: Arc<Mutex<Arc<Answer>>> = Arc::new(Mutex::new(Arc::new(Box::new(answer))));
+        let heads = Arc::<Mutex<Vec<String>>>::default();
+        let (answers, seen) = (Arc::clone(&answer), Arc::clone(&heads));
+        let address = peer::serve(move |_, mut socket| {
+            socket.set_nodelay(true).expect("a socket");
+            while let Some(head) = head(&mut socket) {
+                seen.lock().push(head.clone());
+                let answer = Arc::clone(&answers.lock());
+                if socket.write_all(answer(&head).as_bytes()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            address,
+            answer,
+            heads,
+        }
+    }
+
+    /// From now on it answers so.
+    pub(crate) fn tell(&self, answer: impl Fn(&str) -> String + Send + Sync + 'static) {
+        *self.answer.lock() = Arc::new(Box::new(answer));
+    }
+
+    /// The heads of all requests so far.
+    pub(crate) fn heads(&self) -> Vec<String> {
+        self.heads.lock().clone()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.heads.lock().len()
+    }
+}
+
+fn head(socket: &mut TcpStream) -> Option<String> {
+    socket.set_read_timeout(Some(SOON)).ok()?;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        socket.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).ok()
+}
+
+/// A whole answer; `headers` are lines with their ends.
+pub(crate) fn answer(status: u16, headers: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{headers}\r\n{body}",
+        body.len()
+    )
+}

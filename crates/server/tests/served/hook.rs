@@ -1,0 +1,272 @@
+//! `identity = "http:URL"` on the real server: a back end that knows its users, forgets them, hangs and fails.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::asked::{Asked, answer};
+use crate::support::metrics::Metrics;
+use crate::support::{Http, Server, Setup, Socket, call, on_all, until};
+
+fn routes(back_end: SocketAddr, hook: &str) -> String {
+    format!(
+        "[[route]]\npath = \"/hook\"\nhandler = \"push\"\nidentity = \"http:http://{back_end}/who\"\n\
+         [[route]]\npath = \"/lua/*\"\nhandler = \"lua\"\nscript = \"app.lua\"\n\
+         identity = \"http:http://{back_end}/who\"\n[hook]\n{hook}\n"
+    )
+}
+
+const APP: &str = r#"
+local app = {}
+function app.handshake(req) return req.user ~= "mallory" end
+function app.open(conn) conn:send("user " .. tostring(conn.user)) end
+function app.request(req) return (req.user or "nobody") .. " " .. #req.body end
+return app
+"#;
+
+fn start(setup: Setup, back_end: &Asked, hook: &str) -> Server {
+    let routes = routes(back_end.address, hook);
+    Server::serving(setup, &routes, &[("app.lua", APP)])
+}
+
+/// Knows whoever has a cookie with a name in it.
+fn know(head: &str) -> String {
+    match cookie(head) {
+        Some("eve") => answer(403, "", ""),
+        Some("json") => answer(200, "Content-Type: application/json\r\n", r#"{"user": 42}"#),
+        Some("bad") => answer(200, "", "no user"),
+        Some(name) => answer(204, &format!("X-Veche-User: {name}\r\n"), ""),
+        None => answer(401, "", ""),
+    }
+}
+
+fn cookie(head: &str) -> Option<&str> {
+    let (_, rest) = head.split_once("sid=")?;
+    rest.split(['\r', ';']).next()
+}
+
+fn status(server: &Server, target: &str, headers: &str) -> u16 {
+    let mut http = Http::connect(server.public);
+    let request = format!(
+        "GET {target} HTTP/1.1\r\nHost: test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{headers}\r\n"
+    );
+    http.raw(request.as_bytes()).expect("the server reads");
+    http.head().expect("an answer").status
+}
+
+fn sid(name: &str) -> String {
+    format!("Cookie: sid={name}\r\n")
+}
+
+fn asked(server: &Server, outcome: &str) -> f64 {
+    let label = format!("outcome=\"{outcome}\"");
+    Metrics::scrape(server.internal).sum("veche_hook_questions_total", &[&label])
+}
+
+fn open(server: &Server, target: &str, name: &str) -> Socket {
+    let socket = TcpStream::connect(server.public).expect("a connection");
+    let value = format!("sid={name}");
+    Socket::upgrade(socket, target, &[("Cookie", &value)]).expect("it opens")
+}
+
+#[test]
+fn the_back_end_says_who_it_is() {
+    on_all(|setup| {
+        let back_end = Asked::new(know);
+        let server = start(setup, &back_end, "");
+        let mut ann = open(&server, "/hook?x=1", "ann");
+        call(
+            server.internal,
+            "push",
+            &json!({"user": "ann", "data": "hello"}),
+        );
+        assert_eq!(ann.text(), "hello");
+        let head = back_end.heads().remove(0).to_ascii_lowercase();
+        assert!(head.starts_with("get /who http/1.1\r\n"), "{head}");
+        for line in [
+            "cookie: sid=ann",
+            "x-original-method: get",
+            "x-original-uri: /hook?x=1",
+            "x-original-host: localhost",
+            "x-real-ip: 127.0.0.1",
+        ] {
+            assert!(
+                head.contains(&format!("\r\n{line}\r\n")),
+                "{line} in {head}"
+            );
+        }
+        assert!(!head.contains("sec-websocket"), "{head}");
+        // What a client claims is not taken for ours.
+        let claim = format!(
+            "X-Real-IP: 6.6.6.6\r\nX-Original-URI: /admin\r\n{}",
+            sid("ann")
+        );
+        assert_eq!(status(&server, "/hook", &claim), 101);
+        let head = back_end.heads().pop().expect("a request");
+        assert!(
+            !head.contains("6.6.6.6") && !head.contains("/admin"),
+            "{head}"
+        );
+
+        let mut json = open(&server, "/lua/x", "json");
+        assert_eq!(json.text(), "user 42");
+        for (name, expected) in [("eve", 403), ("bad", 503)] {
+            assert_eq!(status(&server, "/hook", &sid(name)), expected);
+        }
+        assert_eq!(status(&server, "/hook", ""), 401);
+        // The application has the last word.
+        assert_eq!(status(&server, "/lua/x", &sid("mallory")), 403);
+        // Nobody is asked about a page of elsewhere.
+        let before = back_end.count();
+        let foreign = format!("Origin: https://evil.example\r\n{}", sid("ann"));
+        assert_eq!(status(&server, "/hook", &foreign), 403);
+        assert_eq!(back_end.count(), before);
+
+        let mut http = Http::connect(server.public);
+        let mut ask = |headers: &str, body: &[u8]| {
+            let response = http.request("POST", "/lua/x", headers, body);
+            response.expect("an answer").text().to_owned()
+        };
+        assert_eq!(ask(&sid("ann"), b""), "ann 0");
+        assert_eq!(ask(&sid("ann"), b"12345"), "ann 5");
+        assert_eq!(ask("", b"12345"), "nobody 5");
+        assert_eq!(asked(&server, "cached"), 0.0);
+        drop((ann, json));
+    });
+}
+
+#[test]
+fn answers_are_kept_as_long_as_they_say() {
+    on_all(|setup| {
+        let back_end = Asked::new(|head| match cookie(head) {
+            Some(name) => answer(
+                200,
+                &format!("X-Veche-User: {name}\r\nCache-Control: max-age=600\r\n"),
+                "",
+            ),
+            None => answer(401, "Cache-Control: max-age=600\r\n", ""),
+        });
+        let server = start(setup, &back_end, "");
+        for _ in 0..3 {
+            assert_eq!(status(&server, "/hook", &sid("ann")), 101);
+            assert_eq!(status(&server, "/hook", ""), 401);
+        }
+        assert_eq!(back_end.count(), 2);
+        assert_eq!(asked(&server, "cached"), 4.0);
+        // Another cookie, and another place, are other questions.
+        assert_eq!(status(&server, "/hook", &sid("bob")), 101);
+        assert_eq!(status(&server, "/hook?x", &sid("ann")), 101);
+        assert_eq!(back_end.count(), 4);
+        // The answers stay over a reload.
+        assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
+        assert_eq!(status(&server, "/hook", &sid("ann")), 101);
+        assert_eq!(back_end.count(), 4);
+    });
+}
+
+#[test]
+fn a_back_end_that_fails_is_left_alone() {
+    on_all(|setup| {
+        let back_end = Asked::new(|_| answer(503, "", ""));
+        let server = start(setup, &back_end, "failures = 3\npause = \"1s\"\n");
+        for _ in 0..3 {
+            assert_eq!(status(&server, "/hook", &sid("ann")), 503);
+        }
+        back_end.tell(know);
+        until("it to be tried again", || {
+            status(&server, "/hook", &sid("ann")) == 101
+        });
+        // It was asked for what failed, once for each try, and for what went well; nobody else got through.
+        assert_eq!(asked(&server, "failed"), 3.0);
+        assert_eq!(asked(&server, "named"), 1.0);
+        assert_eq!(back_end.count(), 4);
+        assert!(asked(&server, "paused") > 0.0);
+        let log = server.log();
+        assert!(log.contains("it is left alone"), "{log}");
+        assert!(!log.contains("sid=ann"), "{log}");
+    });
+}
+
+/// Holds its answers back until it is told.
+struct Held {
+    back_end: Asked,
+    go: SyncSender<()>,
+}
+
+fn held() -> Held {
+    let (go, wait): (SyncSender<()>, Receiver<()>) = sync_channel(16);
+    let wait = Arc::new(Mutex::new(wait));
+    let back_end = Asked::new(move |head| {
+        // The end of the test lets go as well.
+        let _ = wait.lock().recv();
+        know(head)
+    });
+    Held { back_end, go }
+}
+
+#[test]
+fn a_back_end_that_takes_its_time_holds_up_nobody_else() {
+    on_all(|setup| {
+        let Held { back_end, go } = held();
+        let server = start(setup, &back_end, "waiting = 2\ntimeout = \"20s\"\n");
+        let mut echo = Socket::open(server.public, "/echo");
+        std::thread::scope(|scope| {
+            let waiting: Vec<_> = ["ann", "ann"]
+                .into_iter()
+                .map(|name| scope.spawn(|| status(&server, "/hook", &sid(name))))
+                .collect();
+            until("both to wait", || {
+                Metrics::scrape(server.internal).sum("veche_hook_waiting", &[]) == 2.0
+            });
+            // The same question is asked once.
+            assert_eq!(asked(&server, "joined"), 1.0);
+            until("it to be asked", || back_end.count() == 1);
+            echo.say("still here");
+            assert_eq!(echo.text(), "still here");
+            // Nobody else may wait.
+            assert_eq!(status(&server, "/hook", &sid("bob")), 503);
+            assert_eq!(asked(&server, "crowded"), 1.0);
+            go.send(()).expect("it waits");
+            for one in waiting {
+                assert_eq!(one.join().expect("no panic"), 101);
+            }
+        });
+        // Who leaves while he waits leaves nothing behind.
+        let mut gone = Http::connect(server.public);
+        let request = format!(
+            "GET /hook HTTP/1.1\r\nHost: test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{}\r\n",
+            sid("dan")
+        );
+        gone.raw(request.as_bytes()).expect("the server reads");
+        until("it to wait", || {
+            Metrics::scrape(server.internal).sum("veche_hook_waiting", &[]) == 1.0
+        });
+        drop(gone);
+        drop(echo);
+        server.await_connections(0);
+        go.send(()).expect("it waits");
+        until("nobody to wait", || {
+            Metrics::scrape(server.internal).sum("veche_hook_waiting", &[]) == 0.0
+        });
+        server.await_connections(0);
+        drop(go);
+    });
+}
+
+#[test]
+fn a_back_end_that_says_nothing_is_given_up() {
+    on_all(|setup| {
+        let Held { back_end, go } = held();
+        let server = start(setup, &back_end, "timeout = \"200ms\"\n");
+        assert_eq!(status(&server, "/hook", &sid("ann")), 503);
+        let outcome = "outcome=\"identity_unavailable\"";
+        let refused = Metrics::scrape(server.internal).sum("veche_handshakes_total", &[outcome]);
+        assert_eq!(refused, 1.0);
+        drop(go);
+    });
+}
