@@ -18,6 +18,9 @@ use crate::shared::Now;
 /// Longest text of each kind that is kept.
 const TEXT_BYTES_MAX: usize = 1 << 10;
 
+/// What is noted of slow things in a turn at most.
+const SLOW_MAX: usize = 64;
+
 /// The status of a request whose client left before it was answered; never sent.
 pub const CLIENT_LEFT: u16 = 499;
 
@@ -71,6 +74,47 @@ pub struct Entry {
     left: u64,
 }
 
+/// Something that took long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slow {
+    /// What kind of thing it was.
+    pub kind: SlowKind,
+    /// Which one.
+    pub what: Box<str>,
+    /// How long, in milliseconds.
+    pub lasted_ms: u64,
+}
+
+/// Kinds of things that may take long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowKind {
+    /// A turn of the worker's loop: all its connections waited.
+    Turn,
+    /// A handler of an application that ran without a wait: so did they.
+    Handler,
+    /// A request that an application answered, waits included.
+    Request,
+}
+
+impl SlowKind {
+    /// All of them, with their names.
+    pub const ALL: [(Self, &'static str); 3] = [
+        (Self::Turn, "turn"),
+        (Self::Handler, "handler"),
+        (Self::Request, "request"),
+    ];
+
+    /// From how many milliseconds on it is noted.
+    #[must_use]
+    pub fn from_ms(self) -> u64 {
+        match self {
+            Self::Turn => 5,
+            Self::Handler => 4,
+            Self::Request => 100,
+        }
+    }
+}
+
 /// What a session was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Session {
@@ -91,6 +135,7 @@ pub struct Journal {
     /// By the index of the connection; as long as the highest index that had one.
     open: Vec<Option<Box<Entry>>>,
     done: Vec<Entry>,
+    slow: Vec<Slow>,
 }
 
 impl Journal {
@@ -107,6 +152,23 @@ impl Journal {
     /// Moves complete entries to the end of `into`.
     pub fn take_done(&mut self, into: &mut Vec<Entry>) {
         into.append(&mut self.done);
+    }
+
+    /// Notes what took long, if it did.
+    pub fn took(&mut self, kind: SlowKind, lasted_ms: u64, what: impl FnOnce() -> String) {
+        if lasted_ms >= kind.from_ms() && self.slow.len() < SLOW_MAX {
+            let what = kept(&what());
+            self.slow.push(Slow {
+                kind,
+                what,
+                lasted_ms,
+            });
+        }
+    }
+
+    /// What took long since the last call.
+    pub fn take_slow(&mut self) -> Vec<Slow> {
+        std::mem::take(&mut self.slow)
     }
 
     /// A request's head was read, of `length` bytes; `queued` bytes of earlier answers have not left yet.

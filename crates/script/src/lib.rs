@@ -39,7 +39,7 @@ pub use dial::Dial;
 pub use effects::{ConnectionId, Credential, Effect, Effects, Kind, Level, Span, Token, Verdict};
 pub use request::Request;
 pub use testing::{Ask, Case, Ended, Plain, TestVm};
-pub use vm::{Answer, Handler, LoadError, Progress, Service, Vm};
+pub use vm::{Answer, Handler, LoadError, Progress, Service, Slow, Vm};
 
 /// What a call says to a script whose connection is gone.
 pub const CLOSED: &str = "the connection is closed";

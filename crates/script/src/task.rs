@@ -26,6 +26,21 @@ pub(crate) enum Owner {
     Spawned(u64),
 }
 
+impl Owner {
+    /// What is told of it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::Run => "run",
+            Self::Connection(_) => "handler of a connection, after a wait",
+            Self::Request(_) => "request",
+            Self::Handshake(_) => "handshake",
+            Self::Spawned(_) => "spawned",
+        }
+    }
+}
+
 /// A coroutine that waits, or is prepared and has not begun.
 #[derive(Debug)]
 pub(crate) struct Task {

@@ -23,6 +23,7 @@ use crate::modules;
 use crate::raw::{Argument, Coroutine, Failure, Machine, Ran, Reference};
 use crate::request::Request;
 use crate::task::{Owner, Task, Tasks};
+use crate::watch::TICK;
 
 pub use load::LoadError;
 pub use service::Service;
@@ -33,6 +34,8 @@ const STEPS_MAX: usize = 256;
 /// Ticks of the watchdog, about 4 ms each, after which the calls of a turn wait for the next one: handlers that are
 /// within their budgets one by one hold their worker no longer together.
 const TURN_TICKS: u64 = 5;
+/// A run that the watchdog has seen so often is noted as slow; seen once it may have been short.
+const SLOW_TICKS: u64 = 2;
 
 /// What a call says that could not begin.
 const OVER_MEMORY: &str = "not enough memory: the application is over its limit";
@@ -81,6 +84,11 @@ impl Handler {
         (Self::Run, "run"),
     ];
 
+    /// As scripts name it.
+    fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
     /// Whether an application of that role has it called.
     fn is_for(self, role: Role) -> bool {
         match role {
@@ -112,6 +120,15 @@ pub enum Answer {
     Failed(String),
 }
 
+/// A handler that ran for long without waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slow {
+    /// Its name, or what it belongs to.
+    pub handler: &'static str,
+    /// How long about, in milliseconds.
+    pub ms: u64,
+}
+
 /// A script that runs.
 pub struct Vm {
     machine: Machine,
@@ -133,6 +150,7 @@ pub struct Vm {
     postponed: VecDeque<Postponed>,
     /// The watchdog's ticks when the turn began.
     turn_began: u64,
+    slow: Option<Slow>,
     /// Gives back what coroutines held that have failed.
     reclaim: Function,
     /// Nothing is dialed again by older code.
@@ -187,6 +205,11 @@ impl Vm {
         std::mem::swap(&mut *self.desk.world.effects.borrow_mut(), empty);
         let batch = &self.desk.world.batch;
         batch.set(batch.get().wrapping_add(1));
+    }
+
+    /// The handler that ran for longest without a wait since the last call, if one ran for long.
+    pub fn take_slow(&mut self) -> Option<Slow> {
+        self.slow.take()
     }
 
     /// Whether there is anything to carry out.
@@ -388,7 +411,7 @@ impl Vm {
             }
             return Progress::Waits;
         }
-        match self.machine.resume(&coroutine, &[]) {
+        match self.resume(&coroutine, &[], handler.name()) {
             Ran::Ended => {
                 self.machine.recycle(coroutine);
                 self.settle_after_call();
@@ -452,8 +475,30 @@ impl Vm {
 
     /// Lets a coroutine begin, or go on with an answer, and sees to what comes of it.
     fn run(&mut self, coroutine: Coroutine, owner: Owner, answer: &[Argument<'_>]) {
-        let ran = self.machine.resume(&coroutine, answer);
+        let ran = self.resume(&coroutine, answer, owner.name());
         self.left(coroutine, owner, ran);
+    }
+
+    /// Runs it until it waits or ends, and notes where that took long.
+    fn resume(
+        &mut self,
+        coroutine: &Coroutine,
+        answer: &[Argument<'_>],
+        handler: &'static str,
+    ) -> Ran {
+        let began = self.machine.ticks();
+        let ran = self.machine.resume(coroutine, answer);
+        let ticks = self.machine.ticks().wrapping_sub(began);
+        if ticks >= SLOW_TICKS {
+            let ms = ticks * TICK.as_millis() as u64;
+            let slow = Slow { handler, ms };
+            self.slow = self
+                .slow
+                .into_iter()
+                .chain([slow])
+                .max_by_key(|slow| slow.ms);
+        }
+        ran
     }
 
     /// Those of its connections that are so; of the same index the one that leaves comes first.
@@ -587,7 +632,7 @@ impl Vm {
             let Some(task) = self.tasks.take(place) else {
                 continue;
             };
-            match self.machine.resume(&task.coroutine, &[]) {
+            match self.resume(&task.coroutine, &[], task.owner.name()) {
                 Ran::Ended => self.machine.recycle(task.coroutine),
                 Ran::Failed(failure) => {
                     self.bury(task.coroutine);

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use crate::raw;
 
 /// How often the watchdog looks while scripts run: a run ends at most so much after its budget.
-const TICK: Duration = Duration::from_millis(4);
+pub(crate) const TICK: Duration = Duration::from_millis(4);
 /// Looks without a script at work after which the watchdog sleeps until one begins.
 const QUIET_TICKS: u32 = 250;
 /// While it sleeps it looks so often all the same: who begins just when it falls asleep does not wake it.

@@ -20,6 +20,7 @@ use crate::logging::Losses;
 use crate::memory::Memory;
 use crate::sealing::Sealing;
 use crate::users::Users;
+use crate::slow::Board;
 
 /// See the module's text.
 pub(crate) struct Common {
@@ -49,6 +50,8 @@ pub(crate) struct Common {
     pub(crate) access: Access,
     /// Who clients are, by the word of others.
     pub(crate) identities: Arc<Identities>,
+    /// What took longest.
+    pub(crate) slow: Board,
     /// When `warn_rarely` last spoke, in seconds since the start, plus one.
     warned: AtomicU64,
 }
@@ -72,6 +75,7 @@ impl Common {
             losses: Losses::default(),
             access: Access::default(),
             identities: Arc::default(),
+            slow: Board::default(),
             warned: AtomicU64::new(0),
         }
     }

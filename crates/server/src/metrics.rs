@@ -25,6 +25,7 @@ use veche_outbound::Outbound;
 use veche_store::Store;
 
 use crate::common::Common;
+use crate::config::unix_now_ms;
 use crate::dev::Dev;
 
 /// The process as the front ends ask it.
@@ -77,6 +78,7 @@ impl Report {
             "channels": self.sum(|s| &s.channels),
             "messages_received": self.sum(|s| &s.messages_received),
             "messages_sent": self.sum(|s| &s.messages_sent),
+            "slow": self.common.slow.show(unix_now_ms()),
             "pushes": self.sum(|s| &s.pushes),
             "slow_consumers": self.sum(|s| &s.slow_consumers),
             "services_running": self.sum(|s| &s.services_running),

@@ -21,8 +21,10 @@ mod simulation;
 mod slots;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tracing::{debug, error};
+use veche_frontends::journal::SlowKind;
 use veche_frontends::{Connection, Shared};
 use veche_hub::SessionId;
 use veche_mailbox::Mailbox;
@@ -81,6 +83,12 @@ struct Rest {
     journal: Journal,
     /// Who clients are, where others had to be asked.
     findings: Arc<Findings>,
+    /// Connections that have ended in this turn and still count.
+    closed: usize,
+    /// When this turn's first event came.
+    began: Option<Instant>,
+    /// How many have come in it.
+    events: u64,
     clock: Clock,
     drain: Option<Drain>,
     /// There is work that waits for nothing.
@@ -120,6 +128,9 @@ impl<D: Driver> Worker<D> {
             doors: Doors::default(),
             journal: Journal::default(),
             findings,
+            closed: 0,
+            began: None,
+            events: 0,
             clock: Clock::default(),
             drain: None,
             busy: false,
@@ -155,7 +166,7 @@ impl<D: Driver> Worker<D> {
                 error!(worker = self.rest.me, %error, "the worker's loop failed");
                 eprintln!("veche: worker {}: the loop failed: {error}", self.rest.me);
                 // The log has a thread of its own.
-                std::thread::sleep(std::time::Duration::from_millis(200));
+                std::thread::sleep(Duration::from_millis(200));
                 std::process::abort();
             }
         }
@@ -167,10 +178,10 @@ impl<D: Driver> Worker<D> {
         let timeout = rest.patience();
         driver.turn(timeout, &mut |driver, event| rest.event(driver, event))?;
         rest.mailbox.awake();
-        let began = clock_now();
+        let began = rest.began.take().unwrap_or_else(clock_now);
         rest.shared.set_now(rest.clock.at(driver.now_ms()));
         rest.after_events(driver);
-        rest.shared.stats.turn(began.elapsed().as_micros() as u64);
+        rest.turned(began.elapsed());
         Ok(())
     }
 }
@@ -197,7 +208,26 @@ impl Rest {
         own.into_iter().chain(apps).min()
     }
 
+    /// Counts the turn, and notes what took long in it.
+    fn turned(&mut self, lasted: Duration) {
+        let us = lasted.as_micros() as u64;
+        self.shared.stats.turn(us);
+        let events = std::mem::take(&mut self.events);
+        let letters = self.shared.stats.mailbox_depth.read();
+        let journal = &mut self.shared.ports.outboxes.journal;
+        journal.took(SlowKind::Turn, us / 1000, || {
+            format!("{events} events, {letters} letters")
+        });
+        for slow in journal.take_slow() {
+            let now_ms = self.shared.now.wall_ms;
+            self.common.slow.note(slow, self.me, now_ms);
+        }
+    }
+
     fn event<D: Driver>(&mut self, driver: &mut D, event: Event<'_>) {
+        // The wait is over with the first.
+        self.began.get_or_insert_with(clock_now);
+        self.events += 1;
         if self.shared.now.mono_ms != driver.now_ms() {
             self.shared.set_now(self.clock.at(driver.now_ms()));
             self.shared.is_short_of_memory = self.common.memory.is_short(driver.now_ms());
@@ -230,7 +260,7 @@ impl Rest {
                     if slot.connection.listener().is_some() {
                         self.shared.stats.connections.sub(1);
                     }
-                    self.common.connection_closed();
+                    self.closed += 1;
                 }
             }
             Event::Timer { id } => {
@@ -294,6 +324,10 @@ impl Rest {
         self.log();
         self.show_counts();
         self.write_journal();
+        // Not before: when the last is counted out the process may end, and their lines should be written.
+        for _ in 0..std::mem::take(&mut self.closed) {
+            self.common.connection_closed();
+        }
         self.flush(driver);
         self.post();
         self.settle_accepting(driver);

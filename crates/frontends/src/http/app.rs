@@ -13,6 +13,7 @@ use veche_proto::http::{self, HEAD_BYTES_MAX, HEADERS_MAX, Head, Status};
 use super::{Http, State};
 use crate::app::{AppAnswer, AppId, Body, Gone, Outcome, Params, Request, Response, Verdict};
 use crate::identity::{Named, is_valid_user};
+use crate::journal::SlowKind;
 use crate::reply::{Refusal, Reply, write_response};
 use crate::route::{Handler, Route};
 use crate::shared::{NoteLevel, Shared};
@@ -288,6 +289,19 @@ impl Http {
         socket
     }
 
+    /// Says how long an application took to begin its answer, if that was long.
+    pub(super) fn note_slow(&self, shared: &mut Shared) {
+        if let State::App(_, kept) | State::Asking(_, kept) = &self.state {
+            let lasted_ms = shared.now.mono_ms.saturating_sub(self.since_ms);
+            let what = || {
+                let head = kept.head();
+                format!("{} {}", head.method.as_str(), head.path)
+            };
+            let journal = &mut shared.ports.outboxes.journal;
+            journal.took(SlowKind::Request, lasted_ms, what);
+        }
+    }
+
     fn refuse_handshake(
         &mut self,
         id: SessionId,
@@ -308,6 +322,7 @@ impl Http {
         answer: AppAnswer,
         shared: &mut Shared,
     ) -> Option<Then<Socket>> {
+        self.note_slow(shared);
         match (std::mem::replace(&mut self.state, State::Head), answer) {
             (State::App(_, kept), AppAnswer::Response(response)) => {
                 Some(self.respond(id, &kept.head(), &response, shared))

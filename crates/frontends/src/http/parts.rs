@@ -139,6 +139,7 @@ impl Http {
 
     /// The application has taken longer than it may: 504, or a response that breaks off.
     pub(super) fn app_is_late(&mut self, id: SessionId, shared: &mut Shared) {
+        self.note_slow(shared);
         self.gone(id, Gone::TooLate, shared);
         if let State::App(_, kept) = std::mem::replace(&mut self.state, State::Head) {
             let head = kept.head();

@@ -195,6 +195,7 @@ impl Vm {
             handlers,
             postponed: VecDeque::new(),
             turn_began: 0,
+            slow: None,
             has_begun: false,
             role: app.role,
             run: Service::Idle,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tracing::{debug, error, info, warn};
 use veche_frontends::app::{AppAnswer, AppFile, Beginning, Body, Response, Verdict};
+use veche_frontends::journal::SlowKind;
 use veche_frontends::outbox::Sending;
 use veche_frontends::shared::Renewal;
 use veche_frontends::{AppId, Shared};
@@ -49,6 +50,11 @@ impl Here {
         // What answers bring about within the loop comes in the next round.
         loop {
             let app = self.apps.get_mut(usize::from(id.0))?.as_mut()?;
+            if let Some(slow) = app.vm.take_slow() {
+                let what = || format!("{}: {}", app.volume.app.name, slow.handler);
+                let journal = &mut shared.ports.outboxes.journal;
+                journal.took(SlowKind::Handler, slow.ms, what);
+            }
             if !app.vm.has_effects() {
                 return direct;
             }

@@ -5,18 +5,62 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::control::Control;
-use super::exit::{Failure, print, print_line};
+use super::exit::{Exit, Failure, print, print_line};
 use crate::supervisor::request::Command;
 
+/// What is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Table,
+    Json,
+    /// What took longest lately.
+    Slow,
+}
+
 /// Asks and prints.
-pub(super) fn run(control: &Control, json: bool) -> Result<(), Failure> {
+pub(super) fn run(control: &Control, form: Form) -> Result<(), Failure> {
     let answer = control.ask(Command::Status)?;
     let status = answer.get("status").unwrap_or(&answer);
-    if json {
-        print_line(format_args!("{status}"))
-    } else {
-        print(format_args!("{}", table(status)))
+    match form {
+        Form::Json => print_line(format_args!("{status}")),
+        Form::Table => print(format_args!("{}", table(status))),
+        Form::Slow => match status["report_error"].as_str() {
+            Some(why) => Err(Failure::new(
+                Exit::NoServer,
+                format!("the server process tells nothing: {why}"),
+            )),
+            None => print(format_args!("{}", slow(&status["report"]["slow"]))),
+        },
     }
+}
+
+/// The kinds one below the other, each with its longest first.
+fn slow(kinds: &Value) -> String {
+    let mut text = String::new();
+    for (kind, from) in [
+        ("turn", "5 ms, in which all connections of a worker waited"),
+        ("handler", "4 ms without a wait, in which they did as well"),
+        (
+            "request",
+            "100 ms until an application answered, waits included",
+        ),
+    ] {
+        text += &format!("{kind}s above {from}:\n");
+        let longest = kinds[kind].as_array().map_or(&[][..], Vec::as_slice);
+        for one in longest {
+            text += &format!(
+                "{:>8} ms  {:>4} s ago  worker {:<3}  {}\n",
+                plain(&one["ms"]),
+                plain(&one["ago_s"]),
+                plain(&one["worker"]),
+                plain(&one["what"]),
+            );
+        }
+        if longest.is_empty() {
+            text += "    none in the last minutes\n";
+        }
+    }
+    text
 }
 
 /// The rows that come first, by where the answer has them; the rest follows as it comes.
@@ -145,6 +189,24 @@ mod tests {
         ] {
             assert_eq!(uptime(ms), expected, "{ms}");
         }
+    }
+
+    #[test]
+    fn what_took_long_is_listed_by_kind() {
+        let kinds = json!({
+            "turn": [],
+            "handler": [{"what": "chat: message\u{1b}", "ms": 12, "worker": 1, "ago_s": 7}],
+            "request": [{"what": "GET /a", "ms": 900, "worker": 0, "ago_s": 61}],
+        });
+        let expected = "\
+turns above 5 ms, in which all connections of a worker waited:
+    none in the last minutes
+handlers above 4 ms without a wait, in which they did as well:
+      12 ms     7 s ago  worker 1    chat: message\u{20}
+requests above 100 ms until an application answered, waits included:
+     900 ms    61 s ago  worker 0    GET /a
+";
+        assert_eq!(slow(&kinds), expected);
     }
 
     #[test]
