@@ -30,6 +30,10 @@ deny: setup-deny ## licences, sources and known weaknesses of what we depend on
 fuzz: setup-fuzz ## ten CPU-minutes of each fuzz target; MINUTES=1 for less
 	tests/fuzz.py $(or $(MINUTES),10)
 
+package: build setup-package ## a Debian package and a static binary, in target/package
+	packaging/package.sh $(VECHE) target/package
+	packaging/static.sh target/package
+
 setup: setup-run setup-test setup-bench ## install all that run, test and bench need
 
 setup-run:
@@ -50,7 +54,10 @@ setup-shootout: setup-run
 setup-deny: setup-run
 	@tests/setup/deny.sh
 
+setup-package: setup-run
+	@tests/setup/packages.sh package
+
 setup-fuzz: setup-run
 	@tests/setup/fuzz.sh
 
-.PHONY: deny setup-deny help run build test test-full bench shootout fuzz setup setup-run setup-test setup-bench setup-shootout setup-fuzz
+.PHONY: help run build test test-full bench shootout fuzz deny package setup setup-run setup-test setup-bench setup-shootout setup-package setup-deny setup-fuzz

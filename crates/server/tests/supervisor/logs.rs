@@ -25,7 +25,11 @@ fn a_log_that_was_moved_away_is_opened_anew_by_both_processes() {
     let veche = Veche::start("reopen", "");
     let file = veche.folder().join("veche.log");
     log_to(&veche, &file, "");
-    until("the first line", || !text(&file).is_empty());
+    // What was said before the change goes to the old place.
+    until("the first line", || {
+        ask(&veche.control(), RELOAD).expect("taken");
+        !text(&file).is_empty()
+    });
     let old = veche.folder().join("veche.log.old");
     fs::rename(&file, &old).expect("moved");
     let server = veche.server_pid();

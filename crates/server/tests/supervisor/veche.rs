@@ -74,7 +74,13 @@ impl Veche {
     }
 
     pub(crate) fn spawn(&mut self) {
-        self.child = Some(self.command().spawn().expect("it starts"));
+        self.spawn_with(|command| command);
+    }
+
+    /// With a command that was changed; nobody waits until it is ready.
+    pub(crate) fn spawn_with(&mut self, change: impl FnOnce(&mut Command) -> &mut Command) {
+        let mut command = self.command();
+        self.child = Some(change(&mut command).spawn().expect("it starts"));
     }
 
     /// One that is to run with this config; its standard error goes to the log.

@@ -1,0 +1,21 @@
+#!/bin/bash
+# static.sh FOLDER: builds the release binary without any library of the system, for any Linux of this architecture.
+# LuaJIT is built by musl-gcc, which tests/setup/packages.sh package installs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+out=$1
+target=$(uname -m)-unknown-linux-musl
+rustup target list --installed | grep -qx "$target" || rustup --quiet target add "$target"
+cargo build --release --quiet --locked --package veche --target "$target"
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+binary=$out/veche-$version-$(uname -m)-static
+mkdir -p "$out"
+install -m 755 "${CARGO_TARGET_DIR:-target}/$target/release/veche" "$binary"
+strip "$binary"
+# It would say "not a dynamic executable" and fail for one that is static.
+if readelf --program-headers "$binary" | grep -q INTERP; then
+  echo "$binary asks for a dynamic linker" >&2
+  exit 1
+fi
+echo "$binary"
