@@ -19,8 +19,8 @@ use crate::identity::Identities;
 use crate::logging::Losses;
 use crate::memory::Memory;
 use crate::sealing::Sealing;
-use crate::users::Users;
 use crate::slow::Board;
+use crate::users::Users;
 
 /// See the module's text.
 pub(crate) struct Common {

@@ -9,6 +9,7 @@
 use std::process::ExitCode;
 
 mod access_log;
+mod account;
 mod addresses;
 mod apps;
 mod cli;
@@ -24,9 +25,11 @@ mod logging;
 mod memory;
 mod metrics;
 mod process;
+mod sandbox;
 mod sealing;
 mod server;
 mod site;
+mod slow;
 mod supervisor;
 mod testing;
 mod users;

@@ -11,6 +11,10 @@ mod support;
 mod ask;
 #[path = "supervisor/logs.rs"]
 mod logs;
+#[path = "supervisor/notify.rs"]
+mod notify;
+#[path = "supervisor/secrets.rs"]
+mod secrets;
 #[path = "supervisor/upgrade.rs"]
 mod upgrade;
 #[path = "supervisor/veche.rs"]

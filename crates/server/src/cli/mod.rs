@@ -20,6 +20,7 @@ mod bench;
 mod control;
 mod dev;
 mod exit;
+mod generate;
 mod new;
 mod push;
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod status;
 mod test;
 
 use exit::{Exit, Failure};
+use status::Form;
 
 /// The realtime application server: it holds the connections, your back end pushes.
 #[derive(Debug, Parser)]
@@ -70,6 +72,9 @@ enum Command {
         /// Print the answer as one JSON object
         #[arg(long)]
         json: bool,
+        /// Show what took longest in the last minutes: turns of workers, handlers of scripts, requests
+        #[arg(long, conflicts_with = "json")]
+        slow: bool,
         #[command(flatten)]
         control: ControlArgs,
     },
@@ -82,6 +87,17 @@ enum Command {
     Upgrade {
         #[command(flatten)]
         control: ControlArgs,
+    },
+    /// Print the script by which a shell completes command lines of veche
+    Completions {
+        /// For example: veche completions bash > /etc/bash_completion.d/veche
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages into a folder
+    #[command(hide = true)]
+    Man {
+        /// One that is there
+        folder: PathBuf,
     },
     /// Stop the running server and wait until it is gone
     Stop {
@@ -209,9 +225,20 @@ fn run(cli: Cli) -> Result<(), Failure> {
             exit::print(format_args!("{}", config.effective))
         }
         Command::Push(args) => push::run(&file, args),
+        Command::Completions { shell } => generate::completions(shell),
+        Command::Man { folder } => generate::man(&folder),
         Command::Bench(args) => bench::run(&args),
-        Command::Status { json, control } => {
-            status::run(&control::find(&file, control.control)?, json)
+        Command::Status {
+            json,
+            slow,
+            control,
+        } => {
+            let form = match (json, slow) {
+                (true, _) => Form::Json,
+                (_, true) => Form::Slow,
+                _ => Form::Table,
+            };
+            status::run(&control::find(&file, control.control)?, form)
         }
         Command::Reload { control } => control::reload(&control::find(&file, control.control)?),
         Command::Upgrade { control } => control::upgrade(&control::find(&file, control.control)?),

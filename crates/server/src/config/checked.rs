@@ -37,6 +37,8 @@ pub(super) struct World<'w> {
     pub(super) is_file: &'w dyn Fn(&Path) -> bool,
     /// A certificate and its key, judged; an error is a line to act on.
     pub(super) certificate: &'w dyn Fn(&Path, &Path) -> Result<CertificateFacts, String>,
+    /// A secret that is elsewhere; an error is a line to act on, without the secret.
+    pub(super) secret: &'w dyn Fn(&SecretSource) -> Result<Secret, String>,
     /// Whether those that vouch for clients can be read.
     pub(super) client_ca: &'w dyn Fn(&Path) -> Result<(), String>,
     /// Whether keys of tokens can be read; an error is a line to act on.
@@ -272,7 +274,16 @@ impl Checker<'_> {
                 rotation: rotation(table, "log_rotate", "log_keep"),
             },
             control,
+            run_as: text(table, "user").map(|user| RunAs {
+                user,
+                group: text(table, "group"),
+            }),
+            sandbox: matches!(table.value("sandbox"), Some(Value::Flag(true))),
         };
+        if table.has("group") && !table.has("user") {
+            let message = "group: it goes with user, which is not set";
+            self.problems.add(table.key_at("group"), message);
+        }
         (self.problems.count() == before).then_some(server)
     }
 
@@ -319,15 +330,26 @@ impl Checker<'_> {
 
     fn api(&mut self, table: &Table) -> Api {
         let publish_rate = rate(table, "publish_rate");
-        let Some(Value::Secrets(keys)) = table.value("keys") else {
+        let Some(Value::Secrets(sources)) = table.value("keys") else {
             return Api {
                 publish_rate,
-                keys: Vec::new(),
+                ..Api::default()
             };
         };
-        for (index, key) in keys.iter().enumerate() {
+        let (mut keys, mut files) = (Vec::new(), Vec::new());
+        for (index, source) in sources.into_iter().enumerate() {
             let at = table.item_at("keys", index);
-            let key = key.expose();
+            let source = match source {
+                SecretSource::File(file) => SecretSource::File(self.base.join(file)),
+                source => source,
+            };
+            let Some(secret) = self.take("keys", at, (self.world.secret)(&source)) else {
+                continue;
+            };
+            if let SecretSource::File(file) = source {
+                files.push(file);
+            }
+            let key = secret.expose();
             if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
                 self.problems.add(at, "keys: a key is made of visible ASCII characters without spaces, since it travels in a header");
             } else if key.len() < KEY_BYTES_SAFE {
@@ -336,8 +358,13 @@ impl Checker<'_> {
                     format!("keys: a key of less than {KEY_BYTES_SAFE} characters can be guessed"),
                 );
             }
+            keys.push(secret);
         }
-        Api { publish_rate, keys }
+        Api {
+            publish_rate,
+            keys,
+            files,
+        }
     }
 }
 

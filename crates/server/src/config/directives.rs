@@ -281,6 +281,37 @@ static SERVER: &[Directive] = &[
         change: Change::Restart,
         doc: "The Unix socket by which `veche status`, `reload` and `stop` reach the server, open to its user only. At most 107 bytes long; its folder has to exist. A packaged server keeps it under `/run/veche`.",
     },
+    Directive {
+        section: Section::Server,
+        name: "user",
+        kind: Kind::Text {
+            expected: "the name or number of a user",
+        },
+        default: Default::Unset("whoever starts the server"),
+        handlers: &[],
+        change: Change::Restart,
+        doc: "Whom the server process belongs to, where the server is started as root: the supervisor binds ports and stays root, and what speaks with the network is nobody of importance. Without supplementary groups. That user has to be able to read scripts, pages, certificates and their keys, and to rename files in the folders of logs that are rotated; log files are given to it.",
+    },
+    Directive {
+        section: Section::Server,
+        name: "group",
+        kind: Kind::Text {
+            expected: "the name or number of a group",
+        },
+        default: Default::Unset("the user's own"),
+        handlers: &[],
+        change: Change::Restart,
+        doc: "The group that goes with `user`.",
+    },
+    Directive {
+        section: Section::Server,
+        name: "sandbox",
+        kind: Kind::Flag { words: &[] },
+        default: Default::Toml("false"),
+        handlers: &[],
+        change: Change::Restart,
+        doc: "Locks the server process in (Landlock): it can read the folders of the files that are named here (scripts, pages, certificates, keys, this file's own) and what libraries need for names, zones and authorities, write to the folders of its logs, and run nothing. A reload that names other folders needs a restart. Refuses to start where the kernel can't do it.",
+    },
 ];
 
 /// What `rotate` is made of.
@@ -437,7 +468,7 @@ static API: &[Directive] = &[
         default: Default::Toml("[]"),
         handlers: &[],
         change: Change::Reload,
-        doc: "A request to the API carries one of these in `X-API-Key`; without it the answer is 401. Several, so that a key can be changed without a gap. With none, none is asked for, which only internal listeners on loopback may do. Never shown. Make one with `openssl rand -hex 32`.",
+        doc: "A request to the API carries one of these in `X-API-Key`, each written here, or as `{ file = \"FILE\" }`, which holds nothing else, or as `{ env = \"NAME\" }`, a variable of the environment that the server was started with; without it the answer is 401. Several, so that a key can be changed without a gap. With none, none is asked for, which only internal listeners on loopback may do. Never shown. Make one with `openssl rand -hex 32`.",
     },
     Directive {
         section: Section::Api,

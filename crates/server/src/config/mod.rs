@@ -86,6 +86,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, Report> {
                 Err(error) => Err(error.to_string()),
             },
             jwt_keys: &|source| source.read().map(|_| ()),
+            secret: &secret,
             now_s: unix_now_s(),
         },
     )
@@ -102,9 +103,48 @@ pub(crate) fn parse_again(path: &Path, text: &str) -> Result<Config, Report> {
             certificate: &|_, _| Ok(checked::CertificateFacts::unjudged()),
             client_ca: &|_| Ok(()),
             jwt_keys: &|_| Ok(()),
+            secret: &secret,
             now_s: unix_now_s(),
         },
     )
+}
+
+/// The longest file with a secret: more is some other file.
+const SECRET_BYTES_MAX: u64 = 64 << 10;
+
+/// The secret that a configuration names. The environment is the supervisor's, which the server process inherits.
+fn secret(source: &SecretSource) -> Result<Secret, String> {
+    match source {
+        SecretSource::Here(secret) => Ok(secret.clone()),
+        SecretSource::File(path) => {
+            let wrong = |why: &str| format!("{}: {why}", path.display());
+            let mut text = String::new();
+            let file = File::open(path).map_err(|error| wrong(&plain(&error)))?;
+            file.take(SECRET_BYTES_MAX + 1)
+                .read_to_string(&mut text)
+                .map_err(|error| wrong(&plain(&error)))?;
+            let text = text.strip_suffix('\n').unwrap_or(&text);
+            match text.strip_suffix('\r').unwrap_or(text) {
+                "" => Err(wrong("it is empty")),
+                text if text.len() as u64 >= SECRET_BYTES_MAX => Err(wrong("it is too long")),
+                text => Ok(Secret::new(text.to_owned())),
+            }
+        }
+        SecretSource::Variable(name) => match std::env::var(name) {
+            Ok(text) if !text.is_empty() => Ok(Secret::new(text)),
+            _ => Err(format!("the environment has no {name}, or it is no text")),
+        },
+    }
+}
+
+/// Unix time, in milliseconds.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "people are told when something was, and this is the control side"
+)]
+pub(crate) fn unix_now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
 }
 
 /// Unix time, in seconds.

@@ -11,6 +11,7 @@ use super::*;
 
 mod bad;
 mod identity;
+mod operate;
 mod services;
 mod tls;
 
@@ -43,6 +44,16 @@ fn checked(text: &str) -> Result<Config, Report> {
                     Err(format!("{}: there is no such file", path.display()))
                 }
                 _ => Ok(()),
+            },
+            secret: &|source| match source {
+                SecretSource::Here(secret) => Ok(secret.clone()),
+                SecretSource::File(path) if path.to_string_lossy().ends_with("key") => {
+                    Ok(Secret::new("a-key-from-a-file-of-its-own".to_owned()))
+                }
+                SecretSource::File(path) => {
+                    Err(format!("{}: there is no such file", path.display()))
+                }
+                SecretSource::Variable(name) => Err(format!("the environment has no {name}")),
             },
             now_s: NOW_S,
         },
@@ -212,6 +223,7 @@ fn a_full_file() {
     assert_eq!(config.limits.drain_time, Duration::ZERO);
     assert_eq!(config.limits.outbox_bytes, 1_000_000);
     assert_eq!(config.api.keys[0].expose(), "a-key-that-is-long-enough");
+    assert_eq!((config.server.run_as, config.server.sandbox), (None, false));
 }
 
 const APPS: &str = r#"

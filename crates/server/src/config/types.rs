@@ -99,6 +99,17 @@ pub(crate) struct Server {
     /// Where the control socket is; `status`, `reload` and `stop` find the server by it.
     /// At most [`CONTROL_PATH_BYTES_MAX`] bytes long.
     pub(crate) control: PathBuf,
+    /// Whom the server process belongs to; `None`: whoever started the supervisor.
+    pub(crate) run_as: Option<RunAs>,
+    /// The server process sees only the files that are named here.
+    pub(crate) sandbox: bool,
+}
+
+/// A user, and its group where that is not its own; names or numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RunAs {
+    pub(crate) user: String,
+    pub(crate) group: Option<String>,
 }
 
 /// The longest path that fits `sockaddr_un` with its closing NUL.
@@ -424,12 +435,35 @@ pub(crate) enum MemoryLimit {
 }
 
 /// `[api]`: the server API.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Api {
     /// Of publications, for each key; `None`: as fast as they are worked on.
     pub(crate) publish_rate: Option<Rate>,
     /// Any one of them opens the API; with none, none is asked for, which only listeners on loopback may do.
     pub(crate) keys: Vec<Secret>,
+    /// The files that some of them were read from.
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// Where a secret is, as the file says.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum SecretSource {
+    /// In the configuration itself.
+    Here(Secret),
+    /// In a file of its own: all of its text but a newline at the end.
+    File(PathBuf),
+    /// In a variable of the supervisor's environment.
+    Variable(String),
+}
+
+impl fmt::Debug for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Here(secret) => secret.fmt(f),
+            Self::File(path) => write!(f, "{{ file = {path:?} }}"),
+            Self::Variable(name) => write!(f, "{{ env = {name:?} }}"),
+        }
+    }
 }
 
 /// A value that must not be seen in logs or output.

@@ -10,7 +10,7 @@ use toml::de::DeValue;
 use veche_frontends::rate::Rate;
 
 use super::report::nearest_hint;
-use super::types::Secret;
+use super::types::{Secret, SecretSource};
 use super::units::{
     format_duration, format_rate, format_size, parse_duration, parse_rate, parse_size,
 };
@@ -51,7 +51,7 @@ pub(crate) enum Kind {
     Text { expected: &'static str },
     /// A list of strings with at least one in it.
     List { expected: &'static str },
-    /// A list of strings that are never shown.
+    /// A list of strings that are never shown, or of where they are.
     Secrets,
     /// Any table.
     Table,
@@ -72,7 +72,7 @@ pub(crate) enum Value {
     Share(f64),
     Text(String),
     List(Vec<String>),
-    Secrets(Vec<Secret>),
+    Secrets(Vec<SecretSource>),
     Table(toml::Table),
     Certificates(Vec<CertificateFiles>),
 }
@@ -149,8 +149,9 @@ impl Kind {
                 .filter(|list| !list.is_empty())
                 .map(Value::List),
             Self::Secrets => {
-                let list = strings(found)?;
-                Some(Value::Secrets(list.into_iter().map(Secret::new).collect()))
+                let list = found.as_array()?.iter();
+                let list = list.map(|item| secret_source(item.get_ref()));
+                list.collect::<Option<_>>().map(Value::Secrets)
             }
             Self::Table => match plain(found)? {
                 toml::Value::Table(table) => Some(Value::Table(table)),
@@ -230,7 +231,9 @@ impl Kind {
             Self::Flag { .. } => vec!["true".to_owned(), "false".to_owned()],
             Self::Text { expected } => vec![(*expected).to_owned()],
             Self::List { expected } => vec![format!("a list of {expected}")],
-            Self::Secrets => vec!["a list of strings".to_owned()],
+            Self::Secrets => {
+                vec!["a list of strings, { file = \"FILE\" } and { env = \"NAME\" }".to_owned()]
+            }
             Self::Table => vec!["a table such as { greeting = \"hi\" }".to_owned()],
             Self::Certificates => vec![
                 "{ certificate = \"FILE\", key = \"FILE\" }".to_owned(),
@@ -269,7 +272,17 @@ impl fmt::Display for Value {
                         .join(", ")
                 )
             }
-            Self::Secrets(list) => write!(f, "[{}]", vec!["\"****\""; list.len()].join(", ")),
+            Self::Secrets(list) => {
+                let shown = |source: &SecretSource| match source {
+                    SecretSource::Here(_) => "\"****\"".to_owned(),
+                    SecretSource::File(path) => {
+                        format!("{{ file = {} }}", quoted(&path.to_string_lossy()))
+                    }
+                    SecretSource::Variable(name) => format!("{{ env = {} }}", quoted(name)),
+                };
+                let list: Vec<String> = list.iter().map(shown).collect();
+                write!(f, "[{}]", list.join(", "))
+            }
             Self::Table(table) => write!(f, "{}", toml::Value::Table(table.clone())),
             Self::Certificates(list) => {
                 let one = |files: &CertificateFiles| {
@@ -291,6 +304,23 @@ impl fmt::Display for Value {
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// A secret, or where it is.
+fn secret_source(found: &DeValue<'_>) -> Option<SecretSource> {
+    if let Some(text) = found.as_str() {
+        return Some(SecretSource::Here(Secret::new(text.to_owned())));
+    }
+    let table = found.as_table()?;
+    let mut pairs = table.iter();
+    let (name, value) = pairs.next()?;
+    let text = value.get_ref().as_str()?;
+    let is_good = !text.is_empty() && !text.contains(char::is_control) && pairs.next().is_none();
+    match (name.get_ref().as_ref(), is_good) {
+        ("file", true) => Some(SecretSource::File(text.into())),
+        ("env", true) => Some(SecretSource::Variable(text.to_owned())),
+        _ => None,
     }
 }
 

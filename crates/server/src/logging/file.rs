@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -16,7 +16,7 @@ use super::sink::Output;
 use crate::config::Rotation;
 
 /// Logs have addresses and names in them: for their user and group only.
-const MODE: u32 = 0o640;
+pub(crate) const MODE: u32 = 0o640;
 
 /// See the module.
 pub(super) struct LogFile {
@@ -41,7 +41,7 @@ impl LogFile {
             return Ok(());
         };
         if !self.is_in_place()? {
-            self.file = open(&self.path)?;
+            self.open_next()?;
         }
         if self.is_full(rotation, length)? {
             // Until it is closed, which is when the next one has been opened.
@@ -50,8 +50,18 @@ impl LogFile {
             if self.is_in_place()? {
                 shift(&self.path, rotation.keep)?;
             }
-            self.file = open(&self.path)?;
+            self.open_next()?;
         }
+        Ok(())
+    }
+
+    /// Goes on in the file that has the name now. It belongs to whom the old one did, so that a supervisor that is
+    /// root does not lock out its server process; who is not root makes files of its own anyway.
+    fn open_next(&mut self) -> io::Result<()> {
+        let next = open(&self.path)?;
+        let old = self.file.metadata()?;
+        let _ = fchown(&next, Some(old.uid()), Some(old.gid()));
+        self.file = next;
         Ok(())
     }
 
@@ -88,8 +98,7 @@ impl Output for LogFile {
     }
 
     fn reopen(&mut self) -> io::Result<()> {
-        self.file = open(&self.path)?;
-        Ok(())
+        self.open_next()
     }
 }
 

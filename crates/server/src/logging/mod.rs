@@ -23,6 +23,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
 use self::file::LogFile;
+pub(crate) use self::file::MODE as FILE_MODE;
 use self::sink::{Lines, Sink};
 use crate::config::{Log, LogFormat, LogLevel, Rotation};
 

@@ -30,7 +30,7 @@ use self::link::Link;
 use self::message::{ToServer, ToSupervisor, VERSION};
 use self::signals::Signals;
 use crate::config::Config;
-use crate::logging;
+use crate::{logging, sandbox};
 
 /// How long the supervisor may take to say `Start`; it says so at once.
 const START_WAIT: Duration = Duration::from_secs(10);
@@ -158,6 +158,7 @@ impl Prepared {
             }
         };
         is_listened_on(&start.listeners, &config)?;
+        confine(&config)?;
         let logs = logging::start(&config.server.log).map_err(|e| e.to_string())?;
         Ok(Self {
             started,
@@ -380,6 +381,15 @@ fn is_listened_on(bound: &[message::ListenerSockets], config: &Config) -> Result
         ));
     }
     Ok(())
+}
+
+/// Gives up what the process does not need, while it has one thread only.
+fn confine(config: &Config) -> Result<(), String> {
+    rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
+    match config.server.sandbox {
+        true => sandbox::enter(config).map_err(|error| error.to_string()),
+        false => Ok(()),
+    }
 }
 
 /// The first message.

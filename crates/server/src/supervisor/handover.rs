@@ -25,6 +25,7 @@ use super::listening::Listening;
 use super::reload::Loaded;
 use super::server::Server;
 use super::{Ended, ServeError, Supervisor};
+use crate::account::Account;
 use crate::logging;
 use crate::process::link::Link;
 use crate::process::message::ListenerSockets;
@@ -122,6 +123,7 @@ pub(super) fn rehearse(file: &Path) -> Result<Ended, ServeError> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text)?;
     let loaded = Loaded::of(file, text)?;
+    Account::of(loaded.config.server.run_as.as_ref())?;
     logging::open(&loaded.config.server.log)?;
     Ok(Ended::Drained)
 }

@@ -32,7 +32,12 @@ impl Supervisor {
             is_unjudged: false,
             listeners: Vec::new(),
         };
-        match Server::start(Path::new(SELF), &self.listening, start) {
+        match Server::start(
+            Path::new(SELF),
+            &self.listening,
+            self.account.as_ref(),
+            start,
+        ) {
             Ok(server) => {
                 info!(pid = server.pid(), "started the server process");
                 self.server = Some(server);
@@ -66,6 +71,7 @@ impl Supervisor {
                 server.is_ready = true;
                 server.program = program;
                 self.was_ready = true;
+                self.notifier.ready();
                 let took = now() - server.started;
                 info!(
                     pid = server.pid(),
@@ -121,6 +127,8 @@ impl Supervisor {
             "the server process died: starting another"
         );
         self.revive_at = Some(now() + wait);
+        self.notifier
+            .waits(&format!("the server process died: {how}"));
         Ok(())
     }
 

@@ -14,6 +14,7 @@ mod door;
 mod handover;
 mod life;
 mod listening;
+mod notify;
 mod reload;
 pub(crate) mod request;
 mod revival;
@@ -37,13 +38,15 @@ pub(crate) use self::handover::HANDOVER_VERSION;
 use self::handover::{Inheritance, Role};
 use self::life::LastExit;
 use self::listening::{ListenError, Listening, listen_on};
+use self::notify::Notifier;
 use self::reload::{Loaded, PendingReload};
 use self::revival::Revival;
 use self::server::Server;
 use self::status::PendingStatus;
 use self::stopping::Stopping;
 use self::upgrade::{Change, Retiring, Upgrade};
-use crate::config::Report;
+use crate::account::{Account, AccountError};
+use crate::config::{Config, Report};
 use crate::descriptors::{self, Raised};
 use crate::logging::{self, LogError, Logs};
 use crate::process::message::ToServer;
@@ -71,6 +74,8 @@ pub(crate) enum ServeError {
     Listen(#[from] ListenError),
     #[error(transparent)]
     Log(#[from] LogError),
+    #[error(transparent)]
+    Account(#[from] AccountError),
     /// The first server process said why it can't start: trying again would change nothing.
     #[error("{0}")]
     Server(String),
@@ -103,6 +108,10 @@ pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
     // As many as there may ever be workers, so that each has one after any change of their number.
     let sockets_each = cores.max(usize::from(config.server.workers.resolve(cores)));
     let listening = listen_on(&config.listeners, sockets_each)?;
+    let account = Account::of(config.server.run_as.as_ref())?;
+    if let Some(account) = &account {
+        account.own_logs(&config)?;
+    }
     let logs = Signals::keep_from(|| logging::start(&config.server.log))??;
 
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), config = %file.display(), "veche starts");
@@ -122,6 +131,7 @@ pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
         signals,
         clients: Clients::new(door),
         logs,
+        account,
     };
     Supervisor::new(common).supervise()
 }
@@ -148,6 +158,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
         true => Ok(()),
         false => Door::claim(control).map(|door| clients.move_to(door)),
     };
+    let account = Account::of(loaded.config.server.run_as.as_ref())?;
     // From here on nothing may end this: the server process that serves would go too.
     let logs = Signals::keep_from(|| logging::start_or_stderr(&loaded.config.server.log))??;
     let raised = descriptors::raise().unwrap_or_default();
@@ -172,6 +183,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<Ended, ServeError
         signals,
         clients,
         logs,
+        account,
     };
     let retiring = retiring
         .into_iter()
@@ -221,6 +233,9 @@ struct Supervisor {
     signals: Signals,
     clients: Clients,
     logs: Logs,
+    notifier: Notifier,
+    /// Whom the server process belongs to, if not to us.
+    account: Option<Account>,
     server: Option<Server>,
     revival: Revival,
     /// When the next server process is started, while there is none.
@@ -256,6 +271,7 @@ struct Common {
     signals: Signals,
     clients: Clients,
     logs: Logs,
+    account: Option<Account>,
 }
 
 impl Supervisor {
@@ -272,6 +288,8 @@ impl Supervisor {
             signals: common.signals,
             clients: common.clients,
             logs: common.logs,
+            notifier: Notifier::from_environment(now()),
+            account: common.account,
             server: None,
             revival: Revival::default(),
             revive_at: Some(now()),
@@ -339,6 +357,7 @@ impl Supervisor {
             self.upgrade.as_ref().map(Upgrade::deadline),
             self.change.as_ref().map(|change| change.at),
             self.retiring.iter().filter_map(Retiring::deadline).min(),
+            self.notifier.deadline(),
         ];
         let timeout = deadline.into_iter().flatten().min().map(|deadline| {
             // Rounded up: waking just before a deadline would spin until it.
@@ -364,6 +383,9 @@ impl Supervisor {
                 self.reload(None);
             }
             SIGUSR1 => {
+                if let Err(error) = self.own_logs(&self.current.config) {
+                    warn!("{error}");
+                }
                 self.logs.reopen();
                 info!("SIGUSR1: log files opened anew");
                 let retiring = self
@@ -386,6 +408,16 @@ impl Supervisor {
         }
     }
 
+    /// Log files are the server process's to write as well, whoever it belongs to.
+    fn own_logs(&self, config: &Config) -> Result<(), String> {
+        match &self.account {
+            None => Ok(()),
+            Some(account) => account
+                .own_logs(config)
+                .map_err(|error| format!("a log file can't be given to server.user: {error}")),
+        }
+    }
+
     fn meet_deadlines(&mut self, now: Instant) {
         if self.revive_at.is_some_and(|at| now >= at) {
             self.start_server();
@@ -395,6 +427,7 @@ impl Supervisor {
         self.expire_upgrade(now);
         self.expire_questions(now);
         self.clients.expire(now);
+        self.notifier.tick(now);
     }
 
     fn take_id(&mut self) -> u64 {

@@ -62,6 +62,9 @@ pub(super) fn log_warnings(config: &Config) {
 impl Supervisor {
     /// Loads the config anew; `client` gets the outcome, as the log does.
     pub(super) fn reload(&mut self, client: Option<u64>) {
+        if self.was_ready {
+            self.notifier.reloading();
+        }
         let refused = match self.offer(client) {
             Ok(()) => return,
             Err(refused) => refused,
@@ -95,6 +98,7 @@ impl Supervisor {
             .changes(&read.config.effective)
             .restart;
         let config = Arc::new(Config::clone(&read.config).on_top_of(&self.started.config));
+        self.own_logs(&config)?;
         let output = logging::open(&config.server.log).map_err(|error| error.to_string())?;
         let id = self.take_id();
         let loaded = Loaded {
@@ -183,6 +187,10 @@ impl Supervisor {
     }
 
     fn tell(&mut self, client: Option<u64>, outcome: Result<serde_json::Value, String>) {
+        // Before there was a server at all, `READY=1` would mean that there is one.
+        if self.was_ready && self.stopping.is_none() {
+            self.notifier.ready();
+        }
         if let Some(client) = client {
             self.clients.answer(client, outcome);
         }

@@ -14,6 +14,8 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpi
 
 use super::handover::SIGN;
 use super::listening::Listening;
+use super::notify;
+use crate::account::Account;
 use crate::process::link::Link;
 use crate::process::message::{ListenerSockets, Start, ToServer, ToSupervisor};
 use crate::process::now;
@@ -39,10 +41,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one: `binary` in its other part, the control socket as its standard input.
+    /// Starts one: `binary` in its other part, the control socket as its standard input; it belongs to `account`, if
+    /// not to whoever runs the supervisor.
     pub(crate) fn start(
         binary: &Path,
         listening: &[Listening],
+        account: Option<&Account>,
         mut start: Start,
     ) -> io::Result<Self> {
         let (mut link, theirs) = Link::pair()?;
@@ -54,11 +58,17 @@ impl Server {
         link.send_descriptors(&sockets)?;
         start.listeners = listening.iter().map(ListenerSockets::of).collect();
         link.send(&ToServer::Start(start))?;
-        let child = Command::new(binary)
+        let mut command = Command::new(binary);
+        if let Some(account) = account {
+            // Without the supplementary groups of root too.
+            command.uid(account.uid).gid(account.gid);
+        }
+        let child = command
             .arg0("veche")
             .arg(crate::SERVER_PROCESS)
             .env_remove(SIGN)
             .stdin(Stdio::from(theirs))
+            .env_remove(notify::SOCKET)
             .spawn()?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         Ok(Self {

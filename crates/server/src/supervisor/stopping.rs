@@ -39,6 +39,7 @@ impl Supervisor {
     pub(super) fn stop(&mut self, at_once: bool) {
         self.revive_at = None;
         self.change = None;
+        self.notifier.stopping();
         self.fail_upgrade("veche is stopping");
         let drain_time = self.current.config.limits.drain_time;
         if self.stopping.is_none() {

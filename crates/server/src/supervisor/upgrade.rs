@@ -175,7 +175,9 @@ impl Supervisor {
         };
         let named = |error: io::Error| format!("{}: {error}", self.binary.display());
         let file = FileId::of(&self.binary).map_err(named)?;
-        let candidate = Server::start(&self.binary, &self.listening, start).map_err(named)?;
+        let account = self.account.as_ref();
+        let candidate =
+            Server::start(&self.binary, &self.listening, account, start).map_err(named)?;
         Ok(Upgrade {
             candidate,
             text,

@@ -31,6 +31,8 @@ pub(crate) struct Options<'o> {
     pub(crate) routes: &'o str,
     /// Limit on descriptors to start under.
     pub(crate) descriptors: Option<u32>,
+    /// Further lines of `[server]`.
+    pub(crate) server: &'o str,
     /// What is logged; `info` if empty.
     pub(crate) log: &'o str,
     /// Files beside the config, by name.
@@ -184,7 +186,7 @@ impl Server {
         };
         // Listeners keep their addresses over a restart, and may keep the word for "any".
         let text = format!(
-            "[server]\nworkers = {workers}\nio = \"{io}\"\nlog = \"{log}\"\n\
+            "[server]\nworkers = {workers}\nio = \"{io}\"\nlog = \"{log}\"\n{server}\n\
              [[listen]]\naddress = \"127.0.0.1:0\"\n{hosts}\n{listen}\n\
              [[listen]]\naddress = \"127.0.0.1:0\"\nrole = \"internal\"\nhosts = [\"*\"]\n\
              [[listen]]\naddress = \"127.0.0.1:0\"\nrole = \"push\"\n\
@@ -193,6 +195,7 @@ impl Server {
              [[route]]\npath = \"/echo\"\nhandler = \"echo\"\n\
              [[route]]\npath = \"/*\"\nhandler = \"static\"\nroot = \"site\"\n\
              {routes}\n[limits]\n{limits}\n{drain_time}\n[api]\nkeys = [\"key\"]\n{api}\n",
+            server = options.server,
             listen = options.listen,
             routes = options.routes,
             limits = options.limits,

@@ -112,6 +112,31 @@ fn logs() {
 }
 
 #[test]
+fn secrets_and_users() {
+    let secrets = "keys: expected a list of strings, { file = \"FILE\" } and { env = \"NAME\" }, found something else";
+    for keys in [
+        "[{ fil = \"a\" }]",
+        "[{ file = \"a\", env = \"B\" }]",
+        "[{ file = \"\" }]",
+        "[3]",
+        "\"a\"",
+    ] {
+        says_after_listen(
+            &format!("[api]\nkeys = {keys}\n"),
+            &[&format!("4:8: {secrets}")],
+        );
+    }
+    says_after_listen(
+        "[api]\nkeys = [{ file = \"gone\" }, { env = \"GONE\" }]\n[server]\ngroup = \"www\"\n",
+        &[
+            "4:9: keys: /etc/veche/gone: there is no such file",
+            "4:28: keys: the environment has no GONE",
+            "6:1: group: it goes with user, which is not set",
+        ],
+    );
+}
+
+#[test]
 fn syntax() {
     says_after_listen(
         "[server]\nworkers = 2\nworkers = 3\n",

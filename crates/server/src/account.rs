@@ -1,0 +1,189 @@
+//! The user that the server process runs as, when the supervisor runs as root: who it is, and which files are its own.
+//!
+//! Users and groups of this machine are looked up in `/etc/passwd` and `/etc/group`; those of a directory service are
+//! named by their numbers.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, fchown};
+use std::path::Path;
+
+use rustix::process::{getegid, geteuid};
+
+use crate::config::{Config, RunAs};
+use crate::logging::FILE_MODE;
+
+/// Why the server process can't run as somebody else.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AccountError {
+    /// There is nobody of that name.
+    #[error(
+        "server.{what}: there is no {what} {name:?} on this machine; a number is taken as it is"
+    )]
+    Unknown { what: &'static str, name: String },
+    /// Only root can change who it is.
+    #[error(
+        "server.user: only root can run the server process as {0}; start veche as root or as that user"
+    )]
+    NotRoot(String),
+    /// The system's error.
+    #[error("server.user: {file} can't be read: {source}")]
+    Io {
+        file: &'static str,
+        source: io::Error,
+    },
+}
+
+/// Somebody whom the supervisor, being root, gives the server process to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+impl Account {
+    /// Finds whom a configuration names; `None` if nobody, or if that is who we are already.
+    pub(crate) fn of(run_as: Option<&RunAs>) -> Result<Option<Self>, AccountError> {
+        let Some(RunAs { user, group }) = run_as else {
+            return Ok(None);
+        };
+        let passwd = read("/etc/passwd")?;
+        let (uid, own_gid) = match number_or_line(user, &passwd) {
+            Found::Number(uid) => (Some(uid), own_group(uid, &passwd)),
+            Found::Line(fields) => (field(&fields, 2), field(&fields, 3)),
+            Found::Nothing => (None, None),
+        };
+        let unknown = |what, name: &str| AccountError::Unknown {
+            what,
+            name: name.to_owned(),
+        };
+        let uid = uid.ok_or_else(|| unknown("user", user))?;
+        let gid = match group {
+            // A number without an entry has the group of that number, as by convention.
+            None => own_gid.unwrap_or(uid),
+            Some(group) => match number_or_line(group, &read("/etc/group")?) {
+                Found::Number(gid) => Some(gid),
+                Found::Line(fields) => field(&fields, 2),
+                Found::Nothing => None,
+            }
+            .ok_or_else(|| unknown("group", group))?,
+        };
+        let (us, ours) = (geteuid(), getegid());
+        if us.is_root() {
+            return Ok(Some(Self { uid, gid }));
+        }
+        if (us.as_raw(), ours.as_raw()) == (uid, gid) {
+            return Ok(None);
+        }
+        Err(AccountError::NotRoot(user.clone()))
+    }
+
+    /// Makes the log files that a configuration names, if they are not there, and has them belong to it: in a folder
+    /// of root's it could not make them itself.
+    pub(crate) fn own_logs(&self, config: &Config) -> io::Result<()> {
+        let access = config.access_log.as_ref().map(|log| &log.file);
+        let files = config.server.log.file.iter().chain(access);
+        files.into_iter().try_for_each(|file| self.own(file))
+    }
+
+    fn own(&self, path: &Path) -> io::Result<()> {
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(FILE_MODE)
+            // Whoever can write to the folder must not have us give away another file.
+            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
+            .open(path)?;
+        fchown(&file, Some(self.uid), Some(self.gid))
+    }
+}
+
+enum Found {
+    Number(u32),
+    /// The fields of its line.
+    Line(Vec<String>),
+    Nothing,
+}
+
+fn read(file: &'static str) -> Result<String, AccountError> {
+    fs::read_to_string(file).map_err(|source| AccountError::Io { file, source })
+}
+
+/// What `name` stands for among lines of fields between colons.
+fn number_or_line(name: &str, lines: &str) -> Found {
+    if let Ok(number) = name.parse() {
+        return Found::Number(number);
+    }
+    let fields = |line: &str| line.split(':').map(str::to_owned).collect::<Vec<_>>();
+    let mut lines = lines.lines().map(fields);
+    match lines.find(|fields| fields.first().is_some_and(|first| first == name)) {
+        Some(fields) => Found::Line(fields),
+        None => Found::Nothing,
+    }
+}
+
+/// The group of the user with that number.
+fn own_group(uid: u32, passwd: &str) -> Option<u32> {
+    let mut users = passwd
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>());
+    let user =
+        users.find(|fields| fields.get(2).and_then(|field| field.parse().ok()) == Some(uid))?;
+    user.get(3)?.parse().ok()
+}
+
+fn field(fields: &[String], place: usize) -> Option<u32> {
+    fields.get(place)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_as(user: &str, group: Option<&str>) -> RunAs {
+        RunAs {
+            user: user.to_owned(),
+            group: group.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn nobody_named_is_nobody_to_become() {
+        assert_eq!(Account::of(None).expect("no error"), None);
+    }
+
+    #[test]
+    fn who_is_not_there_is_told() {
+        let error = |run_as| {
+            let found = Account::of(Some(&run_as));
+            found.expect_err("nobody").to_string()
+        };
+        assert_eq!(
+            error(run_as("veche-has-no-such-user", None)),
+            "server.user: there is no user \"veche-has-no-such-user\" on this machine; a number is taken as it is"
+        );
+        assert!(
+            error(run_as("root", Some("veche-has-none")))
+                .starts_with("server.group: there is no group")
+        );
+    }
+
+    #[test]
+    fn names_and_numbers() {
+        let passwd = "root:x:0:0:root:/root:/bin/bash\nann:x:1000:1001:Ann:/home/ann:/bin/sh\n";
+        assert!(matches!(
+            number_or_line("1000", passwd),
+            Found::Number(1000)
+        ));
+        let Found::Line(fields) = number_or_line("ann", passwd) else {
+            panic!("she is there");
+        };
+        assert_eq!(
+            (field(&fields, 2), field(&fields, 3)),
+            (Some(1000), Some(1001))
+        );
+        assert!(matches!(number_or_line("an", passwd), Found::Nothing));
+        assert_eq!(own_group(1000, passwd), Some(1001));
+        assert_eq!(own_group(7, passwd), None);
+    }
+}

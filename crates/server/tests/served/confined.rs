@@ -1,0 +1,142 @@
+//! A server process with few rights: another user than root, no way to more, and only the files that it was told of.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+
+use rustix::process::Signal;
+
+use crate::support::http::Http;
+use crate::support::{Options, Server, Socket, USUAL, get, until};
+
+/// Debian's `nobody`.
+const NOBODY: u32 = 65_534;
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The rest of a line of `/proc/PID/status`, its parts apart by single spaces.
+fn of_status(pid: u32, name: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let words: Vec<&str> = line.expect("there").split_whitespace().collect();
+    words.join(" ")
+}
+
+#[test]
+fn nobody_serves_what_root_has_bound() {
+    if !is_root() {
+        eprintln!("not root: nothing tested");
+        return;
+    }
+    let options = Options {
+        server: "user = \"nobody\"\nlog_file = \"logs/veche.log\"",
+        routes: "[access_log]\nfile = \"logs/access.log\"\n",
+        ..Options::default()
+    };
+    let server = Server::prepared(USUAL, &options, |folder| {
+        fs::create_dir_all(folder.join("logs")).expect("a folder");
+        fs::create_dir_all(folder.join("site")).expect("a folder");
+        let secret = folder.join("site/secret.txt");
+        fs::write(&secret, "of root").expect("written");
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("set");
+    });
+    let pid = server.pid();
+    let all = [NOBODY.to_string().as_str()].repeat(4).join(" ");
+    assert_eq!(of_status(pid, "Uid:"), all);
+    assert!(!of_status(pid, "Gid:").split(' ').any(|gid| gid == "0"));
+    assert_eq!(of_status(pid, "Groups:"), "");
+    assert_eq!(of_status(pid, "NoNewPrivs:"), "1");
+    assert_eq!(of_status(pid, "CapEff:"), "0000000000000000");
+
+    assert_eq!(get(server.public, "/index.html").status, 200);
+    let refused = get(server.public, "/secret.txt");
+    assert!(
+        refused.status >= 400 && !refused.text().contains("of root"),
+        "{refused:?}"
+    );
+    let mut echo = Socket::open(server.public, "/echo");
+    echo.say("a");
+    assert_eq!(echo.text(), "a");
+
+    // Its folder belongs to root, so the files were given to it, and are again when they are opened anew.
+    let logs = server.folder.join("logs");
+    let text = |name: &str| fs::read_to_string(logs.join(name)).unwrap_or_default();
+    let is_written = || {
+        text("veche.log").contains("workers are up") && text("access.log").contains("/secret.txt")
+    };
+    until("lines of the server process", is_written);
+    for name in ["veche.log", "access.log"] {
+        assert_eq!(fs::metadata(logs.join(name)).expect("there").uid(), NOBODY);
+        fs::rename(logs.join(name), logs.join("old")).expect("moved");
+    }
+    server.signal(Signal::USR1);
+    until("new files", || {
+        get(server.public, "/again");
+        text("access.log").contains("/again")
+            && text("veche.log").contains("process: log files opened anew")
+    });
+    // A reload is judged by the supervisor and carried out by the server process.
+    assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
+    echo.say("b");
+    assert_eq!(echo.text(), "b");
+    // The next one is the same.
+    crate::support::process::end(pid);
+    until("another server process", || {
+        server.try_pid().is_some_and(|next| next != pid)
+    });
+    assert_eq!(of_status(server.pid(), "Uid:"), all);
+}
+
+#[test]
+fn a_user_that_is_not_there_is_no_start() {
+    let server = Server::start(USUAL);
+    server.configure(&Options {
+        server: "user = \"veche-has-no-such-user\"\ncontrol = \"other.sock\"",
+        ..Options::default()
+    });
+    let output = server.command(&["serve"]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(
+        said.contains("there is no user \"veche-has-no-such-user\""),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_server_in_its_sandbox_does_all_its_work() {
+    let app = "local app = {}\nfunction app.request() return \"from lua\" end\nreturn app\n";
+    let options = Options {
+        server: "sandbox = true\nlog_file = \"logs/veche.log\"\nlog_rotate = \"4KiB\"",
+        routes: "[access_log]\nfile = \"logs/access.log\"\nrotate = \"4KiB\"\n\
+                 [[route]]\npath = \"/lua\"\nhandler = \"lua\"\nscript = \"app.lua\"\n",
+        files: &[("app.lua", app), ("logs/.keep", "")],
+        ..Options::default()
+    };
+    let prepared = |folder: &std::path::Path| {
+        fs::create_dir_all(folder.join("logs")).expect("a folder");
+        if is_root() {
+            // Root is locked in as well as anybody.
+            chown(folder.join("logs"), Some(0), Some(0)).expect("ours");
+        }
+    };
+    let server = Server::prepared(USUAL, &options, prepared);
+    assert_eq!(of_status(server.pid(), "NoNewPrivs:"), "1");
+    let mut client = Http::connect(server.public);
+    let rotated = server.folder.join("logs/access.log.1");
+    until("a rotated log", || {
+        client
+            .raw(b"GET /index.html HTTP/1.1\r\nHost: a\r\n\r\n")
+            .expect("sent");
+        assert_eq!(client.response().expect("an answer").status, 200);
+        rotated.exists()
+    });
+    assert_eq!(get(server.public, "/lua").text(), "from lua");
+    let mut echo = Socket::open(server.public, "/echo");
+    assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
+    echo.say("a");
+    assert_eq!(echo.text(), "a");
+    assert_eq!(get(server.public, "/lua").text(), "from lua");
+    assert_eq!(get(server.internal, "/metrics").status, 200);
+}

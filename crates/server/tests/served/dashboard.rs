@@ -1,0 +1,100 @@
+//! The Grafana dashboard in packaging/ and the alarms of the guide ask for metrics that a real server has.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::{Server, USUAL, get};
+
+/// Every PromQL expression below `value`.
+fn expressions(value: &Value, into: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                match member.as_str() {
+                    Some(text) if name == "expr" || name == "definition" => {
+                        into.push(text.to_owned())
+                    }
+                    _ => expressions(member, into),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| expressions(item, into)),
+        _ => {}
+    }
+}
+
+/// The words of an expression that begin as our metrics do.
+fn metrics_of(expression: &str) -> impl Iterator<Item = &str> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = expression.split(move |c| !is_word(c));
+    words.filter(|word| word.starts_with("veche_"))
+}
+
+/// What a metric is called in `# HELP`, which has no suffix.
+fn family(name: &str, kinds: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let counter = name
+        .strip_suffix("_total")
+        .filter(|name| kinds(name).as_deref() == Some("counter"));
+    let histogram = ["_bucket", "_sum", "_count"]
+        .iter()
+        .find_map(|suffix| name.strip_suffix(suffix))
+        .filter(|name| kinds(name).as_deref() == Some("histogram"));
+    let gauge = Some(name).filter(|name| kinds(name).as_deref() == Some("gauge"));
+    counter.or(histogram).or(gauge).map(str::to_owned)
+}
+
+#[test]
+fn the_dashboard_asks_for_what_there_is() {
+    let server = Server::start(USUAL);
+    let scrape = get(server.internal, "/metrics").text().to_owned();
+    let kinds = |name: &str| {
+        let start = format!("# TYPE {name} ");
+        scrape
+            .lines()
+            .find_map(|line| line.strip_prefix(&start))
+            .map(str::to_owned)
+    };
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/grafana/veche.json");
+    let text = fs::read_to_string(path).expect("a dashboard");
+    let dashboard: Value = serde_json::from_str(&text).expect("JSON");
+    let mut asked = Vec::new();
+    expressions(&dashboard["panels"], &mut asked);
+    expressions(&dashboard["templating"], &mut asked);
+    // The alarms of the guide as well.
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/operate.md");
+    let guide = fs::read_to_string(guide).expect("a page");
+    let (_, alarms) = guide.split_once("```promql\n").expect("alarms");
+    let alarms = alarms.split("```").next().expect("all of them");
+    let ours = |line: &&str| !line.starts_with('#') && line.contains("veche_");
+    asked.extend(alarms.lines().filter(ours).map(str::to_owned));
+    assert!(asked.len() > 30, "{asked:?}");
+    let mut families = BTreeSet::new();
+    for expression in &asked {
+        assert!(
+            expression.matches('(').count() == expression.matches(')').count(),
+            "{expression}"
+        );
+        let mut metrics = metrics_of(expression).peekable();
+        assert!(
+            metrics.peek().is_some(),
+            "{expression} asks for nothing of ours"
+        );
+        for metric in metrics {
+            let family = family(metric, &kinds);
+            families
+                .insert(family.unwrap_or_else(|| panic!("no {metric} on /metrics: {expression}")));
+        }
+    }
+    assert!(families.len() > 30, "{families:?}");
+    let ids: Vec<&Value> = dashboard["panels"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|panel| &panel["id"])
+        .collect();
+    let distinct: BTreeSet<String> = ids.iter().map(|id| id.to_string()).collect();
+    assert_eq!(distinct.len(), ids.len(), "two panels have one id");
+}
