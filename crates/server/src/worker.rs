@@ -77,6 +77,7 @@ struct Rest {
     sessions: Vec<SessionId>,
     /// What TLS has opened, between two events.
     plain: Vec<u8>,
+    line: sealed::Line,
     readings: Readings,
     /// How connections come in.
     doors: Doors,
@@ -124,6 +125,7 @@ impl<D: Driver> Worker<D> {
             touched: Vec::new(),
             sessions: Vec::new(),
             plain: Vec::new(),
+            line: sealed::Line::default(),
             readings: Readings::default(),
             doors: Doors::default(),
             journal: Journal::default(),
@@ -240,12 +242,7 @@ impl Rest {
             Event::Accepted { id, listener, peer } => {
                 self.accepted(driver, id, listener, peer.ip())
             }
-            Event::Ended { id } => {
-                if let Some(slot) = self.slots.find(session(id)) {
-                    slot.connection.ended(session(id), &mut self.shared);
-                    slot.settle(driver, id);
-                }
-            }
+            Event::Ended { id } => self.ended(driver, id),
             Event::Sent { id, buffer } => {
                 self.recycle(buffer);
                 self.sent_more(driver, id);
@@ -308,7 +305,24 @@ impl Rest {
         slot.settle(driver, id);
     }
 
+    /// The peer sends nothing more.
+    fn ended<D: Driver>(&mut self, driver: &mut D, id: TransportId) {
+        let Some(slot) = self.slots.find(session(id)) else {
+            return;
+        };
+        if slot
+            .seal
+            .as_deref_mut()
+            .is_some_and(sealed::Seal::holds_end)
+        {
+            return;
+        }
+        slot.connection.ended(session(id), &mut self.shared);
+        slot.settle(driver, id);
+    }
+
     fn after_events<D: Driver>(&mut self, driver: &mut D) {
+        self.go_on_shaking(driver);
         self.take_mail(driver);
         self.take_findings(driver);
         self.go_on(driver);

@@ -116,6 +116,8 @@ impl Acceptor {
             .iter()
             .map(|name| name.as_bytes().into())
             .collect();
+        // The strongest that both know, whatever the client would rather have.
+        config.ignore_client_order = true;
         config.ticketer = Arc::clone(&tickets.0);
         // Tickets need no memory here; the other way would be a locked table for all workers.
         config.session_storage = Arc::new(NoServerSessionStorage {});

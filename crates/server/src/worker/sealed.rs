@@ -1,8 +1,11 @@
 //! TLS between a transport and its connection, whichever side began it.
 //!
 //! What comes is opened before the connection sees it, what leaves is sealed when the turn's output is handed over. A
-//! handshake of a client has a time to be over by; what its failures are is counted.
+//! handshake of a client has a time to be over by; what its failures are is counted. Handshakes cost the server a
+//! thousand times what a message costs, so each turn takes a few of them only: the others stand in line, and whoever
+//! is inside is served meanwhile.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tracing::debug;
@@ -19,6 +22,9 @@ use crate::sealing::Door;
 
 /// Plain bytes of one event beyond which their memory is given back.
 const KEPT_BYTES: usize = 256 << 10;
+
+/// What handshakes may bring in a turn: about a millisecond of signing and agreeing on keys.
+const HANDSHAKES_MAX: usize = 8;
 
 /// The first byte of a handshake of TLS (RFC 8446 section 5.1); those of before 1999 are not spoken any more.
 const HANDSHAKE: u8 = 22;
@@ -38,6 +44,27 @@ pub(super) struct Seal {
     until_ms: u64,
     /// A client has yet to prove that it speaks TLS.
     is_handshaking: bool,
+    /// What came of a handshake that stands in line.
+    waiting: Vec<u8>,
+    /// The client's end came behind it.
+    waits_to_end: bool,
+}
+
+/// Handshakes that stand in line for their turn.
+#[derive(Default)]
+pub(super) struct Line {
+    ids: VecDeque<TransportId>,
+    /// Taken in this turn.
+    taken: usize,
+}
+
+impl Line {
+    /// Whether one goes on at once.
+    fn admits(&mut self) -> bool {
+        let is_free = self.ids.is_empty() && self.taken < HANDSHAKES_MAX;
+        self.taken += usize::from(is_free);
+        is_free
+    }
 }
 
 impl Seal {
@@ -47,6 +74,8 @@ impl Seal {
             tls,
             until_ms: u64::MAX,
             is_handshaking: false,
+            waiting: Vec::new(),
+            waits_to_end: false,
         })
     }
 
@@ -55,7 +84,20 @@ impl Seal {
             tls,
             until_ms,
             is_handshaking: true,
+            waiting: Vec::new(),
+            waits_to_end: false,
         })
+    }
+
+    /// Whether something of it stands in line, and more should not come.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The client's end, if it has to wait for what came before it.
+    pub(super) fn holds_end(&mut self) -> bool {
+        self.waits_to_end |= self.is_waiting();
+        self.waits_to_end
     }
 
     /// When the handshake has to be over; `u64::MAX` if nothing waits for it.
@@ -94,15 +136,61 @@ impl Rest {
         &mut self,
         driver: &mut D,
         id: TransportId,
-        bytes: &mut [u8],
+        bytes: &[u8],
     ) {
         let Some(slot) = self.slots.find(session(id)) else {
             return;
         };
         let Some(seal) = &mut slot.seal else { return };
-        if seal.is_handshaking && !seal.tls.has_begun() && bytes.first() != Some(&HANDSHAKE) {
+        if seal.is_handshaking
+            && !seal.is_waiting()
+            && !seal.tls.has_begun()
+            && bytes.first() != Some(&HANDSHAKE)
+        {
             return self.received_plain(driver, id, bytes);
         }
+        if seal.is_handshaking && (seal.is_waiting() || !self.line.admits()) {
+            if !seal.is_waiting() {
+                self.line.ids.push_back(id);
+            }
+            seal.waiting.extend_from_slice(bytes);
+            return slot.settle(driver, id);
+        }
+        self.open(driver, id, bytes);
+    }
+
+    /// Handshakes that stood in line go on, as far as the turn has room for them.
+    pub(super) fn go_on_shaking<D: Driver>(&mut self, driver: &mut D) {
+        while self.line.taken < HANDSHAKES_MAX
+            && let Some(id) = self.line.ids.pop_front()
+        {
+            let Some(slot) = self.slots.find(session(id)) else {
+                continue;
+            };
+            let Some(seal) = &mut slot.seal else { continue };
+            let bytes = std::mem::take(&mut seal.waiting);
+            let waits_to_end = std::mem::take(&mut seal.waits_to_end);
+            // It may be late by now, and told so.
+            if !seal.is_handshaking {
+                slot.settle(driver, id);
+                continue;
+            }
+            self.line.taken += 1;
+            self.open(driver, id, &bytes);
+            if waits_to_end {
+                self.ended(driver, id);
+            }
+        }
+        self.line.taken = 0;
+        self.busy |= !self.line.ids.is_empty();
+    }
+
+    /// Opens what has come, and lets the connection have what was in it.
+    fn open<D: Driver>(&mut self, driver: &mut D, id: TransportId, bytes: &[u8]) {
+        let Some(slot) = self.slots.find(session(id)) else {
+            return;
+        };
+        let Some(seal) = &mut slot.seal else { return };
         let mut plain = std::mem::take(&mut self.plain);
         let result = seal.tls.receive(bytes, &mut plain);
         let has_ended = seal.tls.has_ended() && !slot.connection.has_ended();

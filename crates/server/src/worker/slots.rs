@@ -53,7 +53,8 @@ impl Slot {
     /// Tells the driver what the connection now wants: a nearer deadline, receiving or not.
     pub(super) fn settle<D: Driver>(&mut self, driver: &mut D, id: TransportId) {
         self.arm(driver, id, self.connection.deadline_ms());
-        let blocked = self.connection.is_blocked().is_some();
+        let stands_in_line = self.seal.as_ref().is_some_and(|seal| seal.is_waiting());
+        let blocked = stands_in_line || self.connection.is_blocked().is_some();
         if blocked != self.paused {
             self.paused = blocked;
             if blocked {
