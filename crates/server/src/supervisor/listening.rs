@@ -17,6 +17,10 @@ use crate::process::message::ListenerSockets;
 
 /// Connections that may queue on each socket; the kernel cuts it down to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
+/// What the kernel takes for a client before it has sent what it took before. Beyond that whatever a client does not read
+/// waits in its outbox, where it is counted: by itself the kernel would take megabytes for each, and all the machine's
+/// connections suffer when it runs short.
+const KERNEL_UNSENT_BYTES: u32 = 128 << 10;
 /// How long an address may stay in use before that is an error: a server process whose supervisor was killed
 /// needs a moment to see it and to close its listeners.
 const IN_USE_RETRIES: u32 = 20;
@@ -122,6 +126,7 @@ fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
     socket.set_reuse_port(reuse_port)?;
     // Accepted sockets inherit it: a turn leaves in one write, and what follows must not wait for its answer.
     socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(KERNEL_UNSENT_BYTES)?;
     if address.is_ipv6() {
         // An IPv6 address is just that: `[::]:80` beside `0.0.0.0:80` is no conflict, and peers of the latter
         // are seen with their IPv4 addresses.
