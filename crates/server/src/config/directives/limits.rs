@@ -160,7 +160,7 @@ pub(super) static LIMITS: &[Directive] = &[
         "header_bytes_max",
         Kind::Size {
             min: 1 << 10,
-            max: 1 << 20,
+            max: 63 << 10,
             words: &[],
         },
         "\"16KiB\"",
@@ -170,7 +170,7 @@ pub(super) static LIMITS: &[Directive] = &[
         "headers_max",
         Kind::Integer {
             min: 8,
-            max: 1_024,
+            max: 64,
             words: &[],
         },
         "64",
