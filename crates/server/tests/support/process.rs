@@ -1,6 +1,7 @@
 //! What the system says of a process, from `/proc`.
 
 use std::fs;
+use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -32,10 +33,24 @@ pub(crate) fn descriptors(raw: u32) -> usize {
 
 /// Resident memory.
 pub(crate) fn rss_kib(raw: u32) -> u64 {
+    memory_kib(raw, "VmRSS:")
+}
+
+/// The most memory that was resident at any time, or since [`forget_peak`].
+pub(crate) fn peak_kib(raw: u32) -> u64 {
+    memory_kib(raw, "VmHWM:")
+}
+
+/// The peak of resident memory begins anew (proc(5), `clear_refs`).
+pub(crate) fn forget_peak(raw: u32) {
+    fs::write(format!("/proc/{raw}/clear_refs"), "5").expect("a process of ours");
+}
+
+fn memory_kib(raw: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{raw}/status")).expect("it runs");
     let line = status
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .find_map(|line| line.strip_prefix(name))
         .expect("a process has memory");
     line.trim()
         .trim_end_matches(" kB")
@@ -56,6 +71,20 @@ pub(crate) fn cpu_ticks(raw: u32) -> u64 {
         .iter()
         .map(|&i| fields[i].parse::<u64>().expect("a number"))
         .sum()
+}
+
+/// Of a thread by its name: how long it ran so far, and how long it wanted to and waited for a core, in nanoseconds.
+/// Nothing where the kernel keeps no count.
+pub(crate) fn ran_and_waited(raw: u32, thread: &str) -> Option<(u64, u64)> {
+    let threads = fs::read_dir(format!("/proc/{raw}/task")).ok()?.flatten();
+    let is_it = |folder: &Path| {
+        let name = fs::read_to_string(folder.join("comm"));
+        name.is_ok_and(|name| name.trim_end() == thread)
+    };
+    let folder = { threads }.map(|entry| entry.path()).find(|f| is_it(f))?;
+    let counts = fs::read_to_string(folder.join("schedstat")).ok()?;
+    let mut counts = counts.split(' ').map(str::parse);
+    Some((counts.next()?.ok()?, counts.next()?.ok()?))
 }
 
 /// Sets the soft limit on descriptors of a running process.

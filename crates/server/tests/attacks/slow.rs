@@ -1,0 +1,91 @@
+//! Those who take their time: each phase of a connection has an end, and meanwhile all others come in.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use crate::attack::{Attack, Target};
+use crate::raw::{UPGRADE, connect, connect_with, narrow, status};
+use crate::support::Options;
+use crate::support::server::KEY_HEADER;
+
+/// Slow connections of each attacker.
+const MANY: usize = 100;
+
+/// Whether the server has closed it.
+fn has_ended(socket: &mut TcpStream) -> bool {
+    socket.set_nonblocking(true).expect("a socket");
+    let ended = match socket.read(&mut [0; 4096]) {
+        Ok(0) => true,
+        Ok(_) => false,
+        Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+    };
+    socket.set_nonblocking(false).expect("a socket");
+    ended
+}
+
+/// Many begin with `head` and go on with a byte now and then, until the server has ended each; all the while somebody
+/// new is let in.
+fn drip(target: &Target<'_>, connect: impl Fn() -> TcpStream, head: &[u8]) {
+    let mut sockets: Vec<_> = (0..MANY).map(|_| connect()).collect();
+    for socket in &mut sockets {
+        let _ = socket.write_all(head);
+    }
+    while target.lasts() && !sockets.is_empty() {
+        for socket in &mut sockets {
+            let _ = socket.write_all(b"y");
+        }
+        let before = sockets.len();
+        sockets.retain_mut(|socket| !has_ended(socket));
+        (sockets.len()..before).for_each(|_| target.landed());
+        let mut newcomer = crate::raw::connect(target.address);
+        let _ = newcomer.write_all(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n");
+        assert_eq!(status(&mut newcomer), Some(200), "others are served");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn slow_heads() {
+    let head = format!("GET /echo HTTP/1.1\r\n{UPGRADE}X: ");
+    Attack::default().run(|target, _| {
+        drip(target, || connect(target.address), head.as_bytes());
+    });
+}
+
+#[test]
+fn slow_bodies() {
+    let head =
+        format!("POST /api/push HTTP/1.1\r\nHost: t\r\n{KEY_HEADER}Content-Length: 500000\r\n\r\n");
+    Attack::default().run(|target, _| {
+        drip(target, || connect(target.server.internal), head.as_bytes());
+    });
+}
+
+/// A large file, asked for ten times at once and not read.
+#[test]
+fn answers_that_nobody_reads() {
+    let page = "x".repeat(4 << 20);
+    let attack = Attack {
+        options: Options {
+            files: &[("site/large.html", &page)],
+            ..Options::default()
+        },
+        // 400 connections, each with its 64 KiB of a file and what reads it.
+        memory_mib_max: 64,
+        ..Attack::default()
+    };
+    let request = b"GET /large.html HTTP/1.1\r\nHost: t\r\n\r\n".repeat(10);
+    attack.run(|target, _| {
+        let mut sockets: Vec<_> = (0..MANY)
+            .map(|_| connect_with(target.address, narrow))
+            .collect();
+        for socket in &mut sockets {
+            let _ = socket.write_all(&request);
+        }
+        target.outlast();
+        // Dropped after `write_timeout`, which is shorter, or when they are dropped here.
+        target.landed();
+    });
+}

@@ -1,0 +1,250 @@
+//! TLS: handshakes that cost us more than the peer, that never end, and what comes behind them.
+//!
+//! The bystanders speak without TLS, to another listener of the same worker.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use rustls::client::Resumption;
+use rustls::version::{TLS12, TLS13};
+use socket2::SockRef;
+
+use crate::attack::{Attack, Target};
+use crate::raw::{BINARY, connect, frame};
+use crate::support::Options;
+use certificates::Authority;
+use client::{Client, trust};
+
+#[path = "../served/tls/certificates.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod certificates;
+#[path = "../served/tls/client.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod client;
+
+const BOTH: client::Versions = &[&TLS13, &TLS12];
+
+const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\nname = \"sealed\"\nhosts = [\"*\"]\n\
+                      tls = { certificate = \"own.pem\", key = \"own.key\" }\n";
+
+/// A client's side that never goes on from an earlier session: every handshake is a whole one.
+struct Whole {
+    authority: Authority,
+    trust: Arc<ClientConfig>,
+}
+
+impl Whole {
+    fn new() -> Self {
+        let authority = Authority::new("attacks");
+        let trust = trust(&authority, BOTH, None);
+        let mut config = ClientConfig::clone(&trust);
+        config.resumption = Resumption::disabled();
+        Self {
+            authority,
+            trust: Arc::new(config),
+        }
+    }
+
+    fn open(&self, target: &Target<'_>) -> Client {
+        let client = Client::open(sealed(target), "localhost", &self.trust).expect("it opens");
+        let linger = SockRef::from(&client.stream.sock).set_linger(Some(Duration::ZERO));
+        linger.expect("a socket");
+        client
+    }
+
+    /// The attack on a server with a certificate of the authority's.
+    fn run(&self, memory_mib_max: u64, blow: impl Fn(&Target<'_>, &mut fastrand::Rng) + Sync) {
+        let file = self.authority.file();
+        let folder = file.parent().expect("it lies in a folder");
+        self.authority.server(&["localhost"], folder, "own");
+        let text = |name| fs::read_to_string(folder.join(name)).expect("it is there");
+        let attack = Attack {
+            options: Options {
+                routes: LISTEN,
+                files: &[("own.pem", &text("own.pem")), ("own.key", &text("own.key"))],
+                ..Options::default()
+            },
+            memory_mib_max,
+            ..Attack::default()
+        };
+        attack.run(blow);
+    }
+}
+
+/// The address of the listener with TLS: the one that was configured last.
+fn sealed(target: &Target<'_>) -> SocketAddr {
+    let status = target.server.status().expect("a status");
+    let listeners = status["listeners"].as_array().expect("a list");
+    let address = listeners.last().expect("listeners")["address"].as_str();
+    address
+        .and_then(|address| address.parse().ok())
+        .expect("an address")
+}
+
+/// Whether the server ends it, rather than this client's patience.
+fn has_ended(socket: &mut TcpStream) -> bool {
+    let mut rest = Vec::new();
+    match socket.read_to_end(&mut rest) {
+        Ok(_) => true,
+        Err(error) => !matches!(
+            error.kind(),
+            std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+        ),
+    }
+}
+
+/// A first message of TLS, as bytes.
+fn hello(trust: &Arc<ClientConfig>) -> Vec<u8> {
+    let name = "localhost".try_into().expect("a name");
+    let mut client = rustls::ClientConnection::new(Arc::clone(trust), name).expect("a client");
+    let mut bytes = Vec::new();
+    client.write_tls(&mut bytes).expect("into memory");
+    bytes
+}
+
+#[test]
+fn whole_handshakes_without_end() {
+    let whole = Whole::new();
+    whole.run(16, |target, _| {
+        drop(whole.open(target));
+        target.landed();
+    });
+}
+
+/// A hundred first messages at once; the server signs for each, and none goes on.
+#[test]
+fn crowds_that_only_say_hello() {
+    let whole = Whole::new();
+    let hello = hello(&whole.trust);
+    whole.run(24, |target, _| {
+        let address = sealed(target);
+        let mut crowd: Vec<_> = (0..50).map(|_| connect(address)).collect();
+        for socket in &mut crowd {
+            let _ = socket.write_all(&hello);
+        }
+        for socket in &mut crowd {
+            if socket.read(&mut [0; 1]).is_ok_and(|count| count > 0) {
+                target.landed();
+            }
+        }
+    });
+}
+
+#[test]
+fn handshakes_that_stall() {
+    let whole = Whole::new();
+    let hello = hello(&whole.trust);
+    whole.run(24, |target, rng| {
+        let address = sealed(target);
+        let mut stalled: Vec<_> = (0..80).map(|_| connect(address)).collect();
+        for socket in &mut stalled {
+            let _ = socket.write_all(&hello[..rng.usize(..hello.len())]);
+        }
+        for mut socket in stalled {
+            assert!(has_ended(&mut socket), "it was left open");
+            target.landed();
+        }
+    });
+}
+
+/// A first message of sixteen megabytes, in records as long as they may be.
+#[test]
+fn a_hello_without_end() {
+    let whole = Whole::new();
+    let begin = [
+        &[22, 3, 1, 0x40, 0][..],
+        &[1, 0xff, 0xff, 0xff],
+        &[0; 16_380],
+    ]
+    .concat();
+    let more = [&[22, 3, 1, 0x40, 0][..], &[0; 16_384]].concat();
+    whole.run(16, |target, _| {
+        let mut socket = connect(sealed(target));
+        let _ = socket.write_all(&begin);
+        for _ in 0..1000 {
+            if socket.write_all(&more).is_err() {
+                break;
+            }
+        }
+        assert!(has_ended(&mut socket), "it was left open");
+        target.landed();
+    });
+}
+
+#[test]
+fn garbage_after_the_handshake() {
+    let whole = Whole::new();
+    whole.run(16, |target, rng| {
+        let mut client = whole.open(target);
+        client.upgrade("/echo").expect("it opens");
+        let garbage: Vec<u8> = (0..rng.usize(1..20_000)).map(|_| rng.u8(..)).collect();
+        // A record of application data, or anything.
+        let begin: &[u8] = if rng.bool() {
+            &[23, 3, 3, 0x01, 0x00]
+        } else {
+            &[]
+        };
+        let socket = &mut client.stream.sock;
+        let _ = socket.write_all(begin);
+        let _ = socket.write_all(&garbage);
+        socket.shutdown(std::net::Shutdown::Write).ok();
+        assert!(has_ended(socket), "it was left open");
+        target.landed();
+    });
+}
+
+/// Each byte in a record of its own: twenty-two bytes and a decryption for one.
+#[test]
+fn records_of_a_byte() {
+    let whole = Whole::new();
+    let message = frame(BINARY, &[b'x'; 2000]);
+    whole.run(16, |target, _| {
+        let mut client = whole.open(target);
+        client.upgrade("/echo").expect("it opens");
+        while target.lasts() {
+            for byte in message.chunks(1) {
+                client.stream.conn.writer().write_all(byte).expect("kept");
+                let mut record = Vec::new();
+                while client.stream.conn.wants_write() {
+                    client
+                        .stream
+                        .conn
+                        .write_tls(&mut record)
+                        .expect("into memory");
+                }
+                client.stream.sock.write_all(&record).expect("it reads");
+            }
+            assert_eq!(client.hear().expect("an echo").len(), 2000);
+            target.landed();
+        }
+    });
+}
+
+/// New keys for every record (RFC 8446, section 4.6.3): those who ask for too many are sent away, or served.
+#[test]
+fn keys_that_change_without_end() {
+    let whole = Whole::new();
+    whole.run(16, |target, _| {
+        let mut client = whole.open(target);
+        client.upgrade("/echo").expect("it opens");
+        target.landed();
+        while target.lasts() {
+            let mut records = Vec::new();
+            for _ in 0..100 {
+                client.stream.conn.refresh_traffic_keys().expect("TLS 1.3");
+                client
+                    .stream
+                    .conn
+                    .write_tls(&mut records)
+                    .expect("into memory");
+            }
+            if client.stream.sock.write_all(&records).is_err() {
+                break;
+            }
+        }
+    });
+}
