@@ -20,6 +20,8 @@ mod config;
 mod descriptors;
 mod dev;
 mod files;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod identity;
 mod logging;
 mod memory;

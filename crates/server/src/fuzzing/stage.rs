@@ -1,0 +1,197 @@
+//! A worker and whoever gives it orders, on a network that is not there.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use veche_frontends::{Outboxes, Ports, Post, Shared};
+use veche_hub::{Hub, WorkerId};
+use veche_mailbox::{Class, Mailbox};
+use veche_net::{Driver as _, FarState, ListenerId, Simulated, TransportId};
+
+use crate::apps::{Here, Library};
+use crate::common::Common;
+use crate::config::{self, Config};
+use crate::files::DiskFiles;
+use crate::metrics::Report;
+use crate::process::now;
+use crate::sealing::Sealing;
+use crate::worker::{Letter, Worker};
+
+/// When each begins, by the monotonic clock and by the calendar.
+const MONO_MS: u64 = 1_000_000;
+const WALL_MS: u64 = 1_767_225_600_000;
+
+/// Turns within which a worker comes to rest if nothing happens to it.
+const TURNS_MAX: u32 = 20_000;
+
+/// A folder with what configurations may name: a site, an application, a certificate with its key.
+pub(super) fn folder() -> &'static PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = std::env::temp_dir().join(format!("veche-fuzz-{}", std::process::id()));
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]);
+        let made = made.expect("a certificate");
+        fs::create_dir_all(folder.join("site")).expect("a folder");
+        for (name, text) in [
+            ("site/index.html", "<p>hello".to_owned()),
+            (
+                "app.lua",
+                "return { message = function(c, d) c:send(d) end }".to_owned(),
+            ),
+            ("own.pem", made.cert.pem()),
+            ("own.key", made.signing_key.serialize_pem()),
+        ] {
+            fs::write(folder.join(name), text).expect("written");
+        }
+        folder
+    })
+}
+
+/// What the file of a configuration is called.
+pub(super) fn file() -> PathBuf {
+    folder().join("veche.toml")
+}
+
+/// See the module's text.
+pub(super) struct Stage {
+    worker: Worker<Simulated>,
+    control: Mailbox<Letter>,
+    common: Arc<Common>,
+    library: Library,
+    sealing: Sealing,
+}
+
+impl Stage {
+    /// Brings up a worker with a configuration that is good.
+    pub(super) fn new(config: &Config) -> Self {
+        let library = Library::default();
+        let shelf = library.shelve(config).expect("applications that load");
+        let options = veche_mailbox::Options::default();
+        let mut ends = Mailbox::mesh(2, &options);
+        let control = ends.pop().expect("two ends");
+        let mailbox = ends.pop().expect("two ends");
+        let common = Arc::new(Common::new(1, now()));
+        common.set_ready(true);
+        common.set_connections_max(1000);
+        let report = Report::new(
+            Arc::clone(&common),
+            library.outbound.clone(),
+            Arc::default(),
+            "fuzz".to_owned(),
+        );
+        let outboxes = Outboxes::new(outbox_bytes_max(config));
+        let outboxes = outboxes.with_random(|bytes| bytes.fill(0x5a));
+        let site = crate::site::build(config, &library, false);
+        let mut shared = Shared::new(
+            Hub::new(WorkerId(0), 1, 7, veche_hub::Options::default()),
+            Ports::new(outboxes, Post::new(1, options.credits)),
+            Arc::new(site),
+            Arc::clone(&common.stats[0]),
+            Box::new(DiskFiles::default()),
+            Arc::new(report),
+        );
+        let port = library.outbound.port(|| {});
+        let here = Here::start(0, 1, &shelf, Box::new(port)).expect("applications that start");
+        shared.apps = Some(Box::new(here));
+        let network = Simulated::new(veche_net::Options::default(), 7, MONO_MS);
+        let network = network.expect("a descriptor");
+        let mut worker = Worker::new(network, shared, mailbox, Arc::clone(&common));
+        let sealing = Sealing::default();
+        worker.set_doors(sealing.begin(config));
+        worker.simulate(WALL_MS);
+        Self {
+            worker,
+            control,
+            common,
+            library,
+            sealing,
+        }
+    }
+
+    pub(super) fn network(&mut self) -> &mut Simulated {
+        self.worker.network()
+    }
+
+    /// Somebody connects to a listener.
+    pub(super) fn dial(&mut self, listener: u32) -> TransportId {
+        let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 50_000));
+        self.network().dial(ListenerId(listener), from)
+    }
+
+    /// What somebody was sent, and whether more may come.
+    pub(super) fn read(&mut self, id: TransportId) -> (Vec<u8>, FarState) {
+        let mut bytes = Vec::new();
+        let state = self.network().read(id, &mut bytes);
+        (bytes, state)
+    }
+
+    /// Puts another configuration in force, as the control thread does; why not, if it can't be.
+    pub(super) fn reload(&mut self, config: &Config) -> Result<(), String> {
+        let shelf = self.library.shelve(config)?;
+        let doors = self.sealing.reload(config)?;
+        let site = Arc::new(crate::site::build(config, &self.library, false));
+        let letters = [
+            Letter::Reload(site, outbox_bytes_max(config), shelf),
+            Letter::Doors(doors),
+        ];
+        for letter in letters {
+            let posted = self.control.post(0, Class::Control, letter);
+            assert!(posted.is_ok(), "the worker takes orders");
+        }
+        self.control.flush();
+        // Mail wakes a worker; here nothing sleeps.
+        let now_ms = self.network().now_ms();
+        self.network().set_now_ms(now_ms);
+        Ok(())
+    }
+
+    /// Lets the worker turn until there is nothing left to do at this time.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..TURNS_MAX {
+            self.worker.turn().expect("a network that does not fail");
+            if self.network().rests_until_ms().is_some() {
+                return;
+            }
+        }
+        panic!("the worker does not come to rest");
+    }
+
+    /// Moves the clock, over everything that is due meanwhile.
+    pub(super) fn advance(&mut self, milliseconds: u64) {
+        let until_ms = self.network().now_ms() + milliseconds;
+        loop {
+            self.settle();
+            let due_ms = self.network().rests_until_ms().unwrap_or(0);
+            let now_ms = self.network().now_ms();
+            if due_ms > until_ms || now_ms >= until_ms {
+                break;
+            }
+            self.network().set_now_ms(due_ms.max(now_ms + 1));
+        }
+        self.network().set_now_ms(until_ms);
+        self.settle();
+    }
+
+    /// Everybody goes, and nothing of them is left.
+    pub(super) fn finish(mut self, all: &[TransportId]) {
+        for &id in all {
+            self.network().reset(id);
+        }
+        self.settle();
+        assert_eq!(self.common.connections(), 0, "connections that nobody has");
+        let stats = &self.common.stats[0];
+        assert_eq!(stats.connections.read(), 0, "connections that are counted");
+        assert_eq!(stats.sessions.read(), 0, "sessions that are counted");
+    }
+}
+
+/// The configuration of a text; panics if it is none.
+pub(super) fn good(text: &str) -> Config {
+    config::parse(&file(), text).unwrap_or_else(|report| panic!("{report}"))
+}
+
+fn outbox_bytes_max(config: &Config) -> usize {
+    usize::try_from(config.limits.outbox_bytes).unwrap_or(usize::MAX)
+}
