@@ -15,7 +15,7 @@ build: setup-run ## the release binary
 test: setup-test ## everything that must hold before a merge: about 20 minutes
 	tests/run quick
 
-test-full: setup-test setup-fuzz ## test, all 517 Autobahn cases, fuzz time, churn, ten minutes of soak
+test-full: setup-test setup-full setup-fuzz ## test, all 517 Autobahn cases, fuzz time, churn, attacks, testssl.sh, ten minutes of soak
 	tests/run full
 
 bench: build setup-bench ## the side-by-side figures; see bench/README.md
@@ -43,6 +43,10 @@ setup-run:
 setup-test: setup-run
 	@tests/setup/packages.sh test
 
+setup-full: setup-test
+	@tests/setup/packages.sh full
+	@tests/setup/deny.sh
+
 setup-bench: setup-run
 	@tests/setup/packages.sh bench
 	@tests/setup/go.sh
@@ -60,4 +64,4 @@ setup-package: setup-run
 setup-fuzz: setup-run
 	@tests/setup/fuzz.sh
 
-.PHONY: help run build test test-full bench shootout fuzz deny package setup setup-run setup-test setup-bench setup-shootout setup-package setup-deny setup-fuzz
+.PHONY: help run build test test-full bench shootout fuzz deny package setup setup-run setup-test setup-full setup-bench setup-shootout setup-package setup-deny setup-fuzz

@@ -10,7 +10,7 @@ if ! command -v cargo-deny > /dev/null; then
 fi
 
 failed=0
-for manifest in Cargo.toml; do
+for manifest in Cargo.toml fuzz/Cargo.toml; do
   cargo fetch --quiet --locked --manifest-path "$manifest"
   cargo deny --manifest-path "$manifest" --config deny.toml --offline --locked check --hide-inclusion-graph \
     licenses bans sources || failed=1

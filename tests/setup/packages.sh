@@ -1,10 +1,11 @@
 #!/bin/bash
-# packages.sh run|test|bench|package|shootout: installs Debian's packages that a purpose needs, when one is missing. Quiet when all are there.
+# packages.sh run|test|full|bench|package|shootout: installs Debian's packages that a purpose needs, when one is missing. Quiet when all are there.
 set -euo pipefail
 
 declare -A packages=(
   [run]="build-essential ca-certificates curl"
   [test]="chromium haproxy libnginx-mod-stream mariadb-server netcat-openbsd nginx-light nodejs npm php-cli procps python3 python3-venv redis-server util-linux"
+  [full]="bsdextrautils dnsutils openssl procps slowhttptest testssl.sh"
   [bench]="apache2-utils nginx-light procps python3 util-linux wrk"
   [package]="binutils dpkg musl-tools"
   [shootout]="libasio-dev libnginx-mod-http-lua libwebsocketpp-dev lua-nginx-websocket nodejs npm python3 python3-venv util-linux"
@@ -12,7 +13,7 @@ declare -A packages=(
 # What stands for a package that came another way, such as a Node from its makers.
 declare -A command_of=(
   [build-essential]=cc [ca-certificates]=update-ca-certificates [curl]=curl [chromium]=chromium [nodejs]=node [npm]=npm
-  [php-cli]=php [procps]=ps [mariadb-server]=mariadbd [python3]=python3 [redis-server]=redis-server [util-linux]=taskset [binutils]=strip [dpkg]=dpkg-deb [musl-tools]=musl-gcc [apache2-utils]=ab [netcat-openbsd]=nc [nginx-light]=nginx [wrk]=wrk
+  [php-cli]=php [procps]=ps [mariadb-server]=mariadbd [python3]=python3 [redis-server]=redis-server [util-linux]=taskset [binutils]=strip [dpkg]=dpkg-deb [musl-tools]=musl-gcc [apache2-utils]=ab [netcat-openbsd]=nc [nginx-light]=nginx [testssl.sh]=testssl [wrk]=wrk
 )
 
 purpose=${1:-run}
