@@ -111,6 +111,12 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
     for file in &config.api.files {
         folder_of(file);
     }
+    if let Some(file) = config.jwt.as_ref().and_then(|jwt| jwt.keys.file()) {
+        folder_of(file);
+    }
+    if let Some(file) = &config.hook.ca {
+        folder_of(file);
+    }
     for route in &config.routes {
         if let Handler::Static {
             root: StaticRoot::Folder(root),

@@ -225,6 +225,7 @@ fn words(effect: &Effect, effects: &Effects) -> String {
         }
         Effect::Subscribe { who, channel, .. } => format!("subscribe {} {channel}", name(*who)),
         Effect::Unsubscribe { who, channel } => format!("unsubscribe {} {channel}", name(*who)),
+        Effect::Renew { who, .. } => format!("renew {}", name(*who)),
         Effect::Publish {
             channel,
             kind,

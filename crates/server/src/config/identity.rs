@@ -43,6 +43,15 @@ pub(crate) struct Published {
 const KEYS_BYTES_MAX: u64 = 256 << 10;
 
 impl KeySource {
+    /// The file that is read for it, of keys or of authorities.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::SecretFile(file) | Self::PublicFile(file) => Some(file),
+            Self::SecretVariable(_) => None,
+            Self::Published(set) => set.ca.as_deref(),
+        }
+    }
+
     /// The keys, read now; `None` where they are the issuer's to tell.
     ///
     /// # Errors

@@ -83,7 +83,7 @@ impl Stage {
         );
         let outboxes = Outboxes::new(outbox_bytes_max(config));
         let outboxes = outboxes.with_random(|bytes| bytes.fill(0x5a));
-        let site = crate::site::build(config, &library, false);
+        let site = crate::site::build(config, &library, &common.identities, false);
         let mut shared = Shared::new(
             Hub::new(WorkerId(0), 1, 7, veche_hub::Options::default()),
             Ports::new(outboxes, Post::new(1, options.credits)),
@@ -131,7 +131,12 @@ impl Stage {
     pub(super) fn reload(&mut self, config: &Config) -> Result<(), String> {
         let shelf = self.library.shelve(config)?;
         let doors = self.sealing.reload(config)?;
-        let site = Arc::new(crate::site::build(config, &self.library, false));
+        let site = Arc::new(crate::site::build(
+            config,
+            &self.library,
+            &self.common.identities,
+            false,
+        ));
         let letters = [
             Letter::Reload(site, outbox_bytes_max(config), shelf),
             Letter::Doors(doors),

@@ -19,6 +19,8 @@ const ROUTES: &str = "[[route]]\npath = \"/deflate\"\nhandler = \"echo\"\ncompre
 const OPTIONS: Options<'_> = Options {
     limits: "",
     listen: "",
+    api: "",
+    server: "",
     routes: ROUTES,
     descriptors: None,
     log: "",

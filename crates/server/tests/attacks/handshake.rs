@@ -11,6 +11,8 @@ const LONG: Options<'_> = Options {
     limits: "header_bytes_max = \"63KiB\"\nheader_timeout = \"500ms\"\n\
              handshake_timeout = \"500ms\"",
     listen: "",
+    api: "",
+    server: "",
     routes: "[[route]]\npath = \"/deflate\"\nhandler = \"echo\"\ncompression = true\n\
              [[route]]\npath = \"/cookie\"\nhandler = \"push\"\nidentity = \"cookie:session\"",
     descriptors: None,
