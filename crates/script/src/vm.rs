@@ -5,6 +5,7 @@
 //! in order, whatever others do meanwhile.
 
 mod clients;
+mod handler;
 mod handover;
 pub(crate) mod load;
 mod service;
@@ -15,6 +16,8 @@ use std::rc::Rc;
 
 use mlua::{Function, Lua};
 
+use self::handler::HANDLERS;
+pub use self::handler::Handler;
 use crate::Now;
 use crate::app::Role;
 use crate::desk::{Desk, Ended};
@@ -44,59 +47,6 @@ const OVER_MEMORY: &str = "not enough memory: the application is over its limit"
 const FAILED: u16 = 1011;
 /// How the line of a failed `app.start` begins.
 pub(crate) const START_FAILED: &str = "app.start failed: ";
-
-/// Functions of an application that Veche calls.
-const HANDLERS: usize = 9;
-
-/// A function of the application that Veche calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handler {
-    /// Once per VM, before anything else.
-    Start,
-    /// Before the 101.
-    Handshake,
-    /// After it.
-    Open,
-    /// For each message.
-    Message,
-    /// The connection can take more again.
-    Drain,
-    /// The connection is gone.
-    Close,
-    /// For each HTTP request.
-    Request,
-    /// The VM is about to end.
-    Stop,
-    /// A service's own work; the only one that a service has beside `Stop`.
-    Run,
-}
-
-impl Handler {
-    const ALL: [(Self, &'static str); HANDLERS] = [
-        (Self::Start, "start"),
-        (Self::Handshake, "handshake"),
-        (Self::Open, "open"),
-        (Self::Message, "message"),
-        (Self::Drain, "drain"),
-        (Self::Close, "close"),
-        (Self::Request, "request"),
-        (Self::Stop, "stop"),
-        (Self::Run, "run"),
-    ];
-
-    /// As scripts name it.
-    fn name(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
-
-    /// Whether an application of that role has it called.
-    fn is_for(self, role: Role) -> bool {
-        match role {
-            Role::Clients => self != Self::Run,
-            Role::Service { .. } => matches!(self, Self::Run | Self::Stop),
-        }
-    }
-}
 
 /// How far a handler got at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn names_and_numbers() {
-        let passwd = "root:x:0:0:root:/root:/bin/bash\nann:x:1000:1001:Ann:/home/ann:/bin/sh\n";
+        let passwd = "root:x:0:0:root:/root:/bin/bash\nann:x:1000:1001:Ann:/ann:/bin/sh\n";
         assert!(matches!(
             number_or_line("1000", passwd),
             Found::Number(1000)

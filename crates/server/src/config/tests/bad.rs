@@ -189,7 +189,7 @@ fn values() {
     );
     limits(
         "headers_max = 2000",
-        "4:15: headers_max: expected a whole number from 8 to 1024, found 2000",
+        "4:15: headers_max: expected a whole number from 8 to 64, found 2000",
     );
     limits(
         "outbox_bytes = \"\"",

@@ -1,0 +1,56 @@
+//! The functions of an application that Veche calls, by name.
+
+use crate::Role;
+
+/// Functions of an application that Veche calls.
+pub(super) const HANDLERS: usize = 9;
+
+/// A function of the application that Veche calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handler {
+    /// Once per VM, before anything else.
+    Start,
+    /// Before the 101.
+    Handshake,
+    /// After it.
+    Open,
+    /// For each message.
+    Message,
+    /// The connection can take more again.
+    Drain,
+    /// The connection is gone.
+    Close,
+    /// For each HTTP request.
+    Request,
+    /// The VM is about to end.
+    Stop,
+    /// A service's own work; the only one that a service has beside `Stop`.
+    Run,
+}
+
+impl Handler {
+    pub(super) const ALL: [(Self, &'static str); HANDLERS] = [
+        (Self::Start, "start"),
+        (Self::Handshake, "handshake"),
+        (Self::Open, "open"),
+        (Self::Message, "message"),
+        (Self::Drain, "drain"),
+        (Self::Close, "close"),
+        (Self::Request, "request"),
+        (Self::Stop, "stop"),
+        (Self::Run, "run"),
+    ];
+
+    /// As scripts name it.
+    pub(super) fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    /// Whether an application of that role has it called.
+    pub(super) fn is_for(self, role: Role) -> bool {
+        match role {
+            Role::Clients => self != Self::Run,
+            Role::Service { .. } => matches!(self, Self::Run | Self::Stop),
+        }
+    }
+}
