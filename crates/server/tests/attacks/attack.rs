@@ -72,7 +72,7 @@ impl Default for Attack<'_> {
             options: Options::default(),
             attackers: 4,
             is_first_dear: false,
-            memory_mib_max: 16,
+            memory_mib_max: 32,
         }
     }
 }
