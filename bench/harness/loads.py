@@ -26,6 +26,7 @@ def _output(command, timeout_s=180):
 
 def _driver(server, mode, path, options):
     command = [servers.driver(), mode, "--address", f"127.0.0.1:{server.port}", "--path", path, "--pid", server.pid]
+    command += ["--tls"] if server.tls else []
     return json.loads(_output(command + options))
 
 
@@ -54,6 +55,13 @@ def storm(server, quick, connections):
     return report | {"value": report["cpu_ns_per_handshake"]}
 
 
+def shakes(server, quick, connections, resume):
+    """TLS handshakes and nothing else."""
+    options = ["-c", connections, *_interval(quick), *(["--resume"] if resume else [])]
+    report = _driver(server, "shakes", "/", options)
+    return report | {"value": report["cpu_ns_per_handshake"]}
+
+
 def push(server, quick, users, burst, control="lines"):
     to = f"127.0.0.1:{server.extra_push}"
     options = ["-c", users, "--push", to, "--control", control, "--burst", burst, *_interval(quick)]
@@ -64,6 +72,7 @@ def push(server, quick, users, burst, control="lines"):
 def idle(server, quick, connections, path, user_bytes):
     """Bytes of resident memory that a connection adds while it does nothing."""
     command = [servers.driver(), "idle", "--address", f"127.0.0.1:{server.port}", "--path", path]
+    command += ["--tls"] if server.tls else []
     command += ["-c", connections, "--user-bytes", user_bytes]
     # One connection before, so that what is set up once is not charged to the crowd.
     before = _hold(command[:-4] + ["-c", 1, "--user-bytes", user_bytes], server)

@@ -47,16 +47,49 @@ def _half_capacity(quick):
     return {}
 
 
-def _echo(connections, size, depth=1, target=1.0):
+def _echo(connections, size, depth=1, target=1.0, ours=servers.veche, prefix=""):
     load = partial(Subject, load=loads.echo, connections=connections, size=size, depth=depth)
     flight = "one" if depth == 1 else depth
-    name = f"echo-{connections}-{size}" + (f"-depth{depth}" if depth > 1 else "")
+    name = f"{prefix}echo-{connections}-{size}" + (f"-depth{depth}" if depth > 1 else "")
     return Scenario(
         name,
-        f"echo, {connections} connections, {size} B, {flight} in flight",
+        f"echo, {connections} connections, {size} B, {flight} in flight" + (f", {prefix[:-1]}" if prefix else ""),
         "ns of CPU per message",
-        load(servers.veche),
+        load(ours),
         [load(servers.uwebsockets, target=target)],
+    )
+
+
+def _tls_echo(connections, size, target=None):
+    load = partial(Subject, load=loads.echo, connections=connections, size=size)
+    return Scenario(
+        f"tls-echo-{connections}-{size}",
+        f"echo over TLS 1.3, AES-128-GCM, {connections} connections, {size} B, one in flight",
+        "ns of CPU per message",
+        load(servers.veche_tls),
+        [load(servers.uwebsockets_tls, target=target), load(servers.veche, rounds=5)],
+    )
+
+
+def _tls_lua_echo(size, target):
+    load = partial(Subject, load=loads.echo, connections=400, size=size)
+    return Scenario(
+        f"tls-lua-echo-{size}",
+        f"echo in Lua over TLS 1.3, AES-128-GCM, 400 connections, {size} B, one in flight",
+        "ns of CPU per message",
+        load(servers.veche_lua_tls),
+        [load(servers.nginx_lua_tls, target=target)],
+    )
+
+
+def _tls_handshakes(name, what, resume):
+    load = partial(Subject, load=loads.shakes, connections=32, resume=resume)
+    return Scenario(
+        name,
+        f"{what}, TLS 1.3, X25519, ECDSA P-256, 32 clients at a time",
+        "ns of CPU per handshake",
+        load(servers.veche_tls),
+        [load(servers.nginx_tls, target=1.0)],
     )
 
 
@@ -113,15 +146,14 @@ def _push(name, what, burst, target):
     )
 
 
-def _memory(name, path, user_bytes, target):
+def _memory(name, path, user_bytes, target, ours=servers.veche, peer=None):
     load = partial(Subject, load=loads.idle, connections=10_000, user_bytes=user_bytes)
-    others = [load(servers.uwebsockets, path="/", rounds=3)] if not user_bytes else []
     return Scenario(
         name,
-        f"memory of an idle connection on {path}, 10,000 of them",
+        f"memory of an idle connection on {path}, 10,000 of them" + (", TLS" if ours is servers.veche_tls else ""),
         "bytes of RSS grown per connection",
-        load(servers.veche, path=path),
-        others,
+        load(ours, path=path),
+        [load(peer, path="/", rounds=3)] if peer else [],
         target=target,
     )
 
@@ -132,6 +164,7 @@ _WITH_WRK = [servers.uwebsockets, servers.nginx]
 SCENARIOS = [
     *(_echo(connections, size) for connections in (240, 400) for size in (20, 1024, 8192)),
     _echo(240, 20, depth=8, target=0.92),
+    *(_echo(240, size, ours=servers.veche_guarded, prefix="guarded-") for size in (20, 1024, 8192)),
     Scenario(
         "p99",
         "echo p99 at half of capacity, 240 connections, 20 B, open loop",
@@ -164,8 +197,15 @@ SCENARIOS = [
     _storm(19_500),
     _push("push-single", "pushes to 1,000 users in turn", burst=1, target=1.25),
     _push("push-burst", "pushes to 1,000 users in bursts of 16", burst=16, target=0.15),
-    _memory("memory-echo", "/echo", user_bytes=0, target=400),
+    _memory("memory-echo", "/echo", user_bytes=0, target=400, peer=servers.uwebsockets),
     _memory("memory-push", "/push", user_bytes=16, target=700),
+    _memory("memory-tls", "/push", user_bytes=16, target=14 * 1024, ours=servers.veche_tls, peer=servers.uwebsockets_tls),
+    _tls_echo(240, 1024, target=0.92),
+    _tls_echo(400, 1024, target=0.92),
+    _tls_lua_echo(128, target=0.6),
+    _tls_lua_echo(1024, target=0.6),
+    _tls_handshakes("tls-full", "full handshakes", resume=False),
+    _tls_handshakes("tls-resumed", "handshakes that go on from a ticket", resume=True),
     Scenario(
         "many",
         "echo, 240 in flight, 15,000 connections against 1,000",

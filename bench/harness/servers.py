@@ -3,10 +3,14 @@
 What is not ours comes from the environment (PEER_…): without it a peer is absent and said to be so.
 """
 
+import atexit
+import functools
 import os
 import pathlib
+import re
 import shutil
 import socket
+import ssl
 import subprocess
 import tempfile
 import time
@@ -33,12 +37,18 @@ def veche_binary():
     return str(target / "release" / "veche")
 
 
+# Whose certificate it is does not matter here.
+ANYBODY = ssl.create_default_context()
+ANYBODY.check_hostname = False
+ANYBODY.verify_mode = ssl.CERT_NONE
+
+
 class Server:
     """One server: `port` speaks HTTP and WebSocket; a binary that does not exist makes it absent."""
 
-    def __init__(self, name, port, command, binary, env=None, http=True):
+    def __init__(self, name, port, command, binary, env=None, http=True, tls=False):
         self.name, self.port, self.command, self.env = name, port, command, env or {}
-        self.binary, self.http = binary, http
+        self.binary, self.http, self.tls = binary, http, tls
         self.process = self.log = None
 
     @property
@@ -63,9 +73,10 @@ class Server:
     def _answers(self):
         """A connection alone proves little: a supervisor may hold the socket before anybody serves it."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as probe:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as plain:
                 if not self.http:
                     return True
+                probe = ANYBODY.wrap_socket(plain) if self.tls else plain
                 probe.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
                 return bool(probe.recv(1))
         except OSError:
@@ -120,6 +131,12 @@ def veche():
     return Server("veche", 9701, [binary, "serve", "-c", config], binary)
 
 
+def veche_guarded():
+    """The same server with every limit and timeout on."""
+    binary = veche_binary()
+    return Server("veche, guarded", 9701, [binary, "serve", "-c", BENCH / "guarded.toml"], binary)
+
+
 def veche_lua():
     """The same server with its handlers in Lua."""
     binary = veche_binary()
@@ -144,6 +161,58 @@ def uwebsockets():
     return Server("uwebsockets", 9711, [binary, "9711"], binary)
 
 
+@functools.cache
+def certificate():
+    """An ECDSA P-256 certificate of its own for this run, the same for all servers: its file, its key's."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="veche-bench-tls-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder.chmod(0o755)
+    names = folder / "certificate.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-out", names[0], "-keyout", names[1]]
+    subprocess.run(command, check=True, capture_output=True)
+    return names
+
+
+def _sealed(server, config):
+    """Veche with the same config, and TLS on its first listener."""
+    file, key = certificate()
+    address = 'address = "127.0.0.1:9701"\n'
+    text = config.read_text().replace(address, address + f'tls = {{ certificate = "{file}", key = "{key}" }}\n')
+    # Its paths go on from where the config was.
+    text = re.sub(r'(root|script) = "', rf'\1 = "{config.parent}/', text)
+    sealed = file.parent / f"{config.parent.name}.toml"
+    sealed.write_text(text)
+    server.name, server.tls = server.name + " over TLS", True
+    server.command[-1] = sealed
+    return server
+
+
+def veche_tls():
+    return _sealed(veche(), BENCH / "veche.toml")
+
+
+def veche_lua_tls():
+    return _sealed(veche_lua(), BENCH / "lua" / "veche.toml")
+
+
+def uwebsockets_tls():
+    """The same echo server on OpenSSL: `BINARY PORT CERTIFICATE KEY`."""
+    binary = os.environ.get("PEER_UWEBSOCKETS_TLS", "")
+    return Server("uwebsockets over TLS", 9712, [binary, "9712", *certificate()], binary, tls=True)
+
+
+def nginx_tls():
+    return _nginx("nginx over TLS", 9742, *certificate())
+
+
+def nginx_lua_tls():
+    server = nginx_lua()
+    server.name, server.tls, server.port = server.name + " over TLS", True, 9762
+    server.command = [server.command[0], "9762", server.command[2], *certificate()]
+    return server
+
+
 def hyper():
     binary = str(cargo_target("hyper") / "release" / "veche-bench-hyper")
     return Server("hyper", 9721, [binary, "127.0.0.1:9721", BODY], binary)
@@ -155,17 +224,23 @@ def fasthttp():
 
 
 def nginx():
+    return _nginx("nginx", 9741)
+
+
+def _nginx(name, port, certificate=None, key=None):
     directory = pathlib.Path(tempfile.mkdtemp(prefix="veche-bench-nginx-"))
     config = directory / "nginx.conf"
     body = BODY.read_text().rstrip()
+    tls = f"ssl_certificate {certificate}; ssl_certificate_key {key}; ssl_protocols TLSv1.2 TLSv1.3; " if certificate else ""
     config.write_text(
         "daemon off; worker_processes 1; pid nginx.pid; error_log stderr crit;\n"
         "events { worker_connections 20000; }\n"
         "http { access_log off; keepalive_requests 100000000; default_type text/plain;\n"
-        f"  server {{ listen 127.0.0.1:9741 backlog=4096; location / {{ return 200 \"{body}\\n\"; }} }} }}\n"
+        f"  server {{ listen 127.0.0.1:{port} {'ssl ' if tls else ''}backlog=4096; {tls}\n"
+        f"    location / {{ return 200 \"{body}\\n\"; }} }} }}\n"
     )
     directory.chmod(0o755)
-    return Server("nginx", 9741, ["nginx", "-p", directory, "-c", config], "nginx")
+    return Server(name, port, ["nginx", "-p", directory, "-c", config], "nginx", tls=bool(tls))
 
 
 def send_alone():

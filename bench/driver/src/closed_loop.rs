@@ -3,7 +3,6 @@
 //! "one in flight each"; with fewer it keeps the load equal while the number of connections grows.
 
 use std::collections::VecDeque;
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
@@ -13,7 +12,8 @@ use serde::Serialize;
 use crate::cpu::{Meter, Usage};
 use crate::frame::{self, BINARY, TEXT};
 use crate::poll::Poll;
-use crate::{Target, fleet, stream};
+use crate::stream::{self, Stream};
+use crate::{Target, fleet};
 
 #[derive(Args)]
 pub struct Plan {
@@ -45,11 +45,17 @@ pub struct Report {
 }
 
 struct Client {
-    stream: TcpStream,
+    stream: Stream,
     request: Vec<u8>,
     answer: Vec<u8>,
     sent: usize,
     received: usize,
+}
+
+impl Client {
+    fn has_unsent(&self) -> bool {
+        self.sent < self.request.len() || self.stream.owes()
+    }
 }
 
 pub fn run(target: &Target, plan: &Plan) -> anyhow::Result<Report> {
@@ -99,7 +105,7 @@ pub fn run(target: &Target, plan: &Plan) -> anyhow::Result<Report> {
     })
 }
 
-fn client(index: usize, stream: TcpStream, plan: &Plan) -> Client {
+fn client(index: usize, stream: Stream, plan: &Plan) -> Client {
     let opcode = if plan.text { TEXT } else { BINARY };
     let (mut request, mut answer) = (Vec::new(), Vec::new());
     for turn in 0..plan.depth {
@@ -132,7 +138,7 @@ fn drive(
         ready.extend(poll.wait(Duration::from_millis(10))?.map(|(name, _)| name));
         for &index in &ready {
             let client = &mut clients[index];
-            if client.sent < client.request.len() {
+            if client.has_unsent() {
                 send(client, index, poll)?;
             }
             if receive(client, buffer)? {
@@ -161,7 +167,7 @@ fn wake_next(
 fn send(client: &mut Client, index: usize, poll: &Poll) -> anyhow::Result<()> {
     let partly_before = client.sent > 0;
     client.sent += stream::write(&mut client.stream, &client.request[client.sent..])?;
-    let partly_now = client.sent < client.request.len();
+    let partly_now = client.has_unsent();
     if partly_before != partly_now {
         poll.change(&client.stream, index, partly_now)?;
     }

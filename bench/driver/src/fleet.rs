@@ -12,14 +12,15 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::poll::Poll;
-use crate::{Target, handshake, stream};
+use crate::stream::{self, Stream};
+use crate::{Target, handshake, tls};
 
 /// Connections per source address: below the default range of local ports, and few enough to keep bind quick.
 const PER_SOURCE: usize = 10_000;
 
 /// What a storm tells about its connections.
 pub struct Opened {
-    pub connections: Vec<Option<TcpStream>>,
+    pub connections: Vec<Option<Stream>>,
     /// Microseconds from connect to the 101.
     pub handshake_us: Histogram<u64>,
     /// Microseconds from the message to its answer.
@@ -40,14 +41,14 @@ enum Stage {
 }
 
 struct Attempt {
-    stream: TcpStream,
+    stream: Stream,
     stage: Stage,
     since: Instant,
     received: Vec<u8>,
 }
 
 /// Opens all connections or says why one failed.
-pub fn open(target: &Target, path: impl Fn(usize) -> String) -> anyhow::Result<Vec<TcpStream>> {
+pub fn open(target: &Target, path: impl Fn(usize) -> String) -> anyhow::Result<Vec<Stream>> {
     let opened = attempt(target, path, None, Duration::from_secs(120))?;
     if let Some((failure, count)) = opened.failures.first_key_value() {
         bail!(
@@ -80,10 +81,11 @@ pub fn attempt(
     let mut attempts: Vec<Option<Attempt>> = Vec::with_capacity(target.connections);
     let mut busy = 0;
     let end = Instant::now() + deadline;
+    let tls = target.tls.then(tls::config).transpose()?;
     while attempts.len() < target.connections || busy > 0 {
         while attempts.len() < target.connections && busy < limit {
             let index = attempts.len();
-            let stream = connect(target.address, index)?;
+            let stream = Stream::new(connect(target.address, index)?, tls.as_ref())?;
             poll.writable(&stream, index)?;
             attempts.push(Some(Attempt {
                 stream,
@@ -138,7 +140,7 @@ fn advance(
     opened: &mut Opened,
 ) -> anyhow::Result<bool> {
     if let Stage::Connecting = attempt.stage {
-        if let Some(error) = attempt.stream.take_error()? {
+        if let Some(error) = attempt.stream.socket.take_error()? {
             bail!("connect: {error}");
         }
         let request = handshake::request(target.address, &path(index));
@@ -150,6 +152,8 @@ fn advance(
         attempt.stage = Stage::Head;
         return Ok(false);
     }
+    // Before the handshake of TLS is over, what was written waits in it.
+    attempt.stream.shake()?;
     let mut buffer = [0; 16 * 1024];
     let count = stream::read(&mut attempt.stream, &mut buffer)?;
     if count == 0 {
@@ -193,7 +197,7 @@ fn advance(
 
 /// Starts a connect. Loopback targets get source addresses 127.0.0.2, .3, … in turn, since one address has fewer
 /// ports than some scenarios have connections. Closing resets: no run leaves TIME_WAIT to the next.
-fn connect(address: SocketAddr, index: usize) -> anyhow::Result<TcpStream> {
+pub fn connect(address: SocketAddr, index: usize) -> anyhow::Result<TcpStream> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM.nonblocking(),

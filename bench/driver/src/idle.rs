@@ -19,7 +19,10 @@ pub fn run(target: &Target, user_bytes: usize) -> anyhow::Result<Report> {
     println!("open");
     stdout().flush()?;
     std::io::copy(&mut stdin(), &mut std::io::sink())?;
-    let closed_meanwhile = connections.iter().filter(|stream| is_gone(stream)).count();
+    let closed_meanwhile = connections
+        .iter()
+        .filter(|stream| is_gone(&stream.socket))
+        .count();
     Ok(Report {
         opened: connections.len(),
         closed_meanwhile,

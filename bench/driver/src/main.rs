@@ -12,8 +12,10 @@ mod open_loop;
 mod poll;
 mod push;
 mod send_alone;
+mod shakes;
 mod storm;
 mod stream;
+mod tls;
 
 use std::net::SocketAddr;
 
@@ -41,6 +43,9 @@ struct Target {
     /// Handshakes at a time while opening.
     #[arg(long, default_value_t = 100)]
     opening: usize,
+    /// Speak TLS 1.3 with AES-128-GCM.
+    #[arg(long)]
+    tls: bool,
     /// Server process whose CPU time is taken over the measured interval.
     #[arg(long)]
     pid: Option<u32>,
@@ -73,6 +78,13 @@ enum Command {
         silent: bool,
         #[arg(long, default_value_t = 60_000)]
         deadline_ms: u64,
+    },
+    /// TLS handshakes and nothing else, one after the other on each of the connections.
+    Shakes {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        plan: shakes::Plan,
     },
     /// Open the connections, print one line, hold them until standard input ends.
     Idle {
@@ -114,6 +126,7 @@ fn main() -> anyhow::Result<()> {
             let size = (!silent).then_some(size);
             serde_json::to_value(storm::run(&target, size, deadline_ms)?)?
         }
+        Command::Shakes { target, plan } => serde_json::to_value(shakes::run(&target, &plan)?)?,
         Command::Idle { target, user_bytes } => {
             serde_json::to_value(idle::run(&target, user_bytes)?)?
         }

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -18,7 +17,7 @@ use serde::Serialize;
 use crate::cpu::{Meter, Usage};
 use crate::frame::{self, BINARY};
 use crate::poll::Poll;
-use crate::stream::{self, Cycle};
+use crate::stream::{self, Cycle, Stream};
 use crate::{Target, fleet};
 
 /// How often the schedule is looked at; messages that became due in between leave together, whoever serves them.
@@ -52,7 +51,7 @@ pub struct Report {
 }
 
 struct Client {
-    stream: TcpStream,
+    stream: Stream,
     request: Vec<u8>,
     answer: Cycle,
     /// Intended times of the messages that have not come back, in nanoseconds since the start.
@@ -147,7 +146,7 @@ pub fn run(target: &Target, plan: &Plan) -> anyhow::Result<Report> {
     })
 }
 
-fn client(index: usize, stream: TcpStream, size: usize) -> Client {
+fn client(index: usize, stream: Stream, size: usize) -> Client {
     let data = frame::payload(&format!("{index:05}."), size);
     let (mut request, mut answer) = (Vec::new(), Vec::new());
     frame::echo(&mut request, &mut answer, BINARY, &data);

@@ -17,7 +17,7 @@ use crate::cpu::{Meter, Usage};
 use crate::frame::{self, TEXT};
 use crate::idle::{user_name, user_path};
 use crate::poll::Poll;
-use crate::stream::{self, Cycle};
+use crate::stream::{self, Cycle, Stream};
 use crate::{Target, fleet};
 
 /// Different messages to a user before they repeat; a burst that is longer has as many.
@@ -70,7 +70,7 @@ pub fn message(user: &str, variant: usize, size: usize) -> Vec<u8> {
 }
 
 struct Receiver {
-    stream: TcpStream,
+    stream: Stream,
     /// The frames of all variants.
     cycle: Cycle,
     frame_bytes: usize,
@@ -78,7 +78,7 @@ struct Receiver {
 
 /// The writer's side: a cycle of lines, written in whole lines as the window allows.
 struct Writer {
-    stream: TcpStream,
+    stream: Stream,
     cycle: Vec<u8>,
     /// End of each line within the cycle.
     ends: Vec<usize>,
@@ -249,7 +249,7 @@ impl Writer {
     }
 }
 
-fn receiver(index: usize, stream: TcpStream, plan: &Plan) -> Receiver {
+fn receiver(index: usize, stream: Stream, plan: &Plan) -> Receiver {
     let user = user_name(index, plan.user_bytes);
     let mut cycle = Vec::new();
     for variant in 0..VARIANTS {
@@ -289,7 +289,7 @@ fn writer(users: usize, plan: &Plan) -> anyhow::Result<Writer> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
     Ok(Writer {
-        stream,
+        stream: Stream::new(stream, None)?,
         cycle,
         ends,
         written: 0,
