@@ -1,8 +1,8 @@
 //! `veche`: the realtime application server.
 //!
-//! One binary, which is [`main`] and nothing else; two kinds of processes: `veche serve` is the [`supervisor`], which starts this same binary as the
-//! server [`process`], in which [`server`] brings up a [`worker`] per core. The other commands are short-lived
-//! ([`cli`]). ARCHITECTURE.md has the map.
+//! One binary, which is [`main`] and nothing else; two kinds of processes: `veche serve` is the [`supervisor`], which
+//! starts this same binary as the server [`process`], in which [`server`] brings up a [`worker`] per core. The other
+//! commands are short-lived ([`cli`]). ARCHITECTURE.md has the map.
 
 #![forbid(unsafe_code)]
 

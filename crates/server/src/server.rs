@@ -14,7 +14,7 @@ use veche_net::{Delayed, Driver, Epoll};
 use crate::access_log::Access;
 use crate::apps::{Here, Library, Wake};
 use crate::common::Common;
-use crate::config::{Config, ConnectionCap, Io, MemoryLimit};
+use crate::config::{Config, ConnectionCap, Io, MemoryLimit, as_ms};
 use crate::dev::Dev;
 use crate::files::DiskFiles;
 use crate::memory;
@@ -246,8 +246,7 @@ impl ServerControl for Server {
 
     fn drain(&self, within: Duration, parting: Parting) {
         self.common.set_ready(false);
-        let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-        self.tell(|| Letter::Drain(within_ms, parting));
+        self.tell(|| Letter::Drain(as_ms(within), parting));
     }
 
     fn drained(&self) -> bool {

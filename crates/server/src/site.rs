@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use veche_frontends::access::Networks;
 use veche_frontends::identity::{Field, Identity};
@@ -14,7 +13,7 @@ use veche_proto::http;
 use veche_proto::websocket::{self, deflate};
 
 use crate::apps::Library;
-use crate::config::{self, Config};
+use crate::config::{self, Config, as_ms};
 use crate::dev;
 use crate::identity::Identities;
 
@@ -94,20 +93,16 @@ pub(crate) fn build(
     }
 }
 
-fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 fn limits(limits: &config::Limits) -> Limits {
     Limits {
-        header_timeout_ms: ms(limits.header_timeout),
-        handshake_timeout_ms: ms(limits.handshake_timeout),
-        body_timeout_ms: ms(limits.handshake_timeout),
-        idle_timeout_ms: ms(limits.keep_alive_timeout),
-        session_idle_timeout_ms: limits.idle_timeout.map_or(0, ms),
-        write_timeout_ms: ms(limits.write_timeout),
-        ping_interval_ms: limits.ping_interval.map_or(0, ms),
-        pong_timeout_ms: ms(limits.pong_timeout),
+        header_timeout_ms: as_ms(limits.header_timeout),
+        handshake_timeout_ms: as_ms(limits.handshake_timeout),
+        body_timeout_ms: as_ms(limits.handshake_timeout),
+        idle_timeout_ms: as_ms(limits.keep_alive_timeout),
+        session_idle_timeout_ms: limits.idle_timeout.map_or(0, as_ms),
+        write_timeout_ms: as_ms(limits.write_timeout),
+        ping_interval_ms: limits.ping_interval.map_or(0, as_ms),
+        pong_timeout_ms: as_ms(limits.pong_timeout),
         connections_per_user: limits.connections_per_user.unwrap_or(0),
         line_bytes_max: usize::try_from(limits.body_bytes_max).unwrap_or(usize::MAX),
         http: http::Limits {
@@ -149,7 +144,7 @@ fn route(
                 let app = &config.apps[*app];
                 Handler::Lua {
                     app: library.id(&app.name),
-                    request_timeout_ms: app.request_timeout.map_or(0, ms),
+                    request_timeout_ms: app.request_timeout.map_or(0, as_ms),
                 }
             }
             config::Handler::Static { root } => Handler::Static {

@@ -1,8 +1,8 @@
 //! One thread, one core, one loop: where sockets, connections, hub and mail meet. No other part knows all of them.
 //!
 //! A turn: take a batch of events, hand each to its connection; take mail; carry out what the hub asked of other
-//! connections; let applications go on; go on with fan-outs; then flush each touched connection once and post the turn's mail. Nothing in it
-//! blocks. Every step has a limit, and what is left goes on next turn.
+//! connections; let applications go on; go on with fan-outs; then flush each touched connection once and post the turn's
+//! mail. Nothing in it blocks. Every step has a limit, and what is left goes on next turn.
 
 mod accepting;
 mod apps;
@@ -261,8 +261,7 @@ impl Rest {
                 }
             }
             Event::Timer { id } => {
-                let is_late =
-                    self.is_preface_late(session(id)) || self.is_handshake_late(session(id));
+                let is_late = self.is_late(session(id));
                 if let Some(slot) = self.slots.find(session(id)) {
                     slot.armed_ms = u64::MAX;
                     if is_late {

@@ -33,7 +33,7 @@ pub(crate) use names::{ChannelPattern, Field, Identity, OriginRule};
 pub(crate) use raw::document;
 pub(crate) use report::{Problem, Problems, Report, did_you_mean, nearest, shown};
 pub(crate) use types::*;
-pub(crate) use units::{parse_duration, parse_size};
+pub(crate) use units::{as_ms, parse_duration, parse_size};
 pub(crate) use value::describe;
 
 #[cfg(test)]

@@ -66,9 +66,14 @@ pub(crate) fn format_rate(rate: &Rate) -> String {
     }
 }
 
+/// Whole milliseconds of it; more than fit are as many as fit.
+pub(crate) fn as_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The shortest way to write it that [`parse_duration`] reads.
 pub(crate) fn format_duration(duration: Duration) -> String {
-    let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let ms = as_ms(duration);
     if ms == 0 {
         return "0".to_owned();
     }

@@ -21,7 +21,7 @@ use veche_outbound::Outbound;
 
 use super::fetch::{Answer, Get};
 use super::figures::{Asked, Figures};
-use crate::config;
+use crate::config::{self, as_ms};
 use crate::process::now;
 use breaker::Breaker;
 use cache::{Cache, Digest};
@@ -71,7 +71,7 @@ impl BackEnd {
         outbound: &Outbound,
         figures: &Arc<Figures>,
     ) -> Arc<Self> {
-        let pause_ms = u64::try_from(options.pause.as_millis()).unwrap_or(u64::MAX);
+        let pause_ms = as_ms(options.pause);
         Arc::new_cyclic(|me| Self {
             url: url.to_owned(),
             options: options.clone(),
@@ -99,8 +99,7 @@ impl BackEnd {
     }
 
     fn now_ms(&self) -> u64 {
-        let since = now().saturating_duration_since(self.started);
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        as_ms(now().saturating_duration_since(self.started))
     }
 
     /// What is known without asking; otherwise whether the question is a new one.
@@ -134,8 +133,7 @@ impl BackEnd {
         let mut state = self.state.lock();
         let is_left_alone = state.breaker.answered(said.is_failure, now_ms);
         if let Some(kept) = said.kept {
-            let kept_ms = u64::try_from(kept.as_millis()).unwrap_or(u64::MAX);
-            let until_ms = now_ms.saturating_add(kept_ms);
+            let until_ms = now_ms.saturating_add(as_ms(kept));
             state.cache.keep(digest, said.finding.clone(), until_ms);
         }
         let asking = state.asking.remove(&digest).unwrap_or_default();

@@ -1,9 +1,10 @@
 //! Logs: `tracing` events as lines of text or JSON, to standard error or to the end of a file.
 //!
 //! A thread that logs never waits for a disk or a terminal: a line is copied into one bounded buffer (`sink`), and a
-//! thread of its own writes the buffer out. Lines that find the buffer full are dropped, and a line says how
-//! many. Files are rotated by size, and opened anew when told (`file`). What peers send can't forge a line or steer a terminal: control characters are escaped there, for all
-//! events alike. Panics are logged too (`panics`). Who logs what at which level is not decided here.
+//! thread of its own writes the buffer out. Lines that find the buffer full are dropped, and a line says how many. Files
+//! are rotated by size, and opened anew when told (`file`). What peers send can't forge a line or steer a terminal:
+//! control characters are escaped there, for all events alike. Panics are logged too (`panics`). Who logs what at which
+//! level is not decided here.
 
 mod file;
 mod panics;

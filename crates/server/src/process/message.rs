@@ -7,8 +7,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::config::as_ms;
 
 /// Version of this conversation: said by both sides in their first message.
 pub(crate) const VERSION: u32 = 1;
@@ -77,6 +80,16 @@ pub(crate) struct ListenerSockets {
     pub(crate) address: SocketAddr,
     /// How many sockets are bound to it.
     pub(crate) sockets: usize,
+}
+
+impl ToServer {
+    /// To drain `within` this time; `replaced`: as there.
+    pub(crate) fn drain(within: Duration, replaced: bool) -> Self {
+        Self::Drain {
+            within_ms: as_ms(within),
+            replaced,
+        }
+    }
 }
 
 /// From the server process.

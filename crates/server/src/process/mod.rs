@@ -4,9 +4,9 @@
 //! then stays as the process's one control thread: it blocks on the control socket and on signals, and calls
 //! a [`ServerControl`]. It does not know workers; `ServerControl` turns each call into their mail.
 //!
-//! Signals: SIGTERM drains, SIGUSR1 opens the logs anew. SIGINT and SIGHUP are for the supervisor, which gets them too when they come
-//! from a terminal; they and SIGUSR2 do nothing here. A control socket that ends means that the supervisor
-//! died: the process drains and exits, as nobody could stop it any more.
+//! Signals: SIGTERM drains, SIGUSR1 opens the logs anew. SIGINT and SIGHUP are for the supervisor, which gets them too
+//! when they come from a terminal; they and SIGUSR2 do nothing here. A control socket that ends means that the
+//! supervisor died: the process drains and exits, as nobody could stop it any more.
 
 pub(crate) mod inherited;
 pub(crate) mod link;
@@ -137,7 +137,8 @@ impl Prepared {
         let listening = sockets.map(OwnedFd::try_clone).collect::<io::Result<_>>();
         let listening =
             listening.map_err(|error| format!("a listening socket can't be kept: {error}"))?;
-        // Where the supervisor has judged it, files of TLS may be worse by now: that is told, and is no reason not to start.
+        // Where the supervisor has judged it, files of TLS may be worse by now: that is told, and is no reason not to
+        // start.
         let parse = |text: &str| {
             let parse = match start.is_unjudged {
                 true => crate::config::parse,

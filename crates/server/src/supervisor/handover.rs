@@ -26,13 +26,14 @@ use super::reload::Loaded;
 use super::server::Server;
 use super::{Ended, ServeError, Supervisor};
 use crate::account::Account;
+use crate::config::as_ms;
 use crate::logging;
 use crate::process::link::Link;
 use crate::process::message::ListenerSockets;
 use crate::process::now;
 
 /// Version of [`State`]: a program takes over only from one that has the same.
-pub(crate) const HANDOVER_VERSION: u32 = 1;
+pub(crate) const HANDOVER_VERSION: u32 = 2;
 /// Set for a program that another one has started for this.
 pub(super) const SIGN: &str = "VECHE_HANDOVER";
 const REHEARSAL: &str = "rehearsal";
@@ -69,7 +70,6 @@ struct State {
 struct ServerState {
     pid: i32,
     uptime_ms: u64,
-    program: String,
     /// The part of a line that it has said.
     received: Vec<u8>,
 }
@@ -94,6 +94,13 @@ pub(super) struct Inheritance {
     pub(super) starts: u64,
     pub(super) upgrades: u64,
     pub(super) binary: PathBuf,
+}
+
+/// Why the supervisor is not another program by now.
+pub(super) enum Stayed {
+    /// These signals have come, and are to be obeyed first.
+    Signalled(Vec<i32>),
+    Failed(io::Error),
 }
 
 /// What this program is started for.
@@ -137,8 +144,7 @@ impl ServerState {
     fn of(server: &Server) -> Self {
         Self {
             pid: server.pid().cast_signed(),
-            uptime_ms: ms(now() - server.started),
-            program: server.program.clone(),
+            uptime_ms: as_ms(now() - server.started),
             received: server.any_link().received().to_vec(),
         }
     }
@@ -146,33 +152,32 @@ impl ServerState {
     fn adopt(self, link: OwnedFd) -> io::Result<Server> {
         let pid = Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidData)?;
         let link = Link::adopt(link, self.received)?;
-        Ok(Server::adopt(pid, link, ago(self.uptime_ms), self.program))
+        Ok(Server::adopt(pid, link, ago(self.uptime_ms)))
     }
 }
 
 impl Supervisor {
-    /// Becomes the program at `binary`, with the config `text`. Returns only what went wrong: then everything is as it
+    /// Becomes the program at `binary`, with the config `text`. Returns only if it has not: then everything is as it
     /// was before.
-    ///
-    /// # Errors
-    /// `Interrupted` where signals have come that are to be obeyed first: they are in `signals`.
-    pub(super) fn become_program(&mut self, text: &str, signals: &mut Vec<i32>) -> io::Error {
+    pub(super) fn become_program(&mut self, text: &str) -> Stayed {
         self.logs.flush();
         let everything = SigSet::all();
         // What comes from now on waits for the new program: no other thread lets signals in.
         if let Err(error) = everything.thread_block() {
-            return error.into();
+            return Stayed::Failed(error.into());
         }
-        *signals = self.signals.take();
-        let result = match signals.is_empty() {
-            true => self.try_to_become(&self.binary, text),
-            false => Err(io::ErrorKind::Interrupted.into()),
+        let signals = self.signals.take();
+        let stayed = match signals.is_empty() {
+            true => {
+                let Err(error) = self.try_to_become(&self.binary, text);
+                Stayed::Failed(error)
+            }
+            false => Stayed::Signalled(signals),
         };
-        let Err(mut error) = result;
-        if let Err(other) = everything.thread_unblock() {
-            error = other.into();
+        match everything.thread_unblock() {
+            Ok(()) => stayed,
+            Err(error) => Stayed::Failed(error.into()),
         }
-        error
     }
 
     fn try_to_become(&self, binary: &Path, text: &str) -> io::Result<std::convert::Infallible> {
@@ -189,10 +194,10 @@ impl Supervisor {
                 .iter()
                 .map(|retiring| RetiringState {
                     server: ServerState::of(&retiring.server),
-                    ends_in_ms: ms(retiring.kill_at.saturating_duration_since(now())),
+                    ends_in_ms: as_ms(retiring.kill_at.saturating_duration_since(now())),
                 })
                 .collect(),
-            uptime_ms: ms(now() - self.begun),
+            uptime_ms: as_ms(now() - self.begun),
             starts: self.starts,
             upgrades: self.upgrades,
             binary: self.binary.clone(),
@@ -282,10 +287,6 @@ pub(super) fn take() -> io::Result<Inheritance> {
 
 fn bad(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
-}
-
-fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn ago(uptime_ms: u64) -> Instant {

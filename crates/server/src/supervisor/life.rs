@@ -62,14 +62,11 @@ impl Supervisor {
 
     fn take_message(&mut self, message: ToSupervisor) {
         match message {
-            ToSupervisor::Ready {
-                version, program, ..
-            } => {
+            ToSupervisor::Ready { version, .. } => {
                 let Some(server) = &mut self.server else {
                     return;
                 };
                 server.is_ready = true;
-                server.program = program;
                 self.was_ready = true;
                 self.notifier.ready();
                 let took = now() - server.started;

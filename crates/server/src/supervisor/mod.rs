@@ -105,7 +105,7 @@ pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
     let door = Door::claim(&config.server.control)?;
     let raised = descriptors::raise()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // As many as there may ever be workers, so that each has one after any change of their number.
+    // Also after a restart with another number of workers, up to the cores, each has one.
     let sockets_each = cores.max(usize::from(config.server.workers.resolve(cores)));
     let listening = listen_on(&config.listeners, sockets_each)?;
     let account = Account::of(config.server.run_as.as_ref())?;

@@ -34,8 +34,6 @@ pub(crate) struct Server {
     pub(crate) is_ready: bool,
     /// What it gave as the reason why it can't start.
     pub(crate) failure: Option<String>,
-    /// The version of its program, once it is ready.
-    pub(crate) program: String,
     /// How, once it is reaped: its number may be another's by now.
     ended: Option<String>,
 }
@@ -77,20 +75,18 @@ impl Server {
             started: now(),
             is_ready: false,
             failure: None,
-            program: String::new(),
             ended: None,
         })
     }
 
     /// A child that another supervisor has started in this process.
-    pub(crate) fn adopt(pid: Pid, link: Link, started: Instant, program: String) -> Self {
+    pub(crate) fn adopt(pid: Pid, link: Link, started: Instant) -> Self {
         Self {
             pid,
             link,
             started,
             is_ready: true,
             failure: None,
-            program,
             ended: None,
         }
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::Supervisor;
+use crate::config::as_ms;
 use crate::process::message::ToServer;
 use crate::process::now;
 
@@ -71,7 +72,6 @@ impl Supervisor {
 
     fn send_status(&mut self, client: u64, report: Result<Value, String>) {
         let now = now();
-        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let state = match &self.server {
             _ if self.stopping.is_some() => "stopping",
             _ if self.upgrade.is_some() || self.change.is_some() => "upgrading",
@@ -86,14 +86,14 @@ impl Supervisor {
         let server = self
             .server
             .as_ref()
-            .map(|server| json!({"pid": server.pid(), "uptime_ms": ms(now - server.started)}));
+            .map(|server| json!({"pid": server.pid(), "uptime_ms": as_ms(now - server.started)}));
         let draining: Vec<Value> = self
             .retiring
             .iter()
-            .map(|r| json!({"pid": r.server.pid(), "ends_in_ms": ms(r.kill_at.saturating_duration_since(now))}))
+            .map(|r| json!({"pid": r.server.pid(), "ends_in_ms": as_ms(r.kill_at.saturating_duration_since(now))}))
             .collect();
         let last_exit = self.last_exit.as_ref().map(|exit| {
-            json!({"pid": exit.pid, "how": exit.how, "lived_ms": ms(exit.lived), "ago_ms": ms(now - exit.at)})
+            json!({"pid": exit.pid, "how": exit.how, "lived_ms": as_ms(exit.lived), "ago_ms": as_ms(now - exit.at)})
         });
         let listeners: Vec<Value> = self
             .listening
@@ -112,7 +112,7 @@ impl Supervisor {
             "version": env!("CARGO_PKG_VERSION"),
             "state": state,
             "config": self.file.display().to_string(),
-            "supervisor": {"pid": std::process::id(), "uptime_ms": ms(now - self.begun)},
+            "supervisor": {"pid": std::process::id(), "uptime_ms": as_ms(now - self.begun)},
             "server": server,
             "restarts": self.starts.saturating_sub(1 + self.upgrades),
             "upgrades": self.upgrades,

@@ -53,13 +53,9 @@ impl Supervisor {
             return;
         }
         info!(within = ?drain_time, "draining");
-        let drain = ToServer::Drain {
-            within_ms: u64::try_from(drain_time.as_millis()).unwrap_or(u64::MAX),
-            replaced: false,
-        };
         // Those that were replaced drain already.
         if let Some(server) = &mut self.server
-            && let Err(error) = server.say(&drain)
+            && let Err(error) = server.say(&ToServer::drain(drain_time, false))
         {
             warn!(%error, "the server process can't be told to drain");
         }

@@ -5,22 +5,21 @@
 //! nothing is lost: whatever goes wrong, it is killed and the old one goes on. Afterwards the old one closes what it
 //! holds, spread over `limits.drain_time`, and ends.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tracing::{error, info, warn};
+use veche_tls::{Stamp, stamp};
 
-use super::handover::{self, HANDOVER_VERSION};
+use super::handover::{self, HANDOVER_VERSION, Stayed};
 use super::reload::Loaded;
 use super::server::{READY_WAIT, SELF, Server};
 use super::stopping::DRAIN_GRACE;
 use super::{ServeError, Supervisor};
-use crate::config;
+use crate::config::{self, as_ms};
 use crate::process::message::{Start, ToServer, ToSupervisor, VERSION};
 use crate::process::now;
 
@@ -35,7 +34,9 @@ pub(super) struct Upgrade {
     /// The config that it was given.
     text: String,
     /// Its file when it was started.
-    file: FileId,
+    file: Stamp,
+    /// The version of its program, once it is ready.
+    program: String,
     /// What it was asked once it was ready.
     question: Option<u64>,
     /// Started when it has answered.
@@ -47,7 +48,7 @@ pub(super) struct Upgrade {
 /// The server process has been replaced; the supervisor is next.
 pub(super) struct Change {
     text: String,
-    file: FileId,
+    file: Stamp,
     /// The new server process.
     pid: u32,
     /// At the latest.
@@ -95,29 +96,10 @@ impl Retiring {
     }
 }
 
-/// Which file it is, and in which state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileId {
-    device: u64,
-    inode: u64,
-    modified: (i64, i64),
-}
-
-impl FileId {
-    fn of(path: &Path) -> io::Result<Self> {
-        let metadata = fs::metadata(path)?;
-        Ok(Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-        })
-    }
-}
-
 /// Where the program was started from, as it was named, so that a link that leads elsewhere by now is followed: what is
 /// installed there is what it is upgraded to.
 pub(super) fn installed() -> io::Result<PathBuf> {
-    let own = FileId::of(Path::new(SELF))?;
+    let own = stamp(Path::new(SELF));
     let named = std::env::args_os().next().map(PathBuf::from);
     let places: Vec<PathBuf> = match named {
         Some(named) if named.components().count() > 1 => vec![std::path::absolute(named)?],
@@ -129,8 +111,7 @@ pub(super) fn installed() -> io::Result<PathBuf> {
         }
         None => Vec::new(),
     };
-    let is_own =
-        |place: &PathBuf| place.is_absolute() && FileId::of(place).is_ok_and(|id| id == own);
+    let is_own = |place: &PathBuf| place.is_absolute() && own.is_some() && stamp(place) == own;
     places
         .into_iter()
         .find(is_own)
@@ -174,7 +155,7 @@ impl Supervisor {
             listeners: Vec::new(),
         };
         let named = |error: io::Error| format!("{}: {error}", self.binary.display());
-        let file = FileId::of(&self.binary).map_err(named)?;
+        let file = stamp(&self.binary);
         let account = self.account.as_ref();
         let candidate =
             Server::start(&self.binary, &self.listening, account, start).map_err(named)?;
@@ -182,6 +163,7 @@ impl Supervisor {
             candidate,
             text,
             file,
+            program: String::new(),
             question: None,
             rehearsal: None,
             client,
@@ -263,7 +245,7 @@ impl Supervisor {
             return;
         };
         upgrade.candidate.is_ready = true;
-        upgrade.candidate.program = program;
+        upgrade.program = program;
         upgrade.question = Some(id);
         if let Err(error) = upgrade.candidate.say(&ToServer::Status { id }) {
             self.fail_upgrade(&format!("the new server process can't be asked: {error}"));
@@ -309,7 +291,7 @@ impl Supervisor {
         let Some(upgrade) = self.upgrade.take() else {
             return;
         };
-        let (new_pid, program) = (upgrade.candidate.pid(), upgrade.candidate.program.clone());
+        let (new_pid, program) = (upgrade.candidate.pid(), upgrade.program);
         self.forget_questions("it was just replaced");
         self.revive_at = None;
         self.was_ready = true;
@@ -318,11 +300,7 @@ impl Supervisor {
         self.change_error = None;
         let drain_time = self.current.config.limits.drain_time;
         let old_pid = self.server.replace(upgrade.candidate).map(|mut old| {
-            let drain = ToServer::Drain {
-                within_ms: u64::try_from(drain_time.as_millis()).unwrap_or(u64::MAX),
-                replaced: true,
-            };
-            if let Err(error) = old.say(&drain) {
+            if let Err(error) = old.say(&ToServer::drain(drain_time, true)) {
                 warn!(%error, "the old server process can't be told to drain");
             }
             let pid = old.pid();
@@ -337,7 +315,7 @@ impl Supervisor {
                 "to": program,
                 "old_pid": old_pid,
                 "pid": new_pid,
-                "drain_ms": u64::try_from(drain_time.as_millis()).unwrap_or(u64::MAX),
+                "drain_ms": as_ms(drain_time),
             });
             self.clients.answer(client, Ok(answer));
         }
@@ -351,6 +329,9 @@ impl Supervisor {
 
     /// The supervisor follows, when everybody has the answer that waits for them.
     pub(super) fn change_when_due(&mut self) {
+        if self.change.is_none() {
+            return;
+        }
         let is_said = |server: &Server| server.any_link().is_flushed();
         let all_said = self.server.as_ref().is_some_and(is_said)
             && self
@@ -376,19 +357,20 @@ impl Supervisor {
         if !all_said {
             return self.give_change_up("a server process does not read what it is told");
         }
-        if FileId::of(&self.binary).ok() != Some(change.file) {
+        if change.file.is_none() || stamp(&self.binary) != change.file {
             return self.give_change_up("its file has changed since: upgrade again");
         }
         info!(binary = %self.binary.display(), "upgrade: the supervisor follows");
-        let mut signals = Vec::new();
-        let error = self.become_program(&change.text, &mut signals);
-        if !signals.is_empty() {
-            self.change = Some(change);
-            for signal in signals {
-                self.obey_signal(signal);
+        let error = match self.become_program(&change.text) {
+            Stayed::Signalled(signals) => {
+                self.change = Some(change);
+                for signal in signals {
+                    self.obey_signal(signal);
+                }
+                return;
             }
-            return;
-        }
+            Stayed::Failed(error) => error,
+        };
         error!(%error, "the supervisor stays what it is; the new server process serves all the same");
         self.change_error = Some(error.to_string());
         match Loaded::of(&self.file, change.text) {

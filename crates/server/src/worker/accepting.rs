@@ -7,7 +7,8 @@ use tracing::{debug, warn};
 use veche_frontends::Connection;
 use veche_frontends::access::Access;
 use veche_frontends::site::Role;
-use veche_frontends::stats::TurnedAway;
+use veche_frontends::stats::{SealFailure, TurnedAway};
+use veche_hub::SessionId;
 use veche_net::{Driver, ListenerId, TransportId};
 
 use super::preface::Preface;
@@ -98,6 +99,28 @@ impl Rest {
         connection
             .deadline_ms()
             .min(self.shared.now.mono_ms + limit_ms)
+    }
+
+    /// A timer of a connection: whether something that comes before its own bytes is late, and with it the connection.
+    pub(super) fn is_late(&mut self, id: SessionId) -> bool {
+        let now_ms = self.shared.now.mono_ms;
+        let slot = self.slots.find(id);
+        let Some(slot) = slot.filter(|slot| slot.begin_by_ms() <= now_ms) else {
+            return false;
+        };
+        let why = if slot.preface.take().is_some() {
+            self.shared.stats.turn_away(TurnedAway::ProxyHeader);
+            "no PROXY header in time"
+        } else {
+            if let Some(seal) = &mut slot.seal {
+                seal.give_up();
+            }
+            self.shared.stats.seal_failed(SealFailure::TimedOut);
+            "the handshake took too long"
+        };
+        debug!(target: LOG, worker = self.me, peer = %slot.connection.peer, "{why}");
+        slot.connection.failed(id, why, &mut self.shared);
+        true
     }
 
     /// Whether a peer may connect at all, or one for whom a proxy has.

@@ -5,7 +5,6 @@
 
 use tracing::debug;
 use veche_frontends::stats::TurnedAway;
-use veche_hub::SessionId;
 use veche_net::{Driver, TransportId};
 use veche_proto::proxy;
 
@@ -77,25 +76,5 @@ impl Rest {
         if self.let_in(driver, id, listener, client, until_ms) && !rest.is_empty() {
             self.received(driver, id, rest);
         }
-    }
-
-    /// A timer of a connection whose header has yet to come: whether its time is over, and with it the connection.
-    pub(super) fn is_preface_late(&mut self, id: SessionId) -> bool {
-        let now_ms = self.shared.now.mono_ms;
-        let Some(slot) = self.slots.find(id) else {
-            return false;
-        };
-        let Some(preface) = &slot.preface else {
-            return false;
-        };
-        if now_ms < preface.until_ms {
-            return false;
-        }
-        debug!(target: LOG, worker = self.me, peer = %slot.connection.peer, "no PROXY header in time");
-        slot.preface = None;
-        self.shared.stats.turn_away(TurnedAway::ProxyHeader);
-        slot.connection
-            .failed(id, "no PROXY header in time", &mut self.shared);
-        true
     }
 }

@@ -100,6 +100,11 @@ impl Seal {
         self.waits_to_end
     }
 
+    /// The handshake is over, whatever it came to.
+    pub(super) fn give_up(&mut self) {
+        self.is_handshaking = false;
+    }
+
     /// When the handshake has to be over; `u64::MAX` if nothing waits for it.
     pub(super) fn until_ms(&self) -> u64 {
         match self.is_handshaking {
@@ -273,26 +278,6 @@ impl Rest {
         slot.connection
             .turn_away(session(id), words, &mut self.shared);
         slot.settle(driver, id);
-    }
-
-    /// A timer of a connection whose handshake is under way: whether its time is over, and with it the connection.
-    pub(super) fn is_handshake_late(&mut self, id: SessionId) -> bool {
-        let now_ms = self.shared.now.mono_ms;
-        let Some(slot) = self.slots.find(id) else {
-            return false;
-        };
-        let Some(seal) = &mut slot.seal else {
-            return false;
-        };
-        if now_ms < seal.until_ms() {
-            return false;
-        }
-        seal.is_handshaking = false;
-        debug!(target: LOG, worker = self.me, peer = %slot.connection.peer, "the handshake took too long");
-        self.shared.stats.seal_failed(SealFailure::TimedOut);
-        slot.connection
-            .failed(id, "the handshake took too long", &mut self.shared);
-        true
     }
 
     /// What leaves, sealed where the peer speaks TLS.
