@@ -82,6 +82,9 @@ impl Http {
                 self.read_body(id, head, Purpose::Call(call), shared)
             }
             Handler::Lua { app, .. } => {
+                if let Err(refusal) = self.has_memory(shared) {
+                    return self.refuse(id, head, refusal, shared);
+                }
                 let question = Question { route, head, raw };
                 self.name_request(id, *app, &question, shared)
             }
@@ -166,15 +169,22 @@ impl Http {
         Ok(())
     }
 
+    /// Whether there is memory for something new of a client.
+    fn has_memory(&self, shared: &Shared) -> Result<(), Refusal> {
+        let role = shared.site.listeners[self.listener as usize].role;
+        if role != Role::Public || !shared.is_short_of_memory {
+            return Ok(());
+        }
+        shared.stats.turn_away(TurnedAway::Memory);
+        let why = "the server is short of memory: try again later";
+        Err(Refusal::new(Status::SERVICE_UNAVAILABLE, why).with("Retry-After", "1"))
+    }
+
     /// Whether the client's address may try to open a WebSocket: it has not too many connections, nor tries too often.
     fn may_upgrade(&self, shared: &Shared) -> Result<(), Refusal> {
+        self.has_memory(shared)?;
         let listener = &shared.site.listeners[self.listener as usize];
         let is_proxied = self.client != self.peer;
-        if listener.role == Role::Public && shared.is_short_of_memory {
-            shared.stats.turn_away(TurnedAway::Memory);
-            let why = "the server is short of memory: try again later";
-            return Err(Refusal::new(Status::SERVICE_UNAVAILABLE, why).with("Retry-After", "1"));
-        }
         // The back end is one address for everybody; and a proxy's own, or that of a client of which it does not speak.
         if listener.role != Role::Public || !is_proxied && listener.access.trusts(self.peer) {
             return Ok(());

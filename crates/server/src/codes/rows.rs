@@ -464,7 +464,7 @@ pub(super) const STATUSES: &[Row] = &[
     row(
         Status::SERVICE_UNAVAILABLE.0,
         "the server is short of memory",
-        "handshakes and calls that publish",
+        "handshakes, requests to applications, and calls that publish",
         &["limits.memory_limit"],
         TURNED_AWAY,
     ),

@@ -211,6 +211,9 @@ fn short_of_memory_nothing_new_is_begun() {
         until("handshakes to be refused", || {
             status_of(&server, "/ws?user=bob") == 503
         });
+        let refused = http.request("GET", "/hungry", "", b"").expect("an answer");
+        assert_eq!(refused.status, 503);
+        assert_eq!(refused.header("retry-after"), Some("1"));
         let body = r#"{"user":"ann","data":"x"}"#;
         until("publications to be refused", || {
             push(&server, body).status == 503
