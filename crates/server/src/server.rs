@@ -290,7 +290,8 @@ fn set_caps(common: &Common, config: &Config) {
     );
 }
 
-fn outbox_bytes_max(config: &Config) -> usize {
+/// Bytes that may be unsent on a connection.
+pub(crate) fn outbox_bytes_max(config: &Config) -> usize {
     usize::try_from(config.limits.outbox_bytes).unwrap_or(usize::MAX)
 }
 

@@ -17,6 +17,7 @@ use crate::files::DiskFiles;
 use crate::metrics::Report;
 use crate::process::now;
 use crate::sealing::Sealing;
+use crate::server::outbox_bytes_max;
 use crate::worker::{Letter, Worker};
 
 /// When each begins, by the monotonic clock and by the calendar.
@@ -195,8 +196,4 @@ impl Stage {
 /// The configuration of a text; panics if it is none.
 pub(super) fn good(text: &str) -> Config {
     config::parse(&file(), text).unwrap_or_else(|report| panic!("{report}"))
-}
-
-fn outbox_bytes_max(config: &Config) -> usize {
-    usize::try_from(config.limits.outbox_bytes).unwrap_or(usize::MAX)
 }
