@@ -156,6 +156,8 @@ pub struct Request<'a> {
     pub body: &'a [u8],
     /// Who it is by the route's identity, or by the application's own verdict.
     pub user: Option<&'a str>,
+    /// The header `Authorization` holds a password, which is nobody's business any more.
+    pub has_password: bool,
 }
 
 /// Parameters of a route: `/room/:id` has `id`. Looked up only when asked for.

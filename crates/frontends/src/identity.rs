@@ -3,10 +3,11 @@
 //!
 //! A name alone proves nothing: a cookie or a header can be trusted where something in front sets it, the query is for
 //! demos and trusted networks. A certificate that was shown for the connection does prove it: whoever carries the bytes
-//! has judged it and says what it is about ([`Certified`]). So does a [token](token), which its issuer has signed, and
-//! the word of the back end behind a [hook](hook). The last two may have to be waited for: what has become of it comes
-//! as a [`Finding`].
+//! has judged it and says what it is about ([`Certified`]). So does a [token](token), which its issuer has signed, the
+//! word of the back end behind a [hook](hook), and a [password](basic) that somebody has judged. The last three may have
+//! to be waited for: what has become of it comes as a [`Finding`].
 
+pub mod basic;
 pub mod hook;
 pub mod token;
 
@@ -20,6 +21,7 @@ use veche_proto::http::{Head, Status};
 
 use crate::app::Outcome;
 use crate::shared::Shared;
+use basic::Login;
 use hook::{Hook, Question};
 use token::Tokens;
 
@@ -43,6 +45,8 @@ pub enum Identity {
     Token(Arc<Tokens>),
     /// The back end, which is asked.
     Hook(Arc<dyn Hook>),
+    /// Name and password, which are judged.
+    Basic(Arc<dyn Login>),
 }
 
 /// Whom a client was found to be, and for how long.
@@ -150,6 +154,27 @@ pub enum Unknown {
     /// The back end gave no answer of use, or is not asked for the time being.
     #[error("the back end can't be asked who connects")]
     NoAnswer,
+    /// Neither name nor password.
+    #[error("no name and password")]
+    NoPassword,
+    /// They break RFC 7617, or are longer than any.
+    #[error("name and password can't be read")]
+    BadPassword,
+    /// They are not right, or the account is not in order: which of these is not for strangers to know.
+    #[error("name or password is wrong")]
+    WrongPassword,
+    /// Whoever judges passwords can't.
+    #[error("passwords can't be checked at the moment")]
+    NoJudge,
+    /// Too many passwords wait to be judged.
+    #[error("too many passwords are being checked")]
+    Crowded,
+    /// So many of the client's address were wrong that it has to wait.
+    #[error("too many wrong passwords of this address")]
+    Guessing {
+        /// Until another one is judged, in seconds.
+        wait_s: u32,
+    },
 }
 
 impl Unknown {
@@ -157,15 +182,31 @@ impl Unknown {
     pub fn status(self) -> Status {
         match self {
             Self::Missing | Self::NoToken | Self::Token(_) | Self::Stranger => Status::UNAUTHORIZED,
+            Self::NoPassword | Self::BadPassword | Self::WrongPassword => Status::UNAUTHORIZED,
             Self::Malformed => Status::BAD_REQUEST,
             Self::Unwanted => Status::FORBIDDEN,
-            Self::NoKeys | Self::NoAnswer => Status::SERVICE_UNAVAILABLE,
+            Self::NoKeys | Self::NoAnswer | Self::NoJudge | Self::Crowded => {
+                Status::SERVICE_UNAVAILABLE
+            }
+            Self::Guessing { .. } => Status::TOO_MANY_REQUESTS,
+        }
+    }
+
+    /// When to come back, in seconds, where that is worth saying.
+    pub(crate) fn wait_s(self) -> Option<u32> {
+        match self {
+            Self::NoJudge | Self::Crowded => Some(1),
+            Self::Guessing { wait_s } => Some(wait_s),
+            _ => None,
         }
     }
 
     /// Whether it says nothing of the client: another try may do.
     pub fn is_ours(self) -> bool {
-        matches!(self, Self::NoKeys | Self::NoAnswer)
+        matches!(
+            self,
+            Self::NoKeys | Self::NoAnswer | Self::NoJudge | Self::Crowded
+        )
     }
 }
 
@@ -202,6 +243,17 @@ impl Identity {
                     Outcome::Later => Outcome::Later,
                 };
             }
+            Self::Basic(login) => {
+                let credentials = match basic::read(head) {
+                    Ok(credentials) => credentials,
+                    Err(unknown) => return Outcome::Now(Err(unknown)),
+                };
+                let (id, address) = (client.id, client.address);
+                return match login.judge(credentials, address, id, &shared.desk, shared.now) {
+                    Outcome::Now(finding) => Outcome::Now(finding.named()),
+                    Outcome::Later => Outcome::Later,
+                };
+            }
         };
         let name = name.filter(|name| !name.is_empty());
         Outcome::Now(name.ok_or(Unknown::Missing).and_then(Named::plain))
@@ -218,6 +270,23 @@ impl Identity {
             (Self::Token(tokens), Finding::Keys) => tokens.name_at_last(client.head, shared.now),
             (_, finding) => finding.named(),
         }
+    }
+
+    /// What an answer with 401 asks for: the value of `WWW-Authenticate`.
+    pub(crate) fn challenge(&self, why: Unknown) -> Option<String> {
+        match (self, why) {
+            (Self::Basic(login), _) => Some(basic::challenge(&**login)),
+            // RFC 6750, section 3: without a token nothing is said of an error.
+            (_, Unknown::NoToken) => Some("Bearer".to_owned()),
+            (_, Unknown::Token(_)) => Some("Bearer error=\"invalid_token\"".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Whether plain requests are for those only who are known, as handshakes are. A browser asks its user for a password
+    /// when it is told to, so the page itself has to tell it.
+    pub(crate) fn is_for_requests(&self) -> bool {
+        matches!(self, Self::Basic(_))
     }
 
     /// Whether a subprotocol that a client offers is its token: nobody may choose it.

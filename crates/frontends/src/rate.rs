@@ -74,7 +74,7 @@ impl Meter {
     }
 
     /// Milliseconds until `amount` can be taken.
-    fn wait_ms(&self, rate: &Rate, amount: u64, now_ms: u64) -> u64 {
+    pub fn wait_ms(&self, rate: &Rate, amount: u64, now_ms: u64) -> u64 {
         let now_ns = now_ms.saturating_mul(NS_PER_MS);
         let until_paid = self.paid_at_ns.saturating_sub(now_ns);
         let until_room = self

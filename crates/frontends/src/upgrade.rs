@@ -15,7 +15,7 @@ use crate::app::AppId;
 use crate::app::session::App;
 use crate::backend::Backend;
 use crate::http::KeptRequest;
-use crate::identity::{Named, Unknown};
+use crate::identity::{Identity, Named, Unknown};
 use crate::origin;
 use crate::reply::Refusal;
 use crate::route::{Handler, Route};
@@ -138,7 +138,7 @@ fn channels(head: &Head<'_>, route: &Route) -> Result<Vec<String>, Refused> {
 
 impl Refused {
     /// Nobody knows who it is.
-    pub(crate) fn unknown(why: Unknown, shared: &Shared) -> Self {
+    pub(crate) fn unknown(why: Unknown, identity: &Identity, shared: &Shared) -> Self {
         let outcome = match why.is_ours() {
             true => Handshake::Unavailable,
             false => Handshake::Unidentified,
@@ -147,13 +147,13 @@ impl Refused {
             shared.stats.token_refused(refusal);
         }
         let mut refused = refused(why.status(), &why.to_string(), outcome);
-        if let Unknown::NoToken | Unknown::Token(_) = why {
-            // RFC 6750, section 3: without a token nothing is said of an error.
-            let challenge = match why {
-                Unknown::NoToken => "Bearer",
-                _ => "Bearer error=\"invalid_token\"",
-            };
+        if refused.refusal.status == Status::UNAUTHORIZED
+            && let Some(challenge) = identity.challenge(why)
+        {
             refused.refusal = refused.refusal.with("WWW-Authenticate", challenge);
+        }
+        if let Some(wait_s) = why.wait_s() {
+            refused.refusal = refused.refusal.with("Retry-After", wait_s.to_string());
         }
         refused
     }

@@ -47,7 +47,7 @@ impl Addresses {
 
     /// Counts a connection in; whether the address has not too many now.
     pub(crate) fn opened(&self, address: IpAddr) -> bool {
-        let key = key(address);
+        let key = network(address);
         let mut shard = self.shard(key).lock();
         let used = shard.table.entry(key).or_default();
         used.connections += 1;
@@ -57,7 +57,7 @@ impl Addresses {
 
     /// Counts it out.
     pub(crate) fn closed(&self, address: IpAddr) {
-        let key = key(address);
+        let key = network(address);
         let mut shard = self.shard(key).lock();
         if let Some(used) = shard.table.get_mut(&key) {
             used.connections = used.connections.saturating_sub(1);
@@ -70,7 +70,7 @@ impl Addresses {
     /// Whether the address may have one more connection.
     pub(crate) fn have_room(&self, address: IpAddr) -> bool {
         let max = self.connections_max.load(Relaxed);
-        let key = key(address);
+        let key = network(address);
         max == 0
             || self
                 .shard(key)
@@ -85,7 +85,7 @@ impl Addresses {
         let Some(rate) = *self.rate.read() else {
             return true;
         };
-        let key = key(address);
+        let key = network(address);
         let mut shard = self.shard(key).lock();
         shard.purge(now_ms);
         shard
@@ -117,7 +117,7 @@ impl Shard {
 }
 
 /// Whoever has an IPv6 address has all of its /64.
-fn key(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => {

@@ -1,8 +1,9 @@
 //! `veche`: the realtime application server.
 //!
 //! One binary, which is [`main`] and nothing else; two kinds of processes: `veche serve` is the [`supervisor`], which
-//! starts this same binary as the server [`process`], in which [`server`] brings up a [`worker`] per core. The other
-//! commands are short-lived ([`cli`]). ARCHITECTURE.md has the map.
+//! starts this same binary as the server [`process`], in which [`server`] brings up a [`worker`] per core. Where PAM judges
+//! passwords there is a third: its helpers ([`veche_pam::helper`]), which the server process starts. The other commands
+//! are short-lived ([`cli`]). ARCHITECTURE.md has the map.
 
 #![forbid(unsafe_code)]
 
@@ -43,11 +44,9 @@ const SERVER_PROCESS: &str = "server-process";
 /// The program: what its arguments ask for.
 #[must_use]
 pub fn main() -> ExitCode {
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|argument| argument == SERVER_PROCESS)
-    {
-        return process::run(server::start);
+    match std::env::args_os().nth(1) {
+        Some(argument) if argument == SERVER_PROCESS => process::run(server::start),
+        Some(argument) if argument == veche_pam::helper::ARGUMENT => veche_pam::helper::run(),
+        _ => cli::main(),
     }
-    cli::main()
 }

@@ -226,7 +226,7 @@ fn identity(identity: &config::Identity, identities: &Identities) -> Identity {
             config::Field::Name => Field::Name,
             config::Field::Uri => Field::Uri,
         }),
-        config::Identity::Token | config::Identity::Hook(_) => {
+        config::Identity::Token | config::Identity::Hook(_) | config::Identity::Pam(_) => {
             let known = identities.identity(identity);
             known.expect("made of the same configuration, before")
         }

@@ -14,6 +14,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("veche-store", &[]),
     ("veche-calls", &[]),
     ("veche-jwt", &[]),
+    ("veche-pam", &[]),
     ("veche-script", &["veche-store", "veche-calls"]),
     ("veche-outbound", &["veche-calls", "veche-tls"]),
     (
@@ -35,15 +36,17 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-outbound",
             "veche-frontends",
             "veche-jwt",
+            "veche-pam",
             "veche-load",
         ],
     ),
 ];
 
-/// Where unsafe code may be: at the system's door, at Lua's, and in a test whose allocator counts.
+/// Where unsafe code may be: at the system's door, at Lua's, at PAM's, and in a test whose allocator counts.
 const UNSAFE: &[&str] = &[
     "crates/net/src/sys",
     "crates/net/tests/allocation.rs",
+    "crates/pam/src/raw.rs",
     "crates/script/src/raw",
 ];
 
@@ -153,8 +156,8 @@ fn crates_depend_only_where_the_walls_allow() {
         let inherits = manifest
             .get("lints")
             .and_then(|lints| lints.get("workspace"));
-        // These two have an exception of their own for `unsafe`.
-        let has_own = matches!(package, "veche-net" | "veche-script");
+        // These have an exception of their own for `unsafe`.
+        let has_own = matches!(package, "veche-net" | "veche-pam" | "veche-script");
         if !has_own && inherits.and_then(toml::Value::as_bool) != Some(true) {
             problems.push(format!("{name}: [lints] workspace = true is missing"));
         }

@@ -66,7 +66,7 @@ impl Http {
         candidate.named = match named {
             Ok(named) => named,
             Err(unknown) => {
-                let refused = Refused::unknown(unknown, shared);
+                let refused = Refused::unknown(unknown, &candidate.route.identity, shared);
                 refused.note(id, shared);
                 return self.refuse(id, candidate.head, refused.refusal, shared);
             }
@@ -80,8 +80,8 @@ impl Http {
         })
     }
 
-    /// A plain request to an application. A page for strangers is the application's to give, so nobody is turned away
-    /// here: whoever is unknown has no user.
+    /// A plain request to an application. A page for strangers is the application's to give, so whoever is unknown has no
+    /// user, unless the route is for those only who are known.
     pub(super) fn name_request(
         &mut self,
         id: SessionId,
@@ -106,7 +106,14 @@ impl Http {
         named: Result<Named, Unknown>,
         shared: &mut Shared,
     ) -> Result<Then<Socket>, HttpError> {
-        let named = named.unwrap_or_default();
+        let identity = &question.route.identity;
+        let named = match named {
+            Err(unknown) if identity.is_for_requests() => {
+                let refused = Refused::unknown(unknown, identity, shared);
+                return self.refuse(id, question.head, refused.refusal, shared);
+            }
+            named => named.unwrap_or_default(),
+        };
         match question.head.framing {
             Framing::None | Framing::Sized(0) => {
                 let user = named.user.as_deref();

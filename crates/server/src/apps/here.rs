@@ -566,6 +566,9 @@ fn copy(request: &Request<'_>) -> veche_script::Request {
     let mut copy =
         veche_script::Request::new(head.method.as_str(), head.path, head.query, request.peer);
     for (name, value) in head.headers() {
+        if request.has_password && name.eq_ignore_ascii_case("authorization") {
+            continue;
+        }
         // Bytes that are no UTF-8 can't be a string of much use.
         copy.header(name, &String::from_utf8_lossy(value));
     }

@@ -10,6 +10,7 @@ use super::{Row, row};
 const BROKEN: &str = "veche_protocol_errors_total";
 const ANSWERS: &str = "veche_http_answers_total";
 const HANDSHAKES: &str = "veche_handshakes_total";
+const PASSWORDS: &str = "veche_pam_checks_total";
 const TURNED_AWAY: &str = "veche_turned_away_total";
 
 /// Of WebSockets, as clients see them.
@@ -268,6 +269,27 @@ pub(super) const STATUSES: &[Row] = &[
         HANDSHAKES,
     ),
     row(
+        Status::UNAUTHORIZED.0,
+        "no name and password",
+        "the route wants HTTP Basic; `WWW-Authenticate` says so",
+        &["route.identity", "pam.realm"],
+        HANDSHAKES,
+    ),
+    row(
+        Status::UNAUTHORIZED.0,
+        "name and password can't be read",
+        "they break RFC 7617, one of them is empty, or the password is longer than 511 bytes",
+        &["route.identity"],
+        HANDSHAKES,
+    ),
+    row(
+        Status::UNAUTHORIZED.0,
+        "name or password is wrong",
+        "PAM refused the password or the account; at debug the log has its reason",
+        &["route.identity"],
+        PASSWORDS,
+    ),
+    row(
         Status::FORBIDDEN.0,
         "the back end does not let this client in",
         "the hook answered with 403",
@@ -388,6 +410,13 @@ pub(super) const STATUSES: &[Row] = &[
     ),
     row(
         Status::TOO_MANY_REQUESTS.0,
+        "too many wrong passwords of this address",
+        "as above; the password was not looked at",
+        &["pam.wrong_per_address"],
+        PASSWORDS,
+    ),
+    row(
+        Status::TOO_MANY_REQUESTS.0,
         "too much published with this key",
         "as above; a call of the API",
         &["api.publish_rate"],
@@ -460,6 +489,20 @@ pub(super) const STATUSES: &[Row] = &[
         "the hook fails, takes too long or has too many waiting",
         &["hook.timeout", "hook.waiting", "hook.failures"],
         HANDSHAKES,
+    ),
+    row(
+        Status::SERVICE_UNAVAILABLE.0,
+        "passwords can't be checked at the moment",
+        "PAM fails or takes too long; the log says which",
+        &["pam.timeout", "pam.helpers"],
+        PASSWORDS,
+    ),
+    row(
+        Status::SERVICE_UNAVAILABLE.0,
+        "too many passwords are being checked",
+        "`Retry-After` says when to come back",
+        &["pam.waiting", "pam.helpers"],
+        PASSWORDS,
     ),
     row(
         Status::SERVICE_UNAVAILABLE.0,

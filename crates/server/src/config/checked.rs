@@ -23,6 +23,7 @@ mod access_log;
 mod apps;
 mod identity;
 mod listeners;
+mod passwords;
 mod routes;
 mod services;
 mod tls;
@@ -43,6 +44,8 @@ pub(super) struct World<'w> {
     pub(super) client_ca: &'w dyn Fn(&Path) -> Result<(), String>,
     /// Whether keys of tokens can be read; an error is a line to act on.
     pub(super) jwt_keys: &'w dyn Fn(&KeySource) -> Result<(), String>,
+    /// Whether passwords can be judged by this service; an error is a line to act on.
+    pub(super) pam: &'w dyn Fn(&veche_pam::Service) -> Result<(), String>,
     /// Unix time.
     pub(super) now_s: i64,
 }
@@ -96,7 +99,13 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     checker.unused_apps(&apps);
     let jwt = checker.jwt(one(Section::Jwt));
     let hook = checker.hook(one(Section::Hook));
+    let pam = checker.pam(one(Section::Pam));
     checker.tokens(all(Section::Route).zip(&routes), one(Section::Jwt));
+    checker.passwords(
+        all(Section::Route).zip(&routes),
+        &listeners,
+        server.as_ref().is_some_and(|server| server.sandbox),
+    );
 
     let effective = Effective {
         file: file.to_owned(),
@@ -134,6 +143,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         limits,
         jwt,
         hook: hook.expect("a problem otherwise"),
+        pam: pam.expect("a problem otherwise"),
         api,
         warnings,
         effective,

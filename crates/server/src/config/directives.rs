@@ -13,6 +13,7 @@ mod access_log;
 mod app;
 mod identity;
 mod limits;
+mod pam;
 mod route;
 mod service;
 
@@ -28,12 +29,13 @@ pub(crate) enum Section {
     Limits,
     Jwt,
     Hook,
+    Pam,
     Api,
 }
 
 impl Section {
     /// In the order of the reference.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Server,
         Self::AccessLog,
         Self::Listen,
@@ -43,6 +45,7 @@ impl Section {
         Self::Limits,
         Self::Jwt,
         Self::Hook,
+        Self::Pam,
         Self::Api,
     ];
 
@@ -58,6 +61,7 @@ impl Section {
             Self::Limits => "limits",
             Self::Jwt => "jwt",
             Self::Hook => "hook",
+            Self::Pam => "pam",
             Self::Api => "api",
         }
     }
@@ -74,6 +78,7 @@ impl Section {
             Self::Limits => "[limits]",
             Self::Jwt => "[jwt]",
             Self::Hook => "[hook]",
+            Self::Pam => "[pam]",
             Self::Api => "[api]",
         }
     }
@@ -114,6 +119,9 @@ impl Section {
             }
             Self::Hook => {
                 "How the back end is asked who a client is, for routes with `identity = \"http:URL\"`. See [the guide](../guide/identity.md)."
+            }
+            Self::Pam => {
+                "How the passwords of clients are judged by the machine's PAM, for routes with `identity = \"pam:SERVICE\"`. See [the guide](../guide/identity.md#passwords-of-the-machine)."
             }
             Self::Api => {
                 "The API for the back end, on every internal listener under `/api/` and on routes with `handler = \"api\"`."
@@ -181,6 +189,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
         .chain(limits::LIMITS)
         .chain(identity::JWT)
         .chain(identity::HOOK)
+        .chain(pam::PAM)
         .chain(API)
 }
 

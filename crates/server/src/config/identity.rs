@@ -1,9 +1,10 @@
-//! `[jwt]` and `[hook]` once they have been checked: how it is found out who a client is.
+//! `[jwt]`, `[hook]` and `[pam]` once they have been checked: how it is found out who a client is.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use veche_frontends::identity::token::Place;
+use veche_frontends::rate::Rate;
 use veche_jwt::{Keys, Rules};
 
 /// `[jwt]`: tokens of one issuer.
@@ -108,4 +109,23 @@ pub(crate) struct Hook {
     pub(crate) pause: Duration,
     /// As of [`Published::ca`].
     pub(crate) ca: Option<PathBuf>,
+}
+
+/// `[pam]`: how passwords are judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pam {
+    /// What browsers call the place that the password is for.
+    pub(crate) realm: String,
+    /// Helper processes at a time; at least 1.
+    pub(crate) helpers: u32,
+    /// After so long without anything to do a helper is ended.
+    pub(crate) helper_idle: Duration,
+    /// From the request to the answer, what waits for a helper included.
+    pub(crate) timeout: Duration,
+    /// Requests that may wait for answers, of each service.
+    pub(crate) waiting: u32,
+    /// How long an answer that names a user is kept; `None`: for this once.
+    pub(crate) cache_time: Option<Duration>,
+    /// Wrong passwords of one address; `None`: as many as it likes.
+    pub(crate) wrong_per_address: Option<Rate>,
 }

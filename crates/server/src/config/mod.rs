@@ -28,7 +28,7 @@ mod value;
 mod tests;
 
 pub(crate) use checked::{EXPIRY_WARNING_DAYS, expires};
-pub(crate) use identity::{Hook, Jwt, KeySource, Published};
+pub(crate) use identity::{Hook, Jwt, KeySource, Pam, Published};
 pub(crate) use names::{ChannelPattern, Field, Identity, OriginRule};
 pub(crate) use raw::document;
 pub(crate) use report::{Problem, Problems, Report, did_you_mean, nearest, shown};
@@ -86,6 +86,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, Report> {
                 Err(error) => Err(error.to_string()),
             },
             jwt_keys: &|source| source.read().map(|_| ()),
+            pam: &pam,
             secret: &secret,
             now_s: unix_now_s(),
         },
@@ -103,10 +104,19 @@ pub(crate) fn parse_again(path: &Path, text: &str) -> Result<Config, Report> {
             certificate: &|_, _| Ok(checked::CertificateFacts::unjudged()),
             client_ca: &|_| Ok(()),
             jwt_keys: &|_| Ok(()),
+            pam: &|_| Ok(()),
             secret: &secret,
             now_s: unix_now_s(),
         },
     )
+}
+
+/// Whether a service of PAM can be asked: its rules are there, and so is the library.
+fn pam(service: &veche_pam::Service) -> Result<(), String> {
+    if !service.files().iter().any(|file| file.is_file()) {
+        return Err(service.missing());
+    }
+    crate::identity::probe()
 }
 
 /// The longest file with a secret: more is some other file.

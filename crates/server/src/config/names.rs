@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv4Net};
 use veche_frontends::access::ClientAddress;
 use veche_frontends::identity::token::Place;
+use veche_pam::Service;
 
 /// A route's path: exact (`/app`), with parameters (`/room/:id`), a prefix (`/app/*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -339,6 +340,8 @@ pub(crate) enum Identity {
     Token,
     /// The back end behind this URL, by `[hook]`.
     Hook(String),
+    /// A name and a password, which this service of PAM judges, by `[pam]`.
+    Pam(Service),
 }
 
 /// What of a certificate is the user's name; without a word for it, the first of these that there is.
@@ -384,12 +387,13 @@ impl Identity {
                 ));
             }
             Some(("http", url)) => return super::checked::parse_url(url).map(Self::Hook),
+            Some(("pam", service)) => return Service::parse(service).map(Self::Pam),
             Some(("query", name)) => (name, Self::Query as fn(String) -> Self),
             Some(("cookie", name)) => (name, Self::Cookie as fn(String) -> Self),
             Some(("header", name)) => (name, Self::Header as fn(String) -> Self),
             _ => {
                 return Err(
-                    "it is \"jwt\", \"http:URL\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\""
+                    "it is \"jwt\", \"http:URL\", \"pam:SERVICE\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\""
                         .to_owned(),
                 );
             }
@@ -464,6 +468,7 @@ impl fmt::Display for Identity {
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Token => f.write_str("jwt"),
             Self::Hook(url) => write!(f, "http:{url}"),
+            Self::Pam(service) => write!(f, "pam:{service}"),
             Self::Certificate(field) => {
                 let word = Field::WORDS.iter().find(|(other, _)| other == field);
                 write!(f, "mtls")?;

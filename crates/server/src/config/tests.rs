@@ -37,6 +37,10 @@ fn checked(text: &str) -> Result<Config, Report> {
                 true => Ok(()),
                 false => Err(format!("{}: there is no such file", path.display())),
             },
+            pam: &|service| match service.name() {
+                "veche" => Ok(()),
+                _ => Err("there are no such rules".to_owned()),
+            },
             jwt_keys: &|source| match source {
                 KeySource::SecretFile(path) | KeySource::PublicFile(path)
                     if !path.ends_with("key.pem") =>

@@ -18,7 +18,7 @@ use crate::access_log::Template;
 
 use super::checked::listeners_called;
 use super::effective::Effective;
-use super::identity::{Hook, Jwt};
+use super::identity::{Hook, Jwt, Pam};
 use super::names::{ChannelPattern, Identity, MethodSet, OriginRule, RoutePath};
 use super::report::Problem;
 
@@ -45,6 +45,8 @@ pub(crate) struct Config {
     pub(crate) jwt: Option<Jwt>,
     /// `[hook]`
     pub(crate) hook: Hook,
+    /// `[pam]`
+    pub(crate) pam: Pam,
     /// `[api]`
     pub(crate) api: Api,
     /// What is allowed but should be known: each goes to the log once, at start and at reload.

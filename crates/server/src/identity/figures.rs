@@ -1,4 +1,4 @@
-//! What has come of questions to issuers and back ends; read by `/metrics`.
+//! What has come of questions to issuers, back ends and PAM; read by `/metrics`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -20,12 +20,12 @@ impl Count {
     }
 }
 
-/// How a question to a back end has ended.
+/// How a question to a back end or to PAM has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// It named a user.
     Named,
-    /// 401 or 403.
+    /// 401 or 403; a password that is wrong.
     Refused,
     /// Neither, or nothing.
     Failed,
@@ -37,11 +37,13 @@ pub(crate) enum Asked {
     Paused,
     /// Too many wait already.
     Crowded,
+    /// Of PAM: too many passwords of the address were wrong.
+    Throttled,
 }
 
 impl Asked {
-    /// Every end, with its label in the metrics.
-    pub(crate) const ALL: [(Self, &'static str); 7] = [
+    /// How questions to back ends end, with the labels in the metrics.
+    pub(crate) const OF_HOOKS: [(Self, &'static str); 7] = [
         (Self::Named, "named"),
         (Self::Refused, "refused"),
         (Self::Failed, "failed"),
@@ -50,16 +52,46 @@ impl Asked {
         (Self::Paused, "paused"),
         (Self::Crowded, "crowded"),
     ];
+    /// How questions to PAM end.
+    pub(crate) const OF_PAM: [(Self, &'static str); 7] = [
+        (Self::Named, "named"),
+        (Self::Refused, "refused"),
+        (Self::Failed, "failed"),
+        (Self::Cached, "cached"),
+        (Self::Joined, "joined"),
+        (Self::Crowded, "crowded"),
+        (Self::Throttled, "throttled"),
+    ];
+    const COUNT: usize = Self::Throttled as usize + 1;
+}
+
+/// Of passwords.
+#[derive(Debug, Default)]
+pub(crate) struct Passwords {
+    pub(crate) checks: [Count; Asked::COUNT],
+    /// Requests that wait for a helper's word.
+    pub(crate) waiting: Count,
+    /// Helpers that run.
+    pub(crate) helpers: Count,
+    /// Helpers that have begun.
+    pub(crate) started: Count,
+}
+
+impl Passwords {
+    pub(crate) fn asked(&self, how: Asked) {
+        self.checks[how as usize].add(1);
+    }
 }
 
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
-    pub(crate) asked: [Count; Asked::ALL.len()],
+    pub(crate) asked: [Count; Asked::COUNT],
     /// Requests that wait for a back end.
     pub(crate) waiting: Count,
     /// Sets of keys that were fetched, and fetches that have failed.
     pub(crate) fetched: [Count; 2],
+    pub(crate) passwords: Passwords,
 }
 
 impl Figures {

@@ -1,11 +1,8 @@
 //! A back end that is asked who clients are: what it has said before is kept, the same question is asked once at a time,
 //! those who wait are counted, and one that fails is left alone for a while.
 
-mod breaker;
-mod cache;
 mod question;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -19,18 +16,17 @@ use veche_frontends::identity::{Desk, Finding, Unknown};
 use veche_hub::SessionId;
 use veche_outbound::Outbound;
 
+use super::breaker::Breaker;
+use super::cache::Digest;
 use super::fetch::{Answer, Get};
 use super::figures::{Asked, Figures};
+use super::questions::{Asking, Questions, Spared};
+use super::seldom::Seldom;
 use crate::config::{self, as_ms};
 use crate::process::now;
-use breaker::Breaker;
-use cache::{Cache, Digest};
 
 /// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
-
-/// What a client can bring about is said so often.
-const WARN_EVERY_MS: u64 = 10_000;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -49,19 +45,8 @@ pub(super) struct BackEnd {
 #[derive(Debug)]
 struct State {
     breaker: Breaker,
-    cache: Cache,
-    /// Who waits for which answer.
-    asking: HashMap<Digest, Vec<Asking>>,
-    /// All of those.
-    waiting: u32,
-    /// When the log was last told of a failure.
-    warned_ms: Option<u64>,
-}
-
-#[derive(Debug)]
-struct Asking {
-    id: SessionId,
-    desk: Arc<dyn Desk>,
+    questions: Questions,
+    warnings: Seldom,
 }
 
 impl BackEnd {
@@ -80,10 +65,8 @@ impl BackEnd {
             started: now(),
             state: Mutex::new(State {
                 breaker: Breaker::new(options.failures, pause_ms),
-                cache: Cache::new(options.cache_entries as usize),
-                asking: HashMap::new(),
-                waiting: 0,
-                warned_ms: None,
+                questions: Questions::new(options.cache_entries as usize, options.waiting),
+                warnings: Seldom::default(),
             }),
             me: Weak::clone(me),
         })
@@ -106,20 +89,17 @@ impl BackEnd {
     fn look_up(&self, digest: Digest, asking: Asking) -> Result<bool, (Asked, Finding)> {
         let now_ms = self.now_ms();
         let mut state = self.state.lock();
-        if let Some(finding) = state.cache.find(&digest, now_ms) {
-            return Err((Asked::Cached, finding));
-        }
+        let State {
+            breaker, questions, ..
+        } = &mut *state;
+        let may_ask = || breaker.may_ask(now_ms).then_some(()).ok_or(());
+        let looked_up = questions.look_up(digest, asking, now_ms, may_ask);
         let unknown = Finding::Unknown(Unknown::NoAnswer);
-        if state.waiting >= self.options.waiting {
-            return Err((Asked::Crowded, unknown));
-        }
-        let is_new = !state.asking.contains_key(&digest);
-        if is_new && !state.breaker.may_ask(now_ms) {
-            return Err((Asked::Paused, unknown));
-        }
-        state.waiting += 1;
-        state.asking.entry(digest).or_default().push(asking);
-        Ok(is_new)
+        looked_up.map_err(|spared| match spared {
+            Spared::Known(finding) => (Asked::Cached, finding),
+            Spared::Crowded => (Asked::Crowded, unknown),
+            Spared::Barred(()) => (Asked::Paused, unknown),
+        })
     }
 
     fn answered(&self, digest: Digest, outcome: CallOutcome) {
@@ -134,16 +114,15 @@ impl BackEnd {
         let is_left_alone = state.breaker.answered(said.is_failure, now_ms);
         if let Some(kept) = said.kept {
             let until_ms = now_ms.saturating_add(as_ms(kept));
-            state.cache.keep(digest, said.finding.clone(), until_ms);
+            state.questions.keep(digest, said.finding.clone(), until_ms);
         }
-        let asking = state.asking.remove(&digest).unwrap_or_default();
-        state.waiting -= asking.len() as u32;
-        let is_quiet = state
-            .warned_ms
-            .is_none_or(|at| now_ms >= at + WARN_EVERY_MS);
-        let trouble = said.trouble.filter(|_| is_quiet || is_left_alone);
+        let asking = state.questions.answered(&digest);
+        let warnings = &mut state.warnings;
+        let trouble = said
+            .trouble
+            .filter(|_| warnings.is_due(now_ms) || is_left_alone);
         if trouble.is_some() {
-            state.warned_ms = Some(now_ms);
+            warnings.said(now_ms);
         }
         drop(state);
         if let Some(trouble) = trouble {

@@ -1,13 +1,19 @@
-//! Who clients are, as far as others have to be asked: issuers for their keys, the back end for its word.
+//! Who clients are, as far as others have to be asked: issuers for their keys, the back end for its word, PAM for passwords.
 //!
 //! The process's, shared by all workers: they ask, and go on at once; what has to be waited for is told at the worker's
-//! [`Desk`](veche_frontends::identity::Desk) from a thread of the outbound side. What is kept (keys, answers, the state of
-//! a breaker) stays over a reload as long as it is asked for in the same way.
+//! [`Desk`](veche_frontends::identity::Desk) from a thread of the outbound side, or of the helpers'. What is kept (keys,
+//! answers, the state of a breaker) stays over a reload as long as it is asked for in the same way; PAM's rules may be others
+//! by then, so its answers don't.
 
+mod breaker;
+mod cache;
 mod fetch;
 mod figures;
 mod hook;
 mod keyring;
+mod pam;
+mod questions;
+mod seldom;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,9 +22,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tracing::error;
 use veche_frontends::identity::token::Tokens;
-use veche_frontends::identity::{Identity, hook::Hook};
+use veche_frontends::identity::{Identity, basic::Login, hook::Hook};
 use veche_jwt::Keys;
 use veche_outbound::Outbound;
+use veche_pam::Service;
 
 use crate::config::{self, Config};
 use crate::process::now;
@@ -26,6 +33,8 @@ use crate::process::now;
 pub(crate) use figures::{Asked, Figures};
 use hook::BackEnd;
 use keyring::Keyring;
+pub(crate) use pam::probe;
+use pam::{Pam, Passwords};
 
 /// How often is looked whether keys are due.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -44,6 +53,9 @@ struct Kept {
     keyring: Option<Arc<Keyring>>,
     /// By their URLs.
     hooks: HashMap<String, Arc<BackEnd>>,
+    /// `None` where no route asks it.
+    pam: Option<Arc<Pam>>,
+    passwords: HashMap<Service, Arc<Passwords>>,
 }
 
 impl Identities {
@@ -92,22 +104,15 @@ impl Identities {
         }
         drop(kept);
         self.reload_hooks(config);
+        self.reload_passwords(config);
         self.look();
     }
 
     fn reload_hooks(&self, config: &Config) {
-        let urls = config
-            .routes
-            .iter()
-            .filter_map(|route| match &route.handler {
-                config::Handler::Push { identity, .. } | config::Handler::Lua { identity, .. } => {
-                    match identity {
-                        config::Identity::Hook(url) => Some(url),
-                        _ => None,
-                    }
-                }
-                _ => None,
-            });
+        let urls = identities_of(config).filter_map(|identity| match identity {
+            config::Identity::Hook(url) => Some(url),
+            _ => None,
+        });
         let mut kept = self.kept.lock();
         let mut hooks = HashMap::new();
         for url in urls {
@@ -118,6 +123,28 @@ impl Identities {
             hooks.entry(url.clone()).or_insert(hook);
         }
         kept.hooks = hooks;
+    }
+
+    fn reload_passwords(&self, config: &Config) {
+        let mut services = identities_of(config)
+            .filter_map(|identity| match identity {
+                config::Identity::Pam(service) => Some(service),
+                _ => None,
+            })
+            .peekable();
+        let mut kept = self.kept.lock();
+        kept.passwords.clear();
+        if services.peek().is_none() {
+            kept.pam = None;
+            return;
+        }
+        let before = kept.pam.take().filter(|before| before.is_by(&config.pam));
+        let pam = before.unwrap_or_else(|| Pam::new(&config.pam, &self.figures));
+        for service in services {
+            let passwords = kept.passwords.entry(service.clone());
+            passwords.or_insert_with(|| Passwords::new(service, &pam));
+        }
+        kept.pam = Some(pam);
     }
 
     /// Has keys fetched that are due; when to look again, if ever.
@@ -139,6 +166,10 @@ impl Identities {
                 let hook = kept.hooks.get(url)?;
                 Some(Identity::Hook(Arc::clone(hook) as Arc<dyn Hook>))
             }
+            config::Identity::Pam(service) => {
+                let passwords = kept.passwords.get(service)?;
+                Some(Identity::Basic(Arc::clone(passwords) as Arc<dyn Login>))
+            }
             _ => None,
         }
     }
@@ -155,6 +186,19 @@ impl Identities {
         let broken = kept.hooks.values().filter(|hook| hook.is_left_alone());
         (keys, broken.count())
     }
+}
+
+/// What the routes ask for.
+fn identities_of(config: &Config) -> impl Iterator<Item = &config::Identity> {
+    config
+        .routes
+        .iter()
+        .filter_map(|route| match &route.handler {
+            config::Handler::Push { identity, .. } | config::Handler::Lua { identity, .. } => {
+                Some(identity)
+            }
+            _ => None,
+        })
 }
 
 impl Kept {

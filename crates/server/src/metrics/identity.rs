@@ -1,4 +1,4 @@
-//! What `/metrics` says of questions to issuers and back ends.
+//! What `/metrics` says of questions to issuers, back ends and PAM.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,8 +23,11 @@ impl fmt::Debug for Identity {
 impl Collector for Identity {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let figures = self.0.figures();
-        let asked = Asked::ALL.into_iter();
+        let asked = Asked::OF_HOOKS.into_iter();
         let asked = asked.map(|(how, label)| (label, figures.asked[how as usize].read()));
+        let passwords = &figures.passwords;
+        let checks = Asked::OF_PAM.into_iter();
+        let checks = checks.map(|(how, label)| (label, passwords.checks[how as usize].read()));
         let fetched = ["fetched", "failed"].into_iter().zip(&figures.fetched);
         let fetched = fetched.map(|(label, count)| (label, count.read()));
         for (name, help, values) in [
@@ -38,6 +41,11 @@ impl Collector for Identity {
                 "Fetches of the issuer's keys",
                 fetched.collect(),
             ),
+            (
+                "veche_pam_checks",
+                "Passwords: those that PAM judged or not, and those that it was spared",
+                checks.collect(),
+            ),
         ] {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for (outcome, count) in values {
@@ -45,6 +53,13 @@ impl Collector for Identity {
                 ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
             }
         }
+        let started = encoder.encode_descriptor(
+            "veche_pam_helpers_started",
+            "Helper processes that have begun",
+            None,
+            MetricType::Counter,
+        )?;
+        ConstCounter::new(passwords.started.read()).encode(started)?;
         let (keys, paused) = self.0.state();
         for (name, help, value) in [
             (
@@ -61,6 +76,16 @@ impl Collector for Identity {
                 "veche_jwt_keys",
                 "Keys that tokens are checked with",
                 keys as u64,
+            ),
+            (
+                "veche_pam_waiting",
+                "Handshakes and requests that wait for a password to be judged",
+                passwords.waiting.read(),
+            ),
+            (
+                "veche_pam_helpers",
+                "Helper processes that run",
+                passwords.helpers.read(),
             ),
         ] {
             let gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;

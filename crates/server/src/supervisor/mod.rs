@@ -41,6 +41,7 @@ use self::listening::{ListenError, Listening, listen_on};
 use self::notify::Notifier;
 use self::reload::{Loaded, PendingReload};
 use self::revival::Revival;
+pub(crate) use self::server::SELF;
 use self::server::Server;
 use self::status::PendingStatus;
 use self::stopping::Stopping;

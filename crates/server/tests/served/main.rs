@@ -26,6 +26,7 @@ mod lifecycle;
 mod limits;
 mod main_job;
 mod mysql;
+mod pam;
 mod peer;
 mod proxy;
 mod proxy_protocol;

@@ -87,16 +87,12 @@ impl Checker<'_> {
     /// How back ends are asked.
     pub(super) fn hook(&mut self, table: &Table) -> Option<Hook> {
         let headers = self.each(table, "headers", parse_header_name);
-        let number = |name| match table.value(name) {
-            Some(Value::Integer(number)) => u32::try_from(number).expect("the table has the range"),
-            other => unreachable!("{name} has a default and is a number: {other:?}"),
-        };
         Some(Hook {
             timeout: duration(table, "timeout"),
             cache_time: Some(duration(table, "cache_time")).filter(|time| !time.is_zero()),
-            cache_entries: number("cache_entries"),
-            waiting: number("waiting"),
-            failures: number("failures"),
+            cache_entries: number(table, "cache_entries"),
+            waiting: number(table, "waiting"),
+            failures: number(table, "failures"),
             pause: duration(table, "pause"),
             ca: self.ca(table, "ca"),
             headers: headers?,
@@ -166,7 +162,16 @@ fn is_near(url: &str) -> bool {
     }
 }
 
-fn duration(table: &Table, name: &str) -> Duration {
+/// Of a directive that has a default.
+pub(super) fn number(table: &Table, name: &str) -> u32 {
+    match table.value(name) {
+        Some(Value::Integer(number)) => u32::try_from(number).expect("the table has the range"),
+        other => unreachable!("{name} has a default and is a number: {other:?}"),
+    }
+}
+
+/// No time where it is off.
+pub(super) fn duration(table: &Table, name: &str) -> Duration {
     match table.value(name) {
         Some(Value::Duration(duration)) => duration,
         _ => Duration::ZERO,

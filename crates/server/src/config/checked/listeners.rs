@@ -29,8 +29,20 @@ pub(super) struct Checked {
     pub(super) address: Option<SocketAddr>,
     /// Whether clients may show certificates there.
     pub(super) has_client_ca: bool,
+    pub(super) reach: Reach,
     /// `None`: it has a problem.
     pub(super) listener: Option<Listener>,
+}
+
+/// Who can read what clients send there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Nobody: TLS, or this machine only.
+    Sealed,
+    /// Those between a proxy, which may have TLS, and this machine.
+    Proxied,
+    /// Everybody on the way.
+    Open,
 }
 
 impl Checker<'_> {
@@ -80,6 +92,17 @@ impl Checker<'_> {
                 role,
                 address,
                 has_client_ca,
+                reach: match address {
+                    Some(address)
+                        if !table.has("tls") && !address.ip().to_canonical().is_loopback() =>
+                    {
+                        match table.has("trusted_proxies") {
+                            true => Reach::Proxied,
+                            false => Reach::Open,
+                        }
+                    }
+                    _ => Reach::Sealed,
+                },
                 listener,
             });
         }

@@ -53,7 +53,7 @@ timeout = "1s"
             "14:17: ping_interval: expected a duration from \"1ms\" to \"1d\" or \"off\", found 25",
             "15:16: outbox_bytes: expected a size from \"1KiB\" to \"4GiB\", found \"64Kb\"",
             "16:18: header_timeout: expected a duration from \"1ms\" to \"1h\", found \"off\"",
-            "17:1: unknown directive \"timeout\" in [limits]; it belongs under [hook]",
+            "17:1: unknown directive \"timeout\" in [limits]; it belongs under [hook] or [pam]",
         ],
     );
 }
@@ -89,7 +89,7 @@ fn sections() {
     says_after_listen(
         "[auth]\n",
         &[
-            "3:2: unknown section \"auth\"; there are [server], [access_log], [[listen]], [[app]], [[service]], [[route]], [limits], [jwt], [hook], [api]",
+            "3:2: unknown section \"auth\"; there are [server], [access_log], [[listen]], [[app]], [[service]], [[route]], [limits], [jwt], [hook], [pam], [api]",
         ],
     );
     says(
@@ -386,7 +386,7 @@ fn handlers() {
     route(
         "handler = \"push\"\nidentity = \"jot\"",
         &[
-            "6:12: identity: it is \"jwt\", \"http:URL\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\", found \"jot\"",
+            "6:12: identity: it is \"jwt\", \"http:URL\", \"pam:SERVICE\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\", found \"jot\"",
         ],
     );
     route(
@@ -568,7 +568,7 @@ fn apps() {
         &[
             "7:12: methods: expected some of \"GET\", \"HEAD\", \"POST\", \"PUT\", \"DELETE\", \"OPTIONS\", \"PATCH\", found \"get\"; did you mean \"GET\"?",
             "8:1: channels: it means nothing to handler \"lua\", only to \"push\"",
-            "9:12: identity: it is \"jwt\", \"http:URL\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\", found \"jot\"",
+            "9:12: identity: it is \"jwt\", \"http:URL\", \"pam:SERVICE\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\", found \"jot\"",
         ],
     );
     let app = "[[app]]\nname = \"chat\"\nscript = \"api.lua\"\n";

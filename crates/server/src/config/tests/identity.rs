@@ -1,4 +1,4 @@
-//! `[jwt]`, `[hook]` and the routes that need them.
+//! `[jwt]`, `[hook]`, `[pam]` and the routes that need them.
 
 use std::time::Duration;
 
@@ -153,4 +153,62 @@ fn what_is_wrong() {
             "4:42: headers: this header is never passed on, found \"x-original-uri\"",
         ],
     );
+}
+
+#[test]
+fn passwords() {
+    let config = good(&route("pam:veche"));
+    assert_eq!(config.warnings, []);
+    let Handler::Push { identity, .. } = &config.routes[0].handler else {
+        panic!("it is one");
+    };
+    assert_eq!(identity.to_string(), "pam:veche");
+    assert_eq!(config.pam.realm, "veche");
+    assert_eq!(config.pam.cache_time, Some(Duration::from_secs(5)));
+    let off = "[pam]\ncache_time = \"off\"\nwrong_per_address = \"off\"\n";
+    let pam = good(&format!("{}{off}", route("pam:/srv/rules/veche"))).pam;
+    assert_eq!((pam.cache_time, pam.wrong_per_address), (None, None));
+
+    says(
+        &route("pam:other"),
+        &["6:12: identity: \"pam:other\": there are no such rules"],
+    );
+    says(
+        &route("pam:Veche"),
+        &[
+            "6:12: identity: PAM takes names of services in small letters only: \"veche\", found \"pam:Veche\"",
+        ],
+    );
+    let relative = "6:12: identity: a service of PAM is the name of a file in /etc/pam.d, or the whole path of one elsewhere, from / on, found \"pam:rules/veche\"";
+    says(&route("pam:rules/veche"), &[relative]);
+    let realm = "realm: it is made of visible ASCII characters and spaces, without \" and \\";
+    says_after_listen(
+        "[pam]\nrealm = \"the \\\"chat\\\"\"\n",
+        &[&format!("4:9: {realm}")],
+    );
+    let sandboxed = format!("[server]\nsandbox = true\n{}", route("pam:veche"));
+    says(
+        &sandboxed,
+        &[
+            "8:12: identity: \"pam:veche\" does not go with server.sandbox, in which nothing can be run and no module be loaded: take one of them",
+        ],
+    );
+}
+
+#[test]
+fn passwords_are_not_sent_where_anybody_can_read_them() {
+    let on = |listen: &str| {
+        let listen = format!("[[listen]]\naddress = \"0.0.0.0:8080\"\n{listen}");
+        route("pam:veche").replace(LISTEN, &listen)
+    };
+    says(
+        &on(""),
+        &[
+            "6:12: identity: \"pam:veche\" has clients send passwords, which anybody on the way could read on 0.0.0.0:8080: give that listener tls, or let it listen on 127.0.0.1, or name in trusted_proxies who has TLS in front of it",
+        ],
+    );
+    let warnings = good(&on("trusted_proxies = [\"10.0.0.0/8\"]\n")).warnings;
+    let found: Vec<&str> = warnings.iter().map(|one| &*one.message).collect();
+    let expected = "identity: \"pam:veche\": between the trusted proxies and 0.0.0.0:8080 passwords travel in plain text";
+    assert!(found.contains(&expected), "{found:?}");
 }

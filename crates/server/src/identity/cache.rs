@@ -1,10 +1,10 @@
-//! Answers of a back end, kept by the digest of what was passed on: neither cookies nor tokens stay in memory.
+//! Answers, kept by the digest of what was asked with: neither cookies nor tokens nor passwords stay in memory.
 
 use std::collections::{HashMap, VecDeque};
 
 use veche_frontends::identity::Finding;
 
-/// Of all that was passed on.
+/// Of all that an answer depends on.
 pub(super) type Digest = [u8; 32];
 
 /// Bounded; the oldest answers go first. Times are in monotonic milliseconds.

@@ -1,0 +1,404 @@
+//! libpam by its C interface, and the door to descriptors: all that is unsafe here.
+//!
+//! Types and numbers are those of Linux-PAM's `_pam_types.h` and `pam_appl.h`; they are its binary interface and the same
+//! on all of Linux. A [`Transaction`] is one `pam_start(3)` with its `pam_end(3)`. It decides nothing.
+
+#![allow(unsafe_code, reason = "libpam is C, and is found at run time")]
+
+use std::cell::Cell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
+
+use libloading::Library;
+use zeroize::Zeroizing;
+
+/// The library of Linux-PAM, in every version since 1999.
+const LIBRARY: &str = "libpam.so.0";
+
+pub(crate) const SUCCESS: c_int = 0;
+pub(crate) const OPEN_ERR: c_int = 1;
+pub(crate) const SYMBOL_ERR: c_int = 2;
+pub(crate) const BUF_ERR: c_int = 5;
+pub(crate) const AUTHINFO_UNAVAIL: c_int = 9;
+const CONV_ERR: c_int = 19;
+pub(crate) const ABORT: c_int = 26;
+pub(crate) const MODULE_UNKNOWN: c_int = 28;
+
+/// `PAM_SILENT`, `PAM_DISALLOW_NULL_AUTHTOK`.
+const FLAGS: c_int = 0x8000 | 0x0001;
+
+const USER: c_int = 2;
+const RHOST: c_int = 4;
+
+const PROMPT_ECHO_OFF: c_int = 1;
+const PROMPT_ECHO_ON: c_int = 2;
+const ERROR_MSG: c_int = 3;
+const TEXT_INFO: c_int = 4;
+
+/// `PAM_MAX_NUM_MSG`.
+const MESSAGES_MAX: usize = 32;
+
+#[repr(C)]
+struct Message {
+    style: c_int,
+    text: *const c_char,
+}
+
+#[repr(C)]
+struct Response {
+    text: *mut c_char,
+    code: c_int,
+}
+
+#[repr(C)]
+struct Conversation {
+    converse: extern "C" fn(c_int, *mut *const Message, *mut *mut Response, *mut c_void) -> c_int,
+    data: *mut c_void,
+}
+
+type Handle = *mut c_void;
+type Start =
+    unsafe extern "C" fn(*const c_char, *const c_char, *const Conversation, *mut Handle) -> c_int;
+type StartIn = unsafe extern "C" fn(
+    *const c_char,
+    *const c_char,
+    *const Conversation,
+    *const c_char,
+    *mut Handle,
+) -> c_int;
+type Step = unsafe extern "C" fn(Handle, c_int) -> c_int;
+type SetItem = unsafe extern "C" fn(Handle, c_int, *const c_void) -> c_int;
+type Item = unsafe extern "C" fn(Handle, c_int, *mut *const c_void) -> c_int;
+type Words = unsafe extern "C" fn(Handle, c_int) -> *const c_char;
+
+/// libpam's functions.
+pub(crate) struct Functions {
+    start: Start,
+    /// Since Linux-PAM 1.4.
+    start_in: Option<StartIn>,
+    end: Step,
+    authenticate: Step,
+    account: Step,
+    set_item: SetItem,
+    item: Item,
+    words: Words,
+    /// The functions are there as long as it is.
+    _library: Library,
+}
+
+impl Functions {
+    /// Loads the library. The error is the dynamic linker's.
+    pub(crate) fn load() -> Result<Self, libloading::Error> {
+        // SAFETY: what runs now is the initialisers of a library of the system, in a process with one thread.
+        let library = unsafe { Library::new(LIBRARY) }?;
+        // SAFETY: the type is that of pam_start(3).
+        let start = *unsafe { library.get::<Start>("pam_start") }?;
+        // SAFETY: the type is that of pam_start_confdir(3).
+        let start_in = unsafe { library.get::<StartIn>("pam_start_confdir") };
+        let start_in = start_in.map(|start| *start).ok();
+        // SAFETY: the type is that of pam_end(3).
+        let end = *unsafe { library.get::<Step>("pam_end") }?;
+        // SAFETY: the type is that of pam_authenticate(3).
+        let authenticate = *unsafe { library.get::<Step>("pam_authenticate") }?;
+        // SAFETY: the type is that of pam_acct_mgmt(3).
+        let account = *unsafe { library.get::<Step>("pam_acct_mgmt") }?;
+        // SAFETY: the type is that of pam_set_item(3).
+        let set_item = *unsafe { library.get::<SetItem>("pam_set_item") }?;
+        // SAFETY: the type is that of pam_get_item(3).
+        let item = *unsafe { library.get::<Item>("pam_get_item") }?;
+        // SAFETY: the type is that of pam_strerror(3).
+        let words = *unsafe { library.get::<Words>("pam_strerror") }?;
+        Ok(Self {
+            start,
+            start_in,
+            end,
+            authenticate,
+            account,
+            set_item,
+            item,
+            words,
+            _library: library,
+        })
+    }
+
+    /// Whether rules may be in a folder of their own.
+    pub(crate) fn knows_folders(&self) -> bool {
+        self.start_in.is_some()
+    }
+
+    /// Begins a transaction, in which `talk` answers. The error is PAM's number.
+    pub(crate) fn start<'t>(
+        &'t self,
+        service: &CStr,
+        folder: Option<&CStr>,
+        talk: &'t Talk,
+    ) -> Result<Transaction<'t>, c_int> {
+        let conversation = Conversation {
+            converse,
+            data: ptr::from_ref(talk).cast_mut().cast(),
+        };
+        let user = talk.user.as_ptr();
+        let mut handle: Handle = ptr::null_mut();
+        let code = match (folder, self.start_in) {
+            (None, _) => {
+                // SAFETY: all pointers are good for the call, and the library copies what it keeps, but for `talk`, which
+                // outlives the transaction by its lifetime.
+                unsafe {
+                    (self.start)(
+                        service.as_ptr(),
+                        user,
+                        &raw const conversation,
+                        &raw mut handle,
+                    )
+                }
+            }
+            (Some(folder), Some(start)) => {
+                let (service, folder) = (service.as_ptr(), folder.as_ptr());
+                // SAFETY: as above.
+                unsafe {
+                    start(
+                        service,
+                        user,
+                        &raw const conversation,
+                        folder,
+                        &raw mut handle,
+                    )
+                }
+            }
+            (Some(_), None) => return Err(ABORT),
+        };
+        if code != SUCCESS || handle.is_null() {
+            return Err(code);
+        }
+        Ok(Transaction {
+            functions: self,
+            handle,
+            code,
+            _talk: talk,
+        })
+    }
+
+    /// What a number of PAM's means.
+    pub(crate) fn words(&self, code: c_int) -> String {
+        // SAFETY: Linux-PAM does not look at the handle.
+        let words = unsafe { (self.words)(ptr::null_mut(), code) };
+        if words.is_null() {
+            return format!("error {code} of PAM");
+        }
+        // SAFETY: it is a string that nobody changes, or was null.
+        let words = unsafe { CStr::from_ptr(words) };
+        words.to_string_lossy().into_owned()
+    }
+}
+
+/// Between `pam_start` and `pam_end`.
+pub(crate) struct Transaction<'t> {
+    functions: &'t Functions,
+    handle: Handle,
+    /// How the last step has ended.
+    code: c_int,
+    _talk: &'t Talk,
+}
+
+impl Transaction<'_> {
+    /// Says where the client is.
+    pub(crate) fn set_client(&mut self, client: &CStr) -> Result<(), c_int> {
+        let client = client.as_ptr().cast();
+        // SAFETY: the handle is open, and the item is copied.
+        self.code = unsafe { (self.functions.set_item)(self.handle, RHOST, client) };
+        self.result()
+    }
+
+    /// Who it is: pam_authenticate(3).
+    pub(crate) fn authenticate(&mut self) -> Result<(), c_int> {
+        // SAFETY: the handle is open.
+        self.code = unsafe { (self.functions.authenticate)(self.handle, FLAGS) };
+        self.result()
+    }
+
+    /// Whether the account is in order: pam_acct_mgmt(3).
+    pub(crate) fn account(&mut self) -> Result<(), c_int> {
+        // SAFETY: the handle is open.
+        self.code = unsafe { (self.functions.account)(self.handle, FLAGS) };
+        self.result()
+    }
+
+    /// Whom the modules take the user for by now.
+    pub(crate) fn user(&self) -> Option<CString> {
+        let mut user: *const c_void = ptr::null();
+        // SAFETY: the handle is open, and the place for the item is ours.
+        let code = unsafe { (self.functions.item)(self.handle, USER, &raw mut user) };
+        if code != SUCCESS || user.is_null() {
+            return None;
+        }
+        // SAFETY: a string of the library's own, which is copied before the library is called again.
+        let user = unsafe { CStr::from_ptr(user.cast()) };
+        Some(user.to_owned())
+    }
+
+    fn result(&self) -> Result<(), c_int> {
+        match self.code {
+            SUCCESS => Ok(()),
+            code => Err(code),
+        }
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle is open, and nobody has it from now on.
+        unsafe { (self.functions.end)(self.handle, self.code) };
+    }
+}
+
+/// What is answered when modules ask.
+pub(crate) struct Talk {
+    user: CString,
+    /// With a NUL at its end.
+    password: Zeroizing<Vec<u8>>,
+    /// The password was given: what else is asked for is not a password.
+    is_given: Cell<bool>,
+}
+
+impl Talk {
+    /// `None`: one of them has a NUL in it.
+    pub(crate) fn new(user: &str, password: &[u8]) -> Option<Self> {
+        if password.contains(&0) {
+            return None;
+        }
+        let mut ended = Zeroizing::new(Vec::with_capacity(password.len() + 1));
+        ended.extend_from_slice(password);
+        ended.push(0);
+        Some(Self {
+            user: CString::new(user).ok()?,
+            password: ended,
+            is_given: Cell::new(false),
+        })
+    }
+
+    /// The answer to a message of this style, if it wants one. The error is PAM's number.
+    fn answer(&self, style: c_int) -> Result<Option<&CStr>, c_int> {
+        match style {
+            PROMPT_ECHO_OFF if !self.is_given.replace(true) => {
+                let password = CStr::from_bytes_with_nul(&self.password);
+                password.map(Some).map_err(|_| CONV_ERR)
+            }
+            PROMPT_ECHO_ON => Ok(Some(&self.user)),
+            // What modules say is nothing for clients, and nothing for a log: it may have the password in it.
+            ERROR_MSG | TEXT_INFO => Ok(None),
+            _ => Err(CONV_ERR),
+        }
+    }
+}
+
+/// pam_conv(3).
+extern "C" fn converse(
+    count: c_int,
+    messages: *mut *const Message,
+    responses: *mut *mut Response,
+    data: *mut c_void,
+) -> c_int {
+    let count = match usize::try_from(count) {
+        Ok(count @ 1..=MESSAGES_MAX) if !messages.is_null() && !responses.is_null() => count,
+        _ => return CONV_ERR,
+    };
+    // SAFETY: what `start` has given to the library, and the transaction keeps borrowed.
+    let talk = unsafe { &*data.cast::<Talk>().cast_const() };
+    let mut answers = [None; MESSAGES_MAX];
+    for (place, answer) in answers.iter_mut().take(count).enumerate() {
+        // SAFETY: Linux-PAM gives an array of `count` pointers.
+        let message = unsafe { messages.add(place) };
+        // SAFETY: as above.
+        let message = unsafe { *message };
+        if message.is_null() {
+            return CONV_ERR;
+        }
+        // SAFETY: it points to a message for the time of the call.
+        let style = unsafe { (*message).style };
+        match talk.answer(style) {
+            Ok(text) => *answer = text,
+            Err(code) => return code,
+        }
+    }
+    // SAFETY: the library frees it by free(3), as pam_conv(3) says; zeroes are a good `Response`.
+    let given: *mut Response = unsafe { libc::calloc(count, size_of::<Response>()) }.cast();
+    if given.is_null() {
+        return BUF_ERR;
+    }
+    for (place, text) in answers.iter().take(count).enumerate() {
+        let Some(text) = text else { continue };
+        // SAFETY: a copy that the library wipes and frees.
+        let text = unsafe { libc::strdup(text.as_ptr()) };
+        // SAFETY: one of the `count` that were made.
+        let response = unsafe { given.add(place) };
+        // SAFETY: as above.
+        unsafe { (*response).text = text };
+    }
+    // SAFETY: where the library wants to find them.
+    unsafe { *responses = given };
+    SUCCESS
+}
+
+/// Closes every descriptor but the first three. Kernels before 5.9 do not know how; all of ours close themselves then.
+pub(crate) fn close_others() {
+    // SAFETY: nobody in this process has opened any yet, so none of them has an owner.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_given_once_and_nothing_else() {
+        let talk = Talk::new("ann", b"p:w").expect("no NUL");
+        assert_eq!(talk.answer(PROMPT_ECHO_ON), Ok(Some(c"ann")));
+        assert_eq!(talk.answer(TEXT_INFO), Ok(None));
+        assert_eq!(talk.answer(ERROR_MSG), Ok(None));
+        assert_eq!(talk.answer(PROMPT_ECHO_OFF), Ok(Some(c"p:w")));
+        // A second factor.
+        assert_eq!(talk.answer(PROMPT_ECHO_OFF), Err(CONV_ERR));
+        // PAM_RADIO_TYPE, PAM_BINARY_PROMPT.
+        assert_eq!(talk.answer(5), Err(CONV_ERR));
+        assert_eq!(talk.answer(7), Err(CONV_ERR));
+        assert!(Talk::new("a\0b", b"").is_none() && Talk::new("ann", b"a\0").is_none());
+    }
+
+    #[test]
+    fn a_conversation_is_answered_in_its_order() {
+        let talk = Talk::new("ann", b"secret").expect("no NUL");
+        let message = |style| Message {
+            style,
+            text: ptr::null(),
+        };
+        let messages = [TEXT_INFO, PROMPT_ECHO_OFF, PROMPT_ECHO_ON].map(message);
+        let mut pointers = [0, 1, 2].map(|place| ptr::from_ref(&messages[place]));
+        let mut responses: *mut Response = ptr::null_mut();
+        let data = ptr::from_ref(&talk).cast_mut().cast();
+        let code = converse(3, pointers.as_mut_ptr(), &raw mut responses, data);
+        assert_eq!(code, SUCCESS);
+        for (place, expected) in [None, Some(c"secret"), Some(c"ann")]
+            .into_iter()
+            .enumerate()
+        {
+            // SAFETY: there are three.
+            let response = unsafe { responses.add(place) };
+            // SAFETY: as above.
+            let text = unsafe { (*response).text };
+            assert_eq!(text.is_null(), expected.is_none());
+            if let Some(expected) = expected {
+                // SAFETY: a string.
+                let found = unsafe { CStr::from_ptr(text) };
+                assert_eq!(found, expected);
+                // SAFETY: made by strdup.
+                unsafe { libc::free(text.cast()) };
+            }
+        }
+        // SAFETY: made by calloc.
+        unsafe { libc::free(responses.cast()) };
+        for count in [-1, 0, 33] {
+            let code = converse(count, pointers.as_mut_ptr(), &raw mut responses, data);
+            assert_eq!(code, CONV_ERR);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Which of PAM's services is asked: a file of rules, `/etc/pam.d/NAME`, or one in another folder.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Longest name, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Where Linux-PAM looks for rules, the administrator's before the distribution's: pam.d(5).
+const FOLDERS: [&str; 2] = ["/etc/pam.d", "/usr/lib/pam.d"];
+
+/// A service by its name, and the folder of its rules where that is not the system's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Service {
+    name: String,
+    folder: Option<PathBuf>,
+}
+
+impl Service {
+    /// Reads `NAME` or `/FOLDER/NAME`.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (folder, name) = match text.rsplit_once('/') {
+            None => (None, text),
+            Some((folder, name)) if folder.starts_with('/') => (Some(PathBuf::from(folder)), name),
+            Some(_) => {
+                return Err(
+                    "a service of PAM is the name of a file in /etc/pam.d, or the whole path of one elsewhere, from / on"
+                        .to_owned(),
+                );
+            }
+        };
+        if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return Err(format!(
+                "PAM takes names of services in small letters only: {:?}",
+                name.to_ascii_lowercase()
+            ));
+        }
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        if name.is_empty()
+            || name.len() > NAME_BYTES_MAX
+            || name.starts_with('.')
+            || !name.bytes().all(fits)
+        {
+            return Err(format!(
+                "{name:?} is no name of a service of PAM: 1 to {NAME_BYTES_MAX} of a-z, 0-9, \"_\", \"-\" and \".\""
+            ));
+        }
+        if text.contains('\0') {
+            return Err("no path has a NUL in it".to_owned());
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            folder,
+        })
+    }
+
+    /// Its name, as PAM knows it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where its rules are, if not where the system has them.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// The files that its rules may be in; the first that is there counts.
+    pub fn files(&self) -> Vec<PathBuf> {
+        match &self.folder {
+            Some(folder) => vec![folder.join(&self.name)],
+            None => FOLDERS
+                .iter()
+                .map(|folder| Path::new(folder).join(&self.name))
+                .collect(),
+        }
+    }
+
+    /// Says that none of [`Self::files`] is there.
+    pub fn missing(&self) -> String {
+        let file = &self.files()[0];
+        format!(
+            "there is no file {}, and what PAM does without one is for services that nobody has thought of",
+            file.display()
+        )
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.folder {
+            None => out.write_str(&self.name),
+            Some(folder) => write!(out, "{}", folder.join(&self.name).display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_paths() {
+        let service = Service::parse("veche").expect("a name");
+        assert_eq!((service.name(), service.folder()), ("veche", None));
+        assert_eq!(service.files()[0], Path::new("/etc/pam.d/veche"));
+        assert_eq!(service.to_string(), "veche");
+        let service = Service::parse("/srv/pam/chat-2").expect("a path");
+        assert_eq!(service.name(), "chat-2");
+        assert_eq!(service.folder(), Some(Path::new("/srv/pam")));
+        assert_eq!(service.files(), [Path::new("/srv/pam/chat-2")]);
+        assert_eq!(service.to_string(), "/srv/pam/chat-2");
+    }
+
+    #[test]
+    fn what_is_no_service() {
+        let long = "a".repeat(65);
+        for text in [
+            "", "/srv/", "..", "/srv/..", ".x", "a b", "ä", "a\0", "/a\0/b", "pam/x", &long,
+        ] {
+            assert!(Service::parse(text).is_err(), "{text:?}");
+        }
+        let why = Service::parse("/srv/Chat").expect_err("capitals");
+        assert!(why.contains("\"chat\""), "{why}");
+    }
+}

@@ -1,0 +1,266 @@
+//! What is said between the server and a helper: frames of a length and fields, each field with a length of its own.
+//!
+//! All numbers are of 32 bits, little end first. The two are the same program, so the form may change with any version.
+//! Buffers that have held a password are wiped.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use zeroize::Zeroizing;
+
+use crate::service::Service;
+
+/// Longest frame, in bytes.
+const FRAME_BYTES_MAX: usize = 16 << 10;
+
+/// A name and a password to be judged.
+pub struct Question {
+    /// By whose rules.
+    pub service: Service,
+    /// Without NUL.
+    pub user: String,
+    /// Without NUL.
+    pub password: Zeroizing<Vec<u8>>,
+    /// The client's address, which modules know as `PAM_RHOST`.
+    pub client: String,
+}
+
+impl fmt::Debug for Question {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = out.debug_struct("Question");
+        shown.field("service", &self.service);
+        shown.field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+/// What a helper says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// At its start: it has loaded libpam.
+    Ready,
+    /// At its start: it has not, and why; it ends.
+    Unusable(String),
+    /// The password is right and the account in order; whom PAM takes the user for.
+    Named(String),
+    /// It is not, or something else was asked for: PAM's reason, in its words.
+    Refused(String),
+    /// PAM could not tell.
+    Failed(String),
+}
+
+impl Question {
+    /// Sends it.
+    ///
+    /// # Errors
+    /// Of the socket; or it is longer than anybody's question is.
+    pub fn write(&self, socket: &mut impl Write) -> io::Result<()> {
+        let folder = self.service.folder();
+        write_frame(
+            socket,
+            &[
+                self.service.name().as_bytes(),
+                folder.map_or(&[][..], |folder| folder.as_os_str().as_bytes()),
+                self.user.as_bytes(),
+                &self.password,
+                self.client.as_bytes(),
+            ],
+        )
+    }
+
+    /// Waits for one; `None` where the other side has gone.
+    ///
+    /// # Errors
+    /// Of the socket; or it is no question.
+    pub fn read(socket: &mut impl Read) -> io::Result<Option<Self>> {
+        let Some(frame) = read_frame(socket)? else {
+            return Ok(None);
+        };
+        let [name, folder, user, password, client] = fields(&frame)?;
+        let name = text(name)?;
+        let service = match folder {
+            [] => name,
+            folder => {
+                let folder = PathBuf::from(text(folder)?);
+                folder.join(name).to_string_lossy().into_owned()
+            }
+        };
+        Ok(Some(Self {
+            service: Service::parse(&service).map_err(invalid)?,
+            user: text(user)?,
+            password: Zeroizing::new(password.to_vec()),
+            client: text(client)?,
+        }))
+    }
+}
+
+impl Answer {
+    /// Sends it.
+    ///
+    /// # Errors
+    /// Of the socket.
+    pub fn write(&self, socket: &mut impl Write) -> io::Result<()> {
+        let (kind, words) = match self {
+            Self::Ready => (b"ready".as_slice(), ""),
+            Self::Unusable(why) => (b"unusable".as_slice(), why.as_str()),
+            Self::Named(user) => (b"named".as_slice(), user.as_str()),
+            Self::Refused(why) => (b"refused".as_slice(), why.as_str()),
+            Self::Failed(why) => (b"failed".as_slice(), why.as_str()),
+        };
+        write_frame(socket, &[kind, words.as_bytes()])
+    }
+
+    /// Waits for one; `None` where the helper has gone.
+    ///
+    /// # Errors
+    /// Of the socket; or it is no answer.
+    pub fn read(socket: &mut impl Read) -> io::Result<Option<Self>> {
+        let Some(frame) = read_frame(socket)? else {
+            return Ok(None);
+        };
+        let [kind, words] = fields(&frame)?;
+        let words = text(words)?;
+        Ok(Some(match kind {
+            b"ready" => Self::Ready,
+            b"unusable" => Self::Unusable(words),
+            b"named" => Self::Named(words),
+            b"refused" => Self::Refused(words),
+            b"failed" => Self::Failed(words),
+            _ => return Err(invalid("no kind of answer")),
+        }))
+    }
+}
+
+fn write_frame(socket: &mut impl Write, fields: &[&[u8]]) -> io::Result<()> {
+    let length: usize = fields.iter().map(|field| 4 + field.len()).sum();
+    if length > FRAME_BYTES_MAX {
+        return Err(invalid("too long"));
+    }
+    // Of its whole size at once: a buffer that grows leaves copies behind.
+    let mut frame = Zeroizing::new(Vec::with_capacity(4 + length));
+    frame.extend_from_slice(&number(length));
+    for field in fields {
+        frame.extend_from_slice(&number(field.len()));
+        frame.extend_from_slice(field);
+    }
+    socket.write_all(&frame)
+}
+
+/// `None`: nothing more comes, and no frame is half here.
+fn read_frame(socket: &mut impl Read) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+    let mut length = [0; 4];
+    let first = loop {
+        match socket.read(&mut length) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => break other?,
+        }
+    };
+    if first == 0 {
+        return Ok(None);
+    }
+    socket.read_exact(&mut length[first..])?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > FRAME_BYTES_MAX {
+        return Err(invalid("too long"));
+    }
+    let mut frame = Zeroizing::new(vec![0; length]);
+    socket.read_exact(&mut frame)?;
+    Ok(Some(frame))
+}
+
+/// Exactly so many fields.
+fn fields<const COUNT: usize>(mut frame: &[u8]) -> io::Result<[&[u8]; COUNT]> {
+    let mut fields = [&[][..]; COUNT];
+    for field in &mut fields {
+        let (length, rest) = frame
+            .split_first_chunk()
+            .ok_or_else(|| invalid("a field is missing"))?;
+        let length = u32::from_le_bytes(*length) as usize;
+        (*field, frame) = rest
+            .split_at_checked(length)
+            .ok_or_else(|| invalid("a field is cut off"))?;
+    }
+    match frame {
+        [] => Ok(fields),
+        _ => Err(invalid("more than was to be said")),
+    }
+}
+
+fn number(length: usize) -> [u8; 4] {
+    u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes()
+}
+
+fn text(field: &[u8]) -> io::Result<String> {
+    let text = std::str::from_utf8(field);
+    text.map(str::to_owned).map_err(|_| invalid("no UTF-8"))
+}
+
+fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(service: &str, password: &[u8]) -> Question {
+        Question {
+            service: Service::parse(service).expect("a service"),
+            user: "änn".to_owned(),
+            password: Zeroizing::new(password.to_vec()),
+            client: "192.0.2.1".to_owned(),
+        }
+    }
+
+    #[test]
+    fn questions_and_answers_travel() {
+        for service in ["veche", "/srv/pam/veche"] {
+            let mut sent = Vec::new();
+            let asked = question(service, b"\xff:secret");
+            asked.write(&mut sent).expect("written");
+            let mut rest = sent.as_slice();
+            let read = Question::read(&mut rest).expect("read").expect("one");
+            assert_eq!(read.service, asked.service);
+            assert_eq!((read.user, read.client), (asked.user, asked.client));
+            assert_eq!(*read.password, b"\xff:secret");
+            assert!(Question::read(&mut rest).expect("the end").is_none());
+        }
+        for answer in [
+            Answer::Ready,
+            Answer::Unusable("no library".to_owned()),
+            Answer::Named("ann".to_owned()),
+            Answer::Refused("no".to_owned()),
+            Answer::Failed(String::new()),
+        ] {
+            let mut sent = Vec::new();
+            answer.write(&mut sent).expect("written");
+            let read = Answer::read(&mut sent.as_slice()).expect("read");
+            assert_eq!(read, Some(answer));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_or_too_long_is_an_error() {
+        let mut sent = Vec::new();
+        question("veche", b"secret")
+            .write(&mut sent)
+            .expect("written");
+        for end in 1..sent.len() {
+            assert!(Question::read(&mut &sent[..end]).is_err(), "{end}");
+        }
+        assert!(Answer::read(&mut sent.as_slice()).is_err());
+        assert!(Answer::read(&mut [0xff; 8].as_slice()).is_err());
+        let long = question("veche", &[b'a'; FRAME_BYTES_MAX]);
+        assert!(long.write(&mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let shown = format!("{:?}", question("veche", b"secret"));
+        assert!(
+            !shown.contains("secret") && !shown.contains("änn"),
+            "{shown}"
+        );
+    }
+}

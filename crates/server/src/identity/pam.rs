@@ -1,0 +1,254 @@
+//! Passwords that PAM judges: each service keeps its answers for a moment, and all of them share the helpers and the memory
+//! of who has guessed wrong.
+//!
+//! A worker hands a password over and goes on. A thread of the [`pool`] has a [`helper`] of its own judge it, and tells the
+//! worker's desk.
+
+mod guesses;
+mod helper;
+mod pool;
+
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use parking_lot::Mutex;
+use sha2::Sha256;
+use tracing::{debug, warn};
+use veche_frontends::Now;
+use veche_frontends::app::Outcome;
+use veche_frontends::identity::basic::{Credentials, Login};
+use veche_frontends::identity::{Desk, Finding, Unknown};
+use veche_hub::SessionId;
+use veche_pam::{Answer, Question, Service};
+use zeroize::Zeroizing;
+
+use super::cache::Digest;
+use super::figures::{Asked, Figures};
+use super::questions::{Asking, Questions, Spared};
+use super::seldom::Seldom;
+use crate::config::{self, as_ms};
+use crate::process::now;
+use guesses::Guesses;
+use pool::{Asker, Job, Pool, Ticket, Trouble};
+
+pub(crate) use helper::probe;
+
+/// Answers that are kept; each for a few seconds.
+const CACHE_ENTRIES_MAX: usize = 10_000;
+
+/// What all services share.
+#[derive(Debug)]
+pub(super) struct Pam {
+    options: config::Pam,
+    pool: Pool,
+    guesses: Guesses,
+    figures: Arc<Figures>,
+    /// Where milliseconds begin.
+    started: Instant,
+}
+
+impl Pam {
+    pub(super) fn new(options: &config::Pam, figures: &Arc<Figures>) -> Arc<Self> {
+        Arc::new(Self {
+            options: options.clone(),
+            pool: Pool::new(options, figures),
+            guesses: Guesses::new(options.wrong_per_address),
+            figures: Arc::clone(figures),
+            started: now(),
+        })
+    }
+
+    /// Whether it works as a configuration wants it.
+    pub(super) fn is_by(&self, options: &config::Pam) -> bool {
+        self.options == *options
+    }
+
+    fn now_ms(&self) -> u64 {
+        as_ms(now().saturating_duration_since(self.started))
+    }
+
+    /// How long an address has to wait, in seconds, if it has to.
+    fn barred(&self, client: IpAddr) -> Option<u32> {
+        let wait_ms = self.guesses.wait_ms(client, self.now_ms());
+        (wait_ms > 0).then(|| u32::try_from(wait_ms.div_ceil(1000)).unwrap_or(u32::MAX))
+    }
+}
+
+/// A service that judges the passwords of routes.
+#[derive(Debug)]
+pub(super) struct Passwords {
+    service: Service,
+    pam: Arc<Pam>,
+    /// Of the digests, and of nothing else.
+    key: Zeroizing<[u8; 32]>,
+    state: Mutex<State>,
+    /// For what comes later.
+    me: Weak<Self>,
+}
+
+#[derive(Debug)]
+struct State {
+    questions: Questions,
+    warnings: Seldom,
+}
+
+impl Passwords {
+    /// One that remembers no answers yet.
+    pub(super) fn new(service: &Service, pam: &Arc<Pam>) -> Arc<Self> {
+        let mut key = Zeroizing::new([0; 32]);
+        // It has given some when the process began.
+        getrandom::fill(&mut *key).expect("the system gives random numbers");
+        Arc::new_cyclic(|me| Self {
+            service: service.clone(),
+            pam: Arc::clone(pam),
+            key,
+            state: Mutex::new(State {
+                questions: Questions::new(CACHE_ENTRIES_MAX, pam.options.waiting),
+                warnings: Seldom::default(),
+            }),
+            me: Weak::clone(me),
+        })
+    }
+
+    /// By which an answer is kept. Lengths are part of it, so that nothing can be moved from one part to the next, and so
+    /// is the address, which rules may ask for.
+    fn digest(&self, credentials: &Credentials, client: &str) -> Digest {
+        let mut digest =
+            Hmac::<Sha256>::new_from_slice(&*self.key).expect("HMAC takes keys of any length");
+        let Credentials { user, password } = credentials;
+        for part in [user.as_bytes(), password.as_slice(), client.as_bytes()] {
+            digest.update(&(part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+        digest.finalize().into_bytes().into()
+    }
+
+    /// What is known without asking; otherwise whether the question is a new one.
+    fn look_up(
+        &self,
+        digest: Digest,
+        asking: Asking,
+        client: IpAddr,
+    ) -> Result<bool, (Asked, Finding)> {
+        let pam = &self.pam;
+        let may_ask = || match pam.barred(client) {
+            None => Ok(()),
+            Some(wait_s) => Err(Unknown::Guessing { wait_s }),
+        };
+        let mut state = self.state.lock();
+        let looked_up = state
+            .questions
+            .look_up(digest, asking, pam.now_ms(), may_ask);
+        looked_up.map_err(|spared| match spared {
+            Spared::Known(finding) => (Asked::Cached, finding),
+            Spared::Crowded => (Asked::Crowded, Finding::Unknown(Unknown::Crowded)),
+            Spared::Barred(why) => (Asked::Throttled, Finding::Unknown(why)),
+        })
+    }
+
+    /// What an outcome means to the client, and to the log.
+    fn read(&self, outcome: Result<Answer, Trouble>) -> (Asked, Finding, Option<String>) {
+        let failed = |trouble: String| {
+            let finding = Finding::Unknown(Unknown::NoJudge);
+            (Asked::Failed, finding, Some(trouble))
+        };
+        match outcome {
+            Ok(Answer::Named(user)) => (Asked::Named, Finding::Named(user), None),
+            Ok(Answer::Refused(why)) => {
+                debug!("pam {}: refused: {why}", self.service);
+                let finding = Finding::Unknown(Unknown::WrongPassword);
+                (Asked::Refused, finding, None)
+            }
+            Ok(Answer::Failed(why) | Answer::Unusable(why)) => failed(why),
+            Ok(Answer::Ready) => failed("a helper has lost its place".to_owned()),
+            Err(Trouble::Barred { wait_s }) => {
+                let finding = Finding::Unknown(Unknown::Guessing { wait_s });
+                (Asked::Throttled, finding, None)
+            }
+            Err(Trouble::Late) => {
+                failed(format!("no answer within {:?}", self.pam.options.timeout))
+            }
+            Err(Trouble::Helper(why)) => failed(why),
+        }
+    }
+}
+
+impl Login for Passwords {
+    fn judge(
+        &self,
+        credentials: Credentials,
+        client: IpAddr,
+        id: SessionId,
+        desk: &Arc<dyn Desk>,
+        _: Now,
+    ) -> Outcome<Finding> {
+        let address = client.to_canonical().to_string();
+        let digest = self.digest(&credentials, &address);
+        let desk = Arc::clone(desk);
+        let figures = &self.pam.figures.passwords;
+        // Before it can be answered.
+        figures.waiting.add(1);
+        match self.look_up(digest, Asking { id, desk }, client) {
+            Err((asked, finding)) => {
+                figures.waiting.sub(1);
+                figures.asked(asked);
+                return Outcome::Now(finding);
+            }
+            Ok(false) => figures.asked(Asked::Joined),
+            Ok(true) => {
+                let asker = self.me.upgrade().expect("it is there while it is called");
+                self.pam.pool.submit(Job {
+                    question: Question {
+                        service: self.service.clone(),
+                        user: credentials.user,
+                        password: credentials.password,
+                        client: address,
+                    },
+                    until: now() + self.pam.options.timeout,
+                    ticket: Ticket { digest, client },
+                    asker,
+                });
+            }
+        }
+        Outcome::Later
+    }
+
+    fn realm(&self) -> &str {
+        &self.pam.options.realm
+    }
+}
+
+impl Asker for Passwords {
+    fn barred(&self, client: IpAddr) -> Option<u32> {
+        self.pam.barred(client)
+    }
+
+    fn judged(&self, ticket: Ticket, outcome: Result<Answer, Trouble>) {
+        let (asked, finding, trouble) = self.read(outcome);
+        let figures = &self.pam.figures.passwords;
+        figures.asked(asked);
+        let now_ms = self.pam.now_ms();
+        if asked == Asked::Refused {
+            self.pam.guesses.wrong(ticket.client, now_ms);
+        }
+        let mut state = self.state.lock();
+        if let (Asked::Named, Some(kept)) = (asked, self.pam.options.cache_time) {
+            let until_ms = now_ms.saturating_add(as_ms(kept));
+            state
+                .questions
+                .keep(ticket.digest, finding.clone(), until_ms);
+        }
+        let asking = state.questions.answered(&ticket.digest);
+        let trouble = trouble.filter(|_| state.warnings.is_due(now_ms));
+        drop(state);
+        if let Some(trouble) = trouble {
+            warn!("pam {}: {trouble}", self.service);
+        }
+        figures.waiting.sub(asking.len() as u64);
+        for Asking { id, desk } in asking {
+            desk.tell(id, finding.clone());
+        }
+    }
+}

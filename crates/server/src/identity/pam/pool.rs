@@ -1,0 +1,227 @@
+//! Threads that have passwords judged, each with a helper of its own: begun when there is something to do, ended when there
+//! has been nothing for a while. What waits for them is bounded by those who ask.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use veche_pam::{Answer, Question};
+
+use super::helper::Helper;
+use crate::config::{self, as_ms};
+use crate::identity::breaker::Breaker;
+use crate::identity::cache::Digest;
+use crate::identity::figures::Figures;
+use crate::process::now;
+
+/// A thread only writes to and reads from its helper.
+const STACK_BYTES: usize = 256 << 10;
+/// After so many helpers in a row that did not start none is started for [`PAUSE_MS`].
+const FAILURES_MAX: u32 = 3;
+const PAUSE_MS: u64 = 1_000;
+
+/// A password to be judged.
+pub(super) struct Job {
+    pub(super) question: Question,
+    /// By when, time in the queue included.
+    pub(super) until: Instant,
+    pub(super) ticket: Ticket,
+    pub(super) asker: Arc<dyn Asker>,
+}
+
+/// Whose it is.
+pub(super) struct Ticket {
+    pub(super) digest: Digest,
+    pub(super) client: IpAddr,
+}
+
+/// Who wants to know.
+pub(super) trait Asker: Send + Sync {
+    /// How long the client has to wait, in seconds, if others of its passwords were wrong meanwhile.
+    fn barred(&self, client: IpAddr) -> Option<u32>;
+    /// Called once for each job, on a thread of the pool.
+    fn judged(&self, ticket: Ticket, outcome: Result<Answer, Trouble>);
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// It was not asked: its address has to wait.
+    Barred { wait_s: u32 },
+    /// The time is over.
+    Late,
+    /// There is no helper, or no longer.
+    Helper(String),
+}
+
+/// See the module's text. When it is dropped, its threads end with their last jobs.
+#[derive(Debug)]
+pub(super) struct Pool(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    threads_max: u32,
+    idle: Duration,
+    figures: Arc<Figures>,
+    /// Where milliseconds begin.
+    started: Instant,
+    breaker: Mutex<Breaker>,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Job>,
+    threads: u32,
+    /// Those that wait for something to do.
+    resting: u32,
+    is_closed: bool,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = out.debug_struct("State");
+        shown.field("queue", &self.queue.len());
+        shown
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pool {
+    pub(super) fn new(options: &config::Pam, figures: &Arc<Figures>) -> Self {
+        Self(Arc::new(Inner {
+            threads_max: options.helpers,
+            idle: options.helper_idle,
+            figures: Arc::clone(figures),
+            started: now(),
+            breaker: Mutex::new(Breaker::new(FAILURES_MAX, PAUSE_MS)),
+            state: Mutex::default(),
+            wake: Condvar::new(),
+        }))
+    }
+
+    /// Has it judged as soon as a helper is free.
+    pub(super) fn submit(&self, job: Job) {
+        let inner = &self.0;
+        let mut state = inner.state.lock();
+        state.queue.push_back(job);
+        let needs_thread = state.queue.len() > state.resting as usize;
+        if !needs_thread || state.threads >= inner.threads_max {
+            inner.wake.notify_one();
+            return;
+        }
+        state.threads += 1;
+        let work = Arc::clone(inner);
+        let begun = thread::Builder::new()
+            .name("pam".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || work.work());
+        let Err(why) = begun else { return };
+        state.threads -= 1;
+        if state.threads > 0 {
+            return;
+        }
+        // Nobody would ever take them.
+        let jobs = std::mem::take(&mut state.queue);
+        drop(state);
+        for Job { ticket, asker, .. } in jobs {
+            let why = format!("no thread for a helper: {why}");
+            asker.judged(ticket, Err(Trouble::Helper(why)));
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.0.state.lock().is_closed = true;
+        self.0.wake.notify_all();
+    }
+}
+
+impl Inner {
+    /// The life of a thread.
+    fn work(&self) {
+        let mut helper = None;
+        while let Some(job) = self.next() {
+            let outcome = self.judge(&mut helper, &job);
+            let Job {
+                question,
+                ticket,
+                asker,
+                ..
+            } = job;
+            // With its password.
+            drop(question);
+            asker.judged(ticket, outcome);
+        }
+        self.end(&mut helper);
+    }
+
+    /// What is to be done next; `None`: the thread is to end.
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(job) = state.queue.pop_front() {
+                return Some(job);
+            }
+            if !state.is_closed {
+                state.resting += 1;
+                let waited = self.wake.wait_for(&mut state, self.idle);
+                state.resting -= 1;
+                if !waited.timed_out() || !state.queue.is_empty() {
+                    continue;
+                }
+            }
+            state.threads -= 1;
+            return None;
+        }
+    }
+
+    fn judge(&self, helper: &mut Option<Helper>, job: &Job) -> Result<Answer, Trouble> {
+        if let Some(wait_s) = job.asker.barred(job.ticket.client) {
+            return Err(Trouble::Barred { wait_s });
+        }
+        if now() >= job.until {
+            return Err(Trouble::Late);
+        }
+        if helper.as_mut().is_some_and(|helper| !helper.is_alive()) {
+            self.end(helper);
+        }
+        let mut ready = match helper.take() {
+            Some(ready) => ready,
+            None => self.start()?,
+        };
+        let answer = ready.ask(&job.question, job.until);
+        *helper = Some(ready);
+        if answer.is_err() {
+            // It still waits for a module, or is gone.
+            self.end(helper);
+        }
+        answer
+    }
+
+    fn start(&self) -> Result<Helper, Trouble> {
+        let now_ms = || as_ms(now().saturating_duration_since(self.started));
+        if !self.breaker.lock().may_ask(now_ms()) {
+            let why = "helpers could not be started a moment ago".to_owned();
+            return Err(Trouble::Helper(why));
+        }
+        let started = Helper::start();
+        self.breaker.lock().answered(started.is_err(), now_ms());
+        let helper = started.map_err(Trouble::Helper)?;
+        self.figures.passwords.started.add(1);
+        self.figures.passwords.helpers.add(1);
+        Ok(helper)
+    }
+
+    fn end(&self, helper: &mut Option<Helper>) {
+        if helper.take().is_some() {
+            self.figures.passwords.helpers.sub(1);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Questions who somebody is: what was answered before is kept, the same question is asked once at a time, and those who
+//! wait are counted. Who is asked, and how, is not known here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use veche_frontends::identity::{Desk, Finding};
+use veche_hub::SessionId;
+
+use super::cache::{Cache, Digest};
+
+/// Somebody who waits for an answer.
+#[derive(Debug)]
+pub(super) struct Asking {
+    pub(super) id: SessionId,
+    pub(super) desk: Arc<dyn Desk>,
+}
+
+/// Why a question is not asked.
+pub(super) enum Spared<E> {
+    /// It was answered before.
+    Known(Finding),
+    /// Too many wait already.
+    Crowded,
+    /// Whoever would be asked is not to be.
+    Barred(E),
+}
+
+/// See the module's text. Times are in monotonic milliseconds.
+#[derive(Debug)]
+pub(super) struct Questions {
+    cache: Cache,
+    /// Who waits for which answer.
+    asking: HashMap<Digest, Vec<Asking>>,
+    /// All of those.
+    waiting: u32,
+    waiting_max: u32,
+}
+
+impl Questions {
+    /// Keeps so many answers, and so many may wait.
+    pub(super) fn new(entries_max: usize, waiting_max: u32) -> Self {
+        Self {
+            cache: Cache::new(entries_max),
+            asking: HashMap::new(),
+            waiting: 0,
+            waiting_max,
+        }
+    }
+
+    /// Has somebody wait for an answer: `true` where the question is a new one, which is to be asked now.
+    ///
+    /// # Errors
+    /// Nobody waits, and why. `may_ask` is asked of new questions only.
+    pub(super) fn look_up<E>(
+        &mut self,
+        digest: Digest,
+        asking: Asking,
+        now_ms: u64,
+        may_ask: impl FnOnce() -> Result<(), E>,
+    ) -> Result<bool, Spared<E>> {
+        if let Some(finding) = self.cache.find(&digest, now_ms) {
+            return Err(Spared::Known(finding));
+        }
+        if self.waiting >= self.waiting_max {
+            return Err(Spared::Crowded);
+        }
+        let is_new = !self.asking.contains_key(&digest);
+        if is_new {
+            may_ask().map_err(Spared::Barred)?;
+        }
+        self.waiting += 1;
+        self.asking.entry(digest).or_default().push(asking);
+        Ok(is_new)
+    }
+
+    /// Keeps an answer.
+    pub(super) fn keep(&mut self, digest: Digest, finding: Finding, until_ms: u64) {
+        self.cache.keep(digest, finding, until_ms);
+    }
+
+    /// Who has waited for this answer, and waits no longer.
+    pub(super) fn answered(&mut self, digest: &Digest) -> Vec<Asking> {
+        let asking = self.asking.remove(digest).unwrap_or_default();
+        self.waiting -= asking.len() as u32;
+        asking
+    }
+}
