@@ -16,7 +16,8 @@ use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
 use crate::certificate::{Certificate, Fit, chain_of, read_file};
-use crate::{Error, Tls};
+use crate::greeting::Greeting;
+use crate::{Error, Proofs, Tls};
 
 /// What clients have to show.
 #[derive(Clone, Debug)]
@@ -91,12 +92,16 @@ impl fmt::Debug for Tickets {
 
 /// See the module's text. Its copies cost nothing.
 #[derive(Clone, Debug)]
-pub struct Acceptor(Arc<ServerConfig>);
+pub struct Acceptor {
+    usual: Arc<ServerConfig>,
+    /// Of clients that look for a proof.
+    proofs: Option<Arc<ServerConfig>>,
+}
 
 impl Acceptor {
     /// For connections that are shown one of these certificates, by the name that they ask for: exactly, else by a
-    /// wildcard, else the first. `protocols` are what is spoken inside (ALPN), best first; with none the client's
-    /// wishes are not looked at.
+    /// wildcard, else the first; without any each handshake fails. `protocols` are what is spoken inside (ALPN), best
+    /// first; with none the client's wishes are not looked at.
     ///
     /// # Errors
     /// What vouches for clients makes no sense.
@@ -121,7 +126,21 @@ impl Acceptor {
         config.ticketer = Arc::clone(&tickets.0);
         // Tickets need no memory here; the other way would be a locked table for all workers.
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(Self(Arc::new(config)))
+        Ok(Self {
+            usual: Arc::new(config),
+            proofs: None,
+        })
+    }
+
+    /// The same, which also shows these proofs to those who look for them, whatever else holds for clients.
+    ///
+    /// # Errors
+    /// None in practice: the settings are our own.
+    pub fn with_proofs(self, proofs: &Proofs) -> Result<Self, Error> {
+        Ok(Self {
+            proofs: Some(proofs.config()?),
+            ..self
+        })
     }
 
     /// The server's end of a connection that begins.
@@ -129,7 +148,10 @@ impl Acceptor {
     /// # Errors
     /// None in practice: the settings were judged before.
     pub fn accept(&self) -> Result<Tls, Error> {
-        let connection = ServerConnection::new(Arc::clone(&self.0))?;
+        if let Some(proofs) = &self.proofs {
+            return Ok(Tls::greeting(Greeting::new(&self.usual, proofs)));
+        }
+        let connection = ServerConnection::new(Arc::clone(&self.usual))?;
         Ok(Tls::new(connection.into()))
     }
 }

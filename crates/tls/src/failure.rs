@@ -11,6 +11,8 @@ pub enum Failure {
     Incompatible,
     /// The peer's certificate is missing, or is not believed.
     Certificate,
+    /// There is nothing to show to a client that asks for that name.
+    NoCertificate,
     /// The peer gave up: most often it does not believe our certificate.
     Refused,
     /// What came is no TLS, or breaks its rules.
@@ -33,6 +35,10 @@ impl Error {
             | TlsError::InvalidCertRevocationList(_)
             | TlsError::UnsupportedNameType => Failure::Certificate,
             TlsError::AlertReceived(_) => Failure::Refused,
+            // What rustls says where the resolver has none; it has no name for it.
+            TlsError::General(why) if why.starts_with("no server certificate") => {
+                Failure::NoCertificate
+            }
             _ => Failure::Malformed,
         }
     }

@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 
 use rustls::{Connection, HandshakeKind, ProtocolVersion};
 
+use crate::greeting::{Greeted, Greeting};
 use crate::{Error, Subject};
 
 /// What a peer may send before the handshake is over, in bytes: chains of certificates are the longest of it.
@@ -12,10 +13,22 @@ pub(crate) const HANDSHAKE_BYTES_MAX: usize = 96 << 10;
 /// One end of a connection, between the socket's bytes and its own.
 #[derive(Debug)]
 pub struct Tls {
-    connection: Connection,
+    stage: Stage,
     has_ended: bool,
+    is_for_proof: bool,
     /// Of the handshake.
     received: usize,
+}
+
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "all but a moment of a connection's life it is going, and whoever has many of them boxes them"
+)]
+enum Stage {
+    /// A server does not know yet what the client wants.
+    Greeting(Box<Greeting>),
+    Going(Connection),
 }
 
 /// What a handshake came to.
@@ -30,12 +43,20 @@ pub struct Agreed {
 impl Tls {
     /// Either end of a connection that begins.
     #[must_use]
-    pub fn new(mut connection: Connection) -> Self {
-        // A message goes in whole, however long it is: what may be unsent is limited elsewhere.
-        connection.set_buffer_limit(None);
+    pub fn new(connection: Connection) -> Self {
+        Self::at(Stage::going(connection))
+    }
+
+    /// A server's end that goes on as the client's first words say.
+    pub(crate) fn greeting(greeting: Box<Greeting>) -> Self {
+        Self::at(Stage::Greeting(greeting))
+    }
+
+    fn at(stage: Stage) -> Self {
         Self {
-            connection,
+            stage,
             has_ended: false,
+            is_for_proof: false,
             received: 0,
         }
     }
@@ -46,22 +67,35 @@ impl Tls {
     /// # Errors
     /// What the peer sent is no TLS, or its certificate is not believed: the connection is of no use any more.
     pub fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), Error> {
-        if self.connection.is_handshaking() {
+        if self.is_handshaking() {
             self.received += bytes.len();
             if self.received > HANDSHAKE_BYTES_MAX {
                 return Err(Error::TooLong);
             }
         }
+        if let Stage::Greeting(greeting) = &mut self.stage {
+            let Some(greeted) = greeting.receive(&mut bytes)? else {
+                return Ok(());
+            };
+            let Greeted {
+                connection,
+                is_for_proof,
+            } = greeted;
+            (self.stage, self.is_for_proof) = (Stage::going(connection.into()), is_for_proof);
+        }
+        let Stage::Going(connection) = &mut self.stage else {
+            return Ok(());
+        };
         while !bytes.is_empty() {
             // Reading from memory does not fail; nothing is taken after the peer's last word.
-            let taken = self.connection.read_tls(&mut bytes).unwrap_or(0);
-            let state = self.connection.process_new_packets()?;
+            let taken = connection.read_tls(&mut bytes).unwrap_or(0);
+            let state = connection.process_new_packets()?;
             let length = state.plaintext_bytes_to_read();
             self.has_ended |= state.peer_has_closed();
             if length > 0 {
                 let start = plain.len();
                 plain.resize(start + length, 0);
-                let read = self.connection.reader().read(&mut plain[start..]);
+                let read = connection.reader().read(&mut plain[start..]);
                 plain.truncate(start + read.unwrap_or(0));
             } else if taken == 0 {
                 break;
@@ -73,49 +107,68 @@ impl Tls {
     /// Appends to `out` what has to go out: `plain`, and what TLS itself wants to say. Before the handshake is over
     /// `plain` is kept.
     pub fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) {
-        // Writing to memory does not fail, and there is no limit.
-        let _ = self.connection.writer().write_all(plain);
-        while self.connection.wants_write() {
-            if self.connection.write_tls(out).is_err() {
-                return;
+        match &mut self.stage {
+            // Nobody to say anything else to.
+            Stage::Greeting(greeting) => out.append(greeting.alert()),
+            Stage::Going(connection) => {
+                // Writing to memory does not fail, and there is no limit.
+                let _ = connection.writer().write_all(plain);
+                while connection.wants_write() {
+                    if connection.write_tls(out).is_err() {
+                        return;
+                    }
+                }
             }
         }
     }
 
     /// Appends to `out` that nothing more will be sent, so that nobody can cut off the end unnoticed.
     pub fn close(&mut self, out: &mut Vec<u8>) {
-        self.connection.send_close_notify();
+        if let Stage::Going(connection) = &mut self.stage {
+            connection.send_close_notify();
+        }
         self.send(&[], out);
     }
 
     /// Whether [`send`](Self::send) would have something to say without being given anything.
     #[must_use]
     pub fn has_words(&self) -> bool {
-        self.connection.wants_write()
+        match &self.stage {
+            Stage::Greeting(greeting) => greeting.has_alert(),
+            Stage::Going(connection) => connection.wants_write(),
+        }
     }
 
     /// Whether the handshake is not over.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
-        self.connection.is_handshaking()
+        self.going()
+            .is_none_or(|connection| connection.is_handshaking())
     }
 
     /// What the handshake came to, once it is over.
     #[must_use]
     pub fn agreed(&self) -> Option<Agreed> {
-        if self.connection.is_handshaking() {
+        let connection = self.going()?;
+        if connection.is_handshaking() {
             return None;
         }
         Some(Agreed {
-            is_1_3: self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_3),
-            is_resumed: self.connection.handshake_kind() == Some(HandshakeKind::Resumed),
+            is_1_3: connection.protocol_version() == Some(ProtocolVersion::TLSv1_3),
+            is_resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
         })
+    }
+
+    /// Whether the client only wants to see a [`Proof`](crate::Proof): nothing is to be said inside (RFC 8737 section 3).
+    #[must_use]
+    pub fn is_for_proof(&self) -> bool {
+        self.is_for_proof
     }
 
     /// Whom the peer's certificate is about, if it has shown one that is believed.
     #[must_use]
     pub fn peer(&self) -> Option<Subject> {
-        Subject::read(self.connection.peer_certificates()?.first()?)
+        Subject::read(self.going()?.peer_certificates()?.first()?)
     }
 
     /// Whether the peer has sent anything.
@@ -128,5 +181,20 @@ impl Tls {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.has_ended
+    }
+
+    fn going(&self) -> Option<&Connection> {
+        match &self.stage {
+            Stage::Greeting(_) => None,
+            Stage::Going(connection) => Some(connection),
+        }
+    }
+}
+
+impl Stage {
+    fn going(mut connection: Connection) -> Self {
+        // A message goes in whole, however long it is: what may be unsent is limited elsewhere.
+        connection.set_buffer_limit(None);
+        Self::Going(connection)
     }
 }

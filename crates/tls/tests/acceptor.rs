@@ -157,3 +157,155 @@ fn a_certificate_says_for_what_it_is_and_how_long() {
     let missing = Certificate::read(Path::new("/nowhere/x.pem"), &key).expect_err("no file");
     assert_eq!(missing.to_string(), "/nowhere/x.pem: there is no such file");
 }
+
+/// What a client that offers these protocols comes to.
+fn shown(acceptor: &Acceptor, name: &str, offered: &[&str]) -> Result<(Tls, Vec<u8>), Error> {
+    use std::sync::Arc;
+
+    use rustls::client::danger::HandshakeSignatureValid;
+    use rustls::crypto::{CryptoProvider, ring};
+    use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+    use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
+
+    #[derive(Debug)]
+    struct Any(Arc<CryptoProvider>);
+    impl rustls::client::danger::ServerCertVerifier for Any {
+        fn verify_server_cert(
+            &self,
+            _: &CertificateDer<'_>,
+            _: &[CertificateDer<'_>],
+            _: &ServerName<'_>,
+            _: &[u8],
+            _: UnixTime,
+        ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+            Ok(rustls::client::danger::ServerCertVerified::assertion())
+        }
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            Ok(HandshakeSignatureValid::assertion())
+        }
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            self.verify_tls12_signature(message, certificate, dss)
+        }
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.0.signature_verification_algorithms.supported_schemes()
+        }
+    }
+
+    let provider = Arc::new(ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Any(provider)))
+        .with_no_client_auth();
+    config.alpn_protocols = offered
+        .iter()
+        .map(|name| name.as_bytes().to_vec())
+        .collect();
+    let name = ServerName::try_from(name.to_owned()).expect("a name");
+    let mut client = ClientConnection::new(Arc::new(config), name).expect("a client");
+    let mut server = acceptor.accept().expect("a server");
+    while client.is_handshaking() {
+        let (mut there, mut back) = (Vec::new(), Vec::new());
+        while client.wants_write() {
+            client.write_tls(&mut there).expect("memory");
+        }
+        // Byte by byte: a greeting comes in any pieces.
+        let result = there
+            .chunks(1)
+            .try_for_each(|byte| server.receive(byte, &mut Vec::new()));
+        server.send(&[], &mut back);
+        let mut rest = &back[..];
+        while !rest.is_empty() {
+            client.read_tls(&mut rest).expect("memory");
+            let told = client.process_new_packets().map(|_| ());
+            assert_eq!(
+                told.is_err(),
+                result.is_err(),
+                "the client is told: {told:?}"
+            );
+        }
+        result?;
+    }
+    let certificate = client.peer_certificates().expect("shown")[0].to_vec();
+    // The client's last word, by which the server's handshake is over too.
+    let mut last = Vec::new();
+    while client.wants_write() {
+        client.write_tls(&mut last).expect("memory");
+    }
+    server.receive(&last, &mut Vec::new())?;
+    Ok((server, certificate))
+}
+
+#[test]
+fn proofs_are_for_those_who_look_for_them() {
+    use rustls::pki_types::PrivateKeyDer;
+
+    let folder = Folder::new("proofs");
+    // Clients have to show certificates, but not those who look.
+    let clients = Clients {
+        roots: {
+            folder.own();
+            Roots::read(&folder.0.join("own.pem")).expect("readable")
+        },
+        is_required: true,
+    };
+    let proofs = veche_tls::Proofs::default();
+    let own = folder.own();
+    let usual = acceptor(own, None);
+    let usual = usual.with_proofs(&proofs).expect("good settings");
+    let closed = acceptor(folder.own(), Some(&clients));
+    let closed = closed.with_proofs(&proofs).expect("good settings");
+    let none = Acceptor::new(
+        Vec::new(),
+        None,
+        &["http/1.1"],
+        &Tickets::new().expect("random"),
+    );
+    let none = none.and_then(|none| none.with_proofs(&proofs));
+    let none = none.expect("good settings");
+
+    let key = KeyPair::generate().expect("a key");
+    let made = CertificateParams::new(vec!["a.example".to_owned()]).expect("a name");
+    let made = made.self_signed(&key).expect("a certificate");
+    let der = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
+    let proof = proofs
+        .show("A.example", made.der().clone(), der)
+        .expect("good");
+    for acceptor in [&usual, &closed, &none] {
+        let (server, certificate) = shown(acceptor, "a.example", &["acme-tls/1"]).expect("shown");
+        assert!(server.is_for_proof() && server.agreed().is_some());
+        assert!(certificate == made.der().to_vec());
+        let error = shown(acceptor, "b.example", &["acme-tls/1"]).expect_err("not ordered");
+        assert_eq!(error.failure(), Failure::NoCertificate);
+    }
+    // Whoever could speak something else is a client as any other.
+    for offered in [&["acme-tls/1", "http/1.1"][..], &["http/1.1"], &[]] {
+        let (server, certificate) = shown(&usual, "a.example", offered).expect("served");
+        assert!(!server.is_for_proof());
+        assert!(certificate != made.der().to_vec());
+        let error = shown(&none, "a.example", offered).expect_err("there is none");
+        assert_eq!(error.failure(), Failure::NoCertificate);
+    }
+    drop(proof);
+    let error = shown(&usual, "a.example", &["acme-tls/1"]).expect_err("it is over");
+    assert_eq!(error.failure(), Failure::NoCertificate);
+    // What is no greeting gets an alert.
+    let mut server = usual.accept().expect("a server");
+    assert!(
+        server
+            .receive(&[22, 3, 1, 0, 4, 9, 9, 9, 9], &mut Vec::new())
+            .is_err()
+    );
+    assert!(server.has_words());
+}

@@ -1,0 +1,96 @@
+//! The beginning of a handshake, where what the client wants decides by which settings it goes on.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::server::{Accepted, Acceptor};
+use rustls::{Error as TlsError, ServerConfig, ServerConnection};
+
+use crate::proof;
+
+/// The alert for what is no greeting at all, for which the library has none (RFC 8446 section 6).
+const DECODE_ERROR: &[u8] = &[21, 3, 3, 0, 2, 2, 50];
+
+/// A client that has not said what it wants.
+pub(crate) struct Greeting {
+    hello: Acceptor,
+    usual: Arc<ServerConfig>,
+    proofs: Arc<ServerConfig>,
+    /// What tells the client that its greeting was no good.
+    alert: Vec<u8>,
+}
+
+/// How the handshake goes on.
+pub(crate) struct Greeted {
+    pub(crate) connection: ServerConnection,
+    /// It is for a [`Proof`](crate::Proof).
+    pub(crate) is_for_proof: bool,
+}
+
+impl Greeting {
+    pub(crate) fn new(usual: &Arc<ServerConfig>, proofs: &Arc<ServerConfig>) -> Box<Self> {
+        Box::new(Self {
+            hello: Acceptor::default(),
+            usual: Arc::clone(usual),
+            proofs: Arc::clone(proofs),
+            alert: Vec::new(),
+        })
+    }
+
+    /// Takes bytes from the front of `bytes`; `None`: more have to come. After an error there is an [alert](Self::alert).
+    pub(crate) fn receive(&mut self, bytes: &mut &[u8]) -> Result<Option<Greeted>, TlsError> {
+        while !bytes.is_empty() {
+            // Reading from memory does not fail.
+            let taken = self.hello.read_tls(bytes).unwrap_or(0);
+            let accepted = self.hello.accept();
+            let result = accepted.and_then(|accepted| match accepted {
+                Some(accepted) => self.go_on(accepted).map(Some),
+                None => Ok(None),
+            });
+            match result {
+                Ok(Some(greeted)) => return Ok(Some(greeted)),
+                Ok(None) if taken == 0 => break,
+                Ok(None) => {}
+                Err((error, mut alert)) => {
+                    let _ = alert.write_all(&mut self.alert);
+                    if self.alert.is_empty() {
+                        self.alert.extend_from_slice(DECODE_ERROR);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn go_on(
+        &self,
+        accepted: Accepted,
+    ) -> Result<Greeted, (TlsError, rustls::server::AcceptedAlert)> {
+        let is_for_proof = proof::is_asked_for(&accepted.client_hello());
+        let config = match is_for_proof {
+            true => &self.proofs,
+            false => &self.usual,
+        };
+        Ok(Greeted {
+            connection: accepted.into_connection(Arc::clone(config))?,
+            is_for_proof,
+        })
+    }
+
+    /// What has to go out.
+    pub(crate) fn alert(&mut self) -> &mut Vec<u8> {
+        &mut self.alert
+    }
+
+    /// Whether something has.
+    pub(crate) fn has_alert(&self) -> bool {
+        !self.alert.is_empty()
+    }
+}
+
+impl fmt::Debug for Greeting {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Greeting")
+    }
+}
