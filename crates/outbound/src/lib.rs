@@ -3,6 +3,7 @@
 //! A worker has a [`Port`]: it hands in a turn's calls at once and takes what has become of earlier ones when it is
 //! woken. Nothing here knows who asks or what for. Each kind of call is a file of its own and a row in [`perform`].
 
+pub mod acme;
 mod authority;
 mod http;
 mod metrics;

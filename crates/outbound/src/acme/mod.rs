@@ -1,0 +1,110 @@
+//! Orders of certificates by ACME (RFC 8555): one order from the account to the chain, proven by TLS-ALPN-01 (RFC 8737).
+//!
+//! It keeps nothing and tries nothing twice: whoever orders keeps the account and decides when to order again. The
+//! protocol is `instant-acme`'s; what goes over the wire goes by the HTTP client that everybody has.
+
+mod client;
+mod order;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use veche_calls::Trust;
+use veche_tls::Proofs;
+
+use crate::Outbound;
+
+/// From the first request to the chain: an authority may take its time over proofs.
+const ORDER_TIME: Duration = Duration::from_secs(180);
+
+/// One certificate to be had.
+pub struct Order {
+    /// The URL of the authority's directory (RFC 8555 section 7.1.1).
+    pub directory: String,
+    /// Who vouches for the authority's own server, if not the system's authorities.
+    pub ca: Option<PathBuf>,
+    /// Whom the authority may write to, such as `mailto:ops@example.org`. For new accounts.
+    pub contact: Vec<String>,
+    /// As [`Ended::account`] had it; without one an account is made, which means that the authority's terms are agreed to.
+    pub account: Option<String>,
+    /// Host names, at least one; no wildcards.
+    pub names: Vec<String>,
+    /// Where proofs are shown.
+    pub proofs: Proofs,
+}
+
+/// What has become of an order.
+pub struct Ended {
+    /// An account that was made for it, to be kept also if the order has failed. It has the account's key in it.
+    pub account: Option<String>,
+    /// The certificate, or why there is none.
+    pub result: Result<Issued, Failed>,
+}
+
+/// A certificate with a new key.
+pub struct Issued {
+    /// The chain, the server's own first, as PEM.
+    pub chain: String,
+    /// The private key, as PEM.
+    pub key: String,
+}
+
+/// Why there is no certificate, split by how soon another try makes sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// The authority can't be reached, or is in trouble itself.
+    Unreachable(String),
+    /// It does not issue this: most often a proof has failed.
+    Refused(String),
+    /// There were too many orders (RFC 8555 section 6.6).
+    Limited(String),
+    /// It does not know the account any more.
+    NoAccount(String),
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Unreachable(why)
+        | Self::Refused(why)
+        | Self::Limited(why)
+        | Self::NoAccount(why)) = self;
+        out.write_str(why)
+    }
+}
+
+impl Outbound {
+    /// Has a certificate ordered; `done` is called with what has become of it, on a thread of the runtime, or on this one
+    /// if there is none.
+    pub fn order(&self, order: Order, done: impl FnOnce(Ended) + Send + 'static) {
+        let runtime = match self.runtime() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                let words = format!("no threads for calls to the outside: {error}");
+                return done(Ended {
+                    account: None,
+                    result: Err(Failed::Unreachable(words)),
+                });
+            }
+        };
+        let clients = Arc::clone(&self.0.clients);
+        runtime.spawn(async move {
+            let trust = match &order.ca {
+                None => Trust::System,
+                Some(file) => Trust::File(file.clone()),
+            };
+            let mut account = None;
+            let client = client::Client { clients, trust };
+            let going = order::perform(order, client, &mut account);
+            let result = match tokio::time::timeout(ORDER_TIME, going).await {
+                Ok(result) => result,
+                Err(_) => {
+                    let words = format!("it took longer than {} s", ORDER_TIME.as_secs());
+                    Err(Failed::Unreachable(words))
+                }
+            };
+            done(Ended { account, result });
+        });
+    }
+}

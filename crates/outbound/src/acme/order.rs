@@ -1,0 +1,180 @@
+//! The course of an order: account, proofs, certificate (RFC 8555 section 7.1).
+
+use std::time::Duration;
+
+use instant_acme::{
+    Account, AuthorizationStatus, ChallengeType, Error, Identifier, NewAccount, NewOrder,
+    OrderStatus, Problem, RetryPolicy,
+};
+use rcgen::{CertificateParams, CustomExtension, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use veche_tls::{Proof, Proofs};
+
+use super::client::{Client, Unreached};
+use super::{Failed, Issued, Order};
+
+/// How often is asked whether the authority has looked, and how long.
+const ASKING: RetryPolicy = RetryPolicy::new()
+    .initial_delay(Duration::from_millis(500))
+    .backoff(1.5)
+    .timeout(Duration::from_secs(90));
+
+/// The types of problems that decide when to try again (RFC 8555 section 6.7).
+const LIMITED: &str = "urn:ietf:params:acme:error:rateLimited";
+const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
+const INTERNAL: &str = "urn:ietf:params:acme:error:serverInternal";
+const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
+
+/// Sees an order through; an account that is made for it goes into `made` at once.
+pub(super) async fn perform(
+    order: Order,
+    client: Client,
+    made: &mut Option<String>,
+) -> Result<Issued, Failed> {
+    let account = account(&order, client, made).await?;
+    let names: Vec<Identifier> = order.names.iter().cloned().map(Identifier::Dns).collect();
+    let mut going = account.new_order(&NewOrder::new(&names)).await?;
+    // They are shown until the authority has made up its mind.
+    let shown = prove(&mut going, &order.proofs).await?;
+    let status = going.poll_ready(&ASKING).await;
+    drop(shown);
+    match status {
+        Ok(OrderStatus::Ready) => {}
+        Ok(_) | Err(Error::Api(_)) => {
+            let why = reasons(&mut going).await;
+            return Err(match (why.is_empty(), status) {
+                (true, Err(error)) => error.into(),
+                (true, Ok(_)) => Failed::Refused("the order was found invalid".to_owned()),
+                (false, _) => Failed::Refused(why.join("; ")),
+            });
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let key = going.finalize().await?;
+    let chain = going.poll_certificate(&ASKING).await?;
+    Ok(Issued { chain, key })
+}
+
+async fn account(
+    order: &Order,
+    client: Client,
+    made: &mut Option<String>,
+) -> Result<Account, Failed> {
+    let builder = Account::builder_with_http(Box::new(client));
+    if let Some(kept) = &order.account {
+        let credentials = serde_json::from_str(kept);
+        let credentials = credentials.map_err(|_| {
+            Failed::NoAccount("the account that was kept makes no sense".to_owned())
+        })?;
+        return Ok(builder.from_credentials(credentials).await?);
+    }
+    let contact: Vec<&str> = order.contact.iter().map(String::as_str).collect();
+    let new = NewAccount {
+        contact: &contact,
+        terms_of_service_agreed: true,
+        only_return_existing: false,
+    };
+    let created = builder.create(&new, order.directory.clone(), None).await;
+    let (account, credentials) = created?;
+    let kept = serde_json::to_string(&credentials);
+    *made = Some(kept.map_err(|error| Failed::Refused(error.to_string()))?);
+    Ok(account)
+}
+
+/// Shows what has to be shown for each name, and has the authority look.
+async fn prove(order: &mut instant_acme::Order, proofs: &Proofs) -> Result<Vec<Proof>, Failed> {
+    let mut shown = Vec::new();
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let mut authorization = authorization?;
+        let name = authorization.identifier().to_string();
+        match authorization.status {
+            // Proven a while ago.
+            AuthorizationStatus::Valid => continue,
+            AuthorizationStatus::Pending => {}
+            status => {
+                let words = format!("{name}: the authorization is {status:?}");
+                return Err(Failed::Refused(words));
+            }
+        }
+        let Some(mut challenge) = authorization.challenge(ChallengeType::TlsAlpn01) else {
+            let words = format!("{name}: the authority does not take TLS-ALPN-01 for it");
+            return Err(Failed::Refused(words));
+        };
+        let digest = challenge.key_authorization().digest();
+        let proof = proof(&name, digest.as_ref(), proofs);
+        shown.push(proof.map_err(|why| Failed::Refused(format!("{name}: {why}")))?);
+        challenge.set_ready().await?;
+    }
+    Ok(shown)
+}
+
+/// A self-signed certificate with the digest in it (RFC 8737 section 3).
+fn proof(name: &str, digest: &[u8], proofs: &Proofs) -> Result<Proof, String> {
+    let made = || {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(vec![name.to_owned()])?;
+        params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
+        Ok((params.self_signed(&key)?, key))
+    };
+    let (certificate, key) = made().map_err(|error: rcgen::Error| error.to_string())?;
+    let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(str::to_owned)?;
+    let shown = proofs.show(name, certificate.der().clone(), key);
+    shown.map_err(|error| error.to_string())
+}
+
+/// What the authority says of the proofs that have failed.
+async fn reasons(order: &mut instant_acme::Order) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        let name = authorization.identifier().to_string();
+        let Ok(state) = authorization.refresh().await else {
+            continue;
+        };
+        let problems = state.challenges.iter().filter_map(|one| one.error.as_ref());
+        reasons.extend(problems.map(|problem| format!("{name}: {}", words(problem))));
+    }
+    reasons
+}
+
+/// On one line, whatever the authority sends.
+fn words(problem: &Problem) -> String {
+    let mut words = problem
+        .detail
+        .clone()
+        .unwrap_or_else(|| "no reason".to_owned());
+    if let Some(kind) = &problem.r#type {
+        words.push_str(&format!(" ({kind})"));
+    }
+    let one_line = words.chars().map(|c| if c.is_control() { ' ' } else { c });
+    one_line.take(WORDS_MAX).collect()
+}
+
+/// Of a problem, in characters.
+const WORDS_MAX: usize = 400;
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Api(problem) => {
+                let words = words(&problem);
+                match problem.r#type.as_deref() {
+                    Some(LIMITED) => Self::Limited(words),
+                    Some(NO_ACCOUNT) => Self::NoAccount(words),
+                    // Nothing was wrong with what was asked for.
+                    Some(BAD_NONCE | INTERNAL) => Self::Unreachable(words),
+                    _ => Self::Refused(words),
+                }
+            }
+            Error::Other(other) if other.is::<Unreached>() => Self::Unreachable(other.to_string()),
+            Error::Timeout(_) => {
+                Self::Unreachable("the authority did not make up its mind in time".to_owned())
+            }
+            Error::Json(_) => Self::Unreachable(
+                "an answer that makes no sense: is that a directory of ACME?".to_owned(),
+            ),
+            other => Self::Refused(other.to_string()),
+        }
+    }
+}
