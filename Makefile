@@ -42,6 +42,7 @@ setup-run:
 
 setup-test: setup-run
 	@tests/setup/packages.sh test
+	@tests/setup/pebble.sh
 
 setup-full: setup-test
 	@tests/setup/packages.sh full

@@ -8,8 +8,10 @@ use std::io;
 use std::os::unix::fs::{OpenOptionsExt, fchown};
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use rustix::process::{getegid, geteuid};
 
+use crate::acme;
 use crate::config::{Config, RunAs};
 use crate::logging::FILE_MODE;
 
@@ -86,13 +88,29 @@ impl Account {
         files.into_iter().try_for_each(|file| self.own(file))
     }
 
+    /// Makes the folder of certificates that are ordered, if it is not there, and has it belong to it. One that is there
+    /// stays whose it is: a mistake in its path should give nothing away.
+    pub(crate) fn own_cache(&self, config: &Config) -> io::Result<()> {
+        if config.ordered().is_empty() {
+            return Ok(());
+        }
+        for made in acme::make(&config.acme.folder())? {
+            let folder = OpenOptions::new()
+                .read(true)
+                .custom_flags((OFlags::NOFOLLOW | OFlags::DIRECTORY).bits() as i32)
+                .open(made)?;
+            fchown(&folder, Some(self.uid), Some(self.gid))?;
+        }
+        Ok(())
+    }
+
     fn own(&self, path: &Path) -> io::Result<()> {
         let file = OpenOptions::new()
             .append(true)
             .create(true)
             .mode(FILE_MODE)
             // Whoever can write to the folder must not have us give away another file.
-            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
+            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
             .open(path)?;
         fchown(&file, Some(self.uid), Some(self.gid))
     }

@@ -14,6 +14,7 @@ use veche_outbound::Outbound;
 use veche_tls::Trusts;
 
 use crate::access_log::Access;
+use crate::acme::Orders;
 use crate::addresses::Addresses;
 use crate::identity::Identities;
 use crate::logging::Losses;
@@ -44,6 +45,8 @@ pub(crate) struct Common {
     pub(crate) trusts: Arc<Trusts>,
     /// TLS of our listeners.
     pub(crate) sealing: Arc<Sealing>,
+    /// Certificates that are ordered.
+    pub(crate) orders: Orders,
     /// Of the server's log.
     pub(crate) losses: Losses,
     /// The access log.
@@ -72,6 +75,7 @@ impl Common {
             wakers: Mutex::default(),
             trusts: Arc::default(),
             sealing: Arc::default(),
+            orders: Orders::default(),
             losses: Losses::default(),
             access: Access::default(),
             identities: Arc::default(),
@@ -82,7 +86,10 @@ impl Common {
 
     /// What asks or dials others does it as all of the process do, and believes the same.
     pub(crate) fn with_outbound(self, outbound: &Outbound) -> Self {
+        let orders = Orders::new(outbound.clone());
         Self {
+            sealing: Arc::new(Sealing::new(orders.proofs())),
+            orders,
             trusts: Arc::clone(outbound.trusts()),
             identities: Arc::new(Identities::new(outbound.clone())),
             ..self

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 mod access_log;
 mod account;
+mod acme;
 mod addresses;
 mod apps;
 mod cli;

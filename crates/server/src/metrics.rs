@@ -1,6 +1,7 @@
 //! What `/metrics`, `/api/info` and `veche status` say: every worker's counters, summed or side by side at the moment
 //! of asking.
 
+mod acme;
 mod calls;
 mod certificates;
 mod identity;
@@ -52,6 +53,7 @@ impl Report {
         registry.register_collector(Box::new(certificates::Certificates(Arc::clone(
             &common.sealing,
         ))));
+        registry.register_collector(Box::new(acme::Acme(common.orders.clone())));
         registry.register_collector(Box::new(logs::Logs(Arc::clone(&common))));
         registry.register_collector(Box::new(identity::Identity(Arc::clone(&common.identities))));
         Self {

@@ -100,9 +100,8 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
         .iter()
         .filter_map(|listener| listener.tls.as_ref())
     {
-        for pair in &tls.certificates {
-            folder_of(&pair.certificate);
-            folder_of(&pair.key);
+        for file in tls.certificates.iter().flat_map(|from| from.files()) {
+            folder_of(file);
         }
         if let Some(clients) = &tls.clients {
             folder_of(&clients.ca);
@@ -114,7 +113,7 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
     if let Some(file) = config.jwt.as_ref().and_then(|jwt| jwt.keys.file()) {
         folder_of(file);
     }
-    if let Some(file) = &config.hook.ca {
+    for file in [&config.hook.ca, &config.acme.ca].into_iter().flatten() {
         folder_of(file);
     }
     for route in &config.routes {
@@ -128,13 +127,14 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
     paths
 }
 
-/// Logs are made and renamed.
+/// Logs are made and renamed, and certificates that were ordered.
 fn written_by(config: &Config) -> BTreeSet<PathBuf> {
     let access = config.access_log.as_ref().map(|log| &log.file);
     let files = config.server.log.file.iter().chain(access);
     let folders = files.filter_map(|file| file.parent());
     folders
         .map(Path::to_owned)
+        .chain((!config.ordered().is_empty()).then(|| config.acme.folder()))
         .chain([PathBuf::from("/dev/null")])
         .collect()
 }

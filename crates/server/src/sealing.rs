@@ -1,8 +1,8 @@
 //! TLS of our listeners: who accepts with which certificates, read anew when files change.
 //!
 //! The control thread's. Workers get [`Doors`], plain values by the site's listeners, and keep the ones they have
-//! until others come; connections keep what they began with. Whatever else may bring certificates one day (ACME) or add
-//! to them (OCSP) makes doors in the same way.
+//! until others come; connections keep what they began with. What [was ordered](crate::acme) comes as a file too, which
+//! may not be there yet. Whatever may add to certificates one day (OCSP) makes doors in the same way.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::{debug, error, info, warn};
-use veche_tls::{Acceptor, Certificate, Clients, Roots, Stamp, Tickets, stamp};
+use veche_tls::{Acceptor, Certificate, Clients, Proofs, Roots, Stamp, Tickets, stamp};
 
-use crate::config::{self, Config, EXPIRY_WARNING_DAYS, Listener, Role};
+use crate::config::{self, CertificateFrom, Config, EXPIRY_WARNING_DAYS, Listener, Role};
 use crate::process::now;
 
 /// How often files are looked at.
@@ -41,11 +41,14 @@ pub(crate) struct InUse {
     pub(crate) listener: String,
     pub(crate) file: PathBuf,
     pub(crate) valid_until_s: i64,
+    /// Less than so long before its end something is wrong.
+    warn_before_s: i64,
 }
 
 /// See the module's text.
 #[derive(Default)]
 pub(crate) struct Sealing {
+    proofs: Proofs,
     kept: Mutex<Kept>,
 }
 
@@ -61,6 +64,8 @@ struct Sealed {
     label: String,
     role: Role,
     tls: config::Tls,
+    /// For those who issue certificates, if any are ordered.
+    proofs: Option<Proofs>,
     tickets: Tickets,
     /// What those who vouch for clients were when the keys of tickets were made.
     vouching: Option<Roots>,
@@ -74,6 +79,14 @@ struct Sealed {
 }
 
 impl Sealing {
+    /// Shows these proofs where certificates are ordered.
+    pub(crate) fn new(proofs: &Proofs) -> Self {
+        Self {
+            proofs: proofs.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Reads what a configuration names. Where that fails the listener is closed until its files are good.
     pub(crate) fn begin(&self, config: &Config) -> Doors {
         let mut kept = self.kept.lock();
@@ -81,7 +94,7 @@ impl Sealing {
             .listeners
             .iter()
             .map(|listener| {
-                let mut sealed = Sealed::new(listener)?;
+                let mut sealed = Sealed::new(listener, &self.proofs)?;
                 if let Err(why) = sealed.read() {
                     error!(listener = sealed.label, "no TLS: {why}");
                 }
@@ -99,7 +112,7 @@ impl Sealing {
         let mut kept = self.kept.lock();
         let mut listeners = Vec::new();
         for (index, listener) in config.listeners.iter().enumerate() {
-            let Some(mut sealed) = Sealed::new(listener) else {
+            let Some(mut sealed) = Sealed::new(listener, &self.proofs) else {
                 listeners.push(None);
                 continue;
             };
@@ -182,7 +195,7 @@ impl InUse {
                 listener = self.listener,
                 "tls: the certificate in {file} has expired: clients refuse it"
             );
-        } else if self.valid_until_s < now_s + EXPIRY_WARNING_DAYS * 24 * 60 * 60 {
+        } else if self.valid_until_s < now_s + self.warn_before_s {
             warn!(
                 listener = self.listener,
                 "{}",
@@ -193,8 +206,10 @@ impl InUse {
 }
 
 impl Sealed {
-    fn new(listener: &Listener) -> Option<Self> {
+    fn new(listener: &Listener, proofs: &Proofs) -> Option<Self> {
         let tls = listener.tls.clone()?;
+        let mut certificates = tls.certificates.iter();
+        let is_ordered = certificates.any(|one| matches!(one, CertificateFrom::Acme(_)));
         let tickets = match Tickets::new() {
             Ok(tickets) => tickets,
             Err(error) => {
@@ -207,6 +222,7 @@ impl Sealed {
             label: listener.label(),
             role: listener.role,
             tls,
+            proofs: is_ordered.then(|| proofs.clone()),
             tickets,
             vouching: None,
             acceptor: None,
@@ -228,7 +244,7 @@ impl Sealed {
         let pairs = self.tls.certificates.iter();
         let clients = self.tls.clients.iter().map(|clients| clients.ca.as_path());
         pairs
-            .flat_map(|pair| [pair.certificate.as_path(), &pair.key])
+            .flat_map(|certificate| certificate.files())
             .chain(clients)
     }
 
@@ -241,18 +257,20 @@ impl Sealed {
         self.read = self.stamps();
         self.seen.clone_from(&self.read);
         let mut certificates = Vec::new();
-        for pair in &self.tls.certificates {
-            let read = Certificate::read(&pair.certificate, &pair.key);
-            certificates.push(read.map_err(|error| error.to_string())?);
+        let mut in_use = Vec::new();
+        for from in &self.tls.certificates {
+            let is_ordered = matches!(from, CertificateFrom::Acme(_));
+            let [file, key] = from.files();
+            match Certificate::read(file, key) {
+                Ok(read) => {
+                    in_use.push(self.in_use(&read, is_ordered));
+                    certificates.push(read);
+                }
+                // Who orders it says so, and gets another.
+                Err(why) if is_ordered => debug!(listener = self.label, "no certificate: {why}"),
+                Err(why) => return Err(why.to_string()),
+            }
         }
-        let in_use = certificates
-            .iter()
-            .map(|certificate| InUse {
-                listener: self.label.clone(),
-                file: certificate.file().to_owned(),
-                valid_until_s: certificate.valid_until_s(),
-            })
-            .collect();
         let mut tickets = self.tickets.clone();
         let mut vouching = None;
         let clients = match &self.tls.clients {
@@ -275,10 +293,29 @@ impl Sealed {
             Role::Public | Role::Internal => &["http/1.1"],
         };
         let acceptor = Acceptor::new(certificates, clients.as_ref(), protocols, &tickets)
+            .and_then(|acceptor| match &self.proofs {
+                Some(proofs) => acceptor.with_proofs(proofs),
+                None => Ok(acceptor),
+            })
             .map_err(|error| error.to_string())?;
         (self.acceptor, self.certificates) = (Some(acceptor), in_use);
         (self.tickets, self.vouching) = (tickets, vouching);
         Ok(())
+    }
+
+    fn in_use(&self, certificate: &Certificate, is_ordered: bool) -> InUse {
+        let usual_s = EXPIRY_WARNING_DAYS * 24 * 60 * 60;
+        let life_s = certificate.valid_until_s() - certificate.valid_from_s();
+        InUse {
+            listener: self.label.clone(),
+            file: certificate.file().to_owned(),
+            valid_until_s: certificate.valid_until_s(),
+            // It is renewed when a third is left, however long it holds.
+            warn_before_s: match is_ordered {
+                true => usual_s.min(life_s / 6),
+                false => usual_s,
+            },
+        }
     }
 
     /// Reads files that have changed and stay as they are; whether there is another acceptor.

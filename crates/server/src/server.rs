@@ -56,6 +56,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let switched = common.access.switch(opened);
     switched.map_err(|error| error.to_string())?;
     let doors = common.sealing.begin(&config);
+    common.orders.set(&config);
     common.identities.begin(&config);
     set_caps(&common, &config);
     let report = Report::new(
@@ -209,6 +210,7 @@ impl ServerControl for Server {
         let switched = self.common.access.switch(access);
         switched.map_err(|error| error.to_string())?;
         self.common.identities.reload(&config, keys);
+        self.common.orders.set(&config);
         set_caps(&self.common, &config);
         let site = Arc::new(site::build(
             &config,
@@ -235,7 +237,8 @@ impl ServerControl for Server {
         if let Some(doors) = doors {
             self.tell(|| Letter::Doors(Arc::clone(&doors)));
         }
-        next.into_iter().chain(self.common.identities.look()).min()
+        let others = [self.common.identities.look(), self.common.orders.look()];
+        next.into_iter().chain(others.into_iter().flatten()).min()
     }
 
     fn refused(&self, why: &str) {
@@ -246,6 +249,7 @@ impl ServerControl for Server {
 
     fn drain(&self, within: Duration, parting: Parting) {
         self.common.set_ready(false);
+        self.common.orders.stop();
         self.tell(|| Letter::Drain(as_ms(within), parting));
     }
 

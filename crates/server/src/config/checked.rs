@@ -10,6 +10,7 @@ use std::time::Duration;
 use veche_frontends::access::Networks;
 use veche_frontends::rate::Rate;
 
+use super::acme::Acme;
 use super::directives::Section;
 use super::effective::Effective;
 use super::identity::KeySource;
@@ -20,6 +21,7 @@ use super::types::*;
 use super::value::Value;
 
 mod access_log;
+mod acme;
 mod apps;
 mod identity;
 mod listeners;
@@ -46,6 +48,8 @@ pub(super) struct World<'w> {
     pub(super) jwt_keys: &'w dyn Fn(&KeySource) -> Result<(), String>,
     /// Whether passwords can be judged by this service; an error is a line to act on.
     pub(super) pam: &'w dyn Fn(&veche_pam::Service) -> Result<(), String>,
+    /// The system's for what has to be kept, if it gives one.
+    pub(super) state_folder: Option<PathBuf>,
     /// Unix time.
     pub(super) now_s: i64,
 }
@@ -78,6 +82,8 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         warnings: Vec::new(),
         world,
         base: base_of(file),
+        acme: None,
+        ordered: Vec::new(),
     };
     let one = |section| {
         tables
@@ -92,6 +98,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let limits = limits(one(Section::Limits));
     let api = checker.api(one(Section::Api));
     let has_keys = !api.keys.is_empty() || !one(Section::Api).is_sound("keys");
+    checker.acme = checker.acme(one(Section::Acme));
     let listeners = checker.listeners(all(Section::Listen), has_keys);
     let mut apps = checker.apps(all(Section::App));
     let services = checker.services(all(Section::Service), &apps);
@@ -114,6 +121,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let Checker {
         problems,
         mut warnings,
+        acme,
         ..
     } = checker;
     if !problems.is_empty() {
@@ -141,6 +149,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
             .collect(),
         access_log,
         limits,
+        acme: acme.expect("a problem otherwise"),
         jwt,
         hook: hook.expect("a problem otherwise"),
         pam: pam.expect("a problem otherwise"),
@@ -192,6 +201,10 @@ struct Checker<'c> {
     warnings: Vec<Problem>,
     world: &'c World<'c>,
     base: PathBuf,
+    /// `[acme]`, once it was read; `None`: it has a problem.
+    acme: Option<Acme>,
+    /// The names of each certificate that is ordered.
+    ordered: Vec<Vec<String>>,
 }
 
 impl Checker<'_> {

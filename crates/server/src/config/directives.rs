@@ -10,6 +10,7 @@ use super::types::WORKERS_MAX;
 use super::value::Kind;
 
 mod access_log;
+mod acme;
 mod app;
 mod identity;
 mod limits;
@@ -23,6 +24,7 @@ pub(crate) enum Section {
     Server,
     AccessLog,
     Listen,
+    Acme,
     App,
     Service,
     Route,
@@ -35,10 +37,11 @@ pub(crate) enum Section {
 
 impl Section {
     /// In the order of the reference.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Server,
         Self::AccessLog,
         Self::Listen,
+        Self::Acme,
         Self::App,
         Self::Service,
         Self::Route,
@@ -55,6 +58,7 @@ impl Section {
             Self::Server => "server",
             Self::AccessLog => "access_log",
             Self::Listen => "listen",
+            Self::Acme => "acme",
             Self::App => "app",
             Self::Service => "service",
             Self::Route => "route",
@@ -72,6 +76,7 @@ impl Section {
             Self::Server => "[server]",
             Self::AccessLog => "[access_log]",
             Self::Listen => "[[listen]]",
+            Self::Acme => "[acme]",
             Self::App => "[[app]]",
             Self::Service => "[[service]]",
             Self::Route => "[[route]]",
@@ -101,6 +106,9 @@ impl Section {
             }
             Self::Listen => {
                 "An address to listen on, and who is expected there. Write one for each address; there is at least one."
+            }
+            Self::Acme => {
+                "Who issues the certificates of listeners with `tls = { acme = [\"NAME\"] }`, and where they are kept. Without the section the defaults count. See [the guide](../guide/tls.md#certificates-by-acme)."
             }
             Self::App => {
                 "A script that routes with `handler = \"lua\"` lead to. It runs once in each worker, for all its routes together. A script that needs no options can be named by its route, without a section of its own."
@@ -183,6 +191,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
         .iter()
         .chain(access_log::ACCESS_LOG)
         .chain(LISTEN)
+        .chain(acme::ACME)
         .chain(app::APP)
         .chain(service::SERVICE)
         .chain(route::ROUTE)
@@ -319,7 +328,7 @@ static SERVER: &[Directive] = &[
         default: Default::Toml("false"),
         handlers: &[],
         change: Change::Restart,
-        doc: "Locks the server process in (Landlock): it can read the folders of the files that are named here (scripts, pages, certificates, keys, this file's own) and what libraries need for names, zones and authorities, write to the folders of its logs, and run nothing. A reload that names other folders needs a restart. Refuses to start where the kernel can't do it.",
+        doc: "Locks the server process in (Landlock): it can read the folders of the files that are named here (scripts, pages, certificates, keys, this file's own) and what libraries need for names, zones and authorities, write to the folders of its logs and of ordered certificates, and run nothing. A reload that names other folders needs a restart. Refuses to start where the kernel can't do it.",
     },
 ];
 
@@ -378,7 +387,7 @@ static LISTEN: &[Directive] = &[
         default: Default::Unset("no TLS"),
         handlers: &[],
         change: Change::Reload,
-        doc: "TLS 1.2 and 1.3 on this listener: `https://` and `wss://`, or sealed push lines. Both files are PEM, `certificate` with the chain behind the server's own. With a list of several, clients get the one for the name that they ask for: exactly, else by a wildcard, else the first. Files that change are read again by themselves; connections stay as they are.",
+        doc: "TLS 1.2 and 1.3 on this listener: `https://` and `wss://`, or sealed push lines. Both files are PEM, `certificate` with the chain behind the server's own. `{ acme = [\"push.example.org\"] }` is a certificate for these names that the server gets and renews by itself, see `[acme]`. With a list of several, clients get the one for the name that they ask for: exactly, else by a wildcard, else the first. Files that change are read again by themselves; connections stay as they are.",
     },
     Directive {
         section: Section::Listen,

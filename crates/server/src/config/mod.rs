@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use veche_tls::{Certificate, Roots};
 
+mod acme;
 mod checked;
 mod directives;
 mod effective;
@@ -27,6 +28,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use acme::{Acme, Ordered};
 pub(crate) use checked::{EXPIRY_WARNING_DAYS, expires};
 pub(crate) use identity::{Hook, Jwt, KeySource, Pam, Published};
 pub(crate) use names::{ChannelPattern, Field, Identity, OriginRule};
@@ -88,6 +90,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, Report> {
             jwt_keys: &|source| source.read().map(|_| ()),
             pam: &pam,
             secret: &secret,
+            state_folder: state_folder(),
             now_s: unix_now_s(),
         },
     )
@@ -106,6 +109,7 @@ pub(crate) fn parse_again(path: &Path, text: &str) -> Result<Config, Report> {
             jwt_keys: &|_| Ok(()),
             pam: &|_| Ok(()),
             secret: &secret,
+            state_folder: state_folder(),
             now_s: unix_now_s(),
         },
     )
@@ -117,6 +121,13 @@ fn pam(service: &veche_pam::Service) -> Result<(), String> {
         return Err(service.missing());
     }
     crate::identity::probe()
+}
+
+/// What systemd has made for state, by the supervisor's environment, which the server process inherits (systemd.exec(5)).
+fn state_folder() -> Option<PathBuf> {
+    let all = std::env::var_os("STATE_DIRECTORY")?;
+    let first = std::env::split_paths(&all).next();
+    first.filter(|folder| folder.is_absolute())
 }
 
 /// The longest file with a secret: more is some other file.

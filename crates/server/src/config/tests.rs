@@ -59,6 +59,7 @@ fn checked(text: &str) -> Result<Config, Report> {
                 }
                 SecretSource::Variable(name) => Err(format!("the environment has no {name}")),
             },
+            state_folder: None,
             now_s: NOW_S,
         },
     )

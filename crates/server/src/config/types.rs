@@ -16,6 +16,7 @@ use veche_frontends::rate::Rate;
 
 use crate::access_log::Template;
 
+use super::acme::{Acme, Ordered};
 use super::checked::listeners_called;
 use super::effective::Effective;
 use super::identity::{Hook, Jwt, Pam};
@@ -41,6 +42,8 @@ pub(crate) struct Config {
     pub(crate) access_log: Option<AccessLog>,
     /// `[limits]`
     pub(crate) limits: Limits,
+    /// `[acme]`
+    pub(crate) acme: Acme,
     /// `[jwt]`; `None` where it says nothing of keys, and then no route needs any.
     pub(crate) jwt: Option<Jwt>,
     /// `[hook]`
@@ -228,9 +231,18 @@ impl Listener {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tls {
     /// At least one.
-    pub(crate) certificates: Vec<PairFiles>,
+    pub(crate) certificates: Vec<CertificateFrom>,
     /// `None`: clients are not asked for certificates.
     pub(crate) clients: Option<ClientCertificates>,
+}
+
+/// Where a certificate comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CertificateFrom {
+    /// It is there.
+    Files(PairFiles),
+    /// It is ordered.
+    Acme(Ordered),
 }
 
 /// The files of a certificate and of its key.

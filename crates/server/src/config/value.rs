@@ -55,7 +55,7 @@ pub(crate) enum Kind {
     Secrets,
     /// Any table.
     Table,
-    /// A table with the files of a certificate, or a list of such.
+    /// A table with the files of a certificate or the names that one is ordered for, or a list of such.
     Certificates,
 }
 
@@ -74,14 +74,16 @@ pub(crate) enum Value {
     List(Vec<String>),
     Secrets(Vec<SecretSource>),
     Table(toml::Table),
-    Certificates(Vec<CertificateFiles>),
+    Certificates(Vec<CertificateSource>),
 }
 
-/// A certificate and its key, by the paths that the file has.
+/// Where a certificate and its key come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CertificateFiles {
-    pub(crate) certificate: String,
-    pub(crate) key: String,
+pub(crate) enum CertificateSource {
+    /// By the paths that the file has.
+    Files { certificate: String, key: String },
+    /// Ordered for these names; at least one.
+    Acme(Vec<String>),
 }
 
 impl Kind {
@@ -161,7 +163,7 @@ impl Kind {
         }
     }
 
-    fn certificates(&self, found: &DeValue<'_>) -> Result<Vec<CertificateFiles>, String> {
+    fn certificates(&self, found: &DeValue<'_>) -> Result<Vec<CertificateSource>, String> {
         let expected = || format!("expected {}, found {}", self.expected(), describe(found));
         let (tables, is_list): (Vec<&DeValue<'_>>, bool) = match found {
             DeValue::Table(_) => (vec![found], false),
@@ -173,7 +175,7 @@ impl Kind {
         }
         let mut read = Vec::new();
         for (index, table) in tables.into_iter().enumerate() {
-            let files = files_of(table, || self.expected());
+            let files = source_of(table, || self.expected());
             let files = files.map_err(|why| match is_list {
                 true => format!("certificate {}: {why}", index + 1),
                 false => why,
@@ -237,6 +239,7 @@ impl Kind {
             Self::Table => vec!["a table such as { greeting = \"hi\" }".to_owned()],
             Self::Certificates => vec![
                 "{ certificate = \"FILE\", key = \"FILE\" }".to_owned(),
+                "{ acme = [\"NAME\"] }".to_owned(),
                 "a list of such".to_owned(),
             ],
         };
@@ -285,12 +288,17 @@ impl fmt::Display for Value {
             }
             Self::Table(table) => write!(f, "{}", toml::Value::Table(table.clone())),
             Self::Certificates(list) => {
-                let one = |files: &CertificateFiles| {
-                    let (certificate, key) = (quoted(&files.certificate), quoted(&files.key));
-                    format!("{{ certificate = {certificate}, key = {key} }}")
+                let one = |source: &CertificateSource| match source {
+                    CertificateSource::Files { certificate, key } => {
+                        let (certificate, key) = (quoted(certificate), quoted(key));
+                        format!("{{ certificate = {certificate}, key = {key} }}")
+                    }
+                    CertificateSource::Acme(names) => {
+                        format!("{{ acme = {} }}", Self::List(names.clone()))
+                    }
                 };
                 match list.as_slice() {
-                    [files] => f.write_str(&one(files)),
+                    [source] => f.write_str(&one(source)),
                     list => {
                         let list: Vec<String> = list.iter().map(one).collect();
                         write!(f, "[{}]", list.join(", "))
@@ -324,11 +332,11 @@ fn secret_source(found: &DeValue<'_>) -> Option<SecretSource> {
     }
 }
 
-/// The files that a table names.
-fn files_of(
+/// What a table says of a certificate.
+fn source_of(
     found: &DeValue<'_>,
     expected: impl Fn() -> String,
-) -> Result<CertificateFiles, String> {
+) -> Result<CertificateSource, String> {
     const NAMES: [&str; 2] = ["certificate", "key"];
     let DeValue::Table(table) = found else {
         return Err(format!(
@@ -337,11 +345,25 @@ fn files_of(
             describe(found)
         ));
     };
+    if let Some(names) = table.get("acme") {
+        return match (table.len(), strings(names.get_ref())) {
+            (1, Some(names)) if !names.is_empty() => Ok(CertificateSource::Acme(names)),
+            (1, _) => {
+                let found = describe(names.get_ref());
+                Err(format!(
+                    "acme: expected a list of host names, found {found}"
+                ))
+            }
+            _ => Err(
+                "acme: it stands alone: the server gets certificate and key by itself".to_owned(),
+            ),
+        };
+    }
     let mut paths = NAMES.map(|_| None);
     for (name, value) in table {
         let name = name.get_ref().as_ref();
         let Some(place) = NAMES.iter().position(|other| *other == name) else {
-            let hint = nearest_hint(name, NAMES);
+            let hint = nearest_hint(name, NAMES.into_iter().chain(["acme"]));
             return Err(format!(
                 "unknown name {name:?}; expected {}{hint}",
                 expected()
@@ -358,7 +380,7 @@ fn files_of(
         paths[place] = Some(path.to_owned());
     }
     match paths {
-        [Some(certificate), Some(key)] => Ok(CertificateFiles { certificate, key }),
+        [Some(certificate), Some(key)] => Ok(CertificateSource::Files { certificate, key }),
         [Some(_), None] => Err("without \"key\": the PEM file of its private key".to_owned()),
         _ => {
             Err("without \"certificate\": the PEM file of the certificate and its chain".to_owned())

@@ -30,7 +30,7 @@ use veche_pam::Service;
 use crate::config::{self, Config};
 use crate::process::now;
 
-pub(crate) use figures::{Asked, Figures};
+pub(crate) use figures::{Asked, Count, Figures};
 use hook::BackEnd;
 use keyring::Keyring;
 pub(crate) use pam::probe;

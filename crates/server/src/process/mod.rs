@@ -30,7 +30,7 @@ use self::link::Link;
 use self::message::{ToServer, ToSupervisor, VERSION};
 use self::signals::Signals;
 use crate::config::Config;
-use crate::{logging, sandbox};
+use crate::{acme, logging, sandbox};
 
 /// How long the supervisor may take to say `Start`; it says so at once.
 const START_WAIT: Duration = Duration::from_secs(10);
@@ -387,6 +387,8 @@ fn is_listened_on(bound: &[message::ListenerSockets], config: &Config) -> Result
 /// Gives up what the process does not need, while it has one thread only.
 fn confine(config: &Config) -> Result<(), String> {
     rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
+    // Where that fails, it is told when something is to be kept there.
+    let _ = acme::prepare(config);
     match config.server.sandbox {
         true => sandbox::enter(config).map_err(|error| error.to_string()),
         false => Ok(()),

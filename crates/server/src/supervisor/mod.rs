@@ -112,6 +112,7 @@ pub(crate) fn run(file: PathBuf, dev: bool) -> Result<Ended, ServeError> {
     let account = Account::of(config.server.run_as.as_ref())?;
     if let Some(account) = &account {
         account.own_logs(&config)?;
+        account.own_cache(&config)?;
     }
     let logs = Signals::keep_from(|| logging::start(&config.server.log))??;
 
@@ -416,6 +417,16 @@ impl Supervisor {
             Some(account) => account
                 .own_logs(config)
                 .map_err(|error| format!("a log file can't be given to server.user: {error}")),
+        }
+    }
+
+    /// The folder of certificates that are ordered as well.
+    fn own_cache(&self, config: &Config) -> Result<(), String> {
+        match &self.account {
+            None => Ok(()),
+            Some(account) => account
+                .own_cache(config)
+                .map_err(|error| format!("acme.cache can't be given to server.user: {error}")),
         }
     }
 

@@ -99,6 +99,7 @@ impl Supervisor {
             .restart;
         let config = Arc::new(Config::clone(&read.config).on_top_of(&self.started.config));
         self.own_logs(&config)?;
+        self.own_cache(&config)?;
         let output = logging::open(&config.server.log).map_err(|error| error.to_string())?;
         let id = self.take_id();
         let loaded = Loaded {

@@ -204,8 +204,12 @@ impl Rest {
             && let Some(agreed) = seal.tls.agreed()
         {
             seal.is_handshaking = false;
-            shared.stats.sealed(agreed.is_1_3, agreed.is_resumed);
-            debug!(target: LOG, worker = self.me, peer = %connection.peer, ?agreed, "TLS");
+            if seal.tls.is_for_proof() {
+                debug!(target: LOG, worker = self.me, peer = %connection.peer, "a proof was shown");
+            } else {
+                shared.stats.sealed(agreed.is_1_3, agreed.is_resumed);
+                debug!(target: LOG, worker = self.me, peer = %connection.peer, ?agreed, "TLS");
+            }
             if let Some(subject) = seal.tls.peer() {
                 connection.certified(certified(subject));
             }
@@ -225,7 +229,9 @@ impl Rest {
                 None => is_stalled = true,
             }
         }
-        if !plain.is_empty() {
+        // Who has seen a proof has seen all there is: it is for looking at (RFC 8737 section 3).
+        let is_seen = seal.tls.is_for_proof() && !seal.is_handshaking && !connection.has_ended();
+        if !plain.is_empty() && !seal.tls.is_for_proof() {
             connection.received(session(id), &mut plain, shared);
         }
         match result {
@@ -241,6 +247,7 @@ impl Rest {
                 debug!(target: LOG, worker = self.me, peer = %connection.peer, %error, "TLS failed");
                 connection.failed(session(id), &error.to_string(), shared);
             }
+            Ok(()) if is_seen => connection.turn_away(session(id), b"", shared),
             Ok(()) if has_ended => connection.ended(session(id), shared),
             Ok(()) => {}
         }
@@ -311,6 +318,7 @@ fn of(failure: Failure) -> SealFailure {
     match failure {
         Failure::Incompatible => SealFailure::Incompatible,
         Failure::Certificate => SealFailure::ClientCertificate,
+        Failure::NoCertificate => SealFailure::NoCertificate,
         Failure::Refused => SealFailure::Refused,
         Failure::Malformed => SealFailure::Malformed,
     }

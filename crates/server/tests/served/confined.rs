@@ -140,3 +140,28 @@ fn a_server_in_its_sandbox_does_all_its_work() {
     assert_eq!(get(server.public, "/lua").text(), "from lua");
     assert_eq!(get(server.internal, "/metrics").status, 200);
 }
+
+/// What the server process orders it has to be able to keep, also in a folder of root's.
+#[test]
+fn the_cache_of_certificates_is_given_to_the_user() {
+    if !is_root() {
+        eprintln!("not root: nothing tested");
+        return;
+    }
+    let options = Options {
+        server: "user = \"nobody\"",
+        listen: "tls = { acme = [\"a.veche.test\"] }",
+        // Nobody is there.
+        routes: "[acme]\ndirectory = \"https://127.0.0.1:1/dir\"\n",
+        ..Options::default()
+    };
+    let server = Server::with(USUAL, &options);
+    let cache = server.folder.join("acme/127.0.0.1-1-dir");
+    until("the first try", || {
+        server.log().contains("there is none to show; 1 failure")
+    });
+    for path in [&cache, &cache.join("a.veche.test.attempts")] {
+        assert_eq!(fs::metadata(path).expect("there").uid(), NOBODY, "{path:?}");
+    }
+    assert_eq!(fs::metadata(&server.folder).expect("there").uid(), 0);
+}

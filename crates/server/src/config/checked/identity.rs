@@ -99,7 +99,7 @@ impl Checker<'_> {
         })
     }
 
-    fn ca(&mut self, table: &Table, name: &str) -> Option<PathBuf> {
+    pub(super) fn ca(&mut self, table: &Table, name: &str) -> Option<PathBuf> {
         let file = self.base.join(text(table, name)?);
         if let Err(why) = (self.world.client_ca)(&file) {
             self.problems

@@ -9,7 +9,7 @@ use crate::config::directives::ROLES;
 use crate::config::names::{parse_client_address, parse_host, parse_network};
 use crate::config::raw::Table;
 use crate::config::report::did_you_mean;
-use crate::config::types::{Listener, Role};
+use crate::config::types::{CertificateFrom, Listener, Role};
 use crate::config::value::Value;
 
 /// Who may do what on a listener that is not on loopback.
@@ -71,6 +71,13 @@ impl Checker<'_> {
                 && !address.ip().to_canonical().is_loopback()
             {
                 self.exposed(table, role, address, risk);
+            }
+            let is_ordered = tls.as_ref().is_some_and(|tls| {
+                let mut all = tls.certificates.iter();
+                all.any(|one| matches!(one, CertificateFrom::Acme(_)))
+            });
+            if is_ordered {
+                self.out_of_sight(table, address.map(|address| address.port()));
             }
             let has_client_ca = table.has("client_ca");
             let access = self.access(table, address);

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::{CertificateFacts, Checker, text, word};
 use crate::config::raw::Table;
-use crate::config::types::{ClientCertificates, PairFiles, Tls};
-use crate::config::value::Value;
+use crate::config::types::{CertificateFrom, ClientCertificates, PairFiles, Tls};
+use crate::config::value::{CertificateSource, Value};
 
 /// A certificate that holds for less long gets a warning, in days.
 pub(crate) const EXPIRY_WARNING_DAYS: i64 = 14;
@@ -15,8 +15,8 @@ const DAY_S: i64 = 24 * 60 * 60;
 impl Checker<'_> {
     /// What a listener says of TLS; `None` where it says nothing, or nothing that is any good.
     pub(super) fn tls(&mut self, table: &Table) -> Option<Tls> {
-        let files = match table.value("tls") {
-            Some(Value::Certificates(files)) => files,
+        let sources = match table.value("tls") {
+            Some(Value::Certificates(sources)) => sources,
             _ => {
                 if table.is_sound("tls") {
                     self.pointless(table, "client_ca", "tls");
@@ -25,21 +25,28 @@ impl Checker<'_> {
             }
         };
         let mut certificates = Vec::new();
-        for (index, files) in files.iter().enumerate() {
+        for (index, source) in sources.iter().enumerate() {
             // A table alone has no items: its own place counts.
             let at = match table.items("tls") {
                 0 => table.value_at("tls"),
                 _ => table.item_at("tls", index),
             };
-            let files = PairFiles {
-                certificate: self.base.join(&files.certificate),
-                key: self.base.join(&files.key),
+            let files = match source {
+                CertificateSource::Files { certificate, key } => PairFiles {
+                    certificate: self.base.join(certificate),
+                    key: self.base.join(key),
+                },
+                CertificateSource::Acme(names) => {
+                    let ordered = self.ordered(at, names);
+                    certificates.extend(ordered.map(CertificateFrom::Acme));
+                    continue;
+                }
             };
             match (self.world.certificate)(&files.certificate, &files.key) {
                 Err(why) => self.problems.add(at, format!("tls: {why}")),
                 Ok(facts) => self.judge(at, &files, &facts),
             }
-            certificates.push(files);
+            certificates.push(CertificateFrom::Files(files));
         }
         Some(Tls {
             certificates,

@@ -2,18 +2,18 @@
 
 use super::bad::says;
 use super::{checked, good};
-use crate::config::{ClientCertificates, Identity, PairFiles, Tls};
+use crate::config::{CertificateFrom, ClientCertificates, Identity, PairFiles, Tls};
 
 /// A listener that speaks TLS with these lines.
 fn listener(lines: &str) -> String {
     format!("[[listen]]\naddress = \"0.0.0.0:443\"\n{lines}\n")
 }
 
-fn files(name: &str) -> PairFiles {
-    PairFiles {
+fn files(name: &str) -> CertificateFrom {
+    CertificateFrom::Files(PairFiles {
         certificate: format!("/etc/veche/{name}.pem").into(),
         key: format!("/etc/veche/{name}.key").into(),
-    }
+    })
 }
 
 #[test]
@@ -55,13 +55,13 @@ fn what_is_wrong_with_them() {
         (
             "tls = true",
             &[
-                "3:7: tls: expected { certificate = \"FILE\", key = \"FILE\" } or a list of such, found true",
+                "3:7: tls: expected { certificate = \"FILE\", key = \"FILE\" }, { acme = [\"NAME\"] } or a list of such, found true",
             ],
         ),
         (
             "tls = []",
             &[
-                "3:7: tls: expected { certificate = \"FILE\", key = \"FILE\" } or a list of such, found an empty list",
+                "3:7: tls: expected { certificate = \"FILE\", key = \"FILE\" }, { acme = [\"NAME\"] } or a list of such, found an empty list",
             ],
         ),
         (
@@ -71,7 +71,7 @@ fn what_is_wrong_with_them() {
         (
             "tls = { certificat = \"good.pem\", key = \"good.key\" }",
             &[
-                "3:7: tls: unknown name \"certificat\"; expected { certificate = \"FILE\", key = \"FILE\" } or a list of such; did you mean \"certificate\"?",
+                "3:7: tls: unknown name \"certificat\"; expected { certificate = \"FILE\", key = \"FILE\" }, { acme = [\"NAME\"] } or a list of such; did you mean \"certificate\"?",
             ],
         ),
         (
@@ -201,4 +201,127 @@ fn a_reload_takes_tls_over() {
     assert_eq!(new.listeners, sealed.listeners);
     let moved = good("[[listen]]\naddress = \"0.0.0.0:80\"").on_top_of(&sealed);
     assert_eq!(moved.listeners, sealed.listeners);
+}
+
+#[test]
+fn certificates_that_are_ordered() {
+    let config = good(
+        "[acme]\ncontact = [\"ops@example.org\", \"mailto:b@example.org\"]\nca = \"ca.pem\"\n\
+         directory = \"https://127.0.0.1:14000/dir\"\n\
+         [[listen]]\naddress = \"0.0.0.0:443\"\n\
+         tls = [\n{ acme = [\"Push.Example.org\", \"example.org\"] },\n{ certificate = \"good.pem\", key = \"good.key\" }]\n\
+         [[listen]]\naddress = \"[::]:443\"\ntls = { acme = [\"push.example.org\", \"example.org\"] }\n",
+    );
+    assert_eq!(config.warnings, []);
+    let acme = &config.acme;
+    assert_eq!(
+        acme.contact,
+        ["mailto:ops@example.org", "mailto:b@example.org"]
+    );
+    assert_eq!(acme.cache.to_str(), Some("/etc/veche/acme"));
+    let [ordered] = &config.ordered()[..] else {
+        panic!("one for both: {:?}", config.ordered());
+    };
+    assert_eq!(ordered.names, ["push.example.org", "example.org"]);
+    let file = "/etc/veche/acme/127.0.0.1-14000-dir/push.example.org.pem";
+    assert_eq!(ordered.file.to_str(), Some(file));
+    let tls = config.listeners[0].tls.as_ref().expect("TLS");
+    assert_eq!(tls.certificates[1], files("good"));
+    assert!(
+        config
+            .effective
+            .to_string()
+            .contains("tls = { acme = [\"push.example.org\", \"example.org\"] }")
+    );
+
+    // Without the section it is Let's Encrypt, and where authorities can't look is told.
+    let config = good(
+        "[[listen]]\naddress = \"0.0.0.0:8443\"\nallow = [\"10.0.0.0/8\"]\ntls = { acme = [\"a.example\"] }",
+    );
+    assert_eq!(
+        config.acme.folder().to_str(),
+        Some("/etc/veche/acme/acme-v02.api.letsencrypt.org-directory")
+    );
+    let said: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "/etc/veche/veche.toml:3:1: allow: the authority of tls.acme comes from addresses that it tells nobody; it has to be let in",
+            "/etc/veche/veche.toml:4:7: tls: acme: authorities connect to port 443 of each name: see that it leads to port 8443 here",
+        ]
+    );
+}
+
+#[test]
+fn what_is_wrong_with_orders() {
+    let long = format!("{}.example", "a".repeat(64));
+    let bad: &[(&str, &[&str])] = &[
+        (
+            "tls = { acme = [] }",
+            &["3:7: tls: acme: expected a list of host names, found an empty list"],
+        ),
+        (
+            "tls = { acme = \"a.example\" }",
+            &["3:7: tls: acme: expected a list of host names, found \"a.example\""],
+        ),
+        (
+            "tls = { acme = [\"a.example\"], key = \"good.key\" }",
+            &["3:7: tls: acme: it stands alone: the server gets certificate and key by itself"],
+        ),
+        (
+            "tls = { acm = [\"a.example\"] }",
+            &[
+                "3:7: tls: unknown name \"acm\"; expected { certificate = \"FILE\", key = \"FILE\" }, { acme = [\"NAME\"] } or a list of such; did you mean \"acme\"?",
+            ],
+        ),
+        (
+            "tls = { acme = [\"*.example.org\"] }",
+            &[
+                "3:7: tls: acme: \"*.example.org\": a wildcard can be proven by DNS only; list the names, or take files of a client that does DNS-01",
+            ],
+        ),
+        (
+            "tls = { acme = [\"192.0.2.1\", \"a.example\", \"A.example\"] }",
+            &[
+                "3:7: tls: acme: \"192.0.2.1\": an address is no name; take a host name",
+                "3:7: tls: acme: \"a.example\" is there twice",
+            ],
+        ),
+        (
+            "tls = { acme = [\"bücher.example\"] }",
+            &[
+                "3:7: tls: acme: expected a host name such as \"push.example.org\", found \"bücher.example\"",
+            ],
+        ),
+        (
+            "tls = [\n{ acme = [\"a.example\"] },\n{ acme = [\"a.example\", \"b.example\"] }]",
+            &[
+                "5:1: tls: acme: another certificate begins with \"a.example\", but has other names; give both the same",
+            ],
+        ),
+        (
+            "[acme]\ndirectory = \"http://ca.example/dir\"",
+            &["4:13: directory: authorities speak https only, found \"http://ca.example/dir\""],
+        ),
+        (
+            "[acme]\ndirectory = \"letsencrypt\"",
+            &["4:13: directory: \"letsencrypt\" is no URL: relative URL without a base"],
+        ),
+        (
+            "[acme]\ncontact = [\"a@example.org\", \"nobody\"]\nca = \"lost.pem\"",
+            &[
+                "4:29: contact: it is a mail address such as \"ops@example.org\", found \"nobody\"",
+                "5:6: ca: /etc/veche/lost.pem: there is no such file",
+            ],
+        ),
+    ];
+    for (lines, expected) in bad {
+        says(&listener(lines), expected);
+    }
+    says(
+        &listener(&format!("tls = {{ acme = [\"{long}\"] }}")),
+        &[&format!(
+            "3:7: tls: acme: expected a host name such as \"push.example.org\", found {long:?}"
+        )],
+    );
 }

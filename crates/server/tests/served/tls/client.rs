@@ -35,8 +35,17 @@ pub(super) fn trust(
     versions: Versions,
     shown: Option<&Path>,
 ) -> Arc<ClientConfig> {
+    trust_file(&authority.file(), versions, shown)
+}
+
+/// The same, of those in a PEM file.
+pub(super) fn trust_file(
+    authorities: &Path,
+    versions: Versions,
+    shown: Option<&Path>,
+) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    for one in CertificateDer::pem_file_iter(authority.file()).expect("readable") {
+    for one in CertificateDer::pem_file_iter(authorities).expect("readable") {
         roots.add(one.expect("a certificate")).expect("good");
     }
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

@@ -1,5 +1,6 @@
 //! TLS of our listeners: real clients, real certificates, and whatever else may knock.
 
+mod acme;
 mod behind_proxy;
 mod certificates;
 mod client;
@@ -7,6 +8,7 @@ mod clients;
 mod faults;
 mod files;
 mod openssl;
+mod pebble;
 mod pressure;
 
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -1,0 +1,392 @@
+//! Certificates that are ordered (ACME): which are due, and what becomes of orders.
+//!
+//! The control thread looks every few seconds whether one is due and has the outbound side order it; what was issued goes
+//! into a file of the cache, on a thread of the outbound side, and [`Sealing`](crate::sealing::Sealing) takes it up as it
+//! does any file that has changed. One order is under way at a time, among all processes that share the cache.
+
+mod folder;
+mod timing;
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tracing::{debug, error, info, warn};
+use veche_outbound::Outbound;
+use veche_outbound::acme::{Ended, Failed, Order};
+use veche_tls::{Certificate, Proofs, Stamp, stamp};
+
+use crate::config::{self, Config};
+use crate::identity::Count;
+use crate::process::now;
+
+use folder::{Folder, Lock};
+pub(crate) use folder::{make, prepare};
+use timing::{Attempts, Held, due_s};
+
+/// How often is looked whether a certificate is due.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// When somebody else is ordering, is looked again so much later.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// When the cache can't be written to.
+const NO_CACHE: Duration = Duration::from_secs(10 * 60);
+
+/// See the module's text.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Orders(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    outbound: Outbound,
+    proofs: Proofs,
+    figures: Figures,
+    kept: Mutex<Kept>,
+    /// An order is; apart from what is locked, since its end may come while that is.
+    is_under_way: AtomicBool,
+}
+
+/// How orders have ended.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) issued: Count,
+    pub(crate) refused: Count,
+    pub(crate) unreachable: Count,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    acme: Option<config::Acme>,
+    wanted: Vec<Wanted>,
+    /// Nothing is begun before.
+    rests_until: Option<Instant>,
+    has_stopped: bool,
+}
+
+/// A certificate that is to be had.
+#[derive(Debug)]
+struct Wanted {
+    names: Vec<String>,
+    file: PathBuf,
+    held: Option<Held>,
+    /// Of the file when it was last read.
+    read: Option<Stamp>,
+    /// From 0 to 1: how much earlier than others it is renewed.
+    random: f64,
+    due_s: i64,
+}
+
+/// A certificate as the metrics tell of it.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) name: String,
+    pub(crate) is_held: bool,
+    /// When it is ordered next, in Unix time.
+    pub(crate) due_s: i64,
+}
+
+impl Orders {
+    /// What goes out that way.
+    pub(crate) fn new(outbound: Outbound) -> Self {
+        Self(Arc::new(Inner {
+            outbound,
+            ..Inner::default()
+        }))
+    }
+
+    /// What authorities are shown.
+    pub(crate) fn proofs(&self) -> &Proofs {
+        &self.0.proofs
+    }
+
+    pub(crate) fn figures(&self) -> &Figures {
+        &self.0.figures
+    }
+
+    /// Takes over a configuration; says which certificates are missing.
+    pub(crate) fn set(&self, config: &Config) {
+        let mut kept = self.0.kept.lock();
+        let ordered = config.ordered();
+        if kept.acme.as_ref() != Some(&config.acme) {
+            kept.rests_until = None;
+        }
+        kept.acme = Some(config.acme.clone());
+        let mut before = std::mem::take(&mut kept.wanted);
+        for config::Ordered { names, file } in ordered {
+            let known = before
+                .iter()
+                .position(|one| (&one.names, &one.file) == (&names, &file));
+            if let Some(known) = known {
+                kept.wanted.push(before.swap_remove(known));
+                continue;
+            }
+            let mut wanted = Wanted {
+                names,
+                file,
+                held: None,
+                read: None,
+                random: fastrand::f64(),
+                due_s: 0,
+            };
+            wanted.look();
+            if wanted.held.is_none() {
+                warn!(
+                    directory = config.acme.directory,
+                    "acme: no certificate for {} yet: clients that ask for that get none until one is issued",
+                    wanted.names.join(", ")
+                );
+            }
+            kept.wanted.push(wanted);
+        }
+    }
+
+    /// Has a certificate ordered that is due; when to look again, if ever.
+    pub(crate) fn look(&self) -> Option<Instant> {
+        let mut kept = self.0.kept.lock();
+        if kept.wanted.is_empty() || kept.has_stopped {
+            return None;
+        }
+        let next = Some(now() + LOOK_EVERY);
+        if self.0.is_under_way.load(Relaxed) || kept.rests_until.is_some_and(|until| now() < until)
+        {
+            return next;
+        }
+        let acme = kept.acme.clone()?;
+        let folder = Folder::new(acme.folder());
+        let Some(place) = kept.due(&folder) else {
+            return next;
+        };
+        let lock = match folder.lock() {
+            Ok(Some(lock)) => lock,
+            Ok(None) => {
+                debug!("acme: another process is ordering");
+                kept.rests_until = Some(now() + BUSY);
+                return next;
+            }
+            Err(error) => {
+                kept.no_cache(&error);
+                return next;
+            }
+        };
+        // Whoever had the lock a moment ago may have got it.
+        if kept.due(&folder) != Some(place) {
+            return next;
+        }
+        self.begin(&mut kept, place, acme, folder, lock);
+        next
+    }
+
+    fn begin(&self, kept: &mut Kept, place: usize, acme: config::Acme, folder: Folder, lock: Lock) {
+        let wanted = &kept.wanted[place];
+        let going = Going {
+            names: wanted.names.clone(),
+            file: wanted.file.clone(),
+            attempts: folder.attempts(&wanted.file),
+            directory: acme.directory.clone(),
+            folder,
+            _lock: lock,
+        };
+        // Written down before, so that who crashes over it waits as well.
+        if let Err(error) = going.keep(&going.attempts_failed(None)) {
+            return kept.no_cache(&error);
+        }
+        info!(
+            directory = acme.directory,
+            "acme: ordering a certificate for {}",
+            going.names.join(", ")
+        );
+        self.0.is_under_way.store(true, Relaxed);
+        let order = Order {
+            directory: acme.directory,
+            ca: acme.ca,
+            contact: acme.contact,
+            account: going.folder.account(),
+            names: going.names.clone(),
+            proofs: self.0.proofs.clone(),
+        };
+        let inner = Arc::clone(&self.0);
+        self.0.outbound.order(order, move |ended| {
+            going.ended(ended, &inner.figures);
+            inner.is_under_way.store(false, Relaxed);
+        });
+    }
+
+    /// The process ends: nothing new is ordered.
+    pub(crate) fn stop(&self) {
+        self.0.kept.lock().has_stopped = true;
+    }
+
+    /// For the metrics.
+    pub(crate) fn certificates(&self) -> Vec<Told> {
+        let kept = self.0.kept.lock();
+        let told = |wanted: &Wanted| Told {
+            name: wanted.names.first().cloned().unwrap_or_default(),
+            is_held: wanted.held.is_some(),
+            due_s: wanted.due_s,
+        };
+        kept.wanted.iter().map(told).collect()
+    }
+}
+
+impl Kept {
+    /// The first that is due.
+    fn due(&mut self, folder: &Folder) -> Option<usize> {
+        let now_s = config::unix_now_s();
+        for wanted in &mut self.wanted {
+            wanted.look();
+            let attempts = folder.attempts(&wanted.file);
+            wanted.due_s = due_s(
+                &wanted.names,
+                wanted.held.as_ref(),
+                &attempts,
+                now_s,
+                wanted.random,
+            );
+        }
+        self.wanted.iter().position(|wanted| now_s >= wanted.due_s)
+    }
+
+    fn no_cache(&mut self, error: &io::Error) {
+        error!("acme: nothing is ordered while the cache can't be written to: {error}");
+        self.rests_until = Some(now() + NO_CACHE);
+    }
+}
+
+impl Wanted {
+    /// Reads the file if it is another one.
+    fn look(&mut self) {
+        let stamp = stamp(&self.file);
+        if self.read == Some(stamp) {
+            return;
+        }
+        self.read = Some(stamp);
+        self.held = match stamp {
+            None => None,
+            Some(_) => match Certificate::read(&self.file, &self.file) {
+                Ok(read) => Some(held(&read)),
+                Err(why) => {
+                    warn!("acme: a certificate of the cache is no good, another is ordered: {why}");
+                    None
+                }
+            },
+        };
+    }
+}
+
+fn held(certificate: &Certificate) -> Held {
+    Held {
+        names: certificate.names().to_vec(),
+        valid_from_s: certificate.valid_from_s(),
+        valid_until_s: certificate.valid_until_s(),
+    }
+}
+
+/// An order that is under way.
+struct Going {
+    names: Vec<String>,
+    file: PathBuf,
+    /// Before it.
+    attempts: Attempts,
+    directory: String,
+    folder: Folder,
+    _lock: Lock,
+}
+
+impl Going {
+    fn attempts_failed(&self, why: Option<&Failed>) -> Attempts {
+        let now_s = config::unix_now_s();
+        self.attempts
+            .failed(&self.names, why, now_s, fastrand::f64())
+    }
+
+    fn keep(&self, attempts: &Attempts) -> io::Result<()> {
+        self.folder.keep_attempts(&self.file, attempts)
+    }
+
+    /// Keeps what was issued, or when to try again.
+    fn ended(self, ended: Ended, figures: &Figures) {
+        if let Some(account) = &ended.account
+            && let Err(error) = self.folder.keep_account(account)
+        {
+            error!("acme: the account can't be kept, the next order makes another: {error}");
+        }
+        let names = self.names.join(", ");
+        let issued = ended.result.and_then(|issued| {
+            let mut text = issued.chain;
+            if !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(&issued.key);
+            let mut read = None;
+            let is_good = |file: &Path| {
+                let certificate = Certificate::read(file, file);
+                read = Some(held(&certificate.map_err(|error| error.to_string())?));
+                Ok(())
+            };
+            let kept = self.folder.keep_certificate(&self.file, &text, is_good);
+            kept.map(|()| read).map_err(Failed::Refused)
+        });
+        match issued {
+            Ok(held) => {
+                let now_s = config::unix_now_s();
+                self.keep_or_say(&Attempts::issued(&self.names, now_s));
+                let days = held.map_or(0, |held| (held.valid_until_s - now_s) / (24 * 60 * 60));
+                info!(
+                    directory = self.directory,
+                    "acme: a certificate for {names} was issued, good for {days} days"
+                );
+                figures.issued.add(1);
+            }
+            Err(why) => {
+                if let Failed::NoAccount(_) = why
+                    && let Err(error) = self.folder.forget_account()
+                {
+                    error!("acme: the account can't be put away: {error}");
+                }
+                let attempts = self.attempts_failed(Some(&why));
+                self.keep_or_say(&attempts);
+                self.tell(&names, &why, &attempts);
+                match why {
+                    Failed::Unreachable(_) => &figures.unreachable,
+                    _ => &figures.refused,
+                }
+                .add(1);
+            }
+        }
+    }
+
+    fn keep_or_say(&self, attempts: &Attempts) {
+        if let Err(error) = self.keep(attempts) {
+            error!("acme: when to order next can't be kept: {error}");
+        }
+    }
+
+    fn tell(&self, names: &str, why: &Failed, attempts: &Attempts) {
+        let now_s = config::unix_now_s();
+        let mut words = String::new();
+        // Writing into a string can't fail.
+        let _ = match Certificate::read(&self.file, &self.file) {
+            Ok(old) if old.valid_until_s() > now_s => write!(
+                words,
+                "the old one stays, it holds for {} more hours",
+                (old.valid_until_s() - now_s) / 3600
+            ),
+            Ok(_) => write!(words, "the old one has expired"),
+            Err(_) => write!(words, "there is none to show"),
+        };
+        warn!(
+            directory = self.directory,
+            "acme: no certificate for {names}, {words}; {} in a row, the next try comes in {} s: {why}",
+            match attempts.failures {
+                1 => "1 failure".to_owned(),
+                failures => format!("{failures} failures"),
+            },
+            attempts.next_s - now_s,
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! `[acme]` once it has been checked: who issues certificates, and where they are kept.
+
+use std::path::{Path, PathBuf};
+
+use super::types::{CertificateFrom, Config};
+
+/// `[acme]`: one account with one authority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Acme {
+    /// The URL of the authority's directory (RFC 8555 section 7.1.1), `https` always.
+    pub(crate) directory: String,
+    /// Whom the authority may write to, with `mailto:` in front.
+    pub(crate) contact: Vec<String>,
+    /// The folder of all authorities' folders.
+    pub(crate) cache: PathBuf,
+    /// Who vouches for the authority's own server, if not the system's authorities.
+    pub(crate) ca: Option<PathBuf>,
+}
+
+impl Acme {
+    /// Where this authority's account and certificates are kept: what another one has issued is not taken for its own.
+    pub(crate) fn folder(&self) -> PathBuf {
+        let place = self.directory.trim_start_matches("https://");
+        let safe = |c: char| match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' => c,
+            _ => '-',
+        };
+        // A dot in front would hide it, and two would lead elsewhere.
+        let name: String = place.trim_matches(['/', '.']).chars().map(safe).collect();
+        self.cache.join(name)
+    }
+
+    /// The file of the certificate that is for these names, with its key in it.
+    pub(crate) fn file(&self, names: &[String]) -> PathBuf {
+        let first = names.first().map_or("", String::as_str);
+        self.folder().join(format!("{first}.pem"))
+    }
+}
+
+/// A certificate that is ordered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ordered {
+    /// At least one, in small letters; the first is what the certificate is called.
+    pub(crate) names: Vec<String>,
+    /// Where it is kept, with its key in it.
+    pub(crate) file: PathBuf,
+}
+
+impl CertificateFrom {
+    /// The files of the certificate and of its key; they may be one.
+    pub(crate) fn files(&self) -> [&Path; 2] {
+        match self {
+            Self::Files(pair) => [&pair.certificate, &pair.key],
+            Self::Acme(ordered) => [&ordered.file, &ordered.file],
+        }
+    }
+}
+
+impl Config {
+    /// The certificates that are ordered, each once.
+    pub(crate) fn ordered(&self) -> Vec<Ordered> {
+        let mut all: Vec<Ordered> = Vec::new();
+        let sealed = self.listeners.iter().filter_map(|l| l.tls.as_ref());
+        for certificate in sealed.flat_map(|tls| &tls.certificates) {
+            if let CertificateFrom::Acme(ordered) = certificate
+                && !all.contains(ordered)
+            {
+                all.push(ordered.clone());
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,62 @@
+//! Certificates that are ordered.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::acme::Orders;
+
+/// Asks at each scrape.
+pub(super) struct Acme(pub(super) Orders);
+
+impl fmt::Debug for Acme {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Acme")
+    }
+}
+
+impl Collector for Acme {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let figures = self.0.figures();
+        let mut family = encoder.encode_descriptor(
+            "veche_acme_orders",
+            "Orders of certificates that have ended",
+            None,
+            MetricType::Counter,
+        )?;
+        for (outcome, count) in [
+            ("issued", &figures.issued),
+            ("refused", &figures.refused),
+            ("unreachable", &figures.unreachable),
+        ] {
+            let labels = [("outcome", outcome)];
+            ConstCounter::new(count.read()).encode(family.encode_family(&labels)?)?;
+        }
+        let certificates = self.0.certificates();
+        let mut family = encoder.encode_descriptor(
+            "veche_acme_certificate_held",
+            "Whether a certificate that is ordered is there; by its first name",
+            None,
+            MetricType::Gauge,
+        )?;
+        for one in &certificates {
+            let labels = [("certificate", one.name.as_str())];
+            ConstGauge::new(i64::from(one.is_held)).encode(family.encode_family(&labels)?)?;
+        }
+        let mut family = encoder.encode_descriptor(
+            "veche_acme_next_order_seconds",
+            "When a certificate is ordered next, in Unix time; by its first name",
+            None,
+            MetricType::Gauge,
+        )?;
+        for one in &certificates {
+            let labels = [("certificate", one.name.as_str())];
+            ConstGauge::new(one.due_s).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}

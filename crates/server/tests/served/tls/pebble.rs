@@ -1,0 +1,194 @@
+//! Pebble, an authority that speaks ACME and issues certificates to nobody who matters, and the names that it looks up.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+
+use serde_json::json;
+
+use super::BOTH;
+use super::certificates::Authority;
+use super::client::{Client, trust};
+use crate::support::until;
+
+/// An authority with addresses, which may not run yet.
+pub(super) struct Pebble {
+    program: PathBuf,
+    folder: PathBuf,
+    /// Vouches for its own server.
+    authority: Authority,
+    address: SocketAddr,
+    management: SocketAddr,
+    child: Option<Child>,
+}
+
+/// A name that it refuses to issue for.
+pub(super) const BLOCKED: &str = "blocked.veche.test";
+
+impl Pebble {
+    /// `None`, with a line that says so, where there is none on this machine.
+    pub(super) fn new(test: &str) -> Option<Self> {
+        let target = Path::new(env!("CARGO_BIN_EXE_veche")).ancestors().nth(2);
+        let program = target.expect("a target folder").join("tools/pebble");
+        if !program.exists() {
+            // Not by a macro: what those write is not seen of a test that does not fail.
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED: {test}: no Pebble on this machine (tests/setup/pebble.sh)"
+            );
+            return None;
+        }
+        let folder = std::env::temp_dir().join(format!("veche-{test}-{}", std::process::id()));
+        let authority = Authority::new(test);
+        authority.server(&["127.0.0.1"], &folder, "own");
+        // Free now; it binds them in a moment.
+        let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"));
+        let [address, management] = listeners.map(|one| one.local_addr().expect("bound"));
+        Some(Self {
+            program,
+            folder,
+            authority,
+            address,
+            management,
+            child: None,
+        })
+    }
+
+    /// The file of who vouches for it.
+    pub(super) fn ca(&self) -> PathBuf {
+        self.authority.file()
+    }
+
+    /// Lines of a config that order from it.
+    pub(super) fn config(&self) -> String {
+        format!(
+            "[acme]\ndirectory = \"https://{}/dir\"\nca = {:?}\ncontact = [\"ops@veche.test\"]\n",
+            self.address,
+            self.ca()
+        )
+    }
+
+    /// The folder of a server's cache, beside its config.
+    pub(super) fn cache(&self, folder: &Path) -> PathBuf {
+        let name = format!("127.0.0.1-{}-dir", self.address.port());
+        folder.join("acme").join(name)
+    }
+
+    /// Runs it, looking at this port of every name.
+    pub(super) fn start(&mut self, tls_port: u16) {
+        let config = json!({"pebble": {
+            "listenAddress": self.address,
+            "managementListenAddress": self.management,
+            "certificate": self.folder.join("own.pem"),
+            "privateKey": self.folder.join("own.key"),
+            "httpPort": 1,
+            "tlsPort": tls_port,
+            "domainBlocklist": [BLOCKED],
+            "retryAfter": {"authz": 1, "order": 1},
+            "keyAlgorithm": "ecdsa",
+        }});
+        let file = self.folder.join("pebble.json");
+        fs::write(&file, config.to_string()).expect("written");
+        let log = fs::File::create(self.folder.join("log")).expect("a log");
+        let command = &mut Command::new(&self.program);
+        let child = command
+            .arg("-config")
+            .arg(file)
+            .args(["-dnsserver", &names().to_string()])
+            .env("PEBBLE_VA_NOSLEEP", "1")
+            // One of twenty nonces is refused, as may happen with any authority.
+            .env("PEBBLE_WFE_NONCEREJECT", "5")
+            // Each order has to be proven.
+            .env("PEBBLE_AUTHZREUSE", "0")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a descriptor"))
+            .stderr(log)
+            .spawn();
+        self.child = Some(child.expect("it starts"));
+        until("Pebble", || {
+            [self.address, self.management]
+                .iter()
+                .all(|address| TcpStream::connect(address).is_ok())
+        });
+    }
+
+    pub(super) fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Who vouches for what it issues, as a PEM file; another one each time that it runs.
+    pub(super) fn root(&self) -> PathBuf {
+        let mut config = trust(&self.authority, BOTH, None);
+        Arc::make_mut(&mut config).alpn_protocols.clear();
+        let client = Client::open(self.management, "127.0.0.1", &config);
+        let answer = client.expect("it opens").last_request("/roots/0");
+        let answer = answer.expect("an answer");
+        let pem = answer.find("-----BEGIN").map(|at| &answer[at..]);
+        let file = self.folder.join("root.pem");
+        fs::write(&file, pem.expect("a certificate")).expect("written");
+        file
+    }
+
+    pub(super) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Pebble {
+    fn drop(&mut self) {
+        self.stop();
+        if thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let from = lines.len().saturating_sub(30);
+            eprintln!("log of Pebble:\n{}", lines[from..].join("\n"));
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A server of DNS to which every name is this machine, for as long as the tests last; over TCP, which is how Pebble asks.
+fn names() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || converse(stream));
+        }
+    });
+    address
+}
+
+/// Each message has its length in front (RFC 1035 section 4.2.2).
+fn converse(mut stream: TcpStream) -> Option<()> {
+    loop {
+        let mut length = [0; 2];
+        stream.read_exact(&mut length).ok()?;
+        let mut query = vec![0; usize::from(u16::from_be_bytes(length))];
+        stream.read_exact(&mut query).ok()?;
+        let answer = answer(&query)?;
+        let length = u16::try_from(answer.len()).ok()?.to_be_bytes();
+        stream.write_all(&[&length[..], &answer].concat()).ok()?;
+    }
+}
+
+/// 127.0.0.1 to whoever asks for an A record, nothing to others (RFC 1035 section 4.1).
+fn answer(query: &[u8]) -> Option<Vec<u8>> {
+    let name = query.get(12..)?.iter().position(|&byte| byte == 0)?;
+    let question = query.get(12..12 + name + 5)?;
+    let is_a = question[name + 1..name + 3] == [0, 1];
+    let mut answer = query[..2].to_vec();
+    answer.extend([0x81, 0x80, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0]);
+    answer.extend(question);
+    if is_a {
+        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4, 127, 0, 0, 1]);
+    }
+    Some(answer)
+}
