@@ -6,7 +6,6 @@
 #[path = "../../crates/frontends/tests/world/mod.rs"]
 pub mod world;
 
-use veche::fuzzing::Script;
 use world::{INTERNAL, Options, PUBLIC, PUSH, Peer, World, limits, wire};
 
 /// Connections of one script.
@@ -14,6 +13,22 @@ const CLIENTS_MAX: usize = 24;
 
 /// Operations of one script.
 const OPERATIONS_MAX: usize = 300;
+
+struct Script<'d>(&'d [u8]);
+
+impl<'d> Script<'d> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn bytes(&mut self, count: usize) -> &'d [u8] {
+        let (bytes, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        bytes
+    }
+}
 
 /// Runs one script; panics on a finding.
 pub fn run(data: &[u8]) {

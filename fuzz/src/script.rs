@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use veche::fuzzing::Script;
 use veche_calls::{Body, Fault, FaultKind, Handle, HttpReply, Reply};
 use veche_script::{Answer, App, Code, ConnectionId, Effect, Effects, Kind, Limits};
 use veche_script::{Now, Request, Role, Token, Vm, World};
@@ -23,6 +22,24 @@ const CLIENTS: u8 = 4;
 
 /// Turns within which a VM has to answer.
 const TURNS_MAX: usize = 200;
+
+struct Script<'d>(&'d [u8]);
+
+impl<'d> Script<'d> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    /// A number and so many bytes.
+    fn bytes(&mut self) -> &'d [u8] {
+        let length = usize::from(self.byte().unwrap_or(0));
+        let (bytes, rest) = self.0.split_at(length.min(self.0.len()));
+        self.0 = rest;
+        bytes
+    }
+}
 
 /// One application and what its script waits for.
 struct Stage {
@@ -139,13 +156,13 @@ impl Stage {
         match operation % 16 {
             0 => self.open(place),
             1..=6 => {
-                let program = script.counted();
+                let program = script.bytes();
                 let id = self.client(place);
                 self.vm.message(id, Kind::Binary, program, self.now);
             }
             7 => {
                 let id = self.new_id(8 + place);
-                let request = request("/x", script.counted());
+                let request = request("/x", script.bytes());
                 self.vm.request(id, request, self.now);
                 if operation > 127 {
                     self.vm.gone(id, operation > 191, self.now);
@@ -153,7 +170,7 @@ impl Stage {
             }
             8 => {
                 let id = self.new_id(8 + place);
-                let request = request("/ws", script.counted());
+                let request = request("/ws", script.bytes());
                 self.vm.handshake(id, request, self.now);
             }
             9 => {
@@ -165,7 +182,7 @@ impl Stage {
             10 => self.answer(operation / 16)?,
             11 | 12 => self.reply(operation / 16)?,
             13 => {
-                let program = String::from_utf8_lossy(script.counted()).into_owned();
+                let program = String::from_utf8_lossy(script.bytes()).into_owned();
                 if let Some(id) = self.open[usize::from(place)].take() {
                     self.vm.closed(id, 1001, &program, self.now);
                 }

@@ -14,27 +14,20 @@ pub use reload::reload;
 pub use sealed::sealed;
 
 /// An input, read from its front.
-#[derive(Debug)]
-pub struct Script<'d>(pub &'d [u8]);
+struct Script<'d>(&'d [u8]);
 
 impl<'d> Script<'d> {
-    /// The next byte, if there is one.
-    pub fn byte(&mut self) -> Option<u8> {
+    fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*first)
     }
 
-    /// So many bytes, or as many as there are.
-    pub fn bytes(&mut self, count: usize) -> &'d [u8] {
-        let (bytes, rest) = self.0.split_at(count.min(self.0.len()));
+    /// A number and so many bytes.
+    fn bytes(&mut self) -> &'d [u8] {
+        let length = usize::from(self.byte().unwrap_or(0));
+        let (bytes, rest) = self.0.split_at(length.min(self.0.len()));
         self.0 = rest;
         bytes
-    }
-
-    /// A number, and so many bytes.
-    pub fn counted(&mut self) -> &'d [u8] {
-        let count = usize::from(self.byte().unwrap_or(0));
-        self.bytes(count)
     }
 }

@@ -91,7 +91,7 @@ pub fn sealed(data: &[u8]) {
 fn operate(operation: u8, script: &mut Script<'_>, stage: &mut Stage, client: &mut Client) {
     match operation % 16 {
         // Bytes as they are, inside.
-        0 | 1 => client.say(script.counted()),
+        0 | 1 => client.say(script.bytes()),
         2..=4 => client.say(&sensible(script.byte().unwrap_or(0))),
         // So much of the wire, or all of it.
         5 => {
@@ -116,7 +116,7 @@ fn operate(operation: u8, script: &mut Script<'_>, stage: &mut Stage, client: &m
             client.is_touched(|wire| wire.truncate(cut));
         }
         10 => {
-            let bytes = script.counted();
+            let bytes = script.bytes();
             client.is_touched(|wire| wire.extend_from_slice(bytes));
         }
         11 => stage.network().finish(client.id),
