@@ -35,10 +35,11 @@ impl Pebble {
         let target = Path::new(env!("CARGO_BIN_EXE_veche")).ancestors().nth(2);
         let program = target.expect("a target folder").join("tools/pebble");
         if !program.exists() {
-            // Not by a macro: what those write is not seen of a test that does not fail.
+            // Not by a macro: what those write is not seen of a test that does not fail. On a line of its own, by which
+            // tests/run knows it.
             let _ = writeln!(
                 std::io::stderr(),
-                "SKIPPED: {test}: no Pebble on this machine (tests/setup/pebble.sh)"
+                "\nSKIPPED: {test}: no Pebble on this machine (tests/setup/pebble.sh)"
             );
             return None;
         }
