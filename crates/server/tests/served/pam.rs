@@ -300,6 +300,54 @@ fn rules_have_the_last_word() {
     assert_eq!(status(&server, "ann:right:ann"), 401);
 }
 
+/// The rules in the guide's text.
+fn rules_of_the_guide() -> Vec<String> {
+    let guide = include_str!("../../../../docs/guide/identity.md");
+    let blocks = guide.split("```text\n").skip(1);
+    let blocks = blocks.filter_map(|rest| rest.split("```").next());
+    let rules = blocks.filter(|block| block.starts_with("auth "));
+    rules.map(str::to_owned).collect()
+}
+
+#[test]
+fn rules_of_the_guide_refuse_wrong_passwords() {
+    let Some(rules) = Rules::new() else { return };
+    let all = rules_of_the_guide();
+    assert_eq!(all.len(), 2);
+    let folder = rules.0.display();
+    let counted = rules.0.join("counted");
+    let check = format!("pam_exec.so quiet expose_authtok /bin/sh {folder}/check.sh {folder}");
+    // In place of the directory's module there is one of the test.
+    let with = |text: &str, module: &str| {
+        let lines = text.lines().map(|line| match line.starts_with("auth") {
+            true => line.replace("pam_sss.so", module),
+            false => line.replace("pam_sss.so", "pam_permit.so"),
+        });
+        let kept = format!("dir={} deny=1", counted.display());
+        let lines: Vec<String> = lines
+            .map(|line| line.replace("dir=/var/lib/veche/faillock", &kept))
+            .collect();
+        lines.join("\n") + "\n"
+    };
+    let pam = "cache_time = \"off\"\ntimeout = \"60s\"";
+    for text in all {
+        let _ = fs::remove_dir_all(&counted);
+        fs::create_dir(&counted).expect("a folder");
+        rules.write("guide", &with(&text, "pam_deny.so"));
+        let server = rules.serve(USUAL, "guide", pam);
+        assert_eq!(status(&server, "daemon:right:daemon"), 401, "{text}");
+        drop(server);
+        rules.write("guide", &with(&text, &check));
+        let server = rules.serve(USUAL, "guide", pam);
+        // Accounts that are on every machine.
+        assert_eq!(status(&server, "nobody:right:nobody"), 101, "{text}");
+        assert_eq!(status(&server, "nobody:wrong"), 401, "{text}");
+        let is_locked = text.contains("pam_faillock");
+        let after = if is_locked { 401 } else { 101 };
+        assert_eq!(status(&server, "nobody:right:nobody"), after, "{text}");
+    }
+}
+
 #[test]
 fn a_slow_module_holds_up_nobody_else() {
     let Some(rules) = Rules::new() else { return };
