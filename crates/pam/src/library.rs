@@ -48,7 +48,7 @@ impl Library {
             transaction.set_client(&client)?;
             transaction.authenticate()?;
             transaction.account()?;
-            Ok(transaction.user())
+            Ok(transaction.user().map(raw::account_name))
         });
         match judged {
             Ok(user) => match user.map(CString::into_string) {

@@ -329,6 +329,10 @@ extern "C" fn converse(
         let Some(text) = text else { continue };
         // SAFETY: a copy that the library wipes and frees.
         let text = unsafe { libc::strdup(text.as_ptr()) };
+        if text.is_null() {
+            forget(given, place);
+            return BUF_ERR;
+        }
         // SAFETY: one of the `count` that were made.
         let response = unsafe { given.add(place) };
         // SAFETY: as above.
@@ -337,6 +341,54 @@ extern "C" fn converse(
     // SAFETY: where the library wants to find them.
     unsafe { *responses = given };
     SUCCESS
+}
+
+/// Frees answers of which so many were made, wiped.
+fn forget(given: *mut Response, made: usize) {
+    for place in 0..made {
+        // SAFETY: one of those that were made.
+        let response = unsafe { given.add(place) };
+        // SAFETY: as above.
+        let text = unsafe { (*response).text };
+        if text.is_null() {
+            continue;
+        }
+        // SAFETY: a string of strdup's.
+        let length = unsafe { libc::strlen(text) };
+        // SAFETY: it has so many bytes.
+        unsafe { libc::explicit_bzero(text.cast(), length) };
+        // SAFETY: made by strdup.
+        unsafe { libc::free(text.cast()) };
+    }
+    // SAFETY: made by calloc.
+    unsafe { libc::free(given.cast()) };
+}
+
+/// Longest entry of an account, in bytes.
+const ENTRY_BYTES_MAX: usize = 64 << 10;
+
+/// An account's name as the machine's directory writes it; what it was given where there is no such account.
+pub(crate) fn account_name(name: CString) -> CString {
+    // SAFETY: zeroes are a good `passwd`: numbers and null pointers.
+    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+    let mut texts: Vec<c_char> = vec![0; ENTRY_BYTES_MAX];
+    let mut found = ptr::null_mut();
+    // SAFETY: all pointers are good for the call, and the buffer has the length that is said.
+    let code = unsafe {
+        libc::getpwnam_r(
+            name.as_ptr(),
+            &raw mut entry,
+            texts.as_mut_ptr(),
+            texts.len(),
+            &raw mut found,
+        )
+    };
+    if code != 0 || found.is_null() || entry.pw_name.is_null() {
+        return name;
+    }
+    // SAFETY: a string in `texts`.
+    let written = unsafe { CStr::from_ptr(entry.pw_name) };
+    written.to_owned()
 }
 
 /// Closes every descriptor but the first three. Kernels before 5.9 do not know how; all of ours close themselves then.
@@ -365,6 +417,13 @@ mod tests {
     }
 
     #[test]
+    fn accounts_have_one_name_and_others_keep_theirs() {
+        for name in [c"root", c"no-such-account", c""] {
+            assert_eq!(account_name(name.to_owned()).as_c_str(), name);
+        }
+    }
+
+    #[test]
     fn a_conversation_is_answered_in_its_order() {
         let talk = Talk::new("ann", b"secret").expect("no NUL");
         let message = |style| Message {
@@ -390,12 +449,9 @@ mod tests {
                 // SAFETY: a string.
                 let found = unsafe { CStr::from_ptr(text) };
                 assert_eq!(found, expected);
-                // SAFETY: made by strdup.
-                unsafe { libc::free(text.cast()) };
             }
         }
-        // SAFETY: made by calloc.
-        unsafe { libc::free(responses.cast()) };
+        forget(responses, 3);
         for count in [-1, 0, 33] {
             let code = converse(count, pointers.as_mut_ptr(), &raw mut responses, data);
             assert_eq!(code, CONV_ERR);
