@@ -289,6 +289,11 @@ impl Identity {
         matches!(self, Self::Basic(_))
     }
 
+    /// Whether the header `Authorization` holds a password, which is nobody else's business.
+    pub(crate) fn has_password(&self) -> bool {
+        matches!(self, Self::Basic(_))
+    }
+
     /// Whether a subprotocol that a client offers is its token: nobody may choose it.
     pub(crate) fn is_token(&self, protocol: &str) -> bool {
         match self {

@@ -89,7 +89,7 @@ fn request<'a>(
         peer,
         body,
         user,
-        has_password: route.identity.is_for_requests(),
+        has_password: route.identity.has_password(),
     }
 }
 
