@@ -11,10 +11,10 @@ use veche_frontends::rate::{Meter, Rate};
 
 use crate::addresses::network;
 
-/// Addresses that are remembered; beyond it further ones are not. A wrong password takes a helper's time, so there are
-/// never as many.
+/// Addresses that are remembered; beyond it further ones are not, until some have waited long enough. A wrong password
+/// takes a helper's time, so there are hardly ever as many.
 const ADDRESSES_MAX: usize = 1 << 16;
-/// The table is looked through when it has twice as many as were left last time, and at least so many.
+/// The table is looked through when it has twice as many as were left last time or is full, and has at least so many.
 const PURGE_FROM: usize = 256;
 
 /// See the module's text. Times are in monotonic milliseconds.
@@ -47,7 +47,7 @@ impl Guesses {
         meter.map_or(0, |meter| meter.wait_ms(&rate, 1, now_ms))
     }
 
-    /// A password of this address was wrong.
+    /// A password of this address was wrong, or may have been.
     pub(super) fn wrong(&self, address: IpAddr, now_ms: u64) {
         let Some(rate) = self.rate else { return };
         let mut table = self.table.lock();
@@ -66,7 +66,7 @@ impl Table {
             return;
         }
         self.meters.retain(|_, meter| !meter.is_full(now_ms));
-        self.purge_at = 2 * self.meters.len();
+        self.purge_at = (2 * self.meters.len()).min(ADDRESSES_MAX);
     }
 }
 
@@ -105,5 +105,19 @@ mod tests {
             guesses.wrong(IpAddr::V4(number.into()), u64::from(number));
         }
         assert!(guesses.table.lock().meters.len() < 1_000);
+    }
+
+    #[test]
+    fn a_full_table_has_room_again() {
+        let guesses = Guesses::new(Some(Rate::new(1, 60_000)));
+        // All of them come before anybody can be forgotten.
+        for number in 0..ADDRESSES_MAX as u32 + 10 {
+            guesses.wrong(IpAddr::V4(number.into()), 0);
+        }
+        assert_eq!(guesses.table.lock().meters.len(), ADDRESSES_MAX);
+        let late = address("192.0.2.1");
+        guesses.wrong(late, 60_000);
+        assert_eq!(guesses.wait_ms(late, 60_000), 60_000);
+        assert_eq!(guesses.table.lock().meters.len(), 1);
     }
 }
