@@ -5,6 +5,7 @@
 //! configurations; `reference` writes docs/reference/config.md. Every problem of a file is reported at once.
 //! Nothing here opens a socket or starts anything.
 
+use std::cell::LazyCell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -69,6 +70,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Report> {
 
 /// Checks `text`, which was read from `path`: relative paths start there, and problems name it.
 pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, Report> {
+    let probed = LazyCell::new(crate::identity::probe);
     checked::check(
         path,
         text,
@@ -88,7 +90,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, Report> {
                 Err(error) => Err(error.to_string()),
             },
             jwt_keys: &|source| source.read().map(|_| ()),
-            pam: &pam,
+            pam: &|service| pam(service, &probed),
             secret: &secret,
             state_folder: state_folder(),
             now_s: unix_now_s(),
@@ -115,12 +117,15 @@ pub(crate) fn parse_again(path: &Path, text: &str) -> Result<Config, Report> {
     )
 }
 
-/// Whether a service of PAM can be asked: its rules are there, and so is the library.
-fn pam(service: &veche_pam::Service) -> Result<(), String> {
+/// Whether a service of PAM can be asked: its rules are there, and so is the library, which is looked for once.
+fn pam(
+    service: &veche_pam::Service,
+    library: &LazyCell<Result<(), String>, impl FnOnce() -> Result<(), String>>,
+) -> Result<(), String> {
     if !service.files().iter().any(|file| file.is_file()) {
         return Err(service.missing());
     }
-    crate::identity::probe()
+    LazyCell::force(library).clone()
 }
 
 /// What systemd has made for state, by the supervisor's environment, which the server process inherits (systemd.exec(5)).

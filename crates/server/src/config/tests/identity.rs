@@ -1,8 +1,10 @@
 //! `[jwt]`, `[hook]`, `[pam]` and the routes that need them.
 
+use std::cell::{Cell, LazyCell};
 use std::time::Duration;
 
 use veche_frontends::identity::token::Place;
+use veche_pam::Service;
 
 use super::bad::{says, says_after_listen};
 use super::{LISTEN, good};
@@ -193,6 +195,27 @@ fn passwords() {
             "8:12: identity: \"pam:veche\" does not go with server.sandbox, in which nothing can be run and no module be loaded: take one of them",
         ],
     );
+}
+
+#[test]
+fn the_library_is_looked_for_once() {
+    let count = Cell::new(0);
+    let library = LazyCell::new(|| {
+        count.set(count.get() + 1);
+        Err("no library".to_owned())
+    });
+    let judged = |path| {
+        let service = Service::parse(path).expect("a path");
+        crate::config::pam(&service, &library)
+    };
+    let missing = judged("/etc/there-are-no-such-rules").expect_err("no file");
+    assert!(missing.contains("there is no file"), "{missing}");
+    assert_eq!(count.get(), 0);
+    for _ in 0..3 {
+        // Any file that is on every machine.
+        assert_eq!(judged("/etc/passwd"), Err("no library".to_owned()));
+    }
+    assert_eq!(count.get(), 1);
 }
 
 #[test]

@@ -15,6 +15,8 @@ use crate::supervisor::SELF;
 
 /// How long a helper may take to load the library.
 const START_WAIT: Duration = Duration::from_secs(10);
+/// The same when nobody but the check of a configuration waits for it.
+const PROBE_WAIT: Duration = Duration::from_secs(3);
 
 /// A running helper. It is the child of the thread that has started it, and the kernel kills it when that thread ends;
 /// dropping it kills and reaps it.
@@ -29,7 +31,7 @@ pub(super) struct Helper {
 /// # Errors
 /// Why not, as a line to act on.
 pub(crate) fn probe() -> Result<(), String> {
-    Helper::start().map(|_| ())
+    Helper::start_within(PROBE_WAIT).map(|_| ())
 }
 
 impl Helper {
@@ -38,6 +40,10 @@ impl Helper {
     /// # Errors
     /// What is wrong with it, in words.
     pub(super) fn start() -> Result<Self, String> {
+        Self::start_within(START_WAIT)
+    }
+
+    fn start_within(wait: Duration) -> Result<Self, String> {
         let failed = |why: io::Error| format!("a helper can't be started: {why}");
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         let mut command = Command::new(SELF);
@@ -57,7 +63,7 @@ impl Helper {
             child,
             socket: ours,
         };
-        match helper.hear(now() + START_WAIT) {
+        match helper.hear(now() + wait) {
             Ok(Answer::Ready) => Ok(helper),
             Ok(Answer::Unusable(why)) => Err(why),
             Ok(_) => Err("a helper did not begin as it should".to_owned()),
