@@ -168,7 +168,13 @@ impl Passwords {
                 (Asked::Throttled, finding, None)
             }
             Err(Trouble::Late) => {
+                failed(format!("no helper within {:?}", self.pam.options.timeout))
+            }
+            Err(Trouble::Unanswered) => {
                 failed(format!("no answer within {:?}", self.pam.options.timeout))
+            }
+            Err(Trouble::Gone) => {
+                failed("the helper has ended in the middle of a check".to_owned())
             }
             Err(Trouble::Helper(why)) => failed(why),
         }
@@ -226,11 +232,12 @@ impl Asker for Passwords {
     }
 
     fn judged(&self, ticket: Ticket, outcome: Result<Answer, Trouble>) {
+        let is_charged = is_charged(&outcome);
         let (asked, finding, trouble) = self.read(outcome);
         let figures = &self.pam.figures.passwords;
         figures.asked(asked);
         let now_ms = self.pam.now_ms();
-        if asked == Asked::Refused {
+        if is_charged {
             self.pam.guesses.wrong(ticket.client, now_ms);
         }
         let mut state = self.state.lock();
@@ -249,6 +256,72 @@ impl Asker for Passwords {
         figures.waiting.sub(asking.len() as u64);
         for Asking { id, desk } in asking {
             desk.tell(id, finding.clone());
+        }
+    }
+}
+
+/// Whether it counts as a wrong password: all that a helper had, but for right ones and those that PAM itself could not
+/// judge. If what got no answer were free, one could guess without end by not waiting for the modules' pause.
+fn is_charged(outcome: &Result<Answer, Trouble>) -> bool {
+    match outcome {
+        Ok(Answer::Refused(_)) | Err(Trouble::Unanswered | Trouble::Gone) => true,
+        Ok(_) | Err(Trouble::Barred { .. } | Trouble::Late | Trouble::Helper(_)) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use veche_frontends::rate::Rate;
+
+    use super::*;
+
+    pub(super) fn options() -> config::Pam {
+        config::Pam {
+            realm: "chat".to_owned(),
+            helpers: 1,
+            helper_idle: Duration::from_secs(1),
+            timeout: Duration::from_secs(5),
+            waiting: 8,
+            cache_time: None,
+            wrong_per_address: Some(Rate::new(2, 3_600_000)),
+        }
+    }
+
+    fn passwords() -> Arc<Passwords> {
+        let service = Service::parse("veche").expect("a name");
+        Passwords::new(&service, &Pam::new(&options(), &Arc::default()))
+    }
+
+    fn ticket(number: u8, client: IpAddr) -> Ticket {
+        Ticket {
+            digest: [number; 32],
+            client,
+        }
+    }
+
+    #[test]
+    fn what_a_helper_had_is_charged() {
+        let words = || "why".to_owned();
+        for (outcome, is_charged) in [
+            (Ok(Answer::Refused(words())), true),
+            (Err(Trouble::Unanswered), true),
+            (Err(Trouble::Gone), true),
+            (Ok(Answer::Named(words())), false),
+            (Ok(Answer::Failed(words())), false),
+            (Err(Trouble::Late), false),
+            (Err(Trouble::Helper(words())), false),
+            (Err(Trouble::Barred { wait_s: 1 }), false),
+        ] {
+            let passwords = passwords();
+            let client = IpAddr::from([192, 0, 2, 1]);
+            passwords.judged(ticket(0, client), Ok(Answer::Refused(words())));
+            assert_eq!(Asker::barred(&*passwords, client), None);
+            let shown = format!("{outcome:?}");
+            passwords.judged(ticket(1, client), outcome);
+            let barred = Asker::barred(&*passwords, client).is_some();
+            assert_eq!(barred, is_charged, "{shown}");
         }
     }
 }

@@ -455,9 +455,10 @@ fn a_helper_that_dies_is_replaced() {
 }
 
 #[test]
-fn a_check_that_takes_too_long_is_given_up() {
+fn a_check_that_takes_too_long_is_given_up_and_is_charged() {
     let Some(rules) = Rules::new() else { return };
-    let server = rules.serve(USUAL, "usual", "helpers = 1\ntimeout = \"400ms\"");
+    let pam = "helpers = 1\ncache_time = \"10m\"\ntimeout = \"5s\"\nwrong_per_address = \"2/h\"";
+    let server = rules.serve(USUAL, "usual", pam);
     assert_eq!(status(&server, "ann:right:ann"), 101);
     let before = helpers(server.pid());
     rules.hold();
@@ -468,10 +469,15 @@ fn a_check_that_takes_too_long_is_given_up() {
         status(&server, "bob:right:bob") == 101
     });
     assert!(
-        server.log().contains("no answer within 400ms"),
+        server.log().contains("no answer within 5s"),
         "{}",
         server.log()
     );
+    // One was charged for; a helper that dies over another costs as much.
+    assert_eq!(status(&server, "eve:crash"), 503);
+    assert_eq!(status(&server, "dan:right:dan"), 429);
+    // What is known is not asked about.
+    assert_eq!(status(&server, "bob:right:bob"), 101);
 }
 
 #[test]

@@ -22,6 +22,8 @@ const STACK_BYTES: usize = 256 << 10;
 /// After so many helpers in a row that did not start none is started for [`PAUSE_MS`].
 const FAILURES_MAX: u32 = 3;
 const PAUSE_MS: u64 = 1_000;
+/// How long a helper may take to load the library.
+const START_WAIT: Duration = Duration::from_secs(10);
 
 /// A password to be judged.
 pub(super) struct Job {
@@ -51,10 +53,14 @@ pub(super) trait Asker: Send + Sync {
 pub(super) enum Trouble {
     /// It was not asked: its address has to wait.
     Barred { wait_s: u32 },
-    /// The time is over.
+    /// Its time was over before a helper was free. It was not asked.
     Late,
-    /// There is no helper, or no longer.
+    /// There is no helper. It was not asked.
     Helper(String),
+    /// A helper had it, and gave no answer in its time.
+    Unanswered,
+    /// The helper that had it has ended.
+    Gone,
 }
 
 /// See the module's text. When it is dropped, its threads end with their last jobs.
@@ -146,6 +152,9 @@ impl Drop for Pool {
 impl Inner {
     /// The life of a thread.
     fn work(&self) {
+        // The right to bind low ports, which a unit of systemd gives to all that is started: not to helpers. It is this
+        // thread's own, and helpers get it from nowhere else. Where it can't be taken there is none.
+        let _ = rustix::thread::clear_ambient_capability_set();
         let mut helper = None;
         while let Some(job) = self.next() {
             let outcome = self.judge(&mut helper, &job);
@@ -189,15 +198,18 @@ impl Inner {
         if now() >= job.until {
             return Err(Trouble::Late);
         }
-        if helper.as_mut().is_some_and(|helper| !helper.is_alive()) {
+        if helper.as_ref().is_some_and(|helper| !helper.is_alive()) {
             self.end(helper);
         }
-        let mut ready = match helper.take() {
+        let ready = match helper {
             Some(ready) => ready,
-            None => self.start()?,
+            None => helper.insert(self.start()?),
         };
+        // Its start may have taken long; it is there for the next one.
+        if now() >= job.until {
+            return Err(Trouble::Late);
+        }
         let answer = ready.ask(&job.question, job.until);
-        *helper = Some(ready);
         if answer.is_err() {
             // It still waits for a module, or is gone.
             self.end(helper);
@@ -211,7 +223,7 @@ impl Inner {
             let why = "helpers could not be started a moment ago".to_owned();
             return Err(Trouble::Helper(why));
         }
-        let started = Helper::start();
+        let started = Helper::start(START_WAIT);
         self.breaker.lock().answered(started.is_err(), now_ms());
         let helper = started.map_err(Trouble::Helper)?;
         self.figures.passwords.started.add(1);
@@ -223,5 +235,36 @@ impl Inner {
         if helper.take().is_some() {
             self.figures.passwords.helpers.sub(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::thread::{
+        CapabilitySet, capabilities, capability_is_in_ambient_set,
+        configure_capability_in_ambient_set, set_capabilities,
+    };
+
+    use super::*;
+    use crate::identity::pam::tests::options;
+
+    #[test]
+    fn what_a_unit_hands_down_is_not_for_helpers() {
+        let low_ports = CapabilitySet::NET_BIND_SERVICE;
+        let mut own = capabilities(None).expect("the system tells");
+        own.inheritable |= low_ports;
+        // Of this thread alone, as with all capabilities.
+        let raised = set_capabilities(None, own)
+            .and_then(|()| configure_capability_in_ambient_set(low_ports, true));
+        if raised.is_err() {
+            return eprintln!("this user can hand down no capability: nothing tested");
+        }
+        assert_eq!(capability_is_in_ambient_set(low_ports), Ok(true));
+        let pool = Pool::new(&options(), &Arc::default());
+        let mut state = pool.0.state.lock();
+        (state.threads, state.is_closed) = (1, true);
+        drop(state);
+        pool.0.work();
+        assert_eq!(capability_is_in_ambient_set(low_ports), Ok(false));
     }
 }
