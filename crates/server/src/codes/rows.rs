@@ -411,7 +411,7 @@ pub(super) const STATUSES: &[Row] = &[
     row(
         Status::TOO_MANY_REQUESTS.0,
         "too many wrong passwords of this address",
-        "as above; the password was not looked at",
+        "as above; PAM was not asked",
         &["pam.wrong_per_address"],
         PASSWORDS,
     ),
@@ -501,7 +501,7 @@ pub(super) const STATUSES: &[Row] = &[
         Status::SERVICE_UNAVAILABLE.0,
         "too many passwords are being checked",
         "`Retry-After` says when to come back",
-        &["pam.waiting", "pam.helpers"],
+        &["pam.waiting", "pam.helpers", "pam.wrong_per_address"],
         PASSWORDS,
     ),
     row(

@@ -92,8 +92,11 @@ impl BackEnd {
         let State {
             breaker, questions, ..
         } = &mut *state;
-        let may_ask = || breaker.may_ask(now_ms).then_some(()).ok_or(());
-        let looked_up = questions.look_up(digest, asking, now_ms, may_ask);
+        let may_wait = |is_new: bool| match !is_new || breaker.may_ask(now_ms) {
+            true => Ok(()),
+            false => Err(()),
+        };
+        let looked_up = questions.look_up(digest, asking, now_ms, may_wait);
         let unknown = Finding::Unknown(Unknown::NoAnswer);
         looked_up.map_err(|spared| match spared {
             Spared::Known(finding) => (Asked::Cached, finding),

@@ -7,6 +7,7 @@
 mod guesses;
 mod helper;
 mod pool;
+mod shares;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
@@ -24,7 +25,7 @@ use veche_hub::SessionId;
 use veche_pam::{Answer, Question, Service};
 use zeroize::Zeroizing;
 
-use super::cache::Digest;
+use super::cache::{Cache, Digest};
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
 use super::seldom::Seldom;
@@ -32,11 +33,17 @@ use crate::config::{self, as_ms};
 use crate::process::now;
 use guesses::Guesses;
 use pool::{Asker, Job, Pool, Ticket, Trouble};
+use shares::Shares;
 
 pub(crate) use helper::probe;
 
 /// Answers that are kept; each for a few seconds.
 const CACHE_ENTRIES_MAX: usize = 10_000;
+
+/// Passwords that are known to be wrong: a page that was left open sends its own again and again, which is no guess, and
+/// would lock out all of its address.
+const REFUSED_MAX: usize = 1_000;
+const REFUSED_MS: u64 = 60_000;
 
 /// What all services share.
 #[derive(Debug)]
@@ -91,6 +98,8 @@ pub(super) struct Passwords {
 #[derive(Debug)]
 struct State {
     questions: Questions,
+    refused: Cache,
+    shares: Shares,
     warnings: Seldom,
 }
 
@@ -106,6 +115,8 @@ impl Passwords {
             key,
             state: Mutex::new(State {
                 questions: Questions::new(CACHE_ENTRIES_MAX, pam.options.waiting),
+                refused: Cache::new(REFUSED_MAX),
+                shares: Shares::new(pam.options.wrong_per_address, pam.options.waiting),
                 warnings: Seldom::default(),
             }),
             me: Weak::clone(me),
@@ -132,19 +143,30 @@ impl Passwords {
         asking: Asking,
         client: IpAddr,
     ) -> Result<bool, (Asked, Finding)> {
-        let pam = &self.pam;
-        let may_ask = || match pam.barred(client) {
-            None => Ok(()),
-            Some(wait_s) => Err(Unknown::Guessing { wait_s }),
-        };
+        let now_ms = self.pam.now_ms();
         let mut state = self.state.lock();
-        let looked_up = state
-            .questions
-            .look_up(digest, asking, pam.now_ms(), may_ask);
+        let State {
+            questions,
+            refused,
+            shares,
+            ..
+        } = &mut *state;
+        if let Some(finding) = refused.find(&digest, now_ms) {
+            return Err((Asked::Cached, finding));
+        }
+        let may_wait = |is_new: bool| match self.pam.barred(client) {
+            Some(wait_s) if is_new => Err((Asked::Throttled, Unknown::Guessing { wait_s })),
+            _ if !shares.has_room(client, is_new) => Err((Asked::Crowded, Unknown::Crowded)),
+            _ => Ok(()),
+        };
+        let looked_up = questions.look_up(digest, asking, now_ms, may_wait);
+        if let Ok(is_new) = looked_up {
+            shares.add(client, is_new);
+        }
         looked_up.map_err(|spared| match spared {
             Spared::Known(finding) => (Asked::Cached, finding),
             Spared::Crowded => (Asked::Crowded, Finding::Unknown(Unknown::Crowded)),
-            Spared::Barred(why) => (Asked::Throttled, Finding::Unknown(why)),
+            Spared::Barred((asked, why)) => (asked, Finding::Unknown(why)),
         })
     }
 
@@ -247,7 +269,12 @@ impl Asker for Passwords {
                 .questions
                 .keep(ticket.digest, finding.clone(), until_ms);
         }
+        if asked == Asked::Refused {
+            let until_ms = now_ms.saturating_add(REFUSED_MS);
+            state.refused.keep(ticket.digest, finding.clone(), until_ms);
+        }
         let asking = state.questions.answered(&ticket.digest);
+        state.shares.remove(ticket.client, asking.len());
         let trouble = trouble.filter(|_| state.warnings.is_due(now_ms));
         drop(state);
         if let Some(trouble) = trouble {
@@ -294,6 +321,13 @@ mod tests {
         Passwords::new(&service, &Pam::new(&options(), &Arc::default()))
     }
 
+    #[derive(Debug)]
+    struct Nowhere;
+
+    impl Desk for Nowhere {
+        fn tell(&self, _: SessionId, _: Finding) {}
+    }
+
     fn ticket(number: u8, client: IpAddr) -> Ticket {
         Ticket {
             digest: [number; 32],
@@ -323,5 +357,36 @@ mod tests {
             let barred = Asker::barred(&*passwords, client).is_some();
             assert_eq!(barred, is_charged, "{shown}");
         }
+    }
+
+    #[test]
+    fn one_address_has_not_all_places() {
+        let passwords = passwords();
+        let [ann, bob] = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
+        let look_up = |number: u8, client| {
+            let asking = Asking {
+                id: SessionId {
+                    index: 0,
+                    generation: 0,
+                },
+                desk: Arc::new(Nowhere),
+            };
+            let looked_up = passwords.look_up([number; 32], asking, client);
+            looked_up.map_err(|(asked, _)| asked)
+        };
+        assert_eq!(look_up(1, ann), Ok(true));
+        assert_eq!(look_up(2, ann), Ok(true));
+        assert_eq!(look_up(3, ann), Err(Asked::Crowded));
+        assert_eq!(look_up(1, ann), Ok(false));
+        assert_eq!(look_up(1, ann), Ok(false));
+        assert_eq!(look_up(1, ann), Err(Asked::Crowded));
+        assert_eq!(look_up(4, bob), Ok(true));
+        // With an answer there is room, and who sends the same again learns the same.
+        passwords.judged(ticket(1, ann), Ok(Answer::Refused("why".to_owned())));
+        assert_eq!(look_up(3, ann), Ok(true));
+        for _ in 0..5 {
+            assert_eq!(look_up(1, ann), Err(Asked::Cached));
+        }
+        assert_eq!(Asker::barred(&*passwords, ann), None);
     }
 }

@@ -51,13 +51,13 @@ impl Questions {
     /// Has somebody wait for an answer: `true` where the question is a new one, which is to be asked now.
     ///
     /// # Errors
-    /// Nobody waits, and why. `may_ask` is asked of new questions only.
+    /// Nobody waits, and why. `may_wait` is told whether the question would be a new one.
     pub(super) fn look_up<E>(
         &mut self,
         digest: Digest,
         asking: Asking,
         now_ms: u64,
-        may_ask: impl FnOnce() -> Result<(), E>,
+        may_wait: impl FnOnce(bool) -> Result<(), E>,
     ) -> Result<bool, Spared<E>> {
         if let Some(finding) = self.cache.find(&digest, now_ms) {
             return Err(Spared::Known(finding));
@@ -66,9 +66,7 @@ impl Questions {
             return Err(Spared::Crowded);
         }
         let is_new = !self.asking.contains_key(&digest);
-        if is_new {
-            may_ask().map_err(Spared::Barred)?;
-        }
+        may_wait(is_new).map_err(Spared::Barred)?;
         self.waiting += 1;
         self.asking.entry(digest).or_default().push(asking);
         Ok(is_new)

@@ -39,12 +39,12 @@ pub(super) static PAM: &[Directive] = &[
     row(
         "timeout",
         Kind::Duration {
-            min: MS,
+            min: seconds(5),
             max: seconds(120),
             off: false,
         },
         "\"10s\"",
-        "How long a request may wait for its answer, the time before a helper is free included; then it gets 503, and a helper that is still at it is killed.",
+        "How long a request may wait for its answer, the time before a helper is free included; then it gets 503, and a helper that is still at it is killed. What a helper had by then counts as a wrong password. Modules wait for some two seconds where one is wrong, so it can't be short.",
     ),
     row(
         "waiting",
@@ -54,7 +54,7 @@ pub(super) static PAM: &[Directive] = &[
             words: &[],
         },
         "256",
-        "The most handshakes and requests that wait for an answer, of each service; further ones get 503 at once.",
+        "The most handshakes and requests that wait for an answer, of each service; further ones get 503 at once. One address may have half of them, and as many passwords among them as `wrong_per_address` has at once, unless that is `\"off\"`.",
     ),
     row(
         "cache_time",
@@ -64,13 +64,13 @@ pub(super) static PAM: &[Directive] = &[
             off: true,
         },
         "\"5s\"",
-        "How long a right password is known to be right without asking again: browsers send it with every request. It is kept as a digest with a key of the process. Whoever is locked out may come in for so long; a reload forgets all of them. Wrong ones are never kept.",
+        "How long a right password is known to be right without asking again: browsers send it with every request. It is kept as a digest with a key of the process. Whoever is locked out, or has another password by now, may come in for so long; a reload forgets all of them. WebSockets that are open stay open in any case: `disconnect` ends them. Wrong ones are known for a minute, so that a page that sends an old one again and again is no guesser.",
     ),
     row(
         "wrong_per_address",
         Kind::Rate { bytes: false },
         "\"10/m\"",
-        "How many wrong passwords one address may send: as many at once, and then so fast. Further ones get 429 without being looked at, right or wrong, and are not what PAM is asked about. All addresses of an IPv6 /64 are one, and so are all clients of a proxy that is not in `trusted_proxies`.",
+        "How many wrong passwords one address may send: as many at once, and then so fast. What gets no answer because a helper takes too long or ends counts too; the same wrong one once more within a minute does not. Further ones get 429, right or wrong, and PAM is not asked; only those that are known by `cache_time` still get in. All addresses of an IPv6 /64 are one, and so are all clients of a proxy that is not in `trusted_proxies`.",
     ),
 ];
 

@@ -219,6 +219,16 @@ fn the_library_is_looked_for_once() {
 }
 
 #[test]
+fn a_check_has_time_for_the_modules_pause() {
+    let with = |timeout: &str| format!("{}[pam]\ntimeout = \"{timeout}\"\n", route("pam:veche"));
+    assert_eq!(good(&with("5s")).pam.timeout, Duration::from_secs(5));
+    says(
+        &with("1s"),
+        &["8:11: timeout: expected a duration from \"5s\" to \"2m\", found \"1s\""],
+    );
+}
+
+#[test]
 fn passwords_are_not_sent_where_anybody_can_read_them() {
     let on = |listen: &str| {
         let listen = format!("[[listen]]\naddress = \"0.0.0.0:8080\"\n{listen}");
