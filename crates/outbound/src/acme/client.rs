@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
+use http::header::RETRY_AFTER;
+use http::uri::Scheme;
+use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
-use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
-use veche_calls::{Body, Call, Fetch, Http, Reply, Trust};
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
+use veche_calls::{Body, Call, Fetch, Http, HttpReply, Reply, Trust};
 
 use crate::perform::{Clients, perform};
 
@@ -18,6 +20,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longest answer: a chain of certificates, in bytes.
 const BODY_BYTES_MAX: u64 = 1 << 20;
+
+/// The longest wait that an authority may ask for, in seconds.
+const RETRY_AFTER_S_MAX: u64 = 24 * 60 * 60;
 
 /// Orders are not many.
 const CONNECTIONS_MAX: u32 = 4;
@@ -40,6 +45,21 @@ impl fmt::Display for Unreached {
 }
 
 impl std::error::Error for Unreached {}
+
+/// It was asked too often.
+#[derive(Debug)]
+pub(super) struct Limited {
+    pub(super) why: String,
+    pub(super) after_s: u64,
+}
+
+impl fmt::Display for Limited {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for Limited {}
 
 impl HttpClient for Client {
     fn request(
@@ -67,6 +87,9 @@ impl Client {
             (name.as_str().to_owned(), value)
         };
         let url = head.uri.to_string();
+        if !is_https(&url) {
+            return Err(unreached(format!("{url:?} is no URL of https")));
+        }
         let fetch = Fetch {
             method: head.method.as_str().to_owned(),
             url: url.clone(),
@@ -89,12 +112,30 @@ impl Client {
         if reply.status >= 500 {
             return Err(unreached(format!("{url} answered with {}", reply.status)));
         }
+        let after_s = retry_after_s(&reply);
         let Body::Whole(body) = reply.body else {
             return Err(unreached(format!("{url}: the answer came in parts")));
         };
+        if reply.status == StatusCode::TOO_MANY_REQUESTS {
+            // What stands in front of an authority says so as well, and not always in its words.
+            let why = match serde_json::from_slice::<Problem>(&body) {
+                Ok(problem) => super::order::words(&problem),
+                Err(_) => format!("{url} answered with {}", reply.status),
+            };
+            let after_s = after_s.unwrap_or(0);
+            return Err(Error::Other(Box::new(Limited { why, after_s })));
+        }
+        if head.method == Method::GET {
+            judge_directory(&url, &body)?;
+        }
         let mut response = http::Response::builder().status(reply.status);
         for (name, value) in &reply.headers {
-            response = response.header(name, value.as_slice());
+            if !name.eq_ignore_ascii_case(RETRY_AFTER.as_str()) {
+                response = response.header(name, value.as_slice());
+            }
+        }
+        if let Some(after_s) = after_s {
+            response = response.header(RETRY_AFTER, after_s);
         }
         Ok(response.body(Full::new(Bytes::from(body)))?.into())
     }
@@ -102,6 +143,32 @@ impl Client {
 
 /// Before the library's own name.
 const AGENT: &str = concat!("veche/", env!("CARGO_PKG_VERSION"), " ");
+
+/// What the library takes from a directory without a look.
+fn judge_directory(url: &str, body: &[u8]) -> Result<(), Error> {
+    let directory: serde_json::Value = serde_json::from_slice(body)?;
+    for name in ["newNonce", "newAccount", "newOrder"] {
+        if !directory[name].as_str().is_some_and(is_https) {
+            let words = format!("{url}: its {name} is no URL of https");
+            return Err(unreached(words));
+        }
+    }
+    Ok(())
+}
+
+/// Whether it is a URL that one may ask (RFC 8555 section 6.1).
+pub(super) fn is_https(url: &str) -> bool {
+    let uri = url.parse::<Uri>();
+    uri.is_ok_and(|uri| uri.scheme() == Some(&Scheme::HTTPS))
+}
+
+/// How long the authority wants to be left alone: the library adds it to the clock, whatever it is. Dates are not used.
+fn retry_after_s(reply: &HttpReply) -> Option<u64> {
+    let mut headers = reply.headers.iter();
+    let (_, value) = headers.find(|(name, _)| name.eq_ignore_ascii_case(RETRY_AFTER.as_str()))?;
+    let seconds = str::from_utf8(value).ok()?.trim().parse::<u64>().ok()?;
+    Some(seconds.min(RETRY_AFTER_S_MAX))
+}
 
 fn unreached(words: String) -> Error {
     Error::Other(Box::new(Unreached(words)))

@@ -59,7 +59,14 @@ pub enum Failed {
     /// It does not issue this: most often a proof has failed.
     Refused(String),
     /// There were too many orders (RFC 8555 section 6.6).
-    Limited(String),
+    Limited {
+        /// In words.
+        why: String,
+        /// For so many seconds the authority wants none: at most a day, 0 if it does not say.
+        after_s: u64,
+    },
+    /// It may have been issued, but it did not get here: each further try may cost another certificate.
+    Lost(String),
     /// It does not know the account any more.
     NoAccount(String),
 }
@@ -68,7 +75,8 @@ impl fmt::Display for Failed {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Unreachable(why)
         | Self::Refused(why)
-        | Self::Limited(why)
+        | Self::Limited { why, .. }
+        | Self::Lost(why)
         | Self::NoAccount(why)) = self;
         out.write_str(why)
     }
@@ -94,9 +102,9 @@ impl Outbound {
                 None => Trust::System,
                 Some(file) => Trust::File(file.clone()),
             };
-            let mut account = None;
+            let mut course = order::Course::default();
             let client = client::Client { clients, trust };
-            let going = order::perform(order, client, &mut account);
+            let going = order::perform(order, client, &mut course);
             let result = match tokio::time::timeout(ORDER_TIME, going).await {
                 Ok(result) => result,
                 Err(_) => {
@@ -104,7 +112,13 @@ impl Outbound {
                     Err(Failed::Unreachable(words))
                 }
             };
-            done(Ended { account, result });
+            done(Ended {
+                account: course.account,
+                result: result.map_err(|why| match course.may_be_issued {
+                    true => Failed::Lost(why.to_string()),
+                    false => why,
+                }),
+            });
         });
     }
 }

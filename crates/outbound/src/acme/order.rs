@@ -6,11 +6,12 @@ use instant_acme::{
     Account, AuthorizationStatus, ChallengeType, Error, Identifier, NewAccount, NewOrder,
     OrderStatus, Problem, RetryPolicy,
 };
-use rcgen::{CertificateParams, CustomExtension, KeyPair};
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
+use serde_json::{Map, Value};
 use veche_tls::{Proof, Proofs};
 
-use super::client::{Client, Unreached};
+use super::client::{Client, Limited, Unreached, is_https};
 use super::{Failed, Issued, Order};
 
 /// How often is asked whether the authority has looked, and how long.
@@ -25,13 +26,22 @@ const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
 const INTERNAL: &str = "urn:ietf:params:acme:error:serverInternal";
 const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 
-/// Sees an order through; an account that is made for it goes into `made` at once.
+/// What has come of an order so far, wherever it breaks off.
+#[derive(Default)]
+pub(super) struct Course {
+    /// One that was made for it.
+    pub(super) account: Option<String>,
+    /// The certificate was asked for, with everything proven.
+    pub(super) may_be_issued: bool,
+}
+
+/// Sees an order through.
 pub(super) async fn perform(
     order: Order,
     client: Client,
-    made: &mut Option<String>,
+    course: &mut Course,
 ) -> Result<Issued, Failed> {
-    let account = account(&order, client, made).await?;
+    let account = account(&order, client, course).await?;
     let names: Vec<Identifier> = order.names.iter().cloned().map(Identifier::Dns).collect();
     let mut going = account.new_order(&NewOrder::new(&names)).await?;
     // They are shown until the authority has made up its mind.
@@ -50,19 +60,37 @@ pub(super) async fn perform(
         }
         Err(error) => return Err(error.into()),
     }
-    let key = going.finalize().await?;
+    let (key, request) = request(&order.names)?;
+    course.may_be_issued = true;
+    going.finalize_csr(&request).await?;
     let chain = going.poll_certificate(&ASKING).await?;
     Ok(Issued { chain, key })
 }
 
-async fn account(
-    order: &Order,
-    client: Client,
-    made: &mut Option<String>,
-) -> Result<Account, Failed> {
+/// A new key as PEM, and the request for a certificate: for our names, whatever the authority says that it has proven.
+fn request(names: &[String]) -> Result<(String, Vec<u8>), Failed> {
+    let made = || {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(names)?;
+        params.distinguished_name = DistinguishedName::new();
+        let request = params.serialize_request(&key)?;
+        Ok((key.serialize_pem(), request.der().to_vec()))
+    };
+    made().map_err(|error: rcgen::Error| Failed::Refused(error.to_string()))
+}
+
+async fn account(order: &Order, client: Client, course: &mut Course) -> Result<Account, Failed> {
+    // The library takes it without a look.
+    if !is_https(&order.directory) {
+        let words = format!("{:?} is no URL of https", order.directory);
+        return Err(Failed::Unreachable(words));
+    }
     let builder = Account::builder_with_http(Box::new(client));
     if let Some(kept) = &order.account {
-        let credentials = serde_json::from_str(kept);
+        let credentials = serde_json::from_str(kept).and_then(|mut kept: Map<String, Value>| {
+            kept.insert("directory".to_owned(), order.directory.clone().into());
+            serde_json::from_value(kept.into())
+        });
         let credentials = credentials.map_err(|_| {
             Failed::NoAccount("the account that was kept makes no sense".to_owned())
         })?;
@@ -77,7 +105,7 @@ async fn account(
     let created = builder.create(&new, order.directory.clone(), None).await;
     let (account, credentials) = created?;
     let kept = serde_json::to_string(&credentials);
-    *made = Some(kept.map_err(|error| Failed::Refused(error.to_string()))?);
+    course.account = Some(kept.map_err(|error| Failed::Refused(error.to_string()))?);
     Ok(account)
 }
 
@@ -139,7 +167,7 @@ async fn reasons(order: &mut instant_acme::Order) -> Vec<String> {
 }
 
 /// On one line, whatever the authority sends.
-fn words(problem: &Problem) -> String {
+pub(super) fn words(problem: &Problem) -> String {
     let mut words = problem
         .detail
         .clone()
@@ -160,7 +188,10 @@ impl From<Error> for Failed {
             Error::Api(problem) => {
                 let words = words(&problem);
                 match problem.r#type.as_deref() {
-                    Some(LIMITED) => Self::Limited(words),
+                    Some(LIMITED) => Self::Limited {
+                        why: words,
+                        after_s: 0,
+                    },
                     Some(NO_ACCOUNT) => Self::NoAccount(words),
                     // Nothing was wrong with what was asked for.
                     Some(BAD_NONCE | INTERNAL) => Self::Unreachable(words),
@@ -168,6 +199,13 @@ impl From<Error> for Failed {
                 }
             }
             Error::Other(other) if other.is::<Unreached>() => Self::Unreachable(other.to_string()),
+            Error::Other(other) => match other.downcast::<Limited>() {
+                Ok(limited) => Self::Limited {
+                    why: limited.why,
+                    after_s: limited.after_s,
+                },
+                Err(other) => Self::Refused(other.to_string()),
+            },
             Error::Timeout(_) => {
                 Self::Unreachable("the authority did not make up its mind in time".to_owned())
             }

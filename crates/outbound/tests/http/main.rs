@@ -1,5 +1,6 @@
 //! The HTTP client against servers that behave, and against many that do not.
 
+mod acme;
 mod faults;
 mod pool;
 mod server;

@@ -1,6 +1,7 @@
 //! With TLS: certificates of the test's own.
 
 use std::io::Write as _;
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +14,16 @@ use veche_calls::{FaultKind, Fetch, Trust};
 use crate::server::{Server, head, ok};
 use crate::{Bench, get, header};
 
+pub(crate) type Sealed = StreamOwned<ServerConnection, TcpStream>;
+
 /// Whoever it vouches for is believed.
-struct Authority {
+pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
-    file: PathBuf,
+    pub(crate) file: PathBuf,
 }
 
 impl Authority {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
@@ -32,6 +35,20 @@ impl Authority {
 
     /// A server for these names that says the same to each request.
     fn serve(&self, names: &[&str], is_expired: bool) -> Server {
+        self.serve_by(names, is_expired, |stream| {
+            while head(stream).is_some() {
+                let _ = stream.write_all(ok("sealed").as_bytes());
+            }
+        })
+    }
+
+    /// One that does with each connection what a test says.
+    pub(crate) fn serve_by(
+        &self,
+        names: &[&str],
+        is_expired: bool,
+        handle: impl Fn(&mut Sealed) + Send + Sync + 'static,
+    ) -> Server {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
         if is_expired {
@@ -51,10 +68,7 @@ impl Authority {
         let config = Arc::new(config);
         Server::new(move |stream, _| {
             let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
-            let mut stream = StreamOwned::new(connection, stream);
-            while head(&mut stream).is_some() {
-                let _ = stream.write_all(ok("sealed").as_bytes());
-            }
+            handle(&mut StreamOwned::new(connection, stream));
         })
     }
 }

@@ -75,17 +75,21 @@ struct Wanted {
     file: PathBuf,
     held: Option<Held>,
     /// Of the file when it was last read.
-    read: Option<Stamp>,
+    seen: Option<Stamp>,
     /// From 0 to 1: how much earlier than others it is renewed.
     random: f64,
     due_s: i64,
+    failures: u32,
 }
 
 /// A certificate as the metrics tell of it.
 #[derive(Debug)]
 pub(crate) struct Told {
-    pub(crate) name: String,
+    pub(crate) file: PathBuf,
+    /// For its names, and not expired.
     pub(crate) is_held: bool,
+    /// Orders that have failed since the last one that did not.
+    pub(crate) failures: u32,
     /// When it is ordered next, in Unix time.
     pub(crate) due_s: i64,
 }
@@ -116,6 +120,7 @@ impl Orders {
             kept.rests_until = None;
         }
         kept.acme = Some(config.acme.clone());
+        let folder = Folder::new(config.acme.folder());
         let mut before = std::mem::take(&mut kept.wanted);
         for config::Ordered { names, file } in ordered {
             let known = before
@@ -129,16 +134,28 @@ impl Orders {
                 names,
                 file,
                 held: None,
-                read: None,
+                seen: None,
                 random: fastrand::f64(),
                 due_s: 0,
+                failures: 0,
             };
-            wanted.look();
-            if wanted.held.is_none() {
+            let now_s = config::unix_now_s();
+            wanted.look(&folder, now_s);
+            let names = wanted.names.join(", ");
+            let what = match &wanted.held {
+                Some(held) if held.is_good(&wanted.names, now_s) => None,
+                Some(held) if held.is_for(&wanted.names) => {
+                    Some(format!("the certificate for {names} has expired"))
+                }
+                _ => Some(format!(
+                    "no certificate for {names} yet: clients that ask for that get the listener's first other one, or an alert if there is none"
+                )),
+            };
+            if let Some(what) = what {
                 warn!(
                     directory = config.acme.directory,
-                    "acme: no certificate for {} yet: clients that ask for that get none until one is issued",
-                    wanted.names.join(", ")
+                    "acme: {what}; it is ordered in {} s",
+                    (wanted.due_s - now_s).max(0)
                 );
             }
             kept.wanted.push(wanted);
@@ -224,9 +241,14 @@ impl Orders {
     /// For the metrics.
     pub(crate) fn certificates(&self) -> Vec<Told> {
         let kept = self.0.kept.lock();
+        let now_s = config::unix_now_s();
         let told = |wanted: &Wanted| Told {
-            name: wanted.names.first().cloned().unwrap_or_default(),
-            is_held: wanted.held.is_some(),
+            file: wanted.file.clone(),
+            is_held: wanted
+                .held
+                .as_ref()
+                .is_some_and(|held| held.is_good(&wanted.names, now_s)),
+            failures: wanted.failures,
             due_s: wanted.due_s,
         };
         kept.wanted.iter().map(told).collect()
@@ -238,15 +260,7 @@ impl Kept {
     fn due(&mut self, folder: &Folder) -> Option<usize> {
         let now_s = config::unix_now_s();
         for wanted in &mut self.wanted {
-            wanted.look();
-            let attempts = folder.attempts(&wanted.file);
-            wanted.due_s = due_s(
-                &wanted.names,
-                wanted.held.as_ref(),
-                &attempts,
-                now_s,
-                wanted.random,
-            );
+            wanted.look(folder, now_s);
         }
         self.wanted.iter().position(|wanted| now_s >= wanted.due_s)
     }
@@ -258,13 +272,22 @@ impl Kept {
 }
 
 impl Wanted {
+    /// Looks at what there is of it.
+    fn look(&mut self, folder: &Folder, now_s: i64) {
+        self.read();
+        let attempts = folder.attempts(&self.file);
+        self.failures = attempts.failures;
+        let held = self.held.as_ref();
+        self.due_s = due_s(&self.names, held, &attempts, now_s, self.random);
+    }
+
     /// Reads the file if it is another one.
-    fn look(&mut self) {
+    fn read(&mut self) {
         let stamp = stamp(&self.file);
-        if self.read == Some(stamp) {
+        if self.seen == Some(stamp) {
             return;
         }
-        self.read = Some(stamp);
+        self.seen = Some(stamp);
         self.held = match stamp {
             None => None,
             Some(_) => match Certificate::read(&self.file, &self.file) {
@@ -316,6 +339,7 @@ impl Going {
             error!("acme: the account can't be kept, the next order makes another: {error}");
         }
         let names = self.names.join(", ");
+        let now_s = config::unix_now_s();
         let issued = ended.result.and_then(|issued| {
             let mut text = issued.chain;
             if !text.ends_with('\n') {
@@ -325,15 +349,16 @@ impl Going {
             let mut read = None;
             let is_good = |file: &Path| {
                 let certificate = Certificate::read(file, file);
-                read = Some(held(&certificate.map_err(|error| error.to_string())?));
+                let held = held(&certificate.map_err(|error| error.to_string())?);
+                held.judge_new(&self.names, now_s)?;
+                read = Some(held);
                 Ok(())
             };
             let kept = self.folder.keep_certificate(&self.file, &text, is_good);
-            kept.map(|()| read).map_err(Failed::Refused)
+            kept.map(|()| read).map_err(Failed::Lost)
         });
         match issued {
             Ok(held) => {
-                let now_s = config::unix_now_s();
                 self.keep_or_say(&Attempts::issued(&self.names, now_s));
                 let days = held.map_or(0, |held| (held.valid_until_s - now_s) / (24 * 60 * 60));
                 info!(
@@ -388,5 +413,47 @@ impl Going {
             },
             attempts.next_s - now_s,
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use veche_outbound::acme::Issued;
+
+    use super::*;
+
+    /// It was issued and counts at the authority, so the next try comes late.
+    #[test]
+    fn what_can_not_be_kept_is_not_ordered_again_soon() {
+        let path = std::env::temp_dir().join(format!("veche-lost-{}", std::process::id()));
+        let folder = Folder::new(path.clone());
+        let file = path.join("a.example.pem");
+        let names = vec!["a.example".to_owned()];
+        let made = rcgen::generate_simple_self_signed(["b.example".to_owned()]).expect("made");
+        for (chain, key) in [
+            ("nonsense".to_owned(), "nonsense".to_owned()),
+            (made.cert.pem(), made.signing_key.serialize_pem()),
+        ] {
+            let going = Going {
+                names: names.clone(),
+                file: file.clone(),
+                attempts: Attempts::default(),
+                directory: String::new(),
+                folder: folder.clone(),
+                _lock: folder.lock().expect("a folder").expect("nobody has it"),
+            };
+            let figures = Figures::default();
+            let ended = Ended {
+                account: None,
+                result: Ok(Issued { chain, key }),
+            };
+            going.ended(ended, &figures);
+            assert_eq!((figures.issued.read(), figures.refused.read()), (0, 1));
+            assert!(!file.exists());
+            let attempts = folder.attempts(&file);
+            assert_eq!(attempts.failures, 1);
+            assert!(attempts.next_s >= config::unix_now_s() + 3500);
+        }
+        let _ = std::fs::remove_dir_all(&path);
     }
 }

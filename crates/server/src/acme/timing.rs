@@ -29,10 +29,22 @@ const WAIT_SPREAD: f64 = 0.25;
 pub(crate) struct Attempts {
     /// Those that it was ordered for.
     pub(crate) names: Vec<String>,
-    /// In a row.
+    /// In a row, of whatever kind.
     pub(crate) failures: u32,
+    /// Of the last one.
+    kind: Option<Kind>,
+    /// So many at the end of the row were of that kind: a long outage does not make the first refusal a long wait.
+    alike: u32,
     /// There is no other order before that time.
     pub(crate) next_s: i64,
+}
+
+/// Which waits a failure has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Kind {
+    Unreachable,
+    Refused,
+    Limited,
 }
 
 impl Attempts {
@@ -40,8 +52,8 @@ impl Attempts {
     pub(crate) fn issued(names: &[String], now_s: i64) -> Self {
         Self {
             names: names.to_vec(),
-            failures: 0,
             next_s: now_s + AFTER_ISSUED_S,
+            ..Self::default()
         }
     }
 
@@ -55,21 +67,32 @@ impl Attempts {
         random: f64,
     ) -> Self {
         let before = match self.names == names {
-            true => self.failures,
+            true => self.clone(),
+            false => Self::default(),
+        };
+        let (kind, [first_s, longest_s]) = match why {
+            Some(Failed::Unreachable(_)) => (Kind::Unreachable, UNREACHABLE_S),
+            // The next one is made with another account.
+            Some(Failed::NoAccount(_)) if before.failures == 0 => (Kind::Refused, UNREACHABLE_S),
+            Some(Failed::Limited { .. } | Failed::Lost(_)) => (Kind::Limited, LIMITED_S),
+            None | Some(Failed::Refused(_) | Failed::NoAccount(_)) => (Kind::Refused, REFUSED_S),
+        };
+        let alike = match before.kind == Some(kind) {
+            true => before.alike,
             false => 0,
         };
-        let [first_s, longest_s] = match why {
-            Some(Failed::Unreachable(_)) => UNREACHABLE_S,
-            // The next one is made with another account.
-            Some(Failed::NoAccount(_)) if before == 0 => UNREACHABLE_S,
-            Some(Failed::Limited(_)) => LIMITED_S,
-            None | Some(Failed::Refused(_) | Failed::NoAccount(_)) => REFUSED_S,
+        let wait_s = first_s.saturating_mul(1 << alike.min(20)).min(longest_s);
+        let asked_s = match why {
+            Some(Failed::Limited { after_s, .. }) => (*after_s).min(LIMITED_S[1] as u64) as i64,
+            _ => 0,
         };
-        let wait_s = first_s.saturating_mul(1 << before.min(20)).min(longest_s);
+        let wait_s = wait_s.max(asked_s);
         let wait_s = wait_s + (wait_s as f64 * WAIT_SPREAD * random) as i64;
         Self {
             names: names.to_vec(),
-            failures: before.saturating_add(1),
+            failures: before.failures.saturating_add(1),
+            kind: Some(kind),
+            alike: alike.saturating_add(1),
             next_s: now_s + wait_s,
         }
     }
@@ -100,7 +123,26 @@ impl Held {
         self.valid_from_s + (life_s * (RENEW_AFTER - RENEW_SPREAD * random)) as i64
     }
 
-    fn is_for(&self, names: &[String]) -> bool {
+    /// Whether clients that ask for these names can be shown it.
+    pub(crate) fn is_good(&self, names: &[String], now_s: i64) -> bool {
+        self.is_for(names) && now_s <= self.valid_until_s
+    }
+
+    /// Whether it is what was ordered; who keeps another orders the next one at once.
+    pub(crate) fn judge_new(&self, names: &[String], now_s: i64) -> Result<(), String> {
+        let why = match () {
+            () if !self.is_for(names) => format!("it is for {:?} instead", self.names),
+            () if now_s < self.valid_from_s => format!("it holds from {} on", self.valid_from_s),
+            () if now_s > self.valid_until_s => format!("it held until {}", self.valid_until_s),
+            () if now_s >= self.renew_s(1.0) => "it is to be renewed already".to_owned(),
+            () => return Ok(()),
+        };
+        Err(format!(
+            "what was issued is no good: {why} (is the clock right?)"
+        ))
+    }
+
+    pub(crate) fn is_for(&self, names: &[String]) -> bool {
         names.iter().all(|name| self.names.contains(name))
     }
 }
@@ -185,12 +227,61 @@ mod tests {
         // No more than five in the first hour, and two a day in the end.
         assert_eq!(waits(Some(&refused), 5), [180, 360, 720, 1440, 2880]);
         assert_eq!(waits(None, 60)[59], 12 * 3600);
-        let limited = Failed::Limited(String::new());
-        assert_eq!(waits(Some(&limited), 1), [3600]);
+        let limited = |after_s| Failed::Limited {
+            why: String::new(),
+            after_s,
+        };
+        assert_eq!(waits(Some(&limited(0)), 2), [3600, 7200]);
+        assert_eq!(waits(Some(&limited(5000)), 2), [5000, 7200]);
+        assert_eq!(waits(Some(&limited(u64::MAX)), 1), [86_400]);
+        assert_eq!(waits(Some(&Failed::Lost(String::new())), 6)[5], 86_400);
         let lost = Failed::NoAccount(String::new());
         assert_eq!(waits(Some(&lost), 2), [10, 360]);
         let spread = Attempts::default().failed(&own, Some(&refused), NOW_S, 1.0);
         assert_eq!(spread.next_s, NOW_S + 180 + 45);
+    }
+
+    #[test]
+    fn failures_of_another_kind_begin_anew() {
+        let own = names(&["a.example"]);
+        let unreachable = Failed::Unreachable(String::new());
+        let refused = Failed::Refused(String::new());
+        let mut attempts = Attempts::default();
+        for _ in 0..10 {
+            attempts = attempts.failed(&own, Some(&unreachable), NOW_S, 0.0);
+        }
+        let after = |before: &Attempts, why| {
+            let after = before.failed(&own, why, NOW_S, 0.0);
+            (after.failures, after.next_s - NOW_S)
+        };
+        assert_eq!(after(&attempts, Some(&unreachable)), (11, 3600));
+        assert_eq!(after(&attempts, Some(&refused)), (11, 180));
+        // One that nobody has seen the end of is like one that was refused.
+        assert_eq!(after(&attempts, None), (11, 180));
+        let once = attempts.failed(&own, Some(&refused), NOW_S, 0.0);
+        assert_eq!(after(&once, None), (12, 360));
+        assert_eq!(after(&once, Some(&unreachable)), (12, 10));
+        // What is kept is what was written.
+        let text = serde_json::to_string(&once).expect("JSON");
+        assert_eq!(serde_json::from_str::<Attempts>(&text).expect("JSON"), once);
+    }
+
+    #[test]
+    fn what_was_issued_has_to_be_what_was_ordered() {
+        let own = names(&["a.example", "b.example"]);
+        let judge = |held: Held| held.judge_new(&own, NOW_S);
+        let both = ["b.example", "a.example"];
+        assert_eq!(judge(held(&both, 0, 90)), Ok(()));
+        assert!(held(&both, 80, 10).is_good(&own, NOW_S));
+        for (bad, is_good) in [
+            (held(&["a.example"], 0, 90), false),
+            (held(&both, -1, 90), true),
+            (held(&both, 90, -1), false),
+            (held(&both, 80, 10), true),
+        ] {
+            assert_eq!(bad.is_good(&own, NOW_S), is_good, "{bad:?}");
+            assert!(judge(bad).is_err());
+        }
     }
 
     #[test]

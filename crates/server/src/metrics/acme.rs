@@ -8,7 +8,10 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::acme::Orders;
+use crate::acme::{Orders, Told};
+
+/// Its name, its text, and its value for a certificate.
+type Gauge = (&'static str, &'static str, fn(&Told) -> i64);
 
 /// Asks at each scrape.
 pub(super) struct Acme(pub(super) Orders);
@@ -37,25 +40,30 @@ impl Collector for Acme {
             ConstCounter::new(count.read()).encode(family.encode_family(&labels)?)?;
         }
         let certificates = self.0.certificates();
-        let mut family = encoder.encode_descriptor(
-            "veche_acme_certificate_held",
-            "Whether a certificate that is ordered is there; by its first name",
-            None,
-            MetricType::Gauge,
-        )?;
-        for one in &certificates {
-            let labels = [("certificate", one.name.as_str())];
-            ConstGauge::new(i64::from(one.is_held)).encode(family.encode_family(&labels)?)?;
-        }
-        let mut family = encoder.encode_descriptor(
-            "veche_acme_next_order_seconds",
-            "When a certificate is ordered next, in Unix time; by its first name",
-            None,
-            MetricType::Gauge,
-        )?;
-        for one in &certificates {
-            let labels = [("certificate", one.name.as_str())];
-            ConstGauge::new(one.due_s).encode(family.encode_family(&labels)?)?;
+        let gauges: [Gauge; 3] = [
+            (
+                "veche_acme_certificate_held",
+                "Whether a certificate that is ordered is there, for its names and not expired; by its file",
+                |one| i64::from(one.is_held),
+            ),
+            (
+                "veche_acme_failures",
+                "Orders of a certificate that have failed since the last that did not; by its file",
+                |one| i64::from(one.failures),
+            ),
+            (
+                "veche_acme_next_order_seconds",
+                "When a certificate is ordered next, in Unix time; by its file",
+                |one| one.due_s,
+            ),
+        ];
+        for (name, help, value) in gauges {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for one in &certificates {
+                let file = one.file.display().to_string();
+                let labels = [("certificate", file.as_str())];
+                ConstGauge::new(value(one)).encode(family.encode_family(&labels)?)?;
+            }
         }
         Ok(())
     }

@@ -1,0 +1,192 @@
+//! Authorities of ACME that are broken, or mean harm.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
+use std::sync::mpsc::channel;
+
+use veche_outbound::Outbound;
+use veche_outbound::acme::{Ended, Failed, Order};
+use veche_tls::Proofs;
+
+use crate::LONG;
+use crate::server::head;
+use crate::tls::Authority;
+
+/// Orders from an authority that answers as `answer` says: given what is asked, `GET /dir`, and where it listens.
+fn order(
+    test: &str,
+    answer: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static,
+) -> Ended {
+    let authority = Authority::new(test);
+    let port = Arc::new(AtomicU16::new(0));
+    let own = Arc::clone(&port);
+    let server = authority.serve_by(&["127.0.0.1"], false, move |stream| {
+        while let Some(head) = head(stream) {
+            let at = format!("https://127.0.0.1:{}", own.load(SeqCst));
+            let asked = head.lines().next().unwrap_or_default();
+            let asked = asked.replace(" HTTP/1.1", "");
+            let answer = answer(&asked, &at).unwrap_or_else(|| usual(&asked, &at));
+            stream.write_all(answer.as_bytes()).expect("written");
+        }
+    });
+    port.store(server.address.port(), SeqCst);
+    let order = Order {
+        directory: format!("https://127.0.0.1:{}/dir", server.address.port()),
+        ca: Some(authority.file.clone()),
+        contact: Vec::new(),
+        account: None,
+        names: vec!["a.example".to_owned()],
+        proofs: Proofs::default(),
+    };
+    let (done, ended) = channel();
+    let outbound = Outbound::default();
+    outbound.order(order, move |ended| {
+        let _ = done.send(ended);
+    });
+    ended.recv_timeout(LONG).expect("it ends, however it does")
+}
+
+/// An answer with these lines in its head.
+fn say(status: &str, lines: &str, body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\nreplay-nonce: 1\r\n{lines}content-length: {length}\r\n\r\n{body}")
+}
+
+fn directory(nonce: &str, account: &str, order: &str) -> String {
+    let body = format!(
+        "{{\"newNonce\": {nonce:?}, \"newAccount\": {account:?}, \"newOrder\": {order:?}}}"
+    );
+    say("200 OK", "", &body)
+}
+
+/// The state of an order that has nothing left to prove.
+fn state(status: &str, at: &str) -> String {
+    format!("{{\"status\": {status:?}, \"authorizations\": [], \"finalize\": \"{at}/finalize\"}}")
+}
+
+/// One that is no good in the end only.
+fn usual(asked: &str, at: &str) -> String {
+    let location = |of: &str| format!("location: {at}/{of}\r\n");
+    match asked {
+        "GET /dir" => directory(
+            &format!("{at}/nonce"),
+            &format!("{at}/accounts"),
+            &format!("{at}/orders"),
+        ),
+        // To HEAD, which has no body.
+        "HEAD /nonce" => say("200 OK", "", ""),
+        "POST /accounts" => say("201 Created", &location("account"), "{}"),
+        "POST /orders" => say("201 Created", &location("order"), &state("pending", at)),
+        "POST /order" => say("200 OK", "", &state("ready", at)),
+        "POST /finalize" => say("500 Internal Server Error", "", ""),
+        other => panic!("{other}"),
+    }
+}
+
+fn failed(ended: Ended) -> Failed {
+    ended.result.err().expect("nothing is issued here")
+}
+
+#[test]
+fn a_directory_leads_to_https_and_nowhere_else() {
+    let good = "https://ca.example/x";
+    let bad = ["", "a b", "/nonce", "http://ca.example/x", "https://"];
+    for (index, bad) in bad.into_iter().enumerate() {
+        for (name, [nonce, account, order_url]) in [
+            ("newNonce", [bad, good, good]),
+            ("newAccount", [good, bad, good]),
+            ("newOrder", [good, good, bad]),
+        ] {
+            let said = directory(nonce, account, order_url);
+            let ended = order(&format!("acme-{name}-{index}"), move |asked, _| {
+                assert_eq!(asked, "GET /dir", "nothing else is asked");
+                Some(said.clone())
+            });
+            let why = failed(ended);
+            let expected = format!("its {name} is no URL of https");
+            assert!(
+                matches!(&why, Failed::Unreachable(why) if why.ends_with(&expected)),
+                "{bad:?}: {why:?}"
+            );
+        }
+    }
+    let why = failed(order("acme-plain", |asked, at| {
+        let plain = state("pending", &at.replace("https", "http"));
+        let location = format!("location: {}/order\r\n", at.replace("https", "http"));
+        (asked == "POST /orders").then(|| say("201 Created", &location, &plain))
+    }));
+    assert!(
+        matches!(&why, Failed::Unreachable(why) if why.ends_with("is no URL of https")),
+        "{why:?}"
+    );
+}
+
+#[test]
+fn waits_are_a_day_at_the_most() {
+    for after in ["18446744073709551615", "Fri, 31 Dec 9999 23:59:59 GMT"] {
+        let ended = order("acme-after", move |asked, at| {
+            let lines = format!("retry-after: {after}\r\n");
+            match asked {
+                "POST /order" if after.starts_with('1') => {
+                    Some(say("200 OK", &lines, &state("pending", at)))
+                }
+                // Dates are passed over.
+                "POST /order" => Some(say("200 OK", &lines, &state("ready", at))),
+                _ => None,
+            }
+        });
+        match (failed(ended), after.starts_with('1')) {
+            (Failed::Unreachable(why), true) => assert!(why.ends_with("in time"), "{why}"),
+            (Failed::Lost(_), false) => {}
+            (other, _) => panic!("{after}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn too_many_requests_are_that_whoever_says_so() {
+    let limited = |lines: &'static str, body: &'static str| {
+        failed(order("acme-limited", move |asked, _| {
+            (asked == "POST /orders").then(|| say("429 Too Many Requests", lines, body))
+        }))
+    };
+    for (lines, body, words, seconds) in [
+        ("", "<html>", "/orders answered with 429", 0),
+        (
+            "retry-after: 7200\r\n",
+            "{\"type\": \"x\", \"detail\": \"slowly\"}",
+            "slowly (x)",
+            7200,
+        ),
+        (
+            "retry-after: 18446744073709551615\r\n",
+            "",
+            "/orders answered with 429",
+            86_400,
+        ),
+    ] {
+        match limited(lines, body) {
+            Failed::Limited { why, after_s } => {
+                assert!(why.ends_with(words), "{why}");
+                assert_eq!(after_s, seconds);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_may_be_issued_is_lost_and_not_unreachable() {
+    let ended = order("acme-lost", |_, _| None);
+    assert!(ended.account.is_some());
+    let why = failed(ended);
+    assert!(
+        matches!(&why, Failed::Lost(why) if why.ends_with("/finalize answered with 500")),
+        "{why:?}"
+    );
+    let before = failed(order("acme-before", |asked, _| {
+        (asked == "POST /order").then(|| say("500 Internal Server Error", "", ""))
+    }));
+    assert!(matches!(before, Failed::Unreachable(_)), "{before:?}");
+}
