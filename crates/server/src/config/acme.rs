@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest as _, Sha256};
+
 use super::types::{CertificateFrom, Config};
 
 /// `[acme]`: one account with one authority.
@@ -30,10 +32,20 @@ impl Acme {
         self.cache.join(name)
     }
 
-    /// The file of the certificate that is for these names, with its key in it.
+    /// The file of the certificate that is for these names, with its key in it: by the first of them, for people, and all,
+    /// since others may be kept there that begin with the same one.
     pub(crate) fn file(&self, names: &[String]) -> PathBuf {
         let first = names.first().map_or("", String::as_str);
-        self.folder().join(format!("{first}.pem"))
+        // The names of files are shorter than the longest of hosts.
+        let first: String = first.chars().take(200).collect();
+        let mut digest = Sha256::new();
+        for name in names {
+            digest.update(name);
+            digest.update("\n");
+        }
+        let [a, b, c, d, ..] = <[u8; 32]>::from(digest.finalize());
+        self.folder()
+            .join(format!("{first}-{a:02x}{b:02x}{c:02x}{d:02x}.pem"))
     }
 }
 

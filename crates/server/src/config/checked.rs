@@ -83,7 +83,6 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         world,
         base: base_of(file),
         acme: None,
-        ordered: Vec::new(),
     };
     let one = |section| {
         tables
@@ -203,8 +202,6 @@ struct Checker<'c> {
     base: PathBuf,
     /// `[acme]`, once it was read; `None`: it has a problem.
     acme: Option<Acme>,
-    /// The names of each certificate that is ordered.
-    ordered: Vec<Vec<String>>,
 }
 
 impl Checker<'_> {

@@ -57,21 +57,6 @@ impl Checker<'_> {
         if self.problems.count() != before {
             return None;
         }
-        let same_name = |other: &&Vec<String>| other.first() == all.first();
-        match self.ordered.iter().find(same_name) {
-            Some(other) if *other != all => {
-                self.problems.add(
-                    at,
-                    format!(
-                        "tls: acme: another certificate begins with {:?}, but has other names; give both the same",
-                        all[0]
-                    ),
-                );
-                return None;
-            }
-            Some(_) => {}
-            None => self.ordered.push(all.clone()),
-        }
         // Without a section that is any good there is no folder, but what is wrong with it has been told.
         let file = self.acme.as_ref()?.file(&all);
         Some(Ordered { names: all, file })

@@ -17,6 +17,8 @@ use crate::support::metrics::Metrics;
 use crate::support::{Options, Server, Setup, USUAL, get, process, until};
 
 const NAME: &str = "push.veche.test";
+/// Of its files in the cache: the first name, and the beginning of a digest of all.
+const FILE: &str = "push.veche.test-c7916f37";
 const LISTEN: &str = "tls = { acme = [\"push.veche.test\", \"www.veche.test\"] }";
 
 fn count(server: &Server, name: &str, label: &str) -> f64 {
@@ -34,7 +36,7 @@ fn open(server: &Server, trust: &Arc<ClientConfig>) -> std::io::Result<Client> {
 
 /// An operator who does not want to wait until the next try.
 fn try_now(cache: &Path) {
-    let _ = fs::remove_file(cache.join(format!("{NAME}.attempts")));
+    let _ = fs::remove_file(cache.join(format!("{FILE}.attempts")));
 }
 
 /// Puts a certificate into the cache that has most of its life behind it.
@@ -43,7 +45,7 @@ fn put_old(authority: &Authority, cache: &Path) {
     let read = |name: &str| fs::read_to_string(cache.join(name)).expect("there");
     let both = read("old.pem") + &read("old.key");
     fs::write(cache.join("both"), both).expect("written");
-    fs::rename(cache.join("both"), cache.join(format!("{NAME}.pem"))).expect("moved");
+    fs::rename(cache.join("both"), cache.join(format!("{FILE}.pem"))).expect("moved");
 }
 
 #[test]
@@ -81,7 +83,15 @@ fn life(mut pebble: Pebble, setup: Setup) {
             .log()
             .contains("acme: no certificate for push.veche.test, www.veche.test yet")
     );
+    assert!(
+        server
+            .log()
+            .contains("or an alert if there is none; it is ordered in 0 s")
+    );
     assert_eq!(count(&server, "veche_acme_certificate_held", ""), 0.0);
+    until("the failure to be counted", || {
+        count(&server, "veche_acme_failures", FILE) >= 1.0
+    });
     let any = trust_file(&pebble.ca(), BOTH, None);
     let refused = open(&server, &any).err().expect("nothing to show");
     assert!(refused.to_string().contains("AccessDenied"), "{refused}");
@@ -98,7 +108,10 @@ fn life(mut pebble: Pebble, setup: Setup) {
     until("it to be shown", || open(&server, &root).is_ok());
     let own = open(&server, &root).expect("it opens").shown();
     Client::open(server.public, "www.veche.test", &root).expect("for both");
-    assert_eq!(count(&server, "veche_acme_certificate_held", ""), 1.0);
+    until("it to be seen", || {
+        count(&server, "veche_acme_certificate_held", "") == 1.0
+            && count(&server, "veche_acme_failures", "") == 0.0
+    });
     let expiry = count(&server, "veche_tls_certificate_expiry_seconds", NAME);
     let next = count(&server, "veche_acme_next_order_seconds", NAME);
     assert!(next < expiry && next > expiry * 0.9, "{next} {expiry}");
