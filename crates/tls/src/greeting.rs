@@ -67,7 +67,9 @@ impl Greeting {
         &self,
         accepted: Accepted,
     ) -> Result<Greeted, (TlsError, rustls::server::AcceptedAlert)> {
-        let is_for_proof = proof::is_asked_for(&accepted.client_hello());
+        // Who asks for one where there is none is a client as any other, with nothing in common.
+        let is_for_proof =
+            proof::is_asked_for(&accepted.client_hello()) && self.has_proof(&accepted);
         let config = match is_for_proof {
             true => &self.proofs,
             false => &self.usual,
@@ -76,6 +78,11 @@ impl Greeting {
             connection: accepted.into_connection(Arc::clone(config))?,
             is_for_proof,
         })
+    }
+
+    fn has_proof(&self, accepted: &Accepted) -> bool {
+        let shown = self.proofs.cert_resolver.resolve(accepted.client_hello());
+        shown.is_some()
     }
 
     /// What has to go out.

@@ -286,8 +286,11 @@ fn proofs_are_for_those_who_look_for_them() {
         let (server, certificate) = shown(acceptor, "a.example", &["acme-tls/1"]).expect("shown");
         assert!(server.is_for_proof() && server.agreed().is_some());
         assert!(certificate == made.der().to_vec());
+    }
+    // Who looks for what is not there has nothing in common with us, and that is no fault of ours.
+    for acceptor in [&usual, &closed] {
         let error = shown(acceptor, "b.example", &["acme-tls/1"]).expect_err("not ordered");
-        assert_eq!(error.failure(), Failure::NoCertificate);
+        assert_eq!(error.failure(), Failure::Incompatible);
     }
     // Whoever could speak something else is a client as any other.
     for offered in [&["acme-tls/1", "http/1.1"][..], &["http/1.1"], &[]] {
@@ -299,7 +302,7 @@ fn proofs_are_for_those_who_look_for_them() {
     }
     drop(proof);
     let error = shown(&usual, "a.example", &["acme-tls/1"]).expect_err("it is over");
-    assert_eq!(error.failure(), Failure::NoCertificate);
+    assert_eq!(error.failure(), Failure::Incompatible);
     // What is no greeting gets an alert.
     let mut server = usual.accept().expect("a server");
     assert!(
