@@ -15,6 +15,8 @@ pub(crate) const HANDSHAKE_BYTES_MAX: usize = 96 << 10;
 pub struct Tls {
     stage: Stage,
     has_ended: bool,
+    /// What came was no TLS, or not believed.
+    has_failed: bool,
     is_for_proof: bool,
     /// Of the handshake.
     received: usize,
@@ -56,6 +58,7 @@ impl Tls {
         Self {
             stage,
             has_ended: false,
+            has_failed: false,
             is_for_proof: false,
             received: 0,
         }
@@ -65,8 +68,18 @@ impl Tls {
     /// [something to say](Self::has_words), also after an error: the alert that tells the peer of it.
     ///
     /// # Errors
-    /// What the peer sent is no TLS, or its certificate is not believed: the connection is of no use any more.
-    pub fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), Error> {
+    /// What the peer sent is no TLS, or its certificate is not believed: the connection is of no use any more. That is
+    /// said once; whatever comes behind it is not looked at.
+    pub fn receive(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), Error> {
+        if self.has_failed {
+            return Ok(());
+        }
+        let result = self.open(bytes, plain);
+        self.has_failed = result.is_err();
+        result
+    }
+
+    fn open(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), Error> {
         if self.is_handshaking() {
             self.received += bytes.len();
             if self.received > HANDSHAKE_BYTES_MAX {

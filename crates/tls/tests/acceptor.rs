@@ -99,6 +99,22 @@ fn a_handshake_can_not_go_on_for_ever() {
 }
 
 #[test]
+fn a_failure_is_told_once() {
+    let folder = Folder::new("once");
+    let mut server = acceptor(folder.own(), None).accept().expect("a server");
+    let trust = Trust::new(&Believe::Anybody).expect("nothing is read");
+    let mut client = trust.connect("localhost").expect("a client");
+    talk(&mut client, &mut server).expect("a handshake");
+    let garbage = b"\x17\x03\x03\x00\x14twenty bytes of what?";
+    let mut plain = Vec::new();
+    assert!(server.receive(garbage, &mut plain).is_err());
+    assert!(server.has_words());
+    server.send(&[], &mut Vec::new());
+    assert!(server.receive(garbage, &mut plain).is_ok());
+    assert!(!server.has_words() && plain.is_empty());
+}
+
+#[test]
 fn what_is_no_tls_is_malformed() {
     let folder = Folder::new("malformed");
     let mut server = acceptor(folder.own(), None).accept().expect("a server");
