@@ -15,8 +15,8 @@ pub(crate) const HANDSHAKE_BYTES_MAX: usize = 96 << 10;
 pub struct Tls {
     stage: Stage,
     has_ended: bool,
-    /// What came was no TLS, or not believed.
-    has_failed: bool,
+    /// What comes is not looked at any more: something was no TLS or not believed, or our last word is said.
+    is_over: bool,
     is_for_proof: bool,
     /// Of the handshake.
     received: usize,
@@ -58,7 +58,7 @@ impl Tls {
         Self {
             stage,
             has_ended: false,
-            has_failed: false,
+            is_over: false,
             is_for_proof: false,
             received: 0,
         }
@@ -69,13 +69,13 @@ impl Tls {
     ///
     /// # Errors
     /// What the peer sent is no TLS, or its certificate is not believed: the connection is of no use any more. That is
-    /// said once; whatever comes behind it is not looked at.
+    /// said once; whatever comes behind it, or after [`close`](Self::close), is not looked at.
     pub fn receive(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), Error> {
-        if self.has_failed {
+        if self.is_over {
             return Ok(());
         }
         let result = self.open(bytes, plain);
-        self.has_failed = result.is_err();
+        self.is_over = result.is_err();
         result
     }
 
@@ -141,6 +141,7 @@ impl Tls {
             connection.send_close_notify();
         }
         self.send(&[], out);
+        self.is_over = true;
     }
 
     /// Whether [`send`](Self::send) would have something to say without being given anything.
