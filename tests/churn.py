@@ -43,7 +43,7 @@ ping_interval = "10m"  # the witness is silent all along and answers no pings
 """
 
 KEY = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-UPGRADE = b"Host: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" + KEY + b"\r\n"
+UPGRADE = b"Host: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" + KEY + b"\r\n"
 CLOSE = bytes([0x88, 0x82, 0, 0, 0, 0]) + struct.pack(">H", 1000)
 
 
@@ -56,7 +56,7 @@ def upgraded(port, target):
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.sendall(b"GET " + target + b" HTTP/1.1\r\n" + UPGRADE)
     head = b""
-    while not head.endswith(b"\r\n\r\n"):
+    while b"\r\n\r\n" not in head:
         piece = connection.recv(4096)
         if not piece:
             raise ConnectionError("closed in the handshake")

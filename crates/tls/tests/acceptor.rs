@@ -178,52 +178,11 @@ fn a_certificate_says_for_what_it_is_and_how_long() {
 fn shown(acceptor: &Acceptor, name: &str, offered: &[&str]) -> Result<(Tls, Vec<u8>), Error> {
     use std::sync::Arc;
 
-    use rustls::client::danger::HandshakeSignatureValid;
-    use rustls::crypto::{CryptoProvider, ring};
-    use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-    use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
+    use rustls::ClientConnection;
+    use rustls::pki_types::ServerName;
 
-    #[derive(Debug)]
-    struct Any(Arc<CryptoProvider>);
-    impl rustls::client::danger::ServerCertVerifier for Any {
-        fn verify_server_cert(
-            &self,
-            _: &CertificateDer<'_>,
-            _: &[CertificateDer<'_>],
-            _: &ServerName<'_>,
-            _: &[u8],
-            _: UnixTime,
-        ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
-            Ok(rustls::client::danger::ServerCertVerified::assertion())
-        }
-        fn verify_tls12_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-        fn verify_tls13_signature(
-            &self,
-            message: &[u8],
-            certificate: &CertificateDer<'_>,
-            dss: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            self.verify_tls12_signature(message, certificate, dss)
-        }
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            self.0.signature_verification_algorithms.supported_schemes()
-        }
-    }
-
-    let provider = Arc::new(ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Any(provider)))
-        .with_no_client_auth();
+    let trust = Trust::new(&Believe::Anybody).expect("nothing is read");
+    let mut config = (*trust.config()).clone();
     config.alpn_protocols = offered
         .iter()
         .map(|name| name.as_bytes().to_vec())

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -135,16 +135,28 @@ impl Veche {
 
     /// Installs the program in its own place, as a package manager does: a new file takes the name of the old one.
     pub(crate) fn install(&self) {
-        let new = self.folder.join("veche.new");
-        fs::copy(PROGRAM, &new).expect("copied");
-        fs::rename(new, self.program()).expect("installed");
+        self.install_copy(PROGRAM.as_ref());
     }
 
     /// Installs a shell script in its place.
     pub(crate) fn install_script(&self, script: &str) {
+        self.install_text(&format!("#!/bin/sh\n{script}\n"));
+    }
+
+    /// Installs an executable file with this in it.
+    pub(crate) fn install_text(&self, text: &str) {
+        let written = self.folder.join("veche.text");
+        fs::write(&written, text).expect("written");
+        fs::set_permissions(&written, fs::Permissions::from_mode(0o755)).expect("executable");
+        self.install_copy(&written);
+    }
+
+    /// By a process of its own: a file that this one writes may still be open in what other tests are just starting, and
+    /// nobody can run it until they have (ETXTBSY).
+    fn install_copy(&self, from: &Path) {
         let new = self.folder.join("veche.new");
-        fs::write(&new, format!("#!/bin/sh\n{script}\n")).expect("written");
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("executable");
+        let copied = Command::new("cp").arg(from).arg(&new).status();
+        assert!(copied.expect("there is a cp").success());
         fs::rename(new, self.program()).expect("installed");
     }
 

@@ -77,11 +77,25 @@ impl Nginx {
     }
 }
 
-/// An address of loopback that nobody listens on.
+/// An address of loopback that nobody listens on, and whose port the system gives to nobody who asks for any: until the
+/// program that it is for has it, other tests ask for many.
 pub(crate) fn free_address() -> SocketAddr {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    free.local_addr().expect("an address")
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let next = || {
+        let number = COUNT
+            .fetch_add(1, Relaxed)
+            .wrapping_add(std::process::id().wrapping_mul(61));
+        let port = PORTS.start + (number % PORTS.len() as u32) as u16;
+        SocketAddr::from(([127, 0, 0, 1], port))
+    };
+    std::iter::repeat_with(next)
+        .take(PORTS.len())
+        .find(|address| TcpListener::bind(address).is_ok())
+        .expect("a free port")
 }
+
+/// Below those that the system gives away.
+const PORTS: std::ops::Range<u16> = 12_000..30_000;
 
 impl Drop for Nginx {
     fn drop(&mut self) {
