@@ -1,0 +1,172 @@
+//! Opening an archive, what a server holds of it, and its end.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use parking_lot::Mutex;
+
+use crate::database::Database;
+use crate::error::Error;
+use crate::lane::{Lane, Writer};
+use crate::loaded::Loaded;
+use crate::lock::Lock;
+use crate::log::Log;
+use crate::options::Options;
+use crate::stats::{Counters, Stats};
+
+/// An open archive. What is handed over before it is closed, or let go of, is written.
+#[derive(Debug)]
+pub struct Archive {
+    shared: Arc<Shared>,
+    queue_bytes_max: usize,
+    /// `None` once it was closed.
+    thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+/// What the archive's thread shares with the rest.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) lanes: Mutex<Vec<Arc<Lane>>>,
+    pub(crate) is_closing: AtomicBool,
+    pub(crate) counters: Counters,
+}
+
+/// Opens the archive in a folder, which is made if there is none, and reads all there is.
+///
+/// # Errors
+/// [`Error`]; nothing has changed then.
+pub fn open(folder: &Path, options: &Options) -> Result<(Archive, Loaded), Error> {
+    make(folder).map_err(|source| Error::Io {
+        path: folder.into(),
+        source,
+    })?;
+    let lock = Lock::take(folder)?;
+    let mut database = Database::open(folder, options.fsync)?;
+    let contents = database.load()?;
+    let shared = Arc::new(Shared::default());
+    let log = Log::new(
+        folder,
+        options,
+        database,
+        contents.index,
+        Arc::clone(&shared),
+        lock,
+    );
+    let thread = thread::Builder::new()
+        .name("archive".into())
+        .spawn(|| log.run());
+    let thread = thread.map_err(|source| Error::Io {
+        path: folder.into(),
+        source,
+    })?;
+    let archive = Archive {
+        shared,
+        queue_bytes_max: options.queue_bytes_max,
+        thread: Some(thread),
+    };
+    Ok((archive, contents.loaded))
+}
+
+/// Moves the files of a [damaged](Error::Damaged) archive into a folder beside them, so that the next [`open`] begins
+/// anew. Says which folder.
+///
+/// # Errors
+/// [`Error::InUse`], [`Error::Io`].
+pub fn set_aside(folder: &Path) -> Result<PathBuf, Error> {
+    let _lock = Lock::take(folder)?;
+    let failed = |source| Error::Io {
+        path: folder.into(),
+        source,
+    };
+    let free = (1..)
+        .map(|number: u32| folder.join(format!("damaged-{number}")))
+        .find(|path| !path.exists());
+    let aside = free.ok_or_else(|| failed(io::ErrorKind::AlreadyExists.into()))?;
+    make(&aside).map_err(failed)?;
+    for name in ["history.sqlite", "history.sqlite-wal"] {
+        match fs::rename(folder.join(name), aside.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(aside)
+}
+
+/// What was said in channels is nobody else's.
+fn make(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
+    match folder
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+impl Archive {
+    /// A way in for one worker. `wake` is called on the archive's thread whenever a batch of that worker has become
+    /// durable, and must not wait.
+    #[must_use]
+    pub fn writer(&self, wake: impl Fn() + Send + Sync + 'static) -> Writer {
+        let lane = Arc::new(Lane::new(self.queue_bytes_max, Box::new(wake)));
+        let Some(thread) = &self.thread else {
+            lane.close();
+            return Writer::new(lane, thread::current());
+        };
+        let mut lanes = self.shared.lanes.lock();
+        if self.shared.is_closing.load(Ordering::Acquire) {
+            lane.close();
+        }
+        lanes.push(Arc::clone(&lane));
+        Writer::new(lane, thread.thread().clone())
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let queued = self
+            .shared
+            .lanes
+            .lock()
+            .iter()
+            .map(|lane| lane.bytes() as u64)
+            .sum();
+        self.shared.counters.snapshot(queued)
+    }
+
+    /// Writes what was handed over, and closes the files. Another process may have the folder then.
+    ///
+    /// # Errors
+    /// [`Error::Unwritten`]; others, where only the closing failed: all is on disk then.
+    pub fn close(mut self) -> Result<(), Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        let Some(thread) = self.thread.take() else {
+            return Ok(());
+        };
+        self.shared.is_closing.store(true, Ordering::Release);
+        thread.thread().unpark();
+        // It can't have panicked but by a fault of ours, which the panic hook has told.
+        thread.join().unwrap_or(Ok(()))
+    }
+}
+
+impl Drop for Archive {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}

@@ -1,0 +1,364 @@
+//! The file: two tables of SQLite, and a row for each stream and each publication.
+//!
+//! A publication's row is numbered in the order in which all of them came, not by channel: what is appended fills
+//! pages at one end, and what is trimmed empties pages at the other. The write-ahead log makes a commit all or
+//! nothing, whenever the process ends; rows have checksums, because SQLite's pages have none.
+
+mod load;
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
+
+use crate::error::Error;
+use crate::index::{Head, Plan, Row};
+use crate::options::Fsync;
+use crate::tail;
+
+/// Says in the file's header whose it is: "vech".
+const APPLICATION: i32 = 0x7665_6368;
+
+/// The format's number; a change that older versions can't read gets the next one.
+const FORMAT: u32 = 1;
+
+const PAGE_BYTES: u64 = 8192;
+
+/// Frames in the write-ahead log beyond which they are moved into the tables: 8 MiB, which bounds the pause.
+const LOG_FRAMES_MAX: u64 = 1024;
+
+/// Free pages that are kept for what comes: 1 MiB, and a quarter of the file.
+const FREE_PAGES_MIN: u64 = 128;
+
+/// Pages that are given back at once: 1 MiB, which bounds the pause.
+const VACUUM_PAGES: u64 = 128;
+
+const TABLES: &str = "
+    create table stream (
+        id integer primary key,
+        name text not null,
+        epoch integer not null,
+        opened_ms integer not null,
+        top integer not null,
+        version integer,
+        version_epoch text,
+        checksum integer not null
+    ) strict;
+    create table publication (
+        number integer primary key,
+        stream integer not null,
+        offset integer not null,
+        at_ms integer not null,
+        kind integer not null,
+        payload blob not null,
+        version integer,
+        version_epoch text,
+        extra blob,
+        checksum integer not null
+    ) strict;";
+
+/// The open file.
+#[derive(Debug)]
+pub(crate) struct Database {
+    connection: Connection,
+    path: PathBuf,
+    fsync: Fsync,
+    /// What was left out of the log when it was opened.
+    tail_bytes: u64,
+}
+
+/// What there is to do besides commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Upkeep {
+    /// Nothing.
+    Idle,
+    /// The log was moved into the tables.
+    Checkpoint,
+    /// Some free pages were given back; there may be more.
+    Vacuum,
+}
+
+impl Database {
+    /// Opens the file in that folder, or makes one.
+    pub(crate) fn open(folder: &Path, fsync: Fsync) -> Result<Self, Error> {
+        let path = folder.join("history.sqlite");
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_EXRESCODE;
+        let connection =
+            Connection::open_with_flags(&path, flags).map_err(|source| explain(&path, source))?;
+        let mut database = Self {
+            connection,
+            path,
+            fsync,
+            tail_bytes: 0,
+        };
+        database.prepare()?;
+        Ok(database)
+    }
+
+    fn prepare(&mut self) -> Result<(), Error> {
+        // Without other processes the index of the log is kept on the heap, where a full disk can't hurt it.
+        self.run("pragma locking_mode = exclusive")?;
+        let (application, format) = (self.number("application_id")?, self.number("user_version")?);
+        // Now that the log was read, and before it is written.
+        self.tail_bytes = self.unfinished_bytes()?;
+        let tables = self
+            .connection
+            .query_row("select count(*) from sqlite_schema", [], |row| {
+                row.get::<_, i64>(0)
+            });
+        let is_new = application == 0 && tables.map_err(|source| explain(&self.path, source))? == 0;
+        if !is_new && application != APPLICATION.into() {
+            return Err(Error::Foreign {
+                path: self.path.clone(),
+            });
+        }
+        if format > FORMAT.into() {
+            let found = format.try_into().unwrap_or(u32::MAX);
+            return Err(Error::Newer {
+                path: self.path.clone(),
+                found,
+                known: FORMAT,
+            });
+        }
+        if is_new {
+            // Both count before the first page is written, and asking for the second always writes.
+            self.run(&format!(
+                "pragma page_size = {PAGE_BYTES}; pragma auto_vacuum = incremental;"
+            ))?;
+        }
+        let synchronous = match self.fsync {
+            Fsync::EveryCommit => "full",
+            // Asked for at checkpoints only, without which a power cut could damage what is old.
+            Fsync::Interval(_) | Fsync::Never => "normal",
+        };
+        let settings = format!(
+            "pragma journal_mode = wal; pragma synchronous = {synchronous}; pragma wal_autocheckpoint = 0;
+             pragma journal_size_limit = {}; pragma cache_size = -16384; pragma temp_store = memory;
+             pragma cell_size_check = on; pragma trusted_schema = off;",
+            2 * LOG_FRAMES_MAX * PAGE_BYTES,
+        );
+        self.run(&settings)?;
+        if is_new {
+            let tables = format!(
+                "begin; pragma application_id = {APPLICATION}; pragma user_version = {FORMAT}; {TABLES} commit;"
+            );
+            self.run(&tables)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a group's changes, all or none.
+    pub(crate) fn commit(&mut self, plan: &Plan) -> Result<(), Error> {
+        self.write(plan)
+            .map_err(|source| explain(&self.path, source))
+    }
+
+    fn write(&mut self, plan: &Plan) -> rusqlite::Result<()> {
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        {
+            let mut delete = transaction
+                .prepare_cached("delete from publication where number between ? and ?")?;
+            for &(first, last) in &plan.removed {
+                delete.execute([first.cast_signed(), last.cast_signed()])?;
+            }
+            let mut drop = transaction.prepare_cached("delete from stream where id = ?")?;
+            for &id in &plan.dropped {
+                drop.execute([id.cast_signed()])?;
+            }
+            let mut replace = transaction
+                .prepare_cached("insert or replace into stream values (?, ?, ?, ?, ?, ?, ?, ?)")?;
+            for head in &plan.streams {
+                let version = head.version.as_ref();
+                replace.execute(params![
+                    head.id.cast_signed(),
+                    &*head.name,
+                    head.epoch.cast_signed(),
+                    head.opened_ms.cast_signed(),
+                    head.top.cast_signed(),
+                    version.map(|version| version.number.cast_signed()),
+                    version.and_then(|version| version.epoch.as_deref()),
+                    head.checksum(),
+                ])?;
+            }
+            let mut insert = transaction.prepare_cached(
+                "insert or replace into publication values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            )?;
+            for (number, row) in (plan.first..).zip(&plan.added) {
+                let Some(row) = row else {
+                    continue;
+                };
+                let publication = &row.publication;
+                let version = publication.version.as_ref();
+                insert.execute(params![
+                    number.cast_signed(),
+                    row.stream.cast_signed(),
+                    publication.offset.cast_signed(),
+                    publication.at_ms.cast_signed(),
+                    publication.kind,
+                    &*publication.payload,
+                    version.map(|version| version.number.cast_signed()),
+                    version.and_then(|version| version.epoch.as_deref()),
+                    publication.extra.as_deref(),
+                    row.checksum(number),
+                ])?;
+            }
+        }
+        transaction.commit()
+    }
+
+    /// Has the disk take what was committed.
+    pub(crate) fn sync(&self) -> Result<(), Error> {
+        let path = self.log();
+        match File::open(&path).and_then(|file| file.sync_data()) {
+            // All is in the tables.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            synced => synced.map_err(|source| Error::Io { path, source }),
+        }
+    }
+
+    /// One step of what keeps the files small, if one is due. Its length is bounded.
+    pub(crate) fn upkeep(&mut self) -> Result<Upkeep, Error> {
+        let (frames, moved) = self.log_frames()?;
+        if frames - moved >= LOG_FRAMES_MAX {
+            self.checkpoint("passive")?;
+            return Ok(Upkeep::Checkpoint);
+        }
+        let (free, all) = (
+            self.number("freelist_count")?.cast_unsigned(),
+            self.number("page_count")?.cast_unsigned(),
+        );
+        if free > FREE_PAGES_MIN + VACUUM_PAGES && free > all / 4 {
+            self.run(&format!("pragma incremental_vacuum({VACUUM_PAGES})"))?;
+            return Ok(Upkeep::Vacuum);
+        }
+        Ok(Upkeep::Idle)
+    }
+
+    /// The size of the files, in bytes.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        let bytes = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.len());
+        bytes(&self.path) + bytes(&self.log())
+    }
+
+    /// Moves all into the tables, and closes.
+    pub(crate) fn close(self) -> Result<(), Error> {
+        self.checkpoint("truncate")?;
+        let closed = self.connection.close();
+        closed.map_err(|(_, source)| explain(&self.path, source))
+    }
+
+    /// Bytes at the end of the log that belong to no whole commit.
+    fn unfinished_bytes(&self) -> Result<u64, Error> {
+        let (frames, _) = self.log_frames()?;
+        let path = self.log();
+        tail::unfinished_bytes(&path, frames, PAGE_BYTES)
+            .map_err(|source| Error::Io { path, source })
+    }
+
+    /// Whole frames in the log, and how many of them the tables have.
+    fn log_frames(&self) -> Result<(u64, u64), Error> {
+        self.checkpoint("noop")
+    }
+
+    fn checkpoint(&self, how: &str) -> Result<(u64, u64), Error> {
+        let text = format!("pragma wal_checkpoint({how})");
+        let mut statement = self
+            .connection
+            .prepare_cached(&text)
+            .map_err(|source| explain(&self.path, source))?;
+        let row = statement.query_row([], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)));
+        let (frames, moved) = row.map_err(|source| explain(&self.path, source))?;
+        // -1 where there is no log yet.
+        Ok((frames.max(0).cast_unsigned(), moved.max(0).cast_unsigned()))
+    }
+
+    fn log(&self) -> PathBuf {
+        self.path.with_extension("sqlite-wal")
+    }
+
+    fn run(&self, text: &str) -> Result<(), Error> {
+        self.connection
+            .execute_batch(text)
+            .map_err(|source| explain(&self.path, source))
+    }
+
+    fn number(&self, pragma: &str) -> Result<i64, Error> {
+        let value = self
+            .connection
+            .pragma_query_value(None, pragma, |row| row.get(0));
+        value.map_err(|source| explain(&self.path, source))
+    }
+}
+
+impl Head {
+    fn checksum(&self) -> u32 {
+        let mut sum = Sum::default();
+        for number in [self.id, self.epoch, self.opened_ms, self.top] {
+            sum.number(number);
+        }
+        sum.bytes(Some(self.name.as_bytes()));
+        sum.version(self.version.as_ref());
+        sum.0.finalize()
+    }
+}
+
+impl Row {
+    fn checksum(&self, number: u64) -> u32 {
+        let publication = &self.publication;
+        let mut sum = Sum::default();
+        for number in [
+            number,
+            self.stream,
+            publication.offset,
+            publication.at_ms,
+            publication.kind.into(),
+        ] {
+            sum.number(number);
+        }
+        sum.version(publication.version.as_ref());
+        sum.bytes(publication.extra.as_deref());
+        sum.bytes(Some(&publication.payload));
+        sum.0.finalize()
+    }
+}
+
+/// CRC-32 of a row's columns, each with its length.
+#[derive(Default)]
+struct Sum(crc32fast::Hasher);
+
+impl Sum {
+    fn number(&mut self, number: u64) {
+        self.0.update(&number.to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: Option<&[u8]>) {
+        self.number(bytes.map_or(u64::MAX, |bytes| bytes.len() as u64));
+        self.0.update(bytes.unwrap_or_default());
+    }
+
+    fn version(&mut self, version: Option<&crate::Version>) {
+        self.number(version.is_some().into());
+        if let Some(version) = version {
+            self.number(version.number);
+            self.bytes(version.epoch.as_deref().map(str::as_bytes));
+        }
+    }
+}
+
+/// The database's error, by what has to be done about it.
+fn explain(path: &Path, source: rusqlite::Error) -> Error {
+    let path = path.to_owned();
+    match source.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Error::Damaged {
+            path,
+            reason: source.to_string(),
+        },
+        _ => Error::Database { path, source },
+    }
+}

@@ -1,0 +1,287 @@
+//! Reading all there is, once, and leaving out what is damaged.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rusqlite::types::{FromSql, FromSqlError, ValueRef};
+
+use super::{Database, explain};
+use crate::error::Error;
+use crate::index::{Head, Index, Plan, Row};
+use crate::loaded::{Channel, Loaded, Warning};
+use crate::record::{Publication, Version};
+
+/// What was in the file.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    pub(crate) loaded: Loaded,
+    pub(crate) index: Index,
+}
+
+/// A stream, while its publications are read.
+struct Reading {
+    channel: Channel,
+    id: u64,
+    /// Row numbers of its publications.
+    numbers: Vec<u64>,
+    damage: Damage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Damage {
+    None,
+    /// The newest so far can't be read.
+    Top,
+    /// Older ones can't be read.
+    Older,
+}
+
+/// What is read of all streams.
+#[derive(Default)]
+struct Reader {
+    streams: Vec<Reading>,
+    /// Positions in `streams`, by row.
+    places: HashMap<u64, usize, foldhash::fast::RandomState>,
+    warnings: Vec<Warning>,
+    index: Index,
+    /// Rows that are of no use.
+    lost: Vec<u64>,
+    lost_streams: Vec<u64>,
+}
+
+impl Database {
+    /// Reads everything, and removes what can't be used.
+    pub(crate) fn load(&mut self) -> Result<Contents, Error> {
+        let mut reader = Reader::default();
+        self.read(&mut reader)
+            .map_err(|source| explain(&self.path, source))?;
+        if self.tail_bytes > 0 {
+            reader.warnings.push(Warning::Tail {
+                bytes: self.tail_bytes,
+            });
+        }
+        let (contents, repairs) = reader.finish();
+        if !repairs.is_empty() {
+            self.commit(&repairs)?;
+        }
+        Ok(contents)
+    }
+
+    fn read(&self, reader: &mut Reader) -> rusqlite::Result<()> {
+        let text =
+            "select id, name, epoch, opened_ms, top, version, version_epoch, checksum from stream";
+        let mut statement = self.connection.prepare(text)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let id = row.get::<_, i64>(0)?.cast_unsigned();
+            match head(id, row) {
+                Ok(head) => reader.stream(&head),
+                Err(_) => reader.lose_stream(id, row.get_ref(1)?),
+            }
+        }
+        let text = "select number, stream, offset, at_ms, kind, payload, version, version_epoch, extra, checksum
+                    from publication order by number";
+        let mut statement = self.connection.prepare(text)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let number = row.get::<_, i64>(0)?.cast_unsigned();
+            let stream = number_of(row.get_ref(1)?).unwrap_or(0);
+            match publication(number, stream, row) {
+                Ok(publication) => reader.publication(number, stream, publication),
+                Err(_) => reader.lose(number, stream),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Reader {
+    fn stream(&mut self, head: &Head) {
+        self.places.insert(head.id, self.streams.len());
+        self.index.skip_to_stream(head.id);
+        let channel = Channel {
+            name: Arc::clone(&head.name),
+            epoch: head.epoch,
+            opened_ms: head.opened_ms,
+            top: head.top,
+            version: head.version.clone(),
+            publications: Vec::new(),
+        };
+        self.streams.push(Reading {
+            channel,
+            id: head.id,
+            numbers: Vec::new(),
+            damage: Damage::None,
+        });
+    }
+
+    fn lose_stream(&mut self, id: u64, name: ValueRef<'_>) {
+        self.index.skip_to_stream(id);
+        self.lost_streams.push(id);
+        let name = match name {
+            ValueRef::Text(name) => String::from_utf8_lossy(name).into_owned(),
+            _ => String::new(),
+        };
+        self.warnings.push(Warning::Stream {
+            channel: name.into(),
+        });
+    }
+
+    fn publication(&mut self, number: u64, stream: u64, publication: Publication) {
+        self.index.skip_to(number);
+        let reading = self
+            .places
+            .get(&stream)
+            .and_then(|&place| self.streams.get_mut(place));
+        let Some(reading) = reading else {
+            // Its stream could not be read.
+            self.lost.push(number);
+            return;
+        };
+        if reading.damage == Damage::Top {
+            reading.damage = Damage::Older;
+        }
+        reading.numbers.push(number);
+        reading.channel.publications.push(publication);
+    }
+
+    /// What is behind a hole is a whole history, what is before it is none.
+    fn lose(&mut self, number: u64, stream: u64) {
+        self.index.skip_to(number);
+        self.lost.push(number);
+        let reading = self
+            .places
+            .get(&stream)
+            .and_then(|&place| self.streams.get_mut(place));
+        if let Some(reading) = reading {
+            reading.damage = Damage::Top;
+            reading.channel.publications.clear();
+            self.lost.append(&mut reading.numbers);
+        }
+    }
+
+    fn finish(mut self) -> (Contents, Plan) {
+        let mut channels = Vec::with_capacity(self.streams.len());
+        for reading in self.streams {
+            let mut channel = reading.channel;
+            let name = Arc::clone(&channel.name);
+            match reading.damage {
+                Damage::Top => {
+                    self.warnings.push(Warning::Stream { channel: name });
+                    self.lost_streams.push(reading.id);
+                    continue;
+                }
+                Damage::Older => {
+                    let offset = channel
+                        .publications
+                        .first()
+                        .map_or(0, |first| first.offset.saturating_sub(1));
+                    self.warnings.push(Warning::History {
+                        channel: name,
+                        offset,
+                    });
+                }
+                Damage::None => {}
+            }
+            self.index.load(&Head {
+                id: reading.id,
+                name: Arc::clone(&channel.name),
+                epoch: channel.epoch,
+                opened_ms: channel.opened_ms,
+                top: channel.top,
+                version: channel.version.clone(),
+            });
+            for (number, publication) in reading.numbers.iter().zip(&channel.publications) {
+                self.index.load_row(&channel.name, *number, publication);
+                channel.top = publication.offset;
+                if publication.version.is_some() {
+                    channel.version.clone_from(&publication.version);
+                }
+            }
+            channels.push(channel);
+        }
+        let repairs = Plan::of_repairs(self.lost, self.lost_streams);
+        let publications = self.index.publications();
+        let loaded = Loaded {
+            channels: channels.into_iter(),
+            publications,
+            warnings: self.warnings,
+        };
+        (
+            Contents {
+                loaded,
+                index: self.index,
+            },
+            repairs,
+        )
+    }
+}
+
+/// A row that is not what it was when it was written.
+struct Damaged;
+
+impl From<FromSqlError> for Damaged {
+    fn from(_: FromSqlError) -> Self {
+        Self
+    }
+}
+
+impl From<rusqlite::Error> for Damaged {
+    fn from(_: rusqlite::Error) -> Self {
+        Self
+    }
+}
+
+fn head(id: u64, row: &rusqlite::Row<'_>) -> Result<Head, Damaged> {
+    let head = Head {
+        id,
+        name: row.get_ref(1)?.as_str()?.into(),
+        epoch: number_of(row.get_ref(2)?)?,
+        opened_ms: number_of(row.get_ref(3)?)?,
+        top: number_of(row.get_ref(4)?)?,
+        version: version(row.get_ref(5)?, row.get_ref(6)?)?,
+    };
+    let is_whole = number_of(row.get_ref(7)?)? == head.checksum().into();
+    if is_whole { Ok(head) } else { Err(Damaged) }
+}
+
+fn publication(number: u64, stream: u64, row: &rusqlite::Row<'_>) -> Result<Publication, Damaged> {
+    let publication = Publication {
+        offset: number_of(row.get_ref(2)?)?,
+        at_ms: number_of(row.get_ref(3)?)?,
+        kind: u8::column_result(row.get_ref(4)?)?,
+        payload: Bytes::copy_from_slice(row.get_ref(5)?.as_blob()?),
+        version: version(row.get_ref(6)?, row.get_ref(7)?)?,
+        extra: row
+            .get_ref(8)?
+            .as_blob_or_null()?
+            .map(Bytes::copy_from_slice),
+    };
+    let written = number_of(row.get_ref(9)?)?;
+    let row = Row {
+        stream,
+        publication,
+    };
+    let is_whole = written == row.checksum(number).into();
+    if is_whole {
+        Ok(row.publication)
+    } else {
+        Err(Damaged)
+    }
+}
+
+fn version(number: ValueRef<'_>, epoch: ValueRef<'_>) -> Result<Option<Version>, Damaged> {
+    if number == ValueRef::Null {
+        return Ok(None);
+    }
+    let epoch = epoch.as_str_or_null()?.map(Arc::from);
+    Ok(Some(Version {
+        number: number_of(number)?,
+        epoch,
+    }))
+}
+
+fn number_of(value: ValueRef<'_>) -> Result<u64, Damaged> {
+    Ok(value.as_i64()?.cast_unsigned())
+}

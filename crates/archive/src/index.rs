@@ -1,0 +1,436 @@
+//! What is where in the file: for each stream the numbers of its publications' rows. Turns records into changes of
+//! rows; what comes and goes within one group never reaches the file. Pure: no file, no clock.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::mem;
+use std::sync::Arc;
+
+use crate::record::{Publication, Record, Version};
+
+/// All streams there are.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    streams: HashMap<Arc<str>, Stream, foldhash::fast::RandomState>,
+    publications: u64,
+    /// The last row of a publication.
+    number: u64,
+    /// The last row of a stream.
+    id: u64,
+}
+
+/// What is known of a stream without reading.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: u64,
+    pub(crate) epoch: u64,
+    pub(crate) opened_ms: u64,
+    pub(crate) top: u64,
+    /// The last one, and the offset of the publication that had it.
+    version: Option<Box<(u64, Version)>>,
+    rows: VecDeque<Place>,
+}
+
+/// Where a publication is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    offset: u64,
+    number: u64,
+}
+
+/// Changes of one group, which are made all or none. Making them twice does what making them once does.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// Publications, by number from `first` on; `None` came and went.
+    pub(crate) added: Vec<Option<Row>>,
+    pub(crate) first: u64,
+    /// Numbers of publications' rows, in runs of first and last.
+    pub(crate) removed: Vec<(u64, u64)>,
+    /// Streams as they are now.
+    pub(crate) streams: Vec<Head>,
+    /// Streams' rows.
+    pub(crate) dropped: Vec<u64>,
+    pub(crate) ignored: u64,
+    numbers: Vec<u64>,
+    changed: HashSet<Arc<str>, foldhash::fast::RandomState>,
+}
+
+/// A publication's row.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) stream: u64,
+    pub(crate) publication: Publication,
+}
+
+/// A stream's row. While it has publications, the newest says more than the row does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) id: u64,
+    pub(crate) name: Arc<str>,
+    pub(crate) epoch: u64,
+    pub(crate) opened_ms: u64,
+    pub(crate) top: u64,
+    pub(crate) version: Option<Version>,
+}
+
+impl Index {
+    pub(crate) fn streams(&self) -> u64 {
+        self.streams.len() as u64
+    }
+
+    pub(crate) fn publications(&self) -> u64 {
+        self.publications
+    }
+
+    /// A stream that was read.
+    pub(crate) fn load(&mut self, head: &Head) {
+        self.id = self.id.max(head.id);
+        let stream = Stream {
+            id: head.id,
+            epoch: head.epoch,
+            opened_ms: head.opened_ms,
+            top: head.top,
+            version: head.version.clone().map(|version| Box::new((0, version))),
+            rows: VecDeque::new(),
+        };
+        self.streams.insert(Arc::clone(&head.name), stream);
+    }
+
+    /// A publication of it that was read; older ones come first.
+    pub(crate) fn load_row(&mut self, name: &Arc<str>, number: u64, publication: &Publication) {
+        self.skip_to(number);
+        if let Some(stream) = self.streams.get_mut(name) {
+            stream.push(number, publication);
+            self.publications += 1;
+        }
+    }
+
+    /// Rows up to that one are not used again.
+    pub(crate) fn skip_to(&mut self, number: u64) {
+        self.number = self.number.max(number);
+    }
+
+    /// Streams up to that row are not used again.
+    pub(crate) fn skip_to_stream(&mut self, id: u64) {
+        self.id = self.id.max(id);
+    }
+
+    /// What records of a group change.
+    pub(crate) fn plan(&mut self, records: impl IntoIterator<Item = Record>) -> Plan {
+        let mut plan = Plan {
+            first: self.number + 1,
+            ..Plan::default()
+        };
+        for record in records {
+            self.apply(record, &mut plan);
+        }
+        plan.finish(self);
+        plan
+    }
+
+    fn apply(&mut self, record: Record, plan: &mut Plan) {
+        match record {
+            Record::Opened {
+                channel,
+                epoch,
+                at_ms,
+            } => self.open(channel, epoch, at_ms, plan),
+            Record::Published {
+                channel,
+                epoch,
+                publication,
+            } => self.publish(&channel, epoch, publication, plan),
+            Record::Trimmed { channel, below } => self.trim(&channel, below, plan),
+            Record::Cleared { channel } => self.trim(&channel, u64::MAX, plan),
+            Record::Dropped { channel } => self.forget(&channel, plan),
+        }
+    }
+
+    fn open(&mut self, channel: Arc<str>, epoch: u64, at_ms: u64, plan: &mut Plan) {
+        if self
+            .streams
+            .get(&channel)
+            .is_some_and(|stream| stream.epoch == epoch)
+        {
+            plan.ignored += 1;
+            return;
+        }
+        if self.streams.contains_key(&channel) {
+            self.forget(&channel, plan);
+        }
+        self.id += 1;
+        let stream = Stream {
+            id: self.id,
+            epoch,
+            opened_ms: at_ms,
+            top: 0,
+            version: None,
+            rows: VecDeque::new(),
+        };
+        plan.changed.insert(Arc::clone(&channel));
+        self.streams.insert(channel, stream);
+    }
+
+    fn publish(
+        &mut self,
+        channel: &Arc<str>,
+        epoch: u64,
+        publication: Publication,
+        plan: &mut Plan,
+    ) {
+        let is_known = self
+            .streams
+            .get(channel)
+            .is_some_and(|stream| stream.epoch == epoch);
+        if !is_known {
+            self.open(Arc::clone(channel), epoch, publication.at_ms, plan);
+        }
+        let Some(stream) = self.streams.get_mut(channel) else {
+            return;
+        };
+        if publication.offset <= stream.top {
+            plan.ignored += 1;
+            return;
+        }
+        self.number += 1;
+        self.publications += 1;
+        stream.push(self.number, &publication);
+        plan.added.push(Some(Row {
+            stream: stream.id,
+            publication,
+        }));
+    }
+
+    fn trim(&mut self, channel: &Arc<str>, below: u64, plan: &mut Plan) {
+        let Some(stream) = self.streams.get_mut(channel) else {
+            plan.ignored += 1;
+            return;
+        };
+        let gone = stream.rows.partition_point(|place| place.offset < below);
+        if gone == 0 {
+            plan.ignored += 1;
+            return;
+        }
+        for place in stream.rows.drain(..gone) {
+            plan.remove(place.number);
+        }
+        self.publications -= gone as u64;
+        if stream.rows.capacity() > 4 * (stream.rows.len() + 8) {
+            stream.rows.shrink_to(2 * stream.rows.len());
+        }
+        // What only those publications said is said by the stream's row from now on.
+        let is_version_gone = stream
+            .version
+            .as_ref()
+            .is_some_and(|version| version.0 != 0 && version.0 < below);
+        if stream.rows.is_empty() || is_version_gone {
+            if let Some(version) = stream.version.as_mut().filter(|_| is_version_gone) {
+                version.0 = 0;
+            }
+            plan.changed.insert(Arc::clone(channel));
+        }
+    }
+
+    fn forget(&mut self, channel: &Arc<str>, plan: &mut Plan) {
+        let Some(stream) = self.streams.remove(channel) else {
+            plan.ignored += 1;
+            return;
+        };
+        self.publications -= stream.rows.len() as u64;
+        for place in stream.rows {
+            plan.remove(place.number);
+        }
+        plan.changed.remove(channel);
+        plan.dropped.push(stream.id);
+    }
+}
+
+impl Stream {
+    fn push(&mut self, number: u64, publication: &Publication) {
+        self.top = publication.offset;
+        if let Some(version) = &publication.version {
+            self.version = Some(Box::new((publication.offset, version.clone())));
+        }
+        self.rows.push_back(Place {
+            offset: publication.offset,
+            number,
+        });
+    }
+}
+
+impl Plan {
+    /// Takes those rows away, and nothing else.
+    pub(crate) fn of_repairs(publications: Vec<u64>, streams: Vec<u64>) -> Self {
+        let mut plan = Self {
+            numbers: publications,
+            dropped: streams,
+            ..Self::default()
+        };
+        plan.finish(&Index::default());
+        plan
+    }
+
+    /// Whether there is nothing to do.
+    pub(crate) fn is_empty(&self) -> bool {
+        let has_rows = self.added.iter().any(Option::is_some);
+        !has_rows && self.removed.is_empty() && self.streams.is_empty() && self.dropped.is_empty()
+    }
+
+    fn remove(&mut self, number: u64) {
+        match number.checked_sub(self.first) {
+            Some(at) => self.added[at as usize] = None,
+            None => self.numbers.push(number),
+        }
+    }
+
+    fn finish(&mut self, index: &Index) {
+        let mut numbers = mem::take(&mut self.numbers);
+        numbers.sort_unstable();
+        let runs = numbers.chunk_by(|before, after| before + 1 == *after);
+        self.removed = runs.map(|run| (run[0], run[run.len() - 1])).collect();
+        for name in mem::take(&mut self.changed) {
+            if let Some(stream) = index.streams.get(&name) {
+                self.streams.push(Head {
+                    id: stream.id,
+                    epoch: stream.epoch,
+                    opened_ms: stream.opened_ms,
+                    top: stream.top,
+                    version: stream.version.as_ref().map(|version| version.1.clone()),
+                    name,
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn published(channel: &str, epoch: u64, offset: u64, version: Option<u64>) -> Record {
+        let publication = Publication {
+            offset,
+            at_ms: 1000 + offset,
+            kind: 1,
+            payload: Bytes::from_static(b"x"),
+            version: version.map(|number| Version {
+                number,
+                epoch: None,
+            }),
+            extra: None,
+        };
+        Record::Published {
+            channel: channel.into(),
+            epoch,
+            publication,
+        }
+    }
+
+    fn trimmed(channel: &str, below: u64) -> Record {
+        Record::Trimmed {
+            channel: channel.into(),
+            below,
+        }
+    }
+
+    #[test]
+    fn what_comes_and_goes_in_one_group_is_not_written() {
+        let mut index = Index::default();
+        let plan = index.plan([
+            published("a", 7, 1, None),
+            published("a", 7, 2, None),
+            trimmed("a", 2),
+        ]);
+        assert!(plan.added[0].is_none());
+        assert_eq!(
+            plan.added[1].as_ref().map(|row| row.publication.offset),
+            Some(2)
+        );
+        assert!(plan.removed.is_empty());
+        let plan = index.plan([
+            published("b", 7, 1, None),
+            Record::Dropped {
+                channel: "b".into(),
+            },
+        ]);
+        assert!(plan.streams.is_empty() && plan.added[0].is_none());
+        assert_eq!((index.streams(), index.publications()), (1, 1));
+    }
+
+    #[test]
+    fn rows_go_in_runs() {
+        let mut index = Index::default();
+        let _ = index.plan((1..=6).flat_map(|offset| {
+            [
+                published("a", 1, offset, None),
+                published("b", 1, offset, None),
+            ]
+        }));
+        let plan = index.plan([trimmed("b", 4), trimmed("a", 3)]);
+        // Rows alternate between the two: 1 and 3 are of `a`, 2, 4 and 6 of `b`.
+        assert_eq!(plan.removed, [(1, 4), (6, 6)]);
+        assert!(plan.streams.is_empty());
+    }
+
+    #[test]
+    fn the_last_word_on_top_and_version_moves_to_the_stream() {
+        let mut index = Index::default();
+        let _ = index.plan([published("a", 1, 1, Some(5)), published("a", 1, 2, None)]);
+        let plan = index.plan([trimmed("a", 2)]);
+        assert_eq!(
+            plan.streams[0]
+                .version
+                .as_ref()
+                .map(|version| version.number),
+            Some(5)
+        );
+        let plan = index.plan([Record::Cleared {
+            channel: "a".into(),
+        }]);
+        assert_eq!(plan.streams[0].top, 2);
+        assert_eq!(
+            plan.streams[0]
+                .version
+                .as_ref()
+                .map(|version| version.number),
+            Some(5)
+        );
+    }
+
+    #[test]
+    fn another_epoch_is_another_stream() {
+        let mut index = Index::default();
+        let _ = index.plan([published("a", 1, 9, None)]);
+        let plan = index.plan([published("a", 2, 1, None)]);
+        assert_eq!(
+            (plan.dropped.as_slice(), plan.removed.as_slice()),
+            ([1].as_slice(), [(1, 1)].as_slice())
+        );
+        assert_eq!((plan.streams[0].epoch, plan.streams[0].top), (2, 1));
+        assert_eq!(index.publications(), 1);
+    }
+
+    #[test]
+    fn what_says_nothing_new_is_counted_and_changes_nothing() {
+        let mut index = Index::default();
+        let _ = index.plan([published("a", 1, 4, None)]);
+        let plan = index.plan([
+            published("a", 1, 4, None),
+            trimmed("a", 2),
+            trimmed("nobody", 2),
+            Record::Cleared {
+                channel: "nobody".into(),
+            },
+            Record::Dropped {
+                channel: "nobody".into(),
+            },
+            Record::Opened {
+                channel: "a".into(),
+                epoch: 1,
+                at_ms: 5,
+            },
+        ]);
+        assert!(plan.is_empty());
+        assert_eq!(plan.ignored, 6);
+    }
+}

@@ -1,0 +1,181 @@
+//! A worker's end: batches go in, and the news how far they are durable comes out. Neither side waits for the other.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::Thread;
+
+use parking_lot::Mutex;
+
+use crate::record::Record;
+
+/// One worker's way into the archive.
+#[derive(Debug)]
+pub struct Writer {
+    lane: Arc<Lane>,
+    /// Whom to wake: the archive's thread.
+    thread: Thread,
+    /// The last that was handed over.
+    batch: u64,
+    /// The last that was told to be durable.
+    told: u64,
+}
+
+/// News from the archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Durable {
+    /// This batch and all before it are on disk, as [`Fsync`](crate::Fsync) says.
+    pub batch: u64,
+}
+
+/// A batch that was not taken, and why.
+#[derive(Debug)]
+pub enum Refused {
+    /// Too much waits already. The worker is woken when there is room.
+    Full(Vec<Record>),
+    /// The archive is closed, or its thread has ended.
+    Closed(Vec<Record>),
+}
+
+impl Writer {
+    pub(crate) fn new(lane: Arc<Lane>, thread: Thread) -> Self {
+        Self {
+            lane,
+            thread,
+            batch: 0,
+            told: 0,
+        }
+    }
+
+    /// Hands over a turn's records, which become durable together or not at all. Says their number: the first batch is
+    /// 1, each next one more.
+    ///
+    /// # Errors
+    /// [`Refused`] gives the records back. What is said by several batches stays in order if those that are refused
+    /// are handed over again before later ones.
+    pub fn append(&mut self, records: Vec<Record>) -> Result<u64, Refused> {
+        let bytes = records.iter().map(Record::bytes).sum();
+        self.lane.push(self.batch + 1, records, bytes)?;
+        self.batch += 1;
+        self.thread.unpark();
+        Ok(self.batch)
+    }
+
+    /// Whether a batch of so many bytes, by [`Record::bytes`], would be taken now.
+    #[must_use]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.lane.has_room(bytes)
+    }
+
+    /// News since this was last asked.
+    pub fn durable(&mut self) -> Option<Durable> {
+        let batch = self.lane.durable.load(Ordering::Acquire);
+        let is_news = batch > self.told;
+        self.told = batch;
+        is_news.then_some(Durable { batch })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.lane.is_left.store(true, Ordering::Release);
+    }
+}
+
+/// What a writer and the archive's thread share.
+pub(crate) struct Lane {
+    queue: Mutex<Queue>,
+    /// Of what is queued or in a commit.
+    bytes: AtomicUsize,
+    bytes_max: usize,
+    durable: AtomicU64,
+    is_left: AtomicBool,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    batches: VecDeque<Batch>,
+    is_closed: bool,
+}
+
+/// What was handed over at once.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) number: u64,
+    pub(crate) records: Vec<Record>,
+    pub(crate) bytes: usize,
+}
+
+impl Lane {
+    pub(crate) fn new(bytes_max: usize, wake: Box<dyn Fn() + Send + Sync>) -> Self {
+        Self {
+            queue: Mutex::default(),
+            bytes: AtomicUsize::new(0),
+            bytes_max,
+            durable: AtomicU64::new(0),
+            is_left: AtomicBool::new(false),
+            wake,
+        }
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        let queued = self.bytes.load(Ordering::Acquire);
+        queued == 0 || queued.saturating_add(bytes) <= self.bytes_max
+    }
+
+    fn push(&self, number: u64, records: Vec<Record>, bytes: usize) -> Result<(), Refused> {
+        if !self.has_room(bytes) {
+            return Err(Refused::Full(records));
+        }
+        let mut queue = self.queue.lock();
+        if queue.is_closed {
+            return Err(Refused::Closed(records));
+        }
+        self.bytes.fetch_add(bytes, Ordering::AcqRel);
+        queue.batches.push_back(Batch {
+            number,
+            records,
+            bytes,
+        });
+        Ok(())
+    }
+
+    pub(crate) fn pop(&self) -> Option<Batch> {
+        self.queue.lock().batches.pop_front()
+    }
+
+    /// That batch and those before it are on disk; so many bytes wait no longer.
+    pub(crate) fn tell(&self, batch: u64, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+        self.durable.store(batch, Ordering::Release);
+        (self.wake)();
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    /// Nothing is taken from now on. How many batches are queued.
+    pub(crate) fn close(&self) -> u64 {
+        let mut queue = self.queue.lock();
+        queue.is_closed = true;
+        queue.batches.len() as u64
+    }
+
+    /// Nobody writes here any more, and nothing is left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_left.load(Ordering::Acquire) && self.queue.lock().batches.is_empty()
+    }
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Lane")
+            .field("bytes", &self.bytes)
+            .field("durable", &self.durable)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,85 @@
+//! What was in an archive when it was opened.
+
+use std::sync::Arc;
+use std::vec;
+
+use crate::record::{Publication, Version};
+
+/// All streams, one after the other, in no particular order. What is expired is among them.
+#[derive(Debug)]
+pub struct Loaded {
+    pub(crate) channels: vec::IntoIter<Channel>,
+    pub(crate) publications: u64,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// A stream as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Channel {
+    /// Of the channel.
+    pub name: Arc<str>,
+    /// Of the stream.
+    pub epoch: u64,
+    /// When the stream came to be, by the wall clock.
+    pub opened_ms: u64,
+    /// Offset of the last publication that there ever was; 0 before the first.
+    pub top: u64,
+    /// The last one that a publication had.
+    pub version: Option<Version>,
+    /// Those that were not trimmed, by offset.
+    pub publications: Vec<Publication>,
+}
+
+/// What could not be read, and was left out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Warning {
+    /// The end of the file was no whole commit, as after a power cut or a process that was killed while it wrote. What
+    /// was told to be durable is not among it, unless the disk lost it.
+    #[error("{bytes} bytes at the end of the log are no whole commit, and were cut off")]
+    Tail {
+        /// How many.
+        bytes: u64,
+    },
+    /// Publications of a channel are damaged; they and older ones are left out.
+    #[error("history of channel {channel:?} up to offset {offset} is damaged, and was left out")]
+    History {
+        /// The channel.
+        channel: Arc<str>,
+        /// Offset of the last one that is lost.
+        offset: u64,
+    },
+    /// It can't be known where a stream has got to. It is forgotten, so that it gets a new epoch.
+    #[error("the stream of channel {channel:?} is damaged, and was forgotten")]
+    Stream {
+        /// The channel, as far as it can be read.
+        channel: Arc<str>,
+    },
+}
+
+impl Loaded {
+    /// How many publications there are in all.
+    #[must_use]
+    pub fn publications(&self) -> u64 {
+        self.publications
+    }
+
+    /// What was left out, in words for the log.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+}
+
+impl Iterator for Loaded {
+    type Item = Channel;
+
+    fn next(&mut self) -> Option<Channel> {
+        self.channels.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.channels.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Loaded {}

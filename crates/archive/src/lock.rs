@@ -1,0 +1,75 @@
+//! One process at a time has a folder. The lock is the system's, so it ends with the process, however that ends.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use crate::error::Error;
+
+/// Holds the folder while it lives.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    file: File,
+}
+
+impl Lock {
+    /// Takes the folder for this process.
+    pub(crate) fn take(folder: &Path) -> Result<Self, Error> {
+        let path = folder.join("lock");
+        let failed = |source| Error::Io {
+            path: path.clone(),
+            source,
+        };
+        let options = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path);
+        let mut file = options.map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let path: PathBuf = folder.into();
+                let pid = fs::read_to_string(folder.join("lock"));
+                let pid = pid.ok().and_then(|text| text.trim().parse().ok());
+                return Err(Error::InUse { path, pid });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        // Who has it is told to people only, so a full disk does not keep the server from starting.
+        let _ = file
+            .set_len(0)
+            .and_then(|()| writeln!(file, "{}", process::id()));
+        Ok(Self { file })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A process that is just being started has a copy of the descriptor for a moment: closing ours would not do.
+        let _ = self.file.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_ends_though_a_process_being_started_has_a_copy() {
+        let folder = std::env::temp_dir().join(format!("veche-archive-lock-{}", process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let lock = Lock::take(&folder).expect("free");
+        let copy = lock.file.try_clone().expect("a copy");
+        assert!(matches!(
+            Lock::take(&folder),
+            Err(Error::InUse { pid: Some(_), .. })
+        ));
+        drop(lock);
+        drop(Lock::take(&folder).expect("free again"));
+        drop(copy);
+        let _ = fs::remove_dir_all(&folder);
+    }
+}

@@ -1,0 +1,360 @@
+//! The archive's thread: takes what has come, commits it as one group, tells whoever waits, and keeps the files small
+//! meanwhile. What fails is tried again until it works; what comes then waits, as far as the queues have room.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::ErrorCode;
+
+use crate::archive::Shared;
+use crate::database::{Database, Upkeep};
+use crate::error::Error;
+use crate::index::{Index, Plan};
+use crate::lane::Lane;
+use crate::lock::Lock;
+use crate::options::{Fsync, Options};
+use crate::record::Record;
+
+/// What one commit takes at most, in bytes, and a batch more: bounds how long it lasts.
+const GROUP_BYTES_MAX: usize = 4 << 20;
+
+/// How long after a commit the size of the files is looked at: not after each, where they are many and small.
+const UPKEEP: Duration = Duration::from_millis(50);
+
+/// All that the thread has.
+#[derive(Debug)]
+pub(crate) struct Log {
+    folder: PathBuf,
+    fsync: Fsync,
+    retry: Duration,
+    /// `None` after an error that may be the open file's: the next attempt opens it anew.
+    database: Option<Database>,
+    index: Index,
+    shared: Arc<Shared>,
+    /// Which lane is first.
+    turn: usize,
+    /// When the disk has to be asked, if something was written since.
+    sync_at: Option<Instant>,
+    /// When to look whether the files can be kept smaller, if something was written since nothing was to be done.
+    upkeep_at: Option<Instant>,
+    /// Let go of last.
+    _lock: Lock,
+}
+
+/// What goes into one commit.
+#[derive(Default)]
+struct Group {
+    records: Vec<Record>,
+    parts: Vec<Part>,
+    bytes: usize,
+}
+
+/// One lane's part in it.
+struct Part {
+    lane: Arc<Lane>,
+    /// The last batch.
+    batch: u64,
+    batches: u64,
+    bytes: usize,
+}
+
+impl Log {
+    pub(crate) fn new(
+        folder: &Path,
+        options: &Options,
+        database: Database,
+        index: Index,
+        shared: Arc<Shared>,
+        lock: Lock,
+    ) -> Self {
+        let log = Self {
+            folder: folder.into(),
+            fsync: options.fsync,
+            // Without a pause at all it would be busy with failing.
+            retry: options.retry.max(Duration::from_millis(1)),
+            database: Some(database),
+            index,
+            shared,
+            turn: 0,
+            sync_at: None,
+            upkeep_at: Some(now()),
+            _lock: lock,
+        };
+        log.count();
+        log
+    }
+
+    /// Works until the archive is closed.
+    pub(crate) fn run(mut self) -> Result<(), Error> {
+        let mut unwritten = 0;
+        loop {
+            // Asked once: what was taken before the lanes were closed is in this group or a later one.
+            let is_closing = self.is_closing();
+            if is_closing {
+                self.close_lanes();
+            }
+            let group = self.gather();
+            if group.parts.is_empty() {
+                if is_closing {
+                    break;
+                }
+                self.idle();
+                continue;
+            }
+            let batches: u64 = group.parts.iter().map(|part| part.batches).sum();
+            if !self.perform(group) {
+                unwritten = batches + self.close_lanes();
+                break;
+            }
+            self.keep_up();
+            self.sync_if_due();
+        }
+        let reason = self.shared.counters.last_error.lock().clone();
+        let closed = self.database.take().map_or(Ok(()), Database::close);
+        match unwritten {
+            0 => closed,
+            batches => Err(Error::Unwritten {
+                batches,
+                reason: reason.unwrap_or_default(),
+            }),
+        }
+    }
+
+    /// What has come while the last group was written: a batch of each lane in turn, until there is enough.
+    fn gather(&mut self) -> Group {
+        let mut group = Group::default();
+        let mut lanes = {
+            let mut lanes = self.shared.lanes.lock();
+            lanes.retain(|lane| !lane.is_over());
+            lanes.clone()
+        };
+        if !lanes.is_empty() {
+            self.turn = (self.turn + 1) % lanes.len();
+            lanes.rotate_left(self.turn);
+        }
+        let mut is_more = true;
+        while is_more && group.bytes < GROUP_BYTES_MAX {
+            is_more = false;
+            for lane in &lanes {
+                is_more |= group.take_from(lane);
+            }
+        }
+        group
+    }
+
+    /// Writes a group and tells its workers. `false` if the archive is being closed and it can't be written.
+    fn perform(&mut self, group: Group) -> bool {
+        let (records, bytes) = (
+            group.records.len() as u64,
+            group.records.iter().map(payload_bytes).sum(),
+        );
+        let plan = self.index.plan(group.records);
+        if !plan.is_empty() && !self.commit(&plan) {
+            return false;
+        }
+        let counters = &self.shared.counters;
+        counters.records.fetch_add(records, Relaxed);
+        counters.bytes.fetch_add(bytes, Relaxed);
+        counters.ignored.fetch_add(plan.ignored, Relaxed);
+        self.count();
+        for part in group.parts {
+            part.lane.tell(part.batch, part.bytes);
+        }
+        true
+    }
+
+    /// Until it works, or the archive is being closed and it still does not.
+    fn commit(&mut self, plan: &Plan) -> bool {
+        loop {
+            let is_last = self.is_closing();
+            match self.attempt(plan) {
+                Ok(()) => break,
+                Err(_) if is_last => return false,
+                Err(_) => self.pause(),
+            }
+        }
+        let counters = &self.shared.counters;
+        counters.commits.fetch_add(1, Relaxed);
+        counters.is_failing.store(false, Relaxed);
+        self.upkeep_at.get_or_insert_with(|| now() + UPKEEP);
+        match self.fsync {
+            Fsync::EveryCommit => {
+                counters.fsyncs.fetch_add(1, Relaxed);
+            }
+            Fsync::Interval(interval) => {
+                self.sync_at.get_or_insert_with(|| now() + interval);
+            }
+            Fsync::Never => {}
+        }
+        true
+    }
+
+    fn attempt(&mut self, plan: &Plan) -> Result<(), Error> {
+        let result = self.database().and_then(|database| database.commit(plan));
+        if let Err(error) = &result {
+            self.failed(error);
+        }
+        result
+    }
+
+    /// The open file, which is opened anew after an error that may have been its own.
+    fn database(&mut self) -> Result<&mut Database, Error> {
+        if self.database.is_none() {
+            self.database = Some(Database::open(&self.folder, self.fsync)?);
+        }
+        Ok(self.database.as_mut().expect("it was opened"))
+    }
+
+    fn failed(&mut self, error: &Error) {
+        self.shared.counters.failed(error);
+        let is_harmless = match error {
+            Error::Database { source, .. } => {
+                source.sqlite_error_code() == Some(ErrorCode::DiskFull)
+            }
+            _ => false,
+        };
+        if !is_harmless {
+            self.database = None;
+        }
+    }
+
+    /// A step of what keeps the files small, where it is time.
+    fn keep_up(&mut self) {
+        if self.upkeep_at.is_none_or(|at| at > now()) {
+            return;
+        }
+        let done = self
+            .database()
+            .and_then(|database| Ok((database.upkeep()?, database.file_bytes())));
+        let counters = &self.shared.counters;
+        match done {
+            Ok((done, bytes)) => {
+                counters.is_failing.store(false, Relaxed);
+                counters.file_bytes.store(bytes, Relaxed);
+                counters
+                    .checkpoints
+                    .fetch_add(u64::from(done == Upkeep::Checkpoint), Relaxed);
+                self.upkeep_at = self.upkeep_at.filter(|_| done != Upkeep::Idle);
+            }
+            Err(error) => {
+                self.upkeep_at = Some(now() + self.retry);
+                self.failed(&error);
+            }
+        }
+    }
+
+    fn sync_if_due(&mut self) {
+        if self.sync_at.is_none_or(|at| at > now()) {
+            return;
+        }
+        match self.database().and_then(|database| database.sync()) {
+            Ok(()) => {
+                self.sync_at = None;
+                self.shared.counters.fsyncs.fetch_add(1, Relaxed);
+            }
+            Err(error) => {
+                self.sync_at = Some(now() + self.retry);
+                self.failed(&error);
+            }
+        }
+    }
+
+    /// Nothing has come: what is due is done, or waited for.
+    fn idle(&mut self) {
+        match [self.sync_at, self.upkeep_at].into_iter().flatten().min() {
+            Some(at) => thread::park_timeout(at.saturating_duration_since(now())),
+            None => thread::park(),
+        }
+        self.keep_up();
+        self.sync_if_due();
+    }
+
+    /// Before the next attempt; the end of the archive ends it.
+    fn pause(&self) {
+        let until = now() + self.retry;
+        while !self.is_closing() {
+            let left = until.saturating_duration_since(now());
+            if left.is_zero() {
+                break;
+            }
+            thread::park_timeout(left);
+        }
+    }
+
+    /// Nothing is taken from now on. How many batches are left.
+    fn close_lanes(&self) -> u64 {
+        self.shared
+            .lanes
+            .lock()
+            .iter()
+            .map(|lane| lane.close())
+            .sum()
+    }
+
+    fn is_closing(&self) -> bool {
+        self.shared.is_closing.load(Acquire)
+    }
+
+    fn count(&self) {
+        let counters = &self.shared.counters;
+        counters.streams.store(self.index.streams(), Relaxed);
+        counters
+            .publications
+            .store(self.index.publications(), Relaxed);
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.close_lanes();
+    }
+}
+
+impl Group {
+    fn take_from(&mut self, lane: &Arc<Lane>) -> bool {
+        let Some(batch) = lane.pop() else {
+            return false;
+        };
+        self.bytes += batch.bytes;
+        self.records.extend(batch.records);
+        match self
+            .parts
+            .iter_mut()
+            .find(|part| Arc::ptr_eq(&part.lane, lane))
+        {
+            Some(part) => {
+                part.batch = batch.number;
+                part.batches += 1;
+                part.bytes += batch.bytes;
+            }
+            None => self.parts.push(Part {
+                lane: Arc::clone(lane),
+                batch: batch.number,
+                batches: 1,
+                bytes: batch.bytes,
+            }),
+        }
+        true
+    }
+}
+
+fn payload_bytes(record: &Record) -> u64 {
+    match record {
+        Record::Published { publication, .. } => publication.bytes() as u64,
+        Record::Opened { .. }
+        | Record::Trimmed { .. }
+        | Record::Cleared { .. }
+        | Record::Dropped { .. } => 0,
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this thread has a life of its own: nothing that decides asks for the time"
+)]
+fn now() -> Instant {
+    Instant::now()
+}

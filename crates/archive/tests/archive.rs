@@ -1,0 +1,278 @@
+//! One archive at a time: what is refused, what is counted, and how space comes back.
+
+mod support;
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use support::{Folder, Model, Worker, open, options, published};
+use veche_archive::{Fsync, Options, Record, Refused};
+
+#[test]
+fn a_new_archive_is_empty_and_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new("new");
+    let (archive, mut loaded) = open(&folder, Fsync::EveryCommit);
+    assert_eq!((loaded.publications(), loaded.warnings().len()), (0, 0));
+    assert!(loaded.next().is_none());
+    let mode = fs::metadata(folder.path())
+        .expect("a folder")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o700);
+    archive.close().expect("closed");
+}
+
+#[test]
+fn a_stream_is_what_it_was_after_each_kind_of_record() {
+    let folder = Folder::new("records");
+    let channel: Arc<str> = "chat:42".into();
+    let steps: Vec<Vec<Record>> = vec![
+        vec![Record::Opened {
+            channel: Arc::clone(&channel),
+            epoch: u64::MAX,
+            at_ms: 77,
+        }],
+        vec![
+            published("chat:42", u64::MAX, 1, "one"),
+            published("chat:42", u64::MAX, 2, "two"),
+        ],
+        vec![Record::Trimmed {
+            channel: Arc::clone(&channel),
+            below: 2,
+        }],
+        vec![Record::Cleared {
+            channel: Arc::clone(&channel),
+        }],
+        vec![published("chat:42", u64::MAX, 3, "three")],
+        vec![Record::Opened {
+            channel: Arc::clone(&channel),
+            epoch: 3,
+            at_ms: 78,
+        }],
+        vec![Record::Dropped { channel }],
+    ];
+    let mut model = Model::default();
+    for records in steps {
+        let (archive, loaded) = open(&folder, Fsync::EveryCommit);
+        assert_eq!(Model::of(loaded), model);
+        let mut worker = Worker::new(&archive);
+        records.iter().for_each(|record| model.apply(record));
+        let batch = worker.append(records);
+        assert_eq!(batch, 1);
+        worker.wait(batch);
+        archive.close().expect("closed");
+    }
+    assert!(model.0.is_empty());
+    let (_archive, loaded) = open(&folder, Fsync::EveryCommit);
+    assert_eq!(loaded.len(), 0);
+}
+
+#[test]
+fn letting_go_writes_what_was_handed_over() {
+    let folder = Folder::new("let-go");
+    let (archive, _) = open(&folder, Fsync::Interval(Duration::from_secs(100)));
+    let mut worker = Worker::new(&archive);
+    for offset in 1..=100 {
+        worker.append(vec![published("a", 1, offset, vec![7; 1000])]);
+    }
+    drop(archive);
+    assert_eq!(
+        worker.writer.durable().map(|durable| durable.batch),
+        Some(100)
+    );
+    assert!(matches!(
+        worker.writer.append(Vec::new()),
+        Err(Refused::Closed(_))
+    ));
+    let (_archive, loaded) = open(&folder, Fsync::Never);
+    assert_eq!(loaded.publications(), 100);
+}
+
+#[test]
+fn a_folder_belongs_to_one() {
+    let folder = Folder::new("locked");
+    let (archive, _) = open(&folder, Fsync::Never);
+    let refused = veche_archive::open(folder.path(), &Options::default()).expect_err("it is taken");
+    let pid = std::process::id();
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "{} belongs to another running process ({pid})",
+            folder.path().display()
+        )
+    );
+    archive.close().expect("closed");
+    drop(open(&folder, Fsync::Never));
+}
+
+#[test]
+fn other_formats_and_other_files_are_refused_and_left_alone() {
+    let folder = Folder::new("formats");
+    drop(open(&folder, Fsync::Never));
+    let file = folder.path().join("history.sqlite");
+    let good = fs::read(&file).expect("the file");
+
+    // The header's user version, then its application.
+    let mut newer = good.clone();
+    newer[60..64].copy_from_slice(&2_u32.to_be_bytes());
+    let mut foreign = good.clone();
+    foreign[68..72].copy_from_slice(b"else");
+    let cases = [
+        (
+            newer,
+            "has format 2, and this version knows formats up to 1",
+        ),
+        (foreign, "is not an archive of channel history"),
+        (b"no database, but words ".repeat(50), "is damaged"),
+    ];
+    for (bytes, words) in cases {
+        fs::write(&file, &bytes).expect("written");
+        let error = veche_archive::open(folder.path(), &Options::default()).expect_err("refused");
+        assert!(error.to_string().contains(words), "{error:?}");
+        assert!(
+            fs::read(&file).expect("the file") == bytes,
+            "{error}: the file has changed"
+        );
+    }
+    let aside = veche_archive::set_aside(folder.path()).expect("moved");
+    assert!(aside.join("history.sqlite").exists());
+    let (_archive, loaded) = open(&folder, Fsync::Never);
+    assert_eq!(loaded.len(), 0);
+}
+
+#[test]
+fn a_full_queue_gives_the_batch_back_and_wakes_when_there_is_room() {
+    let folder = Folder::new("full-queue");
+    let few = Options {
+        queue_bytes_max: 20_000,
+        ..options(Fsync::EveryCommit)
+    };
+    let (archive, _) = veche_archive::open(folder.path(), &few).expect("an archive");
+    let mut worker = Worker::new(&archive);
+    let mut refusals = 0;
+    let mut offset = 0;
+    while refusals < 3 {
+        offset += 1;
+        let mut records = vec![published("a", 1, offset, vec![1; 8_000])];
+        while let Err(refused) = worker.writer.append(records) {
+            let Refused::Full(back) = refused else {
+                panic!("closed");
+            };
+            assert!(!worker.writer.has_room(8_000));
+            assert!(archive.stats().queue_bytes <= 20_000);
+            records = back;
+            refusals += 1;
+            std::thread::park_timeout(Duration::from_secs(1));
+        }
+    }
+    // One that is larger than the queue is taken by an empty one.
+    worker.wait(offset);
+    worker.append(vec![published("a", 1, offset + 1, vec![1; 100_000])]);
+    archive.close().expect("closed");
+    let (_archive, loaded) = open(&folder, Fsync::Never);
+    assert_eq!(loaded.publications(), offset + 1);
+}
+
+#[test]
+fn what_is_done_is_counted() {
+    let folder = Folder::new("counted");
+    let (archive, _) = open(&folder, Fsync::EveryCommit);
+    let mut worker = Worker::new(&archive);
+    let batch = worker.append(vec![
+        published("a", 1, 1, "four"),
+        published("a", 1, 1, "again"),
+    ]);
+    worker.wait(batch);
+    let stats = archive.stats();
+    assert_eq!((stats.records, stats.bytes, stats.ignored), (2, 9, 1));
+    assert_eq!((stats.commits, stats.fsyncs, stats.errors), (1, 1, 0));
+    assert_eq!(
+        (stats.streams, stats.publications, stats.queue_bytes),
+        (1, 1, 0)
+    );
+    assert_eq!((stats.is_failing, stats.last_error), (false, None));
+}
+
+#[test]
+fn the_disk_is_asked_once_in_an_interval() {
+    let folder = Folder::new("interval");
+    let (archive, _) = open(&folder, Fsync::Interval(Duration::from_millis(1)));
+    let mut worker = Worker::new(&archive);
+    let batch = worker.append(vec![published("a", 1, 1, "x")]);
+    worker.wait(batch);
+    // Nothing else comes, and it is asked all the same.
+    while archive.stats().fsyncs == 0 {
+        std::thread::yield_now();
+    }
+    drop(archive);
+    let (archive, _) = open(&folder, Fsync::Interval(Duration::from_secs(1000)));
+    let mut worker = Worker::new(&archive);
+    for offset in 2..20 {
+        let batch = worker.append(vec![published("a", 1, offset, "x")]);
+        worker.wait(batch);
+    }
+    assert_eq!(archive.stats().fsyncs, 0);
+}
+
+#[test]
+fn writers_come_and_go() {
+    let folder = Folder::new("writers");
+    let (archive, _) = open(&folder, Fsync::Never);
+    for round in 1..=50 {
+        let mut worker = Worker::new(&archive);
+        worker.append(vec![published("a", 1, round, "x")]);
+        // Whoever comes next has the same channel, once this is written.
+        worker.wait(1);
+    }
+    archive.close().expect("closed");
+    let (_archive, loaded) = open(&folder, Fsync::Never);
+    assert_eq!(loaded.publications(), 50);
+}
+
+#[test]
+fn space_is_given_back() {
+    let folder = Folder::new("space");
+    let (archive, _) = open(&folder, Fsync::Never);
+    let mut worker = Worker::new(&archive);
+    let payload = Bytes::from(vec![5; 10_000]);
+    let mut last = 0;
+    for offset in 1..=1_500_u64 {
+        last = worker.append(vec![
+            published("a", 1, offset, payload.clone()),
+            published("b", 1, offset, payload.clone()),
+        ]);
+    }
+    worker.wait(last);
+    let large = archive.stats();
+    assert!(
+        large.checkpoints > 0 && large.file_bytes > 30_000_000,
+        "{large:?}"
+    );
+    // What is left lies all over the file.
+    let channel: Arc<str> = "b".into();
+    let last = worker.append(vec![
+        Record::Trimmed {
+            channel: "a".into(),
+            below: 1_500,
+        },
+        Record::Trimmed {
+            channel,
+            below: 1_400,
+        },
+    ]);
+    worker.wait(last);
+    while archive.stats().file_bytes > 24_000_000 {
+        assert_eq!(archive.stats().errors, 0);
+        std::thread::yield_now();
+    }
+    archive.close().expect("closed");
+    let bytes = fs::metadata(folder.path().join("history.sqlite"))
+        .expect("the file")
+        .len();
+    assert!(bytes < 15_000_000, "{bytes}");
+    let (_archive, loaded) = open(&folder, Fsync::Never);
+    assert_eq!(loaded.publications(), 102);
+}

@@ -1,0 +1,249 @@
+//! Files that are not as they were written: torn ends, flipped bytes.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use support::{Folder, Model, Worker, batch, marker, open, published};
+use veche_archive::{Fsync, Loaded, Record, Warning};
+
+const FRAME_BYTES: usize = 24 + 8192;
+
+/// An archive as a kill leaves it, with all in its log, and what it kept after each batch.
+fn archive_with_log(name: &str, batches: u64) -> (Folder, Vec<Model>) {
+    let folder = Folder::new(name);
+    let (archive, _) = open(&folder, Fsync::Never);
+    let mut worker = Worker::new(&archive);
+    let mut models = vec![Model::default()];
+    for number in 1..=batches {
+        let mut model = models[models.len() - 1].clone();
+        let records = batch(0, number, &model);
+        records.iter().for_each(|record| model.apply(record));
+        let at = worker.append(records);
+        worker.wait(at);
+        models.push(model);
+    }
+    let copy = folder.copy(name);
+    let bytes = fs::metadata(log_of(&copy)).expect("the log").len();
+    assert!(
+        bytes < 900 * FRAME_BYTES as u64,
+        "{bytes}: some of it may be in the tables"
+    );
+    (copy, models)
+}
+
+/// What is there is what was there after some batch; which one, and whether it was said that anything is missing.
+fn state_of(loaded: Loaded, models: &[Model]) -> (usize, bool) {
+    let is_warned = loaded
+        .warnings()
+        .iter()
+        .any(|warning| matches!(warning, Warning::Tail { bytes: 1.. }));
+    let model = Model::of(loaded);
+    let last = model.top(&marker(0)) as usize;
+    assert!(
+        model == models[last],
+        "not what was there after batch {last}"
+    );
+    (last, is_warned)
+}
+
+fn log_of(folder: &Folder) -> std::path::PathBuf {
+    folder.path().join("history.sqlite-wal")
+}
+
+#[test]
+fn a_torn_end_is_cut_off_and_all_before_it_is_used() {
+    let (folder, models) = archive_with_log("torn", 60);
+    let whole = fs::read(log_of(&folder)).expect("the log");
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut seen = 0;
+    for round in 0..40 {
+        let copy = folder.copy("torn-copy");
+        let length = if round == 0 {
+            whole.len() - 1
+        } else {
+            random.usize(40..whole.len())
+        };
+        fs::write(log_of(&copy), &whole[..length]).expect("written");
+        let (archive, loaded) = open(&copy, Fsync::Never);
+        let (last, is_warned) = state_of(loaded, &models);
+        let is_within_a_frame = (length - 32) % FRAME_BYTES > 24;
+        assert!(
+            is_warned || !is_within_a_frame,
+            "cut at {length}, {last} batches, and not a word"
+        );
+        seen += usize::from(0 < last && last < 60);
+        // What comes next is kept.
+        let mut worker = Worker::new(&archive);
+        worker.append(vec![published("next", 1, 1, "x")]);
+        archive.close().expect("closed");
+        let (_archive, loaded) = open(&copy, Fsync::Never);
+        assert_eq!(loaded.warnings(), &[]);
+        let mut model = Model::of(loaded);
+        assert!(model.0.remove("next").is_some());
+        assert!(model == models[last]);
+    }
+    assert!(seen > 20, "{seen}");
+}
+
+#[test]
+fn a_garbled_log_is_used_up_to_where_it_is_garbled() {
+    let (folder, models) = archive_with_log("garbled", 60);
+    let whole = fs::read(log_of(&folder)).expect("the log");
+    let mut random = fastrand::Rng::with_seed(12);
+    for _ in 0..40 {
+        let copy = folder.copy("garbled-copy");
+        let mut bytes = whole.clone();
+        let at = random.usize(..bytes.len());
+        let end = bytes.len().min(at + random.usize(1..64));
+        bytes[at..end].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        fs::write(log_of(&copy), &bytes).expect("written");
+        match veche_archive::open(copy.path(), &support::options(Fsync::Never)) {
+            Ok((_archive, loaded)) => {
+                let (last, is_warned) = state_of(loaded, &models);
+                // A frame whose salt is not the log's can't be told from what an earlier round left behind.
+                let is_salt =
+                    (at..end).any(|at| at > 32 && (8..16).contains(&((at - 32) % FRAME_BYTES)));
+                assert!(
+                    is_warned || is_salt || last == 60,
+                    "garbled at {at}, {last} batches, and not a word"
+                );
+            }
+            // Another version number in the header, as a later SQLite would write it.
+            Err(error) => assert!(at < 32, "garbled at {at}: {error}"),
+        }
+    }
+}
+
+/// An archive whose tables have all, and where in the file those bytes are.
+fn archive_with_tables(name: &str, records: Vec<Record>, words: &[u8]) -> (Folder, usize) {
+    let folder = Folder::new(name);
+    let (archive, _) = open(&folder, Fsync::Never);
+    Worker::new(&archive).append(records);
+    archive.close().expect("closed");
+    assert!(!log_of(&folder).exists());
+    let bytes = fs::read(file_of(folder.path())).expect("the file");
+    let at = bytes
+        .windows(words.len())
+        .position(|window| window == words)
+        .expect("the words");
+    (folder, at)
+}
+
+fn file_of(folder: &Path) -> std::path::PathBuf {
+    folder.join("history.sqlite")
+}
+
+fn flip(folder: &Folder, at: usize) {
+    let mut bytes = fs::read(file_of(folder.path())).expect("the file");
+    bytes[at] ^= 1;
+    fs::write(file_of(folder.path()), bytes).expect("written");
+}
+
+fn four() -> Vec<Record> {
+    let other = published("other", 9, 1, "untouched");
+    let words = ["first words", "second words", "third words", "fourth words"];
+    (1..)
+        .zip(words)
+        .map(|(offset, words)| published("news", 9, offset, words))
+        .chain([other])
+        .collect()
+}
+
+#[test]
+fn history_before_a_damaged_publication_is_left_out() {
+    let (folder, at) = archive_with_tables("flipped", four(), b"second words");
+    flip(&folder, at + 3);
+    for round in 0..2 {
+        let (_archive, loaded) = open(&folder, Fsync::Never);
+        let news: Arc<str> = "news".into();
+        let expected = Warning::History {
+            channel: news,
+            offset: 2,
+        };
+        // Once told, it is gone.
+        assert_eq!(
+            loaded.warnings(),
+            if round == 0 {
+                vec![expected]
+            } else {
+                Vec::new()
+            }
+        );
+        let model = Model::of(loaded);
+        let offsets: Vec<u64> = model.0["news"]
+            .publications
+            .iter()
+            .map(|publication| publication.offset)
+            .collect();
+        assert_eq!(
+            (offsets, model.top("news"), model.0["news"].epoch),
+            (vec![3, 4], 4, 9)
+        );
+        assert_eq!(model.0["other"].publications.len(), 1);
+    }
+}
+
+#[test]
+fn a_stream_whose_top_is_damaged_is_forgotten() {
+    for words in [b"fourth words".as_slice(), b"news"] {
+        let (folder, at) = archive_with_tables("flipped", four(), words);
+        flip(&folder, at);
+        let (archive, loaded) = open(&folder, Fsync::Never);
+        assert!(
+            matches!(loaded.warnings(), [Warning::Stream { .. }]),
+            "{:?}",
+            loaded.warnings()
+        );
+        assert_eq!(Model::of(loaded).0.keys().collect::<Vec<_>>(), ["other"]);
+        archive.close().expect("closed");
+        let (_archive, loaded) = open(&folder, Fsync::Never);
+        assert_eq!((loaded.warnings().len(), loaded.publications()), (0, 1));
+    }
+}
+
+#[test]
+fn no_damage_makes_it_panic() {
+    let (folder, _) = archive_with_tables("anywhere", four(), b"first words");
+    let bytes = fs::read(file_of(folder.path())).expect("the file");
+    let mut random = fastrand::Rng::with_seed(13);
+    for _ in 0..60 {
+        let copy = folder.copy("anywhere-copy");
+        let mut bytes = bytes.clone();
+        for _ in 0..random.usize(1..40) {
+            // Where there is something, mostly: headers and the ends of pages.
+            let page = random.usize(..bytes.len() / 8192) * 8192;
+            let at = if random.bool() {
+                page + random.usize(..120)
+            } else {
+                page + 8191 - random.usize(..900)
+            };
+            bytes[at] = random.u8(..);
+        }
+        if random.bool() {
+            bytes.truncate(random.usize(..bytes.len()));
+        }
+        fs::write(file_of(copy.path()), &bytes).expect("written");
+        if let Ok((_archive, loaded)) =
+            veche_archive::open(copy.path(), &support::options(Fsync::Never))
+        {
+            for channel in loaded {
+                let words: Vec<_> = channel
+                    .publications
+                    .iter()
+                    .map(|publication| &publication.payload[..])
+                    .collect();
+                let known = four();
+                for word in words {
+                    let is_known = known.iter().any(|record| match record {
+                        Record::Published { publication, .. } => publication.payload == word,
+                        _ => false,
+                    });
+                    assert!(is_known, "{word:?} was never written");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Random records against a plain model, with the archive closed, or cut off, and opened again in between.
+
+mod support;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use support::{Folder, Model, Worker, open};
+use veche_archive::{Fsync, Publication, Record, Version};
+
+/// What a step does, as far as it does not depend on what is there.
+#[derive(Clone, Debug)]
+enum Step {
+    /// One batch of that worker.
+    Batch(u8, Vec<Change>),
+    /// Closed and opened.
+    Close,
+    /// Opened from what the files were at that moment, as after a kill. All is in the log then: what is here is too
+    /// little to be moved into the tables while it is copied.
+    Kill,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Open(u8, u64),
+    /// Offsets beyond the top; 0 repeats it.
+    Publish {
+        channel: u8,
+        skip: u64,
+        size: usize,
+        version: Option<(u64, bool)>,
+        has_extra: bool,
+    },
+    /// All but so many.
+    Trim(u8, u64),
+    Clear(u8),
+    Drop(u8),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let version = proptest::option::of((any::<u64>(), any::<bool>()));
+    prop_oneof![
+        1 => (0..4_u8, 0..3_u64).prop_map(|(channel, epoch)| Change::Open(channel, epoch)),
+        12 => (0..4_u8, 0..4_u64, 0..3_000_usize, version, any::<bool>()).prop_map(
+            |(channel, skip, size, version, has_extra)| Change::Publish { channel, skip, size, version, has_extra }
+        ),
+        5 => (0..4_u8, 0..6_u64).prop_map(|(channel, kept)| Change::Trim(channel, kept)),
+        1 => (0..4_u8).prop_map(Change::Clear),
+        1 => (0..4_u8).prop_map(Change::Drop),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let batch = (0..2_u8, proptest::collection::vec(change(), 0..10));
+    prop_oneof![
+        12 => batch.prop_map(|(worker, changes)| Step::Batch(worker, changes)),
+        1 => Just(Step::Close),
+        1 => Just(Step::Kill),
+    ]
+}
+
+fn record(worker: u8, change: &Change, model: &Model) -> Record {
+    // Names that SQL or a path would trip over.
+    let name = |channel: &u8| -> Arc<str> {
+        format!("{worker}:'\"\0/é{}", "x".repeat(60 * *channel as usize)).into()
+    };
+    let known = |channel: &u8| model.0.get(&*name(channel));
+    match change {
+        Change::Open(channel, epoch) => Record::Opened {
+            channel: name(channel),
+            epoch: *epoch,
+            at_ms: 5,
+        },
+        Change::Publish {
+            channel,
+            skip,
+            size,
+            version,
+            has_extra,
+        } => Record::Published {
+            channel: name(channel),
+            epoch: known(channel).map_or(u64::MAX, |stream| stream.epoch),
+            publication: Publication {
+                offset: known(channel).map_or(0, |stream| stream.top) + skip,
+                at_ms: u64::MAX - skip,
+                kind: *channel,
+                payload: vec![*channel; *size].into(),
+                version: version.map(|(number, has_epoch)| Version {
+                    number,
+                    epoch: has_epoch.then(|| "of a document".into()),
+                }),
+                extra: has_extra.then(Bytes::new),
+            },
+        },
+        Change::Trim(channel, kept) => Record::Trimmed {
+            channel: name(channel),
+            below: (known(channel).map_or(0, |stream| stream.top) + 1).saturating_sub(*kept),
+        },
+        Change::Clear(channel) => Record::Cleared {
+            channel: name(channel),
+        },
+        Change::Drop(channel) => Record::Dropped {
+            channel: name(channel),
+        },
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, max_shrink_iters: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_kept_is_what_a_model_keeps(steps in proptest::collection::vec(step(), 1..40)) {
+        let mut folder = Folder::new("model");
+        let mut model = Model::default();
+        let (mut archive, _) = open(&folder, Fsync::Never);
+        let mut workers = [Worker::new(&archive), Worker::new(&archive)];
+        let mut batches = [0, 0];
+        for step in steps.iter().chain([&Step::Kill, &Step::Close]) {
+            match step {
+                Step::Batch(worker, changes) => {
+                    let mut records = Vec::new();
+                    for change in changes {
+                        let record = record(*worker, change, &model);
+                        model.apply(&record);
+                        records.push(record);
+                    }
+                    let worker = usize::from(*worker);
+                    batches[worker] = workers[worker].append(records);
+                    continue;
+                }
+                Step::Close => archive.close().expect("closed"),
+                Step::Kill => {
+                    for (worker, batch) in workers.iter_mut().zip(batches) {
+                        worker.wait(batch);
+                    }
+                    let copy = folder.copy("model");
+                    drop(archive);
+                    folder = copy;
+                }
+            }
+            let (again, loaded) = open(&folder, Fsync::Never);
+            prop_assert_eq!(loaded.warnings(), &[]);
+            let expected: u64 = model.0.values().map(|stream| stream.publications.len() as u64).sum();
+            prop_assert_eq!(loaded.publications(), expected);
+            prop_assert_eq!(&Model::of(loaded), &model);
+            let stats = again.stats();
+            prop_assert_eq!((stats.publications, stats.streams), (expected, model.0.len() as u64));
+            archive = again;
+            workers = [Worker::new(&archive), Worker::new(&archive)];
+            batches = [0, 0];
+        }
+    }
+}

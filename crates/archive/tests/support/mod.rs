@@ -1,0 +1,285 @@
+//! What the tests share: folders that go away, a plain model of what an archive has to keep, and waiting.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use veche_archive::{
+    Archive, Channel, Fsync, Loaded, Options, Publication, Record, Refused, Version, Writer,
+};
+
+/// A folder of this test's own.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!(
+            "veche-archive-{name}-{}-{number}",
+            std::process::id()
+        ));
+        let _ = fs::remove_dir_all(&folder);
+        Self(folder)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The archive's files as they are now, as if the process had been killed.
+    pub(crate) fn copy(&self, name: &str) -> Self {
+        let copy = Self::new(name);
+        fs::create_dir_all(&copy.0).expect("a folder");
+        for file in ["history.sqlite", "history.sqlite-wal"] {
+            if self.0.join(file).exists() {
+                fs::copy(self.0.join(file), copy.0.join(file)).expect("a copy");
+            }
+        }
+        copy
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What has to be there: written without a thought of how the archive does it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Model(pub(crate) BTreeMap<String, Channel>);
+
+impl Model {
+    pub(crate) fn of(loaded: Loaded) -> Self {
+        Self(
+            loaded
+                .map(|channel| (channel.name.to_string(), channel))
+                .collect(),
+        )
+    }
+
+    pub(crate) fn apply(&mut self, record: &Record) {
+        match record {
+            Record::Opened {
+                channel,
+                epoch,
+                at_ms,
+            } => {
+                let stream = self
+                    .0
+                    .entry(channel.to_string())
+                    .or_insert_with(|| stream(channel, *epoch, *at_ms));
+                if stream.epoch != *epoch {
+                    *stream = self::stream(channel, *epoch, *at_ms);
+                }
+            }
+            Record::Published {
+                channel,
+                epoch,
+                publication,
+            } => {
+                self.apply(&Record::Opened {
+                    channel: Arc::clone(channel),
+                    epoch: *epoch,
+                    at_ms: publication.at_ms,
+                });
+                let stream = self.0.get_mut(&**channel).expect("just opened");
+                if publication.offset > stream.top {
+                    stream.top = publication.offset;
+                    stream.version = publication.version.clone().or(stream.version.take());
+                    stream.publications.push(publication.clone());
+                }
+            }
+            Record::Trimmed { channel, below } => {
+                if let Some(stream) = self.0.get_mut(&**channel) {
+                    stream
+                        .publications
+                        .retain(|publication| publication.offset >= *below);
+                }
+            }
+            Record::Cleared { channel } => {
+                if let Some(stream) = self.0.get_mut(&**channel) {
+                    stream.publications.clear();
+                }
+            }
+            Record::Dropped { channel } => {
+                self.0.remove(&**channel);
+            }
+        }
+    }
+
+    pub(crate) fn top(&self, channel: &str) -> u64 {
+        self.0.get(channel).map_or(0, |stream| stream.top)
+    }
+}
+
+fn stream(name: &Arc<str>, epoch: u64, opened_ms: u64) -> Channel {
+    Channel {
+        name: Arc::clone(name),
+        epoch,
+        opened_ms,
+        top: 0,
+        version: None,
+        publications: Vec::new(),
+    }
+}
+
+/// A worker that can wait, which real ones never do.
+pub(crate) struct Worker {
+    pub(crate) writer: Writer,
+    pub(crate) durable: u64,
+}
+
+impl Worker {
+    /// To be made by the thread that waits.
+    pub(crate) fn new(archive: &Archive) -> Self {
+        let me = thread::current();
+        Self {
+            writer: archive.writer(move || me.unpark()),
+            durable: 0,
+        }
+    }
+
+    /// Hands a batch over, when there is room.
+    pub(crate) fn append(&mut self, mut records: Vec<Record>) -> u64 {
+        loop {
+            match self.writer.append(records) {
+                Ok(batch) => return batch,
+                Err(Refused::Full(again)) => {
+                    records = again;
+                    self.news();
+                }
+                Err(Refused::Closed(_)) => panic!("the archive is closed"),
+            }
+        }
+    }
+
+    pub(crate) fn wait(&mut self, batch: u64) {
+        while self.durable < batch {
+            self.news();
+        }
+    }
+
+    /// Waits until more is durable, for a while.
+    fn news(&mut self) {
+        match self.writer.durable() {
+            Some(news) => self.durable = news.batch,
+            None => thread::park_timeout(Duration::from_secs(1)),
+        }
+    }
+}
+
+pub(crate) fn options(fsync: Fsync) -> Options {
+    Options {
+        fsync,
+        retry: Duration::from_millis(20),
+        ..Options::default()
+    }
+}
+
+pub(crate) fn open(folder: &Folder, fsync: Fsync) -> (Archive, Loaded) {
+    veche_archive::open(folder.path(), &options(fsync)).expect("an archive")
+}
+
+pub(crate) fn published(
+    channel: &str,
+    epoch: u64,
+    offset: u64,
+    payload: impl Into<Bytes>,
+) -> Record {
+    let publication = Publication {
+        offset,
+        at_ms: 1_000_000 + offset,
+        kind: 2,
+        payload: payload.into(),
+        version: None,
+        extra: None,
+    };
+    Record::Published {
+        channel: channel.into(),
+        epoch,
+        publication,
+    }
+}
+
+/// Batch `number` of a worker: what it is depends on nothing but the two and the model before it. Among others it has
+/// a publication in a channel whose offset is the batch's number.
+pub(crate) fn batch(worker: u32, number: u64, before: &Model) -> Vec<Record> {
+    let mut random = fastrand::Rng::with_seed(u64::from(worker) << 32 | number);
+    let mut model = before.clone();
+    let mut records = vec![
+        published(&marker(worker), 1, number, Bytes::new()),
+        Record::Trimmed {
+            channel: marker(worker).into(),
+            below: number,
+        },
+    ];
+    for _ in 0..random.usize(1..12) {
+        let name = format!("w{worker}:c{}", random.u8(0..6));
+        let channel: Arc<str> = name.as_str().into();
+        let (epoch, top) = model
+            .0
+            .get(&name)
+            .map_or((random.u64(..), 0), |stream| (stream.epoch, stream.top));
+        let record = match random.u8(0..20) {
+            0 => Record::Dropped { channel },
+            1 => Record::Cleared { channel },
+            2 => Record::Opened {
+                channel,
+                epoch: random.u64(..),
+                at_ms: number,
+            },
+            3..7 => Record::Trimmed {
+                channel,
+                below: top.saturating_sub(random.u64(0..8)),
+            },
+            _ => {
+                let version = Version {
+                    number: random.u64(..),
+                    epoch: random.bool().then(|| "état".into()),
+                };
+                let publication = Publication {
+                    offset: top + random.u64(1..3),
+                    at_ms: random.u64(..),
+                    kind: random.u8(..),
+                    payload: vec![random.u8(..); random.usize(0..6_000)].into(),
+                    version: (random.u8(0..4) == 0).then_some(version),
+                    extra: random.bool().then(|| Bytes::from(name.clone())),
+                };
+                Record::Published {
+                    channel,
+                    epoch,
+                    publication,
+                }
+            }
+        };
+        model.apply(&record);
+        records.push(record);
+    }
+    records
+}
+
+pub(crate) fn marker(worker: u32) -> String {
+    format!("w{worker}:marker")
+}
+
+/// A worker's channels among all of them.
+pub(crate) fn channels_of(model: &Model, worker: u32) -> Model {
+    let prefix = format!("w{worker}:");
+    Model(
+        model
+            .0
+            .iter()
+            .filter(|(name, _)| name.starts_with(&prefix))
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect(),
+    )
+}
