@@ -1,0 +1,66 @@
+//! The wire format of Centrifugo's client protocol, version 2: bytes to commands, and replies and pushes to bytes, as
+//! JSON and as Protobuf.
+//!
+//! Pure: it knows no socket, no session and no clock, nor which command is allowed when. What comes is borrowed; what
+//! is no command is refused with a [`Malformed`] and never panics. What leaves goes to the end of a buffer, and nothing
+//! else is allocated for it.
+//!
+//! ```
+//! use veche_centrifuge::{
+//!     Batch, Data, Encoding, Limits, Outcome, Publication, Push, PushBody, Reply, Request, SubscribeResult,
+//! };
+//!
+//! let message = br#"{"id":2,"subscribe":{"channel":"chat:1"}}"#;
+//! let command = Encoding::Json.commands(message, Limits::default()).next().unwrap()?;
+//! assert!(matches!(command.request, Request::Subscribe(request) if request.channel == "chat:1"));
+//!
+//! let mut out = Vec::new();
+//! let mut batch = Batch::new(Encoding::Json, &mut out);
+//! batch.reply(&Reply { id: command.id, outcome: Outcome::Subscribe(SubscribeResult::default()) })?;
+//! let publication = Publication { offset: 6, ..Publication::new(Data::Json(r#"{"a":1}"#)) };
+//! batch.push(&Push { channel: "chat:1", body: PushBody::Publication(publication) })?;
+//! assert_eq!(
+//!     out,
+//!     b"{\"id\":2,\"subscribe\":{}}\n\
+//!       {\"push\":{\"channel\":\"chat:1\",\"pub\":{\"data\":{\"a\":1},\"offset\":6}}}"
+//! );
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Why Protobuf is read and written by this crate itself: docs/decisions/13-protobuf.md.
+
+mod codes;
+mod depth;
+mod emulation;
+mod malformed;
+mod publication;
+mod push;
+mod read;
+mod reply;
+mod request;
+mod write;
+
+pub use codes::{DisconnectCode, ErrorCode, UnsubscribeCode, reconnects, resubscribes};
+pub use emulation::Emulation;
+pub use malformed::Malformed;
+pub use publication::{ClientInfo, Data, Delta, Publication, StreamPosition, is_json};
+pub use push::{Disconnect, Push, PushBody, Refresh, Subscribe, Unsubscribe};
+pub use read::{Commands, DEPTH_MAX, ENTRIES_MAX, Limits};
+pub use reply::{
+    CommandError, ConnectResult, HistoryResult, Outcome, PresenceResult, PresenceStatsResult,
+    RefreshResult, Reply, RpcResult, SubRefreshResult, SubscribeResult,
+};
+pub use request::{
+    ChannelRequest, Command, ConnectRequest, HistoryRequest, PublishRequest, RefreshRequest,
+    Request, RpcRequest, Secret, SendRequest, ServerSub, SubRefreshRequest, SubscribeRequest,
+};
+pub use write::{Batch, BinaryInJson};
+
+/// What a connection speaks, from its beginning to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// Text: an object each, on a line of its own.
+    Json,
+    /// Binary: a message each, behind its length.
+    Protobuf,
+}

@@ -1,0 +1,181 @@
+//! What clients get without having asked.
+
+use crate::write::{Fields, Message};
+use crate::{ClientInfo, ConnectResult, Data, DisconnectCode, Publication, UnsubscribeCode};
+
+/// One thing that a client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Push<'a> {
+    /// The channel that it is about; empty if it is about the connection.
+    pub channel: &'a str,
+    /// What it is told.
+    pub body: PushBody<'a>,
+}
+
+/// What a client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PushBody<'a> {
+    /// Something was published into the channel.
+    Publication(Publication<'a>),
+    /// Somebody subscribed to it.
+    Join(ClientInfo<'a>),
+    /// Somebody is subscribed no more.
+    Leave(ClientInfo<'a>),
+    /// The server ended the client's subscription.
+    Unsubscribe(Unsubscribe<'a>),
+    /// The server subscribed the client.
+    Subscribe(Subscribe<'a>),
+    /// A message for this connection.
+    Message(Data<'a>),
+    /// The connection is a client's: the first push on unidirectional transports.
+    Connect(ConnectResult<'a>),
+    /// The server closes the connection: the last push on transports that don't say it themselves.
+    Disconnect(Disconnect<'a>),
+    /// The connection's new time.
+    Refresh(Refresh),
+}
+
+/// The end of a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsubscribe<'a> {
+    /// Whether it is for good, and why: [`resubscribes`](crate::resubscribes).
+    pub code: u32,
+    /// For people.
+    pub reason: &'a str,
+}
+
+/// The beginning of a subscription that the server made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Subscribe<'a> {
+    /// Whether the client can recover what it misses.
+    pub recoverable: bool,
+    /// Which life of the stream the offset belongs to.
+    pub epoch: &'a str,
+    /// The last publication's number in the stream.
+    pub offset: u64,
+    /// Whether publications have offsets.
+    pub positioned: bool,
+    /// What the application has to say to it.
+    pub data: Option<Data<'a>>,
+}
+
+/// The end of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disconnect<'a> {
+    /// Whether the client is to come back, and why: [`reconnects`](crate::reconnects).
+    pub code: u16,
+    /// For people.
+    pub reason: &'a str,
+}
+
+/// A connection's new time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Refresh {
+    /// Whether the connection ends unless it is refreshed again.
+    pub expires: bool,
+    /// When, in seconds from now.
+    pub ttl_s: u32,
+}
+
+impl From<UnsubscribeCode> for Unsubscribe<'static> {
+    fn from(code: UnsubscribeCode) -> Self {
+        Self {
+            code: code.code(),
+            reason: code.words(),
+        }
+    }
+}
+
+impl From<DisconnectCode> for Disconnect<'static> {
+    fn from(code: DisconnectCode) -> Self {
+        Self {
+            code: code.code(),
+            reason: code.words(),
+        }
+    }
+}
+
+impl Message for Push<'_> {
+    fn write(&self, fields: &mut impl Fields) {
+        fields.text(2, "channel", self.channel);
+        match &self.body {
+            PushBody::Publication(publication) => fields.message(4, "pub", publication),
+            PushBody::Join(info) => fields.message(5, "join", &Info(info)),
+            PushBody::Leave(info) => fields.message(6, "leave", &Info(info)),
+            PushBody::Unsubscribe(unsubscribe) => fields.message(7, "unsubscribe", unsubscribe),
+            PushBody::Message(data) => fields.message(8, "message", &Direct(*data)),
+            PushBody::Subscribe(subscribe) => fields.message(9, "subscribe", subscribe),
+            PushBody::Connect(connect) => fields.message(10, "connect", &Connect(connect)),
+            PushBody::Disconnect(disconnect) => fields.message(11, "disconnect", disconnect),
+            PushBody::Refresh(refresh) => fields.message(12, "refresh", refresh),
+        }
+    }
+}
+
+/// Who joined or left.
+struct Info<'m>(&'m ClientInfo<'m>);
+
+impl Message for Info<'_> {
+    fn write(&self, fields: &mut impl Fields) {
+        fields.message(1, "info", self.0);
+    }
+}
+
+/// A message for one connection.
+struct Direct<'m>(Data<'m>);
+
+impl Message for Direct<'_> {
+    fn write(&self, fields: &mut impl Fields) {
+        fields.data(1, "data", Some(self.0));
+    }
+}
+
+/// The result of a connect command as a push: the same fields under other numbers.
+struct Connect<'m>(&'m ConnectResult<'m>);
+
+impl Message for Connect<'_> {
+    fn write(&self, fields: &mut impl Fields) {
+        fields.text(1, "client", self.0.client);
+        fields.text(2, "version", self.0.version);
+        fields.data(3, "data", self.0.data);
+        fields.map(4, "subs", self.0.subs);
+        fields.flag(5, "expires", self.0.expires);
+        fields.unsigned(6, "ttl", self.0.ttl_s.into());
+        fields.unsigned(7, "ping", self.0.ping_s.into());
+        fields.flag(8, "pong", self.0.pong);
+        fields.text(9, "session", self.0.session);
+        fields.text(10, "node", self.0.node);
+        fields.signed(11, "time", self.0.time_ms);
+    }
+}
+
+impl Message for Unsubscribe<'_> {
+    fn write(&self, fields: &mut impl Fields) {
+        fields.unsigned(2, "code", self.code.into());
+        fields.text(3, "reason", self.reason);
+    }
+}
+
+impl Message for Subscribe<'_> {
+    fn write(&self, fields: &mut impl Fields) {
+        fields.flag(1, "recoverable", self.recoverable);
+        fields.text(4, "epoch", self.epoch);
+        fields.unsigned(5, "offset", self.offset);
+        fields.flag(6, "positioned", self.positioned);
+        fields.data(7, "data", self.data);
+    }
+}
+
+impl Message for Disconnect<'_> {
+    fn write(&self, fields: &mut impl Fields) {
+        fields.unsigned(1, "code", self.code.into());
+        fields.text(2, "reason", self.reason);
+    }
+}
+
+impl Message for Refresh {
+    fn write(&self, fields: &mut impl Fields) {
+        fields.flag(1, "expires", self.expires);
+        fields.unsigned(2, "ttl", self.ttl_s.into());
+    }
+}

@@ -1,0 +1,205 @@
+//! From bytes to commands. One of the transport's messages, or the body of a request, holds any number of them; what
+//! one of them means does not depend on the others. [`json`] and [`protobuf`] say what they look like.
+
+pub(crate) mod json;
+pub(crate) mod protobuf;
+mod wire;
+
+use crate::{Command, ConnectRequest, Data, Emulation, Encoding, Malformed, Request, depth};
+
+/// How deep data may be nested: a client would pass on to others what they can't read. `[]` is 1.
+pub const DEPTH_MAX: usize = 128;
+
+/// Entries that a map in a command (`subs`, `headers`) can have.
+pub const ENTRIES_MAX: usize = 4096;
+
+/// What a client may send at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one message, or of a body.
+    pub message_bytes_max: usize,
+    /// Commands in it.
+    pub commands_max: usize,
+}
+
+impl Default for Limits {
+    /// 64 KiB, as the original server has it, and as many commands as that may reasonably hold.
+    fn default() -> Self {
+        Self {
+            message_bytes_max: 64 * 1024,
+            commands_max: 1024,
+        }
+    }
+}
+
+/// A command whose parts have been read, and not been looked at together.
+#[derive(Default)]
+struct Draft<'a> {
+    id: u32,
+    request: Option<Request<'a>>,
+    has_many: bool,
+}
+
+impl<'a> Draft<'a> {
+    fn add(&mut self, request: Request<'a>) {
+        self.has_many |= self.request.is_some();
+        self.request = Some(request);
+    }
+
+    fn finish(self) -> Result<Command<'a>, Malformed> {
+        let request = match self.request {
+            Some(_) if self.has_many => return Err(Malformed::ManyRequests),
+            Some(request) => request,
+            None if self.id == 0 => Request::Pong,
+            None => return Err(Malformed::NoRequest),
+        };
+        if self.id == 0 && request.is_answered() {
+            return Err(Malformed::NoId);
+        }
+        if let Some(Data::Json(text)) = request.data()
+            && depth::is_over(text, DEPTH_MAX)
+        {
+            return Err(Malformed::TooDeep);
+        }
+        if let Request::Connect(connect) = &request {
+            check(connect)?;
+        }
+        Ok(Command {
+            id: self.id,
+            request,
+        })
+    }
+}
+
+fn check(connect: &ConnectRequest<'_>) -> Result<(), Malformed> {
+    match connect.subs.len().max(connect.headers.len()) > ENTRIES_MAX {
+        true => Err(Malformed::TooManyEntries),
+        false => Ok(()),
+    }
+}
+
+/// The commands of one message, in order. Nothing follows an error.
+pub struct Commands<'a> {
+    source: Source<'a>,
+    left: usize,
+}
+
+enum Source<'a> {
+    Json(json::Stream<'a>),
+    Protobuf(&'a [u8]),
+    Failed(Malformed),
+    Ended,
+}
+
+impl Encoding {
+    /// The commands that a message or a body holds. They are read one by one, as they are asked for.
+    #[must_use]
+    pub fn commands(self, message: &[u8], limits: Limits) -> Commands<'_> {
+        let source = match (self, bounded(message, limits)) {
+            (_, Err(malformed)) => Source::Failed(malformed),
+            (Self::Protobuf, Ok(message)) => Source::Protobuf(message),
+            (Self::Json, Ok(message)) => match text(message) {
+                Ok(text) => Source::Json(json::stream(text)),
+                Err(malformed) => Source::Failed(malformed),
+            },
+        };
+        Commands {
+            source,
+            left: limits.commands_max,
+        }
+    }
+
+    /// The request with which a client of a unidirectional transport begins: without a command around it.
+    ///
+    /// # Errors
+    /// What came is not one.
+    pub fn connect_request(
+        self,
+        message: &[u8],
+        limits: Limits,
+    ) -> Result<ConnectRequest<'_>, Malformed> {
+        let message = bounded(message, limits)?;
+        let connect = match self {
+            Self::Json => json::one(text(message)?)?,
+            Self::Protobuf => protobuf::message(message)?,
+        };
+        // Looked at as if it came in a command.
+        let mut draft = Draft {
+            id: 1,
+            ..Draft::default()
+        };
+        draft.add(Request::Connect(connect));
+        match draft.finish()?.request {
+            Request::Connect(connect) => Ok(connect),
+            _ => Err(Malformed::NoRequest),
+        }
+    }
+
+    /// The envelope in which a client of a stream sends its commands another way. They are read by
+    /// [`commands`](Self::commands) of the envelope's data, where the session is.
+    ///
+    /// # Errors
+    /// What came is not one.
+    pub fn emulation(self, body: &[u8], limits: Limits) -> Result<Emulation<'_>, Malformed> {
+        let body = bounded(body, limits)?;
+        match self {
+            Self::Json => json::one(text(body)?),
+            Self::Protobuf => protobuf::message(body),
+        }
+    }
+}
+
+fn bounded(message: &[u8], limits: Limits) -> Result<&[u8], Malformed> {
+    match message.len() > limits.message_bytes_max {
+        true => Err(Malformed::TooBig),
+        false => Ok(message),
+    }
+}
+
+fn text(message: &[u8]) -> Result<&str, Malformed> {
+    simdutf8::basic::from_utf8(message).map_err(|_| Malformed::Utf8)
+}
+
+impl<'a> Commands<'a> {
+    fn draft(&mut self) -> Option<Result<Draft<'a>, Malformed>> {
+        match &mut self.source {
+            Source::Json(stream) => json::next(stream),
+            Source::Protobuf([]) | Source::Ended => None,
+            Source::Protobuf(rest) => {
+                Some(wire::delimited(rest).and_then(protobuf::message::<Draft<'_>>))
+            }
+            Source::Failed(malformed) => Some(Err(*malformed)),
+        }
+    }
+}
+
+impl<'a> Iterator for Commands<'a> {
+    type Item = Result<Command<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let draft = self.draft()?;
+        let command = match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                draft.and_then(Draft::finish)
+            }
+            // Whatever it is, it is one too many.
+            None => Err(Malformed::TooManyCommands),
+        };
+        if command.is_err() {
+            self.source = Source::Ended;
+        }
+        Some(command)
+    }
+}
+
+impl std::iter::FusedIterator for Commands<'_> {}
+
+impl std::fmt::Debug for Commands<'_> {
+    /// Not what came, which holds secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Commands")
+            .field("left", &self.left)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,333 @@
+//! Commands as JSON. What separates them is white space of any kind: clients send a line each, people with curl send
+//! what their editor made. A field that is `null` counts as missing, but for data, which it is.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::{Draft, ENTRIES_MAX};
+use crate::{Data, Emulation, Malformed, Request, Secret, ServerSub, StreamPosition};
+
+/// What is left of a message.
+pub(super) type Stream<'a> =
+    serde_json::StreamDeserializer<'a, serde_json::de::StrRead<'a>, Draft<'a>>;
+
+/// The commands of a message.
+pub(super) fn stream(message: &str) -> Stream<'_> {
+    serde_json::Deserializer::from_str(message).into_iter()
+}
+
+/// The next of them.
+pub(super) fn next<'a>(stream: &mut Stream<'a>) -> Option<Result<Draft<'a>, Malformed>> {
+    Some(stream.next()?.map_err(|error| malformed(&error)))
+}
+
+/// The only object of a message.
+pub(super) fn one<'a, T: Deserialize<'a>>(message: &'a str) -> Result<T, Malformed> {
+    match serde_json::from_str::<Object<T>>(message) {
+        Ok(object) => Ok(object.0),
+        Err(error) => Err(malformed(&error)),
+    }
+}
+
+/// Where, and never what: the error's own words repeat what came.
+fn malformed(error: &serde_json::Error) -> Malformed {
+    let (line, column) = (error.line(), error.column());
+    match error.is_data() {
+        true => Malformed::Value { line, column },
+        false => Malformed::Json { line, column },
+    }
+}
+
+/// A number or a boolean.
+pub(crate) fn zero<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// A text, borrowed if nothing in it was escaped.
+pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'de, str>, D::Error> {
+    Text::deserialize(deserializer).map(|text| text.0)
+}
+
+/// An application's data as they stand.
+pub(crate) fn data<'de, D>(deserializer: D) -> Result<Option<Data<'de>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    <&RawValue>::deserialize(deserializer).map(|raw| Some(Data::Json(raw.get())))
+}
+
+/// An object.
+pub(crate) fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let object = Option::<Object<T>>::deserialize(deserializer)?;
+    Ok(object.map(|object| object.0))
+}
+
+/// Whether there is anything.
+pub(crate) fn is_there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Option::<IgnoredAny>::deserialize(deserializer).map(|value| value.is_some())
+}
+
+/// A text that no log may hold.
+pub(crate) fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Secret<'de>, D::Error> {
+    text(deserializer).map(Secret)
+}
+
+/// A map of such texts.
+pub(crate) fn secrets<'de, D>(
+    deserializer: D,
+) -> Result<Vec<(Cow<'de, str>, Secret<'de>)>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let entries: Entries<'de, Text<'de>> = zero(deserializer)?;
+    let entries = entries.0.into_iter();
+    Ok(entries
+        .map(|(name, value)| (name, Secret(value.0)))
+        .collect())
+}
+
+/// Where a client was in channels that the server subscribed it to.
+pub(crate) fn subs<'de, D>(deserializer: D) -> Result<Vec<ServerSub<'de>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let entries: Entries<'de, Option<Object<Sub<'de>>>> = zero(deserializer)?;
+    let entries = entries.0.into_iter();
+    Ok(entries
+        .map(|(channel, sub)| {
+            let sub = sub.map(|sub| sub.0).unwrap_or_default();
+            ServerSub {
+                channel,
+                recover: sub.recover,
+                position: StreamPosition {
+                    offset: sub.offset,
+                    epoch: sub.epoch,
+                },
+            }
+        })
+        .collect())
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct Sub<'a> {
+    #[serde(deserialize_with = "zero")]
+    recover: bool,
+    #[serde(deserialize_with = "zero")]
+    offset: u64,
+    #[serde(borrow, deserialize_with = "text")]
+    epoch: Cow<'a, str>,
+}
+
+/// A text that may be `null`.
+#[derive(Default)]
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Text<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_option(TextVisitor)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Text<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(Text::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Text(Cow::Owned(text.to_owned())))
+    }
+}
+
+/// What is written as an object. By itself serde would take an array of a struct's fields for it too.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Self::Value, M::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
+}
+
+/// The entries of an object in their order, and of those beyond the limit one, by which it can be seen.
+struct Entries<'a, V>(Vec<(Cow<'a, str>, V)>);
+
+impl<V> Default for Entries<'_, V> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for Entries<'de, V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EntriesVisitor(Self::default()))
+    }
+}
+
+struct EntriesVisitor<'a, V>(Entries<'a, V>);
+
+impl<'de, V: Deserialize<'de>> Visitor<'de> for EntriesVisitor<'de, V> {
+    type Value = Entries<'de, V>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(mut self, mut map: M) -> Result<Self::Value, M::Error> {
+        while let Some(name) = map.next_key::<Text<'de>>()? {
+            if self.0.0.len() > ENTRIES_MAX {
+                map.next_value::<IgnoredAny>()?;
+            } else {
+                self.0.0.push((name.0, map.next_value()?));
+            }
+        }
+        Ok(self.0)
+    }
+}
+
+/// What a command consists of.
+#[derive(serde::Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum Part {
+    Id,
+    Connect,
+    Subscribe,
+    Unsubscribe,
+    Publish,
+    Presence,
+    PresenceStats,
+    History,
+    Ping,
+    Send,
+    Rpc,
+    Refresh,
+    SubRefresh,
+    #[serde(other)]
+    Unknown,
+}
+
+impl<'de> Deserialize<'de> for Draft<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(DraftVisitor(Draft::default()))
+    }
+}
+
+struct DraftVisitor<'a>(Draft<'a>);
+
+impl<'de> Visitor<'de> for DraftVisitor<'de> {
+    type Value = Draft<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a command")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(mut self, mut map: M) -> Result<Self::Value, M::Error> {
+        while let Some(part) = map.next_key()? {
+            let request = match part {
+                Part::Id => {
+                    self.0.id = map.next_value::<Option<u32>>()?.unwrap_or_default();
+                    continue;
+                }
+                Part::Connect => request(&mut map)?.map(Request::Connect),
+                Part::Subscribe => request(&mut map)?.map(Request::Subscribe),
+                Part::Unsubscribe => request(&mut map)?.map(Request::Unsubscribe),
+                Part::Publish => request(&mut map)?.map(Request::Publish),
+                Part::Presence => request(&mut map)?.map(Request::Presence),
+                Part::PresenceStats => request(&mut map)?.map(Request::PresenceStats),
+                Part::History => request(&mut map)?.map(Request::History),
+                Part::Ping => request::<Nothing, _>(&mut map)?.map(|_| Request::Ping),
+                Part::Send => request(&mut map)?.map(Request::Send),
+                Part::Rpc => request(&mut map)?.map(Request::Rpc),
+                Part::Refresh => request(&mut map)?.map(Request::Refresh),
+                Part::SubRefresh => request(&mut map)?.map(Request::SubRefresh),
+                Part::Unknown => {
+                    map.next_value::<IgnoredAny>()?;
+                    None
+                }
+            };
+            if let Some(request) = request {
+                self.0.add(request);
+            }
+        }
+        Ok(self.0)
+    }
+}
+
+/// A request, unless it is `null`.
+fn request<'de, T, M>(map: &mut M) -> Result<Option<T>, M::Error>
+where
+    T: Deserialize<'de>,
+    M: MapAccess<'de>,
+{
+    let object = map.next_value::<Option<Object<T>>>()?;
+    Ok(object.map(|object| object.0))
+}
+
+/// An object of which nothing is known.
+#[derive(serde::Deserialize)]
+struct Nothing {}
+
+impl<'de> Deserialize<'de> for Emulation<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        struct Envelope<'a> {
+            #[serde(borrow, default, deserialize_with = "text")]
+            session: Cow<'a, str>,
+            #[serde(borrow, default, deserialize_with = "text")]
+            node: Cow<'a, str>,
+            #[serde(borrow, default, deserialize_with = "text")]
+            data: Cow<'a, str>,
+        }
+        let envelope = Envelope::deserialize(deserializer)?;
+        Ok(Self {
+            session: envelope.session,
+            node: envelope.node,
+            data: match envelope.data {
+                Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+                Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+            },
+        })
+    }
+}

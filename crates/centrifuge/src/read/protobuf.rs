@@ -1,0 +1,312 @@
+//! Which field of Protobuf is which part of a request. Fields that are not known are passed over; of those that are
+//! there twice the last counts, as Protobuf wants it.
+
+use std::borrow::Cow;
+
+use super::wire::{self, Value};
+use super::{Draft, ENTRIES_MAX};
+use crate::{
+    ChannelRequest, ConnectRequest, Data, Emulation, HistoryRequest, Malformed, PublishRequest,
+    RefreshRequest, Request, RpcRequest, Secret, SendRequest, ServerSub, StreamPosition,
+    SubRefreshRequest, SubscribeRequest,
+};
+
+/// What can be read: begins as its default, and takes field by field.
+pub(super) trait Message<'a>: Default {
+    /// Takes a field if it knows its number.
+    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed>;
+}
+
+/// Reads a message that fills these bytes.
+pub(super) fn message<'a, M: Message<'a>>(bytes: &'a [u8]) -> Result<M, Malformed> {
+    let mut message = M::default();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let (number, value) = wire::field(&mut rest)?;
+        message.take(Field { number, value })?;
+    }
+    Ok(message)
+}
+
+/// One field, whose value is read as what it should be.
+#[derive(Clone, Copy)]
+pub(super) struct Field<'a> {
+    number: u32,
+    value: Value<'a>,
+}
+
+impl<'a> Field<'a> {
+    fn unexpected(self) -> Malformed {
+        Malformed::Field { field: self.number }
+    }
+
+    fn bytes(self) -> Result<&'a [u8], Malformed> {
+        self.value.bytes().ok_or_else(|| self.unexpected())
+    }
+
+    fn text(self) -> Result<Cow<'a, str>, Malformed> {
+        super::text(self.bytes()?).map(Cow::Borrowed)
+    }
+
+    fn data(self) -> Result<Option<Data<'a>>, Malformed> {
+        // None and no data are the same here.
+        let bytes = self.bytes()?;
+        Ok((!bytes.is_empty()).then_some(Data::Binary(bytes)))
+    }
+
+    fn message<M: Message<'a>>(self) -> Result<M, Malformed> {
+        message(self.bytes()?)
+    }
+
+    fn u64(self) -> Result<u64, Malformed> {
+        self.value.varint().ok_or_else(|| self.unexpected())
+    }
+
+    /// Others would cut off what is too large.
+    fn u32(self) -> Result<u32, Malformed> {
+        self.u64()?.try_into().map_err(|_| self.unexpected())
+    }
+
+    /// Two's complement.
+    fn i64(self) -> Result<i64, Malformed> {
+        self.u64().map(|value| value as i64)
+    }
+
+    fn i32(self) -> Result<i32, Malformed> {
+        self.i64()?.try_into().map_err(|_| self.unexpected())
+    }
+
+    fn bool(self) -> Result<bool, Malformed> {
+        self.u64().map(|value| value != 0)
+    }
+}
+
+/// Adds an entry of a map. What is beyond the limit is not kept; that there is more than allowed can be seen.
+fn push<T>(entries: &mut Vec<T>, entry: T) {
+    if entries.len() <= ENTRIES_MAX {
+        entries.push(entry);
+    }
+}
+
+impl<'a> Message<'a> for Draft<'a> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        let request = match field.number {
+            1 => {
+                self.id = field.u32()?;
+                return Ok(());
+            }
+            4 => Request::Connect(field.message()?),
+            5 => Request::Subscribe(field.message()?),
+            6 => Request::Unsubscribe(field.message()?),
+            7 => Request::Publish(field.message()?),
+            8 => Request::Presence(field.message()?),
+            9 => Request::PresenceStats(field.message()?),
+            10 => Request::History(field.message()?),
+            11 => field.message::<Nothing>().map(|_| Request::Ping)?,
+            12 => Request::Send(field.message()?),
+            13 => Request::Rpc(field.message()?),
+            14 => Request::Refresh(field.message()?),
+            15 => Request::SubRefresh(field.message()?),
+            _ => return Ok(()),
+        };
+        self.add(request);
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for ConnectRequest<'a> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        match field.number {
+            1 => self.token = Secret(field.text()?),
+            2 => self.data = field.data()?,
+            3 => {
+                let entry: Entry<'_, SubscribeRequest<'_>> = field.message()?;
+                push(
+                    &mut self.subs,
+                    ServerSub {
+                        channel: entry.key,
+                        recover: entry.value.recover,
+                        position: StreamPosition {
+                            offset: entry.value.offset,
+                            epoch: entry.value.epoch,
+                        },
+                    },
+                );
+            }
+            4 => self.name = field.text()?,
+            5 => self.version = field.text()?,
+            6 => {
+                let entry: Entry<'_, Cow<'_, str>> = field.message()?;
+                push(&mut self.headers, (entry.key, Secret(entry.value)));
+            }
+            7 => self.flag = field.i64()?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for SubscribeRequest<'a> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        match field.number {
+            1 => self.channel = field.text()?,
+            2 => self.token = Secret(field.text()?),
+            3 => self.recover = field.bool()?,
+            6 => self.epoch = field.text()?,
+            7 => self.offset = field.u64()?,
+            8 => self.data = field.data()?,
+            9 => self.positioned = field.bool()?,
+            10 => self.recoverable = field.bool()?,
+            11 => self.join_leave = field.bool()?,
+            12 => self.delta = field.text()?,
+            13 => self.has_filter = field.bytes().map(|_| true)?,
+            14 => self.flag = field.i64()?,
+            15 => self.kind = field.i32()?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for ChannelRequest<'a> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        if field.number == 1 {
+            self.channel = field.text()?;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for PublishRequest<'a> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        match field.number {
+            1 => self.channel = field.text()?,
+            2 => self.data = field.data()?,
+            3 => self.kind = field.i32()?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for HistoryRequest<'a> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        match field.number {
+            1 => self.channel = field.text()?,
+            7 => self.limit = field.i32()?,
+            8 => self.since = Some(field.message()?),
+            9 => self.reverse = field.bool()?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for StreamPosition<'a> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        match field.number {
+            1 => self.offset = field.u64()?,
+            2 => self.epoch = field.text()?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for SendRequest<'a> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        if field.number == 1 {
+            self.data = field.data()?;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for RpcRequest<'a> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        match field.number {
+            1 => self.data = field.data()?,
+            2 => self.method = field.text()?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for RefreshRequest<'a> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        if field.number == 1 {
+            self.token = Secret(field.text()?);
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for SubRefreshRequest<'a> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        match field.number {
+            1 => self.channel = field.text()?,
+            2 => self.token = Secret(field.text()?),
+            3 => self.kind = field.i32()?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Message<'a> for Emulation<'a> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        match field.number {
+            1 => self.node = field.text()?,
+            2 => self.session = field.text()?,
+            3 => self.data = Cow::Borrowed(field.bytes()?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A message of which nothing is known.
+#[derive(Default)]
+struct Nothing;
+
+impl<'a> Message<'a> for Nothing {
+    fn take(&mut self, _field: Field<'a>) -> Result<(), Malformed> {
+        Ok(())
+    }
+}
+
+/// An entry of a map.
+#[derive(Default)]
+struct Entry<'a, V> {
+    key: Cow<'a, str>,
+    value: V,
+}
+
+/// What the values of maps are.
+trait EntryValue<'a>: Default {
+    fn of(field: Field<'a>) -> Result<Self, Malformed>;
+}
+
+impl<'a> EntryValue<'a> for Cow<'a, str> {
+    fn of(field: Field<'a>) -> Result<Self, Malformed> {
+        field.text()
+    }
+}
+
+impl<'a> EntryValue<'a> for SubscribeRequest<'a> {
+    fn of(field: Field<'a>) -> Result<Self, Malformed> {
+        field.message()
+    }
+}
+
+impl<'a, V: EntryValue<'a>> Message<'a> for Entry<'a, V> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        match field.number {
+            1 => self.key = field.text()?,
+            2 => self.value = V::of(field)?,
+            _ => {}
+        }
+        Ok(())
+    }
+}

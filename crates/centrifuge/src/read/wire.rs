@@ -1,0 +1,144 @@
+//! The wire format of Protobuf: numbers, and bytes behind their length. Nothing is allocated by a length that is
+//! claimed, and nothing is nested here: who knows a field takes its bytes for a message.
+
+use crate::Malformed;
+
+/// What a field holds, borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value<'a> {
+    /// A number of variable length: integers and booleans.
+    Varint(u64),
+    /// Four or eight bytes. No field that is known is one.
+    Fixed,
+    /// Texts, bytes, messages, maps' entries.
+    Bytes(&'a [u8]),
+}
+
+/// Takes bytes behind their length.
+pub(super) fn delimited<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
+    let length = varint(rest)?;
+    let length = usize::try_from(length).map_err(|_| Malformed::CutOff)?;
+    take(rest, length)
+}
+
+/// Takes a field: its number, and what it holds.
+pub(super) fn field<'a>(rest: &mut &'a [u8]) -> Result<(u32, Value<'a>), Malformed> {
+    let key = u32::try_from(varint(rest)?).map_err(|_| Malformed::Protobuf)?;
+    let number = key >> 3;
+    if number == 0 {
+        return Err(Malformed::Protobuf);
+    }
+    let value = match key & 7 {
+        0 => Value::Varint(varint(rest)?),
+        1 => take(rest, 8).map(|_| Value::Fixed)?,
+        2 => Value::Bytes(delimited(rest)?),
+        5 => take(rest, 4).map(|_| Value::Fixed)?,
+        // Groups (3 and 4) are older than this protocol; 6 and 7 mean nothing.
+        _ => return Err(Malformed::Protobuf),
+    };
+    Ok((number, value))
+}
+
+fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Malformed> {
+    let (taken, left) = rest.split_at_checked(length).ok_or(Malformed::CutOff)?;
+    *rest = left;
+    Ok(taken)
+}
+
+/// Seven bits a byte, the lowest first; the eighth says whether more follow.
+fn varint(rest: &mut &[u8]) -> Result<u64, Malformed> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, left) = rest.split_first().ok_or(Malformed::CutOff)?;
+        *rest = left;
+        // Of the tenth byte one bit has room.
+        if shift == 63 && byte > 1 {
+            return Err(Malformed::Protobuf);
+        }
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(value);
+        }
+    }
+    Err(Malformed::Protobuf)
+}
+
+impl<'a> Value<'a> {
+    pub(super) fn bytes(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Varint(_) | Self::Fixed => None,
+        }
+    }
+
+    pub(super) fn varint(self) -> Option<u64> {
+        match self {
+            Self::Varint(value) => Some(value),
+            Self::Fixed | Self::Bytes(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(wire: &[u8], expected: Result<(u32, Value<'_>), Malformed>) {
+        let mut rest = wire;
+        assert_eq!(field(&mut rest), expected, "{wire:02x?}");
+        if expected.is_ok() {
+            assert_eq!(rest, b"", "{wire:02x?}");
+            // What is cut off is said to be.
+            for end in 0..wire.len() {
+                assert_eq!(field(&mut &wire[..end]), Err(Malformed::CutOff));
+            }
+        }
+    }
+
+    #[test]
+    fn fields_have_a_number_and_a_value() {
+        check(&[0x08, 0x00], Ok((1, Value::Varint(0))));
+        check(&[0x08, 0x96, 0x01], Ok((1, Value::Varint(150))));
+        check(&[0x12, 0x02, b'h', b'i'], Ok((2, Value::Bytes(b"hi"))));
+        check(&[0x12, 0x00], Ok((2, Value::Bytes(b""))));
+        check(&[0x0d, 1, 2, 3, 4], Ok((1, Value::Fixed)));
+        check(&[0x09, 1, 2, 3, 4, 5, 6, 7, 8], Ok((1, Value::Fixed)));
+        // The highest number that there is.
+        check(
+            &[0xf8, 0xff, 0xff, 0xff, 0x0f, 0x01],
+            Ok((536_870_911, Value::Varint(1))),
+        );
+    }
+
+    #[test]
+    fn numbers_may_be_longer_than_they_need_and_no_longer_than_ten_bytes() {
+        check(&[0x08, 0x80, 0x00], Ok((1, Value::Varint(0))));
+        let mut wire = [0xff; 11];
+        wire[0] = 0x08;
+        wire[10] = 0x01;
+        check(&wire, Ok((1, Value::Varint(u64::MAX))));
+        wire[10] = 0x02;
+        check(&wire, Err(Malformed::Protobuf));
+        wire[10] = 0xff;
+        check(&wire, Err(Malformed::Protobuf));
+    }
+
+    #[test]
+    fn what_is_no_field_is_refused() {
+        // Number 0.
+        check(&[0x00, 0x00], Err(Malformed::Protobuf));
+        // Groups, and kinds that there are not.
+        for kind in [3, 4, 6, 7] {
+            check(&[0x08 | kind, 0x00], Err(Malformed::Protobuf));
+        }
+        // A key over 32 bits.
+        check(&[0x88, 0x80, 0x80, 0x80, 0x10, 0], Err(Malformed::Protobuf));
+        // Lengths beyond the end, up to the largest.
+        check(&[0x12, 0x03, b'h', b'i'], Err(Malformed::CutOff));
+        let mut wire = [0xff; 11];
+        wire[0] = 0x12;
+        wire[10] = 0x01;
+        check(&wire, Err(Malformed::CutOff));
+    }
+}

@@ -1,0 +1,215 @@
+//! Messages as JSON, on one line each.
+
+use std::io;
+
+use super::{Fields, Message};
+use crate::{BinaryInJson, Data, Delta};
+
+/// Appends a message; where that fails, nothing is appended.
+pub(crate) fn message(out: &mut Vec<u8>, message: &impl Message) -> Result<(), BinaryInJson> {
+    let before = out.len();
+    let mut result = Ok(());
+    object(out, &mut result, message);
+    if result.is_err() {
+        out.truncate(before);
+    }
+    result
+}
+
+/// Appends data; where that fails, nothing is appended.
+pub(crate) fn data(out: &mut Vec<u8>, data: Data<'_>, delta: Delta) -> Result<(), BinaryInJson> {
+    match (data, delta) {
+        (Data::Binary(_), _) => return Err(BinaryInJson),
+        (Data::Json(text), Delta::Off) => value(out, text),
+        (Data::Text(text), Delta::Off) | (Data::Json(text) | Data::Text(text), Delta::Patch) => {
+            string(out, text);
+        }
+        // A string that holds the form they would have else: with a string for text, in which quotes are escaped again.
+        (Data::Json(text), Delta::Whole) => string(out, text),
+        (Data::Text(text), Delta::Whole) => {
+            out.push(b'"');
+            string(Quoted(out), text);
+            out.push(b'"');
+        }
+    }
+    Ok(())
+}
+
+/// A value as it stands, but for line breaks: they separate messages here, and those between a value's tokens mean
+/// nothing. (Within a string they are escaped.) Server-sent events break at `\r` too.
+fn value(out: &mut Vec<u8>, text: &str) {
+    let mut rest = text.as_bytes();
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', rest) {
+        out.extend_from_slice(&rest[..at]);
+        rest = &rest[at + 1..];
+    }
+    out.extend_from_slice(rest);
+}
+
+fn string(out: impl io::Write, text: &str) {
+    // Neither does memory fail nor is any text no JSON string.
+    serde_json::to_writer(out, text).expect("text to memory");
+}
+
+/// Writes a JSON string into another one: of what such a string is made of, these two have to be escaped.
+struct Quoted<'o>(&'o mut Vec<u8>);
+
+impl io::Write for Quoted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut rest = bytes;
+        while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
+            self.0.extend_from_slice(&rest[..at]);
+            self.0.extend_from_slice(&[b'\\', rest[at]]);
+            rest = &rest[at + 1..];
+        }
+        self.0.extend_from_slice(rest);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn object<M: Message>(out: &mut Vec<u8>, result: &mut Result<(), BinaryInJson>, message: &M) {
+    out.push(b'{');
+    message.write(&mut Object {
+        out,
+        result,
+        is_first: true,
+        keeps_zeros: M::KEEPS_ZEROS,
+    });
+    out.push(b'}');
+}
+
+/// An object whose end is missing.
+struct Object<'o> {
+    out: &'o mut Vec<u8>,
+    result: &'o mut Result<(), BinaryInJson>,
+    is_first: bool,
+    keeps_zeros: bool,
+}
+
+impl Object<'_> {
+    /// Names are the protocol's: nothing in them has to be escaped.
+    fn name(&mut self, name: &'static str) {
+        self.separate();
+        self.out.push(b'"');
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
+    }
+
+    /// A name that somebody gave.
+    fn key(&mut self, key: &str) {
+        self.separate();
+        string(&mut *self.out, key);
+        self.out.push(b':');
+    }
+
+    fn separate(&mut self) {
+        if !self.is_first {
+            self.out.push(b',');
+        }
+        self.is_first = false;
+    }
+
+    /// An object of names that somebody gave.
+    fn entries<V>(
+        &mut self,
+        name: &'static str,
+        entries: &[(&str, V)],
+        mut write: impl FnMut(&mut Vec<u8>, &mut Result<(), BinaryInJson>, &V),
+    ) {
+        if entries.is_empty() && !self.keeps_zeros {
+            return;
+        }
+        self.name(name);
+        self.out.push(b'{');
+        let mut inner = Object {
+            out: self.out,
+            result: self.result,
+            is_first: true,
+            keeps_zeros: false,
+        };
+        for (key, value) in entries {
+            inner.key(key);
+            write(inner.out, inner.result, value);
+        }
+        self.out.push(b'}');
+    }
+}
+
+impl Fields for Object<'_> {
+    fn text(&mut self, _number: u32, name: &'static str, value: &str) {
+        if !value.is_empty() || self.keeps_zeros {
+            self.name(name);
+            string(&mut *self.out, value);
+        }
+    }
+
+    fn unsigned(&mut self, _number: u32, name: &'static str, value: u64) {
+        if value != 0 || self.keeps_zeros {
+            self.name(name);
+            let mut digits = itoa::Buffer::new();
+            self.out.extend_from_slice(digits.format(value).as_bytes());
+        }
+    }
+
+    fn signed(&mut self, _number: u32, name: &'static str, value: i64) {
+        if value != 0 || self.keeps_zeros {
+            self.name(name);
+            let mut digits = itoa::Buffer::new();
+            self.out.extend_from_slice(digits.format(value).as_bytes());
+        }
+    }
+
+    fn flag(&mut self, _number: u32, name: &'static str, value: bool) {
+        if value || self.keeps_zeros {
+            self.name(name);
+            self.out.extend_from_slice(match value {
+                true => b"true".as_slice(),
+                false => b"false",
+            });
+        }
+    }
+
+    fn payload(&mut self, _number: u32, name: &'static str, value: Data<'_>, delta: Delta) {
+        if matches!(value, Data::Json("")) {
+            return;
+        }
+        self.name(name);
+        if let Err(error) = data(self.out, value, delta) {
+            *self.result = Err(error);
+        }
+    }
+
+    fn message(&mut self, _number: u32, name: &'static str, value: &impl Message) {
+        self.name(name);
+        object(self.out, self.result, value);
+    }
+
+    fn messages(&mut self, _number: u32, name: &'static str, values: &[impl Message]) {
+        if values.is_empty() && !self.keeps_zeros {
+            return;
+        }
+        self.name(name);
+        self.out.push(b'[');
+        for (place, value) in values.iter().enumerate() {
+            if place > 0 {
+                self.out.push(b',');
+            }
+            object(self.out, self.result, value);
+        }
+        self.out.push(b']');
+    }
+
+    fn texts(&mut self, _number: u32, name: &'static str, entries: &[(&str, &str)]) {
+        self.entries(name, entries, |out, _, value| string(out, value));
+    }
+
+    fn map(&mut self, _number: u32, name: &'static str, entries: &[(&str, impl Message)]) {
+        self.entries(name, entries, |out, result, value| {
+            object(out, result, value)
+        });
+    }
+}

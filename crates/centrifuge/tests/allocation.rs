@@ -1,0 +1,75 @@
+//! What commands and publications cost: no allocation where nothing has to be kept.
+
+use allocation_counter::measure;
+use veche_centrifuge::{
+    Batch, ClientInfo, Data, Delta, Encoding, Limits, Publication, Push, PushBody,
+};
+
+#[test]
+fn writing_a_publication_allocates_nothing() {
+    let tags = [("a", "1")];
+    let info = ClientInfo {
+        user: "42",
+        client: "c-1",
+        conn_info: Some(Data::Json("{}")),
+        chan_info: None,
+    };
+    let long = format!("\"{}\"", "0123456789 \\n".repeat(1000));
+    let mut out = Vec::with_capacity(256 * 1024);
+    for data in [
+        Data::Json(&long),
+        Data::Json("{\"a\":1}"),
+        Data::Text(&long),
+    ] {
+        for delta in [Delta::Off, Delta::Whole, Delta::Patch] {
+            let push = Push {
+                channel: "chat:1",
+                body: PushBody::Publication(Publication {
+                    data,
+                    delta,
+                    info: Some(info),
+                    offset: 1_000_000,
+                    tags: &tags,
+                    time_ms: 1_700_000_000_000,
+                    channel: "",
+                }),
+            };
+            for encoding in [Encoding::Json, Encoding::Protobuf] {
+                out.clear();
+                let counted = measure(|| {
+                    let mut batch = Batch::new(encoding, &mut out);
+                    batch.push(&push).unwrap();
+                    batch.bare_push(&push).unwrap();
+                    batch.ping();
+                });
+                assert_eq!(counted.count_total, 0, "{encoding:?} {delta:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reading_a_command_allocates_nothing() {
+    let json = br#"{"id":2,"publish":{"channel":"chat:1","data":{"a":"b\n"}}}
+        {"id":3,"rpc":{"method":"m","data":1}}
+        {"id":4,"subscribe":{"channel":"c","token":"T","recover":true,"offset":6,"epoch":"e"}}
+        {}"#;
+    // A publish, and a pong.
+    let wire = [
+        12, 0x08, 2, 0x3a, 8, 0x0a, 1, b'c', 0x12, 3, b'a', b'b', b'c', 0,
+    ];
+    for (encoding, message, expected) in [
+        (Encoding::Json, json.as_slice(), 4),
+        (Encoding::Protobuf, &wire, 2),
+    ] {
+        let counted = measure(|| {
+            let mut count = 0;
+            for command in encoding.commands(message, Limits::default()) {
+                command.unwrap();
+                count += 1;
+            }
+            assert_eq!(count, expected);
+        });
+        assert_eq!(counted.count_total, 0, "{encoding:?}");
+    }
+}

@@ -1,0 +1,161 @@
+//! Any bytes to the reader of commands: no panic, no more than the limits, and the same commands wherever else they
+//! stand. What they carry is written again as a publication, in every form, and comes back.
+//!
+//! The first byte of the input chooses the encoding and what is read; the rest is the message.
+
+use serde_json::value::RawValue;
+use veche_centrifuge::{
+    BinaryInJson, Command, Data, Delta, Encoding, Limits, Malformed, Publication, Push, PushBody,
+    Request,
+};
+
+const LIMITS: Limits = Limits {
+    message_bytes_max: 64 * 1024,
+    commands_max: 32,
+};
+
+type Read<'a> = Vec<Result<Command<'a>, Malformed>>;
+
+/// Runs one input; panics on a finding.
+pub fn run(input: &[u8]) {
+    let Some((choice, message)) = input.split_first() else {
+        return;
+    };
+    let encoding = match choice & 1 {
+        0 => Encoding::Json,
+        _ => Encoding::Protobuf,
+    };
+    match (choice >> 1) & 3 {
+        0 => {
+            if let Ok(envelope) = encoding.emulation(message, LIMITS) {
+                read_commands(encoding, &envelope.data);
+            }
+        }
+        1 => {
+            if let Ok(connect) = encoding.connect_request(message, LIMITS) {
+                assert!(
+                    connect.subs.len() <= message.len() && connect.headers.len() <= message.len()
+                );
+            }
+        }
+        _ => read_commands(encoding, message),
+    }
+    write_data(message);
+}
+
+fn read(encoding: Encoding, message: &[u8]) -> Read<'_> {
+    let read: Read<'_> = encoding.commands(message, LIMITS).collect();
+    assert!(read.len() <= LIMITS.commands_max + 1);
+    let good = read.iter().take_while(|command| command.is_ok()).count();
+    assert!(read.len() - good <= 1, "something follows an error");
+    assert!(good <= LIMITS.commands_max);
+    read
+}
+
+fn read_commands(encoding: Encoding, message: &[u8]) {
+    let alone = read(encoding, message);
+    for command in alone.iter().flatten() {
+        assert!(
+            command.id != 0 || !command.request.is_answered(),
+            "nobody could answer it"
+        );
+        if let Some(data) = command.request.data() {
+            assert!(message.as_ptr_range().contains(&data.bytes().as_ptr()));
+            assert_eq!(encoding == Encoding::Json, matches!(data, Data::Json(_)));
+            write(data);
+        }
+    }
+    // Behind a pong the same commands stand, in both encodings, and what is cut off holds none that are not there.
+    let pong = match encoding {
+        Encoding::Json => b"{}\n".as_slice(),
+        Encoding::Protobuf => &[0],
+    };
+    let behind = [pong, message].concat();
+    let behind = read(encoding, &behind);
+    if behind.len() <= LIMITS.commands_max && message.len() < LIMITS.message_bytes_max - 3 {
+        let mut rest = behind.iter().flatten();
+        let first = rest.next();
+        assert!(first.is_none_or(|command| command.request == Request::Pong));
+        assert!(rest.eq(alone.iter().flatten()));
+    }
+    // But for those that are refused before any command is looked at.
+    if matches!(alone[..], [Err(Malformed::Utf8 | Malformed::TooBig)]) {
+        return;
+    }
+    for end in [
+        message.len() / 3,
+        message.len() / 2,
+        message.len().saturating_sub(1),
+    ] {
+        let cut = read(encoding, &message[..end]);
+        let good = cut.iter().flatten().count();
+        assert!(cut.iter().flatten().eq(alone.iter().flatten().take(good)));
+    }
+}
+
+/// The bytes themselves as an application's data.
+fn write_data(bytes: &[u8]) {
+    write(Data::Binary(bytes));
+    write(Data::of_bytes(bytes));
+    if let Ok(text) = str::from_utf8(bytes) {
+        write(Data::Text(text));
+    }
+}
+
+fn write(data: Data<'_>) {
+    for delta in [Delta::Off, Delta::Whole, Delta::Patch] {
+        let push = Push {
+            channel: "c",
+            body: PushBody::Publication(Publication {
+                delta,
+                ..Publication::new(data)
+            }),
+        };
+        let mut out = Vec::new();
+        let written = Encoding::Json.write_bare_push(&mut out, &push);
+        if matches!(data, Data::Binary(_)) {
+            assert_eq!((written, out.len()), (Err(BinaryInJson), 0));
+        } else {
+            assert!(written.is_ok());
+            let line = str::from_utf8(&out).expect("JSON is text");
+            assert!(!line.contains(['\n', '\r']));
+            #[derive(serde::Deserialize)]
+            struct Pushed<'a> {
+                #[serde(borrow, rename = "pub")]
+                publication: Published<'a>,
+            }
+            #[derive(serde::Deserialize)]
+            struct Published<'a> {
+                #[serde(borrow)]
+                data: &'a RawValue,
+            }
+            let pushed: Pushed<'_> = serde_json::from_str(line).expect("JSON");
+            same(data, delta, pushed.publication.data.get());
+        }
+        out.clear();
+        Encoding::Protobuf
+            .write_bare_push(&mut out, &push)
+            .expect("any bytes");
+        assert!(contains(&out, data.bytes()));
+    }
+}
+
+/// What a JSON client gets is what was given.
+fn same(data: Data<'_>, delta: Delta, raw: &str) {
+    let string = |json: &str| serde_json::from_str::<String>(json).expect("a JSON string");
+    match (data, delta) {
+        (Data::Json(json), Delta::Off) => assert_eq!(raw, json.replace(['\n', '\r'], "").trim()),
+        (Data::Text(text), Delta::Whole) => assert_eq!(string(&string(raw)), text),
+        _ => assert_eq!(string(raw).as_bytes(), data.bytes()),
+    }
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    // The data are the last field of such a publication, or before the flag of a delta.
+    [0, 2].into_iter().any(|behind| {
+        bytes
+            .len()
+            .checked_sub(behind)
+            .is_some_and(|end| bytes[..end].ends_with(part))
+    })
+}

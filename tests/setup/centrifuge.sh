@@ -1,0 +1,10 @@
+#!/bin/bash
+# Centrifugo's public JavaScript client, as the tests of its protocol use it, when it is missing: from the npm registry.
+set -euo pipefail
+cd "$(dirname "$0")/../conformance/centrifuge"
+wanted=$(sed -n 's/.*"centrifuge": "\(.*\)".*/\1/p' package.json)
+if grep -qs "\"version\": \"$wanted\"" node_modules/centrifuge/package.json; then
+  exit 0
+fi
+echo "installing npm centrifuge $wanted"
+npm ci --no-audit --no-fund --ignore-scripts --silent
