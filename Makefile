@@ -43,6 +43,7 @@ setup-run:
 setup-test: setup-run
 	@tests/setup/packages.sh test
 	@tests/setup/pebble.sh
+	@tests/setup/centrifuge.sh || echo "no npm centrifuge: the tests with it will be skipped"
 
 setup-full: setup-test
 	@tests/setup/packages.sh full

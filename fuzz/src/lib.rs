@@ -1,5 +1,6 @@
 //! What the targets do with their input. The tests of the crates include these files and replay the corpora with them.
 
+pub mod centrifuge;
 pub mod connection;
 pub mod http;
 pub mod proxy;

@@ -20,6 +20,8 @@ enum Name {
     Publish,
     Broadcast,
     Disconnect,
+    History,
+    HistoryRemove,
     Info,
     Unknown,
 }
@@ -49,6 +51,8 @@ impl Call {
             "publish" => Name::Publish,
             "broadcast" => Name::Broadcast,
             "disconnect" => Name::Disconnect,
+            "history" => Name::History,
+            "history_remove" => Name::HistoryRemove,
             "info" => Name::Info,
             "socket" => {
                 return Err(Refusal::new(
@@ -99,19 +103,10 @@ impl Call {
             }
             _ => {}
         }
-        let mut scratch = std::mem::take(&mut shared.scratch.payload);
-        let parsed = command::parse(body, &mut scratch);
-        shared.scratch.payload = scratch;
-        let progress = parsed.map_err(Unwilling::from).and_then(|command| {
-            self.check(&command)?;
-            match self.name {
-                Name::Disconnect => self.backend.disconnect(&command, id, shared),
-                Name::Broadcast => self
-                    .backend
-                    .publish(&command, Shape::Each, true, id, shared),
-                _ => self.backend.publish(&command, Shape::Sum, true, id, shared),
-            }
-        });
+        let progress = match self.name {
+            Name::History | Name::HistoryRemove => self.remember(body, id, shared),
+            _ => self.publish(body, id, shared),
+        };
         match progress {
             Err(Unwilling::Busy(busy)) => {
                 shared.stats.push_turned_away(busy);
@@ -124,6 +119,38 @@ impl Call {
             Ok(Progress::Unfinished) => CallEnd::Waits(Block::Credit),
             Ok(Progress::Done) => self.end(),
         }
+    }
+
+    fn remember(
+        &mut self,
+        body: &[u8],
+        id: SessionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        let command = command::parse_history(body)?;
+        match self.name {
+            Name::HistoryRemove => self.backend.remove_history(&command, id, shared),
+            _ => self.backend.history(&command, id, shared),
+        }
+    }
+
+    fn publish(
+        &mut self,
+        body: &[u8],
+        id: SessionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        let mut scratch = std::mem::take(&mut shared.scratch.payload);
+        let parsed = command::parse(body, &mut scratch);
+        shared.scratch.payload = scratch;
+        let command = parsed?;
+        self.check(&command)?;
+        let shape = match self.name {
+            Name::Disconnect => return self.backend.disconnect(&command, id, shared),
+            Name::Broadcast => Shape::Each,
+            _ => Shape::Sum,
+        };
+        self.backend.publish(&command, shape, true, id, shared)
     }
 
     /// Whether the object says what this call is about.

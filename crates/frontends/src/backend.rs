@@ -6,15 +6,18 @@
 mod exchange;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use veche_hub::{Answer, ChannelName, Outcome, Payload, PayloadRef, SessionId, Ticket};
+use veche_hub::{
+    Answer, ChannelName, Outcome, Payload, PayloadRef, Published, SessionId, Terms, Ticket,
+};
 use veche_proto::websocket::MessageKind;
 
-use crate::command::{BadCommand, Command, Target};
+use crate::command::{BadCommand, Command, HistoryCommand, Target};
 use crate::publishing::{Busy, Publisher};
 use crate::shared::{NoteLevel, Shared};
-use exchange::Exchange;
 pub use exchange::{BAD_REQUEST, METHOD_NOT_FOUND, Shape, UNAUTHORIZED, write_error};
+use exchange::{Content, Exchange};
 
 /// Most questions of one back end that may wait for their answers; its input waits then.
 pub const EXCHANGES_MAX: usize = 1024;
@@ -61,6 +64,7 @@ struct Job {
     targets: Vec<Box<str>>,
     next: usize,
     payload: Payload,
+    terms: Option<Arc<Terms>>,
     exchange: Option<u32>,
 }
 
@@ -120,33 +124,29 @@ impl Backend {
             .and_then(|payload| match &command.target {
                 Target::User(user) => {
                     let channel = personal(&user.0, &mut name)?;
-                    Ok(self.publish_one(
-                        channel, payload, command.id, shape, answered, session, shared,
-                    ))
+                    Ok(self
+                        .publish_one(channel, payload, command, shape, answered, session, shared))
                 }
                 Target::Channel(channel) => {
                     let channel = named(&channel.0)?;
-                    Ok(self.publish_one(
-                        channel, payload, command.id, shape, answered, session, shared,
-                    ))
+                    Ok(self
+                        .publish_one(channel, payload, command, shape, answered, session, shared))
                 }
                 Target::Users(users) => {
                     let targets = users
                         .iter()
                         .map(|user| Ok(personal(&user.0, &mut name)?.as_str().into()));
                     let targets = targets.collect::<Result<Vec<Box<str>>, BadCommand>>()?;
-                    Ok(self.publish_many(
-                        targets, payload, command.id, shape, answered, session, shared,
-                    ))
+                    Ok(self
+                        .publish_many(targets, payload, command, shape, answered, session, shared))
                 }
                 Target::Channels(channels) => {
                     let targets = channels
                         .iter()
                         .map(|channel| Ok(named(&channel.0)?.as_str().into()));
                     let targets = targets.collect::<Result<Vec<Box<str>>, BadCommand>>()?;
-                    Ok(self.publish_many(
-                        targets, payload, command.id, shape, answered, session, shared,
-                    ))
+                    Ok(self
+                        .publish_many(targets, payload, command, shape, answered, session, shared))
                 }
             });
         payload_scratch.clear();
@@ -176,18 +176,47 @@ impl Backend {
         });
         shared.scratch.name = name;
         let (count, open) = match outcome?.map_err(|error| BadCommand(error.to_string()))? {
-            Outcome::Handed(count) => (count, 0),
+            Outcome::Done(count) => (count, 0),
             Outcome::Pending => (0, 1),
         };
-        let id = command.id.map(Into::into);
-        self.exchanges.push_back(Exchange {
-            id,
-            shape: Shape::Disconnected,
-            handed: vec![count],
-            open,
-            error: None,
-        });
+        self.owe(command.id, open, Content::Disconnected(count));
         shared.stats.pushes.add(1);
+        Ok(Progress::Done)
+    }
+
+    /// Reads a part of a channel's history.
+    pub fn history(
+        &mut self,
+        command: &HistoryCommand<'_>,
+        session: SessionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        let channel = named(&command.channel.0)?;
+        let from = (session, ticket(self.next_number(), 0));
+        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+        let (page, open) = match hub.history(from, channel, command.query, ports) {
+            Outcome::Done(page) => (page.map(Some), 0),
+            Outcome::Pending => (Ok(None), 1),
+        };
+        self.owe(None, open, Content::History(page));
+        Ok(Progress::Done)
+    }
+
+    /// Has a channel forget its publications.
+    pub fn remove_history(
+        &mut self,
+        command: &HistoryCommand<'_>,
+        session: SessionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        let channel = named(&command.channel.0)?;
+        let from = (session, ticket(self.next_number(), 0));
+        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+        let (removed, open) = match hub.remove_history(from, channel, ports) {
+            Outcome::Done(removed) => (removed, 0),
+            Outcome::Pending => (Ok(()), 1),
+        };
+        self.owe(None, open, Content::HistoryRemoved(removed));
         Ok(Progress::Done)
     }
 
@@ -216,14 +245,7 @@ impl Backend {
             NoteLevel::Info,
             format!("command refused: {error}"),
         );
-        let id = id.map(Into::into);
-        self.exchanges.push_back(Exchange {
-            id,
-            shape: Shape::Sum,
-            handed: Vec::new(),
-            open: 0,
-            error: Some((code, error)),
-        });
+        self.owe(id, 0, Content::Refused(code, error));
     }
 
     /// Goes on with what waited for credit; `true` when nothing of it is left.
@@ -270,13 +292,16 @@ impl Backend {
         let Some(exchange) = self.exchange(number) else {
             return;
         };
-        let count = match answer {
-            Answer::Published { handed } => handed,
-            Answer::Disconnected { count } => count,
-            Answer::Subscribed => return,
-        };
-        if let Some(slot) = exchange.handed.get_mut(target) {
-            *slot = count;
+        match (&mut exchange.content, answer) {
+            (Content::Published(_, targets), Answer::Published(published)) => {
+                if let Some(place) = targets.get_mut(target) {
+                    *place = published;
+                }
+            }
+            (Content::Disconnected(all), Answer::Disconnected { count }) => *all = count,
+            (Content::History(read), Answer::History(page)) => *read = page.map(Some),
+            (Content::HistoryRemoved(done), Answer::HistoryRemoved(removed)) => *done = removed,
+            _ => return,
         }
         exchange.open = exchange.open.saturating_sub(1);
     }
@@ -290,6 +315,15 @@ impl Backend {
         self.exchanges.pop_front();
         self.first = self.first.wrapping_add(1) & EXCHANGE_MASK;
         true
+    }
+
+    /// An answer that is to be written in its turn, once `open` homes have answered.
+    fn owe(&mut self, id: Option<&str>, open: u32, content: Content) {
+        self.exchanges.push_back(Exchange {
+            id: id.map(Into::into),
+            open,
+            content,
+        });
     }
 
     fn exchange(&mut self, number: u32) -> Option<&mut Exchange> {
@@ -309,35 +343,29 @@ impl Backend {
         &mut self,
         channel: ChannelName<'_>,
         payload: PayloadRef<'_>,
-        id: Option<&str>,
+        command: &Command<'_>,
         shape: Shape,
         answered: bool,
         session: SessionId,
         shared: &mut Shared,
     ) -> Progress {
+        let terms = command.terms.as_ref();
         let from = answered.then(|| (session, ticket(self.next_number(), 0)));
         let Ok(outcome) = shared
             .hub
-            .publish(from, channel, payload, &mut shared.ports)
+            .publish(from, channel, payload, terms, &mut shared.ports)
         else {
             shared.stats.credits_refused.add(1);
             let target = vec![channel.as_str().into()];
-            return self.begin(target, payload, id, shape, answered, shared);
+            return self.begin(target, payload, command, shape, answered, shared);
         };
         shared.stats.pushes.add(1);
-        let (handed, open) = match outcome {
-            Outcome::Handed(handed) => (handed, 0),
-            Outcome::Pending => (0, 1),
+        let (published, open) = match outcome {
+            Outcome::Done(published) => (published, 0),
+            Outcome::Pending => (Published::default(), 1),
         };
         if answered {
-            let id = id.map(Into::into);
-            self.exchanges.push_back(Exchange {
-                id,
-                shape,
-                handed: vec![handed],
-                open,
-                error: None,
-            });
+            self.owe(command.id, open, Content::Published(shape, vec![published]));
         }
         Progress::Done
     }
@@ -347,13 +375,13 @@ impl Backend {
         &mut self,
         targets: Vec<Box<str>>,
         payload: PayloadRef<'_>,
-        id: Option<&str>,
+        command: &Command<'_>,
         shape: Shape,
         answered: bool,
         session: SessionId,
         shared: &mut Shared,
     ) -> Progress {
-        self.begin(targets, payload, id, shape, answered, shared);
+        self.begin(targets, payload, command, shape, answered, shared);
         if self.resume(session, shared) {
             Progress::Done
         } else {
@@ -366,27 +394,22 @@ impl Backend {
         &mut self,
         targets: Vec<Box<str>>,
         payload: PayloadRef<'_>,
-        id: Option<&str>,
+        command: &Command<'_>,
         shape: Shape,
         answered: bool,
         shared: &mut Shared,
     ) -> Progress {
         let exchange = answered.then(|| self.next_number());
         if answered {
-            let (id, handed) = (id.map(Into::into), vec![0; targets.len()]);
-            self.exchanges.push_back(Exchange {
-                id,
-                shape,
-                handed,
-                open: 1,
-                error: None,
-            });
+            let published = vec![Published::default(); targets.len()];
+            self.owe(command.id, 1, Content::Published(shape, published));
         }
         shared.stats.pushes.add(1);
         self.unfinished = Some(Job {
             targets,
             next: 0,
             payload: payload.to_payload(),
+            terms: command.terms.clone(),
             exchange,
         });
         Progress::Unfinished
@@ -401,19 +424,25 @@ impl Backend {
             let Ok(channel) = ChannelName::new(target) else {
                 unreachable!("checked when the job was made")
             };
-            match shared
-                .hub
-                .publish(from, channel, job.payload.borrow(), &mut shared.ports)
-            {
+            let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+            match hub.publish(
+                from,
+                channel,
+                job.payload.borrow(),
+                job.terms.as_ref(),
+                ports,
+            ) {
                 Err(_) => {
                     shared.stats.credits_refused.add(1);
                     return false;
                 }
                 Ok(outcome) => {
                     if let Some(exchange) = job.exchange.and_then(|number| self.exchange(number)) {
-                        match outcome {
-                            Outcome::Handed(handed) => exchange.handed[job.next] = handed,
-                            Outcome::Pending => exchange.open += 1,
+                        match (outcome, &mut exchange.content) {
+                            (Outcome::Done(published), Content::Published(_, targets)) => {
+                                targets[job.next] = published;
+                            }
+                            _ => exchange.open += 1,
                         }
                     }
                 }

@@ -2,17 +2,24 @@
 //!
 //! It turns bytes into a [`Command`] that borrows from them where it can; carrying it out is `backend`'s part.
 
+mod history;
+
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+pub use history::{HistoryCommand, parse_history};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::value::RawValue;
-use veche_hub::{PayloadKind, PayloadRef};
+use veche_hub::{PayloadKind, PayloadRef, Terms, Version};
 
 /// Most receivers that one command may name.
 pub const TARGETS_MAX: usize = 1024;
+
+/// Longest idempotency key and longest epoch of versions, in bytes.
+const TERM_BYTES_MAX: usize = 128;
 
 /// A JSON string, borrowed unless it has escapes.
 ///
@@ -57,6 +64,13 @@ struct Wire<'a> {
     data: Option<&'a RawValue>,
     #[serde(borrow)]
     binary: Option<Text<'a>>,
+    #[serde(borrow)]
+    idempotency_key: Option<Text<'a>>,
+    version: Option<u64>,
+    #[serde(borrow)]
+    version_epoch: Option<Text<'a>>,
+    #[serde(default)]
+    skip_history: bool,
     #[serde(default)]
     ack: bool,
     #[serde(borrow)]
@@ -90,6 +104,8 @@ pub struct Command<'a> {
     pub target: Target<'a>,
     /// What; `None` only for calls that carry nothing (disconnect).
     pub data: Option<Data<'a>>,
+    /// How it is to be published, where that is not as usual.
+    pub terms: Option<Arc<Terms>>,
     /// Whether an answer is wanted where answers are optional.
     pub ack: bool,
     /// The asker's own id for the answer: compact JSON text, a number or a string.
@@ -120,21 +136,14 @@ impl BadCommand {
             return Self(why);
         }
         let head = why.floor_char_boundary(WHY_BYTES_MAX / 2);
-        let tail = why.ceil_char_boundary(why.len() - WHY_BYTES_MAX / 4);
+        let tail = why.ceil_char_boundary(why.len() - WHY_BYTES_MAX / 2);
         Self(format!("{} … {}", &why[..head], &why[tail..]))
     }
 }
 
 /// Reads one object. A binary payload is decoded into `scratch`.
 pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, BadCommand> {
-    // serde would also take an array for a struct, by position.
-    if bytes
-        .iter()
-        .find(|byte| !byte.is_ascii_whitespace())
-        .is_some_and(|&byte| byte != b'{')
-    {
-        return bad("expected a JSON object");
-    }
+    is_object(bytes)?;
     let wire: Wire<'a> =
         serde_json::from_slice(bytes).map_err(|error| BadCommand::new(explain(&error, bytes)))?;
     let target = match (wire.user, wire.users, wire.channel, wire.channels) {
@@ -181,12 +190,50 @@ pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, 
         }
         id => id,
     };
+    let terms = terms(
+        wire.idempotency_key.as_ref(),
+        wire.version,
+        wire.version_epoch.as_ref(),
+        wire.skip_history,
+    )?;
     Ok(Command {
         target,
         data,
+        terms,
         ack: wire.ack,
         id,
     })
+}
+
+/// How it is to be published; `None`: as usual.
+fn terms(
+    key: Option<&Text<'_>>,
+    version: Option<u64>,
+    version_epoch: Option<&Text<'_>>,
+    skip_history: bool,
+) -> Result<Option<Arc<Terms>>, BadCommand> {
+    for (name, text) in [("idempotency_key", key), ("version_epoch", version_epoch)] {
+        if text.is_some_and(|text| text.0.is_empty() || text.0.len() > TERM_BYTES_MAX) {
+            return Err(BadCommand(format!(
+                "\"{name}\" has 1 to {TERM_BYTES_MAX} bytes"
+            )));
+        }
+    }
+    if version.is_some() && skip_history {
+        return bad("\"version\" is that of what is kept; \"skip_history\" keeps nothing");
+    }
+    if version.is_none() && version_epoch.is_some() {
+        return bad("\"version_epoch\" says nothing without \"version\"");
+    }
+    let terms = Terms {
+        idempotency_key: key.map(|key| key.0.as_ref().into()),
+        version: version.map(|number| Version {
+            number,
+            epoch: version_epoch.map_or("", |epoch| &epoch.0).into(),
+        }),
+        is_passing: skip_history,
+    };
+    Ok((terms != Terms::default()).then(|| Arc::new(terms)))
 }
 
 impl Data<'_> {
@@ -251,6 +298,15 @@ fn compact(json: &[u8], out: &mut Vec<u8>) {
             in_string = byte == b'"';
         }
         out.push(byte);
+    }
+}
+
+/// serde would also take an array for a struct, by position.
+fn is_object(bytes: &[u8]) -> Result<(), BadCommand> {
+    let mut text = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
+    match text.next() {
+        None | Some(b'{') => Ok(()),
+        Some(_) => bad("expected a JSON object"),
     }
 }
 

@@ -232,7 +232,7 @@ impl Http {
                 Then::GoOn
             }
             State::Registering(registration) => {
-                registration.answered();
+                registration.answered(id, ticket, &answer, shared);
                 if !registration.is_complete() {
                     return Then::Wait(Block::Answer);
                 }

@@ -7,12 +7,13 @@
 mod backlog;
 mod events;
 mod masks;
+mod positions;
 mod sending;
 
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use veche_hub::{Delivery, Format, PayloadKind, SessionId};
+use veche_hub::{Delivery, Encodings, Format, PayloadKind, SessionId};
 use veche_proto::websocket::deflate::Agreed;
 use veche_proto::websocket::{self, Codecs, Encoder, MessageKind, Opcode, Role};
 
@@ -22,6 +23,7 @@ use backlog::Backlogs;
 pub use backlog::Dropped;
 pub(crate) use masks::Masks;
 pub use masks::Random;
+pub(crate) use positions::write_data;
 pub use sending::Sending;
 
 /// Above this many bytes on their way out a connection's input is not worked on: whoever asks must also read.
@@ -48,6 +50,19 @@ pub enum Keeping {
     Latest,
 }
 
+/// What a session gets of what is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hears {
+    /// Nothing.
+    Nothing,
+    /// All of it; a client that reads too slowly loses its connection.
+    Publications,
+    /// The same, but a client that reads too slowly loses some of it.
+    Some(Keeping),
+    /// All of it, each with its place in its channel.
+    Positions,
+}
+
 /// Whether publications may be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Pushes {
@@ -56,6 +71,8 @@ enum Pushes {
     Refused,
     /// An open session that gets WebSocket frames.
     Framed,
+    /// The same to a client that wants to know the place of each publication.
+    Positioned,
     /// The same to a client that may lose some.
     Lossy(Keeping),
     /// A response of server-sent events, in chunks or not.
@@ -314,24 +331,18 @@ impl Outboxes {
         websocket::encode_control(self.buffer(id), opcode, data, mask);
     }
 
-    /// Starts a session of WebSocket frames. Where it `listens`, publications are written from now on; until
-    /// [`Outboxes::release`] they wait behind what `buffer` already holds (the 101). With `keeping` a client that reads
-    /// too slowly loses some, else its connection.
-    pub fn begin_session(
-        &mut self,
-        id: SessionId,
-        agreed: Option<Agreed>,
-        listens: bool,
-        keeping: Option<Keeping>,
-    ) {
+    /// Starts a session of WebSocket frames. Publications are written from now on, if it hears any; until
+    /// [`Outboxes::release`] they wait behind what `buffer` already holds (the 101).
+    pub fn begin_session(&mut self, id: SessionId, agreed: Option<Agreed>, hears: Hears) {
         let now_ms = self.now_ms;
         let outbox = self.of_mut(id);
         outbox.agreed = agreed;
         outbox.encoder = Encoder::new(Role::Server, agreed);
-        outbox.pushes = if listens {
-            Pushes::framed(keeping)
-        } else {
-            Pushes::Refused
+        outbox.pushes = match hears {
+            Hears::Nothing => Pushes::Refused,
+            Hears::Publications => Pushes::Framed,
+            Hears::Some(keeping) => Pushes::Lossy(keeping),
+            Hears::Positions => Pushes::Positioned,
         };
         outbox.held = true;
         outbox.messaged_ms = now_ms;
@@ -394,7 +405,6 @@ impl Outboxes {
     /// Writes a publication into a session's outbox, encoded once per format; a full one is marked for closing.
     pub fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
         let bytes = delivery.payload.bytes;
-        let max = self.outbox_bytes_max;
         let Some(outbox) = self
             .find(session)
             .filter(|outbox| outbox.pushes != Pushes::Refused)
@@ -403,6 +413,9 @@ impl Outboxes {
         };
         let pushes = outbox.pushes;
         if pushes != Pushes::Framed {
+            if pushes == Pushes::Positioned {
+                return self.deliver_positioned(session, delivery);
+            }
             if let Pushes::Lossy(keeping) = pushes {
                 return self.deliver_lossy(session, keeping, delivery);
             }
@@ -411,30 +424,52 @@ impl Outboxes {
                 return;
             }
         }
-        let queued = outbox.queued();
-        if queued > 0 && queued + bytes.len() > max {
-            self.overflow(session);
+        if !self.has_room(session, bytes.len()) {
             return;
         }
-        self.sent.messages += 1;
-        self.sent.bytes += bytes.len() as u64;
-        self.journal.said(session, bytes.len());
         let kind = match delivery.payload.kind {
             PayloadKind::Text | PayloadKind::Json => MessageKind::Text,
             PayloadKind::Binary => MessageKind::Binary,
         };
-        self.buffer(session);
-        let Self {
-            boxes,
-            codecs,
-            now_ms,
-            ..
-        } = self;
-        let outbox = &mut boxes[session.index as usize];
-        outbox.messaged_ms = *now_ms;
         if let Pushes::Events { is_chunked } = pushes {
-            return events::write(&mut outbox.buffer, delivery, is_chunked);
+            return events::write(self.buffer(session), delivery, is_chunked);
         }
+        self.frame(session, kind, bytes, 0, delivery.encodings);
+    }
+
+    /// Whether a publication of so many bytes goes into a session's outbox, and then counts; a full one is marked for
+    /// closing.
+    #[inline]
+    fn has_room(&mut self, session: SessionId, bytes: usize) -> bool {
+        let max = self.outbox_bytes_max;
+        let now_ms = self.now_ms;
+        let outbox = &mut self.boxes[session.index as usize];
+        let queued = outbox.queued();
+        if queued > 0 && queued + bytes > max {
+            self.overflow(session);
+            return false;
+        }
+        outbox.messaged_ms = now_ms;
+        self.sent.messages += 1;
+        self.sent.bytes += bytes as u64;
+        self.journal.said(session, bytes);
+        true
+    }
+
+    /// Writes what is the same for all receivers who agreed on the same compression; `form` tells apart the forms that
+    /// one publication has for them.
+    #[inline]
+    fn frame(
+        &mut self,
+        session: SessionId,
+        kind: MessageKind,
+        bytes: &[u8],
+        form: u32,
+        encodings: &mut Encodings,
+    ) {
+        self.buffer(session);
+        let Self { boxes, codecs, .. } = self;
+        let outbox = &mut boxes[session.index as usize];
         match outbox.agreed {
             // A plain frame is a header of 2 to 10 bytes before the payload: nothing worth caching.
             None => websocket::encode_message(&mut outbox.buffer, kind, bytes, None),
@@ -446,14 +481,12 @@ impl Outboxes {
                         .encode(&mut outbox.buffer, kind, bytes, codecs, None),
                 ),
                 Some(key) => {
-                    let frame = delivery
-                        .encodings
-                        .find_or_encode(Format(u32::from(key)), || {
-                            let mut frame = Vec::new();
-                            Encoder::new(Role::Server, Some(agreed))
-                                .encode(&mut frame, kind, bytes, codecs, None);
-                            Bytes::from(frame)
-                        });
+                    let frame = encodings.find_or_encode(Format(u32::from(key) | form), || {
+                        let mut frame = Vec::new();
+                        Encoder::new(Role::Server, Some(agreed))
+                            .encode(&mut frame, kind, bytes, codecs, None);
+                        Bytes::from(frame)
+                    });
                     outbox.buffer.extend_from_slice(&frame);
                 }
             },

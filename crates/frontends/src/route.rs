@@ -13,7 +13,7 @@ use crate::access::Networks;
 use crate::app::AppId;
 use crate::identity::Identity;
 use crate::origin;
-use crate::outbox::Keeping;
+use crate::outbox::{Hears, Keeping};
 use crate::pace::Pacing;
 
 pub use router::{Found, Router};
@@ -82,9 +82,20 @@ pub struct Route {
     pub pacing: Option<Pacing>,
     /// What a client gets that reads too slowly for all; `None`: it is closed.
     pub keeping: Option<Keeping>,
+    /// Clients are told the place of each publication, and may come back with it. Not beside `keeping`.
+    pub has_positions: bool,
 }
 
 impl Route {
+    /// What sessions of this route get of what is published to them.
+    pub(crate) fn hears(&self) -> Hears {
+        match (self.has_positions, self.keeping) {
+            (true, _) => Hears::Positions,
+            (false, None) => Hears::Publications,
+            (false, Some(keeping)) => Hears::Some(keeping),
+        }
+    }
+
     /// Whether `?channel=name` is allowed here. Personal channels (`#user`) never are.
     pub fn allows_channel(&self, name: &str) -> bool {
         !name.starts_with('#')
@@ -120,6 +131,7 @@ mod tests {
             },
             pacing: None,
             keeping: None,
+            has_positions: false,
         };
         for (name, allowed) in [
             ("news", true),

@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+pub use veche_hub::Now;
 use veche_hub::{Answer, Class, Delivery, Hub, Mail, Outlet, SessionId, Ticket, WorkerId};
 use veche_proto::websocket::Codecs;
 
@@ -24,15 +25,6 @@ const NOTES_PER_SECOND: u32 = 64;
 
 /// Longest note.
 const NOTE_BYTES_MAX: usize = 300;
-
-/// The time of a turn, taken once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
-    /// Monotonic milliseconds since some start.
-    pub mono_ms: u64,
-    /// Milliseconds since 1970, UTC.
-    pub wall_ms: u64,
-}
 
 /// What is asked of the process rather than of a worker.
 pub trait Process {
@@ -163,7 +155,7 @@ impl Shared {
         files: Box<dyn Files>,
         process: Arc<dyn Process>,
     ) -> Self {
-        Self {
+        let mut shared = Self {
             hub,
             ports,
             site,
@@ -187,7 +179,20 @@ impl Shared {
             notes_second: 0,
             scratch: Scratch::default(),
             parting: None,
-        }
+        };
+        shared.remember();
+        shared
+    }
+
+    /// Another configuration is in force.
+    pub fn set_site(&mut self, site: Arc<Site>) {
+        self.site = site;
+        self.remember();
+    }
+
+    fn remember(&mut self) {
+        let (namespaces, bytes_max) = (&self.site.namespaces, self.site.history_bytes_max);
+        self.hub.set_history(Arc::clone(namespaces), bytes_max);
     }
 
     /// Begins a turn.
@@ -198,6 +203,7 @@ impl Shared {
             self.notes_second = now.mono_ms / 1000;
             self.notes_left = NOTES_PER_SECOND;
         }
+        self.hub.set_now(now);
         self.ports.outboxes.set_now_ms(now.mono_ms);
         self.ports.outboxes.journal.set_now(now);
     }
@@ -209,7 +215,9 @@ impl Shared {
         if let Some(codecs) = &mut self.app_codecs {
             codecs.trim();
         }
-        self.ports.outboxes.trim()
+        self.hub.look_after();
+        // What channels remember gets old also while nothing happens.
+        self.ports.outboxes.trim() || self.hub.counts().streams > 0
     }
 
     /// Calls the applications, which are taken out of here meanwhile; `None` where there are none.

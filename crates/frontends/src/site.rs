@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
+use veche_hub::Namespaces;
 use veche_proto::http;
 
 use crate::access::Access;
@@ -94,6 +95,10 @@ pub struct Site {
     pub api_keys: Vec<ApiKey>,
     /// What their callers may publish.
     pub publishing: Publishing,
+    /// What channels remember.
+    pub namespaces: Arc<Namespaces>,
+    /// What they all may take for that, in bytes; each worker has its part.
+    pub history_bytes_max: usize,
 }
 
 /// A secret that opens the API. It shows itself to nobody.

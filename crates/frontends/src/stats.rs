@@ -234,6 +234,14 @@ pub struct Stats {
     pub users: Cell,
     /// See [`Stats::channels`].
     pub subscriptions: Cell,
+    /// Channels whose home is here and that remember, and the bytes that this takes.
+    pub streams: Cell,
+    /// See [`Stats::streams`].
+    pub history_bytes: Cell,
+    /// Publications that channels forgot before their time, for lack of room.
+    pub history_evicted: Cell,
+    /// Clients of this worker that came back to a channel: those that got all they had missed, and the others.
+    pub recoveries: [Cell; 2],
     /// Turns by the time they took.
     pub turns: [Cell; TURN_BUCKETS_US.len() + 1],
     /// All that time together, in microseconds.
@@ -266,6 +274,11 @@ impl Stats {
             Busy::NoMemory => 1,
         };
         self.pushes_turned_away[cell].add(1);
+    }
+
+    /// Counts a client that came back to a channel.
+    pub fn recovery(&self, is_whole: bool) {
+        self.recoveries[usize::from(!is_whole)].add(1);
     }
 
     /// Counts an HTTP answer.

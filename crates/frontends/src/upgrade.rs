@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use veche_hub::{ChannelName, SessionId, Ticket};
+use veche_hub::{Answer, ChannelName, Position, SessionId, Since, Ticket};
 use veche_proto::http::{Head, Status};
 use veche_proto::websocket::handshake::{self, Upgrade};
 use veche_proto::websocket::{self, Decoder};
@@ -17,6 +17,7 @@ use crate::backend::Backend;
 use crate::http::KeptRequest;
 use crate::identity::{Identity, Named, Unknown};
 use crate::origin;
+use crate::outbox::Hears;
 use crate::reply::Refusal;
 use crate::route::{Handler, Route};
 use crate::shared::{NoteLevel, Shared};
@@ -25,6 +26,9 @@ use crate::stats::{Handshake, TurnedAway};
 
 /// Most channels that one handshake may ask for.
 pub const CHANNELS_MAX: usize = 32;
+
+/// Most positions that it may come back with: one of each, and one of its user's own channel.
+const SINCE_MAX: usize = CHANNELS_MAX + 1;
 
 /// A handshake that is refused.
 pub(crate) struct Refused {
@@ -44,11 +48,17 @@ pub(crate) struct Candidate<'a, 'b> {
     pub(crate) named: Named,
     /// What it asked to hear beside its user's own channel.
     channels: Vec<String>,
+    /// Up to where it says to know them.
+    since: Option<Arc<[Since]>>,
 }
 
 /// A session whose registrations are under way.
 pub(crate) struct Registration {
     socket: Socket,
+    /// By the number of the ticket; empty where nobody is told where he joins.
+    channels: Vec<String>,
+    /// The client has come back to some.
+    is_back: bool,
     open: u32,
     /// Where in the outbox the 101 begins.
     written_at: usize,
@@ -98,9 +108,9 @@ pub(crate) fn judge<'a, 'b>(
         },
         _ => Session::Echo,
     };
-    let channels = match session {
-        Session::Push => channels(head, route)?,
-        _ => Vec::new(),
+    let (channels, since) = match session {
+        Session::Push => (channels(head, route)?, since(head, route)?),
+        _ => (Vec::new(), None),
     };
     Ok(Candidate {
         head,
@@ -110,7 +120,32 @@ pub(crate) fn judge<'a, 'b>(
         session,
         named: Named::default(),
         channels,
+        since,
     })
+}
+
+/// Where a client that comes back has been. Epochs say of which channel a position is.
+fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, Refused> {
+    let mut all = Vec::new();
+    for text in head.query_all("since") {
+        let bad = |why: &str| refused(Status::BAD_REQUEST, why, Handshake::Malformed);
+        if !route.has_positions {
+            return Err(bad(
+                "this route tells no positions, so there is nothing to come back to",
+            ));
+        }
+        let position = text.parse::<Position>();
+        all.push(
+            position
+                .map_err(|error| bad(&format!("since: {error}")))?
+                .into(),
+        );
+        if all.len() > SINCE_MAX {
+            let why = format!("a handshake takes at most {SINCE_MAX} positions");
+            return Err(bad(&why));
+        }
+    }
+    Ok((!all.is_empty()).then(|| all.into()))
 }
 
 /// What a client asks to hear, each channel once.
@@ -227,12 +262,11 @@ impl Candidate<'_, '_> {
         let written_at = out.len();
         let protocol = protocol.or_else(|| self.beside_token());
         handshake::write_response(out, self.upgrade.key, protocol, agreed);
-        let listens = matches!(self.session, Session::Push | Session::App(_));
-        let keeping = self.route.keeping;
-        shared
-            .ports
-            .outboxes
-            .begin_session(id, agreed, listens, keeping);
+        let hears = match self.session {
+            Session::Push | Session::App(_) => self.route.hears(),
+            _ => Hears::Nothing,
+        };
+        shared.ports.outboxes.begin_session(id, agreed, hears);
         let decoder = Decoder::new(websocket::Role::Server, agreed);
         let mut registration = Registration {
             socket: Socket::new(
@@ -242,12 +276,16 @@ impl Candidate<'_, '_> {
                 shared.now,
             )
             .with_lease(self.named.lease),
+            channels: Vec::new(),
+            is_back: self.since.is_some(),
             open: 0,
             written_at,
             opening: None,
         };
         let personal = user.map(|user| format!("#{user}"));
-        for (number, channel) in personal.iter().chain(&self.channels).enumerate() {
+        let channels: Vec<String> = personal.into_iter().chain(self.channels).collect();
+        let since = self.since.as_ref();
+        for (number, channel) in channels.iter().enumerate() {
             let Ok(name) = ChannelName::new(channel) else {
                 unreachable!("checked before; users by their identity")
             };
@@ -255,7 +293,7 @@ impl Candidate<'_, '_> {
             if let Err(error) =
                 shared
                     .hub
-                    .subscribe(id, name, Ticket(number as u32), &mut shared.ports)
+                    .subscribe(id, name, Ticket(number as u32), since, &mut shared.ports)
             {
                 shared.hub.close(id, &mut shared.ports);
                 registration.withdraw(id, shared);
@@ -266,13 +304,35 @@ impl Candidate<'_, '_> {
                 ));
             }
             // Answered within the call where the home is here.
-            if shared.ports.answers.len() > answers {
-                shared.ports.answers.truncate(answers);
+            if shared.ports.answers.len() > answers
+                && let Some((_, _, answer)) = shared.ports.answers.pop_back()
+            {
+                if hears == Hears::Positions {
+                    tell(id, channel, &answer, registration.is_back, shared);
+                }
             } else {
                 registration.open += 1;
             }
         }
+        if hears == Hears::Positions {
+            registration.channels = channels;
+        }
         Ok(registration)
+    }
+}
+
+/// Tells a client where it has joined a channel.
+fn tell(id: SessionId, channel: &str, answer: &Answer, is_back: bool, shared: &mut Shared) {
+    let outboxes = &mut shared.ports.outboxes;
+    match answer {
+        Answer::Subscribed(Some(joined)) => {
+            let is_whole = outboxes.joined(id, channel, joined);
+            if joined.recovered.is_some() {
+                shared.stats.recovery(is_whole);
+            }
+        }
+        Answer::Subscribed(None) if is_back => outboxes.subscribed(id, channel, None, Some(false)),
+        _ => {}
     }
 }
 
@@ -305,8 +365,17 @@ impl Registration {
     }
 
     /// One home answered.
-    pub(crate) fn answered(&mut self) {
+    pub(crate) fn answered(
+        &mut self,
+        id: SessionId,
+        Ticket(number): Ticket,
+        answer: &Answer,
+        shared: &mut Shared,
+    ) {
         self.open = self.open.saturating_sub(1);
+        if let Some(channel) = self.channels.get(number as usize) {
+            tell(id, channel, answer, self.is_back, shared);
+        }
     }
 
     /// Takes the 101 back, and what was published since.

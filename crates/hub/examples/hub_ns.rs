@@ -57,7 +57,7 @@ fn hub_with(subscribers: u32, name: impl Fn(u32) -> String) -> Hub {
         };
         let name = name(index);
         let name = ChannelName::new(&name).expect("a valid name");
-        hub.subscribe(session, name, Ticket(0), &mut Sink::default())
+        hub.subscribe(session, name, Ticket(0), None, &mut Sink::default())
             .expect("there is room");
     }
     hub
@@ -87,7 +87,8 @@ fn main() {
         let ns = ns_each(users.len(), || {
             for user in &users {
                 let name = ChannelName::of_user(user, &mut buffer).expect("a valid name");
-                black_box(hub.publish(None, name, payload, &mut sink)).expect("there is room");
+                black_box(hub.publish(None, name, payload, None, &mut sink))
+                    .expect("there is room");
             }
         });
         println!("publish to one of {count} users, its name spelled and checked: {ns:.1} ns");
@@ -101,7 +102,7 @@ fn main() {
             let ns = ns_each(publications * subscribers as usize, || {
                 for _ in 0..publications / burst {
                     for _ in 0..burst {
-                        hub.publish(None, name, payload, &mut sink)
+                        hub.publish(None, name, payload, None, &mut sink)
                             .expect("there is room");
                     }
                     while hub.sweep(1_000, &mut sink) {}
@@ -119,7 +120,7 @@ fn main() {
         generation += 1;
         for index in 0..sessions {
             let session = SessionId { index, generation };
-            hub.subscribe(session, name, Ticket(0), &mut sink)
+            hub.subscribe(session, name, Ticket(0), None, &mut sink)
                 .expect("there is room");
         }
         for index in 0..sessions {

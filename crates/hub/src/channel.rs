@@ -38,7 +38,42 @@ pub(crate) struct Channel {
     /// Local: subscriptions whose home has not answered yet. Home: publications that are stalled.
     /// A channel has its home here or not, so it is never both.
     pub(crate) waiting: u32,
-    pub(crate) home: WorkerId,
+    pub(crate) home: Home,
+}
+
+/// Where a channel is ordered: elsewhere, or here, where it may have a stream. Packed, since silent
+/// channels are what memory goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Home(u32);
+
+/// The other bits are a worker's; without it they are the number of a stream and 1, or 0.
+const AWAY: u32 = 1 << 31;
+
+impl Home {
+    pub(crate) const HERE: Self = Self(0);
+
+    pub(crate) fn away(worker: WorkerId) -> Self {
+        Self(AWAY | u32::from(worker.0))
+    }
+
+    pub(crate) fn is_here(self) -> bool {
+        self.0 & AWAY == 0
+    }
+
+    /// The worker that it is, if it is not this one.
+    pub(crate) fn elsewhere(self) -> Option<WorkerId> {
+        (!self.is_here()).then_some(WorkerId(self.0 as u16))
+    }
+
+    pub(crate) fn stream(self) -> Option<u32> {
+        self.0.checked_sub(1).filter(|_| self.is_here())
+    }
+
+    /// Here, and with this stream.
+    pub(crate) fn with_stream(stream: u32) -> Self {
+        debug_assert!(stream < AWAY - 1);
+        Self(stream + 1)
+    }
 }
 
 // A silent channel may cost 200 B and its name in all; the table takes up to 10 B more.
@@ -111,6 +146,7 @@ impl Channel {
             && self.shares.is_empty()
             && self.queue.is_none()
             && self.waiting == 0
+            && self.home.stream().is_none()
     }
 }
 
@@ -148,7 +184,7 @@ impl Channels {
     }
 
     /// Adds a channel that [`find`](Self::find) did not find.
-    pub(crate) fn insert(&mut self, hash: u64, name: Arc<str>, home: WorkerId) -> u32 {
+    pub(crate) fn insert(&mut self, hash: u64, name: Arc<str>, home: Home) -> u32 {
         let channel = Channel {
             name,
             subscribers: Few::None,

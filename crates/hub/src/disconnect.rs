@@ -7,7 +7,7 @@ use crate::{ChannelName, Hub, Mail, NameError, Outcome, Outlet, SessionId, Ticke
 
 impl Hub {
     /// Asks for the end of all connections of a user, on all workers. The answer, or
-    /// [`Outcome::Handed`], says how many there were.
+    /// [`Outcome::Done`], says how many there were.
     pub fn disconnect_user(
         &mut self,
         from: Option<(SessionId, Ticket)>,
@@ -15,7 +15,7 @@ impl Hub {
         code: u16,
         reason: &str,
         outlet: &mut impl Outlet,
-    ) -> Result<Outcome, NameError> {
+    ) -> Result<Outcome<u32>, NameError> {
         let mut buffer = String::new();
         let name = ChannelName::of_user(user, &mut buffer)?;
         let hash = self.channels.hash(name.as_str());
@@ -23,7 +23,7 @@ impl Hub {
         if home == self.me {
             let found = self.channels.find(hash, name.as_str());
             let count = found.map_or(0, |index| self.disconnect(index, code, reason, outlet));
-            return Ok(Outcome::Handed(count));
+            return Ok(Outcome::Done(count));
         }
         let channel = self.channel_name(hash, name.as_str());
         let mail = Mail::DisconnectUser {

@@ -1,16 +1,20 @@
 //! The hub's state, and where mail goes. Start reading here.
 //!
 //! Who joins and leaves is in `membership.rs`, publishing in `publish.rs`, what can't go on for
-//! lack of credit in `stalled.rs`, fan-out in `sweep.rs`, the end of a user in `disconnect.rs`.
+//! lack of credit in `stalled.rs`, fan-out in `sweep.rs`, what channels remember in `history.rs`,
+//! the end of a user in `disconnect.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::channel::Channels;
+use crate::channel::{Channels, Home};
+use crate::position::Epochs;
 use crate::queue::Queue;
+use crate::recent::Recent;
 use crate::stalled::Stalled;
+use crate::streams::Streams;
 use crate::subscription::Subscriptions;
-use crate::{Answer, ChannelName, Encodings, Mail, Options, Outlet, WorkerId};
+use crate::{Answer, ChannelName, Encodings, Mail, Namespaces, Now, Options, Outlet, WorkerId};
 
 /// One worker's hub.
 pub struct Hub {
@@ -22,6 +26,12 @@ pub struct Hub {
     /// Channels with a queue, in the order of their turns.
     pub(crate) busy: VecDeque<u32>,
     pub(crate) stalled: Stalled,
+    pub(crate) now: Now,
+    pub(crate) namespaces: Arc<Namespaces>,
+    /// As home: what channels remember, and how many bytes that may take.
+    pub(crate) streams: Streams,
+    pub(crate) history_bytes_max: usize,
+    pub(crate) recent: Recent,
     /// Publications that wait for a sweep, and the bytes of their payloads.
     pub(crate) queued: usize,
     pub(crate) queued_bytes: usize,
@@ -39,9 +49,9 @@ pub struct Hub {
 
 /// What became of a request at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The home is here and did it: so many registered subscribers, on all workers.
-    Handed(u32),
+pub enum Outcome<T> {
+    /// The home is here and did it, with this result.
+    Done(T),
     /// It is on its way to the home; if it had a ticket, its answer comes later.
     Pending,
 }
@@ -63,6 +73,10 @@ pub struct Counts {
     pub stalled: u32,
     /// Entries of the table of channels, in either role.
     pub entries: u32,
+    /// Streams of channels that remember, with their home here.
+    pub streams: u32,
+    /// Bytes that these take with their publications.
+    pub history_bytes: u64,
 }
 
 impl Hub {
@@ -73,6 +87,7 @@ impl Hub {
     /// If `me` is not one of `workers`.
     pub fn new(me: WorkerId, workers: u16, seed: u64, options: Options) -> Self {
         assert!(me.0 < workers, "worker {} of {workers}", me.0);
+        let epochs = Epochs::new(options.epoch_seed);
         Self {
             me,
             workers,
@@ -81,6 +96,11 @@ impl Hub {
             subscriptions: Subscriptions::new(),
             busy: VecDeque::new(),
             stalled: Stalled::new(workers),
+            now: Now::default(),
+            namespaces: Arc::default(),
+            streams: Streams::new(epochs),
+            history_bytes_max: usize::MAX,
+            recent: Recent::default(),
             queued: 0,
             queued_bytes: 0,
             scratch: Encodings::default(),
@@ -99,14 +119,16 @@ impl Hub {
                 session,
                 ticket,
                 registration,
+                since,
             } => {
-                self.count_in(from, channel);
+                let joined = self.count_in(from, channel, since.as_ref());
                 outlet.mail(
                     from,
                     Mail::Subscribed {
                         session,
                         ticket,
                         registration,
+                        joined,
                     },
                 );
             }
@@ -114,26 +136,60 @@ impl Hub {
                 session,
                 ticket,
                 registration,
+                joined,
             } => {
-                self.subscribed(session, ticket, registration, outlet);
+                self.subscribed(session, ticket, registration, joined, outlet);
             }
             Mail::Unsubscribe { channel } => self.count_out(from, &channel),
             Mail::Publish {
                 channel,
                 payload,
+                terms,
                 reply,
             } => {
-                self.receive_publish(from, &channel, payload, reply, outlet);
+                self.receive_publish(from, &channel, payload, terms, reply, outlet);
             }
             Mail::Published {
                 session,
                 ticket,
-                handed,
+                published,
             } => {
-                outlet.answer(session, ticket, Answer::Published { handed });
+                outlet.answer(session, ticket, Answer::Published(published));
             }
-            Mail::Deliver { channel, payload } => {
-                self.receive_deliver(from, &channel, payload, outlet);
+            Mail::Deliver {
+                channel,
+                publication,
+            } => {
+                self.receive_deliver(from, &channel, publication, outlet);
+            }
+            Mail::History {
+                channel,
+                query,
+                session,
+                ticket,
+            } => {
+                self.receive_history(from, &channel, &query, (session, ticket), outlet);
+            }
+            Mail::HistoryRead {
+                session,
+                ticket,
+                page,
+            } => {
+                outlet.answer(session, ticket, Answer::History(page));
+            }
+            Mail::RemoveHistory {
+                channel,
+                session,
+                ticket,
+            } => {
+                self.receive_remove_history(from, &channel, (session, ticket), outlet);
+            }
+            Mail::HistoryRemoved {
+                session,
+                ticket,
+                removed,
+            } => {
+                outlet.answer(session, ticket, Answer::HistoryRemoved(removed));
             }
             Mail::DisconnectUser {
                 channel,
@@ -183,7 +239,14 @@ impl Hub {
             queued_bytes: self.queued_bytes as u64,
             stalled: self.stalled.len() as u32,
             entries: self.channels.len() as u32,
+            streams: self.streams.len() as u32,
+            history_bytes: self.streams.bytes() as u64,
         }
+    }
+
+    /// Publications that channels had to forget before their time, for lack of room, so far.
+    pub fn evicted_total(&self) -> u64 {
+        self.streams.evicted()
     }
 
     /// As home: subscribers of all publications that were ordered here so far, together.
@@ -200,6 +263,18 @@ impl Hub {
         // Scaled instead of divided. The bits in the middle: the table of names uses both ends.
         let bits = u64::from((hash >> 24) as u32);
         WorkerId(((bits * u64::from(self.workers)) >> 32) as u16)
+    }
+
+    /// The channel's entry, which is made if there is none.
+    pub(crate) fn entry(&mut self, hash: u64, name: &str) -> u32 {
+        if let Some(index) = self.channels.find(hash, name) {
+            return index;
+        }
+        let home = match self.home(hash) {
+            home if home == self.me => Home::HERE,
+            home => Home::away(home),
+        };
+        self.channels.insert(hash, Arc::from(name), home)
     }
 
     pub(crate) fn find(&self, channel: &str) -> Option<u32> {

@@ -16,6 +16,7 @@
 //!   [`Hub::disconnect_user`]: a session or the back end asks.
 //! * *handle*: [`Hub::receive`] for each mail, [`Hub::credit_returned`] once after a batch of
 //!   returned credits.
+//! * before all of them: [`Hub::set_now`]; about once a second [`Hub::look_after`].
 //! * *drain*: [`Hub::sweep`] once a turn, after the rest; when it says that more is left, the next
 //!   turn must not wait.
 //!
@@ -25,34 +26,48 @@
 //!   once.
 //! * Whoever saw [`Answer::Subscribed`] gets every publication ordered from then on, and none that
 //!   was ordered before its registration.
+//! * A channel that remembers numbers its publications without a gap while its epoch lasts, and
+//!   whoever comes back gets exactly what he has missed, or is told that something is missing.
 //! * Nothing is dropped inside the hub: where there is no room, publishers are refused
 //!   ([`NoCredit`]) or mail is kept with its credit, so that its source pauses.
 
 mod channel;
 mod disconnect;
 mod few;
+mod history;
 mod hub;
 mod id;
 mod mail;
 mod membership;
 mod name;
+mod namespace;
 mod options;
 mod outlet;
 mod payload;
+mod position;
 mod publish;
 mod queue;
+mod recent;
 mod stalled;
+mod stream;
+mod streams;
 mod subscription;
 mod sweep;
+mod time;
 
+pub use history::{HistoryError, Joined};
 pub use hub::{Counts, Hub, Outcome};
 pub use id::{SessionId, Ticket, WorkerId};
 pub use mail::{Class, Mail, Registration};
 pub use membership::SubscribeError;
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};
+pub use namespace::{History, Namespace, Namespaces, Recovery, USERS, namespace_of};
 pub use options::{IMMEDIATE_MAX, Options};
 pub use outlet::{Answer, Outlet};
 pub use payload::{
     Delivery, ENCODINGS_MAX, Encodings, Format, Payload, PayloadKind, PayloadRef, Publication,
 };
-pub use publish::NoCredit;
+pub use position::{BadPosition, Epoch, Position, Since};
+pub use publish::{NoCredit, Published, Terms};
+pub use stream::{Page, Query, RECOVERED_MAX, Recovered, Version};
+pub use time::Now;

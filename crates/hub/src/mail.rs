@@ -7,7 +7,10 @@
 
 use std::sync::Arc;
 
-use crate::{Payload, SessionId, Ticket};
+use crate::{
+    HistoryError, Joined, Page, Payload, Publication, Published, Query, SessionId, Since, Terms,
+    Ticket,
+};
 
 /// What a mail needs to be sent.
 ///
@@ -47,6 +50,8 @@ pub enum Mail {
         ticket: Ticket,
         /// What to make live.
         registration: Registration,
+        /// Up to where it knows the channel.
+        since: Option<Arc<[Since]>>,
     },
     /// From the home: the subscriber is counted; the next publication reaches it.
     Subscribed {
@@ -56,6 +61,8 @@ pub enum Mail {
         ticket: Ticket,
         /// From `Subscribe`.
         registration: Registration,
+        /// What it joins, where the channel remembers.
+        joined: Option<Box<Joined>>,
     },
     /// To the home: one subscriber less here.
     Unsubscribe {
@@ -68,6 +75,8 @@ pub enum Mail {
         channel: Arc<str>,
         /// What.
         payload: Payload,
+        /// Where it is not to be taken as usual.
+        terms: Option<Arc<Terms>>,
         /// Who wants to know to how many it was handed.
         reply: Option<(SessionId, Ticket)>,
     },
@@ -77,15 +86,53 @@ pub enum Mail {
         session: SessionId,
         /// From `Publish`.
         ticket: Ticket,
-        /// Registered subscribers on all workers.
-        handed: u32,
+        /// What became of it.
+        published: Published,
     },
     /// From the home: give this to the subscribers here.
     Deliver {
         /// Where.
         channel: Arc<str>,
         /// What.
-        payload: Payload,
+        publication: Publication,
+    },
+    /// To the home: read its history.
+    History {
+        /// Where.
+        channel: Arc<str>,
+        /// Which part.
+        query: Query,
+        /// Whom to answer.
+        session: SessionId,
+        /// By what he knows it.
+        ticket: Ticket,
+    },
+    /// From the home: what was read.
+    HistoryRead {
+        /// From `History`.
+        session: SessionId,
+        /// From `History`.
+        ticket: Ticket,
+        /// The part.
+        page: Result<Box<Page>, HistoryError>,
+    },
+    /// To the home: let go of its history.
+    RemoveHistory {
+        /// Where.
+        channel: Arc<str>,
+        /// Whom to answer.
+        session: SessionId,
+        /// By what he knows it.
+        ticket: Ticket,
+    },
+    /// From the home: done.
+    HistoryRemoved {
+        /// From `RemoveHistory`.
+        session: SessionId,
+        /// From `RemoveHistory`.
+        ticket: Ticket,
+        /// Whether there was any to be let go of.
+        removed: Result<(), HistoryError>,
     },
     /// To the home: disconnect all subscribers of a personal channel.
     DisconnectUser {
@@ -128,6 +175,10 @@ impl Mail {
             | Self::Subscribed { .. }
             | Self::Unsubscribe { .. }
             | Self::Published { .. }
+            | Self::History { .. }
+            | Self::HistoryRead { .. }
+            | Self::RemoveHistory { .. }
+            | Self::HistoryRemoved { .. }
             | Self::DisconnectUser { .. }
             | Self::Disconnect { .. }
             | Self::Disconnected { .. } => Class::Control,

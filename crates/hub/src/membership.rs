@@ -6,9 +6,12 @@
 
 use std::sync::Arc;
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Home};
 use crate::subscription::{SLOTS_MAX, Standing};
-use crate::{Answer, ChannelName, Hub, Mail, Outlet, Registration, SessionId, Ticket, WorkerId};
+use crate::{
+    Answer, ChannelName, Hub, Joined, Mail, Outlet, Registration, SessionId, Since, Ticket,
+    WorkerId,
+};
 
 /// Why a session can't subscribe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,11 +31,16 @@ impl Hub {
     /// Subscribes a session. [`Answer::Subscribed`] comes when the channel's home has counted it:
     /// within this call if the home is here. From the answer on it gets every publication. There is
     /// no answer if it unsubscribes or closes first.
+    ///
+    /// `since`: up to where it knows the channel; one place, or places of several channels of which one may be
+    /// this one's. What it has missed comes with the answer, which has to be handled before the hub is called
+    /// again: what it gets next follows at once.
     pub fn subscribe(
         &mut self,
         session: SessionId,
         channel: ChannelName<'_>,
         ticket: Ticket,
+        since: Option<&Arc<[Since]>>,
         outlet: &mut impl Outlet,
     ) -> Result<(), SubscribeError> {
         match self.subscriptions.standing(session) {
@@ -46,34 +54,33 @@ impl Hub {
         }
 
         let hash = self.channels.hash(channel.as_str());
-        let home = self.home(hash);
-        let index = match self.channels.find(hash, channel.as_str()) {
-            Some(index) => index,
-            None => self
-                .channels
-                .insert(hash, Arc::from(channel.as_str()), home),
-        };
+        let index = self.entry(hash, channel.as_str());
         if self.subscriptions.find(session, index).is_some() {
             return Err(SubscribeError::Already);
         }
         let registration = self.subscriptions.insert(session, index);
-        if home == self.me {
+        let Some(home) = self.channels[index].home.elsewhere() else {
+            let joined = self.join(index, since);
             self.make_live(index, registration.slot);
-            outlet.answer(session, ticket, Answer::Subscribed);
-        } else {
-            let entry = &mut self.channels[index];
-            entry.waiting += 1;
-            let channel = entry.name.clone();
-            outlet.mail(
-                home,
-                Mail::Subscribe {
-                    channel,
-                    session,
-                    ticket,
-                    registration,
-                },
-            );
-        }
+            if joined.is_some() {
+                self.keep_to_budget();
+            }
+            outlet.answer(session, ticket, Answer::Subscribed(joined));
+            return Ok(());
+        };
+        let entry = &mut self.channels[index];
+        entry.waiting += 1;
+        let channel = entry.name.clone();
+        outlet.mail(
+            home,
+            Mail::Subscribe {
+                channel,
+                session,
+                ticket,
+                registration,
+                since: since.cloned(),
+            },
+        );
         Ok(())
     }
 
@@ -106,20 +113,30 @@ impl Hub {
         self.subscriptions.end(session);
     }
 
-    /// Home: counts a subscriber of another worker.
-    pub(crate) fn count_in(&mut self, from: WorkerId, name: Arc<str>) {
+    /// Home: counts a subscriber of another worker; with what it joins.
+    pub(crate) fn count_in(
+        &mut self,
+        from: WorkerId,
+        name: Arc<str>,
+        since: Option<&Arc<[Since]>>,
+    ) -> Option<Box<Joined>> {
         let hash = self.channels.hash(&name);
         debug_assert_eq!(self.home(hash), self.me, "all workers have one seed");
         let index = match self.channels.find(hash, &name) {
             Some(index) => index,
-            None => self.channels.insert(hash, name, self.me),
+            None => self.channels.insert(hash, name, Home::HERE),
         };
+        let joined = self.join(index, since);
         let channel = &mut self.channels[index];
         let was_vacant = channel.subscribers_all() == 0;
         channel.add_share(from);
         if was_vacant {
             self.note_occupied(index);
         }
+        if joined.is_some() {
+            self.keep_to_budget();
+        }
+        joined
     }
 
     /// Home: counts a subscriber of another worker out.
@@ -146,20 +163,21 @@ impl Hub {
         session: SessionId,
         ticket: Ticket,
         registration: Registration,
+        joined: Option<Box<Joined>>,
         outlet: &mut impl Outlet,
     ) {
         // It may have unsubscribed meanwhile; then the home hears of that next.
         if let Some(index) = self.subscriptions.pending(registration, session) {
             self.channels[index].waiting -= 1;
             self.make_live(index, registration.slot);
-            outlet.answer(session, ticket, Answer::Subscribed);
+            outlet.answer(session, ticket, Answer::Subscribed(joined));
         }
     }
 
     /// Local: from now on publications go to this slot.
     fn make_live(&mut self, index: u32, slot: u32) {
         let channel = &mut self.channels[index];
-        let was_vacant = channel.home == self.me && channel.subscribers_all() == 0;
+        let was_vacant = channel.home.is_here() && channel.subscribers_all() == 0;
         let place = channel.subscribers.push(slot);
         self.subscriptions.set_place(slot, place as u32);
         if was_vacant {
@@ -180,9 +198,9 @@ impl Hub {
             }
             None => channel.waiting -= 1,
         }
-        if channel.home != self.me {
+        if let Some(home) = channel.home.elsewhere() {
             outlet.mail(
-                channel.home,
+                home,
                 Mail::Unsubscribe {
                     channel: channel.name.clone(),
                 },

@@ -14,6 +14,8 @@ pub struct Options {
     pub queue_bytes_max: usize,
     /// Subscriptions of this worker.
     pub subscriptions_max: u32,
+    /// Of epochs: random, and of this hub alone. Clients see what is made of it, so it says nothing of other secrets.
+    pub epoch_seed: u64,
     /// Sessions of this worker: the bound of [`SessionId::index`](crate::SessionId::index).
     pub sessions_max: u32,
 }
@@ -24,6 +26,7 @@ impl Default for Options {
             channel_queue_publications_max: 1024,
             queue_bytes_max: 64 << 20,
             subscriptions_max: 1 << 26,
+            epoch_seed: 0,
             sessions_max: 1 << 24,
         }
     }

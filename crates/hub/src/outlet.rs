@@ -1,17 +1,20 @@
 //! The hub's effects: everything that it wants done.
 
-use crate::{Class, Delivery, Mail, SessionId, Ticket, WorkerId};
+use crate::{
+    Class, Delivery, HistoryError, Joined, Mail, Page, Published, SessionId, Ticket, WorkerId,
+};
 
 /// What a ticket is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The subscription is registered at the channel's home.
-    Subscribed,
-    /// A publication was ordered by a home on another worker.
-    Published {
-        /// Registered subscribers on all workers to whom it goes.
-        handed: u32,
-    },
+    /// The subscription is registered at the channel's home; with what it joins where the channel remembers.
+    Subscribed(Option<Box<Joined>>),
+    /// A publication was taken by a home on another worker.
+    Published(Published),
+    /// A home on another worker has read a part of a channel's history.
+    History(Result<Box<Page>, HistoryError>),
+    /// A home on another worker has let go of a channel's history.
+    HistoryRemoved(Result<(), HistoryError>),
     /// A user's connections were told to end by a home on another worker.
     Disconnected {
         /// How many they were on all workers.

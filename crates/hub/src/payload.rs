@@ -5,6 +5,8 @@
 
 use bytes::Bytes;
 
+use crate::Position;
+
 /// What the bytes of a payload are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PayloadKind {
@@ -54,6 +56,34 @@ impl PayloadRef<'_> {
     }
 }
 
+/// An ordered publication on its way to its receivers.
+pub(crate) struct Ordered<'a> {
+    pub(crate) payload: Source<'a>,
+    pub(crate) position: Option<Position>,
+    pub(crate) at_ms: u64,
+}
+
+impl From<Publication> for Ordered<'_> {
+    fn from(publication: Publication) -> Self {
+        Self {
+            payload: Source::Kept(publication.payload),
+            position: publication.position,
+            at_ms: publication.at_ms,
+        }
+    }
+}
+
+impl Ordered<'_> {
+    /// A copy to keep; the bytes are copied the first time only.
+    pub(crate) fn keep(&mut self) -> Publication {
+        Publication {
+            payload: self.payload.keep(),
+            position: self.position,
+            at_ms: self.at_ms,
+        }
+    }
+}
+
 /// A payload that is copied only when somebody must keep it.
 pub(crate) enum Source<'a> {
     Borrowed(PayloadRef<'a>),
@@ -80,13 +110,15 @@ impl Source<'_> {
     }
 }
 
-/// One data of a channel, as it waits here for its receivers.
-#[derive(Clone, Debug)]
+/// What was published to a channel, with its place there.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publication {
     /// What was published.
     pub payload: Payload,
-    /// What front ends made of it so far.
-    pub encodings: Encodings,
+    /// Its place, where the channel remembers.
+    pub position: Option<Position>,
+    /// When its home took it, in milliseconds since 1970.
+    pub at_ms: u64,
 }
 
 /// The name of an encoding, chosen by front ends: a client protocol, its framing and, where it
@@ -138,6 +170,10 @@ pub struct Delivery<'a> {
     pub channel: &'a str,
     /// What was published.
     pub payload: PayloadRef<'a>,
+    /// Its place, where the channel remembers.
+    pub position: Option<Position>,
+    /// When its home took it, in milliseconds since 1970.
+    pub at_ms: u64,
     /// The encodings made so far. For an only receiver it does not pay to add one: encode
     /// straight into the outbox.
     pub encodings: &'a mut Encodings,

@@ -1,9 +1,12 @@
 //! The way of a publication: publisher → home → engine → feed → workers.
 
-use crate::payload::Source;
+use std::sync::Arc;
+
+use crate::payload::{Ordered, Source};
+use crate::stalled::Request;
 use crate::{
-    ChannelName, Class, Hub, Mail, Outcome, Outlet, Payload, PayloadRef, SessionId, Ticket,
-    WorkerId,
+    ChannelName, Class, Hub, Mail, Outcome, Outlet, Payload, PayloadRef, Position, SessionId,
+    Ticket, Version, WorkerId,
 };
 
 /// A publication can't be taken now, for lack of credit or of room in a queue. Nothing of it was
@@ -12,6 +15,30 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the channel can't take a publication now")]
 pub struct NoCredit;
+
+/// How a publication is to be taken, where that is not as usual.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// Another publication to the channel with this key, within five minutes, is not taken: it is
+    /// answered as the first was.
+    pub idempotency_key: Option<Box<str>>,
+    /// Of the state that it tells: an older one than the channel had is not taken. Only where the
+    /// channel remembers.
+    pub version: Option<Version>,
+    /// It is not kept and gets no position, whether the channel remembers or not.
+    pub is_passing: bool,
+}
+
+/// What became of a publication.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    /// Registered subscribers on all workers to whom it goes; 0 if it was not taken, as its
+    /// [`Terms`] wanted it.
+    pub handed: u32,
+    /// Its position, or the channel's if it was not taken. `None` where the channel does not
+    /// remember.
+    pub position: Option<Position>,
+}
 
 /// What keeps a publication from being ordered now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +62,9 @@ impl Hub {
         from: Option<(SessionId, Ticket)>,
         channel: ChannelName<'_>,
         payload: PayloadRef<'_>,
+        terms: Option<&Arc<Terms>>,
         outlet: &mut impl Outlet,
-    ) -> Result<Outcome, NoCredit> {
+    ) -> Result<Outcome<Published>, NoCredit> {
         let hash = self.channels.hash(channel.as_str());
         let home = self.home(hash);
         if home != self.me {
@@ -50,22 +78,25 @@ impl Hub {
                 Mail::Publish {
                     channel,
                     payload,
+                    terms: terms.cloned(),
                     reply: from,
                 },
             );
             return Ok(Outcome::Pending);
         }
-        let Some(index) = self.channels.find(hash, channel.as_str()) else {
-            return Ok(Outcome::Handed(0));
+        let terms = terms.map(|terms| &**terms);
+        let Some(index) = self.entry_to_publish(hash, channel.as_str(), terms) else {
+            return Ok(Outcome::Done(Published::default()));
         };
         if self.blocked(index, outlet).is_some() {
+            self.channels.release(index);
             return Err(NoCredit);
         }
-        Ok(Outcome::Handed(self.order(
-            index,
-            Source::Borrowed(payload),
-            outlet,
-        )))
+        let payload = Source::Borrowed(payload);
+        let published = self.order(index, payload, terms, outlet);
+        self.channels.release(index);
+        self.keep_to_budget();
+        Ok(Outcome::Done(published))
     }
 
     /// Home: a publication of another worker's client.
@@ -74,19 +105,41 @@ impl Hub {
         from: WorkerId,
         channel: &str,
         payload: Payload,
+        terms: Option<Arc<Terms>>,
         reply: Option<(SessionId, Ticket)>,
         outlet: &mut impl Outlet,
     ) {
-        match self.find(channel) {
-            None => finish(from, reply, 0, outlet),
-            Some(index) => match self.blocked(index, outlet) {
-                None => {
-                    let handed = self.order(index, Source::Kept(payload), outlet);
-                    finish(from, reply, handed, outlet);
-                }
-                Some(blocked) => self.stall(index, blocked, from, payload, reply),
-            },
+        let hash = self.channels.hash(channel);
+        let Some(index) = self.entry_to_publish(hash, channel, terms.as_deref()) else {
+            return finish(from, reply, Published::default(), outlet);
+        };
+        if let Some(blocked) = self.blocked(index, outlet) {
+            let request = Request {
+                from,
+                payload,
+                terms,
+                reply,
+            };
+            return self.stall(index, blocked, request);
         }
+        let published = self.order(index, Source::Kept(payload), terms.as_deref(), outlet);
+        self.channels.release(index);
+        self.keep_to_budget();
+        finish(from, reply, published, outlet);
+    }
+
+    /// Home: the entry of a channel that is published to; made where a publication to nobody has to
+    /// be remembered, `None` where it can be forgotten at once.
+    fn entry_to_publish(&mut self, hash: u64, name: &str, terms: Option<&Terms>) -> Option<u32> {
+        let found = self.channels.find(hash, name);
+        if found.is_some() {
+            return found;
+        }
+        let has_key = terms.is_some_and(|terms| terms.idempotency_key.is_some());
+        if !has_key && self.namespaces.of(name).history.is_none() {
+            return None;
+        }
+        Some(self.entry(hash, name))
     }
 
     /// Home: whether a publication of this channel must wait, and for what.
@@ -112,7 +165,7 @@ impl Hub {
         None
     }
 
-    /// Gives a publication its place in the channel's order.
+    /// Gives a publication its place in the channel's order, unless its terms are against it.
     ///
     /// This is the seam of the engine. The memory engine orders by the order of these calls, so
     /// the feed follows at once. An engine that is elsewhere, or that is durable, takes the
@@ -123,15 +176,54 @@ impl Hub {
     pub(crate) fn order(
         &mut self,
         index: u32,
-        payload: Source<'_>,
+        mut payload: Source<'_>,
+        terms: Option<&Terms>,
         outlet: &mut impl Outlet,
-    ) -> u32 {
-        self.feed(index, payload, outlet)
+    ) -> Published {
+        let name = &self.channels[index].name;
+        let key = terms.and_then(|terms| terms.idempotency_key.as_deref());
+        if let Some(key) = key
+            && let Some(published) = self.recent.find(name, key, self.now.mono_ms)
+        {
+            return published;
+        }
+        let history = self.namespaces.of(name).history;
+        if history.is_none() {
+            // What goes out without an offset would be missing where the channel is to remember again.
+            self.lose_stream(index);
+        }
+        let history = history.filter(|_| !terms.is_some_and(|terms| terms.is_passing));
+        let at_ms = self.now.wall_ms;
+        let mut published = Published::default();
+        let mut is_stale = false;
+        if let Some(history) = history {
+            let stream = self.stream_of(index);
+            let version = terms.and_then(|terms| terms.version.as_ref());
+            is_stale =
+                version.is_some_and(|version| !self.streams.get_mut(stream).take_version(version));
+            published.position = Some(match is_stale {
+                true => self.streams.get(stream).position(),
+                false => self.streams.append(stream, payload.keep(), &history, at_ms),
+            });
+        }
+        if !is_stale {
+            let ordered = Ordered {
+                payload,
+                position: published.position,
+                at_ms,
+            };
+            published.handed = self.feed(index, ordered, outlet);
+        }
+        if let Some(key) = key {
+            let name = &self.channels[index].name;
+            self.recent.keep(name, key, published, self.now.mono_ms);
+        }
+        published
     }
 
     /// Sends an ordered publication to every worker with subscribers, this one included. Returns
     /// the registered subscribers of all. The credits were looked at by [`blocked`](Self::blocked).
-    fn feed(&mut self, index: u32, mut payload: Source<'_>, outlet: &mut impl Outlet) -> u32 {
+    fn feed(&mut self, index: u32, mut ordered: Ordered<'_>, outlet: &mut impl Outlet) -> u32 {
         let channel = &self.channels[index];
         let handed = channel.subscribers_all();
         for share in channel.shares.as_slice() {
@@ -140,11 +232,11 @@ impl Hub {
                 share.worker,
                 Mail::Deliver {
                     channel,
-                    payload: payload.keep(),
+                    publication: ordered.keep(),
                 },
             );
         }
-        self.fan_out(index, payload, None, outlet);
+        self.fan_out(index, ordered, None, outlet);
         self.handed += u64::from(handed);
         handed
     }
@@ -154,7 +246,7 @@ impl Hub {
 pub(crate) fn finish(
     from: WorkerId,
     reply: Option<(SessionId, Ticket)>,
-    handed: u32,
+    published: Published,
     outlet: &mut impl Outlet,
 ) {
     if let Some((session, ticket)) = reply {
@@ -163,7 +255,7 @@ pub(crate) fn finish(
             Mail::Published {
                 session,
                 ticket,
-                handed,
+                published,
             },
         );
     }

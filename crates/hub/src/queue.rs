@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 
-use crate::{Publication, WorkerId};
+use crate::{Encodings, Publication, WorkerId};
 
 /// A publication and who gets it.
 #[derive(Debug)]
 pub(crate) struct Queued {
     pub(crate) publication: Publication,
+    /// What front ends made of it so far.
+    pub(crate) encodings: Encodings,
     /// It goes to the subscribers at places below this one: those who were there when it came.
     /// Later ones are appended behind, so audiences never shrink along the queue.
     pub(crate) audience: u32,

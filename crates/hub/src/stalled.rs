@@ -6,16 +6,22 @@
 //! only by those before it. Lanes that no stalled publication needs go on.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::payload::Source;
 use crate::publish::{Blocked, finish};
-use crate::{Hub, Outlet, Payload, SessionId, Ticket, WorkerId};
+use crate::{Hub, Outlet, Payload, SessionId, Terms, Ticket, WorkerId};
+
+pub(crate) struct Request {
+    pub(crate) from: WorkerId,
+    pub(crate) payload: Payload,
+    pub(crate) terms: Option<Arc<Terms>>,
+    pub(crate) reply: Option<(SessionId, Ticket)>,
+}
 
 struct Mail {
     channel: u32,
-    from: WorkerId,
-    payload: Payload,
-    reply: Option<(SessionId, Ticket)>,
+    request: Request,
 }
 
 pub(crate) struct Stalled {
@@ -50,22 +56,10 @@ impl Hub {
     }
 
     /// Home: keeps a publication until it can be ordered.
-    pub(crate) fn stall(
-        &mut self,
-        channel: u32,
-        blocked: Blocked,
-        from: WorkerId,
-        payload: Payload,
-        reply: Option<(SessionId, Ticket)>,
-    ) {
+    pub(crate) fn stall(&mut self, channel: u32, blocked: Blocked, request: Request) {
         self.channels[channel].waiting += 1;
         self.reserve(channel, blocked);
-        self.stalled.mails.push_back(Mail {
-            channel,
-            from,
-            payload,
-            reply,
-        });
+        self.stalled.mails.push_back(Mail { channel, request });
     }
 
     /// One pass over all that are stalled, oldest first.
@@ -85,16 +79,13 @@ impl Hub {
                 self.stalled.mails.push_back(mail);
                 continue;
             }
-            let Mail {
-                channel,
-                from,
-                payload,
-                reply,
-            } = mail;
-            let handed = self.order(channel, Source::Kept(payload), outlet);
+            let Mail { channel, request } = mail;
+            let payload = Source::Kept(request.payload);
+            let published = self.order(channel, payload, request.terms.as_deref(), outlet);
             self.channels[channel].waiting -= 1;
             self.channels.release(channel);
-            finish(from, reply, handed, outlet);
+            self.keep_to_budget();
+            finish(request.from, request.reply, published, outlet);
         }
     }
 

@@ -5,12 +5,11 @@
 //! in one write per connection.
 
 use crate::channel::Channel;
-use crate::payload::Source;
+use crate::payload::Ordered;
 use crate::queue::Queued;
 use crate::subscription::NONE;
 use crate::{
-    Class, Delivery, Encodings, Hub, IMMEDIATE_MAX, Outlet, Payload, Publication, SessionId,
-    WorkerId,
+    Class, Delivery, Encodings, Hub, IMMEDIATE_MAX, Outlet, Publication, SessionId, WorkerId,
 };
 
 /// After so many deliveries it is another channel's turn.
@@ -54,11 +53,11 @@ impl Hub {
         &mut self,
         from: WorkerId,
         channel: &str,
-        payload: Payload,
+        publication: Publication,
         outlet: &mut impl Outlet,
     ) {
         match self.find(channel) {
-            Some(index) => self.fan_out(index, Source::Kept(payload), Some(from), outlet),
+            Some(index) => self.fan_out(index, publication.into(), Some(from), outlet),
             // The last subscriber left; the home doesn't know yet.
             None => outlet.mail_done(from, Class::Deliver),
         }
@@ -80,7 +79,7 @@ impl Hub {
     pub(crate) fn fan_out(
         &mut self,
         index: u32,
-        mut payload: Source<'_>,
+        mut ordered: Ordered<'_>,
         from: Option<WorkerId>,
         outlet: &mut impl Outlet,
     ) {
@@ -90,7 +89,9 @@ impl Hub {
             let subscribers = channel.subscribers.as_slice();
             let mut delivery = Delivery {
                 channel: &channel.name,
-                payload: payload.borrow(),
+                payload: ordered.payload.borrow(),
+                position: ordered.position,
+                at_ms: ordered.at_ms,
                 encodings: &mut self.scratch,
                 receivers: subscribers.len() as u32,
             };
@@ -103,21 +104,18 @@ impl Hub {
             return;
         }
 
-        let payload = payload.keep();
+        let publication = ordered.keep();
         self.queued += 1;
-        self.queued_bytes += payload.bytes.len();
+        self.queued_bytes += publication.payload.bytes.len();
         let receivers = channel.subscribers_here() as u32;
         let audience = channel.subscribers.len() as u32;
         let queue = channel.queue.get_or_insert_with(|| {
             self.busy.push_back(index);
             self.spare_queues.pop().unwrap_or_default()
         });
-        let publication = Publication {
-            payload,
-            encodings: Encodings::default(),
-        };
         queue.waiting.push_back(Queued {
             publication,
+            encodings: Encodings::default(),
             audience,
             receivers,
             from,
@@ -193,7 +191,9 @@ fn sweep_slice(
                     let mut delivery = Delivery {
                         channel: &channel.name,
                         payload: queued.publication.payload.borrow(),
-                        encodings: &mut queued.publication.encodings,
+                        position: queued.publication.position,
+                        at_ms: queued.publication.at_ms,
+                        encodings: &mut queued.encodings,
                         receivers: queued.receivers,
                     };
                     outlet.deliver(session, &mut delivery);

@@ -30,11 +30,12 @@ impl Desk {
 impl Outlet for Desk {
     fn mail(&mut self, to: WorkerId, mail: Mail) {
         let word = match mail {
-            Mail::Deliver { payload, .. } => {
+            Mail::Deliver { publication, .. } => {
                 self.credits[usize::from(to.0)] -= 1;
-                format!("{} to {}", String::from_utf8_lossy(&payload.bytes), to.0)
+                let text = String::from_utf8_lossy(&publication.payload.bytes);
+                format!("{text} to {}", to.0)
             }
-            Mail::Published { handed, .. } => format!("handed {handed}"),
+            Mail::Published { published, .. } => format!("handed {}", published.handed),
             _ => return,
         };
         self.out.borrow_mut().push(word);
@@ -86,7 +87,7 @@ fn subscribe_from(worker: WorkerId, name: &str, home: &mut Hub, desk: &mut Desk)
     let name = ChannelName::new(name).expect("a valid name");
     let mut carry = Carry(home, desk, worker);
     there
-        .subscribe(session, name, Ticket(0), &mut carry)
+        .subscribe(session, name, Ticket(0), None, &mut carry)
         .expect("there is room");
 }
 
@@ -107,6 +108,7 @@ fn publish_from_source(text: &'static str, name: &str, home: &mut Hub, desk: &mu
         Mail::Publish {
             channel: Arc::from(name),
             payload,
+            terms: None,
             reply,
         },
         desk,
@@ -118,13 +120,17 @@ fn publish_here(
     name: &str,
     home: &mut Hub,
     desk: &mut Desk,
-) -> Result<Outcome, NoCredit> {
+) -> Result<Outcome<u32>, NoCredit> {
     let name = ChannelName::new(name).expect("a valid name");
     let payload = PayloadRef {
         kind: PayloadKind::Text,
         bytes: text.as_bytes(),
     };
-    home.publish(None, name, payload, desk)
+    let outcome = home.publish(None, name, payload, None, desk)?;
+    Ok(match outcome {
+        Outcome::Done(published) => Outcome::Done(published.handed),
+        Outcome::Pending => Outcome::Pending,
+    })
 }
 
 #[test]
@@ -161,7 +167,7 @@ fn a_stalled_publication_keeps_its_place_and_its_lanes_but_no_others() {
     );
     assert_eq!(
         publish_here("free", source, &mut home, &mut desk),
-        Ok(Outcome::Handed(1))
+        Ok(Outcome::Done(1))
     );
     assert_eq!(desk.take(), ["free to 3"]);
 
@@ -180,7 +186,7 @@ fn a_stalled_publication_keeps_its_place_and_its_lanes_but_no_others() {
     assert_eq!(home.counts().stalled, 0);
     assert_eq!(
         publish_here("honest", near, &mut home, &mut desk),
-        Ok(Outcome::Handed(1))
+        Ok(Outcome::Done(1))
     );
     assert_eq!(desk.take(), ["honest to 1"]);
 }
@@ -232,13 +238,13 @@ fn a_full_queue_refuses_and_a_sweep_makes_room() {
             index,
             generation: 0,
         };
-        home.subscribe(session, channel, Ticket(0), &mut desk)
+        home.subscribe(session, channel, Ticket(0), None, &mut desk)
             .expect("there is room");
     }
     for text in ["a", "b"] {
         assert_eq!(
             publish_here(text, &name, &mut home, &mut desk),
-            Ok(Outcome::Handed(20))
+            Ok(Outcome::Done(20))
         );
     }
     assert_eq!(

@@ -223,6 +223,11 @@ const COUNTERS: &[(&str, &str, Read)] = &[
         |s| &s.slow_consumers,
     ),
     (
+        "veche_history_evicted",
+        "Publications that channels forgot before their time, for lack of room",
+        |s| &s.history_evicted,
+    ),
+    (
         "veche_silent_closed",
         "Connections closed because nothing was heard of them",
         |s| &s.silent_closed,
@@ -276,6 +281,16 @@ const GAUGES: &[(&str, &str, Read)] = &[
         "veche_subscriptions",
         "Subscriptions of sessions on this worker",
         |s| &s.subscriptions,
+    ),
+    (
+        "veche_history_channels",
+        "Channels that remember, with their home on this worker",
+        |s| &s.streams,
+    ),
+    (
+        "veche_history_bytes",
+        "Bytes of what they remember; limits.history_bytes bounds those of all workers",
+        |s| &s.history_bytes,
     ),
     (
         "veche_app_clients",
@@ -365,6 +380,17 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
             ["rate", "memory"]
                 .into_iter()
                 .zip(&s.pushes_turned_away)
+                .collect()
+        },
+    ),
+    (
+        "veche_recoveries",
+        "Clients that came back to a channel that remembers: with all that they had missed, or told that it is not there",
+        "outcome",
+        |s| {
+            ["recovered", "lost"]
+                .into_iter()
+                .zip(&s.recoveries)
                 .collect()
         },
     ),

@@ -92,7 +92,10 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
             WorkerId(me as u16),
             workers as u16,
             seed,
-            veche_hub::Options::default(),
+            veche_hub::Options {
+                epoch_seed: random_u64()?,
+                ..veche_hub::Options::default()
+            },
         );
         let outboxes = Outboxes::new(outbox_bytes_max(&config)).with_random(random);
         let ports = Ports::new(outboxes, Post::new(workers as u16, options.credits));

@@ -9,6 +9,7 @@ use veche_frontends::origin::{Pattern, Rule};
 use veche_frontends::publishing::Publishing;
 use veche_frontends::route::{Handler, Route, Router};
 use veche_frontends::site::{ApiKey, Limits, Listener, Role, Site};
+use veche_hub::{History, Namespace, Namespaces};
 use veche_proto::http;
 use veche_proto::websocket::{self, deflate};
 
@@ -90,7 +91,23 @@ pub(crate) fn build(
         limits,
         api_keys,
         publishing,
+        namespaces: Arc::new(namespaces(&config.namespaces)),
+        history_bytes_max: usize::try_from(config.limits.history_bytes).unwrap_or(usize::MAX),
     }
+}
+
+fn namespaces(all: &[config::Namespace]) -> Namespaces {
+    let mut namespaces = Namespaces::new();
+    for namespace in all {
+        let history = namespace.history.map(|history| History {
+            size: history.size,
+            ttl_ms: as_ms(history.ttl),
+            position_ttl_ms: as_ms(history.position_ttl),
+            recovery: history.recovery,
+        });
+        namespaces.insert(&namespace.name, Namespace { history });
+    }
+    namespaces
 }
 
 fn limits(limits: &config::Limits) -> Limits {
@@ -175,6 +192,7 @@ fn route(
         }),
         pacing: websocket.and_then(|websocket| websocket.pacing),
         keeping: websocket.and_then(|websocket| websocket.keeping),
+        has_positions: websocket.is_some_and(|websocket| websocket.has_positions),
     }
 }
 
@@ -210,6 +228,7 @@ fn internal(path: &str, handler: Handler) -> Route {
         message_limits: MESSAGES,
         pacing: None,
         keeping: None,
+        has_positions: false,
     }
 }
 

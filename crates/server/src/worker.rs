@@ -372,11 +372,7 @@ impl Rest {
 
     /// What the hub asked of connections during this turn.
     fn carry_out<D: Driver>(&mut self, driver: &mut D) {
-        while let Some((id, ticket, answer)) = self.shared.ports.answers.pop_front() {
-            self.with(driver, id, |connection, shared| {
-                connection.answered(id, ticket, answer, shared)
-            });
-        }
+        self.hand_answers(driver);
         while !self.shared.ports.kicks.is_empty() {
             for (id, code, reason) in std::mem::take(&mut self.shared.ports.kicks) {
                 self.with(driver, id, |connection, shared| {
@@ -392,6 +388,15 @@ impl Rest {
             });
         }
         self.sessions = sessions;
+    }
+
+    /// Hands the hub's answers to those who asked.
+    fn hand_answers<D: Driver>(&mut self, driver: &mut D) {
+        while let Some((id, ticket, answer)) = self.shared.ports.answers.pop_front() {
+            self.with(driver, id, |connection, shared| {
+                connection.answered(id, ticket, answer, shared)
+            });
+        }
     }
 
     fn with<D: Driver>(

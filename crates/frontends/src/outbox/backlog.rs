@@ -11,7 +11,7 @@ use bytes::Bytes;
 use veche_hub::{Delivery, Format, PayloadKind, SessionId};
 use veche_proto::websocket::{self, Encoder, MessageKind, Role};
 
-use super::{Keeping, Outboxes, Pushes};
+use super::{Keeping, Outboxes};
 
 /// Frames and payloads as they are, among the formats that a publication is encoded in once.
 const FRAME: Format = Format(u32::MAX - 2);
@@ -309,15 +309,5 @@ impl Outboxes {
     /// Bytes that wait behind what is written.
     pub fn backlog_bytes(&self, session: SessionId) -> usize {
         self.backlogs.bytes(session.index)
-    }
-}
-
-impl Pushes {
-    /// What a session gets by its route.
-    pub(super) fn framed(keeping: Option<Keeping>) -> Self {
-        match keeping {
-            None => Self::Framed,
-            Some(keeping) => Self::Lossy(keeping),
-        }
     }
 }

@@ -25,7 +25,7 @@ impl Outbox {
     fn takes_messages(&self) -> bool {
         matches!(
             self.pushes,
-            Pushes::Framed | Pushes::Lossy(_) | Pushes::Client
+            Pushes::Framed | Pushes::Positioned | Pushes::Lossy(_) | Pushes::Client
         )
     }
 }

@@ -223,6 +223,7 @@ mod tests {
             },
             pacing: None,
             keeping: None,
+            has_positions: false,
         }
     }
 

@@ -191,7 +191,7 @@ fn publications_are_events_until_the_response_ends() {
         let payload = PayloadRef { kind, bytes };
         shared
             .hub
-            .publish(None, name, payload, &mut shared.ports)
+            .publish(None, name, payload, None, &mut shared.ports)
             .expect("credit");
         world.settle();
     };
@@ -199,7 +199,7 @@ fn publications_are_events_until_the_response_ends() {
     let name = ChannelName::new("news").expect("a name");
     shared
         .hub
-        .subscribe(id, name, Ticket(7), &mut shared.ports)
+        .subscribe(id, name, Ticket(7), None, &mut shared.ports)
         .expect("room for one");
     world.settle();
     assert_eq!(world.told(peer), [Told::Answered(Ticket(7))]);

@@ -11,6 +11,7 @@ mod drain;
 mod http;
 mod lines;
 mod lossy;
+mod positions;
 mod pressure;
 mod splits;
 mod upgrade;

@@ -361,6 +361,7 @@ impl World {
                 shared
                     .hub
                     .receive(WorkerId(from as u16), mail, &mut shared.ports);
+                self.hand_answers(me);
                 moved = true;
             }
         }
@@ -384,7 +385,7 @@ impl World {
         moved
     }
 
-    fn carry_out(&mut self, me: usize) {
+    fn hand_answers(&mut self, me: usize) {
         while let Some((id, ticket, answer)) = self.workers[me].shared.ports.answers.pop_front() {
             if let Some(peer) = self.workers[me].client(id) {
                 self.with(peer, |connection, id, shared| {
@@ -392,6 +393,10 @@ impl World {
                 });
             }
         }
+    }
+
+    fn carry_out(&mut self, me: usize) {
+        self.hand_answers(me);
         while !self.workers[me].shared.ports.kicks.is_empty() {
             let kicks = std::mem::take(&mut self.workers[me].shared.ports.kicks);
             for (id, code, reason) in kicks {

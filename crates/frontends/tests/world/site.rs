@@ -16,7 +16,7 @@ use veche_frontends::static_files::{Content, Description, File, Files, OpenError
 use veche_frontends::{
     ApiKey, AppId, Limits, Listener, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
 };
-use veche_hub::{Hub, WorkerId};
+use veche_hub::{History, Hub, Namespace, Namespaces, Recovery, WorkerId};
 use veche_proto::websocket::{self, deflate};
 
 use super::apps;
@@ -90,6 +90,12 @@ impl Options {
                 identity: Identity::Query("user".into()),
                 channels: vec!["news".into(), "room:*".into()],
                 ..push("/ws")
+            },
+            Route {
+                identity: Identity::Query("user".into()),
+                channels: vec!["*".into()],
+                has_positions: true,
+                ..push("/positions")
             },
             Route {
                 identity: Identity::Cookie("session".into()),
@@ -190,8 +196,28 @@ impl Options {
             limits: self.limits.clone(),
             publishing: Publishing::new(self.publish_rate, api_keys.len()),
             api_keys,
+            namespaces: Arc::new(namespaces()),
+            history_bytes_max: 1 << 20,
         }
     }
+}
+
+/// Chats keep a little, prices the latest; the others remember nothing.
+fn namespaces() -> Namespaces {
+    let mut namespaces = Namespaces::new();
+    for (name, size, recovery) in [
+        ("chat", 3, Recovery::Missed),
+        ("price", 1, Recovery::Latest),
+    ] {
+        let history = Some(History {
+            size,
+            ttl_ms: 60_000,
+            position_ttl_ms: 120_000,
+            recovery,
+        });
+        namespaces.insert(name, Namespace { history });
+    }
+    namespaces
 }
 
 fn push(path: &str) -> Route {
@@ -232,6 +258,7 @@ fn route(path: &str, handler: Handler) -> Route {
         },
         pacing: None,
         keeping: None,
+        has_positions: false,
     }
 }
 

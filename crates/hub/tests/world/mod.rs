@@ -3,10 +3,12 @@
 mod port;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, Hub, Mail, NoCredit, Options, Outcome, PayloadKind, PayloadRef,
-    SessionId, SubscribeError, Ticket, WorkerId,
+    Answer, ChannelName, Class, Epoch, History, Hub, Joined, Mail, Namespace, Namespaces, NoCredit,
+    Now, Options, Outcome, PayloadKind, PayloadRef, Position, Published, Recovery, SessionId,
+    Since, SubscribeError, Ticket, USERS, WorkerId,
 };
 
 use port::Port;
@@ -40,7 +42,84 @@ pub(crate) struct Life {
     /// Length of the channel's order when the home registered it.
     since: Option<usize>,
     received: Vec<u64>,
+    /// Those of what it received.
+    positions: Vec<Option<Position>>,
+    /// The offset up to which it said to know the channel.
+    asked: Option<u64>,
+    joined: Option<Box<Joined>>,
     ended: bool,
+}
+
+/// What chats remember; users' own channels remember more than there ever is, the others nothing.
+const CHAT_SIZE: usize = 6;
+const USERS_SIZE: usize = 100_000;
+
+fn namespaces() -> Namespaces {
+    let namespace = |size: usize| Namespace {
+        history: Some(History {
+            size: size as u32,
+            ttl_ms: 1_000,
+            position_ttl_ms: 2_000,
+            recovery: Recovery::Missed,
+        }),
+    };
+    let mut namespaces = Namespaces::new();
+    namespaces.insert("chat", namespace(CHAT_SIZE));
+    namespaces.insert(USERS, namespace(USERS_SIZE));
+    namespaces
+}
+
+/// How many publications a channel remembers.
+fn remembered(channel: &str) -> usize {
+    match channel.split_once(':') {
+        Some(_) => CHAT_SIZE,
+        None if channel.starts_with('#') => USERS_SIZE,
+        None => 0,
+    }
+}
+
+impl Life {
+    /// What it joined and what it received had its place in the channel's order; what it got of what it had missed was
+    /// all of it, whenever there was all of it.
+    fn check_positions(&self, since: usize, order: &[u64]) {
+        let channel = &self.member.2;
+        let size = remembered(channel);
+        if size == 0 {
+            assert!(self.joined.is_none() && self.positions.iter().all(Option::is_none));
+            return;
+        }
+        for (place, position) in self.positions.iter().enumerate() {
+            let offset = position.expect("the channel remembers").offset;
+            assert_eq!(offset as usize, since + place + 1, "{channel}");
+        }
+        let Some(joined) = &self.joined else {
+            assert!(!self.answered);
+            return;
+        };
+        assert_eq!(joined.position.offset as usize, since, "{channel}");
+        let Some(asked) = self.asked else {
+            assert_eq!(joined.recovered, None);
+            return;
+        };
+        let asked = asked as usize;
+        let is_there = asked <= since && since - asked <= size.min(since);
+        let recovered = joined.recovered.as_ref().expect("asked for");
+        assert_eq!(
+            recovered.is_whole, is_there,
+            "{asked} of {since}, {channel}"
+        );
+        let missed = if is_there { &order[asked..since] } else { &[] };
+        let got = recovered
+            .publications
+            .iter()
+            .enumerate()
+            .map(|(place, one)| {
+                let offset = one.position.expect("the channel remembers").offset;
+                assert_eq!(offset as usize, asked + place + 1);
+                u64::from_le_bytes(one.payload.bytes[..].try_into().expect("eight bytes"))
+            });
+        assert_eq!(got.collect::<Vec<_>>(), missed, "{channel}");
+    }
 }
 
 /// All that is not a hub.
@@ -62,6 +141,8 @@ pub(crate) struct Wires {
     pub(crate) published: BTreeMap<Ticket, (String, u64)>,
     pub(crate) disconnected: Vec<(WorkerId, SessionId)>,
     pub(crate) disconnect_counts: BTreeMap<Ticket, u32>,
+    /// Of the channels that remember.
+    pub(crate) epochs: BTreeMap<String, Epoch>,
 }
 
 /// `Class` as a key: 0 for publications, 1 for deliveries.
@@ -85,7 +166,12 @@ impl World {
             ..Options::default()
         };
         let workers = setup.workers;
-        let hub = |me| Hub::new(WorkerId(me), workers, seed, options.clone());
+        let namespaces = Arc::new(namespaces());
+        let hub = |me| {
+            let mut hub = Hub::new(WorkerId(me), workers, seed, options.clone());
+            hub.set_history(Arc::clone(&namespaces), usize::MAX);
+            hub
+        };
         let sessions = (0..setup.sessions).map(|index| SessionId {
             index,
             generation: 0,
@@ -112,7 +198,8 @@ impl World {
             0..20 => {
                 let session = self.any_session(worker, random);
                 let channel = self.any_channel(random);
-                self.subscribe(worker, session, &channel);
+                let asked = self.any_offset(&channel, random);
+                self.subscribe(worker, session, &channel, asked);
             }
             20..30 => {
                 let session = self.any_session(worker, random);
@@ -223,6 +310,7 @@ impl World {
                 );
                 continue;
             };
+            life.check_positions(since, order);
             let due = &order[since..];
             if life.ended {
                 assert!(
@@ -250,7 +338,14 @@ impl World {
             let home = self.hubs[0].home_of(name);
             let number = self.number();
             let outcome = self.publish(home, &channel, number.into());
-            assert_eq!(outcome, Ok(Outcome::Handed(expected)), "{channel}");
+            let Ok(Outcome::Done(Published { handed, position })) = outcome else {
+                panic!("{channel}: {outcome:?}");
+            };
+            assert_eq!(handed, expected, "{channel}");
+            let offset = position.map(|position| position.offset as usize);
+            let order = self.wires.orders.get(&channel);
+            let top = order.map(Vec::len).filter(|_| remembered(&channel) > 0);
+            assert_eq!(offset, top, "{channel}");
             totals.0 += u32::from(expected > 0);
             totals.1 += u32::from(expected > 0 && name.user().is_some());
             totals.2 += expected;
@@ -294,7 +389,7 @@ impl World {
             let outcome = hub.disconnect_user(from, &channel[1..], 3000, "begone", &mut port);
             self.settle(random);
             let count = match outcome {
-                Ok(Outcome::Handed(count)) => Some(count),
+                Ok(Outcome::Done(count)) => Some(count),
                 Ok(Outcome::Pending) => self.wires.disconnect_counts.get(&ticket).copied(),
                 Err(_) => None,
             };
@@ -318,7 +413,15 @@ impl World {
             }
         }
         self.settle(&mut fastrand::Rng::with_seed(2));
-        for hub in &self.hubs {
+        for hub in &mut self.hubs {
+            // Publications go first, positions later.
+            for wall_ms in [1_000, 61_000] {
+                hub.set_now(Now {
+                    mono_ms: 0,
+                    wall_ms,
+                });
+                hub.look_after();
+            }
             assert_eq!(
                 hub.counts(),
                 veche_hub::Counts::default(),
@@ -327,7 +430,23 @@ impl World {
         }
     }
 
-    fn subscribe(&mut self, worker: WorkerId, session: SessionId, channel: &str) {
+    /// An offset up to which somebody may know the channel: somewhere in what was published so far, or beyond.
+    fn any_offset(&self, channel: &str, random: &mut fastrand::Rng) -> Option<u64> {
+        let is_known = self.wires.epochs.contains_key(channel);
+        let count = self.wires.orders.get(channel).map_or(0, Vec::len) as u64;
+        let lowest = count.saturating_sub(10);
+        (is_known && random.u8(0..4) > 0).then(|| random.u64(lowest..count + 2))
+    }
+
+    fn subscribe(
+        &mut self,
+        worker: WorkerId,
+        session: SessionId,
+        channel: &str,
+        asked: Option<u64>,
+    ) {
+        let epoch = self.wires.epochs.get(channel).copied();
+        let since = asked.map(|offset| Arc::from([Since { epoch, offset }]));
         let member = (worker, session, channel.to_owned());
         let ticket = Ticket(self.number());
         let is_new = !self.wires.current.contains_key(&member);
@@ -337,6 +456,9 @@ impl World {
                 answered: false,
                 since: None,
                 received: Vec::new(),
+                positions: Vec::new(),
+                asked,
+                joined: None,
                 ended: false,
             };
             self.wires.lives.insert(ticket, life);
@@ -344,7 +466,7 @@ impl World {
         }
         let name = ChannelName::new(channel).expect("a valid name");
         let (hub, mut port) = self.at(worker);
-        let result = hub.subscribe(session, name, ticket, &mut port);
+        let result = hub.subscribe(session, name, ticket, since.as_ref(), &mut port);
         let expected = if is_new {
             Ok(())
         } else {
@@ -397,7 +519,7 @@ impl World {
         worker: WorkerId,
         channel: &str,
         number: u64,
-    ) -> Result<Outcome, NoCredit> {
+    ) -> Result<Outcome<Published>, NoCredit> {
         let name = ChannelName::new(channel).expect("a valid name");
         let ticket = Ticket(self.number());
         let from = Some((
@@ -414,9 +536,9 @@ impl World {
             kind: PayloadKind::Binary,
             bytes,
         };
-        let outcome = hub.publish(from, name, payload, &mut port)?;
+        let outcome = hub.publish(from, name, payload, None, &mut port)?;
         match outcome {
-            Outcome::Handed(_) => self.wires.order(channel, number),
+            Outcome::Done(_) => self.wires.order(channel, number),
             Outcome::Pending => {
                 self.wires
                     .published

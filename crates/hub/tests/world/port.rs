@@ -25,6 +25,7 @@ impl Wires {
             published: BTreeMap::new(),
             disconnected: Vec::new(),
             disconnect_counts: BTreeMap::new(),
+            epochs: BTreeMap::new(),
         }
     }
 
@@ -137,11 +138,12 @@ impl Outlet for Port<'_> {
             .expect("members have a life");
         assert!(life.answered, "delivered before the answer");
         life.received.push(number);
+        life.positions.push(delivery.position);
     }
 
     fn answer(&mut self, session: SessionId, ticket: Ticket, answer: Answer) {
         match answer {
-            Answer::Subscribed => {
+            Answer::Subscribed(joined) => {
                 if self.wires.lives[&ticket].since.is_none() {
                     // The home is here: there was no mail to see it by.
                     self.wires.register(ticket);
@@ -153,8 +155,15 @@ impl Outlet for Port<'_> {
                     "answered once, and only while it lasts"
                 );
                 life.answered = true;
+                if let Some(joined) = &joined {
+                    let epoch = joined.position.epoch;
+                    let channel = life.member.2.clone();
+                    let known = self.wires.epochs.entry(channel).or_insert(epoch);
+                    assert_eq!(*known, epoch, "no stream is lost here");
+                }
+                life.joined = joined;
             }
-            Answer::Published { .. } => {
+            Answer::Published(_) => {
                 assert!(
                     self.wires.published.remove(&ticket).is_some(),
                     "answered once"
@@ -163,6 +172,7 @@ impl Outlet for Port<'_> {
             Answer::Disconnected { count } => {
                 assert_eq!(self.wires.disconnect_counts.insert(ticket, count), None);
             }
+            Answer::History(_) | Answer::HistoryRemoved(_) => unreachable!("nobody asks"),
         }
     }
 

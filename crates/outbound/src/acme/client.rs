@@ -1,6 +1,5 @@
 //! The HTTP of an order: its requests as calls that everybody makes.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use http_body_util::{BodyExt as _, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
 use veche_calls::{Body, Call, Fetch, Http, HttpReply, Reply, Trust};
 
+use super::Failed;
 use crate::perform::{Clients, perform};
 
 /// For one request.
@@ -33,33 +33,6 @@ pub(super) struct Client {
     pub(super) clients: Arc<Clients>,
     pub(super) trust: Trust,
 }
-
-/// There was no answer, or one that says that the server is in trouble.
-#[derive(Debug)]
-pub(super) struct Unreached(pub(super) String);
-
-impl fmt::Display for Unreached {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unreached {}
-
-/// It was asked too often.
-#[derive(Debug)]
-pub(super) struct Limited {
-    pub(super) why: String,
-    pub(super) after_s: u64,
-}
-
-impl fmt::Display for Limited {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.why)
-    }
-}
-
-impl std::error::Error for Limited {}
 
 impl HttpClient for Client {
     fn request(
@@ -123,7 +96,7 @@ impl Client {
                 Err(_) => format!("{url} answered with {}", reply.status),
             };
             let after_s = after_s.unwrap_or(0);
-            return Err(Error::Other(Box::new(Limited { why, after_s })));
+            return Err(Error::Other(Box::new(Failed::Limited { why, after_s })));
         }
         if head.method == Method::GET {
             judge_directory(&url, &body)?;
@@ -170,6 +143,7 @@ fn retry_after_s(reply: &HttpReply) -> Option<u64> {
     Some(seconds.min(RETRY_AFTER_S_MAX))
 }
 
+/// There was no answer, or one that says that the server is in trouble.
 fn unreached(words: String) -> Error {
-    Error::Other(Box::new(Unreached(words)))
+    Error::Other(Box::new(Failed::Unreachable(words)))
 }

@@ -82,6 +82,8 @@ impl fmt::Display for Failed {
     }
 }
 
+impl std::error::Error for Failed {}
+
 impl Outbound {
     /// Has a certificate ordered; `done` is called with what has become of it, on a thread of the runtime, or on this one
     /// if there is none.

@@ -11,7 +11,7 @@ use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Map, Value};
 use veche_tls::{Proof, Proofs};
 
-use super::client::{Client, Limited, Unreached, is_https};
+use super::client::{Client, is_https};
 use super::{Failed, Issued, Order};
 
 /// How often is asked whether the authority has looked, and how long.
@@ -198,12 +198,9 @@ impl From<Error> for Failed {
                     _ => Self::Refused(words),
                 }
             }
-            Error::Other(other) if other.is::<Unreached>() => Self::Unreachable(other.to_string()),
-            Error::Other(other) => match other.downcast::<Limited>() {
-                Ok(limited) => Self::Limited {
-                    why: limited.why,
-                    after_s: limited.after_s,
-                },
+            // The client's own.
+            Error::Other(other) => match other.downcast::<Self>() {
+                Ok(failed) => *failed,
                 Err(other) => Self::Refused(other.to_string()),
             },
             Error::Timeout(_) => {

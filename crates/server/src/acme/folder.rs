@@ -78,19 +78,20 @@ impl Folder {
         replace(&attempts_of(file), &serde_json::to_string(attempts)?)
     }
 
-    /// Puts a certificate and its key, both PEM, in the place of the one that is kept as `file`, if `is_good` finds that
-    /// it is: given the path where it lies meanwhile.
-    pub(super) fn keep_certificate(
+    /// Puts a certificate and its key, both PEM, in the place of the one that is kept as `file`, unless `judge` finds
+    /// fault with it, given the path where it lies meanwhile; what it has found.
+    pub(super) fn keep_certificate<T>(
         &self,
         file: &Path,
         text: &str,
-        is_good: impl FnOnce(&Path) -> Result<(), String>,
-    ) -> Result<(), String> {
+        judge: impl FnOnce(&Path) -> Result<T, String>,
+    ) -> Result<T, String> {
         let beside = beside(file);
         let told = |error: io::Error| format!("{}: {error}", file.display());
         write(&beside, text).map_err(told)?;
-        is_good(&beside)?;
-        fs::rename(&beside, file).map_err(told)
+        let found = judge(&beside)?;
+        fs::rename(&beside, file).map_err(told)?;
+        Ok(found)
     }
 }
 
@@ -118,7 +119,8 @@ pub(crate) fn make(path: &Path) -> io::Result<Vec<&Path>> {
     Ok(made)
 }
 
-fn attempts_of(file: &Path) -> PathBuf {
+/// Where what came of orders is kept for a certificate.
+pub(super) fn attempts_of(file: &Path) -> PathBuf {
     file.with_extension("attempts")
 }
 
@@ -194,7 +196,7 @@ mod tests {
         // What others could read is replaced, not written to.
         fs::write(beside(&file), "").expect("written");
         fs::set_permissions(beside(&file), fs::Permissions::from_mode(0o644)).expect("set");
-        let bad = folder.keep_certificate(&file, "x", |_| Err("no".to_owned()));
+        let bad = folder.keep_certificate(&file, "x", |_| Err::<(), _>("no".to_owned()));
         assert!(bad.is_err() && !file.exists());
         folder
             .keep_certificate(&file, "x", |_| Ok(()))

@@ -74,12 +74,12 @@ struct Wanted {
     names: Vec<String>,
     file: PathBuf,
     held: Option<Held>,
-    /// Of the file when it was last read.
-    seen: Option<Stamp>,
+    attempts: Attempts,
+    /// Of the certificate and of the attempts when they were last read.
+    seen: Option<(Stamp, Stamp)>,
     /// From 0 to 1: how much earlier than others it is renewed.
     random: f64,
     due_s: i64,
-    failures: u32,
 }
 
 /// A certificate as the metrics tell of it.
@@ -134,10 +134,10 @@ impl Orders {
                 names,
                 file,
                 held: None,
+                attempts: Attempts::default(),
                 seen: None,
                 random: fastrand::f64(),
                 due_s: 0,
-                failures: 0,
             };
             let now_s = config::unix_now_s();
             wanted.look(&folder, now_s);
@@ -203,7 +203,7 @@ impl Orders {
         let going = Going {
             names: wanted.names.clone(),
             file: wanted.file.clone(),
-            attempts: folder.attempts(&wanted.file),
+            attempts: wanted.attempts.clone(),
             directory: acme.directory.clone(),
             folder,
             _lock: lock,
@@ -248,7 +248,7 @@ impl Orders {
                 .held
                 .as_ref()
                 .is_some_and(|held| held.is_good(&wanted.names, now_s)),
-            failures: wanted.failures,
+            failures: wanted.attempts.failures,
             due_s: wanted.due_s,
         };
         kept.wanted.iter().map(told).collect()
@@ -274,30 +274,26 @@ impl Kept {
 impl Wanted {
     /// Looks at what there is of it.
     fn look(&mut self, folder: &Folder, now_s: i64) {
-        self.read();
-        let attempts = folder.attempts(&self.file);
-        self.failures = attempts.failures;
+        let stamps = (stamp(&self.file), stamp(&folder::attempts_of(&self.file)));
+        let (certificate, attempts) = self.seen.replace(stamps).unzip();
+        if certificate != Some(stamps.0) {
+            self.held = stamps.0.and_then(|_| self.read());
+        }
+        if attempts != Some(stamps.1) {
+            self.attempts = folder.attempts(&self.file);
+        }
         let held = self.held.as_ref();
-        self.due_s = due_s(&self.names, held, &attempts, now_s, self.random);
+        self.due_s = due_s(&self.names, held, &self.attempts, now_s, self.random);
     }
 
-    /// Reads the file if it is another one.
-    fn read(&mut self) {
-        let stamp = stamp(&self.file);
-        if self.seen == Some(stamp) {
-            return;
-        }
-        self.seen = Some(stamp);
-        self.held = match stamp {
-            None => None,
-            Some(_) => match Certificate::read(&self.file, &self.file) {
-                Ok(read) => Some(held(&read)),
-                Err(why) => {
-                    warn!("acme: a certificate of the cache is no good, another is ordered: {why}");
-                    None
-                }
-            },
+    fn read(&self) -> Option<Held> {
+        let read = Certificate::read(&self.file, &self.file);
+        let why = match read {
+            Ok(read) => return Some(held(&read)),
+            Err(why) => why,
         };
+        warn!("acme: a certificate of the cache is no good, another is ordered: {why}");
+        None
     }
 }
 
@@ -346,21 +342,19 @@ impl Going {
                 text.push('\n');
             }
             text.push_str(&issued.key);
-            let mut read = None;
-            let is_good = |file: &Path| {
+            let judge = |file: &Path| {
                 let certificate = Certificate::read(file, file);
                 let held = held(&certificate.map_err(|error| error.to_string())?);
                 held.judge_new(&self.names, now_s)?;
-                read = Some(held);
-                Ok(())
+                Ok(held)
             };
-            let kept = self.folder.keep_certificate(&self.file, &text, is_good);
-            kept.map(|()| read).map_err(Failed::Lost)
+            let kept = self.folder.keep_certificate(&self.file, &text, judge);
+            kept.map_err(Failed::Lost)
         });
         match issued {
             Ok(held) => {
                 self.keep_or_say(&Attempts::issued(&self.names, now_s));
-                let days = held.map_or(0, |held| (held.valid_until_s - now_s) / (24 * 60 * 60));
+                let days = (held.valid_until_s - now_s) / (24 * 60 * 60);
                 info!(
                     directory = self.directory,
                     "acme: a certificate for {names} was issued, good for {days} days"

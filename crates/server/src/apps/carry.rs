@@ -237,7 +237,8 @@ impl Here {
     ) -> Result<(), String> {
         let name = ChannelName::new(channel).map_err(|error| error.to_string())?;
         let ticket = self.tickets.issue(who, channel, token);
-        let result = shared.hub.subscribe(who, name, ticket, &mut shared.ports);
+        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+        let result = hub.subscribe(who, name, ticket, None, ports);
         result.map_err(|error| {
             self.tickets.take(who, ticket);
             error.to_string()
@@ -271,7 +272,7 @@ impl Here {
             };
             if shared
                 .hub
-                .publish(None, name, payload, &mut shared.ports)
+                .publish(None, name, payload, None, &mut shared.ports)
                 .is_ok()
             {
                 return;
@@ -285,9 +286,8 @@ impl Here {
     pub(super) fn publish_held(&mut self, shared: &mut Shared) {
         while let Some((channel, payload)) = self.held.publications.front() {
             if let Ok(name) = ChannelName::new(channel) {
-                let result = shared
-                    .hub
-                    .publish(None, name, payload.borrow(), &mut shared.ports);
+                let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+                let result = hub.publish(None, name, payload.borrow(), None, ports);
                 if result.is_err() {
                     return;
                 }

@@ -261,9 +261,11 @@ impl Here {
             return;
         };
         let answer = match answer {
-            Answer::Subscribed => veche_script::Answer::Done,
-            Answer::Published { handed } => veche_script::Answer::Number((*handed).into()),
+            Answer::Subscribed(_) => veche_script::Answer::Done,
+            Answer::Published(published) => veche_script::Answer::Number(published.handed.into()),
             Answer::Disconnected { count } => veche_script::Answer::Number((*count).into()),
+            // Applications don't ask for these.
+            Answer::History(_) | Answer::HistoryRemoved(_) => return,
         };
         self.run(id, None, shared, |app, now| {
             app.answer(token, &answer, now);

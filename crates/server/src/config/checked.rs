@@ -25,6 +25,7 @@ mod acme;
 mod apps;
 mod identity;
 mod listeners;
+mod namespaces;
 mod passwords;
 mod routes;
 mod services;
@@ -103,6 +104,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let services = checker.services(all(Section::Service), &apps);
     let routes = checker.routes(all(Section::Route), &listeners, &mut apps, has_keys);
     checker.unused_apps(&apps);
+    let namespaces = checker.namespaces(all(Section::Namespace));
     let jwt = checker.jwt(one(Section::Jwt));
     let hook = checker.hook(one(Section::Hook));
     let pam = checker.pam(one(Section::Pam));
@@ -145,6 +147,10 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         routes: routes
             .into_iter()
             .map(|route| route.expect("a problem otherwise"))
+            .collect(),
+        namespaces: namespaces
+            .into_iter()
+            .map(|namespace| namespace.expect("a problem otherwise"))
             .collect(),
         access_log,
         limits,
@@ -422,6 +428,7 @@ fn limits(table: &Table) -> Limits {
         pong_timeout: duration("pong_timeout"),
         drain_time: duration("drain_time"),
         outbox_bytes: size(table, "outbox_bytes"),
+        history_bytes: size(table, "history_bytes"),
         body_bytes_max: size(table, "body_bytes_max"),
         header_bytes_max: size(table, "header_bytes_max"),
         headers_max: number("headers_max").expect("has a default"),

@@ -14,6 +14,7 @@ mod acme;
 mod app;
 mod identity;
 mod limits;
+mod namespace;
 mod pam;
 mod route;
 mod service;
@@ -28,6 +29,7 @@ pub(crate) enum Section {
     App,
     Service,
     Route,
+    Namespace,
     Limits,
     Jwt,
     Hook,
@@ -37,7 +39,7 @@ pub(crate) enum Section {
 
 impl Section {
     /// In the order of the reference.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Server,
         Self::AccessLog,
         Self::Listen,
@@ -45,6 +47,7 @@ impl Section {
         Self::App,
         Self::Service,
         Self::Route,
+        Self::Namespace,
         Self::Limits,
         Self::Jwt,
         Self::Hook,
@@ -62,6 +65,7 @@ impl Section {
             Self::App => "app",
             Self::Service => "service",
             Self::Route => "route",
+            Self::Namespace => "namespace",
             Self::Limits => "limits",
             Self::Jwt => "jwt",
             Self::Hook => "hook",
@@ -80,6 +84,7 @@ impl Section {
             Self::App => "[[app]]",
             Self::Service => "[[service]]",
             Self::Route => "[[route]]",
+            Self::Namespace => "[[namespace]]",
             Self::Limits => "[limits]",
             Self::Jwt => "[jwt]",
             Self::Hook => "[hook]",
@@ -90,7 +95,10 @@ impl Section {
 
     /// Whether there may be several.
     pub(crate) fn repeats(self) -> bool {
-        matches!(self, Self::Listen | Self::App | Self::Service | Self::Route)
+        matches!(
+            self,
+            Self::Listen | Self::App | Self::Service | Self::Route | Self::Namespace
+        )
     }
 
     /// What it is for.
@@ -118,6 +126,9 @@ impl Section {
             }
             Self::Route => {
                 "Which requests a handler gets. The most specific path wins, whatever the order in the file: a literal piece before a parameter, a parameter before a prefix."
+            }
+            Self::Namespace => {
+                "What channels of one kind do beside reaching those who are subscribed. Channels of a namespace that is not named here remember nothing. See [the guide](../guide/history.md)."
             }
             Self::Limits => {
                 "What one client may take, and all of them together. The defaults are meant for a server on the open internet."
@@ -195,6 +206,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
         .chain(app::APP)
         .chain(service::SERVICE)
         .chain(route::ROUTE)
+        .chain(namespace::NAMESPACE)
         .chain(limits::LIMITS)
         .chain(identity::JWT)
         .chain(identity::HOOK)

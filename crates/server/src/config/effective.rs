@@ -157,7 +157,7 @@ impl Setting {
         matches!(
             (self.directive.section, self.directive.name),
             (Section::Listen, "address")
-                | (Section::App | Section::Service, "name")
+                | (Section::App | Section::Service | Section::Namespace, "name")
                 | (Section::Route, "path")
         )
     }

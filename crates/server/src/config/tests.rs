@@ -11,6 +11,7 @@ use super::*;
 
 mod bad;
 mod identity;
+mod namespaces;
 mod operate;
 mod services;
 mod tls;
@@ -187,6 +188,7 @@ fn a_full_file() {
         inflate_ratio_max: Some(200),
         pacing: None,
         keeping: None,
+        has_positions: false,
     };
     let channels = vec![
         ChannelPattern::Exact("news".to_owned()),
@@ -373,6 +375,7 @@ fn the_defaults() {
         pong_timeout: Duration::from_secs(10),
         drain_time: Duration::from_secs(10),
         outbox_bytes: 256 << 10,
+        history_bytes: 256 << 20,
         body_bytes_max: 1 << 20,
         header_bytes_max: 16 << 10,
         headers_max: 64,
@@ -402,6 +405,7 @@ fn the_defaults() {
         inflate_ratio_max: Some(200),
         pacing: None,
         keeping: None,
+        has_positions: false,
     };
     assert_eq!(route.handler, Handler::Echo { websocket });
 }

@@ -13,6 +13,7 @@ use veche_frontends::access::{Access, Networks};
 use veche_frontends::outbox::Keeping;
 use veche_frontends::pace::Pacing;
 use veche_frontends::rate::Rate;
+use veche_hub::Recovery;
 
 use crate::access_log::Template;
 
@@ -38,6 +39,8 @@ pub(crate) struct Config {
     pub(crate) services: Vec<Service>,
     /// `[[route]]`, in the file's order; `routes[i].index == i`.
     pub(crate) routes: Vec<Route>,
+    /// `[[namespace]]`, in the file's order.
+    pub(crate) namespaces: Vec<Namespace>,
     /// `[access_log]`, if there is to be one.
     pub(crate) access_log: Option<AccessLog>,
     /// `[limits]`
@@ -387,6 +390,27 @@ pub(crate) struct WebSocket {
     pub(crate) pacing: Option<Pacing>,
     /// What a client gets that reads too slowly for all; `None`: it is closed.
     pub(crate) keeping: Option<Keeping>,
+    /// Whether a client is told the place of each publication.
+    pub(crate) has_positions: bool,
+}
+
+/// `[[namespace]]`: the options of channels of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Namespace {
+    /// What stands before the `:`; `""` for channels without one, `"#"` for those of users.
+    pub(crate) name: String,
+    pub(crate) history: Option<History>,
+}
+
+/// What channels of a namespace remember.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct History {
+    /// Publications of one channel; at least 1.
+    pub(crate) size: u32,
+    pub(crate) ttl: Duration,
+    /// Not less than `ttl`.
+    pub(crate) position_ttl: Duration,
+    pub(crate) recovery: Recovery,
 }
 
 /// permessage-deflate (RFC 7692) on a route.
@@ -426,6 +450,8 @@ pub(crate) struct Limits {
     /// Zero: close at once.
     pub(crate) drain_time: Duration,
     pub(crate) outbox_bytes: u64,
+    /// Of all channels together.
+    pub(crate) history_bytes: u64,
     pub(crate) body_bytes_max: u64,
     pub(crate) header_bytes_max: u64,
     pub(crate) headers_max: u32,

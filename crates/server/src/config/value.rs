@@ -49,6 +49,8 @@ pub(crate) enum Kind {
     Flag { words: &'static [&'static str] },
     /// A string; `expected` says of what.
     Text { expected: &'static str },
+    /// The name of a namespace, which may be empty.
+    Namespace,
     /// A list of strings with at least one in it.
     List { expected: &'static str },
     /// A list of strings that are never shown, or of where they are.
@@ -75,6 +77,12 @@ pub(crate) enum Value {
     Secrets(Vec<SecretSource>),
     Table(toml::Table),
     Certificates(Vec<CertificateSource>),
+}
+
+/// Whether channels can have it.
+fn is_namespace(name: &str) -> bool {
+    let is_plain = !name.contains([':', '#']) && !name.contains(char::is_control);
+    name.len() < veche_hub::NAME_BYTES_MAX && (is_plain || name == veche_hub::USERS)
 }
 
 /// Where a certificate and its key come from.
@@ -146,6 +154,9 @@ impl Kind {
             },
             Self::Text { .. } => text
                 .filter(|text| !text.is_empty() && !text.contains(char::is_control))
+                .map(|text| Value::Text(text.to_owned())),
+            Self::Namespace => text
+                .filter(|text| is_namespace(text))
                 .map(|text| Value::Text(text.to_owned())),
             Self::List { .. } => strings(found)
                 .filter(|list| !list.is_empty())
@@ -232,6 +243,11 @@ impl Kind {
             Self::Word { .. } => vec![],
             Self::Flag { .. } => vec!["true".to_owned(), "false".to_owned()],
             Self::Text { expected } => vec![(*expected).to_owned()],
+            Self::Namespace => vec![
+                "what stands before the \":\" of its channels".to_owned(),
+                "\"\" for channels without one".to_owned(),
+                "\"#\" for users' own".to_owned(),
+            ],
             Self::List { expected } => vec![format!("a list of {expected}")],
             Self::Secrets => {
                 vec!["a list of strings, { file = \"FILE\" } and { env = \"NAME\" }".to_owned()]

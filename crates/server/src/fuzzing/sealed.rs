@@ -52,7 +52,6 @@ struct Client {
     wire: Vec<u8>,
     /// Not a byte of the wire was touched.
     is_honest: bool,
-    has_closed: bool,
     /// What it was sent is no TLS, as the server was told none: nothing more is understood.
     is_lost: bool,
 }
@@ -73,7 +72,6 @@ pub fn sealed(data: &[u8]) {
                 tls: trust.connect("localhost").expect("a name"),
                 wire: Vec::new(),
                 is_honest: true,
-                has_closed: false,
                 is_lost: false,
             });
             continue;
@@ -128,7 +126,7 @@ fn operate(operation: u8, script: &mut Script<'_>, stage: &mut Stage, client: &m
             let reads = operation & 16 == 0;
             stage.network().set_reading(client.id, reads);
         }
-        _ => client.close(),
+        _ => client.tls.close(&mut client.wire),
     }
     stage.settle();
 }
@@ -159,13 +157,6 @@ fn sensible(what: u8) -> Vec<u8> {
 impl Client {
     fn say(&mut self, plain: &[u8]) {
         self.tls.send(plain, &mut self.wire);
-    }
-
-    /// Who takes leave twice, or in the middle of the handshake, can't complain of what he hears.
-    fn close(&mut self) {
-        self.is_honest &= !self.has_closed && !self.tls.is_handshaking();
-        self.has_closed = true;
-        self.tls.close(&mut self.wire);
     }
 
     fn is_touched(&mut self, touch: impl FnOnce(&mut Vec<u8>)) {

@@ -4,7 +4,6 @@
 mod question;
 
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
 use parking_lot::Mutex;
 use tracing::warn;
@@ -23,7 +22,7 @@ use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
 use super::seldom::Seldom;
 use crate::config::{self, as_ms};
-use crate::process::now;
+use crate::process::Clock;
 
 /// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
@@ -35,8 +34,7 @@ pub(super) struct BackEnd {
     options: config::Hook,
     outbound: Outbound,
     figures: Arc<Figures>,
-    /// Where milliseconds begin.
-    started: Instant,
+    clock: Clock,
     state: Mutex<State>,
     /// For what comes later.
     me: Weak<Self>,
@@ -62,7 +60,7 @@ impl BackEnd {
             options: options.clone(),
             outbound: outbound.clone(),
             figures: Arc::clone(figures),
-            started: now(),
+            clock: Clock::new(),
             state: Mutex::new(State {
                 breaker: Breaker::new(options.failures, pause_ms),
                 questions: Questions::new(options.cache_entries as usize, options.waiting),
@@ -81,13 +79,9 @@ impl BackEnd {
         self.state.lock().breaker.is_paused()
     }
 
-    fn now_ms(&self) -> u64 {
-        as_ms(now().saturating_duration_since(self.started))
-    }
-
     /// What is known without asking; otherwise whether the question is a new one.
     fn look_up(&self, digest: Digest, asking: Asking) -> Result<bool, (Asked, Finding)> {
-        let now_ms = self.now_ms();
+        let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
         let State {
             breaker, questions, ..
@@ -112,7 +106,7 @@ impl BackEnd {
             Finding::Unknown(Unknown::Stranger | Unknown::Unwanted) => Asked::Refused,
             _ => Asked::Failed,
         });
-        let now_ms = self.now_ms();
+        let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
         let is_left_alone = state.breaker.answered(said.is_failure, now_ms);
         if let Some(kept) = said.kept {

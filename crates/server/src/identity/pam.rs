@@ -11,7 +11,6 @@ mod shares;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use parking_lot::Mutex;
@@ -30,7 +29,7 @@ use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
 use super::seldom::Seldom;
 use crate::config::{self, as_ms};
-use crate::process::now;
+use crate::process::{Clock, now};
 use guesses::Guesses;
 use pool::{Asker, Job, Pool, Ticket, Trouble};
 use shares::Shares;
@@ -52,8 +51,7 @@ pub(super) struct Pam {
     pool: Pool,
     guesses: Guesses,
     figures: Arc<Figures>,
-    /// Where milliseconds begin.
-    started: Instant,
+    clock: Clock,
 }
 
 impl Pam {
@@ -63,7 +61,7 @@ impl Pam {
             pool: Pool::new(options, figures),
             guesses: Guesses::new(options.wrong_per_address),
             figures: Arc::clone(figures),
-            started: now(),
+            clock: Clock::new(),
         })
     }
 
@@ -72,13 +70,9 @@ impl Pam {
         self.options == *options
     }
 
-    fn now_ms(&self) -> u64 {
-        as_ms(now().saturating_duration_since(self.started))
-    }
-
     /// How long an address has to wait, in seconds, if it has to.
     fn barred(&self, client: IpAddr) -> Option<u32> {
-        let wait_ms = self.guesses.wait_ms(client, self.now_ms());
+        let wait_ms = self.guesses.wait_ms(client, self.clock.now_ms());
         (wait_ms > 0).then(|| u32::try_from(wait_ms.div_ceil(1000)).unwrap_or(u32::MAX))
     }
 }
@@ -143,7 +137,7 @@ impl Passwords {
         asking: Asking,
         client: IpAddr,
     ) -> Result<bool, (Asked, Finding)> {
-        let now_ms = self.pam.now_ms();
+        let now_ms = self.pam.clock.now_ms();
         let mut state = self.state.lock();
         let State {
             questions,
@@ -258,7 +252,7 @@ impl Asker for Passwords {
         let (asked, finding, trouble) = self.read(outcome);
         let figures = &self.pam.figures.passwords;
         figures.asked(asked);
-        let now_ms = self.pam.now_ms();
+        let now_ms = self.pam.clock.now_ms();
         if is_charged {
             self.pam.guesses.wrong(ticket.client, now_ms);
         }

@@ -29,7 +29,7 @@ pub(crate) use self::inherited::{InheritedListener, deal};
 use self::link::Link;
 use self::message::{ToServer, ToSupervisor, VERSION};
 use self::signals::Signals;
-use crate::config::Config;
+use crate::config::{Config, as_ms};
 use crate::{acme, logging, sandbox};
 
 /// How long the supervisor may take to say `Start`; it says so at once.
@@ -458,4 +458,18 @@ pub(crate) fn poll_once(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io
 )]
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+/// Monotonic milliseconds, from when it was made.
+#[derive(Debug)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self(now())
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        as_ms(now().saturating_duration_since(self.0))
+    }
 }

@@ -43,9 +43,11 @@ impl Rest {
             depth += 1;
             match letter {
                 Letter::Hub(mail) => {
-                    self.shared
-                        .hub
-                        .receive(WorkerId(from as u16), mail, &mut self.shared.ports)
+                    let from = WorkerId(from as u16);
+                    let ports = &mut self.shared.ports;
+                    self.shared.hub.receive(from, mail, ports);
+                    // Whoever joins a channel hears first what it has joined, and then what the next mail brings.
+                    self.hand_answers(driver);
                 }
                 Letter::Apps(mail) => {
                     self.with_here(|here, shared| here.mail(mail, shared));
@@ -54,7 +56,7 @@ impl Rest {
                 Letter::Reload(site, outbox_bytes_max, shelf) => {
                     self.begin_journal();
                     self.reload_apps(&shelf);
-                    self.shared.site = site;
+                    self.shared.set_site(site);
                     self.shared
                         .ports
                         .outboxes

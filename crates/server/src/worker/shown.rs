@@ -16,6 +16,9 @@ impl Rest {
         stats.users.set(u64::from(counts.users));
         stats.subscriptions.set(u64::from(counts.subscriptions));
         stats.fanned_out.set(self.shared.hub.handed_total());
+        stats.streams.set(u64::from(counts.streams));
+        stats.history_bytes.set(counts.history_bytes);
+        stats.history_evicted.set(self.shared.hub.evicted_total());
     }
 
     /// Writes down what connections noted.

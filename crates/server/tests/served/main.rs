@@ -17,6 +17,7 @@ mod confined;
 mod dashboard;
 mod examples;
 mod guide;
+mod history;
 mod hook;
 mod http_apps;
 mod http_client;

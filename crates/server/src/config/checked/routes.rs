@@ -307,7 +307,18 @@ impl Checker<'_> {
                 "latest" => Some(Keeping::Latest),
                 _ => None,
             },
+            has_positions: self.has_positions(table),
         })
+    }
+
+    fn has_positions(&mut self, table: &Table) -> bool {
+        let has_positions = matches!(table.value("positions"), Some(Value::Flag(true)));
+        if has_positions && word(table, "outbox_full") != "disconnect" {
+            let why = "outbox_full: clients with positions are promised that nothing is missing; it has to be \"disconnect\"";
+            self.problems
+                .add(table.value_at("outbox_full"), why.to_owned());
+        }
+        has_positions
     }
 
     fn pacing(&mut self, table: &Table) -> Option<Pacing> {

@@ -147,6 +147,16 @@ pub(super) static LIMITS: &[Directive] = &[
         "What may wait unsent for one client behind what the kernel's own buffer holds. Beyond it the client counts as too slow and is closed with 1013. 256 KiB is a thousand pushes of 250 bytes, or four messages of the longest kind by default, and a thousand stuck clients together still cost a quarter of a gigabyte at most. At least as large as the largest message that is to be delivered.",
     ),
     row(
+        "history_bytes",
+        Kind::Size {
+            min: 1 << 20,
+            max: 1 << 40,
+            words: &[],
+        },
+        "\"256MiB\"",
+        "What the channels of all namespaces may remember together, counted with what keeping it takes; each worker has its part. Beyond it channels to which nobody has published and nobody is subscribed go first, then those that nobody has published to for longest forget what they have, which is counted in `veche_history_evicted_total`; their clients are told when they come back.",
+    ),
+    row(
         "body_bytes_max",
         Kind::Size {
             min: 0,

@@ -219,6 +219,15 @@ pub(super) static ROUTE: &[Directive] = &[
     },
     Directive {
         section: Section::Route,
+        name: "positions",
+        kind: Kind::Flag { words: &[] },
+        default: Default::Toml("false"),
+        handlers: &["push"],
+        change: Change::Reload,
+        doc: "Whether clients are told the position of each publication, so that they can come back to it: `{\"channel\":\"chat:1\",\"position\":\"9x3kd07f:17\",\"data\":…}` instead of the data alone, and `?since=9x3kd07f:17`, once for each channel, in the address of the next connection. It first hears `{\"subscribed\":\"chat:1\",\"position\":…,\"recovered\":true}`, then what it has missed. Channels whose namespace keeps no history have no position. Not with another `outbox_full` than `\"disconnect\"`: nothing may be missing. See [the guide](../guide/history.md).",
+    },
+    Directive {
+        section: Section::Route,
         name: "inflate_ratio_max",
         kind: Kind::Integer {
             min: 2,

@@ -11,11 +11,11 @@ use parking_lot::{Condvar, Mutex};
 use veche_pam::{Answer, Question};
 
 use super::helper::Helper;
-use crate::config::{self, as_ms};
+use crate::config;
 use crate::identity::breaker::Breaker;
 use crate::identity::cache::Digest;
 use crate::identity::figures::Figures;
-use crate::process::now;
+use crate::process::{Clock, now};
 
 /// A thread only writes to and reads from its helper.
 const STACK_BYTES: usize = 256 << 10;
@@ -72,8 +72,7 @@ struct Inner {
     threads_max: u32,
     idle: Duration,
     figures: Arc<Figures>,
-    /// Where milliseconds begin.
-    started: Instant,
+    clock: Clock,
     breaker: Mutex<Breaker>,
     state: Mutex<State>,
     wake: Condvar,
@@ -104,7 +103,7 @@ impl Pool {
             threads_max: options.helpers,
             idle: options.helper_idle,
             figures: Arc::clone(figures),
-            started: now(),
+            clock: Clock::new(),
             breaker: Mutex::new(Breaker::new(FAILURES_MAX, PAUSE_MS)),
             state: Mutex::default(),
             wake: Condvar::new(),
@@ -218,7 +217,7 @@ impl Inner {
     }
 
     fn start(&self) -> Result<Helper, Trouble> {
-        let now_ms = || as_ms(now().saturating_duration_since(self.started));
+        let now_ms = || self.clock.now_ms();
         if !self.breaker.lock().may_ask(now_ms()) {
             let why = "helpers could not be started a moment ago".to_owned();
             return Err(Trouble::Helper(why));

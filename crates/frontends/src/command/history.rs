@@ -1,0 +1,107 @@
+//! What a back end wants of a channel's history.
+
+use serde::Deserialize;
+use veche_hub::{Epoch, Query, Since};
+
+use super::{BadCommand, Text, explain, is_object};
+
+/// A part of a channel's history.
+#[derive(Debug)]
+pub struct HistoryCommand<'a> {
+    /// Of which channel.
+    pub channel: Text<'a>,
+    /// Which part.
+    pub query: Query,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire<'a> {
+    #[serde(borrow)]
+    channel: Text<'a>,
+    #[serde(default)]
+    limit: i64,
+    #[serde(borrow)]
+    since: Option<Place<'a>>,
+    #[serde(default)]
+    reverse: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Place<'a> {
+    offset: u64,
+    #[serde(borrow)]
+    epoch: Option<Text<'a>>,
+}
+
+impl From<Place<'_>> for Since {
+    fn from(place: Place<'_>) -> Self {
+        let epoch = place.epoch.filter(|epoch| !epoch.0.is_empty());
+        Self {
+            epoch: epoch.map(|epoch| epoch.0.parse().unwrap_or(Epoch::UNKNOWN)),
+            offset: place.offset,
+        }
+    }
+}
+
+/// Reads one object: `channel`, and `limit` (0: the position alone; -1: all), `since`, `reverse`.
+pub fn parse_history(bytes: &[u8]) -> Result<HistoryCommand<'_>, BadCommand> {
+    is_object(bytes)?;
+    let wire: Wire<'_> =
+        serde_json::from_slice(bytes).map_err(|error| BadCommand::new(explain(&error, bytes)))?;
+    let query = Query {
+        since: wire.since.map(Since::from),
+        limit: usize::try_from(wire.limit).unwrap_or(usize::MAX),
+        is_reverse: wire.reverse,
+    };
+    Ok(HistoryCommand {
+        channel: wire.channel,
+        query,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_history_are_read() {
+        let query = |text: &str| {
+            let command = parse_history(text.as_bytes()).map_err(|error| error.0)?;
+            assert_eq!(command.channel.0, "chat:1");
+            Ok::<_, String>(command.query)
+        };
+        assert_eq!(query(r#"{"channel":"chat:1"}"#), Ok(Query::default()));
+        let all = query(r#"{"channel":"chat:1","limit":-1,"reverse":true}"#);
+        let all = all.expect("good");
+        assert_eq!((all.limit, all.is_reverse), (usize::MAX, true));
+        for (epoch, expected) in [
+            (
+                r#","epoch":"28t5cy4t""#,
+                Some(Epoch::from_bits(0x12_3456_789a)),
+            ),
+            (r#","epoch":"foreign""#, Some(Epoch::UNKNOWN)),
+            (r#","epoch":"""#, None),
+            ("", None),
+        ] {
+            let text = format!(r#"{{"channel":"chat:1","since":{{"offset":7{epoch}}}}}"#);
+            let since = query(&text).expect("good").since.expect("there");
+            assert_eq!((since.epoch, since.offset), (expected, 7), "{text}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, expected) in [
+            ("[]", "expected a JSON object"),
+            ("{}", "missing field `channel`"),
+            (r#"{"channel":"c","limt":1}"#, "unknown field `limt`"),
+            (r#"{"channel":"c","since":7}"#, "invalid type"),
+            (r#"{"channel":"c","since":{"offset":-1}}"#, "invalid value"),
+        ] {
+            let error = parse_history(text.as_bytes()).expect_err("bad");
+            assert!(error.0.contains(expected), "{text}: {error}");
+        }
+    }
+}

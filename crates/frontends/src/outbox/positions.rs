@@ -1,0 +1,153 @@
+//! What clients get that want to know the place of each publication: an object around it, by which they can come back.
+//!
+//! `{"channel":"news","position":"9x3kd07f:17","data":…}`, and when they join a channel that remembers
+//! `{"subscribed":"news","position":"9x3kd07f:16","recovered":true}`, where 17 is what comes next.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use veche_hub::{
+    Delivery, Format, Joined, PayloadKind, PayloadRef, Position, Publication, SessionId,
+};
+use veche_proto::websocket::MessageKind;
+
+use super::{Outboxes, Pushes};
+
+/// The object, among the formats that a publication is encoded in once.
+const OBJECT: Format = Format(u32::MAX - 4);
+/// Its frames; the lower bits say how it is compressed.
+const FORM: u32 = 1 << 16;
+
+/// So much may stand before what is recovered without counting: the 101, and word of where each channel is joined.
+const GREETING_BYTES: usize = 16 << 10;
+
+impl Outboxes {
+    pub(super) fn deliver_positioned(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
+        let Delivery {
+            channel,
+            payload,
+            position,
+            ref mut encodings,
+            ..
+        } = *delivery;
+        let object = encodings.find_or_encode(OBJECT, || object(channel, payload, position));
+        if self.has_room(session, object.len()) {
+            self.frame(session, MessageKind::Text, &object, FORM, encodings);
+        }
+    }
+
+    /// The session has joined a channel that remembers: where it is, and what came while the client was away.
+    ///
+    /// The position is that before the first publication which follows: a client that loses its connection in between
+    /// comes back with what it has really got. What does not fit the outbox counts as lost; whether all was there.
+    pub(crate) fn joined(&mut self, session: SessionId, channel: &str, joined: &Joined) -> bool {
+        if self.of(session).pushes != Pushes::Positioned {
+            return false;
+        }
+        let mut position = joined.position;
+        let Some(recovered) = &joined.recovered else {
+            self.subscribed(session, channel, Some(position), None);
+            return false;
+        };
+        let missed = &recovered.publications;
+        let object = |one: &Publication| object(channel, one.payload.borrow(), one.position);
+        let objects: Vec<Bytes> = missed.iter().map(object).collect();
+        let bytes: usize = objects.iter().map(Bytes::len).sum();
+        if self.of(session).queued() + bytes > self.outbox_bytes_max + GREETING_BYTES {
+            self.subscribed(session, channel, Some(position), Some(false));
+            return false;
+        }
+        if let Some(first) = missed.first().and_then(|first| first.position) {
+            position.offset = first.offset - 1;
+        }
+        self.subscribed(session, channel, Some(position), Some(recovered.is_whole));
+        for object in objects {
+            self.message(session, MessageKind::Text, &object);
+        }
+        recovered.is_whole
+    }
+
+    /// Word that the session has joined a channel: where, if that remembers, and whether the client that has come back
+    /// gets all.
+    pub(crate) fn subscribed(
+        &mut self,
+        session: SessionId,
+        channel: &str,
+        position: Option<Position>,
+        recovered: Option<bool>,
+    ) {
+        let mut text = String::from("{\"subscribed\":");
+        write_string(&mut text, channel);
+        write_position(&mut text, position);
+        if let Some(recovered) = recovered {
+            let _ = write!(text, ",\"recovered\":{recovered}");
+        }
+        text.push('}');
+        self.message(session, MessageKind::Text, text.as_bytes());
+    }
+}
+
+fn object(channel: &str, payload: PayloadRef<'_>, position: Option<Position>) -> Bytes {
+    let mut text = String::with_capacity(payload.bytes.len() + channel.len() + 64);
+    text.push_str("{\"channel\":");
+    write_string(&mut text, channel);
+    write_position(&mut text, position);
+    write_data(&mut text, payload);
+    text.push('}');
+    Bytes::from(text)
+}
+
+fn write_position(text: &mut String, position: Option<Position>) {
+    if let Some(position) = position {
+        // Writing into a string can't fail.
+        let _ = write!(text, ",\"position\":\"{position}\"");
+    }
+}
+
+/// `,"data":…`, or `,"base64":…` for what is neither text nor JSON.
+pub(crate) fn write_data(text: &mut String, payload: PayloadRef<'_>) {
+    match (payload.kind, str::from_utf8(payload.bytes)) {
+        (PayloadKind::Json, Ok(json)) => {
+            text.push_str(",\"data\":");
+            text.push_str(json);
+        }
+        (PayloadKind::Text, Ok(plain)) => {
+            text.push_str(",\"data\":");
+            write_string(text, plain);
+        }
+        _ => {
+            text.push_str(",\"base64\":\"");
+            STANDARD.encode_string(payload.bytes, text);
+            text.push('"');
+        }
+    }
+}
+
+fn write_string(text: &mut String, plain: &str) {
+    text.push_str(&serde_json::Value::from(plain).to_string());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_is_written_by_its_kind() {
+        for (kind, bytes, expected) in [
+            (PayloadKind::Json, &b"{\"a\":1}"[..], ",\"data\":{\"a\":1}"),
+            (
+                PayloadKind::Text,
+                b"say \"hi\"",
+                ",\"data\":\"say \\\"hi\\\"\"",
+            ),
+            (PayloadKind::Binary, b"text", ",\"base64\":\"dGV4dA==\""),
+            (PayloadKind::Binary, &[0, 255], ",\"base64\":\"AP8=\""),
+        ] {
+            let mut text = String::new();
+            write_data(&mut text, PayloadRef { kind, bytes });
+            assert_eq!(text, expected);
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Clients that are told where they are in their channels, and come back to it.
+
+use serde_json::{Value, json};
+
+use crate::world::wire::{handshake, post, response, responses, texts};
+use crate::world::{INTERNAL, Options, PUSH, Peer, World};
+
+fn world() -> World {
+    World::new(Options {
+        workers: 3,
+        ..Options::default()
+    })
+}
+
+/// A client's WebSocket, and what it hears with the 101.
+fn open(world: &mut World, worker: usize, query: &str) -> (Peer, Vec<Value>) {
+    let peer = world.connect(worker, crate::world::PUBLIC);
+    let target = format!("/positions?user=ann&{query}");
+    let bytes = world.ask(peer, handshake(&target, ""));
+    let (response, rest) = response(&bytes, true);
+    assert_eq!(response.status, 101, "{}", response.body);
+    (peer, values(rest))
+}
+
+fn heard(world: &mut World, peer: Peer) -> Vec<Value> {
+    world.settle();
+    values(&world.take(peer))
+}
+
+/// Of all channels but the user's own, which remembers nothing.
+fn values(bytes: &[u8]) -> Vec<Value> {
+    let value = |text: &String| serde_json::from_str(text).expect("JSON");
+    let values = texts(bytes).iter().map(value).collect::<Vec<Value>>();
+    values
+        .into_iter()
+        .filter(|one| one["subscribed"] != "#ann")
+        .collect()
+}
+
+fn publish(world: &mut World, back_end: Peer, channel: &str, data: u32) {
+    let line = format!("{{\"channel\":\"{channel}\",\"data\":{data}}}\n");
+    assert!(world.ask(back_end, line).is_empty());
+}
+
+fn call(world: &mut World, path: &str, body: &Value) -> Value {
+    let caller = world.connect(0, INTERNAL);
+    let answer = world.ask(caller, post(path, &body.to_string()));
+    let answer = &responses(&answer)[0];
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    serde_json::from_str(&answer.body).expect("JSON")
+}
+
+/// `EPOCH:OFFSET` of what was said.
+fn position(said: &Value) -> String {
+    said["position"].as_str().expect("a position").to_owned()
+}
+
+fn at(position: &str, offset: u64) -> String {
+    let (epoch, _) = position.split_once(':').expect("a position");
+    format!("{epoch}:{offset}")
+}
+
+#[test]
+fn what_was_missed_comes_first_and_once_whichever_worker_is_asked() {
+    for worker in 0..3 {
+        let mut world = world();
+        let back_end = world.connect(1, PUSH);
+        let (client, joined) = open(&mut world, worker, "channel=chat:1");
+        let start = position(&joined[0]);
+        assert_eq!(
+            joined,
+            [json!({ "subscribed": "chat:1", "position": at(&start, 0) })]
+        );
+        publish(&mut world, back_end, "chat:1", 1);
+        let said = heard(&mut world, client);
+        let first = json!({ "channel": "chat:1", "position": at(&start, 1), "data": 1 });
+        assert_eq!(said, [first]);
+        world.reset(client);
+        world.settle();
+
+        publish(&mut world, back_end, "chat:1", 2);
+        publish(&mut world, back_end, "chat:1", 3);
+        let query = format!("channel=chat:1&since={}", at(&start, 1));
+        let (client, said) = open(&mut world, (worker + 1) % 3, &query);
+        let data =
+            |offset| json!({ "channel": "chat:1", "position": at(&start, offset), "data": offset });
+        let joined =
+            json!({ "subscribed": "chat:1", "position": at(&start, 1), "recovered": true });
+        assert_eq!(said, [joined, data(2), data(3)]);
+        publish(&mut world, back_end, "chat:1", 4);
+        assert_eq!(heard(&mut world, client), [data(4)]);
+        let recovered = |world: &World| {
+            (0..3)
+                .map(|w| world.stats(w).recoveries[0].read())
+                .sum::<u64>()
+        };
+        assert_eq!(recovered(&world), 1);
+    }
+}
+
+#[test]
+fn who_missed_too_much_or_was_elsewhere_is_told_so() {
+    let mut world = world();
+    let back_end = world.connect(0, PUSH);
+    let (_, joined) = open(&mut world, 0, "channel=chat:1");
+    let start = position(&joined[0]);
+    for number in 1..=5 {
+        publish(&mut world, back_end, "chat:1", number);
+    }
+    for since in [at(&start, 1), at(&start, 6), "00000000:5".to_owned()] {
+        let query = format!("channel=chat:1&since={since}");
+        let (_, said) = open(&mut world, 1, &query);
+        let lost = json!({ "subscribed": "chat:1", "position": at(&start, 5), "recovered": false });
+        assert_eq!(said, [lost], "{since}");
+    }
+    // After a while nothing is left but the position.
+    world.advance(60_000);
+    let (_, said) = open(
+        &mut world,
+        2,
+        &format!("channel=chat:1&since={}", at(&start, 5)),
+    );
+    assert_eq!(said[0]["recovered"], true);
+    let (_, said) = open(
+        &mut world,
+        2,
+        &format!("channel=chat:1&since={}", at(&start, 4)),
+    );
+    assert_eq!(said[0]["recovered"], false);
+}
+
+#[test]
+fn positions_find_their_channels_by_themselves() {
+    let mut world = world();
+    let back_end = world.connect(0, PUSH);
+    let channels = "channel=chat:1&channel=chat:2&channel=price:1&channel=plain";
+    let (client, joined) = open(&mut world, 0, channels);
+    // What remembers nothing has no position to tell.
+    assert_eq!(joined.len(), 3, "{joined:?}");
+    for number in 1..=3 {
+        for channel in ["chat:1", "chat:2", "price:1", "plain"] {
+            publish(&mut world, back_end, channel, number);
+        }
+    }
+    let said = heard(&mut world, client);
+    assert_eq!(said.len(), 12);
+    let plain = said.iter().find(|one| one["channel"] == "plain");
+    assert_eq!(plain, Some(&json!({ "channel": "plain", "data": 1 })));
+    let since: Vec<String> = joined
+        .iter()
+        .rev()
+        .map(|one| format!("&since={}", position(one)))
+        .collect();
+    let (_, said) = open(&mut world, 1, &format!("{channels}{}", since.concat()));
+    let of = |channel: &str| -> Vec<&Value> {
+        let data = said.iter().filter(|one| one["channel"] == channel);
+        data.map(|one| &one["data"]).collect()
+    };
+    assert_eq!(of("chat:1"), [1, 2, 3]);
+    assert_eq!(of("chat:2"), [1, 2, 3]);
+    assert_eq!(of("price:1"), [3]);
+    // Of what remembers nothing nothing was recovered.
+    let plain = json!({ "subscribed": "plain", "recovered": false });
+    assert!(said.contains(&plain), "{said:?}");
+    assert_eq!(said.len(), 11, "{said:?}");
+}
+
+#[test]
+fn no_position_is_taken_that_is_none_or_where_none_is_told() {
+    let mut world = world();
+    for (target, why) in [
+        (
+            "/positions?user=ann&since=7",
+            "since: a position is an epoch and an offset",
+        ),
+        ("/positions?user=ann&since=", "since: a position is"),
+        (
+            "/ws?user=ann&since=28t5cy4t:1",
+            "this route tells no positions",
+        ),
+    ] {
+        let peer = world.connect(0, crate::world::PUBLIC);
+        let answer = world.ask(peer, handshake(target, ""));
+        let answer = &responses(&answer)[0];
+        assert_eq!(answer.status, 400, "{target}");
+        assert!(answer.body.contains(why), "{}", answer.body);
+    }
+    let many = "&since=28t5cy4t:1".repeat(34);
+    let peer = world.connect(0, crate::world::PUBLIC);
+    let answer = world.ask(peer, handshake(&format!("/positions?user=ann{many}"), ""));
+    assert_eq!(responses(&answer)[0].status, 400);
+}
+
+#[test]
+fn every_kind_of_data_is_told_with_its_position() {
+    let mut world = world();
+    let back_end = world.connect(0, PUSH);
+    let (client, _) = open(&mut world, 0, "channel=chat:1");
+    for (line, key, expected) in [
+        (r#""data":{"a":1}"#, "data", json!({ "a": 1 })),
+        (r#""data":"say \"hi\"""#, "data", json!("say \"hi\"")),
+        (r#""binary":"AP8=""#, "base64", json!("AP8=")),
+    ] {
+        world.ask(back_end, format!("{{\"channel\":\"chat:1\",{line}}}\n"));
+        let said = heard(&mut world, client);
+        assert_eq!(said[0][key], expected);
+    }
+}
+
+#[test]
+fn the_back_end_reads_and_removes_what_is_remembered() {
+    let mut world = world();
+    for channel in ["chat:1", "chat:2", "chat:3", "chat:4"] {
+        let mut epoch = Value::Null;
+        for offset in 1..=4 {
+            let answer = call(
+                &mut world,
+                "/api/publish",
+                &json!({ "channel": channel, "data": { "n": offset } }),
+            );
+            let result = &answer["result"];
+            assert_eq!(
+                (&result["handed"], &result["offset"]),
+                (&json!(0), &json!(offset))
+            );
+            epoch = result["epoch"].clone();
+        }
+        let history = |world: &mut World, more: Value| {
+            let mut body = json!({ "channel": channel });
+            body.as_object_mut()
+                .expect("one")
+                .extend(more.as_object().expect("one").clone());
+            call(world, "/api/history", &body)["result"].take()
+        };
+        let offsets = |page: &Value| -> Vec<u64> {
+            let publications = page["publications"].as_array().expect("a list");
+            publications
+                .iter()
+                .map(|one| one["offset"].as_u64().expect("a number"))
+                .collect()
+        };
+        let page = history(&mut world, json!({ "limit": -1 }));
+        assert_eq!(offsets(&page), [2, 3, 4]);
+        assert_eq!(page["publications"][0]["data"], json!({ "n": 2 }));
+        assert_eq!((&page["offset"], &page["epoch"]), (&json!(4), &epoch));
+        let since = json!({ "limit": 1, "since": { "offset": 2, "epoch": epoch } });
+        assert_eq!(offsets(&history(&mut world, since)), [3]);
+        let back = json!({ "limit": 2, "reverse": true });
+        assert_eq!(offsets(&history(&mut world, back)), [4, 3]);
+        assert_eq!(offsets(&history(&mut world, json!({}))), [0; 0]);
+
+        let foreign = json!({ "channel": channel, "since": { "offset": 2, "epoch": "zzzzzzzz" } });
+        assert_eq!(
+            call(&mut world, "/api/history", &foreign)["error"]["code"],
+            112
+        );
+        let removed = call(
+            &mut world,
+            "/api/history_remove",
+            &json!({ "channel": channel }),
+        );
+        assert_eq!(removed, json!({ "result": {} }));
+        let page = history(&mut world, json!({ "limit": -1 }));
+        assert_eq!((offsets(&page), &page["offset"]), (vec![], &json!(4)));
+    }
+    for path in ["/api/history", "/api/history_remove"] {
+        let answer = call(&mut world, path, &json!({ "channel": "plain" }));
+        assert_eq!(answer["error"]["code"], 108, "{answer}");
+        let answer = call(&mut world, path, &json!({ "chanel": "plain" }));
+        assert_eq!(answer["error"]["code"], 107, "{answer}");
+    }
+}
+
+#[test]
+fn what_is_said_twice_or_too_late_is_not_taken() {
+    let mut world = world();
+    for channel in ["chat:1", "chat:2", "chat:3", "chat:4"] {
+        let mut publish = |more: Value| {
+            let mut body = json!({ "channel": channel, "data": 1 });
+            body.as_object_mut()
+                .expect("one")
+                .extend(more.as_object().expect("one").clone());
+            call(&mut world, "/api/publish", &body)["result"]["offset"].take()
+        };
+        assert_eq!(publish(json!({ "idempotency_key": "a" })), 1);
+        assert_eq!(publish(json!({ "idempotency_key": "a" })), 1);
+        assert_eq!(publish(json!({ "idempotency_key": "b" })), 2);
+        assert_eq!(publish(json!({ "version": 5 })), 3);
+        assert_eq!(publish(json!({ "version": 4 })), 3);
+        assert_eq!(publish(json!({ "version": 1, "version_epoch": "new" })), 4);
+        assert_eq!(publish(json!({ "skip_history": true })), Value::Null);
+        assert_eq!(publish(json!({})), 5);
+    }
+    for bad in [
+        json!({ "idempotency_key": "" }),
+        json!({ "version_epoch": "a" }),
+        json!({ "version": -1 }),
+        json!({ "version": 1, "skip_history": true }),
+    ] {
+        let mut body = json!({ "channel": "chat:1", "data": 1 });
+        body.as_object_mut()
+            .expect("one")
+            .extend(bad.as_object().expect("one").clone());
+        assert_eq!(
+            call(&mut world, "/api/publish", &body)["error"]["code"],
+            107
+        );
+    }
+}
+
+/// More than an outbox takes: the others come through, and whoever tries again is not told anything else.
+#[test]
+fn what_does_not_fit_the_outbox_is_told_to_be_lost() {
+    for worker in 0..3 {
+        let mut world = World::new(Options {
+            workers: 3,
+            outbox_bytes: 40_000,
+            ..Options::default()
+        });
+        let back_end = world.connect(0, PUSH);
+        let channels = "channel=chat:1&channel=chat:2&channel=chat:3";
+        let (_, joined) = open(&mut world, 0, channels);
+        let since: Vec<String> = joined
+            .iter()
+            .map(|one| format!("&since={}", position(one)))
+            .collect();
+        let large = "x".repeat(20_000);
+        for _ in 0..3 {
+            for (channel, data) in [("chat:1", "small"), ("chat:2", &large), ("chat:3", "small")] {
+                let body = json!({ "channel": channel, "data": data });
+                call(&mut world, "/api/publish", &body);
+            }
+        }
+        let query = format!("{channels}{}", since.concat());
+        for _ in 0..2 {
+            let (client, said) = open(&mut world, worker, &query);
+            for (channel, count) in [("chat:1", 3), ("chat:2", 0), ("chat:3", 3)] {
+                let joined = said.iter().find(|one| one["subscribed"] == channel);
+                assert_eq!(joined.expect("told")["recovered"], count > 0, "{channel}");
+                let data = said.iter().filter(|one| one["channel"] == channel);
+                assert_eq!(data.count(), count, "{channel}");
+            }
+            world.ask(back_end, "{\"channel\":\"chat:2\",\"data\":1}\n");
+            let live = heard(&mut world, client);
+            assert_eq!((live.len(), &live[0]["data"]), (1, &json!(1)));
+        }
+    }
+}

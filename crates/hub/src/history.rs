@@ -1,0 +1,266 @@
+//! What channels remember, as far as it concerns the hub: who joins where, what is read, what is let go of.
+//!
+//! Everything here happens at a channel's home.
+
+use std::sync::Arc;
+
+use crate::channel::{Channel, Home};
+use crate::stream::{Page, Query, Recovered};
+use crate::streams::{Eviction, Gone};
+use crate::{
+    ChannelName, Hub, Mail, Namespaces, Now, Outcome, Outlet, Position, SessionId, Since, Ticket,
+    WorkerId,
+};
+
+/// So many streams give up something for one publication at most: what it takes in is about as much.
+const EVICTIONS_MAX: usize = 32;
+
+/// All streams are looked at in about so many calls of [`Hub::look_after`], at these numbers in one.
+const LOOKS: usize = 30;
+const LOOK_MIN: usize = 256;
+const LOOK_MAX: usize = 8192;
+
+/// So many streams are looked at for one that nobody needs before any gives up its publications.
+const SEARCHED: usize = 32;
+
+/// What somebody joins who subscribes to a channel that remembers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// Of the latest publication so far: what he gets next has the next one.
+    pub position: Position,
+    /// What he has missed, if he had said up to where he knew the channel.
+    pub recovered: Option<Recovered>,
+}
+
+/// Why there is no history to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HistoryError {
+    /// Channels of its namespace don't remember.
+    #[error("the channel keeps no history")]
+    Off,
+    /// The position is one of another epoch.
+    #[error("the position is none of the channel's stream")]
+    Unrecoverable,
+}
+
+impl Hub {
+    /// Begins a turn.
+    pub fn set_now(&mut self, now: Now) {
+        self.now = now;
+    }
+
+    /// From now on channels have these options, and may take so many bytes for what they remember, those of all
+    /// workers together. It fits that when it is next looked at.
+    pub fn set_history(&mut self, namespaces: Arc<Namespaces>, bytes_max: usize) {
+        self.namespaces = namespaces;
+        self.history_bytes_max = bytes_max / usize::from(self.workers);
+    }
+
+    /// Lets go of some of what is over; to be called about once a second.
+    pub fn look_after(&mut self) {
+        self.recent.forget(self.now.mono_ms);
+        let count = self.streams.len() / LOOKS;
+        self.search(count.clamp(LOOK_MIN, LOOK_MAX));
+        self.keep_to_budget();
+    }
+
+    /// Looks at the next so many streams, and lets go of what is over.
+    fn search(&mut self, count: usize) {
+        let mut gone = Vec::new();
+        let (channels, namespaces) = (&self.channels, &self.namespaces);
+        self.streams.look(
+            count,
+            self.now.wall_ms,
+            self.streams.bytes() > self.history_bytes_max,
+            |channel| namespaces.of(&channels[channel].name).history,
+            |channel| is_used(&channels[channel]),
+            |one| gone.push(one),
+        );
+        for one in gone {
+            self.forget_stream(one);
+        }
+    }
+
+    /// Reads a part of a channel's history. [`Answer::History`](crate::Answer::History) comes if the outcome is
+    /// [`Outcome::Pending`].
+    pub fn history(
+        &mut self,
+        (session, ticket): (SessionId, Ticket),
+        channel: ChannelName<'_>,
+        query: Query,
+        outlet: &mut impl Outlet,
+    ) -> Outcome<Result<Box<Page>, HistoryError>> {
+        let hash = self.channels.hash(channel.as_str());
+        let home = self.home(hash);
+        if home == self.me {
+            return Outcome::Done(self.read_history(channel.as_str(), &query));
+        }
+        let channel = self.channel_name(hash, channel.as_str());
+        outlet.mail(
+            home,
+            Mail::History {
+                channel,
+                query,
+                session,
+                ticket,
+            },
+        );
+        Outcome::Pending
+    }
+
+    /// Lets go of a channel's publications; its position stays.
+    /// [`Answer::HistoryRemoved`](crate::Answer::HistoryRemoved) comes if the outcome is [`Outcome::Pending`].
+    pub fn remove_history(
+        &mut self,
+        (session, ticket): (SessionId, Ticket),
+        channel: ChannelName<'_>,
+        outlet: &mut impl Outlet,
+    ) -> Outcome<Result<(), HistoryError>> {
+        let hash = self.channels.hash(channel.as_str());
+        let home = self.home(hash);
+        if home == self.me {
+            return Outcome::Done(self.clear_history(channel.as_str()));
+        }
+        let channel = self.channel_name(hash, channel.as_str());
+        outlet.mail(
+            home,
+            Mail::RemoveHistory {
+                channel,
+                session,
+                ticket,
+            },
+        );
+        Outcome::Pending
+    }
+
+    pub(crate) fn receive_history(
+        &mut self,
+        from: WorkerId,
+        channel: &str,
+        query: &Query,
+        (session, ticket): (SessionId, Ticket),
+        outlet: &mut impl Outlet,
+    ) {
+        let page = self.read_history(channel, query);
+        outlet.mail(
+            from,
+            Mail::HistoryRead {
+                session,
+                ticket,
+                page,
+            },
+        );
+    }
+
+    pub(crate) fn receive_remove_history(
+        &mut self,
+        from: WorkerId,
+        channel: &str,
+        (session, ticket): (SessionId, Ticket),
+        outlet: &mut impl Outlet,
+    ) {
+        let removed = self.clear_history(channel);
+        outlet.mail(
+            from,
+            Mail::HistoryRemoved {
+                session,
+                ticket,
+                removed,
+            },
+        );
+    }
+
+    /// What somebody joins who is about to be counted.
+    pub(crate) fn join(&mut self, index: u32, since: Option<&Arc<[Since]>>) -> Option<Box<Joined>> {
+        let history = self.namespaces.of(&self.channels[index].name).history?;
+        let stream = self.stream_of(index);
+        let stream = self.streams.trimmed(stream, &history, self.now.wall_ms);
+        Some(Box::new(Joined {
+            position: stream.position(),
+            recovered: since.map(|since| stream.recover(since, history.recovery)),
+        }))
+    }
+
+    /// The channel's stream, which begins now if there is none.
+    pub(crate) fn stream_of(&mut self, index: u32) -> u32 {
+        let channel = &mut self.channels[index];
+        debug_assert!(channel.home.is_here());
+        match channel.home.stream() {
+            Some(stream) => stream,
+            None => {
+                let name_bytes = channel.name.len();
+                let stream = self.streams.open(index, name_bytes, self.now.wall_ms);
+                channel.home = Home::with_stream(stream);
+                stream
+            }
+        }
+    }
+
+    /// Lets go of what is idle longest while there is too much. Entries may go with it: to be called while no index of
+    /// one is held.
+    pub(crate) fn keep_to_budget(&mut self) {
+        let bytes_max = self.history_bytes_max;
+        if self.streams.bytes() <= bytes_max {
+            return;
+        }
+        self.search(SEARCHED);
+        for _ in 0..EVICTIONS_MAX {
+            if self.streams.bytes() <= bytes_max {
+                return;
+            }
+            let channels = &self.channels;
+            let is_used = |channel| is_used(&channels[channel]);
+            match self.streams.evict(bytes_max, is_used) {
+                Eviction::Nothing => return,
+                Eviction::Publications => {}
+                Eviction::Stream(gone) => self.forget_stream(gone),
+            }
+        }
+    }
+
+    /// The channel remembers no more; its entry stays.
+    pub(crate) fn lose_stream(&mut self, index: u32) {
+        let channel = &mut self.channels[index];
+        if let Some(stream) = channel.home.stream() {
+            channel.home = Home::HERE;
+            self.streams.close(stream);
+        }
+    }
+
+    fn forget_stream(&mut self, gone: Gone) {
+        self.channels[gone.channel].home = Home::HERE;
+        self.channels.release(gone.channel);
+    }
+
+    /// The stream of a channel that remembers.
+    fn remembered(&mut self, channel: &str) -> Result<u32, HistoryError> {
+        let history = self.namespaces.of(channel).history;
+        let history = history.ok_or(HistoryError::Off)?;
+        let hash = self.channels.hash(channel);
+        // It has a position from now on, which is worth as much as any.
+        let index = self.entry(hash, channel);
+        let stream = self.stream_of(index);
+        self.streams.trimmed(stream, &history, self.now.wall_ms);
+        Ok(stream)
+    }
+
+    fn read_history(&mut self, channel: &str, query: &Query) -> Result<Box<Page>, HistoryError> {
+        let stream = self.remembered(channel)?;
+        let page = self.streams.get(stream).page(query);
+        let page = page.map(Box::new).ok_or(HistoryError::Unrecoverable);
+        self.keep_to_budget();
+        page
+    }
+
+    fn clear_history(&mut self, channel: &str) -> Result<(), HistoryError> {
+        let stream = self.remembered(channel)?;
+        self.streams.clear(stream);
+        self.keep_to_budget();
+        Ok(())
+    }
+}
+
+/// Whether somebody knows the position of this channel's stream, or is about to.
+fn is_used(channel: &Channel) -> bool {
+    channel.waiting > 0 || channel.subscribers_all() > 0
+}

@@ -1,0 +1,108 @@
+//! Namespaces: what stands before the first `:` of a channel's name carries its options.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+/// The namespace of users' own channels: `#ann` is the channel of the user `ann`.
+pub const USERS: &str = "#";
+
+/// How channels remember.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct History {
+    /// Publications that a channel keeps; at least 1.
+    pub size: u32,
+    /// How long each is kept.
+    pub ttl_ms: u64,
+    /// How long a channel without publications and subscribers keeps its position, from its last publication on.
+    pub position_ttl_ms: u64,
+    /// What those get who come back.
+    pub recovery: Recovery,
+}
+
+/// What those get who come back to a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recovery {
+    /// All that they have missed, or word that it is not there any more.
+    #[default]
+    Missed,
+    /// The latest publication, if they don't have it.
+    Latest,
+}
+
+/// The options of channels of one namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Namespace {
+    /// Whether its channels remember, and how.
+    pub history: Option<History>,
+}
+
+/// All namespaces, by name. Channels of one that is not there have the default options.
+#[derive(Clone, Debug, Default)]
+pub struct Namespaces {
+    by_name: HashMap<Box<str>, Namespace, RandomState>,
+}
+
+impl Namespaces {
+    /// None but the default options.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The options of this namespace are these: `""` has the channels without a `:`, [`USERS`] those of users.
+    pub fn insert(&mut self, name: &str, options: Namespace) {
+        self.by_name.insert(name.into(), options);
+    }
+
+    /// The options of a channel.
+    pub fn of(&self, channel: &str) -> Namespace {
+        if self.by_name.is_empty() {
+            return Namespace::default();
+        }
+        let found = self.by_name.get(namespace_of(channel));
+        found.copied().unwrap_or_default()
+    }
+}
+
+/// The name of a channel's namespace.
+pub fn namespace_of(channel: &str) -> &str {
+    match channel.as_bytes() {
+        [b'#', ..] => USERS,
+        _ => channel.split_once(':').map_or("", |(name, _)| name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_have_the_options_of_their_namespace() {
+        for (channel, name) in [
+            ("news", ""),
+            ("chat:42", "chat"),
+            ("chat:a:b", "chat"),
+            (":", ""),
+            ("#ann", "#"),
+            ("#a:b", "#"),
+            ("dialog#1,2", ""),
+        ] {
+            assert_eq!(namespace_of(channel), name, "{channel}");
+        }
+        let history = History {
+            size: 1,
+            ttl_ms: 1,
+            position_ttl_ms: 1,
+            recovery: Recovery::Missed,
+        };
+        let chat = Namespace {
+            history: Some(history),
+        };
+        let mut all = Namespaces::new();
+        assert_eq!(all.of("chat:1"), Namespace::default());
+        all.insert("chat", chat);
+        assert_eq!(all.of("chat:1"), chat);
+        assert_eq!(all.of("chat"), Namespace::default());
+        assert_eq!(all.of("other:1"), Namespace::default());
+    }
+}

@@ -1,0 +1,96 @@
+//! Publications that were taken a moment ago, by the keys that tell them from their repetitions.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+
+use crate::Published;
+
+/// How long a key is kept.
+const KEPT_MS: u64 = 5 * 60 * 1000;
+
+/// So many are kept; beyond that the oldest go first.
+const KEYS_MAX: usize = 100_000;
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    /// By channel and key, between which stands what neither has.
+    taken: HashMap<Arc<str>, Published, RandomState>,
+    /// Oldest first, with when each was taken.
+    order: VecDeque<(u64, Arc<str>)>,
+}
+
+impl Recent {
+    /// What became of the publication with this key.
+    pub(crate) fn find(&mut self, channel: &str, key: &str, now_ms: u64) -> Option<Published> {
+        self.forget(now_ms);
+        self.taken.get(&*name(channel, key)).copied()
+    }
+
+    /// It was taken now.
+    pub(crate) fn keep(&mut self, channel: &str, key: &str, published: Published, now_ms: u64) {
+        let name: Arc<str> = name(channel, key).into();
+        if self.taken.insert(Arc::clone(&name), published).is_none() {
+            self.order.push_back((now_ms, name));
+        }
+        if self.order.len() > KEYS_MAX {
+            self.forget_oldest();
+        }
+    }
+
+    /// Forgets what is old.
+    pub(crate) fn forget(&mut self, now_ms: u64) {
+        while let Some((taken_ms, _)) = self.order.front()
+            && now_ms.saturating_sub(*taken_ms) >= KEPT_MS
+        {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((_, name)) = self.order.pop_front() {
+            self.taken.remove(&name);
+        }
+    }
+}
+
+/// Names of channels have no NUL.
+fn name(channel: &str, key: &str) -> String {
+    [channel, "\0", key].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_known_for_a_while_and_of_one_channel() {
+        let published = Published {
+            handed: 3,
+            position: None,
+        };
+        let mut recent = Recent::default();
+        recent.keep("news", "a", published, 1_000);
+        assert_eq!(recent.find("news", "a", 1_000), Some(published));
+        assert_eq!(recent.find("newsa", "", 1_000), None);
+        assert_eq!(recent.find("other", "a", 1_000), None);
+        assert_eq!(recent.find("news", "a", 300_999), Some(published));
+        assert_eq!(recent.find("news", "a", 301_000), None);
+    }
+
+    #[test]
+    fn no_more_are_kept_than_there_is_room_for() {
+        let mut recent = Recent::default();
+        for number in 0..KEYS_MAX + 10 {
+            recent.keep("news", &number.to_string(), Published::default(), 0);
+        }
+        assert_eq!(
+            (recent.taken.len(), recent.order.len()),
+            (KEYS_MAX, KEYS_MAX)
+        );
+        assert_eq!(recent.find("news", "9", 0), None);
+        assert!(recent.find("news", "10", 0).is_some());
+    }
+}

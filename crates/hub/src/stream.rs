@@ -1,0 +1,517 @@
+//! What a channel remembers: its position, and its latest publications.
+
+use std::collections::VecDeque;
+
+use crate::namespace::Recovery;
+use crate::{Epoch, History, Payload, Position, Publication, Since};
+
+/// The most publications that somebody gets who comes back; who has missed more is told so.
+pub const RECOVERED_MAX: usize = 300;
+
+/// So long a stream is kept to which nobody has ever published and nobody is subscribed: there is nothing to come back
+/// to, but for who lost his connection just now.
+pub(crate) const FRESH_MS: u64 = 60_000;
+
+/// So many bytes of publications make a page at most, but for a single one that is larger.
+const PAGE_BYTES_MAX: usize = 8 << 20;
+
+/// What a publication costs beside its bytes: the record, and the count that shares the bytes.
+const RECORD_BYTES: usize = size_of::<Record>() + 40;
+
+/// A publication that is kept. Its offset is its place: offsets have no gaps up to the top.
+#[derive(Debug)]
+struct Record {
+    payload: Payload,
+    at_ms: u64,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    epoch: Epoch,
+    top: u64,
+    records: VecDeque<Record>,
+    /// The greatest so far, with the epoch of whoever counts them.
+    version: Option<Box<Version>>,
+    /// When it was last published to, or began.
+    touched_ms: u64,
+}
+
+/// Tells newer states of something from older ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// Grows with each state.
+    pub number: u64,
+    /// Versions of another epoch say nothing about each other: the later publication is the newer.
+    pub epoch: Box<str>,
+}
+
+/// What somebody gets who comes back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Nothing is missing: with these he has all that there is. Where channels keep the latest publication only, he has
+    /// that one.
+    pub is_whole: bool,
+    /// What he has missed, oldest first; none if something is missing.
+    pub publications: Vec<Publication>,
+}
+
+/// A part of a channel's history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Of the latest publication.
+    pub position: Position,
+    /// In the order that was asked for.
+    pub publications: Vec<Publication>,
+}
+
+/// Which part of a channel's history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Query {
+    /// Those behind it, or before it if the latest come first.
+    pub since: Option<Since>,
+    /// At most so many.
+    pub limit: usize,
+    /// The latest first.
+    pub is_reverse: bool,
+}
+
+impl Stream {
+    pub(crate) fn new(epoch: Epoch, now_ms: u64) -> Self {
+        Self {
+            epoch,
+            top: 0,
+            records: VecDeque::new(),
+            version: None,
+            touched_ms: now_ms,
+        }
+    }
+
+    pub(crate) fn position(&self) -> Position {
+        Position {
+            epoch: self.epoch,
+            offset: self.top,
+        }
+    }
+
+    /// Whether a state of this version is newer than what there is; from then on it is the latest.
+    pub(crate) fn take_version(&mut self, version: &Version) -> bool {
+        match &mut self.version {
+            Some(latest) if latest.epoch == version.epoch && latest.number >= version.number => {
+                false
+            }
+            Some(latest) => {
+                (**latest).clone_from(version);
+                true
+            }
+            None => {
+                self.version = Some(Box::new(version.clone()));
+                true
+            }
+        }
+    }
+
+    /// Keeps a publication. Returns its position and how many bytes it takes more.
+    pub(crate) fn append(&mut self, payload: Payload, now_ms: u64) -> (Position, usize) {
+        self.top += 1;
+        self.touched_ms = now_ms;
+        let bytes = RECORD_BYTES + payload.bytes.len();
+        let at_ms = now_ms;
+        self.records.push_back(Record { payload, at_ms });
+        (self.position(), bytes)
+    }
+
+    /// Lets go of what is beyond the limits. Returns how many bytes that were.
+    pub(crate) fn trim(&mut self, history: &History, now_ms: u64) -> usize {
+        let mut bytes = 0;
+        while let Some(oldest) = self.records.front() {
+            let is_late = now_ms.saturating_sub(oldest.at_ms) >= history.ttl_ms;
+            if !is_late && self.records.len() <= history.size as usize {
+                break;
+            }
+            bytes += self.drop_oldest();
+        }
+        bytes
+    }
+
+    /// Lets go of the oldest publication, if there is one. Returns how many bytes that were.
+    pub(crate) fn drop_oldest(&mut self) -> usize {
+        let Some(oldest) = self.records.pop_front() else {
+            return 0;
+        };
+        if self.records.is_empty() {
+            self.records = VecDeque::new();
+        }
+        RECORD_BYTES + oldest.payload.bytes.len()
+    }
+
+    /// Lets go of all publications; the position stays. Returns how many bytes they were.
+    pub(crate) fn clear(&mut self) -> usize {
+        let mut bytes = 0;
+        while !self.records.is_empty() {
+            bytes += self.drop_oldest();
+        }
+        bytes
+    }
+
+    /// Whether nobody would miss it who is not subscribed.
+    pub(crate) fn is_forgettable(&self, history: Option<&History>, now_ms: u64) -> bool {
+        let idle_ms = now_ms.saturating_sub(self.touched_ms);
+        let kept_ms = match (history, self.top) {
+            (None, _) => 0,
+            (Some(_), 0) => FRESH_MS,
+            (Some(history), _) => history.position_ttl_ms,
+        };
+        self.records.is_empty() && idle_ms >= kept_ms
+    }
+
+    pub(crate) fn has_records(&self) -> bool {
+        !self.records.is_empty()
+    }
+
+    /// What somebody has missed who knows the channel up to one of these places.
+    pub(crate) fn recover(&self, since: &[Since], recovery: Recovery) -> Recovered {
+        let lost = Recovered::default();
+        let Some(since) = since.iter().find(|since| self.is_of(since)) else {
+            return match recovery {
+                Recovery::Missed => lost,
+                Recovery::Latest => self.latest(),
+            };
+        };
+        if recovery == Recovery::Latest {
+            let is_known = since.offset == self.top;
+            return match is_known {
+                true => Recovered {
+                    is_whole: true,
+                    publications: Vec::new(),
+                },
+                false => self.latest(),
+            };
+        }
+        let Some(missed) = self.top.checked_sub(since.offset) else {
+            return lost;
+        };
+        if missed > self.records.len().min(RECOVERED_MAX) as u64 {
+            return lost;
+        }
+        let first = self.records.len() - missed as usize;
+        Recovered {
+            is_whole: true,
+            publications: self.publications(first..self.records.len()).collect(),
+        }
+    }
+
+    fn latest(&self) -> Recovered {
+        let count = self.records.len();
+        let publications: Vec<_> = self.publications(count.saturating_sub(1)..count).collect();
+        Recovered {
+            is_whole: !publications.is_empty(),
+            publications,
+        }
+    }
+
+    /// A part of the history; `None`: the place that was named is not of this stream.
+    pub(crate) fn page(&self, query: &Query) -> Option<Page> {
+        let count = self.records.len();
+        // Of the oldest that is kept.
+        let lowest = self.top + 1 - count as u64;
+        let publications = match (&query.since, query.is_reverse) {
+            (Some(since), _) if !self.is_of(since) => return None,
+            (since, false) => {
+                let behind = since.map_or(lowest, |since| since.offset.saturating_add(1));
+                let first = behind.saturating_sub(lowest).min(count as u64) as usize;
+                let end = first.saturating_add(query.limit).min(count);
+                page_of(self.publications(first..end))
+            }
+            (since, true) => {
+                let before = since.map_or(self.top.saturating_add(1), |since| since.offset);
+                let end = before.saturating_sub(lowest).min(count as u64) as usize;
+                let first = end.saturating_sub(query.limit);
+                page_of(self.publications(first..end).rev())
+            }
+        };
+        Some(Page {
+            position: self.position(),
+            publications,
+        })
+    }
+
+    fn is_of(&self, since: &Since) -> bool {
+        since.epoch.is_none_or(|epoch| epoch == self.epoch)
+    }
+
+    fn publications(
+        &self,
+        places: std::ops::Range<usize>,
+    ) -> impl DoubleEndedIterator<Item = Publication> {
+        let lowest = self.top + 1 - self.records.len() as u64;
+        let begin = places.start;
+        let records = self.records.range(places).enumerate();
+        records.map(move |(place, record)| Publication {
+            payload: record.payload.clone(),
+            position: Some(Position {
+                epoch: self.epoch,
+                offset: lowest + (begin + place) as u64,
+            }),
+            at_ms: record.at_ms,
+        })
+    }
+}
+
+/// As many as fit a page.
+fn page_of(publications: impl Iterator<Item = Publication>) -> Vec<Publication> {
+    let mut bytes = 0;
+    let fits = |publication: &Publication| {
+        let is_first = bytes == 0;
+        bytes += RECORD_BYTES + publication.payload.bytes.len();
+        is_first || bytes <= PAGE_BYTES_MAX
+    };
+    publications.take_while(fits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::PayloadKind;
+
+    const HISTORY: History = History {
+        size: 5,
+        ttl_ms: 1_000,
+        position_ttl_ms: 10_000,
+        recovery: Recovery::Missed,
+    };
+
+    fn epoch() -> Epoch {
+        Epoch::from_bits(7)
+    }
+
+    /// A stream to which `count` were published, one each 100 ms.
+    fn stream(count: u64) -> Stream {
+        let mut stream = Stream::new(epoch(), 0);
+        for number in 1..=count {
+            let payload = Payload {
+                kind: PayloadKind::Text,
+                bytes: Bytes::from(number.to_string()),
+            };
+            let (position, _) = stream.append(payload, number * 100);
+            assert_eq!(position.offset, number);
+            stream.trim(&HISTORY, number * 100);
+        }
+        stream
+    }
+
+    fn since(offset: u64) -> Since {
+        Since {
+            epoch: Some(epoch()),
+            offset,
+        }
+    }
+
+    fn offsets(publications: &[Publication]) -> Vec<u64> {
+        let offset = |one: &Publication| {
+            let text = String::from_utf8(one.payload.bytes.to_vec()).expect("digits");
+            let offset = one.position.expect("it has one").offset;
+            assert_eq!(text, offset.to_string());
+            offset
+        };
+        publications.iter().map(offset).collect()
+    }
+
+    #[test]
+    fn who_comes_back_gets_all_or_is_told_so() {
+        let stream = stream(8);
+        let foreign = Since {
+            epoch: Some(Epoch::UNKNOWN),
+            offset: 8,
+        };
+        let any = Since {
+            epoch: None,
+            offset: 6,
+        };
+        let rows: [(&[Since], Option<&[u64]>); 8] = [
+            (&[since(8)], Some(&[])),
+            (&[since(6)], Some(&[7, 8])),
+            (&[since(3)], Some(&[4, 5, 6, 7, 8])),
+            (&[since(2)], None),
+            (&[since(9)], None),
+            (&[foreign], None),
+            (&[any], Some(&[7, 8])),
+            (&[foreign, since(7)], Some(&[8])),
+        ];
+        for (asked, expected) in rows {
+            let recovered = stream.recover(asked, Recovery::Missed);
+            assert_eq!(recovered.is_whole, expected.is_some(), "{asked:?}");
+            let expected = expected.unwrap_or_default();
+            assert_eq!(offsets(&recovered.publications), expected, "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_new_stream_and_an_empty_one_recover_those_who_missed_nothing() {
+        let mut stream = Stream::new(epoch(), 0);
+        assert!(stream.recover(&[since(0)], Recovery::Missed).is_whole);
+        assert!(!stream.recover(&[since(1)], Recovery::Missed).is_whole);
+        assert!(
+            !stream
+                .recover(&[since(0)], Recovery::Latest)
+                .publications
+                .len()
+                > 0
+        );
+        stream = self::stream(3);
+        stream.trim(&HISTORY, 5_000);
+        assert!(!stream.has_records());
+        assert!(stream.recover(&[since(3)], Recovery::Missed).is_whole);
+        assert!(!stream.recover(&[since(2)], Recovery::Missed).is_whole);
+        let page = stream.page(&Query {
+            limit: 9,
+            ..Query::default()
+        });
+        assert_eq!(page.expect("of this stream").position.offset, 3);
+    }
+
+    #[test]
+    fn where_the_latest_is_what_counts_it_is_what_comes() {
+        let stream = stream(8);
+        let rows: [(&[Since], &[u64]); 4] = [
+            (&[since(8)], &[]),
+            (&[since(7)], &[8]),
+            (&[since(1)], &[8]),
+            (&[], &[8]),
+        ];
+        for (asked, expected) in rows {
+            let recovered = stream.recover(asked, Recovery::Latest);
+            assert!(recovered.is_whole);
+            assert_eq!(offsets(&recovered.publications), expected, "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn more_than_can_be_sent_is_not_recovered() {
+        let mut stream = Stream::new(epoch(), 0);
+        for _ in 0..RECOVERED_MAX + 1 {
+            let payload = Payload {
+                kind: PayloadKind::Text,
+                bytes: Bytes::new(),
+            };
+            stream.append(payload, 0);
+        }
+        assert!(!stream.recover(&[since(0)], Recovery::Missed).is_whole);
+        let recovered = stream.recover(&[since(1)], Recovery::Missed);
+        assert_eq!(recovered.publications.len(), RECOVERED_MAX);
+    }
+
+    #[test]
+    fn pages_go_both_ways() {
+        // 4 to 8 are kept.
+        let stream = stream(8);
+        let rows: [(Option<u64>, usize, bool, &[u64]); 12] = [
+            (None, 9, false, &[4, 5, 6, 7, 8]),
+            (None, 2, false, &[4, 5]),
+            (None, 0, false, &[]),
+            (Some(0), 2, false, &[4, 5]),
+            (Some(5), 2, false, &[6, 7]),
+            (Some(8), 2, false, &[]),
+            (Some(u64::MAX), 2, false, &[]),
+            (None, 2, true, &[8, 7]),
+            (Some(6), 2, true, &[5, 4]),
+            (Some(4), 2, true, &[]),
+            (Some(0), 2, true, &[]),
+            (Some(u64::MAX), usize::MAX, true, &[8, 7, 6, 5, 4]),
+        ];
+        for (offset, limit, is_reverse, expected) in rows {
+            let query = Query {
+                since: offset.map(since),
+                limit,
+                is_reverse,
+            };
+            let page = stream.page(&query).expect("of this stream");
+            assert_eq!(offsets(&page.publications), expected, "{query:?}");
+            assert_eq!(page.position.offset, 8);
+        }
+        let foreign = Query {
+            since: Some(Since {
+                epoch: Some(Epoch::UNKNOWN),
+                offset: 5,
+            }),
+            ..Query::default()
+        };
+        assert_eq!(stream.page(&foreign), None);
+    }
+
+    #[test]
+    fn a_page_has_an_end_and_never_none() {
+        let mut stream = Stream::new(epoch(), 0);
+        for _ in 0..4 {
+            let payload = Payload {
+                kind: PayloadKind::Binary,
+                bytes: Bytes::from(vec![0; PAGE_BYTES_MAX / 3]),
+            };
+            stream.append(payload, 0);
+        }
+        let query = |since: Option<u64>, is_reverse| Query {
+            since: since.map(self::since),
+            limit: usize::MAX,
+            is_reverse,
+        };
+        let count = |query| {
+            stream
+                .page(&query)
+                .expect("of this stream")
+                .publications
+                .len()
+        };
+        assert_eq!(count(query(None, false)), 2);
+        assert_eq!(count(query(Some(2), false)), 2);
+        assert_eq!(count(query(None, true)), 2);
+        let large = Payload {
+            kind: PayloadKind::Binary,
+            bytes: Bytes::from(vec![0; 2 * PAGE_BYTES_MAX]),
+        };
+        stream.append(large, 0);
+        let page = stream.page(&query(Some(4), false)).expect("of this stream");
+        assert_eq!(page.publications.len(), 1);
+    }
+
+    #[test]
+    fn stale_versions_are_not_taken() {
+        let mut stream = stream(0);
+        let version = |number, epoch: &str| Version {
+            number,
+            epoch: epoch.into(),
+        };
+        for (number, epoch, is_taken) in [
+            (5, "a", true),
+            (5, "a", false),
+            (4, "a", false),
+            (6, "a", true),
+            (1, "b", true),
+            (1, "b", false),
+            (6, "a", true),
+        ] {
+            let taken = stream.take_version(&version(number, epoch));
+            assert_eq!(taken, is_taken, "{number} {epoch}");
+        }
+    }
+
+    #[test]
+    fn bytes_come_back_as_they_went() {
+        let mut stream = Stream::new(epoch(), 0);
+        let mut bytes = 0;
+        for number in 0..20 {
+            let payload = Payload {
+                kind: PayloadKind::Text,
+                bytes: Bytes::from(vec![b'x'; number]),
+            };
+            bytes += stream.append(payload, 0).1;
+            bytes -= stream.trim(&HISTORY, 0);
+        }
+        bytes -= stream.drop_oldest();
+        assert_eq!(bytes - stream.clear(), 0);
+        assert!(stream.is_forgettable(Some(&HISTORY), 10_000));
+        assert!(!stream.is_forgettable(Some(&HISTORY), 9_999));
+        assert!(stream.is_forgettable(None, 0));
+    }
+}

@@ -1,0 +1,61 @@
+//! `[[namespace]]`: what channels remember.
+
+use veche_hub::Recovery;
+
+use super::{Checker, word};
+use crate::config::raw::Table;
+use crate::config::types::{History, Namespace};
+use crate::config::value::Value;
+
+impl Checker<'_> {
+    /// `None` for those with a problem.
+    pub(super) fn namespaces<'t>(
+        &mut self,
+        tables: impl Iterator<Item = &'t Table>,
+    ) -> Vec<Option<Namespace>> {
+        let mut names = Vec::new();
+        tables
+            .map(|table| self.namespace(table, &mut names))
+            .collect()
+    }
+
+    fn namespace(&mut self, table: &Table, names: &mut Vec<String>) -> Option<Namespace> {
+        let name = self.required(table, "name")?;
+        if names.contains(&name) {
+            let why = format!("name: another [[namespace]] is called {name:?} already");
+            self.problems.add(table.value_at("name"), why);
+        }
+        names.push(name.clone());
+        let size = match table.value("history_size") {
+            Some(Value::Integer(size)) => {
+                Some(u32::try_from(size).expect("the table has the range"))
+            }
+            _ => None,
+        };
+        if size.is_none() {
+            for option in ["history_ttl", "position_ttl", "recovery"] {
+                if table.has(option) {
+                    let why = format!("{option}: without history_size nothing is kept");
+                    self.warn(table.key_at(option), &why);
+                }
+            }
+        }
+        let duration = |name| match table.value(name) {
+            Some(Value::Duration(duration)) => duration,
+            other => unreachable!("{name} has a default and is a time: {other:?}"),
+        };
+        let ttl = duration("history_ttl");
+        Some(Namespace {
+            name,
+            history: size.map(|size| History {
+                size,
+                ttl,
+                position_ttl: duration("position_ttl").max(ttl),
+                recovery: match word(table, "recovery") {
+                    "latest" => Recovery::Latest,
+                    _ => Recovery::Missed,
+                },
+            }),
+        })
+    }
+}

@@ -1,0 +1,66 @@
+//! The rows of `[[namespace]]`.
+
+use super::{Change, Default, Directive, Section, seconds};
+use crate::config::value::Kind;
+
+/// The most publications that one channel may keep.
+const SIZE_MAX: u64 = 1_000_000;
+
+/// What times are made of.
+const TIME: Kind = Kind::Duration {
+    min: seconds(1),
+    max: seconds(10 * 366 * 86_400),
+    off: false,
+};
+
+pub(super) static NAMESPACE: &[Directive] = &[
+    row(
+        "name",
+        Kind::Namespace,
+        Default::Required,
+        "Its channels are those whose names begin with this and a `:`, as `chat:42` does in `chat`. `\"\"` has the channels without a `:`, `\"#\"` those of users, to which `user` publishes.",
+    ),
+    row(
+        "history_size",
+        Kind::Integer {
+            min: 1,
+            max: SIZE_MAX,
+            words: &["off"],
+        },
+        Default::Toml("\"off\""),
+        "How many publications each channel keeps. With it they are numbered, clients of routes with `positions = true` can come back to where they were, and `POST /api/history` reads them. Off (also `0`): a publication is for those who are there.",
+    ),
+    row(
+        "history_ttl",
+        TIME,
+        Default::Toml("\"1h\""),
+        "How long each of them is kept at most.",
+    ),
+    row(
+        "position_ttl",
+        TIME,
+        Default::Toml("\"1d\""),
+        "How long a channel to which nobody is subscribed keeps its position, from its last publication on; at least as long as publications. Who comes back later is told that something may be missing.",
+    ),
+    row(
+        "recovery",
+        Kind::Word {
+            words: &["missed", "latest"],
+            hidden: &[],
+        },
+        Default::Toml("\"missed\""),
+        "What a client gets that comes back. `\"missed\"`: every publication since, at most 300, or word that they are not all there any more. `\"latest\"`: the latest one, if it does not have that; for channels whose publications are states, such as prices.",
+    ),
+];
+
+const fn row(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {
+    Directive {
+        section: Section::Namespace,
+        name,
+        kind,
+        default,
+        handlers: &[],
+        change: Change::Reload,
+        doc,
+    }
+}

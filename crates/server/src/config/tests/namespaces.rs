@@ -1,0 +1,116 @@
+//! `[[namespace]]`, and routes that tell positions.
+
+use std::time::Duration;
+
+use veche_hub::Recovery;
+
+use super::bad::says_after_listen;
+use super::{LISTEN, good};
+use crate::config::types::{Handler, History, Namespace};
+
+#[test]
+fn namespaces_remember_as_they_say() {
+    let config = good(&format!(
+        r##"{LISTEN}
+[[namespace]]
+name = "chat"
+history_size = 100
+[[namespace]]
+name = ""
+[[namespace]]
+name = "#"
+history_size = 3
+history_ttl = "2d"
+recovery = "latest"
+[limits]
+history_bytes = "1GiB"
+"##
+    ));
+    assert_eq!(config.warnings, []);
+    let hour = Duration::from_secs(3600);
+    let namespace = |name: &str, history| Namespace {
+        name: name.to_owned(),
+        history,
+    };
+    let chat = History {
+        size: 100,
+        ttl: hour,
+        position_ttl: 24 * hour,
+        recovery: Recovery::Missed,
+    };
+    let users = History {
+        size: 3,
+        ttl: 48 * hour,
+        // At least as long as publications.
+        position_ttl: 48 * hour,
+        recovery: Recovery::Latest,
+    };
+    let expected = [
+        namespace("chat", Some(chat)),
+        namespace("", None),
+        namespace("#", Some(users)),
+    ];
+    assert_eq!(config.namespaces, expected);
+    assert_eq!(config.limits.history_bytes, 1 << 30);
+}
+
+#[test]
+fn mistakes_in_namespaces_are_told() {
+    says_after_listen(
+        r##"[[namespace]]
+history_size = 7
+[[namespace]]
+name = "chat:1"
+[[namespace]]
+name = "a"
+history_size = 0
+history_sise = 7
+[[namespace]]
+name = "a"
+recovery = "all"
+[[route]]
+path = "/"
+handler = "push"
+positions = true
+outbox_full = "latest"
+[[route]]
+path = "/echo"
+handler = "echo"
+positions = true
+"##,
+        &[
+            "3:1: [[namespace]] without \"name\", which it has to have",
+            "6:8: name: expected what stands before the \":\" of its channels, \"\" for channels without one or \"#\" for users' own, found \"chat:1\"",
+            "10:1: unknown directive \"history_sise\" in [[namespace]]; did you mean \"history_size\"?",
+            "12:8: name: another [[namespace]] is called \"a\" already",
+            "13:12: recovery: expected \"missed\" or \"latest\", found \"all\"",
+            "18:15: outbox_full: clients with positions are promised that nothing is missing; it has to be \"disconnect\"",
+            "22:1: positions: it means nothing to handler \"echo\", only to \"push\"",
+        ],
+    );
+}
+
+#[test]
+fn what_means_nothing_without_a_history_is_warned_of() {
+    let config = good(&format!(
+        "{LISTEN}[[namespace]]\nname = \"a\"\nhistory_size = \"off\"\nhistory_ttl = \"1h\"\n"
+    ));
+    let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].ends_with("history_ttl: without history_size nothing is kept"),
+        "{warnings:?}"
+    );
+    assert_eq!(config.namespaces[0].history, None);
+}
+
+#[test]
+fn routes_may_tell_positions() {
+    let config = good(&format!(
+        "{LISTEN}[[route]]\npath = \"/\"\nhandler = \"push\"\npositions = true\nchannels = [\"*\"]\n"
+    ));
+    let Handler::Push { websocket, .. } = &config.routes[0].handler else {
+        panic!("{:?}", config.routes[0].handler);
+    };
+    assert!(websocket.has_positions);
+}
