@@ -232,6 +232,7 @@ fn terms(
             epoch: version_epoch.map_or("", |epoch| &epoch.0).into(),
         }),
         is_passing: skip_history,
+        info: None,
     };
     Ok((terms != Terms::default()).then(|| Arc::new(terms)))
 }

@@ -13,7 +13,7 @@ mod sending;
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use veche_hub::{Delivery, Encodings, Format, PayloadKind, SessionId};
+use veche_hub::{Delivery, Encodings, Event, Format, PayloadKind, SessionId};
 use veche_proto::websocket::deflate::Agreed;
 use veche_proto::websocket::{self, Codecs, Encoder, MessageKind, Opcode, Role};
 
@@ -412,6 +412,10 @@ impl Outboxes {
             return;
         };
         let pushes = outbox.pushes;
+        if delivery.event != Event::Published {
+            // Who comes and goes is told by protocols that have words for it.
+            return;
+        }
         if pushes != Pushes::Framed {
             if pushes == Pushes::Positioned {
                 return self.deliver_positioned(session, delivery);

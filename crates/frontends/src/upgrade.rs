@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Answer, ChannelName, Position, SessionId, Since, Ticket};
+use veche_hub::{Answer, ChannelName, Joining, Position, SessionId, Since, Ticket};
 use veche_proto::http::{Head, Status};
 use veche_proto::websocket::handshake::{self, Upgrade};
 use veche_proto::websocket::{self, Decoder};
@@ -49,7 +49,7 @@ pub(crate) struct Candidate<'a, 'b> {
     /// What it asked to hear beside its user's own channel.
     channels: Vec<String>,
     /// Up to where it says to know them.
-    since: Option<Arc<[Since]>>,
+    joining: Joining,
 }
 
 /// A session whose registrations are under way.
@@ -120,7 +120,10 @@ pub(crate) fn judge<'a, 'b>(
         session,
         named: Named::default(),
         channels,
-        since,
+        joining: Joining {
+            since,
+            ..Joining::default()
+        },
     })
 }
 
@@ -277,24 +280,25 @@ impl Candidate<'_, '_> {
             )
             .with_lease(self.named.lease),
             channels: Vec::new(),
-            is_back: self.since.is_some(),
+            is_back: self.joining.since.is_some(),
             open: 0,
             written_at,
             opening: None,
         };
         let personal = user.map(|user| format!("#{user}"));
         let channels: Vec<String> = personal.into_iter().chain(self.channels).collect();
-        let since = self.since.as_ref();
         for (number, channel) in channels.iter().enumerate() {
             let Ok(name) = ChannelName::new(channel) else {
                 unreachable!("checked before; users by their identity")
             };
             let answers = shared.ports.answers.len();
-            if let Err(error) =
-                shared
-                    .hub
-                    .subscribe(id, name, Ticket(number as u32), since, &mut shared.ports)
-            {
+            if let Err(error) = shared.hub.subscribe(
+                id,
+                name,
+                Ticket(number as u32),
+                &self.joining,
+                &mut shared.ports,
+            ) {
                 shared.hub.close(id, &mut shared.ports);
                 registration.withdraw(id, shared);
                 return Err(refused(

@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use veche_hub::{
-    Answer, ChannelName, Class, Delivery, Hub, Mail, Options, Outlet, PayloadKind, PayloadRef,
-    SessionId, Ticket, WorkerId,
+    Answer, ChannelName, Class, Delivery, Hub, Joining, Mail, Options, Outlet, PayloadKind,
+    PayloadRef, SessionId, Ticket, WorkerId,
 };
 
 /// Rounds are shorter than a time slice, so on a busy machine most are whole.
@@ -57,8 +57,14 @@ fn hub_with(subscribers: u32, name: impl Fn(u32) -> String) -> Hub {
         };
         let name = name(index);
         let name = ChannelName::new(&name).expect("a valid name");
-        hub.subscribe(session, name, Ticket(0), None, &mut Sink::default())
-            .expect("there is room");
+        hub.subscribe(
+            session,
+            name,
+            Ticket(0),
+            &Joining::default(),
+            &mut Sink::default(),
+        )
+        .expect("there is room");
     }
     hub
 }
@@ -120,7 +126,7 @@ fn main() {
         generation += 1;
         for index in 0..sessions {
             let session = SessionId { index, generation };
-            hub.subscribe(session, name, Ticket(0), None, &mut sink)
+            hub.subscribe(session, name, Ticket(0), &Joining::default(), &mut sink)
                 .expect("there is room");
         }
         for index in 0..sessions {

@@ -119,9 +119,9 @@ impl Hub {
                 session,
                 ticket,
                 registration,
-                since,
+                joining,
             } => {
-                let joined = self.count_in(from, channel, since.as_ref());
+                let joined = self.count_in(from, channel, &joining);
                 outlet.mail(
                     from,
                     Mail::Subscribed {

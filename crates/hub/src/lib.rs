@@ -37,6 +37,7 @@ mod few;
 mod history;
 mod hub;
 mod id;
+mod info;
 mod mail;
 mod membership;
 mod name;
@@ -58,14 +59,16 @@ mod time;
 pub use history::{HistoryError, Joined};
 pub use hub::{Counts, Hub, Outcome};
 pub use id::{SessionId, Ticket, WorkerId};
+pub use info::{ClientInfo, Info};
 pub use mail::{Class, Mail, Registration};
-pub use membership::SubscribeError;
+pub use membership::{Joining, SubscribeError};
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};
 pub use namespace::{History, Namespace, Namespaces, Recovery, USERS, namespace_of};
 pub use options::{IMMEDIATE_MAX, Options};
 pub use outlet::{Answer, Outlet};
 pub use payload::{
-    Delivery, ENCODINGS_MAX, Encodings, Format, Payload, PayloadKind, PayloadRef, Publication,
+    Delivery, ENCODINGS_MAX, Encodings, Event, Format, Payload, PayloadKind, PayloadRef,
+    Publication,
 };
 pub use position::{BadPosition, Epoch, Position, Since};
 pub use publish::{NoCredit, Published, Terms};

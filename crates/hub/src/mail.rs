@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::{
-    HistoryError, Joined, Page, Payload, Publication, Published, Query, SessionId, Since, Terms,
+    HistoryError, Joined, Joining, Page, Payload, Publication, Published, Query, SessionId, Terms,
     Ticket,
 };
 
@@ -50,8 +50,8 @@ pub enum Mail {
         ticket: Ticket,
         /// What to make live.
         registration: Registration,
-        /// Up to where it knows the channel.
-        since: Option<Arc<[Since]>>,
+        /// How it is subscribed.
+        joining: Joining,
     },
     /// From the home: the subscriber is counted; the next publication reaches it.
     Subscribed {

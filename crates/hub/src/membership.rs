@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::channel::{Channel, Home};
 use crate::subscription::{SLOTS_MAX, Standing};
 use crate::{
-    Answer, ChannelName, Hub, Joined, Mail, Outlet, Registration, SessionId, Since, Ticket,
-    WorkerId,
+    Answer, ChannelName, ClientInfo, Hub, Joined, Mail, Outlet, Registration, SessionId, Since,
+    Ticket, WorkerId,
 };
 
 /// Why a session can't subscribe.
@@ -27,20 +27,28 @@ pub enum SubscribeError {
     Full,
 }
 
+/// How a session subscribes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Joining {
+    /// Up to where it knows the channel; one place, or places of several channels of which one may be this one's. What
+    /// it has missed comes with the answer.
+    pub since: Option<Arc<[Since]>>,
+    /// As whom others see it there.
+    pub client: Option<Arc<ClientInfo>>,
+}
+
 impl Hub {
     /// Subscribes a session. [`Answer::Subscribed`] comes when the channel's home has counted it:
     /// within this call if the home is here. From the answer on it gets every publication. There is
     /// no answer if it unsubscribes or closes first.
     ///
-    /// `since`: up to where it knows the channel; one place, or places of several channels of which one may be
-    /// this one's. What it has missed comes with the answer, which has to be handled before the hub is called
-    /// again: what it gets next follows at once.
+    /// The answer has to be handled before the hub is called again: what it gets next follows at once.
     pub fn subscribe(
         &mut self,
         session: SessionId,
         channel: ChannelName<'_>,
         ticket: Ticket,
-        since: Option<&Arc<[Since]>>,
+        joining: &Joining,
         outlet: &mut impl Outlet,
     ) -> Result<(), SubscribeError> {
         match self.subscriptions.standing(session) {
@@ -60,7 +68,7 @@ impl Hub {
         }
         let registration = self.subscriptions.insert(session, index);
         let Some(home) = self.channels[index].home.elsewhere() else {
-            let joined = self.join(index, since);
+            let joined = self.join(index, joining.since.as_ref());
             self.make_live(index, registration.slot);
             if joined.is_some() {
                 self.keep_to_budget();
@@ -78,7 +86,7 @@ impl Hub {
                 session,
                 ticket,
                 registration,
-                since: since.cloned(),
+                joining: joining.clone(),
             },
         );
         Ok(())
@@ -118,7 +126,7 @@ impl Hub {
         &mut self,
         from: WorkerId,
         name: Arc<str>,
-        since: Option<&Arc<[Since]>>,
+        joining: &Joining,
     ) -> Option<Box<Joined>> {
         let hash = self.channels.hash(&name);
         debug_assert_eq!(self.home(hash), self.me, "all workers have one seed");
@@ -126,7 +134,7 @@ impl Hub {
             Some(index) => index,
             None => self.channels.insert(hash, name, Home::HERE),
         };
-        let joined = self.join(index, since);
+        let joined = self.join(index, joining.since.as_ref());
         let channel = &mut self.channels[index];
         let was_vacant = channel.subscribers_all() == 0;
         channel.add_share(from);

@@ -3,9 +3,11 @@
 //! The hub stores a payload as the publisher gave it and never looks inside; front ends derive
 //! their encodings and leave them in [`Encodings`] for the next receiver.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
-use crate::Position;
+use crate::{Info, Position};
 
 /// What the bytes of a payload are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,6 +63,8 @@ pub(crate) struct Ordered<'a> {
     pub(crate) payload: Source<'a>,
     pub(crate) position: Option<Position>,
     pub(crate) at_ms: u64,
+    pub(crate) event: Event,
+    pub(crate) info: Option<Arc<Info>>,
 }
 
 impl From<Publication> for Ordered<'_> {
@@ -69,6 +73,8 @@ impl From<Publication> for Ordered<'_> {
             payload: Source::Kept(publication.payload),
             position: publication.position,
             at_ms: publication.at_ms,
+            event: publication.event,
+            info: publication.info,
         }
     }
 }
@@ -80,6 +86,8 @@ impl Ordered<'_> {
             payload: self.payload.keep(),
             position: self.position,
             at_ms: self.at_ms,
+            event: self.event,
+            info: self.info.clone(),
         }
     }
 }
@@ -119,6 +127,22 @@ pub struct Publication {
     pub position: Option<Position>,
     /// When its home took it, in milliseconds since 1970.
     pub at_ms: u64,
+    /// What it tells.
+    pub event: Event,
+    /// What is said of it beside its payload.
+    pub info: Option<Arc<Info>>,
+}
+
+/// What subscribers are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Event {
+    /// Something was published.
+    #[default]
+    Published,
+    /// The client that its info names has joined the channel; there is no payload.
+    Joined,
+    /// It has left.
+    Left,
 }
 
 /// The name of an encoding, chosen by front ends: a client protocol, its framing and, where it
@@ -174,6 +198,10 @@ pub struct Delivery<'a> {
     pub position: Option<Position>,
     /// When its home took it, in milliseconds since 1970.
     pub at_ms: u64,
+    /// What it tells.
+    pub event: Event,
+    /// What is said of it beside its payload.
+    pub info: Option<&'a Info>,
     /// The encodings made so far. For an only receiver it does not pay to add one: encode
     /// straight into the outbox.
     pub encodings: &'a mut Encodings,

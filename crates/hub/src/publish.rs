@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::payload::{Ordered, Source};
 use crate::stalled::Request;
 use crate::{
-    ChannelName, Class, Hub, Mail, Outcome, Outlet, Payload, PayloadRef, Position, SessionId,
-    Ticket, Version, WorkerId,
+    ChannelName, Class, Event, Hub, Info, Mail, Outcome, Outlet, Payload, PayloadRef, Position,
+    SessionId, Ticket, Version, WorkerId,
 };
 
 /// A publication can't be taken now, for lack of credit or of room in a queue. Nothing of it was
@@ -27,6 +27,8 @@ pub struct Terms {
     pub version: Option<Version>,
     /// It is not kept and gets no position, whether the channel remembers or not.
     pub is_passing: bool,
+    /// What is said of it beside its payload.
+    pub info: Option<Arc<Info>>,
 }
 
 /// What became of a publication.
@@ -194,6 +196,7 @@ impl Hub {
         }
         let history = history.filter(|_| !terms.is_some_and(|terms| terms.is_passing));
         let at_ms = self.now.wall_ms;
+        let info = terms.and_then(|terms| terms.info.clone());
         let mut published = Published::default();
         let mut is_stale = false;
         if let Some(history) = history {
@@ -203,7 +206,10 @@ impl Hub {
                 version.is_some_and(|version| !self.streams.get_mut(stream).take_version(version));
             published.position = Some(match is_stale {
                 true => self.streams.get(stream).position(),
-                false => self.streams.append(stream, payload.keep(), &history, at_ms),
+                false => {
+                    let kept = (payload.keep(), info.clone());
+                    self.streams.append(stream, kept, &history, at_ms)
+                }
             });
         }
         if !is_stale {
@@ -211,6 +217,8 @@ impl Hub {
                 payload,
                 position: published.position,
                 at_ms,
+                event: Event::Published,
+                info,
             };
             published.handed = self.feed(index, ordered, outlet);
         }

@@ -1,9 +1,10 @@
 //! What a channel remembers: its position, and its latest publications.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::namespace::Recovery;
-use crate::{Epoch, History, Payload, Position, Publication, Since};
+use crate::{Epoch, Event, History, Info, Payload, Position, Publication, Since};
 
 /// The most publications that somebody gets who comes back; who has missed more is told so.
 pub const RECOVERED_MAX: usize = 300;
@@ -23,6 +24,14 @@ const RECORD_BYTES: usize = size_of::<Record>() + 40;
 struct Record {
     payload: Payload,
     at_ms: u64,
+    info: Option<Arc<Info>>,
+}
+
+impl Record {
+    fn bytes(&self) -> usize {
+        let info = self.info.as_ref().map_or(0, |info| info.bytes());
+        RECORD_BYTES + self.payload.bytes.len() + info
+    }
 }
 
 /// See the module's text.
@@ -112,12 +121,20 @@ impl Stream {
     }
 
     /// Keeps a publication. Returns its position and how many bytes it takes more.
-    pub(crate) fn append(&mut self, payload: Payload, now_ms: u64) -> (Position, usize) {
+    pub(crate) fn append(
+        &mut self,
+        (payload, info): (Payload, Option<Arc<Info>>),
+        now_ms: u64,
+    ) -> (Position, usize) {
         self.top += 1;
         self.touched_ms = now_ms;
-        let bytes = RECORD_BYTES + payload.bytes.len();
-        let at_ms = now_ms;
-        self.records.push_back(Record { payload, at_ms });
+        let record = Record {
+            payload,
+            at_ms: now_ms,
+            info,
+        };
+        let bytes = record.bytes();
+        self.records.push_back(record);
         (self.position(), bytes)
     }
 
@@ -142,7 +159,7 @@ impl Stream {
         if self.records.is_empty() {
             self.records = VecDeque::new();
         }
-        RECORD_BYTES + oldest.payload.bytes.len()
+        oldest.bytes()
     }
 
     /// Lets go of all publications; the position stays. Returns how many bytes they were.
@@ -254,6 +271,8 @@ impl Stream {
                 offset: lowest + (begin + place) as u64,
             }),
             at_ms: record.at_ms,
+            event: Event::Published,
+            info: record.info.clone(),
         })
     }
 }
@@ -295,7 +314,7 @@ mod tests {
                 kind: PayloadKind::Text,
                 bytes: Bytes::from(number.to_string()),
             };
-            let (position, _) = stream.append(payload, number * 100);
+            let (position, _) = stream.append((payload, None), number * 100);
             assert_eq!(position.offset, number);
             stream.trim(&HISTORY, number * 100);
         }

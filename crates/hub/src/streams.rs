@@ -1,9 +1,11 @@
 //! The streams of this worker, their budget of bytes, and which of them were idle longest.
 
+use std::sync::Arc;
+
 use crate::channel::{Channel, reserve_one};
 use crate::position::Epochs;
 use crate::stream::Stream;
-use crate::{History, Payload, Position};
+use crate::{History, Info, Payload, Position};
 
 /// No stream.
 const NO_STREAM: u32 = u32::MAX;
@@ -107,13 +109,13 @@ impl Streams {
     pub(crate) fn append(
         &mut self,
         index: u32,
-        payload: Payload,
+        kept: (Payload, Option<Arc<Info>>),
         history: &History,
         now_ms: u64,
     ) -> Position {
         let stream = self.get_mut(index);
         let had_records = stream.has_records();
-        let (position, more) = stream.append(payload, now_ms);
+        let (position, more) = stream.append(kept, now_ms);
         self.bytes += more;
         if !had_records {
             self.link(index);

@@ -92,6 +92,8 @@ impl Hub {
                 payload: ordered.payload.borrow(),
                 position: ordered.position,
                 at_ms: ordered.at_ms,
+                event: ordered.event,
+                info: ordered.info.as_deref(),
                 encodings: &mut self.scratch,
                 receivers: subscribers.len() as u32,
             };
@@ -193,6 +195,8 @@ fn sweep_slice(
                         payload: queued.publication.payload.borrow(),
                         position: queued.publication.position,
                         at_ms: queued.publication.at_ms,
+                        event: queued.publication.event,
+                        info: queued.publication.info.as_deref(),
                         encodings: &mut queued.encodings,
                         receivers: queued.receivers,
                     };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, ChannelName, Class, Delivery, Hub, Mail, NoCredit, Options, Outcome, Outlet, Payload,
-    PayloadKind, PayloadRef, SessionId, Ticket, WorkerId,
+    Answer, ChannelName, Class, Delivery, Hub, Joining, Mail, NoCredit, Options, Outcome, Outlet,
+    Payload, PayloadKind, PayloadRef, SessionId, Ticket, WorkerId,
 };
 
 const HOME: WorkerId = WorkerId(0);
@@ -87,7 +87,7 @@ fn subscribe_from(worker: WorkerId, name: &str, home: &mut Hub, desk: &mut Desk)
     let name = ChannelName::new(name).expect("a valid name");
     let mut carry = Carry(home, desk, worker);
     there
-        .subscribe(session, name, Ticket(0), None, &mut carry)
+        .subscribe(session, name, Ticket(0), &Joining::default(), &mut carry)
         .expect("there is room");
 }
 
@@ -238,7 +238,7 @@ fn a_full_queue_refuses_and_a_sweep_makes_room() {
             index,
             generation: 0,
         };
-        home.subscribe(session, channel, Ticket(0), None, &mut desk)
+        home.subscribe(session, channel, Ticket(0), &Joining::default(), &mut desk)
             .expect("there is room");
     }
     for text in ["a", "b"] {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, Delivery, History, Hub, Mail, Namespace, Namespaces, Now, Options,
-    Outcome, Outlet, PayloadKind, PayloadRef, Query, Recovery, SessionId, Since, Ticket, WorkerId,
+    Answer, ChannelName, Class, Delivery, History, Hub, Joining, Mail, Namespace, Namespaces, Now,
+    Options, Outcome, Outlet, PayloadKind, PayloadRef, Query, Recovery, SessionId, Since, Ticket,
+    WorkerId,
 };
 
 /// Keeps the last answer.
@@ -69,13 +70,16 @@ fn join(
     channel: &str,
     since: Option<Since>,
 ) -> (Since, Option<(bool, usize)>) {
-    let since = since.map(|since| Arc::from([since]));
+    let joining = Joining {
+        since: since.map(|since| Arc::from([since])),
+        ..Joining::default()
+    };
     let mut last = Last::default();
     let result = hub.subscribe(
         session(index),
         name(channel),
         Ticket(0),
-        since.as_ref(),
+        &joining,
         &mut last,
     );
     result.expect("there is room");
@@ -108,7 +112,7 @@ fn no_budget_is_too_small_to_go_on() {
                         session(index),
                         name(&channel),
                         Ticket(0),
-                        None,
+                        &Joining::default(),
                         &mut Last::default(),
                     );
                 }

@@ -2,8 +2,8 @@
 
 use allocation_counter::measure;
 use veche_hub::{
-    Answer, ChannelName, Class, Delivery, Hub, Mail, Options, Outcome, Outlet, PayloadKind,
-    PayloadRef, SessionId, Ticket, WorkerId,
+    Answer, ChannelName, Class, Delivery, Hub, Joining, Mail, Options, Outcome, Outlet,
+    PayloadKind, PayloadRef, SessionId, Ticket, WorkerId,
 };
 
 /// Counts deliveries.
@@ -33,8 +33,14 @@ fn subscribe(hub: &mut Hub, index: u32, name: &str) {
         generation: 1,
     };
     let name = ChannelName::new(name).expect("a valid name");
-    hub.subscribe(session, name, Ticket(0), None, &mut Tally::default())
-        .expect("there is room");
+    hub.subscribe(
+        session,
+        name,
+        Ticket(0),
+        &Joining::default(),
+        &mut Tally::default(),
+    )
+    .expect("there is room");
 }
 
 /// Bytes per one of `count` things that `add` adds, at the worst moment of all tables' growth

@@ -117,6 +117,7 @@ fn write_page(text: &mut String, page: &Page) {
             payload,
             position,
             at_ms,
+            ..
         } = publication;
         let comma = if place == 0 { "" } else { "," };
         let offset = position.map_or(0, |position| position.offset);

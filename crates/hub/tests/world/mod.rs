@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, Epoch, History, Hub, Joined, Mail, Namespace, Namespaces, NoCredit,
-    Now, Options, Outcome, PayloadKind, PayloadRef, Position, Published, Recovery, SessionId,
-    Since, SubscribeError, Ticket, USERS, WorkerId,
+    Answer, ChannelName, Class, Epoch, History, Hub, Joined, Joining, Mail, Namespace, Namespaces,
+    NoCredit, Now, Options, Outcome, PayloadKind, PayloadRef, Position, Published, Recovery,
+    SessionId, Since, SubscribeError, Ticket, USERS, WorkerId,
 };
 
 use port::Port;
@@ -466,7 +466,11 @@ impl World {
         }
         let name = ChannelName::new(channel).expect("a valid name");
         let (hub, mut port) = self.at(worker);
-        let result = hub.subscribe(session, name, ticket, since.as_ref(), &mut port);
+        let joining = Joining {
+            since,
+            ..Joining::default()
+        };
+        let result = hub.subscribe(session, name, ticket, &joining, &mut port);
         let expected = if is_new {
             Ok(())
         } else {

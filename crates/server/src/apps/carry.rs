@@ -9,7 +9,7 @@ use veche_frontends::journal::SlowKind;
 use veche_frontends::outbox::Sending;
 use veche_frontends::shared::Renewal;
 use veche_frontends::{AppId, Shared};
-use veche_hub::{ChannelName, Payload, PayloadKind, PayloadRef, SessionId};
+use veche_hub::{ChannelName, Joining, Payload, PayloadKind, PayloadRef, SessionId};
 use veche_proto::http::Status;
 use veche_proto::websocket::MessageKind;
 use veche_script::{Answer, Effect, Kind, Level, Token};
@@ -238,7 +238,7 @@ impl Here {
         let name = ChannelName::new(channel).map_err(|error| error.to_string())?;
         let ticket = self.tickets.issue(who, channel, token);
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);
-        let result = hub.subscribe(who, name, ticket, None, ports);
+        let result = hub.subscribe(who, name, ticket, &Joining::default(), ports);
         result.map_err(|error| {
             self.tickets.take(who, ticket);
             error.to_string()
