@@ -415,7 +415,7 @@ mod tests {
                 kind: PayloadKind::Text,
                 bytes: Bytes::new(),
             };
-            stream.append(payload, 0);
+            stream.append((payload, None), 0);
         }
         assert!(!stream.recover(&[since(0)], Recovery::Missed).is_whole);
         let recovered = stream.recover(&[since(1)], Recovery::Missed);
@@ -468,7 +468,7 @@ mod tests {
                 kind: PayloadKind::Binary,
                 bytes: Bytes::from(vec![0; PAGE_BYTES_MAX / 3]),
             };
-            stream.append(payload, 0);
+            stream.append((payload, None), 0);
         }
         let query = |since: Option<u64>, is_reverse| Query {
             since: since.map(self::since),
@@ -489,7 +489,7 @@ mod tests {
             kind: PayloadKind::Binary,
             bytes: Bytes::from(vec![0; 2 * PAGE_BYTES_MAX]),
         };
-        stream.append(large, 0);
+        stream.append((large, None), 0);
         let page = stream.page(&query(Some(4), false)).expect("of this stream");
         assert_eq!(page.publications.len(), 1);
     }
@@ -524,7 +524,7 @@ mod tests {
                 kind: PayloadKind::Text,
                 bytes: Bytes::from(vec![b'x'; number]),
             };
-            bytes += stream.append(payload, 0).1;
+            bytes += stream.append((payload, None), 0).1;
             bytes -= stream.trim(&HISTORY, 0);
         }
         bytes -= stream.drop_oldest();

@@ -289,7 +289,7 @@ mod tests {
             kind: PayloadKind::Text,
             bytes: Bytes::from(vec![b'x'; 1000]),
         };
-        streams.append(index, payload, &HISTORY, now_ms);
+        streams.append(index, (payload, None), &HISTORY, now_ms);
     }
 
     fn three() -> Streams {
