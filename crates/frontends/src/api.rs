@@ -3,13 +3,13 @@
 //! Publishing itself is [`backend`](crate::backend)'s. Answers are `{"result":{…}}` or `{"error":{"code","message"}}`,
 //! with status 200: the transport did its work.
 
-use veche_hub::{Answer, SessionId, Ticket};
+use veche_hub::{Answer, Question, SessionId, Ticket};
 use veche_proto::http::{Framing, Head, Method, Status};
 
 use crate::backend::{
     BAD_REQUEST, Backend, METHOD_NOT_FOUND, Progress, Shape, UNAUTHORIZED, Unwilling, write_error,
 };
-use crate::command::{self, BadCommand, Command, Target};
+use crate::command::{self, BadCommand, Command, Inquiry, Target};
 use crate::reply::Refusal;
 use crate::shared::Shared;
 use crate::step::Block;
@@ -22,6 +22,8 @@ enum Name {
     Disconnect,
     History,
     HistoryRemove,
+    Presence,
+    PresenceStats,
     Info,
     Unknown,
 }
@@ -53,6 +55,8 @@ impl Call {
             "disconnect" => Name::Disconnect,
             "history" => Name::History,
             "history_remove" => Name::HistoryRemove,
+            "presence" => Name::Presence,
+            "presence_stats" => Name::PresenceStats,
             "info" => Name::Info,
             "socket" => {
                 return Err(Refusal::new(
@@ -103,9 +107,11 @@ impl Call {
             }
             _ => {}
         }
-        let progress = match self.name {
-            Name::History | Name::HistoryRemove => self.remember(body, id, shared),
-            _ => self.publish(body, id, shared),
+        let progress = match self.inquiry(body) {
+            Some(inquiry) => inquiry
+                .map_err(Unwilling::from)
+                .and_then(|inquiry| self.backend.ask(inquiry, id, shared)),
+            None => self.publish(body, id, shared),
         };
         match progress {
             Err(Unwilling::Busy(busy)) => {
@@ -121,17 +127,16 @@ impl Call {
         }
     }
 
-    fn remember(
-        &mut self,
-        body: &[u8],
-        id: SessionId,
-        shared: &mut Shared,
-    ) -> Result<Progress, Unwilling> {
-        let command = command::parse_history(body)?;
-        match self.name {
-            Name::HistoryRemove => self.backend.remove_history(&command, id, shared),
-            _ => self.backend.history(&command, id, shared),
-        }
+    /// What the call asks of a channel; `None` for those that don't.
+    fn inquiry<'b>(&self, body: &'b [u8]) -> Option<Result<Inquiry<'b>, BadCommand>> {
+        let question = match self.name {
+            Name::History => return Some(command::parse_history(body)),
+            Name::HistoryRemove => Question::RemoveHistory,
+            Name::Presence => Question::Presence,
+            Name::PresenceStats => Question::PresenceStats,
+            _ => return None,
+        };
+        Some(command::parse_inquiry(body, question))
     }
 
     fn publish(

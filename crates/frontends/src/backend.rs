@@ -13,7 +13,7 @@ use veche_hub::{
 };
 use veche_proto::websocket::MessageKind;
 
-use crate::command::{BadCommand, Command, HistoryCommand, Target};
+use crate::command::{BadCommand, Command, Inquiry, Target};
 use crate::publishing::{Busy, Publisher};
 use crate::shared::{NoteLevel, Shared};
 pub use exchange::{BAD_REQUEST, METHOD_NOT_FOUND, Shape, UNAUTHORIZED, write_error};
@@ -184,39 +184,21 @@ impl Backend {
         Ok(Progress::Done)
     }
 
-    /// Reads a part of a channel's history.
-    pub fn history(
+    /// Asks something of a channel.
+    pub fn ask(
         &mut self,
-        command: &HistoryCommand<'_>,
+        inquiry: Inquiry<'_>,
         session: SessionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
-        let channel = named(&command.channel.0)?;
+        let channel = named(&inquiry.channel.0)?;
         let from = (session, ticket(self.next_number(), 0));
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);
-        let (page, open) = match hub.history(from, channel, command.query, ports) {
-            Outcome::Done(page) => (page.map(Some), 0),
-            Outcome::Pending => (Ok(None), 1),
+        let (answer, open) = match hub.ask(from, channel, inquiry.question, ports) {
+            Outcome::Done(answer) => (Some(answer), 0),
+            Outcome::Pending => (None, 1),
         };
-        self.owe(None, open, Content::History(page));
-        Ok(Progress::Done)
-    }
-
-    /// Has a channel forget its publications.
-    pub fn remove_history(
-        &mut self,
-        command: &HistoryCommand<'_>,
-        session: SessionId,
-        shared: &mut Shared,
-    ) -> Result<Progress, Unwilling> {
-        let channel = named(&command.channel.0)?;
-        let from = (session, ticket(self.next_number(), 0));
-        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
-        let (removed, open) = match hub.remove_history(from, channel, ports) {
-            Outcome::Done(removed) => (removed, 0),
-            Outcome::Pending => (Ok(()), 1),
-        };
-        self.owe(None, open, Content::HistoryRemoved(removed));
+        self.owe(None, open, Content::Asked(answer));
         Ok(Progress::Done)
     }
 
@@ -299,8 +281,7 @@ impl Backend {
                 }
             }
             (Content::Disconnected(all), Answer::Disconnected { count }) => *all = count,
-            (Content::History(read), Answer::History(page)) => *read = page.map(Some),
-            (Content::HistoryRemoved(done), Answer::HistoryRemoved(removed)) => *done = removed,
+            (Content::Asked(asked), answer) => *asked = Some(answer),
             _ => return,
         }
         exchange.open = exchange.open.saturating_sub(1);

@@ -2,18 +2,19 @@
 //!
 //! It turns bytes into a [`Command`] that borrows from them where it can; carrying it out is `backend`'s part.
 
-mod history;
+mod inquiry;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-pub use history::{HistoryCommand, parse_history};
+pub use inquiry::{Inquiry, parse_history, parse_inquiry};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::value::RawValue;
-use veche_hub::{PayloadKind, PayloadRef, Terms, Version};
+use veche_hub::{Info, PayloadKind, PayloadRef, Terms, Version};
 
 /// Most receivers that one command may name.
 pub const TARGETS_MAX: usize = 1024;
@@ -21,10 +22,14 @@ pub const TARGETS_MAX: usize = 1024;
 /// Longest idempotency key and longest epoch of versions, in bytes.
 const TERM_BYTES_MAX: usize = 128;
 
+/// Most tags of a publication, and the most bytes that they have.
+const TAGS_MAX: usize = 32;
+const TAGS_BYTES_MAX: usize = 4096;
+
 /// A JSON string, borrowed unless it has escapes.
 ///
 /// (`Cow` inside an `Option` is always owned when serde derives it.)
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text<'a>(pub Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
@@ -62,8 +67,10 @@ struct Wire<'a> {
     /// `data` and `message` are the same word.
     #[serde(borrow, default, alias = "message", deserialize_with = "even_null")]
     data: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, alias = "b64data")]
     binary: Option<Text<'a>>,
+    #[serde(borrow)]
+    tags: Option<BTreeMap<Text<'a>, Text<'a>>>,
     #[serde(borrow)]
     idempotency_key: Option<Text<'a>>,
     version: Option<u64>,
@@ -195,6 +202,7 @@ pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, 
         wire.version,
         wire.version_epoch.as_ref(),
         wire.skip_history,
+        &wire.tags.unwrap_or_default(),
     )?;
     Ok(Command {
         target,
@@ -211,6 +219,7 @@ fn terms(
     version: Option<u64>,
     version_epoch: Option<&Text<'_>>,
     skip_history: bool,
+    tags: &BTreeMap<Text<'_>, Text<'_>>,
 ) -> Result<Option<Arc<Terms>>, BadCommand> {
     for (name, text) in [("idempotency_key", key), ("version_epoch", version_epoch)] {
         if text.is_some_and(|text| text.0.is_empty() || text.0.len() > TERM_BYTES_MAX) {
@@ -232,9 +241,29 @@ fn terms(
             epoch: version_epoch.map_or("", |epoch| &epoch.0).into(),
         }),
         is_passing: skip_history,
-        info: None,
+        info: info(tags)?,
     };
     Ok((terms != Terms::default()).then(|| Arc::new(terms)))
+}
+
+/// What is said beside the data; nothing is as if it were not there.
+fn info(tags: &BTreeMap<Text<'_>, Text<'_>>) -> Result<Option<Arc<Info>>, BadCommand> {
+    let bytes: usize = tags
+        .iter()
+        .map(|(name, value)| name.0.len() + value.0.len())
+        .sum();
+    if tags.len() > TAGS_MAX || bytes > TAGS_BYTES_MAX {
+        return Err(BadCommand(format!(
+            "\"tags\" has at most {TAGS_MAX} names, and {TAGS_BYTES_MAX} bytes in all"
+        )));
+    }
+    let boxed = |text: &Text<'_>| text.0.as_ref().into();
+    let tags: Box<[_]> = tags
+        .iter()
+        .map(|(name, value)| (boxed(name), boxed(value)))
+        .collect();
+    let info = || Arc::new(Info { client: None, tags });
+    Ok((bytes > 0).then(info))
 }
 
 impl Data<'_> {

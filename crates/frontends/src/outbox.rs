@@ -23,7 +23,7 @@ use backlog::Backlogs;
 pub use backlog::Dropped;
 pub(crate) use masks::Masks;
 pub use masks::Random;
-pub(crate) use positions::write_data;
+pub(crate) use positions::{write_data, write_value};
 pub use sending::Sending;
 
 /// Above this many bytes on their way out a connection's input is not worked on: whoever asks must also read.

@@ -217,7 +217,7 @@ impl Shared {
         }
         self.hub.look_after();
         // What channels remember gets old also while nothing happens.
-        self.ports.outboxes.trim() || self.hub.counts().streams > 0
+        self.ports.outboxes.trim() || self.hub.has_looks_due()
     }
 
     /// Calls the applications, which are taken out of here meanwhile; `None` where there are none.

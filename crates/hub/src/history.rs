@@ -7,10 +7,7 @@ use std::sync::Arc;
 use crate::channel::{Channel, Home};
 use crate::stream::{Page, Query, Recovered};
 use crate::streams::{Eviction, Gone};
-use crate::{
-    ChannelName, Hub, Mail, Namespaces, Now, Outcome, Outlet, Position, SessionId, Since, Ticket,
-    WorkerId,
-};
+use crate::{Hub, Namespaces, Now, Position, Since};
 
 /// So many streams give up something for one publication at most: what it takes in is about as much.
 const EVICTIONS_MAX: usize = 32;
@@ -56,9 +53,15 @@ impl Hub {
         self.history_bytes_max = bytes_max / usize::from(self.workers);
     }
 
+    /// Whether something gets old, or is over, also while nothing happens: [`look_after`](Self::look_after) is needed.
+    pub fn has_looks_due(&self) -> bool {
+        self.streams.len() > 0 || self.presence.is_waiting()
+    }
+
     /// Lets go of some of what is over; to be called about once a second.
     pub fn look_after(&mut self) {
         self.recent.forget(self.now.mono_ms);
+        self.end_absences();
         let count = self.streams.len() / LOOKS;
         self.search(count.clamp(LOOK_MIN, LOOK_MAX));
         self.keep_to_budget();
@@ -79,95 +82,6 @@ impl Hub {
         for one in gone {
             self.forget_stream(one);
         }
-    }
-
-    /// Reads a part of a channel's history. [`Answer::History`](crate::Answer::History) comes if the outcome is
-    /// [`Outcome::Pending`].
-    pub fn history(
-        &mut self,
-        (session, ticket): (SessionId, Ticket),
-        channel: ChannelName<'_>,
-        query: Query,
-        outlet: &mut impl Outlet,
-    ) -> Outcome<Result<Box<Page>, HistoryError>> {
-        let hash = self.channels.hash(channel.as_str());
-        let home = self.home(hash);
-        if home == self.me {
-            return Outcome::Done(self.read_history(channel.as_str(), &query));
-        }
-        let channel = self.channel_name(hash, channel.as_str());
-        outlet.mail(
-            home,
-            Mail::History {
-                channel,
-                query,
-                session,
-                ticket,
-            },
-        );
-        Outcome::Pending
-    }
-
-    /// Lets go of a channel's publications; its position stays.
-    /// [`Answer::HistoryRemoved`](crate::Answer::HistoryRemoved) comes if the outcome is [`Outcome::Pending`].
-    pub fn remove_history(
-        &mut self,
-        (session, ticket): (SessionId, Ticket),
-        channel: ChannelName<'_>,
-        outlet: &mut impl Outlet,
-    ) -> Outcome<Result<(), HistoryError>> {
-        let hash = self.channels.hash(channel.as_str());
-        let home = self.home(hash);
-        if home == self.me {
-            return Outcome::Done(self.clear_history(channel.as_str()));
-        }
-        let channel = self.channel_name(hash, channel.as_str());
-        outlet.mail(
-            home,
-            Mail::RemoveHistory {
-                channel,
-                session,
-                ticket,
-            },
-        );
-        Outcome::Pending
-    }
-
-    pub(crate) fn receive_history(
-        &mut self,
-        from: WorkerId,
-        channel: &str,
-        query: &Query,
-        (session, ticket): (SessionId, Ticket),
-        outlet: &mut impl Outlet,
-    ) {
-        let page = self.read_history(channel, query);
-        outlet.mail(
-            from,
-            Mail::HistoryRead {
-                session,
-                ticket,
-                page,
-            },
-        );
-    }
-
-    pub(crate) fn receive_remove_history(
-        &mut self,
-        from: WorkerId,
-        channel: &str,
-        (session, ticket): (SessionId, Ticket),
-        outlet: &mut impl Outlet,
-    ) {
-        let removed = self.clear_history(channel);
-        outlet.mail(
-            from,
-            Mail::HistoryRemoved {
-                session,
-                ticket,
-                removed,
-            },
-        );
     }
 
     /// What somebody joins who is about to be counted.
@@ -244,7 +158,11 @@ impl Hub {
         Ok(stream)
     }
 
-    fn read_history(&mut self, channel: &str, query: &Query) -> Result<Box<Page>, HistoryError> {
+    pub(crate) fn read_history(
+        &mut self,
+        channel: &str,
+        query: &Query,
+    ) -> Result<Box<Page>, HistoryError> {
         let stream = self.remembered(channel)?;
         let page = self.streams.get(stream).page(query);
         let page = page.map(Box::new).ok_or(HistoryError::Unrecoverable);
@@ -252,7 +170,7 @@ impl Hub {
         page
     }
 
-    fn clear_history(&mut self, channel: &str) -> Result<(), HistoryError> {
+    pub(crate) fn clear_history(&mut self, channel: &str) -> Result<(), HistoryError> {
         let stream = self.remembered(channel)?;
         self.streams.clear(stream);
         self.keep_to_budget();

@@ -2,13 +2,15 @@
 //!
 //! Who joins and leaves is in `membership.rs`, publishing in `publish.rs`, what can't go on for
 //! lack of credit in `stalled.rs`, fan-out in `sweep.rs`, what channels remember in `history.rs`,
-//! the end of a user in `disconnect.rs`.
+//! who is there in `presence.rs`, what homes are asked in `question.rs`, the end of a user in
+//! `disconnect.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::channel::{Channels, Home};
 use crate::position::Epochs;
+use crate::presence::Presence;
 use crate::queue::Queue;
 use crate::recent::Recent;
 use crate::stalled::Stalled;
@@ -32,6 +34,7 @@ pub struct Hub {
     pub(crate) streams: Streams,
     pub(crate) history_bytes_max: usize,
     pub(crate) recent: Recent,
+    pub(crate) presence: Presence,
     /// Publications that wait for a sweep, and the bytes of their payloads.
     pub(crate) queued: usize,
     pub(crate) queued_bytes: usize,
@@ -101,6 +104,7 @@ impl Hub {
             streams: Streams::new(epochs),
             history_bytes_max: usize::MAX,
             recent: Recent::default(),
+            presence: Presence::default(),
             queued: 0,
             queued_bytes: 0,
             scratch: Encodings::default(),
@@ -140,7 +144,9 @@ impl Hub {
             } => {
                 self.subscribed(session, ticket, registration, joined, outlet);
             }
-            Mail::Unsubscribe { channel } => self.count_out(from, &channel),
+            Mail::Unsubscribe { channel, client } => {
+                self.count_out(from, &channel, client.as_ref());
+            }
             Mail::Publish {
                 channel,
                 payload,
@@ -149,48 +155,25 @@ impl Hub {
             } => {
                 self.receive_publish(from, &channel, payload, terms, reply, outlet);
             }
-            Mail::Published {
-                session,
-                ticket,
-                published,
-            } => {
-                outlet.answer(session, ticket, Answer::Published(published));
-            }
             Mail::Deliver {
                 channel,
                 publication,
             } => {
                 self.receive_deliver(from, &channel, publication, outlet);
             }
-            Mail::History {
+            Mail::Ask {
                 channel,
-                query,
+                question,
                 session,
                 ticket,
             } => {
-                self.receive_history(from, &channel, &query, (session, ticket), outlet);
+                self.receive_question(from, &channel, &question, (session, ticket), outlet);
             }
-            Mail::HistoryRead {
+            Mail::Answer {
                 session,
                 ticket,
-                page,
-            } => {
-                outlet.answer(session, ticket, Answer::History(page));
-            }
-            Mail::RemoveHistory {
-                channel,
-                session,
-                ticket,
-            } => {
-                self.receive_remove_history(from, &channel, (session, ticket), outlet);
-            }
-            Mail::HistoryRemoved {
-                session,
-                ticket,
-                removed,
-            } => {
-                outlet.answer(session, ticket, Answer::HistoryRemoved(removed));
-            }
+                answer,
+            } => outlet.answer(session, ticket, answer),
             Mail::DisconnectUser {
                 channel,
                 code,
@@ -200,14 +183,13 @@ impl Hub {
                 let found = self.find(&channel);
                 let count = found.map_or(0, |index| self.disconnect(index, code, &reason, outlet));
                 if let Some((session, ticket)) = reply {
-                    outlet.mail(
-                        from,
-                        Mail::Disconnected {
-                            session,
-                            ticket,
-                            count,
-                        },
-                    );
+                    let answer = Answer::Disconnected { count };
+                    let mail = Mail::Answer {
+                        session,
+                        ticket,
+                        answer,
+                    };
+                    outlet.mail(from, mail);
                 }
             }
             Mail::Disconnect {
@@ -218,13 +200,6 @@ impl Hub {
                 if let Some(index) = self.find(&channel) {
                     self.disconnect_here(index, code, &reason, outlet);
                 }
-            }
-            Mail::Disconnected {
-                session,
-                ticket,
-                count,
-            } => {
-                outlet.answer(session, ticket, Answer::Disconnected { count });
             }
         }
     }
@@ -247,6 +222,11 @@ impl Hub {
     /// Publications that channels had to forget before their time, for lack of room, so far.
     pub fn evicted_total(&self) -> u64 {
         self.streams.evicted()
+    }
+
+    /// Joins and leaves that were not told for lack of room, so far.
+    pub fn untold_total(&self) -> u64 {
+        self.presence.untold()
     }
 
     /// As home: subscribers of all publications that were ordered here so far, together.

@@ -46,9 +46,12 @@ mod options;
 mod outlet;
 mod payload;
 mod position;
+mod presence;
 mod publish;
+mod question;
 mod queue;
 mod recent;
+mod roster;
 mod stalled;
 mod stream;
 mod streams;
@@ -71,6 +74,8 @@ pub use payload::{
     Publication,
 };
 pub use position::{BadPosition, Epoch, Position, Since};
+pub use presence::{MEMBERS_MAX, PresenceError, PresenceStats};
 pub use publish::{NoCredit, Published, Terms};
+pub use question::Question;
 pub use stream::{Page, Query, RECOVERED_MAX, Recovered, Version};
 pub use time::Now;

@@ -8,8 +8,7 @@
 use std::sync::Arc;
 
 use crate::{
-    HistoryError, Joined, Joining, Page, Payload, Publication, Published, Query, SessionId, Terms,
-    Ticket,
+    Answer, ClientInfo, Joined, Joining, Payload, Publication, Question, SessionId, Terms, Ticket,
 };
 
 /// What a mail needs to be sent.
@@ -68,6 +67,8 @@ pub enum Mail {
     Unsubscribe {
         /// Where.
         channel: Arc<str>,
+        /// As whom others saw it there.
+        client: Option<Arc<ClientInfo>>,
     },
     /// To the home: order this.
     Publish {
@@ -80,15 +81,6 @@ pub enum Mail {
         /// Who wants to know to how many it was handed.
         reply: Option<(SessionId, Ticket)>,
     },
-    /// From the home: ordered and handed on.
-    Published {
-        /// From `Publish`.
-        session: SessionId,
-        /// From `Publish`.
-        ticket: Ticket,
-        /// What became of it.
-        published: Published,
-    },
     /// From the home: give this to the subscribers here.
     Deliver {
         /// Where.
@@ -96,43 +88,25 @@ pub enum Mail {
         /// What.
         publication: Publication,
     },
-    /// To the home: read its history.
-    History {
-        /// Where.
+    /// To the home: tell, or do.
+    Ask {
+        /// Of which channel.
         channel: Arc<str>,
-        /// Which part.
-        query: Query,
+        /// What.
+        question: Question,
         /// Whom to answer.
         session: SessionId,
         /// By what he knows it.
         ticket: Ticket,
     },
-    /// From the home: what was read.
-    HistoryRead {
-        /// From `History`.
-        session: SessionId,
-        /// From `History`.
-        ticket: Ticket,
-        /// The part.
-        page: Result<Box<Page>, HistoryError>,
-    },
-    /// To the home: let go of its history.
-    RemoveHistory {
-        /// Where.
-        channel: Arc<str>,
-        /// Whom to answer.
+    /// From the home: what came of it.
+    Answer {
+        /// Who asked.
         session: SessionId,
         /// By what he knows it.
         ticket: Ticket,
-    },
-    /// From the home: done.
-    HistoryRemoved {
-        /// From `RemoveHistory`.
-        session: SessionId,
-        /// From `RemoveHistory`.
-        ticket: Ticket,
-        /// Whether there was any to be let go of.
-        removed: Result<(), HistoryError>,
+        /// For him.
+        answer: Answer,
     },
     /// To the home: disconnect all subscribers of a personal channel.
     DisconnectUser {
@@ -154,15 +128,6 @@ pub enum Mail {
         /// Close reason.
         reason: Arc<str>,
     },
-    /// From the home: told to all.
-    Disconnected {
-        /// From `DisconnectUser`.
-        session: SessionId,
-        /// From `DisconnectUser`.
-        ticket: Ticket,
-        /// Registered connections on all workers.
-        count: u32,
-    },
 }
 
 impl Mail {
@@ -174,14 +139,10 @@ impl Mail {
             Self::Subscribe { .. }
             | Self::Subscribed { .. }
             | Self::Unsubscribe { .. }
-            | Self::Published { .. }
-            | Self::History { .. }
-            | Self::HistoryRead { .. }
-            | Self::RemoveHistory { .. }
-            | Self::HistoryRemoved { .. }
+            | Self::Ask { .. }
+            | Self::Answer { .. }
             | Self::DisconnectUser { .. }
-            | Self::Disconnect { .. }
-            | Self::Disconnected { .. } => Class::Control,
+            | Self::Disconnect { .. } => Class::Control,
         }
     }
 }

@@ -67,9 +67,14 @@ impl Hub {
             return Err(SubscribeError::Already);
         }
         let registration = self.subscriptions.insert(session, index);
+        if let Some(client) = &joining.client {
+            let members = &mut self.presence.members;
+            members.insert(registration.slot, Arc::clone(client));
+        }
         let Some(home) = self.channels[index].home.elsewhere() else {
             let joined = self.join(index, joining.since.as_ref());
             self.make_live(index, registration.slot);
+            self.member_in(index, joining.client.as_ref());
             if joined.is_some() {
                 self.keep_to_budget();
             }
@@ -141,6 +146,7 @@ impl Hub {
         if was_vacant {
             self.note_occupied(index);
         }
+        self.member_in(index, joining.client.as_ref());
         if joined.is_some() {
             self.keep_to_budget();
         }
@@ -148,7 +154,12 @@ impl Hub {
     }
 
     /// Home: counts a subscriber of another worker out.
-    pub(crate) fn count_out(&mut self, from: WorkerId, name: &str) {
+    pub(crate) fn count_out(
+        &mut self,
+        from: WorkerId,
+        name: &str,
+        client: Option<&Arc<ClientInfo>>,
+    ) {
         let Some(index) = self.find(name) else {
             debug_assert!(false, "unsubscribe follows subscribe on the same lane");
             return;
@@ -159,7 +170,9 @@ impl Hub {
             was_counted,
             "unsubscribe follows subscribe on the same lane"
         );
-        if was_counted && channel.subscribers_all() == 0 {
+        let is_vacant = was_counted && channel.subscribers_all() == 0;
+        self.member_out(index, client);
+        if is_vacant {
             self.note_vacated(index);
         }
         self.channels.release(index);
@@ -196,6 +209,10 @@ impl Hub {
     /// Local: ends a subscription, live or not, and tells the home.
     fn remove(&mut self, slot: u32, outlet: &mut impl Outlet) {
         let removed = self.subscriptions.remove(slot);
+        let client = match self.presence.members.is_empty() {
+            true => None,
+            false => self.presence.members.remove(&slot),
+        };
         let index = removed.channel;
         let channel = &mut self.channels[index];
         match removed.place() {
@@ -211,10 +228,15 @@ impl Hub {
                 home,
                 Mail::Unsubscribe {
                     channel: channel.name.clone(),
+                    client,
                 },
             );
-        } else if channel.subscribers_all() == 0 {
-            self.note_vacated(index);
+        } else {
+            let is_vacant = channel.subscribers_all() == 0;
+            self.member_out(index, client.as_ref());
+            if is_vacant {
+                self.note_vacated(index);
+            }
         }
         self.channels.release(index);
     }
@@ -228,6 +250,7 @@ impl Hub {
     /// Home: a channel lost its last subscriber.
     fn note_vacated(&mut self, index: u32) {
         self.occupied -= 1;
+        self.forget_members(index);
         self.users -= u32::from(is_personal(&self.channels[index]));
     }
 }

@@ -35,6 +35,20 @@ pub enum Recovery {
 pub struct Namespace {
     /// Whether its channels remember, and how.
     pub history: Option<History>,
+    /// Whether it can be asked who is there.
+    pub presence: bool,
+    /// Whether subscribers are told who joins and leaves.
+    pub join_leave: bool,
+    /// How long after a user's last connection has gone he is told to have left, unless he comes back; 0: connections
+    /// come and go, not users.
+    pub leave_delay_ms: u64,
+}
+
+impl Namespace {
+    /// Whether its channels know who is there.
+    pub(crate) fn has_members(&self) -> bool {
+        self.presence || self.join_leave
+    }
 }
 
 /// All namespaces, by name. Channels of one that is not there have the default options.
@@ -97,6 +111,7 @@ mod tests {
         };
         let chat = Namespace {
             history: Some(history),
+            ..Namespace::default()
         };
         let mut all = Namespaces::new();
         assert_eq!(all.of("chat:1"), Namespace::default());

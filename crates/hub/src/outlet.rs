@@ -1,7 +1,10 @@
 //! The hub's effects: everything that it wants done.
 
+use std::sync::Arc;
+
 use crate::{
-    Class, Delivery, HistoryError, Joined, Mail, Page, Published, SessionId, Ticket, WorkerId,
+    Class, ClientInfo, Delivery, HistoryError, Joined, Mail, Page, PresenceError, PresenceStats,
+    Published, SessionId, Ticket, WorkerId,
 };
 
 /// What a ticket is answered.
@@ -15,6 +18,10 @@ pub enum Answer {
     History(Result<Box<Page>, HistoryError>),
     /// A home on another worker has let go of a channel's history.
     HistoryRemoved(Result<(), HistoryError>),
+    /// Who is in a channel.
+    Presence(Result<Box<[Arc<ClientInfo>]>, PresenceError>),
+    /// How many are.
+    PresenceStats(Result<PresenceStats, PresenceError>),
     /// A user's connections were told to end by a home on another worker.
     Disconnected {
         /// How many they were on all workers.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::payload::{Ordered, Source};
 use crate::stalled::Request;
 use crate::{
-    ChannelName, Class, Event, Hub, Info, Mail, Outcome, Outlet, Payload, PayloadRef, Position,
-    SessionId, Ticket, Version, WorkerId,
+    Answer, ChannelName, Class, Event, Hub, Info, Mail, Outcome, Outlet, Payload, PayloadRef,
+    Position, SessionId, Ticket, Version, WorkerId,
 };
 
 /// A publication can't be taken now, for lack of credit or of room in a queue. Nothing of it was
@@ -231,8 +231,14 @@ impl Hub {
 
     /// Sends an ordered publication to every worker with subscribers, this one included. Returns
     /// the registered subscribers of all. The credits were looked at by [`blocked`](Self::blocked).
-    fn feed(&mut self, index: u32, mut ordered: Ordered<'_>, outlet: &mut impl Outlet) -> u32 {
+    pub(crate) fn feed(
+        &mut self,
+        index: u32,
+        mut ordered: Ordered<'_>,
+        outlet: &mut impl Outlet,
+    ) -> u32 {
         let channel = &self.channels[index];
+        let is_publication = ordered.event == Event::Published;
         let handed = channel.subscribers_all();
         for share in channel.shares.as_slice() {
             let channel = channel.name.clone();
@@ -245,7 +251,9 @@ impl Hub {
             );
         }
         self.fan_out(index, ordered, None, outlet);
-        self.handed += u64::from(handed);
+        if is_publication {
+            self.handed += u64::from(handed);
+        }
         handed
     }
 }
@@ -258,14 +266,13 @@ pub(crate) fn finish(
     outlet: &mut impl Outlet,
 ) {
     if let Some((session, ticket)) = reply {
-        outlet.mail(
-            from,
-            Mail::Published {
-                session,
-                ticket,
-                published,
-            },
-        );
+        let answer = Answer::Published(published);
+        let mail = Mail::Answer {
+            session,
+            ticket,
+            answer,
+        };
+        outlet.mail(from, mail);
     }
     outlet.mail_done(from, Class::Publish);
 }

@@ -24,6 +24,7 @@ impl Hub {
     /// again next turn, without waiting. What is still stalled waits for credit and is no reason
     /// to hurry.
     pub fn sweep(&mut self, deliveries_max: usize, outlet: &mut impl Outlet) -> bool {
+        let has_more_to_tell = self.tell_announcements(outlet);
         let mut left = deliveries_max;
         while left > 0
             && let Some(index) = self.busy.pop_front()
@@ -42,7 +43,7 @@ impl Hub {
         }
         // Queues have room again, and nobody would call for that.
         self.retry_stalled(outlet);
-        !self.busy.is_empty()
+        has_more_to_tell || !self.busy.is_empty()
     }
 
     /// Local: a publication of a home on another worker.

@@ -35,7 +35,10 @@ impl Outlet for Desk {
                 let text = String::from_utf8_lossy(&publication.payload.bytes);
                 format!("{text} to {}", to.0)
             }
-            Mail::Published { published, .. } => format!("handed {}", published.handed),
+            Mail::Answer {
+                answer: Answer::Published(published),
+                ..
+            } => format!("handed {}", published.handed),
             _ => return,
         };
         self.out.borrow_mut().push(word);
@@ -205,6 +208,7 @@ fn a_stalled_publication_is_not_overtaken_when_its_lanes_change() {
     home.receive(
         FAR,
         Mail::Unsubscribe {
+            client: None,
             channel: Arc::from(&name[..]),
         },
         &mut desk,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use veche_hub::{
     Answer, ChannelName, Class, Delivery, History, Hub, Joining, Mail, Namespace, Namespaces, Now,
-    Options, Outcome, Outlet, PayloadKind, PayloadRef, Query, Recovery, SessionId, Since, Ticket,
-    WorkerId,
+    Options, Outcome, Outlet, PayloadKind, PayloadRef, Query, Question, Recovery, SessionId, Since,
+    Ticket, WorkerId,
 };
 
 /// Keeps the last answer.
@@ -33,7 +33,13 @@ fn remembering() -> Arc<Namespaces> {
         position_ttl_ms: 2_000_000,
         recovery: Recovery::Missed,
     });
-    namespaces.insert("", Namespace { history });
+    namespaces.insert(
+        "",
+        Namespace {
+            history,
+            ..Namespace::default()
+        },
+    );
     Arc::new(namespaces)
 }
 
@@ -123,7 +129,8 @@ fn no_budget_is_too_small_to_go_on() {
                         limit: usize::MAX,
                         ..Query::default()
                     };
-                    hub.history(asker, name(&channel), all, &mut Last::default());
+                    let asked = Question::History(all);
+                    hub.ask(asker, name(&channel), asked, &mut Last::default());
                 }
                 _ => hub.look_after(),
             }

@@ -105,7 +105,13 @@ fn namespaces(all: &[config::Namespace]) -> Namespaces {
             position_ttl_ms: as_ms(history.position_ttl),
             recovery: history.recovery,
         });
-        namespaces.insert(&namespace.name, Namespace { history });
+        let options = Namespace {
+            history,
+            presence: namespace.presence,
+            join_leave: namespace.join_leave,
+            leave_delay_ms: as_ms(namespace.leave_delay),
+        };
+        namespaces.insert(&namespace.name, options);
     }
     namespaces
 }

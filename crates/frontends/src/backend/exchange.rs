@@ -2,10 +2,16 @@
 
 use std::fmt::Write as _;
 
-use veche_hub::{HistoryError, Page, Publication, Published};
+use veche_hub::{
+    Answer, ClientInfo, HistoryError, Info, Page, PresenceError, Publication, Published,
+};
 
-use crate::outbox::write_data;
+use crate::outbox::{write_data, write_value};
 
+/// Error code for what is a fault of ours.
+const INTERNAL: u32 = 100;
+/// Error code for what is too large to be answered.
+const LIMIT_EXCEEDED: u32 = 106;
 /// Error code for a request that can't be understood or carried out as written.
 pub const BAD_REQUEST: u32 = 107;
 /// Error code for a caller without a key.
@@ -13,9 +19,9 @@ pub const UNAUTHORIZED: u32 = 101;
 /// Error code for a method that does not exist.
 pub const METHOD_NOT_FOUND: u32 = 104;
 /// Error code for what the channel's namespace does not have.
-pub(super) const NOT_AVAILABLE: u32 = 108;
+const NOT_AVAILABLE: u32 = 108;
 /// Error code for a position that is none of the channel's.
-pub(super) const UNRECOVERABLE: u32 = 112;
+const UNRECOVERABLE: u32 = 112;
 
 /// How the answer to a publication adds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +48,8 @@ pub(super) enum Content {
     Published(Shape, Vec<Published>),
     /// So many connections.
     Disconnected(u32),
-    /// Nothing until it is read.
-    History(Result<Option<Box<Page>>, HistoryError>),
-    HistoryRemoved(Result<(), HistoryError>),
+    /// Nothing until the home has answered.
+    Asked(Option<Answer>),
     /// Its code, and what it says.
     Refused(u32, String),
 }
@@ -81,22 +86,9 @@ impl Exchange {
             Content::Disconnected(count) => {
                 let _ = write!(text, "\"result\":{{\"disconnected\":{count}}}");
             }
-            Content::History(Ok(page)) => {
-                text.push_str("\"result\":");
-                // Answers are written when they are complete.
-                match page {
-                    Some(page) => write_page(&mut text, page),
-                    None => text.push_str("{}"),
-                }
-            }
-            Content::HistoryRemoved(Ok(())) => text.push_str("\"result\":{}"),
-            Content::History(Err(error)) | Content::HistoryRemoved(Err(error)) => {
-                let code = match error {
-                    HistoryError::Off => NOT_AVAILABLE,
-                    HistoryError::Unrecoverable => UNRECOVERABLE,
-                };
-                write_error(&mut text, code, &error.to_string());
-            }
+            // Answers are written when they are complete.
+            Content::Asked(None) => text.push_str("\"result\":{}"),
+            Content::Asked(Some(answer)) => write_asked(&mut text, answer),
         }
         text.push('}');
         out.extend_from_slice(text.as_bytes());
@@ -110,6 +102,93 @@ fn write_position(text: &mut String, published: &Published) {
     }
 }
 
+/// `"result":{…}` or `"error":{…}`.
+fn write_asked(text: &mut String, answer: &Answer) {
+    let result = "\"result\":";
+    match answer {
+        Answer::History(Ok(page)) => {
+            text.push_str(result);
+            write_page(text, page);
+        }
+        Answer::HistoryRemoved(Ok(())) => {
+            text.push_str(result);
+            text.push_str("{}");
+        }
+        Answer::Presence(Ok(clients)) => {
+            text.push_str(result);
+            text.push_str("{\"presence\":{");
+            for (place, client) in clients.iter().enumerate() {
+                let comma = if place == 0 { "" } else { "," };
+                let id = serde_json::Value::from(&*client.client);
+                let _ = write!(text, "{comma}{id}:");
+                write_client(text, client);
+            }
+            text.push_str("}}");
+        }
+        Answer::PresenceStats(Ok(stats)) => {
+            let (clients, users) = (stats.clients, stats.users);
+            let _ = write!(
+                text,
+                "{result}{{\"num_clients\":{clients},\"num_users\":{users}}}"
+            );
+        }
+        Answer::History(Err(error)) | Answer::HistoryRemoved(Err(error)) => {
+            let code = match error {
+                HistoryError::Off => NOT_AVAILABLE,
+                HistoryError::Unrecoverable => UNRECOVERABLE,
+            };
+            write_error(text, code, &error.to_string());
+        }
+        Answer::Presence(Err(error)) | Answer::PresenceStats(Err(error)) => {
+            let code = match error {
+                PresenceError::Off => NOT_AVAILABLE,
+                PresenceError::TooMany => LIMIT_EXCEEDED,
+            };
+            write_error(text, code, &error.to_string());
+        }
+        // Nobody asks for these by an inquiry.
+        Answer::Subscribed(_) | Answer::Published(_) | Answer::Disconnected { .. } => {
+            write_error(text, INTERNAL, "internal error");
+        }
+    }
+}
+
+/// A client as others see it.
+fn write_client(text: &mut String, client: &ClientInfo) {
+    let user = serde_json::Value::from(&*client.user);
+    let id = serde_json::Value::from(&*client.client);
+    let _ = write!(text, "{{\"user\":{user},\"client\":{id}");
+    let infos = [
+        ("conn_info", &client.conn_info),
+        ("chan_info", &client.chan_info),
+    ];
+    for (name, info) in infos {
+        if let Some(info) = info {
+            let _ = write!(text, ",\"{name}\":");
+            write_value(text, info.borrow());
+        }
+    }
+    text.push('}');
+}
+
+fn write_info(text: &mut String, info: &Info) {
+    if let Some(client) = &info.client {
+        text.push_str(",\"info\":");
+        write_client(text, client);
+    }
+    for (place, (name, value)) in info.tags.iter().enumerate() {
+        let before = if place == 0 { ",\"tags\":{" } else { "," };
+        let (name, value) = (
+            serde_json::Value::from(&**name),
+            serde_json::Value::from(&**value),
+        );
+        let _ = write!(text, "{before}{name}:{value}");
+    }
+    if !info.tags.is_empty() {
+        text.push('}');
+    }
+}
+
 fn write_page(text: &mut String, page: &Page) {
     text.push_str("{\"publications\":[");
     for (place, publication) in page.publications.iter().enumerate() {
@@ -117,12 +196,16 @@ fn write_page(text: &mut String, page: &Page) {
             payload,
             position,
             at_ms,
+            info,
             ..
         } = publication;
         let comma = if place == 0 { "" } else { "," };
         let offset = position.map_or(0, |position| position.offset);
         let _ = write!(text, "{comma}{{\"offset\":{offset},\"time\":{at_ms}");
         write_data(text, payload.borrow());
+        if let Some(info) = info {
+            write_info(text, info);
+        }
         text.push('}');
     }
     let (offset, epoch) = (page.position.offset, page.position.epoch);

@@ -108,17 +108,22 @@ fn write_position(text: &mut String, position: Option<Position>) {
 
 /// `,"data":…`, or `,"base64":…` for what is neither text nor JSON.
 pub(crate) fn write_data(text: &mut String, payload: PayloadRef<'_>) {
+    let is_text = payload.kind != PayloadKind::Binary && str::from_utf8(payload.bytes).is_ok();
+    text.push_str(if is_text {
+        ",\"data\":"
+    } else {
+        ",\"base64\":"
+    });
+    write_value(text, payload);
+}
+
+/// A payload as a JSON value: as it is, as a string, or as base64 in a string.
+pub(crate) fn write_value(text: &mut String, payload: PayloadRef<'_>) {
     match (payload.kind, str::from_utf8(payload.bytes)) {
-        (PayloadKind::Json, Ok(json)) => {
-            text.push_str(",\"data\":");
-            text.push_str(json);
-        }
-        (PayloadKind::Text, Ok(plain)) => {
-            text.push_str(",\"data\":");
-            write_string(text, plain);
-        }
+        (PayloadKind::Json, Ok(json)) => text.push_str(json),
+        (PayloadKind::Text, Ok(plain)) => write_string(text, plain),
         _ => {
-            text.push_str(",\"base64\":\"");
+            text.push('"');
             STANDARD.encode_string(payload.bytes, text);
             text.push('"');
         }

@@ -215,7 +215,13 @@ fn namespaces() -> Namespaces {
             position_ttl_ms: 120_000,
             recovery,
         });
-        namespaces.insert(name, Namespace { history });
+        namespaces.insert(
+            name,
+            Namespace {
+                history,
+                ..Namespace::default()
+            },
+        );
     }
     namespaces
 }

@@ -62,6 +62,7 @@ fn namespaces() -> Namespaces {
             position_ttl_ms: 2_000,
             recovery: Recovery::Missed,
         }),
+        ..Namespace::default()
     };
     let mut namespaces = Namespaces::new();
     namespaces.insert("chat", namespace(CHAT_SIZE));

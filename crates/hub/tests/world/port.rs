@@ -79,7 +79,11 @@ impl Outlet for Port<'_> {
         }
         match &mail {
             Mail::Subscribed { ticket, .. } => self.wires.register(*ticket),
-            Mail::Published { ticket, .. } => {
+            Mail::Answer {
+                ticket,
+                answer: Answer::Published(_),
+                ..
+            } => {
                 let (channel, number) = self
                     .wires
                     .published
@@ -172,7 +176,7 @@ impl Outlet for Port<'_> {
             Answer::Disconnected { count } => {
                 assert_eq!(self.wires.disconnect_counts.insert(ticket, count), None);
             }
-            Answer::History(_) | Answer::HistoryRemoved(_) => unreachable!("nobody asks"),
+            other => unreachable!("nobody asks: {other:?}"),
         }
     }
 

@@ -265,7 +265,10 @@ impl Here {
             Answer::Published(published) => veche_script::Answer::Number(published.handed.into()),
             Answer::Disconnected { count } => veche_script::Answer::Number((*count).into()),
             // Applications don't ask for these.
-            Answer::History(_) | Answer::HistoryRemoved(_) => return,
+            Answer::History(_)
+            | Answer::HistoryRemoved(_)
+            | Answer::Presence(_)
+            | Answer::PresenceStats(_) => return,
         };
         self.run(id, None, shared, |app, now| {
             app.answer(token, &answer, now);

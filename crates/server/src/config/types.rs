@@ -400,6 +400,12 @@ pub(crate) struct Namespace {
     /// What stands before the `:`; `""` for channels without one, `"#"` for those of users.
     pub(crate) name: String,
     pub(crate) history: Option<History>,
+    /// Whether channels know who is there.
+    pub(crate) presence: bool,
+    /// Whether they tell who joins and leaves.
+    pub(crate) join_leave: bool,
+    /// How long a user who has gone may come back; 0: not at all.
+    pub(crate) leave_delay: Duration,
 }
 
 /// What channels of a namespace remember.

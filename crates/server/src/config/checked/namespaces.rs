@@ -2,7 +2,7 @@
 
 use veche_hub::Recovery;
 
-use super::{Checker, word};
+use super::{Checker, identity, word};
 use crate::config::raw::Table;
 use crate::config::types::{History, Namespace};
 use crate::config::value::Value;
@@ -44,6 +44,12 @@ impl Checker<'_> {
             Some(Value::Duration(duration)) => duration,
             other => unreachable!("{name} has a default and is a time: {other:?}"),
         };
+        let flag = |name| matches!(table.value(name), Some(Value::Flag(true)));
+        let (presence, join_leave) = (flag("presence"), flag("join_leave"));
+        if !presence && !join_leave && table.has("leave_delay") {
+            let why = "leave_delay: without presence or join_leave nobody is there to leave";
+            self.warn(table.key_at("leave_delay"), why);
+        }
         let ttl = duration("history_ttl");
         Some(Namespace {
             name,
@@ -56,6 +62,9 @@ impl Checker<'_> {
                     _ => Recovery::Missed,
                 },
             }),
+            presence,
+            join_leave,
+            leave_delay: identity::duration(table, "leave_delay"),
         })
     }
 }

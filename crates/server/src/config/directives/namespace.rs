@@ -51,6 +51,28 @@ pub(super) static NAMESPACE: &[Directive] = &[
         Default::Toml("\"missed\""),
         "What a client gets that comes back. `\"missed\"`: every publication since, at most 300, or word that they are not all there any more. `\"latest\"`: the latest one, if it does not have that; for channels whose publications are states, such as prices.",
     ),
+    row(
+        "presence",
+        Kind::Flag { words: &[] },
+        Default::Toml("false"),
+        "Whether channels know who is there: `POST /api/presence` and `/api/presence_stats`, and `presence` of Centrifuge clients that are subscribed. Counts those who subscribe from then on.",
+    ),
+    row(
+        "join_leave",
+        Kind::Flag { words: &[] },
+        Default::Toml("false"),
+        "Whether subscribers are told who joins and who leaves. For channels of some people, not of thousands: each who comes is told to all.",
+    ),
+    row(
+        "leave_delay",
+        Kind::Duration {
+            min: seconds(1),
+            max: seconds(3_600),
+            off: true,
+        },
+        Default::Toml("\"5s\""),
+        "How long after a user's last connection has gone he is there still, unless he comes back: who reloads a page neither leaves nor joins. With it users join and leave, with the first and the last of their connections. Off (also `0`): each connection does by itself. Nobody waits for those without a name.",
+    ),
 ];
 
 const fn row(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {

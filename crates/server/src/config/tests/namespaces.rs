@@ -14,6 +14,8 @@ fn namespaces_remember_as_they_say() {
         r##"{LISTEN}
 [[namespace]]
 name = "chat"
+presence = true
+leave_delay = "9s"
 history_size = 100
 [[namespace]]
 name = ""
@@ -31,6 +33,9 @@ history_bytes = "1GiB"
     let namespace = |name: &str, history| Namespace {
         name: name.to_owned(),
         history,
+        presence: name == "chat",
+        join_leave: false,
+        leave_delay: Duration::from_secs(if name == "chat" { 9 } else { 5 }),
     };
     let chat = History {
         size: 100,

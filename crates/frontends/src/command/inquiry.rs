@@ -1,17 +1,25 @@
-//! What a back end wants of a channel's history.
+//! What a back end wants to know of a channel, or have done to it.
 
 use serde::Deserialize;
-use veche_hub::{Epoch, Query, Since};
+use veche_hub::{Epoch, Query, Question, Since};
 
 use super::{BadCommand, Text, explain, is_object};
 
-/// A part of a channel's history.
+/// What is asked of a channel.
 #[derive(Debug)]
-pub struct HistoryCommand<'a> {
-    /// Of which channel.
+pub struct Inquiry<'a> {
+    /// Of which.
     pub channel: Text<'a>,
-    /// Which part.
-    pub query: Query,
+    /// What.
+    pub question: Question,
+}
+
+/// A channel and nothing else.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Alone<'a> {
+    #[serde(borrow)]
+    channel: Text<'a>,
 }
 
 #[derive(Deserialize)]
@@ -46,19 +54,28 @@ impl From<Place<'_>> for Since {
 }
 
 /// Reads one object: `channel`, and `limit` (0: the position alone; -1: all), `since`, `reverse`.
-pub fn parse_history(bytes: &[u8]) -> Result<HistoryCommand<'_>, BadCommand> {
-    is_object(bytes)?;
-    let wire: Wire<'_> =
-        serde_json::from_slice(bytes).map_err(|error| BadCommand::new(explain(&error, bytes)))?;
+pub fn parse_history(bytes: &[u8]) -> Result<Inquiry<'_>, BadCommand> {
+    let wire: Wire<'_> = read(bytes)?;
     let query = Query {
         since: wire.since.map(Since::from),
         limit: usize::try_from(wire.limit).unwrap_or(usize::MAX),
         is_reverse: wire.reverse,
     };
-    Ok(HistoryCommand {
+    Ok(Inquiry {
         channel: wire.channel,
-        query,
+        question: Question::History(query),
     })
+}
+
+/// Reads one object of nothing but a `channel`, of which this is asked.
+pub fn parse_inquiry(bytes: &[u8], question: Question) -> Result<Inquiry<'_>, BadCommand> {
+    let Alone { channel } = read(bytes)?;
+    Ok(Inquiry { channel, question })
+}
+
+fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, BadCommand> {
+    is_object(bytes)?;
+    serde_json::from_slice(bytes).map_err(|error| BadCommand::new(explain(&error, bytes)))
 }
 
 #[cfg(test)]
@@ -70,7 +87,10 @@ mod tests {
         let query = |text: &str| {
             let command = parse_history(text.as_bytes()).map_err(|error| error.0)?;
             assert_eq!(command.channel.0, "chat:1");
-            Ok::<_, String>(command.query)
+            match command.question {
+                Question::History(query) => Ok::<_, String>(query),
+                other => panic!("{other:?}"),
+            }
         };
         assert_eq!(query(r#"{"channel":"chat:1"}"#), Ok(Query::default()));
         let all = query(r#"{"channel":"chat:1","limit":-1,"reverse":true}"#);
@@ -103,5 +123,8 @@ mod tests {
             let error = parse_history(text.as_bytes()).expect_err("bad");
             assert!(error.0.contains(expected), "{text}: {error}");
         }
+        let error = parse_inquiry(br#"{"channel":"c","limit":1}"#, Question::Presence);
+        let error = error.expect_err("presence has no limit");
+        assert!(error.0.contains("unknown field `limit`"), "{error}");
     }
 }

@@ -1,0 +1,219 @@
+//! Who is in a channel: kept by its home, told to its subscribers as they come and go.
+//!
+//! A member is a subscription that was made with a [`ClientInfo`]. Where a namespace has a `leave_delay`, the last
+//! connection of a user stays a member for that long after it has gone: whoever reloads a page neither leaves nor joins.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use crate::payload::{Ordered, Source};
+use crate::roster::{Departure, Roster};
+use crate::{ClientInfo, Event, Hub, Info, Outlet, PayloadKind, PayloadRef};
+
+/// The most members that are told at once; of larger channels there are the numbers.
+pub const MEMBERS_MAX: usize = 10_000;
+
+/// So many joins and leaves wait for their turn on one worker; beyond that they are not told.
+const ANNOUNCEMENTS_MAX: usize = 65_536;
+
+/// So many of them are told in one turn of a worker.
+const ANNOUNCED_MAX: usize = 256;
+
+/// How many are in a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PresenceStats {
+    /// Connections.
+    pub clients: u32,
+    /// Users; all that are anonymous are one.
+    pub users: u32,
+}
+
+/// Why nobody says who is in a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PresenceError {
+    /// Channels of its namespace don't keep presence.
+    #[error("the channel keeps no presence")]
+    Off,
+    /// There are more than [`MEMBERS_MAX`].
+    #[error("the channel has too many members to name; ask for their number")]
+    TooMany,
+}
+
+/// The members of this worker's subscriptions, and as home those of channels.
+#[derive(Default)]
+pub(crate) struct Presence {
+    /// Local: as whom a subscription is known, by slot.
+    pub(crate) members: HashMap<u32, Arc<ClientInfo>, RandomState>,
+    /// Home: by index of the channel; there only while the channel has subscribers.
+    rosters: HashMap<u32, Roster, RandomState>,
+    /// Home: users that have gone and may come back, by when they are given up; the second number tells them apart.
+    leaving: BTreeMap<(u64, u64), (u32, Arc<ClientInfo>)>,
+    serial: u64,
+    /// Home: what is to be told, with the channel's name, since its entry may be gone by then.
+    announcements: VecDeque<(Arc<str>, Event, Arc<ClientInfo>)>,
+    /// Joins and leaves that were not told for lack of room, so far.
+    untold: u64,
+}
+
+impl Presence {
+    /// Whether there is something to be done at its time.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    pub(crate) fn untold(&self) -> u64 {
+        self.untold
+    }
+
+    fn announce(&mut self, channel: &Arc<str>, event: Event, client: Arc<ClientInfo>) {
+        if self.announcements.len() < ANNOUNCEMENTS_MAX {
+            let channel = Arc::clone(channel);
+            self.announcements.push_back((channel, event, client));
+        } else {
+            self.untold += 1;
+        }
+    }
+}
+
+impl Hub {
+    /// Home: somebody was counted who is a member.
+    pub(crate) fn member_in(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
+        let Some(client) = client else { return };
+        let name = &self.channels[index].name;
+        let namespace = self.namespaces.of(name);
+        if !namespace.has_members() {
+            return;
+        }
+        let presence = &mut self.presence;
+        let roster = presence.rosters.entry(index).or_default();
+        let arrival = roster.join(client, namespace.leave_delay_ms > 0);
+        if let Some(key) = arrival.was_leaving {
+            presence.leaving.remove(&key);
+        }
+        if arrival.is_news && namespace.join_leave {
+            presence.announce(name, Event::Joined, Arc::clone(client));
+        }
+    }
+
+    /// Home: a member is subscribed no more.
+    pub(crate) fn member_out(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
+        let Some(client) = client else { return };
+        let name = &self.channels[index].name;
+        let namespace = self.namespaces.of(name);
+        let presence = &mut self.presence;
+        let Some(roster) = presence.rosters.get_mut(&index) else {
+            return;
+        };
+        presence.serial += 1;
+        let due_ms = self.now.mono_ms + namespace.leave_delay_ms;
+        let key = (due_ms, presence.serial);
+        let may_return = namespace.has_members() && namespace.leave_delay_ms > 0;
+        match roster.leave(client, may_return.then_some(key)) {
+            Departure::Unknown => {}
+            Departure::Waits => {
+                presence.leaving.insert(key, (index, Arc::clone(client)));
+            }
+            // Others of the same user are still there, and he is who was told.
+            Departure::Quiet => {}
+            Departure::Gone if namespace.join_leave => {
+                presence.announce(name, Event::Left, Arc::clone(client));
+            }
+            Departure::Gone => {}
+        }
+    }
+
+    /// Home: the channel has lost its last subscriber; there is nobody to be told of anybody.
+    pub(crate) fn forget_members(&mut self, index: u32) {
+        if let Some(roster) = self.presence.rosters.remove(&index) {
+            for key in roster.leaving() {
+                self.presence.leaving.remove(&key);
+            }
+        }
+    }
+
+    /// Home: gives up those who have not come back in time.
+    pub(crate) fn end_absences(&mut self) {
+        let now_ms = self.now.mono_ms;
+        while let Some(entry) = self.presence.leaving.first_entry()
+            && entry.key().0 <= now_ms
+        {
+            let (index, client) = entry.remove();
+            let name = &self.channels[index].name;
+            let presence = &mut self.presence;
+            let Some(roster) = presence.rosters.get_mut(&index) else {
+                continue;
+            };
+            roster.give_up(&client);
+            if self.namespaces.of(name).join_leave {
+                presence.announce(name, Event::Left, client);
+            }
+        }
+    }
+
+    /// Home: tells subscribers who has joined and left, as far as there is room. True if more of it can be told without
+    /// waiting for credit.
+    pub(crate) fn tell_announcements(&mut self, outlet: &mut impl Outlet) -> bool {
+        for _ in 0..ANNOUNCED_MAX {
+            let Some((name, ..)) = self.presence.announcements.front() else {
+                return false;
+            };
+            let Some(index) = self.find(name) else {
+                self.presence.announcements.pop_front();
+                continue;
+            };
+            if self.blocked(index, outlet).is_some() {
+                return false;
+            }
+            let Some((_, event, client)) = self.presence.announcements.pop_front() else {
+                return false;
+            };
+            let nothing = PayloadRef {
+                kind: PayloadKind::Text,
+                bytes: b"",
+            };
+            let info = Info {
+                client: Some(client),
+                ..Info::default()
+            };
+            let ordered = Ordered {
+                payload: Source::Borrowed(nothing),
+                position: None,
+                at_ms: self.now.wall_ms,
+                event,
+                info: Some(Arc::new(info)),
+            };
+            self.feed(index, ordered, outlet);
+        }
+        !self.presence.announcements.is_empty()
+    }
+
+    /// Home: who is in a channel.
+    pub(crate) fn read_presence(
+        &self,
+        channel: &str,
+    ) -> Result<Box<[Arc<ClientInfo>]>, PresenceError> {
+        let Some(roster) = self.roster(channel)? else {
+            return Ok(Box::default());
+        };
+        match roster.stats().clients as usize <= MEMBERS_MAX {
+            true => Ok(roster.clients().cloned().collect()),
+            false => Err(PresenceError::TooMany),
+        }
+    }
+
+    /// Home: how many are in a channel.
+    pub(crate) fn count_presence(&self, channel: &str) -> Result<PresenceStats, PresenceError> {
+        let roster = self.roster(channel)?;
+        Ok(roster.map_or_else(PresenceStats::default, Roster::stats))
+    }
+
+    fn roster(&self, channel: &str) -> Result<Option<&Roster>, PresenceError> {
+        if !self.namespaces.of(channel).presence {
+            return Err(PresenceError::Off);
+        }
+        let index = self.find(channel);
+        Ok(index.and_then(|index| self.presence.rosters.get(&index)))
+    }
+}

@@ -1,0 +1,69 @@
+//! What is asked of a channel's home, and how the answer comes back.
+
+use crate::{Answer, ChannelName, Hub, Mail, Outcome, Outlet, Query, SessionId, Ticket, WorkerId};
+
+/// What somebody wants to know of a channel, or have done to it, by its home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// A part of its history: [`Answer::History`].
+    History(Query),
+    /// Its publications are to be let go of; its position stays: [`Answer::HistoryRemoved`].
+    RemoveHistory,
+    /// Who is there: [`Answer::Presence`].
+    Presence,
+    /// How many are there: [`Answer::PresenceStats`].
+    PresenceStats,
+}
+
+impl Hub {
+    /// Asks the home of a channel. The answer comes to the ticket if the outcome is [`Outcome::Pending`].
+    pub fn ask(
+        &mut self,
+        (session, ticket): (SessionId, Ticket),
+        channel: ChannelName<'_>,
+        question: Question,
+        outlet: &mut impl Outlet,
+    ) -> Outcome<Answer> {
+        let hash = self.channels.hash(channel.as_str());
+        let home = self.home(hash);
+        if home == self.me {
+            return Outcome::Done(self.answer_to(channel.as_str(), &question));
+        }
+        let channel = self.channel_name(hash, channel.as_str());
+        let mail = Mail::Ask {
+            channel,
+            question,
+            session,
+            ticket,
+        };
+        outlet.mail(home, mail);
+        Outcome::Pending
+    }
+
+    /// Home: somebody on another worker asks.
+    pub(crate) fn receive_question(
+        &mut self,
+        from: WorkerId,
+        channel: &str,
+        question: &Question,
+        (session, ticket): (SessionId, Ticket),
+        outlet: &mut impl Outlet,
+    ) {
+        let answer = self.answer_to(channel, question);
+        let mail = Mail::Answer {
+            session,
+            ticket,
+            answer,
+        };
+        outlet.mail(from, mail);
+    }
+
+    fn answer_to(&mut self, channel: &str, question: &Question) -> Answer {
+        match question {
+            Question::History(query) => Answer::History(self.read_history(channel, query)),
+            Question::RemoveHistory => Answer::HistoryRemoved(self.clear_history(channel)),
+            Question::Presence => Answer::Presence(self.read_presence(channel)),
+            Question::PresenceStats => Answer::PresenceStats(self.count_presence(channel)),
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Who is in a channel: what homes say, and what subscribers are told, agree with who subscribed, whatever the order of
+//! events, with any number of workers.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use veche_hub::{
+    Answer, ChannelName, Class, ClientInfo, Delivery, Event, Hub, Joining, Mail, Namespace,
+    Namespaces, Now, Options, Outcome, Outlet, PresenceError, PresenceStats, Question, SessionId,
+    Ticket, WorkerId,
+};
+
+/// In `room` connections come and go, in `hall` users do, half a minute after their last connection.
+const CHANNELS: [&str; 2] = ["room:1", "hall:1"];
+const DELAY_MS: u64 = 30_000;
+
+/// Sessions of each worker; the first only watches, from the beginning to the end.
+const SESSIONS: u32 = 7;
+
+fn namespaces() -> Arc<Namespaces> {
+    let mut namespaces = Namespaces::new();
+    for (name, leave_delay_ms) in [("room", 0), ("hall", DELAY_MS)] {
+        let options = Namespace {
+            presence: true,
+            join_leave: true,
+            leave_delay_ms,
+            ..Namespace::default()
+        };
+        namespaces.insert(name, options);
+    }
+    Arc::new(namespaces)
+}
+
+/// What those who watch were told, as who is there by it.
+#[derive(Default)]
+struct Seen {
+    clients: BTreeSet<String>,
+    users: BTreeSet<String>,
+}
+
+/// All that is not a hub.
+#[derive(Default)]
+struct Wires {
+    lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<Mail>>,
+    taken: BTreeMap<(WorkerId, WorkerId), usize>,
+    /// By worker and channel.
+    seen: BTreeMap<(WorkerId, String), Seen>,
+    answers: Vec<(SessionId, Ticket, Answer)>,
+}
+
+struct Port<'w> {
+    me: WorkerId,
+    wires: &'w mut Wires,
+}
+
+/// Deliveries under way from one worker to another.
+const CREDITS: usize = 3;
+
+impl Outlet for Port<'_> {
+    fn mail(&mut self, to: WorkerId, mail: Mail) {
+        if mail.class() == Class::Deliver {
+            *self.wires.taken.entry((self.me, to)).or_default() += 1;
+        }
+        let lane = self.wires.lanes.entry((self.me, to)).or_default();
+        lane.push_back(mail);
+    }
+
+    fn has_credit(&self, to: WorkerId, _: Class) -> bool {
+        self.wires.taken.get(&(self.me, to)).copied().unwrap_or(0) < CREDITS
+    }
+
+    fn mail_done(&mut self, from: WorkerId, class: Class) {
+        assert_eq!(class, Class::Deliver);
+        *self.wires.taken.get_mut(&(from, self.me)).expect("taken") -= 1;
+    }
+
+    fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
+        if session.index > 0 {
+            return;
+        }
+        assert!(delivery.payload.bytes.is_empty() && delivery.position.is_none());
+        let client = delivery.info.and_then(|info| info.client.as_ref());
+        let client = client.expect("events name somebody");
+        let by_user = delivery.channel.starts_with("hall") && !client.user.is_empty();
+        let key = (self.me, delivery.channel.to_owned());
+        let seen = self.wires.seen.entry(key).or_default();
+        let (set, who) = match by_user {
+            true => (&mut seen.users, client.user.to_string()),
+            false => (&mut seen.clients, client.client.to_string()),
+        };
+        let was_told = match delivery.event {
+            Event::Joined => set.insert(who),
+            Event::Left => set.remove(&who),
+            Event::Published => panic!("nothing is published"),
+        };
+        assert!(was_told, "{:?} told twice of {client:?}", delivery.event);
+    }
+
+    fn answer(&mut self, session: SessionId, ticket: Ticket, answer: Answer) {
+        self.wires.answers.push((session, ticket, answer));
+    }
+
+    fn disconnect(&mut self, _: SessionId, _: u16, _: &str) {
+        panic!("nobody is disconnected");
+    }
+}
+
+struct World {
+    hubs: Vec<Hub>,
+    wires: Wires,
+    generations: Vec<Vec<u32>>,
+    /// Who is subscribed where, beside those who watch.
+    members: BTreeMap<(WorkerId, SessionId, usize), Arc<ClientInfo>>,
+    now_ms: u64,
+}
+
+fn name(channel: &str) -> ChannelName<'_> {
+    ChannelName::new(channel).expect("a valid name")
+}
+
+impl World {
+    fn new(workers: u16, seed: u64) -> Self {
+        let namespaces = namespaces();
+        let hub = |me| {
+            let mut hub = Hub::new(WorkerId(me), workers, seed, Options::default());
+            hub.set_history(Arc::clone(&namespaces), usize::MAX);
+            hub
+        };
+        let mut world = Self {
+            hubs: (0..workers).map(hub).collect(),
+            wires: Wires::default(),
+            generations: vec![vec![0; SESSIONS as usize]; workers.into()],
+            members: BTreeMap::new(),
+            now_ms: 0,
+        };
+        for worker in 0..workers {
+            for channel in CHANNELS {
+                let watcher = SessionId {
+                    index: 0,
+                    generation: 0,
+                };
+                let (hub, mut port) = world.at(WorkerId(worker));
+                let nobody = Joining::default();
+                let result = hub.subscribe(watcher, name(channel), Ticket(0), &nobody, &mut port);
+                result.expect("there is room");
+            }
+        }
+        world.settle();
+        world
+    }
+
+    fn at(&mut self, worker: WorkerId) -> (&mut Hub, Port<'_>) {
+        let hub = &mut self.hubs[usize::from(worker.0)];
+        let port = Port {
+            me: worker,
+            wires: &mut self.wires,
+        };
+        (hub, port)
+    }
+
+    fn step(&mut self, random: &mut fastrand::Rng) {
+        let worker = WorkerId(random.u16(0..self.hubs.len() as u16));
+        let index = random.u32(1..SESSIONS);
+        let generation = self.generations[usize::from(worker.0)][index as usize];
+        let session = SessionId { index, generation };
+        let channel = random.usize(..CHANNELS.len());
+        match random.u8(..100) {
+            0..30 => self.subscribe(worker, session, channel, random),
+            30..50 => {
+                self.members.remove(&(worker, session, channel));
+                let (hub, mut port) = self.at(worker);
+                hub.unsubscribe(session, name(CHANNELS[channel]), &mut port);
+            }
+            50..60 => {
+                for channel in 0..CHANNELS.len() {
+                    self.members.remove(&(worker, session, channel));
+                }
+                self.generations[usize::from(worker.0)][index as usize] += 1;
+                let (hub, mut port) = self.at(worker);
+                hub.close(session, &mut port);
+            }
+            60..85 => {
+                let from = WorkerId(random.u16(0..self.hubs.len() as u16));
+                self.carry(from, worker);
+            }
+            85..97 => {
+                let (hub, mut port) = self.at(worker);
+                hub.sweep(random.usize(1..20), &mut port);
+            }
+            _ => {
+                self.pass(random.u64(1..DELAY_MS));
+            }
+        }
+    }
+
+    fn subscribe(
+        &mut self,
+        worker: WorkerId,
+        session: SessionId,
+        channel: usize,
+        random: &mut fastrand::Rng,
+    ) {
+        if self.members.contains_key(&(worker, session, channel)) {
+            return;
+        }
+        // Some are anonymous, and some users have several connections.
+        let user = ["", "ann", "bob", "eve"][random.usize(..4)];
+        let client = Arc::new(ClientInfo {
+            user: user.into(),
+            client: format!("{}-{}-{}", worker.0, session.index, random.u64(..)).into(),
+            conn_info: None,
+            chan_info: None,
+        });
+        let key = (worker, session, channel);
+        self.members.insert(key, Arc::clone(&client));
+        let joining = Joining {
+            client: Some(client),
+            ..Joining::default()
+        };
+        let (hub, mut port) = self.at(worker);
+        let channel = name(CHANNELS[channel]);
+        let result = hub.subscribe(session, channel, Ticket(0), &joining, &mut port);
+        result.expect("there is room");
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        for hub in &mut self.hubs {
+            hub.set_now(Now {
+                mono_ms: self.now_ms,
+                wall_ms: self.now_ms,
+            });
+            hub.look_after();
+        }
+    }
+
+    fn carry(&mut self, from: WorkerId, to: WorkerId) -> bool {
+        let lane = self.wires.lanes.get_mut(&(from, to));
+        let Some(mail) = lane.and_then(VecDeque::pop_front) else {
+            return false;
+        };
+        let (hub, mut port) = self.at(to);
+        hub.receive(from, mail, &mut port);
+        true
+    }
+
+    fn settle(&mut self) {
+        let workers = self.hubs.len() as u16;
+        loop {
+            let mut is_quiet = true;
+            for from in 0..workers {
+                for to in 0..workers {
+                    while self.carry(WorkerId(from), WorkerId(to)) {
+                        is_quiet = false;
+                    }
+                }
+                let (hub, mut port) = self.at(WorkerId(from));
+                is_quiet &= !hub.sweep(100, &mut port);
+            }
+            if is_quiet && self.wires.lanes.values().all(VecDeque::is_empty) {
+                return;
+            }
+        }
+    }
+
+    fn ask(&mut self, worker: WorkerId, channel: &str, question: Question) -> Answer {
+        let asker = SessionId {
+            index: 0,
+            generation: 0,
+        };
+        self.wires.answers.clear();
+        let (hub, mut port) = self.at(worker);
+        match hub.ask((asker, Ticket(9)), name(channel), question, &mut port) {
+            Outcome::Done(answer) => answer,
+            Outcome::Pending => {
+                self.settle();
+                let found = self.wires.answers.pop().expect("an answer");
+                assert_eq!((found.0, found.1), (asker, Ticket(9)));
+                found.2
+            }
+        }
+    }
+
+    /// When all is quiet and nobody may come back any more.
+    fn check(&mut self) {
+        self.settle();
+        self.pass(DELAY_MS);
+        self.settle();
+        for (place, channel) in CHANNELS.into_iter().enumerate() {
+            let members = self.members.iter().filter(|(key, _)| key.2 == place);
+            let members: Vec<_> = members.map(|(_, client)| Arc::clone(client)).collect();
+            let clients: BTreeSet<_> = members.iter().map(|one| one.client.to_string()).collect();
+            let users: BTreeSet<_> = members.iter().map(|one| one.user.to_string()).collect();
+            for worker in 0..self.hubs.len() as u16 {
+                let worker = WorkerId(worker);
+                let Answer::Presence(Ok(present)) = self.ask(worker, channel, Question::Presence)
+                else {
+                    panic!("no presence");
+                };
+                let present = present.iter().map(|one| one.client.to_string());
+                assert_eq!(present.collect::<BTreeSet<_>>(), clients, "{channel}");
+                let stats = PresenceStats {
+                    clients: clients.len() as u32,
+                    users: users.len() as u32,
+                };
+                let found = self.ask(worker, channel, Question::PresenceStats);
+                assert_eq!(found, Answer::PresenceStats(Ok(stats)), "{channel}");
+
+                let key = (worker, channel.to_owned());
+                let seen = self.wires.seen.entry(key).or_default();
+                let by_user = |one: &&Arc<ClientInfo>| place == 1 && !one.user.is_empty();
+                let named = members.iter().filter(by_user);
+                let named: BTreeSet<_> = named.map(|one| one.user.to_string()).collect();
+                let others = members.iter().filter(|one| !by_user(one));
+                let others: BTreeSet<_> = others.map(|one| one.client.to_string()).collect();
+                assert_eq!((&seen.users, &seen.clients), (&named, &others), "{channel}");
+            }
+        }
+    }
+}
+
+#[test]
+fn all_agree_on_who_is_there() {
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut world = World::new(random.u16(1..4), seed);
+        for _ in 0..8 {
+            for _ in 0..random.usize(1..200) {
+                world.step(&mut random);
+            }
+            world.check();
+        }
+    }
+}
+
+#[test]
+fn who_reloads_a_page_neither_leaves_nor_joins() {
+    let mut world = World::new(1, 1);
+    let worker = WorkerId(0);
+    let session = |generation| SessionId {
+        index: 1,
+        generation,
+    };
+    let join = |world: &mut World, generation: u32| {
+        let client = ClientInfo {
+            user: "ann".into(),
+            client: format!("ann-{generation}").into(),
+            conn_info: None,
+            chan_info: None,
+        };
+        let joining = Joining {
+            client: Some(Arc::new(client)),
+            ..Joining::default()
+        };
+        let (hub, mut port) = world.at(worker);
+        let channel = name(CHANNELS[1]);
+        let result = hub.subscribe(session(generation), channel, Ticket(0), &joining, &mut port);
+        result.expect("there is room");
+        world.settle();
+    };
+    let users = |world: &World| {
+        let seen = &world.wires.seen[&(worker, CHANNELS[1].to_owned())];
+        seen.users.len()
+    };
+    let count = |world: &mut World| {
+        let answer = world.ask(worker, CHANNELS[1], Question::PresenceStats);
+        let Answer::PresenceStats(Ok(stats)) = answer else {
+            panic!("{answer:?}");
+        };
+        stats.clients
+    };
+    join(&mut world, 0);
+    for generation in 0..3 {
+        let (hub, mut port) = world.at(worker);
+        hub.close(session(generation), &mut port);
+        world.pass(DELAY_MS - 1);
+        world.settle();
+        // A second word of it would be an assertion in the outlet.
+        assert_eq!((users(&world), count(&mut world)), (1, 1));
+        join(&mut world, generation + 1);
+        assert_eq!((users(&world), count(&mut world)), (1, 1));
+    }
+    let (hub, mut port) = world.at(worker);
+    hub.close(session(3), &mut port);
+    assert!(world.hubs[0].has_looks_due());
+    world.pass(DELAY_MS);
+    world.settle();
+    assert_eq!((users(&world), count(&mut world)), (0, 0));
+    assert!(!world.hubs[0].has_looks_due());
+}
+
+#[test]
+fn channels_without_presence_say_so() {
+    let mut world = World::new(2, 2);
+    for question in [Question::Presence, Question::PresenceStats] {
+        match world.ask(WorkerId(0), "other:1", question) {
+            Answer::Presence(Err(why)) | Answer::PresenceStats(Err(why)) => {
+                assert_eq!(why, PresenceError::Off);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
