@@ -9,11 +9,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Outcome, Payload, PayloadRef, Published, SessionId, Terms, Ticket,
+    Answer, ChannelName, Deed, Outcome, Payload, PayloadRef, Published, Question, SessionId, Terms,
+    Ticket,
 };
 use veche_proto::websocket::MessageKind;
 
-use crate::command::{BadCommand, Command, Inquiry, Target};
+use crate::command::{BadCommand, Command, Inquiry, Instructing, Target, Text};
 use crate::publishing::{Busy, Publisher};
 use crate::shared::{NoteLevel, Shared};
 pub use exchange::{BAD_REQUEST, METHOD_NOT_FOUND, Shape, UNAUTHORIZED, write_error};
@@ -155,33 +156,74 @@ impl Backend {
         Ok(result?)
     }
 
-    /// Ends all connections of a user.
-    pub fn disconnect(
+    /// Has something done to a user's connections.
+    pub fn instruct(
         &mut self,
-        command: &Command<'_>,
+        command: Instructing<'_>,
         session: SessionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
-        let Target::User(user) = &command.target else {
-            return Err(BadCommand("\"user\" is missing".into()).into());
-        };
-        let exchange = self.next_number();
-        let mut name = std::mem::take(&mut shared.scratch.name);
-        let outcome = personal(&user.0, &mut name).map(|_| {
-            let from = Some((session, ticket(exchange, 0)));
-            let (code, reason) = crate::close::DISCONNECTED;
-            shared
-                .hub
-                .disconnect_user(from, &user.0, code, reason, &mut shared.ports)
-        });
-        shared.scratch.name = name;
-        let (count, open) = match outcome?.map_err(|error| BadCommand(error.to_string()))? {
+        let Instructing { user, instruction } = command;
+        let is_counted =
+            instruction.means_all() && matches!(instruction.deed, Deed::Disconnect { .. });
+        let from = Some((session, ticket(self.next_number(), 0)));
+        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+        let outcome = hub.instruct(from, &user.0, instruction, ports);
+        let outcome =
+            outcome.map_err(|error| BadCommand::new(format!("bad user {:?}: {error}", user.0)))?;
+        let (count, open) = match outcome {
             Outcome::Done(count) => (count, 0),
             Outcome::Pending => (0, 1),
         };
-        self.owe(command.id, open, Content::Disconnected(count));
+        let content = match is_counted {
+            true => Content::Disconnected(count),
+            false => Content::Instructed,
+        };
+        self.owe(None, open, content);
         shared.stats.pushes.add(1);
         Ok(Progress::Done)
+    }
+
+    /// Asks whether a user is there.
+    pub fn user_status(
+        &mut self,
+        user: &Text<'_>,
+        session: SessionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        let mut name = std::mem::take(&mut shared.scratch.name);
+        let channel = personal(&user.0, &mut name).map(|name| name.as_str().to_owned());
+        shared.scratch.name = name;
+        let inquiry = Inquiry {
+            channel: Text(channel?.into()),
+            question: Question::UserStatus,
+        };
+        self.ask(inquiry, session, shared)
+    }
+
+    /// Lists the channels that have subscribers and whose names fit the pattern; all without one.
+    pub fn channels(
+        &mut self,
+        pattern: Option<&Text<'_>>,
+        session: SessionId,
+        shared: &mut Shared,
+    ) -> Progress {
+        let from = (session, ticket(self.next_number(), 0));
+        let pattern = pattern.map_or("*", |pattern| &pattern.0);
+        let (here, open) = shared.hub.list(from, pattern, &mut shared.ports);
+        self.owe(None, open, Content::Channels(here));
+        Progress::Done
+    }
+
+    /// Answers with this result: a JSON object.
+    pub fn tell(&mut self, result: String) -> Progress {
+        self.owe(None, 0, Content::Written(result));
+        Progress::Done
+    }
+
+    /// Answers with an error.
+    pub fn refuse_with(&mut self, code: u32, why: &str) {
+        self.owe(None, 0, Content::Refused(code, why.to_owned()));
     }
 
     /// Asks something of a channel.
@@ -280,19 +322,21 @@ impl Backend {
                     *place = published;
                 }
             }
-            (Content::Disconnected(all), Answer::Disconnected { count }) => *all = count,
+            (Content::Disconnected(all), Answer::Instructed { count }) => *all = count,
+            (Content::Instructed, Answer::Instructed { .. }) => {}
+            (Content::Channels(all), Answer::Channels(more)) => all.add(more),
             (Content::Asked(asked), answer) => *asked = Some(answer),
             _ => return,
         }
         exchange.open = exchange.open.saturating_sub(1);
     }
 
-    /// Writes the next answer that is complete, as one JSON object; `false` when none is.
-    pub fn write_answer(&mut self, out: &mut Vec<u8>) -> bool {
+    /// Writes the next answer that is complete, as one JSON object with its result under that key; `false` when none is.
+    pub fn write_answer(&mut self, out: &mut Vec<u8>, key: &str) -> bool {
         let Some(exchange) = self.exchanges.front().filter(|exchange| exchange.open == 0) else {
             return false;
         };
-        exchange.write(out);
+        exchange.write(out, key);
         self.exchanges.pop_front();
         self.first = self.first.wrapping_add(1) & EXCHANGE_MASK;
         true

@@ -3,6 +3,7 @@
 //! It turns bytes into a [`Command`] that borrows from them where it can; carrying it out is `backend`'s part.
 
 mod inquiry;
+mod instruction;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +12,10 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-pub use inquiry::{Inquiry, parse_history, parse_inquiry};
+pub use inquiry::{Inquiry, parse_batch, parse_history, parse_inquiry, parse_pattern, parse_user};
+pub use instruction::{
+    Instructing, parse_disconnect, parse_refresh, parse_subscribe, parse_unsubscribe,
+};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::value::RawValue;
 use veche_hub::{Info, PayloadKind, PayloadRef, Terms, Version};

@@ -167,7 +167,7 @@ impl Lines {
             return wrote;
         }
         let out = shared.ports.outboxes.buffer(id);
-        while self.backend.write_answer(out) {
+        while self.backend.write_answer(out, "result") {
             out.push(b'\n');
             wrote = true;
         }

@@ -9,7 +9,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 pub use veche_hub::Now;
-use veche_hub::{Answer, Class, Delivery, Hub, Mail, Outlet, SessionId, Ticket, WorkerId};
+use veche_hub::{
+    Answer, Class, Deed, Delivery, Hub, Instruction, Mail, Outlet, SessionId, Ticket, WorkerId,
+};
 use veche_proto::websocket::Codecs;
 
 use crate::app::{AppAnswer, AppId, Apps};
@@ -354,6 +356,9 @@ pub struct Ports {
     pub answers: VecDeque<(SessionId, Ticket, Answer)>,
     /// Sessions to disconnect.
     pub kicks: Vec<(SessionId, u16, String)>,
+    /// What is to be done to sessions for back ends; the worker calls
+    /// [`Connection::instructed`](crate::Connection::instructed).
+    pub instructions: Vec<(SessionId, Arc<Instruction>)>,
     /// Tokens that applications hand in for sessions; the worker calls [`Connection::renew`](crate::Connection::renew) and
     /// tells them what came of it.
     pub renewals: Vec<Renewal>,
@@ -382,6 +387,7 @@ impl Ports {
             post,
             answers: VecDeque::new(),
             kicks: Vec::new(),
+            instructions: Vec::new(),
             renewals: Vec::new(),
             app_answers: VecDeque::new(),
         }
@@ -422,8 +428,14 @@ impl Outlet for Ports {
         self.answers.push_back((session, ticket, answer));
     }
 
-    fn disconnect(&mut self, session: SessionId, code: u16, reason: &str) {
-        self.kicks.push((session, code, reason.to_owned()));
+    fn instruct(&mut self, session: SessionId, instruction: &Arc<Instruction>) {
+        match &instruction.deed {
+            Deed::Disconnect { code, reason } if instruction.means_all() => {
+                self.kicks
+                    .push((session, *code, reason.as_ref().to_owned()));
+            }
+            _ => self.instructions.push((session, Arc::clone(instruction))),
+        }
     }
 }
 

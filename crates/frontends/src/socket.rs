@@ -5,10 +5,12 @@
 //! `veche_proto`'s.
 
 mod app;
+mod instructed;
 mod lease;
 
 use std::sync::Arc;
 
+use instructed::Joins;
 pub use lease::NotRenewed;
 use veche_hub::{Answer, SessionId, Ticket};
 use veche_proto::websocket::{self, Decoder, Event, Limits, MessageKind, Opcode, close};
@@ -71,7 +73,7 @@ impl Side {
 pub(crate) enum Session {
     Echo,
     /// Clients listen; what they say is counted and dropped.
-    Push,
+    Push(Option<Box<Joins>>),
     Backend(Box<Backend>),
     App(App),
 }
@@ -156,7 +158,7 @@ impl Socket {
                                 shared.ports.outboxes.message(id, kind, data);
                                 Then::GoOn
                             }
-                            Session::Push | Session::App(_) => Then::GoOn,
+                            Session::Push(_) | Session::App(_) => Then::GoOn,
                             Session::Backend(_) => {
                                 // The codecs may hold the message; a command needs all of `shared`.
                                 let data = data.to_vec();
@@ -305,7 +307,7 @@ impl Socket {
         let backend = match &mut self.session {
             Session::Backend(backend) => backend,
             Session::App(_) => return self.app_resume(id, shared),
-            Session::Echo | Session::Push => return Then::GoOn,
+            Session::Echo | Session::Push(_) => return Then::GoOn,
         };
         if !backend.resume(id, shared) {
             return Then::Wait(Block::Credit);
@@ -334,7 +336,11 @@ impl Socket {
                 app.answered(id, ticket, answer, shared);
                 false
             }
-            Session::Echo | Session::Push => false,
+            Session::Push(_) => {
+                self.enrolled(id, ticket, &answer, shared);
+                false
+            }
+            Session::Echo => false,
         }
     }
 
@@ -490,7 +496,7 @@ fn since(low_ms: u32, now: Now) -> u64 {
 fn write_answers(backend: &mut Backend, id: SessionId, shared: &mut Shared) -> bool {
     let mut wrote = false;
     let mut reply = std::mem::take(&mut shared.scratch.reply);
-    while backend.write_answer(&mut reply) {
+    while backend.write_answer(&mut reply, "result") {
         shared.ports.outboxes.message(id, MessageKind::Text, &reply);
         reply.clear();
         wrote = true;

@@ -95,7 +95,7 @@ pub(crate) fn judge<'a, 'b>(
         ));
     }
     let session = match route.handler {
-        Handler::Push => Session::Push,
+        Handler::Push => Session::Push(None),
         Handler::Lua { app, .. } => Session::App(App::new(app)),
         Handler::Api => match shared.site.publisher(head) {
             Some(publisher) => Session::Backend(Box::new(Backend::of(publisher))),
@@ -109,7 +109,7 @@ pub(crate) fn judge<'a, 'b>(
         _ => Session::Echo,
     };
     let (channels, since) = match session {
-        Session::Push => (channels(head, route)?, since(head, route)?),
+        Session::Push(_) => (channels(head, route)?, since(head, route)?),
         _ => (Vec::new(), None),
     };
     Ok(Candidate {
@@ -219,7 +219,7 @@ impl Candidate<'_, '_> {
 
     /// Whether the route wants to know who it is.
     pub(crate) fn needs_name(&self) -> bool {
-        matches!(self.session, Session::Push | Session::App(_))
+        matches!(self.session, Session::Push(_) | Session::App(_))
     }
 
     /// Whether the client offered this subprotocol.
@@ -266,7 +266,7 @@ impl Candidate<'_, '_> {
         let protocol = protocol.or_else(|| self.beside_token());
         handshake::write_response(out, self.upgrade.key, protocol, agreed);
         let hears = match self.session {
-            Session::Push | Session::App(_) => self.route.hears(),
+            Session::Push(_) | Session::App(_) => self.route.hears(),
             _ => Hears::Nothing,
         };
         shared.ports.outboxes.begin_session(id, agreed, hears);

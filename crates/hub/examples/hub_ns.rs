@@ -5,9 +5,11 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use std::sync::Arc;
+
 use veche_hub::{
-    Answer, ChannelName, Class, Delivery, Hub, Joining, Mail, Options, Outlet, PayloadKind,
-    PayloadRef, SessionId, Ticket, WorkerId,
+    Answer, ChannelName, Class, Delivery, Hub, Instruction, Joining, Mail, Options, Outlet,
+    PayloadKind, PayloadRef, SessionId, Ticket, WorkerId,
 };
 
 /// Rounds are shorter than a time slice, so on a busy machine most are whole.
@@ -27,7 +29,7 @@ impl Outlet for Sink {
         self.0 += u64::from(session.index) + delivery.payload.bytes.len() as u64;
     }
     fn answer(&mut self, _: SessionId, _: Ticket, _: Answer) {}
-    fn disconnect(&mut self, _: SessionId, _: u16, _: &str) {}
+    fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {}
 }
 
 #[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]

@@ -233,6 +233,11 @@ impl Channels {
         self.free.push(index);
     }
 
+    /// All entries, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Channel> {
+        self.entries.iter().flatten()
+    }
+
     /// Entries in use, in either role.
     pub(crate) fn len(&self) -> usize {
         self.names.len()

@@ -2,8 +2,8 @@
 //!
 //! Who joins and leaves is in `membership.rs`, publishing in `publish.rs`, what can't go on for
 //! lack of credit in `stalled.rs`, fan-out in `sweep.rs`, what channels remember in `history.rs`,
-//! who is there in `presence.rs`, what homes are asked in `question.rs`, the end of a user in
-//! `disconnect.rs`.
+//! who is there in `presence.rs`, what homes are asked in `question.rs`, what is done to users in
+//! `user.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use crate::recent::Recent;
 use crate::stalled::Stalled;
 use crate::streams::Streams;
 use crate::subscription::Subscriptions;
+use crate::user::Gone;
 use crate::{Answer, ChannelName, Encodings, Mail, Namespaces, Now, Options, Outlet, WorkerId};
 
 /// One worker's hub.
@@ -35,6 +36,7 @@ pub struct Hub {
     pub(crate) history_bytes_max: usize,
     pub(crate) recent: Recent,
     pub(crate) presence: Presence,
+    pub(crate) gone: Gone,
     /// Publications that wait for a sweep, and the bytes of their payloads.
     pub(crate) queued: usize,
     pub(crate) queued_bytes: usize,
@@ -105,6 +107,7 @@ impl Hub {
             history_bytes_max: usize::MAX,
             recent: Recent::default(),
             presence: Presence::default(),
+            gone: Gone::default(),
             queued: 0,
             queued_bytes: 0,
             scratch: Encodings::default(),
@@ -169,21 +172,24 @@ impl Hub {
             } => {
                 self.receive_question(from, &channel, &question, (session, ticket), outlet);
             }
+            Mail::List {
+                pattern,
+                session,
+                ticket,
+            } => self.receive_list(from, &pattern, (session, ticket), outlet),
             Mail::Answer {
                 session,
                 ticket,
                 answer,
             } => outlet.answer(session, ticket, answer),
-            Mail::DisconnectUser {
+            Mail::InstructAll {
                 channel,
-                code,
-                reason,
+                instruction,
                 reply,
             } => {
-                let found = self.find(&channel);
-                let count = found.map_or(0, |index| self.disconnect(index, code, &reason, outlet));
+                let count = self.pass_on(&channel, &instruction, outlet);
                 if let Some((session, ticket)) = reply {
-                    let answer = Answer::Disconnected { count };
+                    let answer = Answer::Instructed { count };
                     let mail = Mail::Answer {
                         session,
                         ticket,
@@ -192,15 +198,10 @@ impl Hub {
                     outlet.mail(from, mail);
                 }
             }
-            Mail::Disconnect {
+            Mail::Instruct {
                 channel,
-                code,
-                reason,
-            } => {
-                if let Some(index) = self.find(&channel) {
-                    self.disconnect_here(index, code, &reason, outlet);
-                }
-            }
+                instruction,
+            } => self.carry_out(&channel, &instruction, outlet),
         }
     }
 

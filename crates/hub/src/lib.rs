@@ -13,7 +13,7 @@
 //! # Calls of a turn
 //!
 //! * *commands*: [`Hub::subscribe`], [`Hub::unsubscribe`], [`Hub::close`], [`Hub::publish`],
-//!   [`Hub::disconnect_user`]: a session or the back end asks.
+//!   [`Hub::instruct`]: a session or the back end asks.
 //! * *handle*: [`Hub::receive`] for each mail, [`Hub::credit_returned`] once after a batch of
 //!   returned credits.
 //! * before all of them: [`Hub::set_now`]; about once a second [`Hub::look_after`].
@@ -32,12 +32,13 @@
 //!   ([`NoCredit`]) or mail is kept with its credit, so that its source pauses.
 
 mod channel;
-mod disconnect;
 mod few;
 mod history;
 mod hub;
 mod id;
 mod info;
+mod instruction;
+mod listing;
 mod mail;
 mod membership;
 mod name;
@@ -58,11 +59,14 @@ mod streams;
 mod subscription;
 mod sweep;
 mod time;
+mod user;
 
 pub use history::{HistoryError, Joined};
 pub use hub::{Counts, Hub, Outcome};
 pub use id::{SessionId, Ticket, WorkerId};
 pub use info::{ClientInfo, Info};
+pub use instruction::{Deed, Instruction, Subscribe};
+pub use listing::{LISTED_MAX, Listing};
 pub use mail::{Class, Mail, Registration};
 pub use membership::{Joining, SubscribeError};
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};
@@ -79,3 +83,4 @@ pub use publish::{NoCredit, Published, Terms};
 pub use question::Question;
 pub use stream::{Page, Query, RECOVERED_MAX, Recovered, Version};
 pub use time::Now;
+pub use user::UserStatus;

@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Answer, ClientInfo, Joined, Joining, Payload, Publication, Question, SessionId, Terms, Ticket,
+    Answer, ClientInfo, Instruction, Joined, Joining, Payload, Publication, Question, SessionId,
+    Terms, Ticket,
 };
 
 /// What a mail needs to be sent.
@@ -99,6 +100,15 @@ pub enum Mail {
         /// By what he knows it.
         ticket: Ticket,
     },
+    /// To every other home: list channels.
+    List {
+        /// Which.
+        pattern: Arc<str>,
+        /// Whom to answer.
+        session: SessionId,
+        /// By what he knows it.
+        ticket: Ticket,
+    },
     /// From the home: what came of it.
     Answer {
         /// Who asked.
@@ -108,25 +118,21 @@ pub enum Mail {
         /// For him.
         answer: Answer,
     },
-    /// To the home: disconnect all subscribers of a personal channel.
-    DisconnectUser {
+    /// To the home: have this done to all subscribers of a personal channel.
+    InstructAll {
         /// The personal channel.
         channel: Arc<str>,
-        /// Close code.
-        code: u16,
-        /// Close reason.
-        reason: Arc<str>,
+        /// What.
+        instruction: Arc<Instruction>,
         /// Who wants to know how many they were.
         reply: Option<(SessionId, Ticket)>,
     },
-    /// From the home: disconnect those that are here.
-    Disconnect {
+    /// From the home: have it done to those that are here.
+    Instruct {
         /// The personal channel.
         channel: Arc<str>,
-        /// Close code.
-        code: u16,
-        /// Close reason.
-        reason: Arc<str>,
+        /// What.
+        instruction: Arc<Instruction>,
     },
 }
 
@@ -140,9 +146,10 @@ impl Mail {
             | Self::Subscribed { .. }
             | Self::Unsubscribe { .. }
             | Self::Ask { .. }
+            | Self::List { .. }
             | Self::Answer { .. }
-            | Self::DisconnectUser { .. }
-            | Self::Disconnect { .. } => Class::Control,
+            | Self::InstructAll { .. }
+            | Self::Instruct { .. } => Class::Control,
         }
     }
 }

@@ -251,7 +251,11 @@ impl Hub {
     fn note_vacated(&mut self, index: u32) {
         self.occupied -= 1;
         self.forget_members(index);
-        self.users -= u32::from(is_personal(&self.channels[index]));
+        let channel = &self.channels[index];
+        if is_personal(channel) {
+            self.users -= 1;
+            self.gone.note(&channel.name, self.now.wall_ms);
+        }
     }
 }
 

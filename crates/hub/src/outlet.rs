@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Class, ClientInfo, Delivery, HistoryError, Joined, Mail, Page, PresenceError, PresenceStats,
-    Published, SessionId, Ticket, WorkerId,
+    Class, ClientInfo, Delivery, HistoryError, Instruction, Joined, Listing, Mail, Page,
+    PresenceError, PresenceStats, Published, SessionId, Ticket, UserStatus, WorkerId,
 };
 
 /// What a ticket is answered.
@@ -22,8 +22,12 @@ pub enum Answer {
     Presence(Result<Box<[Arc<ClientInfo>]>, PresenceError>),
     /// How many are.
     PresenceStats(Result<PresenceStats, PresenceError>),
-    /// A user's connections were told to end by a home on another worker.
-    Disconnected {
+    /// Channels with their home on another worker.
+    Channels(Listing),
+    /// Whether a user is there.
+    UserStatus(UserStatus),
+    /// A user's connections were told by a home on another worker.
+    Instructed {
         /// How many they were on all workers.
         count: u32,
     },
@@ -50,6 +54,7 @@ pub trait Outlet {
     /// Answers a ticket. It may be a session that never subscribed to anything.
     fn answer(&mut self, session: SessionId, ticket: Ticket, answer: Answer);
 
-    /// Asks for the end of a session's connection; [`Hub::close`](crate::Hub::close) follows later.
-    fn disconnect(&mut self, session: SessionId, code: u16, reason: &str);
+    /// Has something done to a session, if it is meant. Where it is closed, [`Hub::close`](crate::Hub::close) follows
+    /// later.
+    fn instruct(&mut self, session: SessionId, instruction: &Arc<Instruction>);
 }

@@ -13,6 +13,8 @@ pub enum Question {
     Presence,
     /// How many are there: [`Answer::PresenceStats`].
     PresenceStats,
+    /// Whether the user is there whose channel it is: [`Answer::UserStatus`].
+    UserStatus,
 }
 
 impl Hub {
@@ -64,6 +66,7 @@ impl Hub {
             Question::RemoveHistory => Answer::HistoryRemoved(self.clear_history(channel)),
             Question::Presence => Answer::Presence(self.read_presence(channel)),
             Question::PresenceStats => Answer::PresenceStats(self.count_presence(channel)),
+            Question::UserStatus => Answer::UserStatus(self.user_status(channel)),
         }
     }
 }

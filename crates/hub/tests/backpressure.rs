@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, ChannelName, Class, Delivery, Hub, Joining, Mail, NoCredit, Options, Outcome, Outlet,
-    Payload, PayloadKind, PayloadRef, SessionId, Ticket, WorkerId,
+    Answer, ChannelName, Class, Delivery, Hub, Instruction, Joining, Mail, NoCredit, Options,
+    Outcome, Outlet, Payload, PayloadKind, PayloadRef, SessionId, Ticket, WorkerId,
 };
 
 const HOME: WorkerId = WorkerId(0);
@@ -54,7 +54,7 @@ impl Outlet for Desk {
         self.out.borrow_mut().push(text);
     }
     fn answer(&mut self, _: SessionId, _: Ticket, _: Answer) {}
-    fn disconnect(&mut self, _: SessionId, _: u16, _: &str) {}
+    fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {}
 }
 
 /// Names of channels whose home is worker 0 of 4.
@@ -80,7 +80,7 @@ fn subscribe_from(worker: WorkerId, name: &str, home: &mut Hub, desk: &mut Desk)
         fn mail_done(&mut self, _: WorkerId, _: Class) {}
         fn deliver(&mut self, _: SessionId, _: &mut Delivery<'_>) {}
         fn answer(&mut self, _: SessionId, _: Ticket, _: Answer) {}
-        fn disconnect(&mut self, _: SessionId, _: u16, _: &str) {}
+        fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {}
     }
     let mut there = Hub::new(worker, 4, 5, Options::default());
     let session = SessionId {

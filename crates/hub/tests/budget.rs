@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, Delivery, History, Hub, Joining, Mail, Namespace, Namespaces, Now,
-    Options, Outcome, Outlet, PayloadKind, PayloadRef, Query, Question, Recovery, SessionId, Since,
-    Ticket, WorkerId,
+    Answer, ChannelName, Class, Delivery, History, Hub, Instruction, Joining, Mail, Namespace,
+    Namespaces, Now, Options, Outcome, Outlet, PayloadKind, PayloadRef, Query, Question, Recovery,
+    SessionId, Since, Ticket, WorkerId,
 };
 
 /// Keeps the last answer.
@@ -22,7 +22,7 @@ impl Outlet for Last {
     fn answer(&mut self, _: SessionId, _: Ticket, answer: Answer) {
         self.0 = Some(answer);
     }
-    fn disconnect(&mut self, _: SessionId, _: u16, _: &str) {}
+    fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {}
 }
 
 fn remembering() -> Arc<Namespaces> {

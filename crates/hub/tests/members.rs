@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, ClientInfo, Delivery, Event, Hub, Joining, Mail, Namespace,
-    Namespaces, Now, Options, Outcome, Outlet, PresenceError, PresenceStats, Question, SessionId,
-    Ticket, WorkerId,
+    Answer, ChannelName, Class, ClientInfo, Delivery, Event, Hub, Instruction, Joining, Mail,
+    Namespace, Namespaces, Now, Options, Outcome, Outlet, PresenceError, PresenceStats, Question,
+    SessionId, Ticket, WorkerId,
 };
 
 /// In `room` connections come and go, in `hall` users do, half a minute after their last connection.
@@ -100,8 +100,8 @@ impl Outlet for Port<'_> {
         self.wires.answers.push((session, ticket, answer));
     }
 
-    fn disconnect(&mut self, _: SessionId, _: u16, _: &str) {
-        panic!("nobody is disconnected");
+    fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {
+        panic!("nobody is told to do anything");
     }
 }
 

@@ -1,9 +1,11 @@
 //! What the hub allocates: nothing per push to a user, and little to remember somebody.
 
 use allocation_counter::measure;
+use std::sync::Arc;
+
 use veche_hub::{
-    Answer, ChannelName, Class, Delivery, Hub, Joining, Mail, Options, Outcome, Outlet,
-    PayloadKind, PayloadRef, SessionId, Ticket, WorkerId,
+    Answer, ChannelName, Class, Delivery, Hub, Instruction, Joining, Mail, Options, Outcome,
+    Outlet, PayloadKind, PayloadRef, SessionId, Ticket, WorkerId,
 };
 
 /// Counts deliveries.
@@ -20,7 +22,7 @@ impl Outlet for Tally {
         self.0 += 1;
     }
     fn answer(&mut self, _: SessionId, _: Ticket, _: Answer) {}
-    fn disconnect(&mut self, _: SessionId, _: u16, _: &str) {}
+    fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {}
 }
 
 fn alone() -> Hub {

@@ -380,6 +380,11 @@ impl Rest {
                 });
             }
         }
+        for (id, instruction) in std::mem::take(&mut self.shared.ports.instructions) {
+            self.with(driver, id, |connection, shared| {
+                connection.instructed(id, &instruction, shared)
+            });
+        }
         let mut sessions = std::mem::take(&mut self.sessions);
         self.shared.ports.outboxes.take_overflowed(&mut sessions);
         for id in sessions.drain(..) {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use veche_hub::{
-    Answer, ClientInfo, HistoryError, Info, Page, PresenceError, Publication, Published,
+    Answer, ClientInfo, HistoryError, Info, Listing, Page, PresenceError, Publication, Published,
 };
 
 use crate::outbox::{write_data, write_value};
@@ -48,6 +48,10 @@ pub(super) enum Content {
     Published(Shape, Vec<Published>),
     /// So many connections.
     Disconnected(u32),
+    Instructed,
+    Channels(Listing),
+    /// A result as it is.
+    Written(String),
     /// Nothing until the home has answered.
     Asked(Option<Answer>),
     /// Its code, and what it says.
@@ -56,7 +60,7 @@ pub(super) enum Content {
 
 impl Exchange {
     /// Writes the answer as one JSON object.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, out: &mut Vec<u8>, key: &str) {
         let mut text = String::with_capacity(64);
         text.push('{');
         // Writing into a string can't fail.
@@ -67,14 +71,14 @@ impl Exchange {
             Content::Refused(code, error) => write_error(&mut text, *code, error),
             Content::Published(Shape::Sum, targets) => {
                 let handed: u64 = targets.iter().map(|one| u64::from(one.handed)).sum();
-                let _ = write!(text, "\"result\":{{\"handed\":{handed}");
+                let _ = write!(text, "\"{key}\":{{\"handed\":{handed}");
                 if let [only] = targets[..] {
                     write_position(&mut text, &only);
                 }
                 text.push('}');
             }
             Content::Published(Shape::Each, targets) => {
-                text.push_str("\"result\":{\"responses\":[");
+                let _ = write!(text, "\"{key}\":{{\"responses\":[");
                 for (index, one) in targets.iter().enumerate() {
                     let comma = if index == 0 { "" } else { "," };
                     let _ = write!(text, "{comma}{{\"result\":{{\"handed\":{}", one.handed);
@@ -84,11 +88,17 @@ impl Exchange {
                 text.push_str("]}");
             }
             Content::Disconnected(count) => {
-                let _ = write!(text, "\"result\":{{\"disconnected\":{count}}}");
+                let _ = write!(text, "\"{key}\":{{\"disconnected\":{count}}}");
             }
+            Content::Instructed | Content::Asked(None) => {
+                let _ = write!(text, "\"{key}\":{{}}");
+            }
+            Content::Written(result) => {
+                let _ = write!(text, "\"{key}\":{result}");
+            }
+            Content::Channels(listing) => write_listing(&mut text, key, listing),
             // Answers are written when they are complete.
-            Content::Asked(None) => text.push_str("\"result\":{}"),
-            Content::Asked(Some(answer)) => write_asked(&mut text, answer),
+            Content::Asked(Some(answer)) => write_asked(&mut text, key, answer),
         }
         text.push('}');
         out.extend_from_slice(text.as_bytes());
@@ -103,20 +113,17 @@ fn write_position(text: &mut String, published: &Published) {
 }
 
 /// `"result":{…}` or `"error":{…}`.
-fn write_asked(text: &mut String, answer: &Answer) {
-    let result = "\"result\":";
+fn write_asked(text: &mut String, key: &str, answer: &Answer) {
     match answer {
         Answer::History(Ok(page)) => {
-            text.push_str(result);
+            let _ = write!(text, "\"{key}\":");
             write_page(text, page);
         }
         Answer::HistoryRemoved(Ok(())) => {
-            text.push_str(result);
-            text.push_str("{}");
+            let _ = write!(text, "\"{key}\":{{}}");
         }
         Answer::Presence(Ok(clients)) => {
-            text.push_str(result);
-            text.push_str("{\"presence\":{");
+            let _ = write!(text, "\"{key}\":{{\"presence\":{{");
             for (place, client) in clients.iter().enumerate() {
                 let comma = if place == 0 { "" } else { "," };
                 let id = serde_json::Value::from(&*client.client);
@@ -129,8 +136,20 @@ fn write_asked(text: &mut String, answer: &Answer) {
             let (clients, users) = (stats.clients, stats.users);
             let _ = write!(
                 text,
-                "{result}{{\"num_clients\":{clients},\"num_users\":{users}}}"
+                "\"{key}\":{{\"num_clients\":{clients},\"num_users\":{users}}}"
             );
+        }
+        Answer::UserStatus(status) => {
+            let connections = status.connections;
+            let online = connections > 0;
+            let _ = write!(
+                text,
+                "\"{key}\":{{\"online\":{online},\"connections\":{connections}"
+            );
+            if let Some(seen_ms) = status.last_seen_ms {
+                let _ = write!(text, ",\"last_seen\":{seen_ms}");
+            }
+            text.push('}');
         }
         Answer::History(Err(error)) | Answer::HistoryRemoved(Err(error)) => {
             let code = match error {
@@ -147,10 +166,27 @@ fn write_asked(text: &mut String, answer: &Answer) {
             write_error(text, code, &error.to_string());
         }
         // Nobody asks for these by an inquiry.
-        Answer::Subscribed(_) | Answer::Published(_) | Answer::Disconnected { .. } => {
+        Answer::Subscribed(_)
+        | Answer::Published(_)
+        | Answer::Instructed { .. }
+        | Answer::Channels(_) => {
             write_error(text, INTERNAL, "internal error");
         }
     }
+}
+
+fn write_listing(text: &mut String, key: &str, listing: &Listing) {
+    let Some(channels) = listing.channels() else {
+        let why = "too many channels: ask for some of them by a pattern";
+        return write_error(text, LIMIT_EXCEEDED, why);
+    };
+    let _ = write!(text, "\"{key}\":{{\"channels\":{{");
+    for (place, (name, clients)) in channels.iter().enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        let name = serde_json::Value::from(&**name);
+        let _ = write!(text, "{comma}{name}:{{\"num_clients\":{clients}}}");
+    }
+    text.push_str("}}");
 }
 
 /// A client as others see it.

@@ -1,9 +1,15 @@
 //! What a back end wants to know of a channel, or have done to it.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use veche_hub::{Epoch, Query, Question, Since};
 
-use super::{BadCommand, Text, explain, is_object};
+use super::{BadCommand, Text, bad, explain, is_object};
+
+/// Most commands of a batch.
+const COMMANDS_MAX: usize = 1000;
 
 /// What is asked of a channel.
 #[derive(Debug)]
@@ -12,6 +18,29 @@ pub struct Inquiry<'a> {
     pub channel: Text<'a>,
     /// What.
     pub question: Question,
+}
+
+/// A user and nothing else.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct User<'a> {
+    #[serde(borrow)]
+    user: Text<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pattern<'a> {
+    #[serde(borrow)]
+    pattern: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Batch {
+    commands: Vec<BTreeMap<String, Box<RawValue>>>,
+    #[serde(default, rename = "parallel")]
+    _parallel: bool,
 }
 
 /// A channel and nothing else.
@@ -37,7 +66,7 @@ struct Wire<'a> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Place<'a> {
+pub(super) struct Place<'a> {
     offset: u64,
     #[serde(borrow)]
     epoch: Option<Text<'a>>,
@@ -73,7 +102,40 @@ pub fn parse_inquiry(bytes: &[u8], question: Question) -> Result<Inquiry<'_>, Ba
     Ok(Inquiry { channel, question })
 }
 
-fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, BadCommand> {
+/// Reads one object of nothing but a `user`.
+pub fn parse_user(bytes: &[u8]) -> Result<Text<'_>, BadCommand> {
+    let User { user } = read(bytes)?;
+    Ok(user)
+}
+
+/// Reads an object of nothing but a `pattern`, which may be missing, as may all of it.
+pub fn parse_pattern(bytes: &[u8]) -> Result<Option<Text<'_>>, BadCommand> {
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    let Pattern { pattern } = read(bytes)?;
+    Ok(pattern.filter(|pattern| !pattern.0.is_empty()))
+}
+
+/// Reads `{"commands":[{"publish":{…}},…]}`. They are carried out one after the other whether `parallel` is said or not.
+pub fn parse_batch(bytes: &[u8]) -> Result<Vec<(String, Box<RawValue>)>, BadCommand> {
+    let Batch { commands, .. } = read(bytes)?;
+    if commands.len() > COMMANDS_MAX {
+        return Err(BadCommand(format!(
+            "a batch has at most {COMMANDS_MAX} commands"
+        )));
+    }
+    let only = |command: BTreeMap<String, Box<RawValue>>| {
+        let mut entries = command.into_iter();
+        match (entries.next(), entries.next()) {
+            (Some(only), None) => Ok(only),
+            _ => bad("each command is an object with one method, as in {\"publish\":{…}}"),
+        }
+    };
+    commands.into_iter().map(only).collect()
+}
+
+pub(super) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, BadCommand> {
     is_object(bytes)?;
     serde_json::from_slice(bytes).map_err(|error| BadCommand::new(explain(&error, bytes)))
 }

@@ -1,6 +1,6 @@
 //! How a connection ends: with a Close frame, after what is under way, or at once.
 
-use veche_hub::SessionId;
+use veche_hub::{Deed, Instruction, SessionId};
 
 use super::{Connection, Stage};
 use crate::outbox::End;
@@ -24,6 +24,28 @@ impl Connection {
                 self.abort(id, shared);
             }
             Stage::Ending => {}
+        }
+        self.settle_deadline(id, shared);
+    }
+
+    /// Carries out what a back end wants of the session.
+    pub fn instructed(&mut self, id: SessionId, instruction: &Instruction, shared: &mut Shared) {
+        if !matches!(self.stage, Stage::Socket(_)) {
+            // Whoever is about to open is closed as any other; the rest comes too early.
+            if let Deed::Disconnect { code, reason } = &instruction.deed
+                && instruction.client.is_none()
+            {
+                self.disconnect(id, *code, reason, shared);
+            }
+            return;
+        }
+        let mut is_over = false;
+        if let Stage::Socket(socket) = &mut self.stage {
+            socket.instructed(id, instruction, shared);
+            is_over = socket.is_closing();
+        }
+        if is_over && matches!(self.blocked, Some(Block::App | Block::Pace)) {
+            return self.go_on(id, Then::GoOn, shared);
         }
         self.settle_deadline(id, shared);
     }

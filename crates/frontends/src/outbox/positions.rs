@@ -87,6 +87,14 @@ impl Outboxes {
         text.push('}');
         self.message(session, MessageKind::Text, text.as_bytes());
     }
+
+    /// Word that the session is in a channel no more.
+    pub(crate) fn unsubscribed(&mut self, session: SessionId, channel: &str) {
+        let mut text = String::from("{\"unsubscribed\":");
+        write_string(&mut text, channel);
+        text.push('}');
+        self.message(session, MessageKind::Text, text.as_bytes());
+    }
 }
 
 fn object(channel: &str, payload: PayloadRef<'_>, position: Option<Position>) -> Bytes {

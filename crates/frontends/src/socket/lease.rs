@@ -38,6 +38,15 @@ impl Socket {
         left_ms.map_or(u64::MAX, |left_ms| now.mono_ms.saturating_add(left_ms))
     }
 
+    /// Holds until then, in seconds since 1970; `None`: for as long as it likes. Only where a token has opened it.
+    pub(super) fn prolong(&mut self, expires_at_s: Option<u64>) {
+        match (&mut self.lease, expires_at_s) {
+            (Some(lease), Some(at_s)) => lease.expires_ms = at_s.saturating_mul(1000),
+            (lease, None) => *lease = None,
+            (None, Some(_)) => {}
+        }
+    }
+
     /// Another token; how long it holds, in milliseconds from now.
     pub(crate) fn renew(&mut self, token: &str, shared: &Shared) -> Result<u64, NotRenewed> {
         if self.is_closing() {

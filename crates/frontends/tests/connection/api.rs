@@ -67,7 +67,7 @@ fn results_are_as_documented() {
         (
             "/api/disconnect",
             r#"{"channel":"news"}"#,
-            r#""message":"this call takes \"user\""#,
+            r#""message":"bad JSON at column 10: unknown field `channel`"#,
         ),
         (
             "/api/push",

@@ -9,6 +9,7 @@ mod busy;
 mod dialed;
 mod drain;
 mod http;
+mod instructed;
 mod lines;
 mod lossy;
 mod positions;

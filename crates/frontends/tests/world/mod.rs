@@ -407,6 +407,14 @@ impl World {
                 }
             }
         }
+        let instructions = std::mem::take(&mut self.workers[me].shared.ports.instructions);
+        for (id, instruction) in instructions {
+            if let Some(peer) = self.workers[me].client(id) {
+                self.with(peer, |connection, id, shared| {
+                    connection.instructed(id, &instruction, shared)
+                });
+            }
+        }
         let mut sessions = std::mem::take(&mut self.workers[me].sessions);
         self.workers[me]
             .shared

@@ -219,7 +219,9 @@ fn namespaces() -> Namespaces {
             name,
             Namespace {
                 history,
-                ..Namespace::default()
+                presence: name == "chat",
+                join_leave: name == "chat",
+                leave_delay_ms: 5_000,
             },
         );
     }

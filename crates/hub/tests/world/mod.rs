@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, Epoch, History, Hub, Joined, Joining, Mail, Namespace, Namespaces,
-    NoCredit, Now, Options, Outcome, PayloadKind, PayloadRef, Position, Published, Recovery,
-    SessionId, Since, SubscribeError, Ticket, USERS, WorkerId,
+    Answer, ChannelName, Class, Deed, Epoch, History, Hub, Instruction, Joined, Joining, Mail,
+    Namespace, Namespaces, NoCredit, Now, Options, Outcome, PayloadKind, PayloadRef, Position,
+    Published, Recovery, SessionId, Since, SubscribeError, Ticket, USERS, WorkerId,
 };
 
 use port::Port;
@@ -387,7 +387,13 @@ impl World {
                 ticket,
             ));
             let (hub, mut port) = self.at(worker);
-            let outcome = hub.disconnect_user(from, &channel[1..], 3000, "begone", &mut port);
+            let outcome = {
+                let begone = Deed::Disconnect {
+                    code: 3000,
+                    reason: Arc::from("begone"),
+                };
+                hub.instruct(from, &channel[1..], Instruction::to_all(begone), &mut port)
+            };
             self.settle(random);
             let count = match outcome {
                 Ok(Outcome::Done(count)) => Some(count),

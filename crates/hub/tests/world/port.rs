@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use veche_hub::{Delivery, Outlet};
+use std::sync::Arc;
+
+use veche_hub::{Deed, Delivery, Instruction, Outlet};
 
 use super::{Answer, Class, Class2, Lanes, Mail, Member, SessionId, Ticket, Wires, WorkerId};
 
@@ -173,15 +175,19 @@ impl Outlet for Port<'_> {
                     "answered once"
                 );
             }
-            Answer::Disconnected { count } => {
+            Answer::Instructed { count } => {
                 assert_eq!(self.wires.disconnect_counts.insert(ticket, count), None);
             }
             other => unreachable!("nobody asks: {other:?}"),
         }
     }
 
-    fn disconnect(&mut self, session: SessionId, code: u16, reason: &str) {
-        assert_eq!((code, reason), (3000, "begone"));
+    fn instruct(&mut self, session: SessionId, instruction: &Arc<Instruction>) {
+        let begone = Deed::Disconnect {
+            code: 3000,
+            reason: Arc::from("begone"),
+        };
+        assert!(instruction.means_all() && instruction.deed == begone);
         self.wires.disconnected.push((self.me, session));
     }
 }

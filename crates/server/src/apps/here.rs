@@ -263,12 +263,14 @@ impl Here {
         let answer = match answer {
             Answer::Subscribed(_) => veche_script::Answer::Done,
             Answer::Published(published) => veche_script::Answer::Number(published.handed.into()),
-            Answer::Disconnected { count } => veche_script::Answer::Number((*count).into()),
+            Answer::Instructed { count } => veche_script::Answer::Number((*count).into()),
             // Applications don't ask for these.
             Answer::History(_)
             | Answer::HistoryRemoved(_)
             | Answer::Presence(_)
-            | Answer::PresenceStats(_) => return,
+            | Answer::PresenceStats(_)
+            | Answer::UserStatus(_)
+            | Answer::Channels(_) => return,
         };
         self.run(id, None, shared, |app, now| {
             app.answer(token, &answer, now);

@@ -1,0 +1,73 @@
+//! Several methods in one call, carried out one after the other, and their answers in one.
+
+use std::collections::VecDeque;
+
+use serde_json::value::RawValue;
+use veche_hub::SessionId;
+
+use super::method::Method;
+use crate::backend::{Backend, Progress};
+use crate::command::{self, BadCommand};
+use crate::shared::Shared;
+
+/// See the module's text.
+pub(super) struct Batch {
+    waiting: VecDeque<(Method, Box<RawValue>)>,
+    /// Of those whose answers are not written, in order.
+    methods: VecDeque<Method>,
+    replies: Vec<u8>,
+}
+
+impl Batch {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, BadCommand> {
+        let commands = command::parse_batch(body)?;
+        let named = |(name, body): (String, Box<RawValue>)| match Method::of(&name) {
+            // Answered as what is not known.
+            Method::Batch => (Method::Unknown, body),
+            method => (method, body),
+        };
+        Ok(Self {
+            waiting: commands.into_iter().map(named).collect(),
+            methods: VecDeque::new(),
+            replies: Vec::new(),
+        })
+    }
+
+    /// Goes on until one of them has to wait for credit.
+    pub(super) fn advance(
+        &mut self,
+        backend: &mut Backend,
+        id: SessionId,
+        shared: &mut Shared,
+    ) -> Progress {
+        while let Some((method, body)) = self.waiting.pop_front() {
+            self.methods.push_back(method);
+            let result = method.carry_out(body.get().as_bytes(), backend, id, shared);
+            let progress = result.unwrap_or_else(|why| {
+                backend.refuse(None, why, "", id, shared);
+                Progress::Done
+            });
+            if progress == Progress::Unfinished {
+                return progress;
+            }
+        }
+        Progress::Done
+    }
+
+    /// The body of the answer, once all of them are answered.
+    pub(super) fn answer(&mut self, backend: &mut Backend) -> Option<Vec<u8>> {
+        while let Some(method) = self.methods.front() {
+            let at = self.replies.len();
+            if at > 0 {
+                self.replies.push(b',');
+            }
+            if !backend.write_answer(&mut self.replies, method.name()) {
+                self.replies.truncate(at);
+                return None;
+            }
+            self.methods.pop_front();
+        }
+        let replies = std::mem::take(&mut self.replies);
+        Some([&b"{\"result\":{\"replies\":["[..], &replies, b"]}}"].concat())
+    }
+}

@@ -1,0 +1,147 @@
+//! The methods of the API: their names, and how each is carried out.
+
+use veche_hub::{Question, SessionId};
+
+use crate::backend::{Backend, METHOD_NOT_FOUND, Progress, Shape, Unwilling};
+use crate::command::{self, BadCommand, Command, Target};
+use crate::shared::Shared;
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    Push,
+    Publish,
+    Broadcast,
+    Disconnect,
+    Subscribe,
+    Unsubscribe,
+    Refresh,
+    UserStatus,
+    History,
+    HistoryRemove,
+    Presence,
+    PresenceStats,
+    Channels,
+    Info,
+    Batch,
+    Unknown,
+}
+
+const NAMES: [(&str, Method); 15] = [
+    ("push", Method::Push),
+    ("publish", Method::Publish),
+    ("broadcast", Method::Broadcast),
+    ("disconnect", Method::Disconnect),
+    ("subscribe", Method::Subscribe),
+    ("unsubscribe", Method::Unsubscribe),
+    ("refresh", Method::Refresh),
+    ("user_status", Method::UserStatus),
+    ("history", Method::History),
+    ("history_remove", Method::HistoryRemove),
+    ("presence", Method::Presence),
+    ("presence_stats", Method::PresenceStats),
+    ("channels", Method::Channels),
+    ("info", Method::Info),
+    ("batch", Method::Batch),
+];
+
+impl Method {
+    pub(super) fn of(name: &str) -> Self {
+        let found = NAMES.iter().find(|(known, _)| *known == name);
+        found.map_or(Self::Unknown, |(_, method)| *method)
+    }
+
+    /// As it is called; "error" for what is not known.
+    pub(super) fn name(self) -> &'static str {
+        let found = NAMES.iter().find(|(_, method)| *method == self);
+        found.map_or("error", |(name, _)| name)
+    }
+
+    /// Whether it takes an object that may not be missing.
+    pub(super) fn takes_body(self) -> bool {
+        !matches!(self, Self::Info | Self::Channels | Self::Unknown)
+    }
+
+    /// Has a back end carry it out. Not for [`Batch`](Self::Batch).
+    pub(super) fn carry_out(
+        self,
+        body: &[u8],
+        backend: &mut Backend,
+        id: SessionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        let instructing = match self {
+            Self::Disconnect => command::parse_disconnect(body),
+            Self::Subscribe => command::parse_subscribe(body),
+            Self::Unsubscribe => command::parse_unsubscribe(body),
+            Self::Refresh => command::parse_refresh(body),
+            _ => return self.ask(body, backend, id, shared),
+        };
+        backend.instruct(instructing?, id, shared)
+    }
+
+    fn ask(
+        self,
+        body: &[u8],
+        backend: &mut Backend,
+        id: SessionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        let inquiry = match self {
+            Self::History => command::parse_history(body)?,
+            Self::HistoryRemove => command::parse_inquiry(body, Question::RemoveHistory)?,
+            Self::Presence => command::parse_inquiry(body, Question::Presence)?,
+            Self::PresenceStats => command::parse_inquiry(body, Question::PresenceStats)?,
+            Self::UserStatus => {
+                let user = command::parse_user(body)?;
+                return backend.user_status(&user, id, shared);
+            }
+            Self::Channels => {
+                let pattern = command::parse_pattern(body)?;
+                return Ok(backend.channels(pattern.as_ref(), id, shared));
+            }
+            Self::Info => {
+                let nodes = shared.process.nodes();
+                return Ok(backend.tell(format!("{{\"nodes\":{nodes}}}")));
+            }
+            Self::Batch | Self::Unknown => {
+                backend.refuse_with(METHOD_NOT_FOUND, "method not found");
+                return Ok(Progress::Done);
+            }
+            _ => return self.publish(body, backend, id, shared),
+        };
+        backend.ask(inquiry, id, shared)
+    }
+
+    fn publish(
+        self,
+        body: &[u8],
+        backend: &mut Backend,
+        id: SessionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        let mut scratch = std::mem::take(&mut shared.scratch.payload);
+        let parsed = command::parse(body, &mut scratch);
+        shared.scratch.payload = scratch;
+        let command = parsed?;
+        self.check(&command)?;
+        let shape = match self {
+            Self::Broadcast => Shape::Each,
+            _ => Shape::Sum,
+        };
+        backend.publish(&command, shape, true, id, shared)
+    }
+
+    /// Whether the object says what this method is about.
+    fn check(self, command: &Command<'_>) -> Result<(), BadCommand> {
+        let wanted = match (self, &command.target) {
+            (Self::Push, Target::User(_) | Target::Users(_))
+            | (Self::Publish, Target::Channel(_))
+            | (Self::Broadcast, Target::Channels(_)) => return Ok(()),
+            (Self::Push, _) => "\"user\" or \"users\"",
+            (Self::Publish, _) => "\"channel\"",
+            _ => "\"channels\"",
+        };
+        Err(BadCommand(format!("this call takes {wanted}")))
+    }
+}

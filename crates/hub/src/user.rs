@@ -1,0 +1,157 @@
+//! A user: who his connections are here, what they are told, and when he was last there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+
+use crate::subscription::NONE;
+use crate::{ChannelName, Hub, Instruction, Mail, NameError, Outcome, Outlet, SessionId, Ticket};
+
+/// Of so many users who have gone it is known when, on each worker; then the longest gone are forgotten.
+const GONE_MAX: usize = 100_000;
+
+/// Whether a user is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UserStatus {
+    /// His connections on all workers.
+    pub connections: u32,
+    /// When the last of them went, in milliseconds since 1970, if none is there and that is still known.
+    pub last_seen_ms: Option<u64>,
+}
+
+/// When users went who are not there, by the names of their channels.
+#[derive(Debug, Default)]
+pub(crate) struct Gone {
+    /// The latest; half of all that there is room for.
+    recent: HashMap<Arc<str>, u64, RandomState>,
+    older: HashMap<Arc<str>, u64, RandomState>,
+}
+
+impl Gone {
+    pub(crate) fn note(&mut self, channel: &Arc<str>, now_ms: u64) {
+        if self.recent.len() >= GONE_MAX / 2 {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(Arc::clone(channel), now_ms);
+    }
+
+    fn find(&self, channel: &str) -> Option<u64> {
+        let found = self.recent.get(channel);
+        found.or_else(|| self.older.get(channel)).copied()
+    }
+}
+
+impl Hub {
+    /// Has something done to all connections of a user, on all workers. The answer, or [`Outcome::Done`], says how many
+    /// he has.
+    pub fn instruct(
+        &mut self,
+        from: Option<(SessionId, Ticket)>,
+        user: &str,
+        instruction: Instruction,
+        outlet: &mut impl Outlet,
+    ) -> Result<Outcome<u32>, NameError> {
+        let mut buffer = String::new();
+        let name = ChannelName::of_user(user, &mut buffer)?;
+        let instruction = Arc::new(instruction);
+        let hash = self.channels.hash(name.as_str());
+        let home = self.home(hash);
+        if home == self.me {
+            return Ok(Outcome::Done(self.pass_on(
+                name.as_str(),
+                &instruction,
+                outlet,
+            )));
+        }
+        let channel = self.channel_name(hash, name.as_str());
+        let mail = Mail::InstructAll {
+            channel,
+            instruction,
+            reply: from,
+        };
+        outlet.mail(home, mail);
+        Ok(Outcome::Pending)
+    }
+
+    /// The connections of a user that are this worker's, in no order.
+    pub fn sessions_of_user(&self, user: &str) -> impl Iterator<Item = SessionId> {
+        let mut buffer = String::new();
+        let name = ChannelName::of_user(user, &mut buffer).ok();
+        let index = name.and_then(|name| self.find(name.as_str()));
+        let channel = index.map(|index| &self.channels[index]);
+        let slots = channel.map_or(&[][..], |channel| channel.subscribers.as_slice());
+        let slots = slots.iter().filter(|slot| **slot != NONE);
+        slots.map(|slot| self.subscriptions.session(*slot))
+    }
+
+    /// Home: tells all workers with subscribers. Returns how many these are.
+    pub(crate) fn pass_on(
+        &mut self,
+        channel: &str,
+        instruction: &Arc<Instruction>,
+        outlet: &mut impl Outlet,
+    ) -> u32 {
+        let Some(index) = self.find(channel) else {
+            return 0;
+        };
+        let channel = &self.channels[index];
+        for share in channel.shares.as_slice() {
+            let mail = Mail::Instruct {
+                channel: Arc::clone(&channel.name),
+                instruction: Arc::clone(instruction),
+            };
+            outlet.mail(share.worker, mail);
+        }
+        self.carry_out(&channel.name, instruction, outlet);
+        channel.subscribers_all()
+    }
+
+    /// Local: tells those that are here.
+    pub(crate) fn carry_out(
+        &self,
+        channel: &str,
+        instruction: &Arc<Instruction>,
+        outlet: &mut impl Outlet,
+    ) {
+        let Some(index) = self.find(channel) else {
+            return;
+        };
+        for slot in self.channels[index].subscribers.as_slice() {
+            if *slot != NONE {
+                outlet.instruct(self.subscriptions.session(*slot), instruction);
+            }
+        }
+    }
+
+    /// Home: whether a user is there, by his channel.
+    pub(crate) fn user_status(&self, channel: &str) -> UserStatus {
+        let index = self.find(channel);
+        let connections = index.map_or(0, |index| self.channels[index].subscribers_all());
+        UserStatus {
+            connections,
+            last_seen_ms: self.gone.find(channel).filter(|_| connections == 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_went_last_are_known_longest() {
+        let mut gone = Gone::default();
+        let name = |number: usize| Arc::from(format!("#{number}"));
+        let again = name(0);
+        for number in 0..GONE_MAX {
+            gone.note(&name(number), number as u64);
+            gone.note(&again, number as u64);
+        }
+        let last = GONE_MAX as u64 - 1;
+        assert_eq!(gone.find(&again), Some(last));
+        assert_eq!(gone.find(&name(GONE_MAX - 1)), Some(last));
+        assert_eq!(gone.find(&name(1)), None);
+        assert!(gone.recent.len() + gone.older.len() <= GONE_MAX);
+    }
+}
