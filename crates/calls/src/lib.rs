@@ -3,6 +3,7 @@
 //! `script` makes a [`Call`] of what a handler asks for and knows not who performs it; `outbound` performs it and knows
 //! not who asked. Each kind of call is a file of its own.
 
+pub mod channel;
 mod handle;
 mod http;
 mod lease;
@@ -58,6 +59,8 @@ pub enum Reply {
     Redis(redis::RedisReply),
     /// To a question that is no call: where connections are that were looked for.
     Places(Vec<Place>),
+    /// To a question that is no call: what a channel's home says.
+    Channel(channel::ChannelReply),
 }
 
 /// Where a connection is, on any worker of this process.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use foldhash::fast::RandomState;
+use veche_calls::channel::Inquiry;
 use veche_calls::redis::Keyspace;
 use veche_calls::{Call, Handle, Lease, Outcome};
 use veche_store::Store;
@@ -355,6 +356,18 @@ impl Desk {
         let token = self.token();
         self.calls.borrow_mut().insert(token);
         self.effect(Effect::Find { user, limit, token });
+        token
+    }
+
+    /// Asks something of a channel.
+    pub(crate) fn inquire(&self, channel: String, inquiry: Inquiry) -> Token {
+        let token = self.token();
+        self.calls.borrow_mut().insert(token);
+        self.effect(Effect::Inquire {
+            channel,
+            inquiry,
+            token,
+        });
         token
     }
 

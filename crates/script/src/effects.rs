@@ -4,6 +4,7 @@
 //! answers those that have a [`Token`].
 
 use veche_calls::Call;
+use veche_calls::channel::Inquiry;
 
 use crate::dial::Dial;
 
@@ -216,6 +217,15 @@ pub enum Effect {
         user: String,
         /// Most of them.
         limit: usize,
+        /// Whom to answer.
+        token: Token,
+    },
+    /// Something is asked of a channel; answered by [`Vm::replied`](crate::Vm::replied).
+    Inquire {
+        /// The channel's name, not checked; `#user` is a user's personal one.
+        channel: String,
+        /// What.
+        inquiry: Inquiry,
         /// Whom to answer.
         token: Token,
     },

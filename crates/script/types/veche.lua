@@ -50,6 +50,58 @@ function veche.publish(channel, data, kind) end
 ---@param kind? "text"|"binary" "text" unless told.
 function veche.push(user, data, kind) end
 
+---@class veche.history.options
+---@field since? string Behind this position, or before it with `reverse`: "EPOCH:OFFSET".
+---@field limit? integer At most so many, 0 to 100000; 100 unless told.
+---@field reverse? boolean The latest first.
+
+---@class veche.publication
+---@field data string
+---@field kind "text"|"binary"
+---@field position string "EPOCH:OFFSET".
+---@field at number When it was published, in seconds since 1970.
+---@field by? veche.member Who published it, where a client did.
+---@field tags? table<string, string>
+
+---Reads what a channel remembers (`history_size` of its namespace). Waits for the answer of its home.
+---Errors: a bad name or option; "the channel keeps no history"; "the position is none of the channel's stream";
+---"cancelled"; where nothing can wait.
+---@param channel string
+---@param options? veche.history.options
+---@return veche.publication[] publications The oldest first unless told.
+---@return string position Of the latest publication, whether it is among them or not.
+function veche.history(channel, options) end
+
+---A connection, as others see it.
+---@class veche.member
+---@field user string "" if it is anonymous.
+---@field client string
+---@field info? string What is known of the connection: JSON.
+
+---Who is in a channel (`presence` of its namespace). Waits for the answer of its home.
+---Errors: a bad name; "the channel keeps no presence"; more than 10000; "cancelled"; where nothing can wait.
+---@param channel string
+---@return veche.member[] members In no order.
+function veche.presence(channel) end
+
+---@class veche.presence_stats
+---@field clients integer Connections.
+---@field users integer Users; all that are anonymous are one.
+
+---How many are in a channel, at no cost whatever their number. Waits, and errors, as `presence`.
+---@param channel string
+---@return veche.presence_stats
+function veche.presence_stats(channel) end
+
+---@class veche.user_status
+---@field connections integer On all workers.
+---@field last_seen? number When the last of them went, in seconds since 1970, if none is there and that is known.
+
+---Whether a user is there. Waits for the answer. Errors: not a name; "cancelled"; where nothing can wait.
+---@param user string
+---@return veche.user_status
+function veche.user_status(user) end
+
 ---A spawned coroutine.
 ---@class veche.task
 local task = {}

@@ -398,6 +398,11 @@ impl Rest {
     /// Hands the hub's answers to those who asked.
     fn hand_answers<D: Driver>(&mut self, driver: &mut D) {
         while let Some((id, ticket, answer)) = self.shared.ports.answers.pop_front() {
+            if let Some(app) = crate::apps::asker(id) {
+                self.shared
+                    .with_apps(|apps, shared| apps.answered(app, id, ticket, answer, shared));
+                continue;
+            }
             self.with(driver, id, |connection, shared| {
                 connection.answered(id, ticket, answer, shared)
             });

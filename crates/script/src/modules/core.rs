@@ -138,7 +138,7 @@ pub(super) fn channel_name(name: &LuaString) -> mlua::Result<String> {
     any_channel_name(name)
 }
 
-fn any_channel_name(name: &LuaString) -> mlua::Result<String> {
+pub(super) fn any_channel_name(name: &LuaString) -> mlua::Result<String> {
     let name = name
         .to_str()
         .map_err(|_| fault("bad channel name: it is not UTF-8"))?;

@@ -16,6 +16,7 @@ const MODULES: &[(&str, &str)] = &[
     ("dict", include_str!("../../lua/dict.lua")),
     ("queue", include_str!("../../lua/queue.lua")),
     ("metrics", include_str!("../../lua/metrics.lua")),
+    ("channels", include_str!("../../lua/channels.lua")),
     ("connections", include_str!("../../lua/connections.lua")),
     ("events", include_str!("../../lua/events.lua")),
     ("router", include_str!("../../lua/router.lua")),

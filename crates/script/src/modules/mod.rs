@@ -5,6 +5,7 @@
 mod argument;
 mod base64;
 mod calls;
+mod channels;
 mod connection;
 mod cookie;
 mod core;
@@ -52,6 +53,7 @@ pub(crate) fn install(
     connection::install(lua, desk, native)?;
     calls::install(lua, desk, native)?;
     far::install(lua, desk, native)?;
+    channels::install(lua, desk, native)?;
     resolve::install(lua, desk, native)?;
     mysql::install(lua, desk, native)?;
     redis::install(lua, desk, native)?;

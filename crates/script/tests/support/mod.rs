@@ -287,6 +287,9 @@ fn words(effect: &Effect, effects: &Effects) -> String {
         Effect::HangUp { .. } => "hang up".into(),
         Effect::Ready { of } => format!("ready {}", name(*of)),
         Effect::Find { user, limit, .. } => format!("find {user} {limit}"),
+        Effect::Inquire {
+            channel, inquiry, ..
+        } => format!("ask {channel} {inquiry:?}"),
         Effect::Call { call, .. } => format!("call {call:?}"),
         Effect::CancelCall { .. } => "cancel call".to_owned(),
         Effect::Failed { of } => format!("failed {}", name(*of)),

@@ -188,6 +188,11 @@ impl Here {
                     Effect::Find { user, limit, token } => {
                         self.find(id, token, user, limit, shared);
                     }
+                    Effect::Inquire {
+                        channel,
+                        inquiry,
+                        token,
+                    } => self.inquire(id, token, &channel, inquiry, shared),
                     Effect::Call { call, token } => self.calls.submit(id, token, *call),
                     Effect::CancelCall { token } => {
                         self.finds.cancel(id, token);

@@ -55,6 +55,11 @@ impl Finds {
         self.over.retain(|(of, own, _)| (*of, *own) != (app, token));
     }
 
+    /// Something is known at once; it is handed in when the script waits for it.
+    pub(super) fn end(&mut self, app: AppId, token: Token, outcome: Outcome) {
+        self.over.push((app, token, outcome));
+    }
+
     /// When something is to be handed in.
     pub(super) fn due_ms(&self) -> u64 {
         if !self.over.is_empty() {

@@ -17,6 +17,7 @@ use super::dial::Asked;
 use super::far::Far;
 use super::find::Finds;
 use super::handover::Exit;
+use super::inquire::outcome;
 use super::journal::Journal;
 use super::library::{Shelf, Volume};
 use super::service::Life;
@@ -264,13 +265,14 @@ impl Here {
             Answer::Subscribed(_) => veche_script::Answer::Done,
             Answer::Published(published) => veche_script::Answer::Number(published.handed.into()),
             Answer::Instructed { count } => veche_script::Answer::Number((*count).into()),
-            // Applications don't ask for these.
-            Answer::History(_)
-            | Answer::HistoryRemoved(_)
-            | Answer::Presence(_)
-            | Answer::PresenceStats(_)
-            | Answer::UserStatus(_)
-            | Answer::Channels(_) => return,
+            asked => {
+                if let Some(outcome) = outcome(asked) {
+                    self.run(id, None, shared, |app, now| {
+                        app.replied(token, outcome, now);
+                    });
+                }
+                return;
+            }
         };
         self.run(id, None, shared, |app, now| {
             app.answer(token, &answer, now);

@@ -7,7 +7,9 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::metrics::Metrics;
-use crate::support::{Lines, Options, Server, Setup, Socket, USUAL, call, on_all, process, until};
+use crate::support::{
+    Lines, Options, Server, Setup, Socket, USUAL, call, get, on_all, process, until,
+};
 
 /// Chats keep much, users' own channels a little.
 const CONFIG: &str = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
@@ -258,4 +260,92 @@ fn namespaces_are_reloaded() {
         &json!({ "channel": "chat:1", "data": 2 }),
     );
     assert_eq!(answer, json!({ "result": { "handed": 0 } }));
+}
+
+const HISTORIAN: &str = r#"
+local veche = require "veche"
+local app = {}
+
+function app.request(req)
+  local what, channel = req.query.what, req.query.channel
+  if what == "history" then
+    local options = { since = req.query.since, limit = tonumber(req.query.limit), reverse = req.query.reverse == "1" }
+    local ok, page, position = pcall(veche.history, channel, options)
+    if not ok then return 400, {}, (page:gsub("^.-: ", "")) end
+    local list = {}
+    for _, one in ipairs(page) do
+      list[#list + 1] = one.data .. "@" .. one.position:match(":(%d+)$") .. (one.tags and one.tags.lang or "")
+    end
+    return table.concat(list, " ") .. " | " .. position:match(":(%d+)$")
+  end
+  if what == "status" then
+    local status = veche.user_status(channel)
+    return status.connections .. " " .. tostring(status.last_seen ~= nil)
+  end
+  local ok, found = pcall(veche[what], channel)
+  if not ok then return 400, {}, (found:gsub("^.-: ", "")) end
+  return what == "presence" and tostring(#found) or found.clients .. " " .. found.users
+end
+
+return app
+"#;
+
+#[test]
+fn applications_read_what_channels_remember_and_who_is_there() {
+    let routes =
+        format!("{CONFIG}[[route]]\npath = \"/read\"\nhandler = \"lua\"\nscript = \"read.lua\"\n");
+    on_all(|setup| {
+        let options = Options {
+            routes: &routes,
+            files: &[("read.lua", HISTORIAN)],
+            ..Options::default()
+        };
+        let server = Server::with(setup, &options);
+        let mut lines = Lines::connect(server.push);
+        let mut epoch = String::new();
+        for number in 1..=5 {
+            let line = json!({ "channel": "chat:1", "data": number, "tags": { "lang": "en" }, "ack": true });
+            let answer = lines.ask(&line);
+            epoch = answer["result"]["epoch"]
+                .as_str()
+                .expect("an epoch")
+                .to_owned();
+        }
+        let ask = |query: &str| {
+            let answer = get(server.public, &format!("/read?{query}"));
+            (answer.status, answer.text().to_owned())
+        };
+        // Whichever worker is asked.
+        for _ in 0..4 {
+            let all = "1@1en 2@2en 3@3en 4@4en 5@5en | 5".to_owned();
+            assert_eq!(ask("what=history&channel=chat:1"), (200, all));
+            let some = format!("what=history&channel=chat:1&since={epoch}:2&limit=2");
+            assert_eq!(ask(&some), (200, "3@3en 4@4en | 5".to_owned()));
+            let last = (200, "5@5en | 5".to_owned());
+            assert_eq!(ask("what=history&channel=chat:1&limit=1&reverse=1"), last);
+        }
+        let foreign = ask("what=history&channel=chat:1&since=00000000:2");
+        assert_eq!(
+            foreign,
+            (
+                400,
+                "the position is none of the channel's stream".to_owned()
+            )
+        );
+        assert_eq!(
+            ask("what=history&channel=other"),
+            (400, "the channel keeps no history".to_owned())
+        );
+        assert_eq!(
+            ask("what=presence&channel=chat:1"),
+            (400, "the channel keeps no presence".to_owned())
+        );
+        assert_eq!(ask("what=status&channel=ann"), (200, "0 false".to_owned()));
+        let ann = Socket::open(server.public, "/follow?user=ann");
+        assert_eq!(ask("what=status&channel=ann"), (200, "1 false".to_owned()));
+        drop(ann);
+        until("her to have gone", || {
+            ask("what=status&channel=ann") == (200, "0 true".to_owned())
+        });
+    });
 }

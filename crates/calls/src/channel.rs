@@ -1,0 +1,77 @@
+//! What scripts ask of a channel: its history, and who is there. No call to the world: the channel's home answers.
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inquiry {
+    /// A part of its history.
+    History {
+        /// Those behind it, or before it if the latest come first: `EPOCH:OFFSET`.
+        since: Option<String>,
+        /// At most so many.
+        limit: usize,
+        /// The latest first.
+        is_reverse: bool,
+    },
+    /// Who is there.
+    Presence,
+    /// How many are there.
+    PresenceStats,
+    /// Whether the user is there whose channel it is.
+    UserStatus,
+}
+
+/// What the home says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChannelReply {
+    /// To [`Inquiry::History`].
+    History {
+        /// In the order that was asked for.
+        publications: Vec<Published>,
+        /// Of the latest publication: `EPOCH:OFFSET`.
+        position: String,
+    },
+    /// To [`Inquiry::Presence`], in no order.
+    Presence(Vec<Member>),
+    /// To [`Inquiry::PresenceStats`].
+    PresenceStats {
+        /// Connections.
+        clients: u32,
+        /// Users.
+        users: u32,
+    },
+    /// To [`Inquiry::UserStatus`].
+    UserStatus {
+        /// Connections of the user.
+        connections: u32,
+        /// When the last of them went, in milliseconds since 1970, if that is known.
+        last_seen_ms: Option<u64>,
+    },
+}
+
+/// A publication of a channel's history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// Text, or any bytes.
+    pub is_text: bool,
+    /// What was published.
+    pub data: Vec<u8>,
+    /// `EPOCH:OFFSET`.
+    pub position: String,
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// Who published it, where a client did.
+    pub by: Option<Member>,
+    /// Names and values.
+    pub tags: Vec<(String, String)>,
+}
+
+/// A connection, as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The user; empty if anonymous.
+    pub user: String,
+    /// The connection.
+    pub client: String,
+    /// What is known of the connection: JSON, or any bytes.
+    pub info: Option<Vec<u8>>,
+}

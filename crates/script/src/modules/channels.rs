@@ -1,0 +1,161 @@
+//! `veche.history`, `veche.presence`, `veche.presence_stats`, `veche.user_status`: what channels' homes know.
+
+use std::rc::Rc;
+
+use mlua::{Lua, MultiValue, Table, Value};
+use veche_calls::channel::{ChannelReply, Inquiry, Member, Published};
+
+use super::argument::{Arguments, as_number};
+use super::core::{any_channel_name, channel_name};
+use super::fault;
+use crate::desk::Desk;
+
+/// Publications of a history that are given unless told otherwise, and the most that may be asked for.
+const LIMIT: usize = 100;
+const LIMIT_MAX: f64 = 100_000.0;
+
+pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(desk);
+    let history = lua.create_function(move |_, values: MultiValue| {
+        let arguments = Arguments::new("history", values);
+        let channel = channel_name(arguments.string(1)?)?;
+        let inquiry = wanted(&arguments)?;
+        Ok(own.inquire(channel, inquiry).0 as f64)
+    })?;
+    native.set("history", history)?;
+    for (name, inquiry) in [
+        ("presence", Inquiry::Presence),
+        ("presence_stats", Inquiry::PresenceStats),
+    ] {
+        let own = Rc::clone(desk);
+        let ask = lua.create_function(move |_, values: MultiValue| {
+            let arguments = Arguments::new(name, values);
+            let channel = channel_name(arguments.string(1)?)?;
+            Ok(own.inquire(channel, inquiry.clone()).0 as f64)
+        })?;
+        native.set(name, ask)?;
+    }
+    let own = Rc::clone(desk);
+    let user_status = lua.create_function(move |lua, values: MultiValue| {
+        let arguments = Arguments::new("user_status", values);
+        let user = arguments.bytes(1)?;
+        if user.is_empty() {
+            return Err(arguments.bad(1, "the name of a user expected"));
+        }
+        let channel = any_channel_name(&lua.create_string([b"#", &*user].concat())?)?;
+        Ok(own.inquire(channel, Inquiry::UserStatus).0 as f64)
+    })?;
+    native.set("user_status", user_status)
+}
+
+/// Which part of a history.
+fn wanted(arguments: &Arguments) -> mlua::Result<Inquiry> {
+    let (mut since, mut limit, mut is_reverse) = (None, LIMIT, false);
+    let options = match arguments.at(2) {
+        Value::Nil => None,
+        Value::Table(options) => Some(options),
+        _ => return Err(arguments.expected(2, "a table of options")),
+    };
+    for pair in options.into_iter().flat_map(Table::pairs::<Value, Value>) {
+        let (key, value) = pair?;
+        let key = match &key {
+            Value::String(key) => key.to_string_lossy(),
+            other => other.to_string()?,
+        };
+        match (key.as_str(), &value) {
+            ("since", Value::String(position)) => since = Some(position.to_string_lossy()),
+            ("since", _) => {
+                return Err(fault("bad option since to 'history': a position expected"));
+            }
+            ("limit", value) => {
+                let number = as_number(value).filter(|number| number.fract() == 0.0);
+                let number = number.filter(|number| (0.0..=LIMIT_MAX).contains(number));
+                let number = number.ok_or_else(|| {
+                    fault("bad option limit to 'history': a whole number from 0 to 100000 expected")
+                })?;
+                limit = number as usize;
+            }
+            ("reverse", Value::Boolean(value)) => is_reverse = *value,
+            ("reverse", _) => {
+                return Err(fault("bad option reverse to 'history': a boolean expected"));
+            }
+            (other, _) => {
+                return Err(fault(format!(
+                    "bad argument #2 to 'history': there is no option '{other}'"
+                )));
+            }
+        }
+    }
+    Ok(Inquiry::History {
+        since,
+        limit,
+        is_reverse,
+    })
+}
+
+pub(super) fn to_lua(lua: &Lua, reply: ChannelReply) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    match reply {
+        ChannelReply::History {
+            publications,
+            position,
+        } => {
+            let list = lua.create_table_with_capacity(publications.len(), 0)?;
+            for publication in publications {
+                list.raw_push(published(lua, publication)?)?;
+            }
+            table.raw_set("publications", list)?;
+            table.raw_set("position", position)?;
+        }
+        ChannelReply::Presence(members) => {
+            for one in members {
+                table.raw_push(member(lua, one)?)?;
+            }
+        }
+        ChannelReply::PresenceStats { clients, users } => {
+            table.raw_set("clients", clients)?;
+            table.raw_set("users", users)?;
+        }
+        ChannelReply::UserStatus {
+            connections,
+            last_seen_ms,
+        } => {
+            table.raw_set("connections", connections)?;
+            table.raw_set("last_seen", last_seen_ms.map(seconds))?;
+        }
+    }
+    Ok(table)
+}
+
+fn published(lua: &Lua, published: Published) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    table.raw_set("data", lua.create_string(published.data)?)?;
+    table.raw_set("kind", if published.is_text { "text" } else { "binary" })?;
+    table.raw_set("position", published.position)?;
+    table.raw_set("at", seconds(published.at_ms))?;
+    if let Some(by) = published.by {
+        table.raw_set("by", member(lua, by)?)?;
+    }
+    if !published.tags.is_empty() {
+        let tags = lua.create_table()?;
+        for (name, value) in published.tags {
+            tags.raw_set(name, value)?;
+        }
+        table.raw_set("tags", tags)?;
+    }
+    Ok(table)
+}
+
+fn member(lua: &Lua, member: Member) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    table.raw_set("user", member.user)?;
+    table.raw_set("client", member.client)?;
+    if let Some(info) = member.info {
+        table.raw_set("info", lua.create_string(info)?)?;
+    }
+    Ok(table)
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1000.0
+}
