@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::channel::{Channel, Home};
+use crate::publish::Origin;
 use crate::stream::{Page, Query, Recovered};
 use crate::streams::{Eviction, Gone};
 use crate::{Hub, Namespaces, Now, Position, Since};
@@ -134,16 +135,25 @@ impl Hub {
 
     /// The channel remembers no more; its entry stays.
     pub(crate) fn lose_stream(&mut self, index: u32) {
-        let channel = &mut self.channels[index];
-        if let Some(stream) = channel.home.stream() {
-            channel.home = Home::HERE;
-            self.streams.close(stream);
+        if let Some(stream) = self.channels[index].home.stream() {
+            let gone = self.streams.close(stream);
+            self.forget(gone);
         }
     }
 
     fn forget_stream(&mut self, gone: Gone) {
-        self.channels[gone.channel].home = Home::HERE;
+        self.forget(gone);
         self.channels.release(gone.channel);
+    }
+
+    fn forget(&mut self, gone: Gone) {
+        let channel = &mut self.channels[gone.channel];
+        channel.home = Home::HERE;
+        if gone.is_known
+            && let Some(changes) = &mut self.streams.changes
+        {
+            changes.dropped.push(Arc::clone(&channel.name));
+        }
     }
 
     /// The stream of a channel that remembers.
@@ -170,11 +180,20 @@ impl Hub {
         page
     }
 
-    pub(crate) fn clear_history(&mut self, channel: &str) -> Result<(), HistoryError> {
-        let stream = self.remembered(channel)?;
+    /// `None`: the answer comes when the log has it.
+    pub(crate) fn clear_history(
+        &mut self,
+        channel: &str,
+        origin: Origin,
+    ) -> Option<Result<(), HistoryError>> {
+        let stream = match self.remembered(channel) {
+            Ok(stream) => stream,
+            Err(error) => return Some(Err(error)),
+        };
         self.streams.clear(stream);
+        let waits = self.wait_for_removal(channel, stream, origin);
         self.keep_to_budget();
-        Ok(())
+        (!waits).then_some(Ok(()))
     }
 }
 

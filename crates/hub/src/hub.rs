@@ -1,14 +1,15 @@
 //! The hub's state, and where mail goes. Start reading here.
 //!
 //! Who joins and leaves is in `membership.rs`, publishing in `publish.rs`, what can't go on for
-//! lack of credit in `stalled.rs`, fan-out in `sweep.rs`, what channels remember in `history.rs`,
-//! who is there in `presence.rs`, what homes are asked in `question.rs`, what is done to users in
+//! lack of credit in `stalled.rs`, what waits until it is on disk in `log.rs`, fan-out in `sweep.rs`, what channels
+//! remember in `history.rs`, who is there in `presence.rs`, what homes are asked in `question.rs`, what is done to users in
 //! `user.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::channel::{Channels, Home};
+use crate::log::Log;
 use crate::position::Epochs;
 use crate::presence::Presence;
 use crate::queue::Queue;
@@ -29,6 +30,8 @@ pub struct Hub {
     /// Channels with a queue, in the order of their turns.
     pub(crate) busy: VecDeque<u32>,
     pub(crate) stalled: Stalled,
+    /// As home: what a log has to have first, if there is one.
+    pub(crate) log: Option<Box<Log>>,
     pub(crate) now: Now,
     pub(crate) namespaces: Arc<Namespaces>,
     /// As home: what channels remember, and how many bytes that may take.
@@ -57,7 +60,7 @@ pub struct Hub {
 pub enum Outcome<T> {
     /// The home is here and did it, with this result.
     Done(T),
-    /// It is on its way to the home; if it had a ticket, its answer comes later.
+    /// It is on its way to the home, or waits there for the log; if it had a ticket, its answer comes later.
     Pending,
 }
 
@@ -76,6 +79,8 @@ pub struct Counts {
     pub queued_bytes: u64,
     /// Publications that wait here, their home, for credit.
     pub stalled: u32,
+    /// Publications that wait here, their home, for the log, and what has its place behind them.
+    pub pending: u32,
     /// Entries of the table of channels, in either role.
     pub entries: u32,
     /// Streams of channels that remember, with their home here.
@@ -101,6 +106,7 @@ impl Hub {
             subscriptions: Subscriptions::new(),
             busy: VecDeque::new(),
             stalled: Stalled::new(workers),
+            log: None,
             now: Now::default(),
             namespaces: Arc::default(),
             streams: Streams::new(epochs),
@@ -214,6 +220,7 @@ impl Hub {
             queued: self.queued as u32,
             queued_bytes: self.queued_bytes as u64,
             stalled: self.stalled.len() as u32,
+            pending: self.log.as_ref().map_or(0, |log| log.len() as u32),
             entries: self.channels.len() as u32,
             streams: self.streams.len() as u32,
             history_bytes: self.streams.bytes() as u64,

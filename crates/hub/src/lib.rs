@@ -18,7 +18,8 @@
 //!   returned credits.
 //! * before all of them: [`Hub::set_now`]; about once a second [`Hub::look_after`].
 //! * *drain*: [`Hub::sweep`] once a turn, after the rest; when it says that more is left, the next
-//!   turn must not wait.
+//!   turn must not wait. Where there is a log, [`Hub::take_batch`] for it behind that, and
+//!   [`Hub::durable`] when it has it.
 //!
 //! # What it promises
 //!
@@ -28,6 +29,8 @@
 //!   was ordered before its registration.
 //! * A channel that remembers numbers its publications without a gap while its epoch lasts, and
 //!   whoever comes back gets exactly what he has missed, or is told that something is missing.
+//! * Where there is a log, nobody hears of what is to be remembered, neither its subscribers nor its
+//!   publisher, before the log has it: what [`Hub::restore`] gets back goes on where anybody has got to.
 //! * Nothing is dropped inside the hub: where there is no room, publishers are refused
 //!   ([`NoCredit`]) or mail is kept with its credit, so that its source pauses.
 
@@ -39,6 +42,7 @@ mod id;
 mod info;
 mod instruction;
 mod listing;
+mod log;
 mod mail;
 mod membership;
 mod name;
@@ -67,6 +71,7 @@ pub use id::{SessionId, Ticket, WorkerId};
 pub use info::{ClientInfo, Info};
 pub use instruction::{Deed, Instruction, Subscribe};
 pub use listing::{LISTED_MAX, Listing};
+pub use log::{Append, Batch, Restored};
 pub use mail::{Class, Mail, Registration};
 pub use membership::{Joining, SubscribeError};
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};

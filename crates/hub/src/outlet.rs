@@ -12,11 +12,11 @@ use crate::{
 pub enum Answer {
     /// The subscription is registered at the channel's home; with what it joins where the channel remembers.
     Subscribed(Option<Box<Joined>>),
-    /// A publication was taken by a home on another worker.
+    /// A publication was taken by a home on another worker, or has waited for the log.
     Published(Published),
     /// A home on another worker has read a part of a channel's history.
     History(Result<Box<Page>, HistoryError>),
-    /// A home on another worker has let go of a channel's history.
+    /// A home on another worker, or the log, has let go of a channel's history.
     HistoryRemoved(Result<(), HistoryError>),
     /// Who is in a channel.
     Presence(Result<Box<[Arc<ClientInfo>]>, PresenceError>),

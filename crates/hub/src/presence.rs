@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+use crate::log::Task;
 use crate::payload::{Ordered, Source};
+use crate::publish::Origin;
 use crate::roster::{Departure, Roster};
 use crate::{ClientInfo, Event, Hub, Info, Outlet, PayloadKind, PayloadRef};
 
@@ -163,7 +165,7 @@ impl Hub {
                 self.presence.announcements.pop_front();
                 continue;
             };
-            if self.blocked(index, outlet).is_some() {
+            if self.blocked(index, true, outlet).is_some() {
                 return false;
             }
             let Some((_, event, client)) = self.presence.announcements.pop_front() else {
@@ -177,13 +179,20 @@ impl Hub {
                 client: Some(client),
                 ..Info::default()
             };
-            let ordered = Ordered {
+            let mut ordered = Ordered {
                 payload: Source::Borrowed(nothing),
                 position: None,
                 at_ms: self.now.wall_ms,
                 event,
                 info: Some(Arc::new(info)),
             };
+            if self.pending_of(index) > 0 {
+                // Not ahead of what was published before.
+                let task = Task::Feed(Box::new(ordered.keep()), None);
+                let (from, reply) = (self.me, None);
+                self.wait_behind(index, task, Origin { from, reply });
+                continue;
+            }
             self.feed(index, ordered, outlet);
         }
         !self.presence.announcements.is_empty()

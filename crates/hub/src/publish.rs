@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::log::Task;
 use crate::payload::{Ordered, Source};
 use crate::stalled::Request;
 use crate::{
@@ -51,6 +52,15 @@ pub(crate) enum Blocked {
     Lane,
     /// The channel's queue here, or this worker's queues together, are full.
     Queue,
+    /// Too much waits for the log.
+    Log,
+}
+
+/// Where a request came from, and who wants to know what became of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub(crate) from: WorkerId,
+    pub(crate) reply: Option<(SessionId, Ticket)>,
 }
 
 impl Hub {
@@ -86,19 +96,23 @@ impl Hub {
             );
             return Ok(Outcome::Pending);
         }
-        let terms = terms.map(|terms| &**terms);
         let Some(index) = self.entry_to_publish(hash, channel.as_str(), terms) else {
             return Ok(Outcome::Done(Published::default()));
         };
-        if self.blocked(index, outlet).is_some() {
+        let is_passing = terms.is_some_and(|terms| terms.is_passing);
+        if self.blocked(index, is_passing, outlet).is_some() {
             self.channels.release(index);
             return Err(NoCredit);
         }
         let payload = Source::Borrowed(payload);
-        let published = self.order(index, payload, terms, outlet);
+        let origin = Origin {
+            from: home,
+            reply: from,
+        };
+        let published = self.order(index, payload, terms, origin, outlet);
         self.channels.release(index);
         self.keep_to_budget();
-        Ok(Outcome::Done(published))
+        Ok(published.map_or(Outcome::Pending, Outcome::Done))
     }
 
     /// Home: a publication of another worker's client.
@@ -112,27 +126,36 @@ impl Hub {
         outlet: &mut impl Outlet,
     ) {
         let hash = self.channels.hash(channel);
-        let Some(index) = self.entry_to_publish(hash, channel, terms.as_deref()) else {
-            return finish(from, reply, Published::default(), outlet);
+        let origin = Origin { from, reply };
+        let Some(index) = self.entry_to_publish(hash, channel, terms.as_ref()) else {
+            return self.published(origin, Published::default(), outlet);
         };
-        if let Some(blocked) = self.blocked(index, outlet) {
+        let is_passing = terms.as_ref().is_some_and(|terms| terms.is_passing);
+        if let Some(blocked) = self.blocked(index, is_passing, outlet) {
             let request = Request {
-                from,
                 payload,
                 terms,
-                reply,
+                origin,
             };
             return self.stall(index, blocked, request);
         }
-        let published = self.order(index, Source::Kept(payload), terms.as_deref(), outlet);
+        let payload = Source::Kept(payload);
+        let published = self.order(index, payload, terms.as_ref(), origin, outlet);
         self.channels.release(index);
         self.keep_to_budget();
-        finish(from, reply, published, outlet);
+        if let Some(published) = published {
+            self.published(origin, published, outlet);
+        }
     }
 
     /// Home: the entry of a channel that is published to; made where a publication to nobody has to
     /// be remembered, `None` where it can be forgotten at once.
-    fn entry_to_publish(&mut self, hash: u64, name: &str, terms: Option<&Terms>) -> Option<u32> {
+    fn entry_to_publish(
+        &mut self,
+        hash: u64,
+        name: &str,
+        terms: Option<&Arc<Terms>>,
+    ) -> Option<u32> {
         let found = self.channels.find(hash, name);
         if found.is_some() {
             return found;
@@ -144,14 +167,22 @@ impl Hub {
         Some(self.entry(hash, name))
     }
 
-    /// Home: whether a publication of this channel must wait, and for what.
-    pub(crate) fn blocked(&self, index: u32, outlet: &impl Outlet) -> Option<Blocked> {
-        if self.channels[index].waiting > 0 {
+    /// Home: whether a publication of this channel must wait, and for what. `is_passing`: it is not kept.
+    pub(crate) fn blocked(
+        &self,
+        index: u32,
+        is_passing: bool,
+        outlet: &impl Outlet,
+    ) -> Option<Blocked> {
+        let waiting = self.channels[index].waiting;
+        if waiting > 0 && waiting > self.pending_of(index) {
             return Some(Blocked::Behind);
         }
         self.blocked_by_room(index, outlet)
+            .or_else(|| self.blocked_by_log(index, is_passing))
     }
 
+    /// Home: whether a publication of this channel can't be handed out now, and why.
     pub(crate) fn blocked_by_room(&self, index: u32, outlet: &impl Outlet) -> Option<Blocked> {
         let channel = &self.channels[index];
         for share in channel.shares.as_slice() {
@@ -167,27 +198,36 @@ impl Hub {
         None
     }
 
-    /// Gives a publication its place in the channel's order, unless its terms are against it.
+    /// Gives a publication its place in the channel's order, unless its terms are against it. `None`: the
+    /// [answer](Self::published) comes when the log has it.
     ///
     /// This is the seam of the engine. The memory engine orders by the order of these calls, so
-    /// the feed follows at once. An engine that is elsewhere, or that is durable, takes the
-    /// publication as `Append` here and ends this step; the [`feed`](Self::feed) is then entered
-    /// by what the engine sends back (`Durable`, with its position), in the engine's order. Where
-    /// the feed turns out to have a gap, the channel is marked as gapped and its subscribers are
-    /// told "insufficient state" from there instead of getting the publication.
+    /// the feed follows at once. Where there is a log, this step ends with the publication in its
+    /// next batch, and the [`feed`](Self::feed) is entered when that is durable, see `log.rs`. An
+    /// engine that is elsewhere would take it here too, and send it back with its position, in the
+    /// engine's order. Where such a feed turns out to have a gap, the channel is marked as gapped
+    /// and its subscribers are told "insufficient state" from there instead of getting the
+    /// publication.
     pub(crate) fn order(
         &mut self,
         index: u32,
         mut payload: Source<'_>,
-        terms: Option<&Terms>,
+        terms: Option<&Arc<Terms>>,
+        origin: Origin,
         outlet: &mut impl Outlet,
-    ) -> Published {
+    ) -> Option<Published> {
         let name = &self.channels[index].name;
         let key = terms.and_then(|terms| terms.idempotency_key.as_deref());
-        if let Some(key) = key
-            && let Some(published) = self.recent.find(name, key, self.now.mono_ms)
+        let is_behind = self.pending_of(index) > 0;
+        if let Some((terms, key)) = terms.zip(key)
+            && let Some(first) = self.recent.find(name, key, self.now.mono_ms)
         {
-            return published;
+            if is_behind {
+                let task = Task::Repeated(Arc::clone(terms), first);
+                self.wait_behind(index, task, origin);
+                return None;
+            }
+            return Some(first);
         }
         let history = self.namespaces.of(name).history;
         if history.is_none() {
@@ -204,13 +244,36 @@ impl Hub {
             let version = terms.and_then(|terms| terms.version.as_ref());
             is_stale =
                 version.is_some_and(|version| !self.streams.get_mut(stream).take_version(version));
-            published.position = Some(match is_stale {
-                true => self.streams.get(stream).position(),
-                false => {
-                    let kept = (payload.keep(), info.clone());
-                    self.streams.append(stream, kept, &history, at_ms)
-                }
-            });
+            if self.log.is_none() || is_stale {
+                published.position = Some(match is_stale {
+                    true => self.streams.get(stream).position(),
+                    false => {
+                        let kept = (payload.keep(), info.clone());
+                        self.streams.append(stream, kept, at_ms, &history, at_ms)
+                    }
+                });
+            }
+        }
+        if self.log.is_some() && (is_behind || history.is_some() && !is_stale) {
+            let mut ordered = Ordered {
+                payload,
+                position: None,
+                at_ms,
+                event: Event::Published,
+                info,
+            };
+            if is_stale {
+                let task = Task::Stale(terms.cloned());
+                self.wait_behind(index, task, origin);
+            } else if history.is_some() {
+                published = self.append(index, ordered.keep(), terms, origin);
+            } else {
+                let task = Task::Feed(Box::new(ordered.keep()), terms.cloned());
+                self.wait_behind(index, task, origin);
+            }
+            // Those with the same key come behind it.
+            self.keep_key(index, terms.map(|terms| &**terms), published);
+            return None;
         }
         if !is_stale {
             let ordered = Ordered {
@@ -222,11 +285,16 @@ impl Hub {
             };
             published.handed = self.feed(index, ordered, outlet);
         }
-        if let Some(key) = key {
+        self.keep_key(index, terms.map(|terms| &**terms), published);
+        Some(published)
+    }
+
+    /// What became of a publication, for those that repeat it.
+    pub(crate) fn keep_key(&mut self, index: u32, terms: Option<&Terms>, published: Published) {
+        if let Some(key) = terms.and_then(|terms| terms.idempotency_key.as_deref()) {
             let name = &self.channels[index].name;
             self.recent.keep(name, key, published, self.now.mono_ms);
         }
-        published
     }
 
     /// Sends an ordered publication to every worker with subscribers, this one included. Returns
@@ -256,23 +324,12 @@ impl Hub {
         }
         handed
     }
-}
 
-/// Answers a publication of another worker and gives its credit back.
-pub(crate) fn finish(
-    from: WorkerId,
-    reply: Option<(SessionId, Ticket)>,
-    published: Published,
-    outlet: &mut impl Outlet,
-) {
-    if let Some((session, ticket)) = reply {
-        let answer = Answer::Published(published);
-        let mail = Mail::Answer {
-            session,
-            ticket,
-            answer,
-        };
-        outlet.mail(from, mail);
+    /// Answers a publication, and gives its credit back if it came from another worker.
+    pub(crate) fn published(&self, origin: Origin, published: Published, outlet: &mut impl Outlet) {
+        self.reply(origin, Answer::Published(published), outlet);
+        if origin.from != self.me {
+            outlet.mail_done(origin.from, Class::Publish);
+        }
     }
-    outlet.mail_done(from, Class::Publish);
 }

@@ -1,5 +1,6 @@
 //! What is asked of a channel's home, and how the answer comes back.
 
+use crate::publish::Origin;
 use crate::{Answer, ChannelName, Hub, Mail, Outcome, Outlet, Query, SessionId, Ticket, WorkerId};
 
 /// What somebody wants to know of a channel, or have done to it, by its home.
@@ -29,7 +30,12 @@ impl Hub {
         let hash = self.channels.hash(channel.as_str());
         let home = self.home(hash);
         if home == self.me {
-            return Outcome::Done(self.answer_to(channel.as_str(), &question));
+            let origin = Origin {
+                from: home,
+                reply: Some((session, ticket)),
+            };
+            let answer = self.answer_to(channel.as_str(), &question, origin);
+            return answer.map_or(Outcome::Pending, Outcome::Done);
         }
         let channel = self.channel_name(hash, channel.as_str());
         let mail = Mail::Ask {
@@ -51,7 +57,26 @@ impl Hub {
         (session, ticket): (SessionId, Ticket),
         outlet: &mut impl Outlet,
     ) {
-        let answer = self.answer_to(channel, question);
+        let reply = Some((session, ticket));
+        let origin = Origin { from, reply };
+        if let Some(answer) = self.answer_to(channel, question, origin) {
+            self.reply(origin, answer, outlet);
+        }
+    }
+
+    /// Home: hands somebody an answer.
+    pub(crate) fn reply(
+        &self,
+        Origin { from, reply }: Origin,
+        answer: Answer,
+        outlet: &mut impl Outlet,
+    ) {
+        let Some((session, ticket)) = reply else {
+            return;
+        };
+        if from == self.me {
+            return outlet.answer(session, ticket, answer);
+        }
         let mail = Mail::Answer {
             session,
             ticket,
@@ -60,13 +85,14 @@ impl Hub {
         outlet.mail(from, mail);
     }
 
-    fn answer_to(&mut self, channel: &str, question: &Question) -> Answer {
-        match question {
+    /// `None`: it comes later.
+    fn answer_to(&mut self, channel: &str, question: &Question, origin: Origin) -> Option<Answer> {
+        Some(match question {
             Question::History(query) => Answer::History(self.read_history(channel, query)),
-            Question::RemoveHistory => Answer::HistoryRemoved(self.clear_history(channel)),
+            Question::RemoveHistory => Answer::HistoryRemoved(self.clear_history(channel, origin)?),
             Question::Presence => Answer::Presence(self.read_presence(channel)),
             Question::PresenceStats => Answer::PresenceStats(self.count_presence(channel)),
             Question::UserStatus => Answer::UserStatus(self.user_status(channel)),
-        }
+        })
     }
 }

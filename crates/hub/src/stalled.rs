@@ -9,14 +9,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::payload::Source;
-use crate::publish::{Blocked, finish};
-use crate::{Hub, Outlet, Payload, SessionId, Terms, Ticket, WorkerId};
+use crate::publish::{Blocked, Origin};
+use crate::{Hub, Outlet, Payload, Terms, WorkerId};
 
 pub(crate) struct Request {
-    pub(crate) from: WorkerId,
     pub(crate) payload: Payload,
     pub(crate) terms: Option<Arc<Terms>>,
-    pub(crate) reply: Option<(SessionId, Ticket)>,
+    pub(crate) origin: Origin,
 }
 
 struct Mail {
@@ -64,33 +63,41 @@ impl Hub {
 
     /// One pass over all that are stalled, oldest first.
     pub(crate) fn retry_stalled(&mut self, outlet: &mut impl Outlet) {
-        if self.stalled.mails.is_empty() {
+        if self.stalled.mails.is_empty() && !self.has_ready() {
             return;
         }
         self.stalled.reserved.fill(false);
+        // They were ordered before.
+        self.retry_ready(outlet);
         for _ in 0..self.stalled.mails.len() {
             let Some(mail) = self.stalled.mails.pop_front() else {
                 break;
             };
             // Within a pass room only shrinks and reservations only grow, so a publication never
             // overtakes an earlier one of its channel.
-            if let Some(blocked) = self.blocked_by_room(mail.channel, outlet) {
+            let blocked = self
+                .blocked_by_room(mail.channel, outlet)
+                .or_else(|| self.blocked_by_log(mail.channel, false));
+            if let Some(blocked) = blocked {
                 self.reserve(mail.channel, blocked);
                 self.stalled.mails.push_back(mail);
                 continue;
             }
             let Mail { channel, request } = mail;
             let payload = Source::Kept(request.payload);
-            let published = self.order(channel, payload, request.terms.as_deref(), outlet);
+            let (terms, origin) = (request.terms.as_ref(), request.origin);
+            let published = self.order(channel, payload, terms, origin, outlet);
             self.channels[channel].waiting -= 1;
             self.channels.release(channel);
             self.keep_to_budget();
-            finish(request.from, request.reply, published, outlet);
+            if let Some(published) = published {
+                self.published(origin, published, outlet);
+            }
         }
     }
 
     /// A full queue here is emptied by the next sweep and needs no reservation.
-    fn reserve(&mut self, channel: u32, blocked: Blocked) {
+    pub(crate) fn reserve(&mut self, channel: u32, blocked: Blocked) {
         if blocked == Blocked::Lane {
             for share in self.channels[channel].shares.as_slice() {
                 self.stalled.reserved[usize::from(share.worker.0)] = true;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::namespace::Recovery;
-use crate::{Epoch, Event, History, Info, Payload, Position, Publication, Since};
+use crate::{Epoch, Event, History, Info, Payload, Position, Publication, Restored, Since};
 
 /// The most publications that somebody gets who comes back; who has missed more is told so.
 pub const RECOVERED_MAX: usize = 300;
@@ -94,6 +94,55 @@ impl Stream {
             version: None,
             touched_ms: now_ms,
         }
+    }
+
+    /// One that was, as far as its publications are whole; and how many bytes those take.
+    pub(crate) fn restored(restored: Restored, now_ms: u64) -> (Self, usize) {
+        let Restored {
+            epoch,
+            top,
+            version,
+            publications,
+            ..
+        } = restored;
+        let touched_ms = publications.last().map_or(now_ms, |last| last.at_ms);
+        let mut stream = Self {
+            epoch,
+            top,
+            records: VecDeque::new(),
+            version: version.map(Box::new),
+            touched_ms,
+        };
+        let mut bytes = 0;
+        // Offsets are places, counted from the top: what is not next to the ones behind it can't be told from others.
+        let mut expected = top;
+        for one in publications.into_iter().rev() {
+            if one.position.map(|position| position.offset) != Some(expected) {
+                break;
+            }
+            expected -= 1;
+            let record = Record {
+                payload: one.payload,
+                at_ms: one.at_ms,
+                info: one.info,
+            };
+            bytes += record.bytes();
+            stream.records.push_front(record);
+        }
+        (stream, bytes)
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The offset of the oldest publication that is kept, or the one that the next will have.
+    pub(crate) fn lowest(&self) -> u64 {
+        self.top + 1 - self.records.len() as u64
+    }
+
+    pub(crate) fn touched_ms(&self) -> u64 {
+        self.touched_ms
     }
 
     pub(crate) fn position(&self) -> Position {
@@ -230,8 +279,7 @@ impl Stream {
     /// A part of the history; `None`: the place that was named is not of this stream.
     pub(crate) fn page(&self, query: &Query) -> Option<Page> {
         let count = self.records.len();
-        // Of the oldest that is kept.
-        let lowest = self.top + 1 - count as u64;
+        let lowest = self.lowest();
         let publications = match (&query.since, query.is_reverse) {
             (Some(since), _) if !self.is_of(since) => return None,
             (since, false) => {
@@ -261,7 +309,7 @@ impl Stream {
         &self,
         places: std::ops::Range<usize>,
     ) -> impl DoubleEndedIterator<Item = Publication> {
-        let lowest = self.top + 1 - self.records.len() as u64;
+        let lowest = self.lowest();
         let begin = places.start;
         let records = self.records.range(places).enumerate();
         records.map(move |(place, record)| Publication {

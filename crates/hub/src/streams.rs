@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::channel::{Channel, reserve_one};
+use crate::log::Changes;
 use crate::position::Epochs;
 use crate::stream::Stream;
 use crate::{History, Info, Payload, Position};
@@ -17,12 +18,22 @@ const STREAM_BYTES: usize = size_of::<Option<Place>>() + size_of::<Option<Channe
 struct Place {
     stream: Stream,
     channel: u32,
+    /// What waits for the log: all of it, and how many of them are publications that will be kept.
+    pending: u32,
+    ahead: u32,
     /// What it costs without publications.
-    base_bytes: u32,
+    base_bytes: u16,
+    /// The log has heard of it.
+    is_known: bool,
+    /// It is among the [`Changes`].
+    is_changed: bool,
     /// Neighbours in the order of their last publications, among those that have some.
     older: u32,
     newer: u32,
 }
+
+// A name has up to 255 bytes.
+const _: () = assert!(STREAM_BYTES + 255 <= u16::MAX as usize);
 
 /// See the module's text.
 #[derive(Debug)]
@@ -37,12 +48,16 @@ pub(crate) struct Streams {
     cursor: usize,
     /// Publications that had to go before their time, so far.
     evicted: u64,
+    /// What a log is to be told of streams, if there is one.
+    pub(crate) changes: Option<Box<Changes>>,
 }
 
 /// A stream that nobody needs was let go of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone {
     pub(crate) channel: u32,
+    /// The log has to hear of it.
+    pub(crate) is_known: bool,
 }
 
 impl Streams {
@@ -56,6 +71,7 @@ impl Streams {
             epochs,
             cursor: 0,
             evicted: 0,
+            changes: None,
         }
     }
 
@@ -73,11 +89,45 @@ impl Streams {
 
     /// Begins a stream.
     pub(crate) fn open(&mut self, channel: u32, name_bytes: usize, now_ms: u64) -> u32 {
+        let stream = Stream::new(self.epochs.make(), now_ms);
+        let index = self.place_new(channel, name_bytes, stream);
+        if let Some(changes) = &mut self.changes {
+            changes.is_urgent = true;
+        }
+        self.note_change(index);
+        index
+    }
+
+    /// Goes on with a stream that the log knows.
+    pub(crate) fn restore(
+        &mut self,
+        channel: u32,
+        name_bytes: usize,
+        (stream, bytes): (Stream, usize),
+        history: &History,
+        now_ms: u64,
+    ) -> u32 {
+        let has_records = stream.has_records();
+        let index = self.place_new(channel, name_bytes, stream);
+        self.place_mut(index).is_known = true;
+        self.bytes += bytes;
+        if has_records {
+            self.link(index);
+        }
+        self.trim(index, history, now_ms);
+        index
+    }
+
+    fn place_new(&mut self, channel: u32, name_bytes: usize, stream: Stream) -> u32 {
         let base_bytes = STREAM_BYTES + name_bytes;
         let place = Place {
-            stream: Stream::new(self.epochs.make(), now_ms),
+            stream,
             channel,
-            base_bytes: base_bytes as u32,
+            pending: 0,
+            ahead: 0,
+            base_bytes: base_bytes as u16,
+            is_known: false,
+            is_changed: false,
             older: NO_STREAM,
             newer: NO_STREAM,
         };
@@ -105,17 +155,18 @@ impl Streams {
         &mut self.place_mut(index).stream
     }
 
-    /// Keeps a publication, within the limits of its channel.
+    /// Keeps a publication of that time, within the limits of its channel.
     pub(crate) fn append(
         &mut self,
         index: u32,
         kept: (Payload, Option<Arc<Info>>),
+        at_ms: u64,
         history: &History,
         now_ms: u64,
     ) -> Position {
         let stream = self.get_mut(index);
         let had_records = stream.has_records();
-        let (position, more) = stream.append(kept, now_ms);
+        let (position, more) = stream.append(kept, at_ms);
         self.bytes += more;
         if !had_records {
             self.link(index);
@@ -141,6 +192,53 @@ impl Streams {
         if had_records && !has_records {
             self.unlink(index);
         }
+        if less > 0 {
+            self.note_change(index);
+        }
+    }
+
+    /// The log has to hear of a stream: that it began, or what it let go of.
+    fn note_change(&mut self, index: u32) {
+        if self.changes.is_none() || self.place(index).is_changed {
+            return;
+        }
+        self.place_mut(index).is_changed = true;
+        if let Some(changes) = &mut self.changes {
+            changes.streams.push(index);
+        }
+    }
+
+    /// The next one that has changed: whether the log knew it before, from now on it does.
+    pub(crate) fn told(&mut self, index: u32) -> Option<(u32, bool)> {
+        let place = self.places.get_mut(index as usize)?.as_mut()?;
+        // Else it came to a place of one that had changed too, and was told of by that.
+        std::mem::take(&mut place.is_changed)
+            .then(|| (place.channel, std::mem::replace(&mut place.is_known, true)))
+    }
+
+    /// How much of a channel waits for the log.
+    pub(crate) fn pending(&self, index: u32) -> u32 {
+        self.place(index).pending
+    }
+
+    /// One more of a channel waits for the log; the position that it will have, if it will be kept.
+    pub(crate) fn wait(&mut self, index: u32, is_kept: bool) -> Option<Position> {
+        let place = self.place_mut(index);
+        place.pending += 1;
+        if !is_kept {
+            return None;
+        }
+        place.ahead += 1;
+        let mut position = place.stream.position();
+        position.offset += u64::from(place.ahead);
+        Some(position)
+    }
+
+    /// One of a channel waits no longer.
+    pub(crate) fn waited(&mut self, index: u32, is_kept: bool) {
+        let place = self.place_mut(index);
+        place.pending -= 1;
+        place.ahead -= u32::from(is_kept);
     }
 
     /// The stream as its limits leave it now.
@@ -213,10 +311,12 @@ impl Streams {
         let Some(place) = self.places[index as usize].take() else {
             unreachable!("indices are held by channels only while the stream is there");
         };
-        self.bytes -= place.base_bytes as usize;
+        self.bytes -= usize::from(place.base_bytes);
         self.free.push(index);
+        debug_assert_eq!(place.pending, 0, "what waits for the log holds its stream");
         Gone {
             channel: place.channel,
+            is_known: place.is_known,
         }
     }
 
@@ -289,7 +389,7 @@ mod tests {
             kind: PayloadKind::Text,
             bytes: Bytes::from(vec![b'x'; 1000]),
         };
-        streams.append(index, (payload, None), &HISTORY, now_ms);
+        streams.append(index, (payload, None), now_ms, &HISTORY, now_ms);
     }
 
     fn three() -> Streams {
@@ -332,7 +432,10 @@ mod tests {
         );
         assert_eq!(left(&streams), [3, 0, 1]);
         assert_eq!(streams.get(1).position().offset, 2);
-        let gone = Eviction::Stream(Gone { channel: 2 });
+        let gone = Eviction::Stream(Gone {
+            channel: 2,
+            is_known: false,
+        });
         assert_eq!(streams.evict(0, |_| false), gone);
         assert_eq!(streams.len(), 2);
         assert_eq!(streams.evicted(), 4);

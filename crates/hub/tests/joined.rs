@@ -21,7 +21,7 @@ impl Drop for Seed {
     }
 }
 
-fn run(seed: u64, steps: usize) {
+fn run(seed: u64, steps: usize, is_logged: bool) {
     let _seed = Seed(seed);
     let mut random = fastrand::Rng::with_seed(seed);
     let setup = Setup {
@@ -39,6 +39,7 @@ fn run(seed: u64, steps: usize) {
         queue_bytes_max: random.usize(1..=64),
         sessions: random.u32(4..=60),
         channels: random.usize(1..=6),
+        is_logged,
     };
     let mut world = World::new(&setup, seed);
     for _ in 0..steps {
@@ -53,12 +54,27 @@ fn run(seed: u64, steps: usize) {
 
 #[test]
 fn every_subscriber_gets_the_order_of_its_home() {
+    run_all(false);
+}
+
+/// With logs that take their time, and processes that crash and begin again with another number of workers. Of what
+/// was handed over to a log, the crash leaves as much as it likes.
+#[test]
+fn what_was_fed_or_answered_survives_a_crash() {
+    run_all(true);
+}
+
+fn run_all(is_logged: bool) {
     if let Ok(seed) = std::env::var("HUB_SEED") {
-        run(seed.parse().expect("HUB_SEED is a number"), 4_000);
+        run(
+            seed.parse().expect("HUB_SEED is a number"),
+            4_000,
+            is_logged,
+        );
         return;
     }
     let base = fastrand::u64(..);
     for case in 0..400 {
-        run(base.wrapping_add(case), 4_000);
+        run(base.wrapping_add(case), 4_000, is_logged);
     }
 }

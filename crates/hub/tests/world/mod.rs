@@ -1,5 +1,7 @@
 //! The hubs, what joins them, and the model.
 
+mod crash;
+mod disk;
 mod port;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -11,6 +13,7 @@ use veche_hub::{
     Published, Recovery, SessionId, Since, SubscribeError, Ticket, USERS, WorkerId,
 };
 
+use disk::Disk;
 use port::Port;
 
 /// How credits are counted on a lane.
@@ -29,6 +32,8 @@ pub(crate) struct Setup {
     pub(crate) queue_bytes_max: usize,
     pub(crate) sessions: u32,
     pub(crate) channels: usize,
+    /// Hubs have a log, and crash.
+    pub(crate) is_logged: bool,
 }
 
 /// Where, who, in what.
@@ -138,8 +143,10 @@ pub(crate) struct Wires {
     pub(crate) current: BTreeMap<Member, Ticket>,
     /// Which worker published what; each numbers upwards.
     pub(crate) sources: BTreeMap<u64, WorkerId>,
-    /// Publications under way to another worker: their channel and number.
-    pub(crate) published: BTreeMap<Ticket, (String, u64)>,
+    /// Publications under way: their channel and number, and whether their home took them.
+    pub(crate) published: BTreeMap<Ticket, (String, u64, bool)>,
+    /// The last answer to one.
+    pub(crate) answered: Option<Published>,
     pub(crate) disconnected: Vec<(WorkerId, SessionId)>,
     pub(crate) disconnect_counts: BTreeMap<Ticket, u32>,
     /// Of the channels that remember.
@@ -150,7 +157,10 @@ pub(crate) struct Wires {
 type Class2 = u8;
 
 pub(crate) struct World {
+    options: Options,
     hubs: Vec<Hub>,
+    /// Where hubs have logs.
+    disk: Option<Disk>,
     wires: Wires,
     sessions: Vec<Vec<SessionId>>,
     channels: Vec<String>,
@@ -167,20 +177,16 @@ impl World {
             ..Options::default()
         };
         let workers = setup.workers;
-        let namespaces = Arc::new(namespaces());
-        let hub = |me| {
-            let mut hub = Hub::new(WorkerId(me), workers, seed, options.clone());
-            hub.set_history(Arc::clone(&namespaces), usize::MAX);
-            hub
-        };
         let sessions = (0..setup.sessions).map(|index| SessionId {
             index,
             generation: 0,
         });
         let sessions: Vec<_> = sessions.collect();
         let channels = ["news", "#tester01", "chat:1", "#tester02", "chat:2", "вече"];
-        Self {
-            hubs: (0..workers).map(hub).collect(),
+        let mut world = Self {
+            options,
+            hubs: Vec::new(),
+            disk: setup.is_logged.then(Disk::default),
             wires: Wires::new(setup.lanes),
             sessions: vec![sessions; workers.into()],
             channels: channels[..setup.channels]
@@ -189,11 +195,43 @@ impl World {
                 .collect(),
             paused: vec![VecDeque::new(); workers.into()],
             next: 0,
+        };
+        world.begin(workers, seed);
+        world
+    }
+
+    /// A process with so many workers begins.
+    fn begin(&mut self, workers: u16, seed: u64) {
+        let namespaces = Arc::new(namespaces());
+        let hub = |me| {
+            let options = Options {
+                epoch_seed: seed ^ u64::from(me),
+                ..self.options.clone()
+            };
+            let mut hub = Hub::new(WorkerId(me), workers, seed, options);
+            hub.set_history(Arc::clone(&namespaces), usize::MAX);
+            hub
+        };
+        self.hubs = (0..workers).map(hub).collect();
+        if let Some(disk) = &mut self.disk {
+            disk.begin(workers);
+            for hub in &mut self.hubs {
+                hub.keep_log();
+            }
+            for restored in disk.restored() {
+                let name = ChannelName::new(&restored.channel).expect("a valid name");
+                let home = self.hubs[0].home_of(name);
+                let hub = &mut self.hubs[usize::from(home.0)];
+                assert_eq!(hub.restore(restored.clone()), Ok(true));
+            }
         }
     }
 
     /// One random event.
     pub(crate) fn step(&mut self, random: &mut fastrand::Rng) {
+        if self.disk.is_some() && random.u8(0..4) == 0 {
+            return self.step_of_log(random);
+        }
         let worker = WorkerId(random.u16(0..self.hubs.len() as u16));
         match random.u8(0..100) {
             0..20 => {
@@ -256,6 +294,7 @@ impl World {
                 hub.credit_returned(&mut port);
                 is_quiet &= !hub.sweep(deliveries_max, &mut port);
                 is_quiet &= !self.publish_paused(worker);
+                is_quiet &= !self.write_log(worker);
             }
             is_quiet &= self.wires.returning.is_empty();
             is_quiet &= self.wires.lanes.values().all(VecDeque::is_empty);
@@ -267,6 +306,7 @@ impl World {
             let counts = hub.counts();
             let waiting = (counts.stalled, counts.queued, counts.queued_bytes);
             assert_eq!(waiting, (0, 0, 0), "stuck on worker {worker}");
+            assert_eq!(counts.pending, 0, "stuck on worker {worker}");
             assert!(
                 self.paused[worker].is_empty(),
                 "a source of worker {worker} is stuck"
@@ -339,9 +379,15 @@ impl World {
             let home = self.hubs[0].home_of(name);
             let number = self.number();
             let outcome = self.publish(home, &channel, number.into());
-            let Ok(Outcome::Done(Published { handed, position })) = outcome else {
-                panic!("{channel}: {outcome:?}");
+            let published = match outcome {
+                Ok(Outcome::Done(published)) => published,
+                Ok(Outcome::Pending) if self.disk.is_some() && remembered(&channel) > 0 => {
+                    self.settle(&mut fastrand::Rng::with_seed(1));
+                    self.wires.answered.take().expect("it was answered")
+                }
+                _ => panic!("{channel}: {outcome:?}"),
             };
+            let Published { handed, position } = published;
             assert_eq!(handed, expected, "{channel}");
             let offset = position.map(|position| position.offset as usize);
             let order = self.wires.orders.get(&channel);
@@ -420,6 +466,7 @@ impl World {
             }
         }
         self.settle(&mut fastrand::Rng::with_seed(2));
+        self.check_disk();
         for hub in &mut self.hubs {
             // Publications go first, positions later.
             for wall_ms in [1_000, 61_000] {
@@ -434,6 +481,10 @@ impl World {
                 veche_hub::Counts::default(),
                 "something is left"
             );
+        }
+        self.settle(&mut fastrand::Rng::with_seed(3));
+        if let Some(disk) = &self.disk {
+            assert!(disk.streams.is_empty(), "something is left on disk");
         }
     }
 
@@ -553,7 +604,7 @@ impl World {
             Outcome::Pending => {
                 self.wires
                     .published
-                    .insert(ticket, (channel.to_owned(), number));
+                    .insert(ticket, (channel.to_owned(), number, false));
             }
         }
         Ok(outcome)

@@ -25,6 +25,7 @@ impl Wires {
             current: BTreeMap::new(),
             sources: BTreeMap::new(),
             published: BTreeMap::new(),
+            answered: None,
             disconnected: Vec::new(),
             disconnect_counts: BTreeMap::new(),
             epochs: BTreeMap::new(),
@@ -37,6 +38,16 @@ impl Wires {
             .entry(channel.to_owned())
             .or_default()
             .push(number);
+    }
+
+    /// The home took the publication with this ticket, if that was not seen before.
+    fn take_in(&mut self, ticket: Ticket) {
+        let published = self.published.get_mut(&ticket).expect("it was published");
+        let (channel, number, is_taken) = published;
+        if !std::mem::replace(is_taken, true) {
+            let (channel, number) = (channel.clone(), *number);
+            self.order(&channel, number);
+        }
     }
 
     /// A member leaves; false if it was none.
@@ -86,13 +97,7 @@ impl Outlet for Port<'_> {
                 answer: Answer::Published(_),
                 ..
             } => {
-                let (channel, number) = self
-                    .wires
-                    .published
-                    .get(ticket)
-                    .cloned()
-                    .expect("it was published");
-                self.wires.order(&channel, number);
+                self.wires.take_in(*ticket);
             }
             _ => {}
         }
@@ -169,11 +174,14 @@ impl Outlet for Port<'_> {
                 }
                 life.joined = joined;
             }
-            Answer::Published(_) => {
+            Answer::Published(published) => {
+                // The home is here: there was no mail to see it by.
+                self.wires.take_in(ticket);
                 assert!(
                     self.wires.published.remove(&ticket).is_some(),
                     "answered once"
                 );
+                self.wires.answered = Some(published);
             }
             Answer::Instructed { count } => {
                 assert_eq!(self.wires.disconnect_counts.insert(ticket, count), None);

@@ -1,0 +1,449 @@
+//! A hub with a log: what waits until it is durable, in which order it goes on, and when too much waits.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use veche_hub::{
+    Answer, Append, ChannelName, Class, ClientInfo, Delivery, Event, History, Hub, Instruction,
+    Joining, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, Outlet, Payload,
+    PayloadKind, PayloadRef, Published, Query, Question, Recovery, SessionId, Terms, Ticket,
+    Version, WorkerId,
+};
+
+/// What came out, as words.
+#[derive(Default)]
+struct Desk(Vec<String>);
+
+impl Desk {
+    fn take(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl Outlet for Desk {
+    fn mail(&mut self, _: WorkerId, mail: Mail) {
+        panic!("there is one worker: {mail:?}");
+    }
+    fn has_credit(&self, _: WorkerId, _: Class) -> bool {
+        true
+    }
+    fn mail_done(&mut self, _: WorkerId, _: Class) {}
+    fn deliver(&mut self, _: SessionId, delivery: &mut Delivery<'_>) {
+        if delivery.event != Event::Published {
+            return self.0.push(format!("{:?}", delivery.event));
+        }
+        let text = String::from_utf8_lossy(delivery.payload.bytes);
+        let offset = delivery.position.map(|position| position.offset);
+        self.0.push(format!("{text}@{}", offset.unwrap_or(0)));
+    }
+    fn answer(&mut self, _: SessionId, ticket: Ticket, answer: Answer) {
+        self.0.push(match answer {
+            Answer::Published(Published { handed, position }) => {
+                let offset = position.map_or(0, |position| position.offset);
+                format!("{}: to {handed} at {offset}", ticket.0)
+            }
+            Answer::Subscribed(joined) => {
+                let joined = joined.expect("it remembers");
+                format!("joined at {}", joined.position.offset)
+            }
+            Answer::HistoryRemoved(removed) => format!("{}: removed {removed:?}", ticket.0),
+            _ => unreachable!("nobody asks"),
+        });
+    }
+    fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {}
+}
+
+struct World {
+    hub: Hub,
+    desk: Desk,
+    /// Of what was taken.
+    batch: u64,
+}
+
+const ANN: SessionId = SessionId {
+    index: 1,
+    generation: 1,
+};
+
+fn namespaces(size: u32) -> Arc<Namespaces> {
+    let mut namespaces = Namespaces::new();
+    let history = History {
+        size,
+        ttl_ms: 60_000,
+        position_ttl_ms: 60_000,
+        recovery: Recovery::Missed,
+    };
+    let namespace = Namespace {
+        history: Some(history),
+        join_leave: true,
+        ..Namespace::default()
+    };
+    namespaces.insert("chat", namespace);
+    Arc::new(namespaces)
+}
+
+fn channel() -> ChannelName<'static> {
+    ChannelName::new("chat:1").expect("a name")
+}
+
+impl World {
+    fn new() -> Self {
+        let mut hub = Hub::new(WorkerId(0), 1, 1, Options::default());
+        hub.keep_log();
+        hub.set_history(namespaces(3), usize::MAX);
+        hub.set_now(Now {
+            mono_ms: 1,
+            wall_ms: 1_000,
+        });
+        Self {
+            hub,
+            desk: Desk::default(),
+            batch: 0,
+        }
+    }
+
+    fn subscribe(&mut self, index: u32) {
+        let session = SessionId {
+            index,
+            generation: 1,
+        };
+        let joining = Joining::default();
+        self.hub
+            .subscribe(session, channel(), Ticket(0), &joining, &mut self.desk)
+            .expect("there is room");
+    }
+
+    fn publish(&mut self, ticket: u32, text: &str, terms: Option<Terms>) -> Result<(), NoCredit> {
+        let payload = PayloadRef {
+            kind: PayloadKind::Text,
+            bytes: text.as_bytes(),
+        };
+        let terms = terms.map(Arc::new);
+        let from = Some((ANN, Ticket(ticket)));
+        let outcome = self
+            .hub
+            .publish(from, channel(), payload, terms.as_ref(), &mut self.desk)?;
+        if let Outcome::Done(published) = outcome {
+            self.desk
+                .answer(ANN, Ticket(ticket), Answer::Published(published));
+        }
+        Ok(())
+    }
+
+    fn take(&mut self) -> Vec<String> {
+        let Some(batch) = self.hub.take_batch(false) else {
+            return Vec::new();
+        };
+        self.batch = batch.number;
+        let word = |append| match append {
+            Append::Opened { .. } => "opened".to_owned(),
+            Append::Published { publication, .. } => {
+                let offset = publication.position.expect("it is kept").offset;
+                format!("published {offset}")
+            }
+            Append::Trimmed { below, .. } => format!("below {below}"),
+            Append::Dropped { .. } => "dropped".to_owned(),
+        };
+        batch.appends.into_iter().map(word).collect()
+    }
+
+    fn durable(&mut self) -> Vec<String> {
+        self.hub.durable(self.batch, &mut self.desk);
+        self.desk.take()
+    }
+
+    fn offsets(&mut self) -> Vec<u64> {
+        let query = Query {
+            limit: 99,
+            ..Query::default()
+        };
+        let from = (ANN, Ticket(0));
+        let question = Question::History(query);
+        let outcome = self.hub.ask(from, channel(), question, &mut self.desk);
+        let Outcome::Done(Answer::History(Ok(page))) = outcome else {
+            panic!("{outcome:?}");
+        };
+        let offsets = page.publications.iter().map(|one| one.position);
+        let offsets = offsets.map(|position| position.expect("kept").offset);
+        let offsets: Vec<_> = offsets.collect();
+        let last = offsets.last().copied().unwrap_or(0);
+        assert!(page.position.offset >= last);
+        offsets
+    }
+}
+
+fn versioned(number: u64) -> Option<Terms> {
+    Some(Terms {
+        version: Some(Version {
+            number,
+            epoch: "".into(),
+        }),
+        ..Terms::default()
+    })
+}
+
+fn keyed(key: &str) -> Option<Terms> {
+    Some(Terms {
+        idempotency_key: Some(key.into()),
+        ..Terms::default()
+    })
+}
+
+fn passing() -> Option<Terms> {
+    Some(Terms {
+        is_passing: true,
+        ..Terms::default()
+    })
+}
+
+#[test]
+fn nobody_hears_of_what_is_not_durable() {
+    let mut world = World::new();
+    world.subscribe(2);
+    assert_eq!(world.desk.take(), ["joined at 0"]);
+    assert_eq!(world.take(), ["opened"]);
+    world.publish(1, "a", None).expect("room");
+    world.publish(2, "b", None).expect("room");
+    assert_eq!(world.take(), ["published 1", "published 2"]);
+    world.publish(3, "c", None).expect("room");
+    // Who comes in between joins what was fed, and sees no more of it.
+    world.subscribe(3);
+    assert_eq!(world.desk.take(), ["joined at 0"]);
+    assert_eq!(world.offsets(), []);
+    let fed = ["a@1", "a@1", "1: to 2 at 1", "b@2", "b@2", "2: to 2 at 2"];
+    assert_eq!(world.durable(), fed);
+    assert_eq!(world.offsets(), [1, 2]);
+    assert_eq!(world.hub.counts().pending, 1);
+    world.subscribe(4);
+    assert_eq!(world.desk.take(), ["joined at 2"]);
+    assert_eq!(world.take(), ["published 3"]);
+    let fed = ["c@3", "c@3", "c@3", "3: to 3 at 3"];
+    assert_eq!(world.durable(), fed);
+    assert_eq!(world.hub.counts().pending, 0);
+}
+
+#[test]
+fn what_is_not_kept_keeps_its_place_and_waits_for_nothing_else() {
+    let mut world = World::new();
+    world.subscribe(2);
+    world.publish(1, "now", passing()).expect("room");
+    assert_eq!(world.desk.take(), ["joined at 0", "now@0", "1: to 1 at 0"]);
+    world.take();
+    world.publish(1, "a", versioned(5)).expect("room");
+    world.publish(2, "passing", passing()).expect("room");
+    world.publish(3, "old", versioned(4)).expect("room");
+    world.publish(4, "b", keyed("k")).expect("room");
+    world.publish(5, "b", keyed("k")).expect("room");
+    assert_eq!(world.desk.take(), [""; 0]);
+    assert_eq!(world.take(), ["published 1", "published 2"]);
+    let fed = [
+        "a@1",
+        "1: to 1 at 1",
+        "passing@0",
+        "2: to 1 at 0",
+        "3: to 0 at 1",
+        "b@2",
+        "4: to 1 at 2",
+        "5: to 1 at 2",
+    ];
+    assert_eq!(world.durable(), fed);
+    // And when nothing waits, nothing waits for it.
+    world.publish(6, "b", keyed("k")).expect("room");
+    world.publish(7, "old", versioned(5)).expect("room");
+    assert_eq!(world.desk.take(), ["6: to 1 at 2", "7: to 0 at 2"]);
+}
+
+#[test]
+fn who_joins_and_leaves_is_told_behind_what_was_published_before() {
+    let mut world = World::new();
+    world.subscribe(2);
+    world.desk.take();
+    world.publish(1, "a", None).expect("room");
+    let client = ClientInfo {
+        user: "bob".into(),
+        client: "b".into(),
+        conn_info: None,
+        chan_info: None,
+    };
+    let joining = Joining {
+        client: Some(Arc::new(client)),
+        ..Joining::default()
+    };
+    let bob = SessionId {
+        index: 3,
+        generation: 1,
+    };
+    let joins = |world: &mut World| {
+        world
+            .hub
+            .subscribe(bob, channel(), Ticket(0), &joining, &mut world.desk)
+            .expect("there is room");
+        world.hub.sweep(9, &mut world.desk);
+    };
+    joins(&mut world);
+    world.hub.unsubscribe(bob, channel(), &mut world.desk);
+    world.hub.sweep(9, &mut world.desk);
+    assert_eq!(world.desk.take(), ["joined at 0"]);
+    world.take();
+    let fed = ["a@1", "1: to 1 at 1", "Joined", "Left"];
+    assert_eq!(world.durable(), fed);
+    joins(&mut world);
+    assert_eq!(world.desk.take(), ["joined at 1", "Joined", "Joined"]);
+}
+
+#[test]
+fn a_removal_is_answered_when_the_log_has_it() {
+    let mut world = World::new();
+    world.publish(1, "a", None).expect("room");
+    world.take();
+    assert_eq!(world.durable(), ["1: to 0 at 1"]);
+    world.publish(2, "b", None).expect("room");
+    let from = (ANN, Ticket(3));
+    let question = Question::RemoveHistory;
+    let outcome = world.hub.ask(from, channel(), question, &mut world.desk);
+    assert_eq!(outcome, Outcome::Pending);
+    world.publish(4, "c", None).expect("room");
+    let appends = ["published 2", "published 3", "below 2"];
+    assert_eq!(world.take(), appends);
+    assert_eq!(world.offsets(), []);
+    let fed = ["2: to 0 at 2", "3: removed Ok(())", "4: to 0 at 3"];
+    assert_eq!(world.durable(), fed);
+    assert_eq!(world.offsets(), [2, 3]);
+}
+
+#[test]
+fn what_nobody_waits_for_goes_with_the_next_batch() {
+    let mut world = World::new();
+    for ticket in 1..=5 {
+        world.publish(ticket, "a", None).expect("room");
+    }
+    assert_eq!(world.take().len(), 6);
+    world.durable();
+    // Three are kept.
+    assert_eq!(world.take(), [""; 0]);
+    assert!(world.hub.has_changes());
+    world.publish(6, "a", None).expect("room");
+    assert_eq!(world.take(), ["published 6", "below 3"]);
+    assert!(!world.hub.has_changes());
+    world.durable();
+    assert!(world.hub.has_changes());
+    let batch = world.hub.take_batch(true).expect("it is asked for");
+    assert_eq!(batch.appends.len(), 1);
+    assert_eq!(world.hub.take_batch(true), None);
+}
+
+#[test]
+fn a_log_that_is_slow_pauses_publishers() {
+    let mut world = World::new();
+    let text = "x".repeat(1 << 20);
+    let mut count = 0;
+    while world.publish(count, &text, None).is_ok() {
+        count += 1;
+        assert!(count < 1_000, "there is a limit");
+    }
+    assert_eq!(count, 8);
+    // What waits for nothing goes on, but not before those of its channel.
+    assert_eq!(world.publish(98, "now", passing()), Err(NoCredit));
+    let other = ChannelName::new("chat:2").expect("a name");
+    let payload = PayloadRef {
+        kind: PayloadKind::Text,
+        bytes: b"x",
+    };
+    let refused = world
+        .hub
+        .publish(None, other, payload, None, &mut world.desk);
+    assert_eq!(refused, Err(NoCredit));
+    let terms = passing().map(Arc::new);
+    let taken = world
+        .hub
+        .publish(None, other, payload, terms.as_ref(), &mut world.desk);
+    assert_eq!(taken, Ok(Outcome::Done(Published::default())));
+    world.take();
+    assert_eq!(world.durable().len(), count as usize);
+    assert_eq!(world.publish(99, "x", None), Ok(()));
+}
+
+#[test]
+fn a_channel_that_is_to_forget_feeds_what_waits_first() {
+    let mut world = World::new();
+    world.subscribe(2);
+    world.publish(1, "a", None).expect("room");
+    world.take();
+    world.desk.take();
+    world.hub.set_history(Arc::default(), usize::MAX);
+    assert_eq!(world.publish(2, "b", None), Err(NoCredit));
+    assert_eq!(world.durable(), ["a@1", "1: to 1 at 1"]);
+    world.publish(2, "b", None).expect("room");
+    assert_eq!(world.desk.take(), ["b@0", "2: to 1 at 0"]);
+    let batch = world.hub.take_batch(true).expect("it was dropped");
+    assert!(matches!(batch.appends[..], [Append::Dropped { .. }]));
+}
+
+#[test]
+fn what_is_restored_goes_on_where_it_was() {
+    let mut world = World::new();
+    for (ticket, version) in [(1, 7), (2, 8), (3, 9)] {
+        world
+            .publish(ticket, "a", versioned(version))
+            .expect("room");
+    }
+    let batch = world.hub.take_batch(true).expect("some");
+    let mut publications = Vec::new();
+    let mut latest = None;
+    for append in batch.appends {
+        if let Append::Published {
+            publication,
+            version,
+            ..
+        } = append
+        {
+            publications.push(publication);
+            latest = version;
+        }
+    }
+    let epoch = publications[0].position.expect("kept").epoch;
+    let restored = veche_hub::Restored {
+        channel: "chat:1".into(),
+        epoch,
+        top: 3,
+        version: latest,
+        publications: publications[1..].to_vec(),
+    };
+    let mut world = World::new();
+    assert_eq!(world.hub.restore(restored.clone()), Ok(true));
+    assert_eq!(world.offsets(), [2, 3]);
+    world.publish(1, "old", versioned(9)).expect("room");
+    assert_eq!(world.desk.take(), ["1: to 0 at 3"]);
+    world.publish(1, "b", None).expect("room");
+    assert_eq!(world.take(), ["published 4"]);
+    assert_eq!(world.durable(), ["1: to 0 at 4"]);
+    // A hole: what is behind it is whole.
+    let mut world = World::new();
+    let mut torn = restored.clone();
+    torn.publications[0].position = publications[0].position;
+    assert_eq!(world.hub.restore(torn), Ok(true));
+    assert_eq!(world.offsets(), [3]);
+    // Of a channel that does not remember any more the log hears.
+    let mut world = World::new();
+    world.hub.set_history(Arc::default(), usize::MAX);
+    assert_eq!(world.hub.restore(restored.clone()), Ok(false));
+    let batch = world.hub.take_batch(true).expect("it was dropped");
+    assert!(matches!(batch.appends[..], [Append::Dropped { .. }]));
+    // There is a budget for what is restored, too.
+    let mut world = World::new();
+    world.hub.set_history(namespaces(3), 1_000_000);
+    let payload = Payload {
+        kind: PayloadKind::Text,
+        bytes: Bytes::from(vec![b'x'; 400_000]),
+    };
+    for channel in ["chat:1", "chat:2"] {
+        let mut large = restored.clone();
+        large.channel = channel.into();
+        for publication in &mut large.publications {
+            publication.payload = payload.clone();
+        }
+        assert_eq!(world.hub.restore(large), Ok(true));
+    }
+    assert!(world.hub.counts().history_bytes <= 1_000_000);
+    assert!(world.hub.has_changes(), "the log hears of it");
+}

@@ -1,0 +1,114 @@
+//! What the hubs' logs have kept: batches that were handed over, those that a crash leaves, and what they come to.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use veche_hub::{Append, Batch, Epoch, Publication, Restored, Version};
+
+/// All logs, whose channels are different ones.
+#[derive(Default)]
+pub(crate) struct Disk {
+    pub(crate) logs: Vec<Log>,
+    pub(crate) streams: BTreeMap<String, Kept>,
+}
+
+/// One worker's.
+#[derive(Default)]
+pub(crate) struct Log {
+    /// Handed over, and lost by a crash.
+    queued: VecDeque<Batch>,
+    /// Number of the last batch that no crash takes back.
+    pub(crate) committed: u64,
+    /// What the hub knows of that.
+    pub(crate) told: u64,
+}
+
+pub(crate) struct Kept {
+    pub(crate) epoch: Epoch,
+    pub(crate) top: u64,
+    version: Option<Version>,
+    pub(crate) publications: BTreeMap<u64, Publication>,
+}
+
+impl Disk {
+    /// Empty logs of so many workers; what was kept stays.
+    pub(crate) fn begin(&mut self, workers: u16) {
+        self.logs = (0..workers).map(|_| Log::default()).collect();
+    }
+
+    pub(crate) fn take(&mut self, worker: usize, batch: Batch) {
+        let log = &mut self.logs[worker];
+        let last = log.queued.back().map_or(log.committed, |last| last.number);
+        assert_eq!(batch.number, last + 1, "batches are numbered");
+        log.queued.push_back(batch);
+    }
+
+    /// Writes the next batch of a worker; false if there is none.
+    pub(crate) fn commit(&mut self, worker: usize) -> bool {
+        let log = &mut self.logs[worker];
+        let Some(batch) = log.queued.pop_front() else {
+            return false;
+        };
+        log.committed = batch.number;
+        for append in batch.appends {
+            self.apply(append);
+        }
+        true
+    }
+
+    /// The rules of `veche_archive::Record`, but that nothing is ignored: hubs don't say what is not so.
+    fn apply(&mut self, append: Append) {
+        match append {
+            Append::Opened { channel, epoch, .. } => {
+                let kept = Kept {
+                    epoch,
+                    top: 0,
+                    version: None,
+                    publications: BTreeMap::new(),
+                };
+                self.streams.insert(channel.to_string(), kept);
+            }
+            Append::Published {
+                channel,
+                publication,
+                version,
+            } => {
+                let kept = self.streams.get_mut(&*channel).expect("it was opened");
+                let position = publication.position.expect("it is kept");
+                assert_eq!(position.epoch, kept.epoch);
+                assert_eq!(position.offset, kept.top + 1, "{channel} has no gaps");
+                kept.top = position.offset;
+                if version.is_some() {
+                    kept.version = version;
+                }
+                kept.publications.insert(position.offset, publication);
+            }
+            Append::Trimmed { channel, below } => {
+                let kept = self.streams.get_mut(&*channel).expect("it was opened");
+                assert!(below <= kept.top + 1);
+                kept.publications = kept.publications.split_off(&below);
+            }
+            Append::Dropped { channel } => {
+                let kept = self.streams.remove(&*channel);
+                assert!(kept.is_some(), "{channel} was opened");
+            }
+        }
+    }
+
+    /// All there is, for a process that begins.
+    pub(crate) fn restored(&self) -> impl Iterator<Item = Restored> {
+        self.streams.iter().map(|(channel, kept)| Restored {
+            channel: Arc::from(channel.as_str()),
+            epoch: kept.epoch,
+            top: kept.top,
+            version: kept.version.clone(),
+            publications: kept.publications.values().cloned().collect(),
+        })
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.logs
+            .iter()
+            .all(|log| log.queued.is_empty() && log.told == log.committed)
+    }
+}
