@@ -88,13 +88,20 @@ impl Account {
         files.into_iter().try_for_each(|file| self.own(file))
     }
 
-    /// Makes the folder of certificates that are ordered, if it is not there, and has it belong to it. One that is there
-    /// stays whose it is: a mistake in its path should give nothing away.
+    /// Makes the folders of certificates that are ordered and of history, if they are not there, and has them belong to
+    /// it. One that is there stays whose it is: a mistake in its path should give nothing away.
     pub(crate) fn own_cache(&self, config: &Config) -> io::Result<()> {
-        if config.ordered().is_empty() {
-            return Ok(());
+        if !config.ordered().is_empty() {
+            self.own_folder(&config.acme.folder())?;
         }
-        for made in acme::make(&config.acme.folder())? {
+        match &config.history {
+            Some(history) => self.own_folder(&history.path),
+            None => Ok(()),
+        }
+    }
+
+    fn own_folder(&self, path: &Path) -> io::Result<()> {
+        for made in acme::make(path)? {
             let folder = OpenOptions::new()
                 .read(true)
                 .custom_flags((OFlags::NOFOLLOW | OFlags::DIRECTORY).bits() as i32)

@@ -16,6 +16,7 @@ use veche_tls::Trusts;
 use crate::access_log::Access;
 use crate::acme::Orders;
 use crate::addresses::Addresses;
+use crate::history::Keeper;
 use crate::identity::Identities;
 use crate::logging::Losses;
 use crate::memory::Memory;
@@ -47,6 +48,8 @@ pub(crate) struct Common {
     pub(crate) sealing: Arc<Sealing>,
     /// Certificates that are ordered.
     pub(crate) orders: Orders,
+    /// Where what channels remember is kept.
+    pub(crate) history: Keeper,
     /// Of the server's log.
     pub(crate) losses: Losses,
     /// The access log.
@@ -76,6 +79,7 @@ impl Common {
             trusts: Arc::default(),
             sealing: Arc::default(),
             orders: Orders::default(),
+            history: Keeper::default(),
             losses: Losses::default(),
             access: Access::default(),
             identities: Arc::default(),
@@ -99,6 +103,11 @@ impl Common {
     /// The server's log tells here what it has lost.
     pub(crate) fn with_losses(self, losses: Losses) -> Self {
         Self { losses, ..self }
+    }
+
+    /// What channels remember is kept there.
+    pub(crate) fn with_history(self, history: Keeper) -> Self {
+        Self { history, ..self }
     }
 
     /// Sets the cap on connections.

@@ -24,6 +24,7 @@ mod dev;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod history;
 mod identity;
 mod logging;
 mod memory;

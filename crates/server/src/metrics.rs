@@ -4,6 +4,7 @@
 mod acme;
 mod calls;
 mod certificates;
+mod history;
 mod identity;
 mod logs;
 mod scripts;
@@ -54,6 +55,7 @@ impl Report {
             &common.sealing,
         ))));
         registry.register_collector(Box::new(acme::Acme(common.orders.clone())));
+        registry.register_collector(Box::new(history::History(Arc::clone(&common))));
         registry.register_collector(Box::new(logs::Logs(Arc::clone(&common))));
         registry.register_collector(Box::new(identity::Identity(Arc::clone(&common.identities))));
         Self {
@@ -291,6 +293,11 @@ const GAUGES: &[(&str, &str, Read)] = &[
         "veche_history_bytes",
         "Bytes of what they remember; limits.history_bytes bounds those of all workers",
         |s| &s.history_bytes,
+    ),
+    (
+        "veche_history_pending",
+        "Publications that wait, with what is behind them, until they are on disk",
+        |s| &s.history_pending,
     ),
     (
         "veche_app_clients",

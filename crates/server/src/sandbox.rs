@@ -127,13 +127,14 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
     paths
 }
 
-/// Logs are made and renamed, and certificates that were ordered.
+/// Logs are made and renamed, and certificates that were ordered; what channels remember.
 fn written_by(config: &Config) -> BTreeSet<PathBuf> {
     let access = config.access_log.as_ref().map(|log| &log.file);
     let files = config.server.log.file.iter().chain(access);
     let folders = files.filter_map(|file| file.parent());
     folders
         .map(Path::to_owned)
+        .chain(config.history.iter().map(|history| history.path.clone()))
         .chain((!config.ordered().is_empty()).then(|| config.acme.folder()))
         .chain([PathBuf::from("/dev/null")])
         .collect()

@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
 use veche_frontends::{Outboxes, Parting, Ports, Post, Shared};
-use veche_hub::{Hub, WorkerId};
+use veche_hub::{Hub, Now, WorkerId};
 use veche_mailbox::{Class, Mailbox, Wake as _};
 use veche_net::{Delayed, Driver, Epoll};
 
 use crate::access_log::Access;
 use crate::apps::{Here, Library, Wake};
 use crate::common::Common;
-use crate::config::{Config, ConnectionCap, Io, MemoryLimit, as_ms};
+use crate::config::{Config, ConnectionCap, Io, MemoryLimit, as_ms, unix_now_ms};
 use crate::dev::Dev;
 use crate::files::DiskFiles;
+use crate::history::Keeper;
 use crate::memory;
 use crate::metrics::Report;
 use crate::process::{self, ServerControl, Start};
@@ -51,7 +52,10 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let common = Common::new(workers, process::now())
         .with_outbound(&library.outbound)
         .with_losses(start.losses);
-    let common = Arc::new(common);
+    let seed = random_u64()?;
+    let mut hubs = hubs(&config, workers, seed)?;
+    let history = Keeper::begin(config.history.as_ref(), &mut hubs)?;
+    let common = Arc::new(common.with_history(history));
     let opened = Access::open(&config).map_err(|error| error.to_string())?;
     let switched = common.access.switch(opened);
     switched.map_err(|error| error.to_string())?;
@@ -83,20 +87,10 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         &common.identities,
         dev.is_some(),
     ));
-    let seed = random_u64()?;
     debug!(addresses = ?start.listeners.iter().map(|listener| listener.address).collect::<Vec<_>>(), "inherited");
     let hands = process::deal(start.listeners, workers);
     let (failed, failures) = std::sync::mpsc::sync_channel(workers);
-    for (me, (mailbox, sockets)) in ends.into_iter().zip(hands).enumerate() {
-        let hub = Hub::new(
-            WorkerId(me as u16),
-            workers as u16,
-            seed,
-            veche_hub::Options {
-                epoch_seed: random_u64()?,
-                ..veche_hub::Options::default()
-            },
-        );
+    for (me, ((mailbox, sockets), hub)) in ends.into_iter().zip(hands).zip(hubs).enumerate() {
         let outboxes = Outboxes::new(outbox_bytes_max(&config)).with_random(random);
         let ports = Ports::new(outboxes, Post::new(workers as u16, options.credits));
         let (site, common) = (Arc::clone(&site), Arc::clone(&common));
@@ -168,6 +162,26 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     })
 }
 
+/// A hub for each worker, with its part of what channels remember.
+fn hubs(config: &Config, workers: usize, seed: u64) -> Result<Vec<Hub>, String> {
+    let namespaces = Arc::new(site::namespaces(config));
+    let bytes_max = site::history_bytes_max(config);
+    let hub = |me| {
+        let options = veche_hub::Options {
+            epoch_seed: random_u64()?,
+            ..veche_hub::Options::default()
+        };
+        let mut hub = Hub::new(WorkerId(me), workers as u16, seed, options);
+        hub.set_history(Arc::clone(&namespaces), bytes_max);
+        hub.set_now(Now {
+            mono_ms: 0,
+            wall_ms: unix_now_ms(),
+        });
+        Ok(hub)
+    };
+    (0..workers as u16).map(hub).collect()
+}
+
 fn serve<D: Driver>(
     driver: D,
     shared: Shared,
@@ -176,7 +190,12 @@ fn serve<D: Driver>(
     (sockets, doors): (Vec<(usize, std::os::fd::OwnedFd)>, Doors),
     up: &std::sync::mpsc::SyncSender<Result<(), String>>,
 ) {
+    let waker = driver.waker();
+    let writer = common.history.writer(move || waker.wake());
     let mut worker = Worker::new(driver, shared, mailbox, common);
+    if let Some(writer) = writer {
+        worker.keep_history(writer);
+    }
     worker.set_doors(doors);
     let result = sockets
         .into_iter()
@@ -240,7 +259,11 @@ impl ServerControl for Server {
         if let Some(doors) = doors {
             self.tell(|| Letter::Doors(Arc::clone(&doors)));
         }
-        let others = [self.common.identities.look(), self.common.orders.look()];
+        let others = [
+            self.common.identities.look(),
+            self.common.orders.look(),
+            self.common.history.look(),
+        ];
         next.into_iter().chain(others.into_iter().flatten()).min()
     }
 
@@ -266,6 +289,10 @@ impl ServerControl for Server {
 
     fn reopen_logs(&self) {
         self.common.access.reopen();
+    }
+
+    fn close(&self) {
+        self.common.history.close();
     }
 
     fn flush_logs(&self) {

@@ -91,14 +91,20 @@ pub(crate) fn build(
         limits,
         api_keys,
         publishing,
-        namespaces: Arc::new(namespaces(&config.namespaces)),
-        history_bytes_max: usize::try_from(config.limits.history_bytes).unwrap_or(usize::MAX),
+        namespaces: Arc::new(namespaces(config)),
+        history_bytes_max: history_bytes_max(config),
     }
 }
 
-fn namespaces(all: &[config::Namespace]) -> Namespaces {
+/// What channels may remember together, in bytes.
+pub(crate) fn history_bytes_max(config: &Config) -> usize {
+    usize::try_from(config.limits.history_bytes).unwrap_or(usize::MAX)
+}
+
+/// What channels remember.
+pub(crate) fn namespaces(config: &Config) -> Namespaces {
     let mut namespaces = Namespaces::new();
-    for namespace in all {
+    for namespace in &config.namespaces {
         let history = namespace.history.map(|history| History {
             size: history.size,
             ttl_ms: as_ms(history.ttl),

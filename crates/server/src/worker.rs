@@ -10,6 +10,7 @@ mod clients;
 mod clock;
 mod desk;
 mod drain;
+mod history;
 mod journal;
 mod mail;
 mod output;
@@ -35,6 +36,7 @@ use crate::sealing::Doors;
 use clock::{Clock, clock_now};
 use desk::Findings;
 use drain::Drain;
+use history::Ledger;
 use journal::Journal;
 pub(crate) use mail::Letter;
 use readings::Readings;
@@ -82,6 +84,8 @@ struct Rest {
     /// How connections come in.
     doors: Doors,
     journal: Journal,
+    /// Where what channels remember is written, if it is.
+    ledger: Option<Ledger>,
     /// Who clients are, where others had to be asked.
     findings: Arc<Findings>,
     /// Connections that have ended in this turn and still count.
@@ -129,6 +133,7 @@ impl<D: Driver> Worker<D> {
             readings: Readings::default(),
             doors: Doors::default(),
             journal: Journal::default(),
+            ledger: None,
             findings,
             closed: 0,
             began: None,
@@ -147,6 +152,11 @@ impl<D: Driver> Worker<D> {
     /// Connections come in by these doors; without any all of them come in as they are.
     pub(crate) fn set_doors(&mut self, doors: Doors) {
         self.rest.doors = doors;
+    }
+
+    /// What channels remember is written there.
+    pub(crate) fn keep_history(&mut self, writer: veche_archive::Writer) {
+        self.rest.ledger = Some(Ledger::new(writer));
     }
 
     /// Accepts on a socket, for the site's listener with that index.
@@ -323,6 +333,7 @@ impl Rest {
     fn after_events<D: Driver>(&mut self, driver: &mut D) {
         self.go_on_shaking(driver);
         self.take_mail(driver);
+        self.hear_history();
         self.take_findings(driver);
         self.go_on(driver);
         self.turn_apps(driver);
@@ -332,6 +343,7 @@ impl Rest {
             .hub
             .sweep(DELIVERIES_MAX, &mut self.shared.ports);
         self.carry_out(driver);
+        self.write_history();
         self.go_on_draining(driver);
         self.drain_clients(driver);
         self.log();

@@ -23,6 +23,7 @@ use super::value::Value;
 mod access_log;
 mod acme;
 mod apps;
+mod history;
 mod identity;
 mod listeners;
 mod namespaces;
@@ -105,6 +106,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let routes = checker.routes(all(Section::Route), &listeners, &mut apps, has_keys);
     checker.unused_apps(&apps);
     let namespaces = checker.namespaces(all(Section::Namespace));
+    let history = checker.history(one(Section::History), &namespaces);
     let jwt = checker.jwt(one(Section::Jwt));
     let hook = checker.hook(one(Section::Hook));
     let pam = checker.pam(one(Section::Pam));
@@ -152,6 +154,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
             .into_iter()
             .map(|namespace| namespace.expect("a problem otherwise"))
             .collect(),
+        history,
         access_log,
         limits,
         acme: acme.expect("a problem otherwise"),

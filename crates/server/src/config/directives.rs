@@ -12,6 +12,7 @@ use super::value::Kind;
 mod access_log;
 mod acme;
 mod app;
+mod history;
 mod identity;
 mod limits;
 mod namespace;
@@ -30,6 +31,7 @@ pub(crate) enum Section {
     Service,
     Route,
     Namespace,
+    History,
     Limits,
     Jwt,
     Hook,
@@ -39,7 +41,7 @@ pub(crate) enum Section {
 
 impl Section {
     /// In the order of the reference.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Server,
         Self::AccessLog,
         Self::Listen,
@@ -48,6 +50,7 @@ impl Section {
         Self::Service,
         Self::Route,
         Self::Namespace,
+        Self::History,
         Self::Limits,
         Self::Jwt,
         Self::Hook,
@@ -66,6 +69,7 @@ impl Section {
             Self::Service => "service",
             Self::Route => "route",
             Self::Namespace => "namespace",
+            Self::History => "history",
             Self::Limits => "limits",
             Self::Jwt => "jwt",
             Self::Hook => "hook",
@@ -85,6 +89,7 @@ impl Section {
             Self::Service => "[[service]]",
             Self::Route => "[[route]]",
             Self::Namespace => "[[namespace]]",
+            Self::History => "[history]",
             Self::Limits => "[limits]",
             Self::Jwt => "[jwt]",
             Self::Hook => "[hook]",
@@ -129,6 +134,9 @@ impl Section {
             }
             Self::Namespace => {
                 "What channels of one kind do beside reaching those who are subscribed. Channels of a namespace that is not named here remember nothing. See [the guide](../guide/history.md)."
+            }
+            Self::History => {
+                "Where what channels remember is kept, beyond the life of the server process. See [the guide](../guide/history.md#on-disk)."
             }
             Self::Limits => {
                 "What one client may take, and all of them together. The defaults are meant for a server on the open internet."
@@ -207,6 +215,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
         .chain(service::SERVICE)
         .chain(route::ROUTE)
         .chain(namespace::NAMESPACE)
+        .chain(history::HISTORY)
         .chain(limits::LIMITS)
         .chain(identity::JWT)
         .chain(identity::HOOK)

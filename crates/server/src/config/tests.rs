@@ -10,6 +10,7 @@ use super::raw::default_of;
 use super::*;
 
 mod bad;
+mod history;
 mod identity;
 mod namespaces;
 mod operate;

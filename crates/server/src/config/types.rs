@@ -41,6 +41,8 @@ pub(crate) struct Config {
     pub(crate) routes: Vec<Route>,
     /// `[[namespace]]`, in the file's order.
     pub(crate) namespaces: Vec<Namespace>,
+    /// `[history]`, if what channels remember is to be kept on disk.
+    pub(crate) history: Option<HistoryStore>,
     /// `[access_log]`, if there is to be one.
     pub(crate) access_log: Option<AccessLog>,
     /// `[limits]`
@@ -63,12 +65,13 @@ pub(crate) struct Config {
 
 impl Config {
     /// This configuration as a running server can take it over: what needs a restart (listeners, workers, io,
-    /// control) stays as it is in `running`, and routes are bound to the listeners that are there.
+    /// control, the folder of history) stays as it is in `running`, and routes are bound to the listeners that are there.
     pub(crate) fn on_top_of(mut self, running: &Self) -> Self {
         self.server = Server {
             log: self.server.log,
             ..running.server.clone()
         };
+        self.history.clone_from(&running.history);
         let new = std::mem::replace(&mut self.listeners, running.listeners.clone());
         for listener in &mut self.listeners {
             // Port 0 is another port each time, but the same for as long as the process lives.
@@ -96,6 +99,25 @@ impl Config {
     pub(crate) fn listener(&self, role: Role) -> Option<&Listener> {
         self.listeners.iter().find(|listener| listener.role == role)
     }
+}
+
+/// `[history]`: where what channels remember is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HistoryStore {
+    /// A folder.
+    pub(crate) path: PathBuf,
+    pub(crate) fsync: Fsync,
+}
+
+/// When the disk has to have what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fsync {
+    /// Before anybody hears of it.
+    Commit,
+    /// So often.
+    Interval(Duration),
+    /// When the system likes.
+    Never,
 }
 
 /// `[server]`: the process itself.

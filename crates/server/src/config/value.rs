@@ -30,6 +30,12 @@ pub(crate) enum Kind {
         max: Duration,
         off: bool,
     },
+    /// A number with a unit of time, or one of some words.
+    Every {
+        min: Duration,
+        max: Duration,
+        words: &'static [&'static str],
+    },
     /// Bytes, with or without a unit, or one of some words.
     Size {
         min: u64,
@@ -130,6 +136,12 @@ impl Kind {
                     .contains(&duration)
                     .then_some(Value::Duration(duration))
             }
+            Self::Every { min, max, words } => match parse_duration(text?) {
+                Some(every) => (min..=max)
+                    .contains(&every)
+                    .then_some(Value::Duration(every)),
+                None => word_of(words, text?),
+            },
             Self::Size { min, max, words } => {
                 let Some(bytes) = number.or_else(|| text.and_then(parse_size)) else {
                     return word_of(words, text?);
@@ -211,6 +223,7 @@ impl Kind {
     pub(crate) fn words(&self) -> &'static [&'static str] {
         match self {
             Self::Integer { words, .. }
+            | Self::Every { words, .. }
             | Self::Size { words, .. }
             | Self::Word { words, .. }
             | Self::Flag { words } => words,
@@ -223,7 +236,7 @@ impl Kind {
     pub(crate) fn expected(&self) -> String {
         let mut choices: Vec<String> = match self {
             Self::Integer { min, max, .. } => vec![format!("a whole number from {min} to {max}")],
-            Self::Duration { min, max, .. } => {
+            Self::Duration { min, max, .. } | Self::Every { min, max, .. } => {
                 vec![format!(
                     "a duration from {:?} to {:?}",
                     format_duration(*min),

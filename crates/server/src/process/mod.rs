@@ -73,6 +73,8 @@ pub(crate) trait ServerControl {
     fn status(&self) -> serde_json::Value;
     /// Somebody has moved the log files away, but for the server's own log: goes on in new ones.
     fn reopen_logs(&self);
+    /// The process ends: what was to be kept is written, and let go of.
+    fn close(&self);
     /// The process ends: waits a little for what is not written yet of these logs.
     fn flush_logs(&self);
 }
@@ -240,6 +242,7 @@ impl Process {
                 return ExitCode::FAILURE;
             }
         }
+        control.close();
         control.flush_logs();
         ExitCode::SUCCESS
     }
@@ -389,6 +392,9 @@ fn confine(config: &Config) -> Result<(), String> {
     rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
     // Where that fails, it is told when something is to be kept there.
     let _ = acme::prepare(config);
+    if let Some(history) = &config.history {
+        let _ = acme::make(&history.path);
+    }
     match config.server.sandbox {
         true => sandbox::enter(config).map_err(|error| error.to_string()),
         false => Ok(()),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info};
 
-use super::server::{READY_WAIT, SELF, Server};
+use super::server::{RESTORED_WAIT, SELF, Server};
 use super::{ServeError, Supervisor};
 use crate::process::message::{Start, ToSupervisor, VERSION};
 use crate::process::now;
@@ -38,7 +38,10 @@ impl Supervisor {
             self.account.as_ref(),
             start,
         ) {
-            Ok(server) => {
+            Ok(mut server) => {
+                if self.started.config.history.is_some() {
+                    server.patience = RESTORED_WAIT;
+                }
                 info!(pid = server.pid(), "started the server process");
                 self.server = Some(server);
             }
@@ -136,7 +139,7 @@ impl Supervisor {
             .as_mut()
             .filter(|s| s.deadline().is_some_and(|deadline| now >= deadline))
         {
-            error!(pid = server.pid(), wait = ?READY_WAIT, "the server process does not get ready: killing it");
+            error!(pid = server.pid(), wait = ?server.patience, "the server process does not get ready: killing it");
             server.kill();
             // Once is enough; its death is reaped in a later turn.
             server.is_ready = true;

@@ -420,13 +420,13 @@ impl Supervisor {
         }
     }
 
-    /// The folder of certificates that are ordered as well.
+    /// The folders of certificates that are ordered and of history as well.
     fn own_cache(&self, config: &Config) -> Result<(), String> {
         match &self.account {
             None => Ok(()),
             Some(account) => account
                 .own_cache(config)
-                .map_err(|error| format!("acme.cache can't be given to server.user: {error}")),
+                .map_err(|error| format!("a folder can't be given to server.user: {error}")),
         }
     }
 

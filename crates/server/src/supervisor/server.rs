@@ -22,6 +22,8 @@ use crate::process::now;
 
 /// How long a server process may take to be ready before it is killed.
 pub(crate) const READY_WAIT: Duration = Duration::from_secs(30);
+/// The same where it reads history first: millions of publications take some seconds each.
+pub(crate) const RESTORED_WAIT: Duration = Duration::from_secs(300);
 /// This very binary, even when another has taken its name on disk.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
@@ -30,6 +32,8 @@ pub(crate) struct Server {
     pid: Pid,
     link: Link,
     pub(crate) started: Instant,
+    /// How long it may take to be ready.
+    pub(crate) patience: Duration,
     /// It said so: every worker accepts.
     pub(crate) is_ready: bool,
     /// What it gave as the reason why it can't start.
@@ -73,6 +77,7 @@ impl Server {
             pid: pid.ok_or(io::ErrorKind::InvalidData)?,
             link,
             started: now(),
+            patience: READY_WAIT,
             is_ready: false,
             failure: None,
             ended: None,
@@ -85,6 +90,7 @@ impl Server {
             pid,
             link,
             started,
+            patience: READY_WAIT,
             is_ready: true,
             failure: None,
             ended: None,
@@ -93,7 +99,7 @@ impl Server {
 
     /// When it should be ready at the latest, unless it is.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        (!self.is_ready).then_some(self.started + READY_WAIT)
+        (!self.is_ready).then_some(self.started + self.patience)
     }
 
     pub(crate) fn pid(&self) -> u32 {

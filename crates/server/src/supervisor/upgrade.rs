@@ -140,6 +140,9 @@ impl Supervisor {
         if !self.reloads.is_empty() {
             return Err("a reload is under way".to_owned());
         }
+        if self.started.config.history.is_some() {
+            return Err("[history] path is set, and one server process at a time can have that folder: this takes a restart".to_owned());
+        }
         if self.retiring.len() >= RETIRING_MAX {
             return Err(format!("{RETIRING_MAX} server processes still drain"));
         }

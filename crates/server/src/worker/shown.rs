@@ -18,6 +18,7 @@ impl Rest {
         stats.fanned_out.set(self.shared.hub.handed_total());
         stats.streams.set(u64::from(counts.streams));
         stats.history_bytes.set(counts.history_bytes);
+        stats.history_pending.set(u64::from(counts.pending));
         stats.history_evicted.set(self.shared.hub.evicted_total());
     }
 

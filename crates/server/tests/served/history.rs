@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::metrics::Metrics;
 use crate::support::{
-    Lines, Options, Server, Setup, Socket, USUAL, call, get, on_all, process, until,
+    Lines, Options, Seen, Server, Setup, Socket, USUAL, call, get, on_all, process, until,
 };
 
 /// Chats keep much, users' own channels a little.
@@ -26,36 +26,49 @@ fn start(setup: Setup) -> Server {
 }
 
 /// A client's WebSocket and what it has heard of one channel.
-struct Follower {
-    socket: Socket,
-    position: String,
-    recovered: Value,
+pub(crate) struct Follower {
+    pub(crate) socket: Socket,
+    pub(crate) position: String,
+    pub(crate) recovered: Value,
 }
 
 impl Follower {
-    fn open(server: &Server, user: &str, channel: &str, since: Option<&str>) -> Self {
+    pub(crate) fn open(server: &Server, user: &str, channel: &str, since: Option<&str>) -> Self {
+        Self::try_open(server, user, channel, since).expect("it opens")
+    }
+
+    /// `None`: the connection was lost before it was joined.
+    pub(crate) fn try_open(
+        server: &Server,
+        user: &str,
+        channel: &str,
+        since: Option<&str>,
+    ) -> Option<Self> {
         let since = since.map_or_else(String::new, |since| format!("&since={since}"));
         let asked = match channel.starts_with('#') {
             true => String::new(),
             false => format!("&channel={channel}"),
         };
         let target = format!("/follow?user={user}{asked}{since}");
-        let mut socket = Socket::open(server.public, &target);
+        let mut socket = Socket::try_open(server.public, &target).ok()?;
         // Of several channels that are joined each tells itself, in any order.
         loop {
-            let joined: Value = serde_json::from_str(&socket.text()).expect("JSON");
+            let Seen::Text(text) = socket.next() else {
+                return None;
+            };
+            let joined: Value = serde_json::from_str(&text).expect("JSON");
             if joined["subscribed"] == channel {
                 let position = joined["position"].as_str().expect("a position").to_owned();
-                return Self {
+                return Some(Self {
                     socket,
                     position,
                     recovered: joined["recovered"].clone(),
-                };
+                });
             }
         }
     }
 
-    fn next(&mut self) -> Value {
+    pub(crate) fn next(&mut self) -> Value {
         let mut said: Value = serde_json::from_str(&self.socket.text()).expect("JSON");
         if said["subscribed"] != Value::Null {
             return self.next();

@@ -18,6 +18,7 @@ mod dashboard;
 mod examples;
 mod guide;
 mod history;
+mod history_on_disk;
 mod hook;
 mod http_apps;
 mod http_client;

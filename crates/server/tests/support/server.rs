@@ -69,9 +69,7 @@ impl Server {
         fs::write(server.folder.join("site/index.html"), "<p>hello</p>").expect("written");
         server.configure(options);
         server.launch(options.descriptors);
-        let address = |role| server.address(role).expect("all three are configured");
-        (server.public, server.internal, server.push) =
-            (address("public"), address("internal"), address("push"));
+        server.find_addresses();
         server
     }
 
@@ -105,6 +103,31 @@ impl Server {
         server.internal = server.address("internal").unwrap_or(server.public);
         server.push = server.address("push").unwrap_or(server.public);
         server
+    }
+
+    /// Ends it as a service manager does.
+    #[track_caller]
+    pub(crate) fn stop(&mut self) {
+        self.signal(Signal::TERM);
+        assert_eq!(self.exit_code(), Some(0), "{}", self.log());
+    }
+
+    /// The next start has so many.
+    pub(crate) fn set_workers(&mut self, workers: usize) {
+        self.setup.workers = workers;
+    }
+
+    /// Starts it anew after a [`stop`](Self::stop).
+    pub(crate) fn start_again(&mut self, options: &Options<'_>) {
+        self.configure(options);
+        self.launch(options.descriptors);
+        self.find_addresses();
+    }
+
+    fn find_addresses(&mut self) {
+        let address = |role| self.address(role).expect("all three are configured");
+        (self.public, self.internal, self.push) =
+            (address("public"), address("internal"), address("push"));
     }
 
     /// Nothing runs yet.

@@ -84,12 +84,12 @@ fn sections() {
     );
     says_after_listen(
         "[server]\npath = \"/\"\n",
-        &["4:1: unknown directive \"path\" in [server]; it belongs under [[route]]"],
+        &["4:1: unknown directive \"path\" in [server]; it belongs under [[route]] or [history]"],
     );
     says_after_listen(
         "[auth]\n",
         &[
-            "3:2: unknown section \"auth\"; there are [server], [access_log], [[listen]], [acme], [[app]], [[service]], [[route]], [[namespace]], [limits], [jwt], [hook], [pam], [api]",
+            "3:2: unknown section \"auth\"; there are [server], [access_log], [[listen]], [acme], [[app]], [[service]], [[route]], [[namespace]], [history], [limits], [jwt], [hook], [pam], [api]",
         ],
     );
     says(

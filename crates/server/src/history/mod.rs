@@ -1,0 +1,185 @@
+//! What channels remember, on disk: opened and given to the hubs before the server is ready, written while it runs,
+//! closed at its end.
+//!
+//! The archive is `veche-archive`'s business, what waits for it the hub's (`crates/hub/src/log.rs`); `records` stands
+//! between their types, and each worker carries batches from one to the other (`worker/history.rs`).
+
+mod records;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tracing::{error, info, warn};
+use veche_archive::{Archive, Error, Loaded, Options, Stats, Warning, Writer};
+use veche_hub::{ChannelName, Hub};
+
+use crate::config::{Fsync, HistoryStore};
+use crate::process::now;
+
+pub(crate) use records::records_of;
+
+/// How long the folder may still be another's who is about to end: a process that is gone may have left a copy of its
+/// lock with one that was just being started.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+const LOCK_LOOK: Duration = Duration::from_millis(20);
+
+/// So often somebody looks how the archive is.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// So many warnings of a start are logged one by one.
+const WARNINGS_MAX: usize = 20;
+
+/// The process's archive, if it has one.
+#[derive(Debug, Default)]
+pub(crate) struct Keeper {
+    archive: Mutex<Option<Archive>>,
+    /// There is one.
+    is_on: bool,
+    is_closing: AtomicBool,
+    /// It was told that writing fails.
+    was_failing: AtomicBool,
+}
+
+impl Keeper {
+    /// Opens the folder, if there is to be one, and gives each hub the streams of its channels. All hubs have their
+    /// namespaces and the time.
+    ///
+    /// # Errors
+    /// Why the server can't start, on one line.
+    pub(crate) fn begin(store: Option<&HistoryStore>, hubs: &mut [Hub]) -> Result<Self, String> {
+        let Some(store) = store else {
+            return Ok(Self::default());
+        };
+        let began = now();
+        let (archive, loaded) = open(store).map_err(|error| format!("[history]: {error}"))?;
+        tell(loaded.warnings());
+        let stored = (loaded.len(), loaded.publications());
+        for hub in &mut *hubs {
+            hub.keep_log();
+        }
+        restore(loaded, hubs);
+        let counts = hubs.iter().map(Hub::counts);
+        let streams: u32 = counts.map(|counts| counts.streams).sum();
+        info!(
+            path = %store.path.display(),
+            streams,
+            stored_streams = stored.0,
+            stored_publications = stored.1,
+            ms = (now() - began).as_millis() as u64,
+            "history is back"
+        );
+        Ok(Self {
+            archive: Mutex::new(Some(archive)),
+            is_on: true,
+            ..Self::default()
+        })
+    }
+
+    /// A worker's way in; `wake` is called whenever something of it is durable.
+    pub(crate) fn writer(&self, wake: impl Fn() + Send + Sync + 'static) -> Option<Writer> {
+        let archive = self.archive.lock();
+        archive.as_ref().map(|archive| archive.writer(wake))
+    }
+
+    /// What was counted, nothing where there is no archive.
+    pub(crate) fn stats(&self) -> Stats {
+        if !self.is_on {
+            return Stats::default();
+        }
+        let archive = self.archive.lock();
+        archive.as_ref().map(Archive::stats).unwrap_or_default()
+    }
+
+    /// Whether it is being closed, or was.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing.load(Relaxed)
+    }
+
+    /// Tells the log when writing begins to fail, and when it works again. When to be called next.
+    pub(crate) fn look(&self) -> Option<Instant> {
+        if !self.is_on || self.is_closing() {
+            return None;
+        }
+        let stats = self.stats();
+        if self.was_failing.swap(stats.is_failing, Relaxed) != stats.is_failing {
+            match stats.is_failing {
+                true => error!(
+                    error = stats.last_error.unwrap_or_default(),
+                    "history can't be written: publications to channels that remember wait until it can"
+                ),
+                false => info!("history is written again"),
+            }
+        }
+        Some(now() + LOOK_EVERY)
+    }
+
+    /// Writes what was handed over, and closes. What fails is nothing that anybody was told.
+    pub(crate) fn close(&self) {
+        self.is_closing.store(true, Relaxed);
+        let Some(archive) = self.archive.lock().take() else {
+            return;
+        };
+        if let Err(error) = archive.close() {
+            warn!(%error, "history was not closed well");
+        }
+    }
+}
+
+fn open(store: &HistoryStore) -> Result<(Archive, Loaded), Error> {
+    let options = Options {
+        fsync: match store.fsync {
+            Fsync::Commit => veche_archive::Fsync::EveryCommit,
+            Fsync::Interval(every) => veche_archive::Fsync::Interval(every),
+            Fsync::Never => veche_archive::Fsync::Never,
+        },
+        ..Options::default()
+    };
+    let deadline = now() + LOCK_WAIT;
+    loop {
+        return match veche_archive::open(&store.path, &options) {
+            Err(Error::InUse { .. }) if now() < deadline => {
+                std::thread::sleep(LOCK_LOOK);
+                continue;
+            }
+            Err(Error::Damaged { reason, .. }) => begin_anew(&store.path, &options, &reason),
+            other => other,
+        };
+    }
+}
+
+/// With what nobody can read out of the way, for whoever wants to look.
+fn begin_anew(path: &Path, options: &Options, reason: &str) -> Result<(Archive, Loaded), Error> {
+    let aside = veche_archive::set_aside(path)?;
+    error!(
+        reason,
+        aside = %aside.display(),
+        "history is damaged and was set aside: channels begin anew"
+    );
+    veche_archive::open(path, options)
+}
+
+fn tell(warnings: &[Warning]) {
+    for warning in warnings.iter().take(WARNINGS_MAX) {
+        warn!("history: {warning}");
+    }
+    if let more @ 1.. = warnings.len().saturating_sub(WARNINGS_MAX) {
+        warn!(more, "history: further damage, not listed");
+    }
+}
+
+/// Those that were published to longest ago come first, since they give first where there is more than fits.
+fn restore(loaded: Loaded, hubs: &mut [Hub]) {
+    let mut channels: Vec<_> = loaded.collect();
+    channels.sort_by_key(|channel| channel.publications.last().map_or(0, |last| last.at_ms));
+    for channel in channels {
+        let Ok(name) = ChannelName::new(&channel.name) else {
+            warn!(channel = ?channel.name, "history: that is no name of a channel");
+            continue;
+        };
+        let home = usize::from(hubs[0].home_of(name).0);
+        let restored = hubs[home].restore(records::restored(channel));
+        debug_assert!(restored.is_ok(), "the name was checked");
+    }
+}

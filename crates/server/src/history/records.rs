@@ -1,0 +1,289 @@
+//! The hub's words for what is to be kept, in the archive's, and back.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use veche_archive::{Channel, Record};
+use veche_hub::{
+    Append, Batch, ClientInfo, Epoch, Event, Info, Payload, PayloadKind, Position, Publication,
+    Restored, Version,
+};
+
+/// What is said of a publication beside its data begins with this; others may come.
+const INFO_FORMAT: u8 = 1;
+
+/// What an archive gets of a batch.
+pub(crate) fn records_of(batch: Batch) -> Vec<Record> {
+    batch.appends.into_iter().map(record).collect()
+}
+
+fn record(append: Append) -> Record {
+    match append {
+        Append::Opened {
+            channel,
+            epoch,
+            at_ms,
+        } => Record::Opened {
+            channel,
+            epoch: epoch.bits(),
+            at_ms,
+        },
+        Append::Published {
+            channel,
+            publication,
+            version,
+        } => {
+            let position = publication.position.unwrap_or(Position {
+                epoch: Epoch::UNKNOWN,
+                offset: 0,
+            });
+            debug_assert!(position.offset > 0, "what is kept has a position");
+            let version = version.map(|version| veche_archive::Version {
+                number: version.number,
+                epoch: (!version.epoch.is_empty()).then(|| version.epoch.into()),
+            });
+            Record::Published {
+                channel,
+                epoch: position.epoch.bits(),
+                publication: veche_archive::Publication {
+                    offset: position.offset,
+                    at_ms: publication.at_ms,
+                    kind: kind_number(publication.payload.kind),
+                    payload: publication.payload.bytes,
+                    version,
+                    extra: publication.info.as_deref().map(write_info),
+                },
+            }
+        }
+        Append::Trimmed { channel, below } => Record::Trimmed { channel, below },
+        Append::Dropped { channel } => Record::Dropped { channel },
+    }
+}
+
+/// What a hub gets of a channel.
+pub(super) fn restored(channel: Channel) -> Restored {
+    let epoch = Epoch::from_bits(channel.epoch);
+    let publication = |one: veche_archive::Publication| Publication {
+        payload: Payload {
+            kind: kind_of(one.kind),
+            bytes: one.payload,
+        },
+        position: Some(Position {
+            epoch,
+            offset: one.offset,
+        }),
+        at_ms: one.at_ms,
+        event: Event::Published,
+        info: one.extra.and_then(|extra| read_info(&extra)).map(Arc::new),
+    };
+    Restored {
+        channel: channel.name,
+        epoch,
+        top: channel.top,
+        version: channel.version.map(|version| Version {
+            number: version.number,
+            epoch: version.epoch.as_deref().unwrap_or_default().into(),
+        }),
+        publications: channel.publications.into_iter().map(publication).collect(),
+    }
+}
+
+fn kind_number(kind: PayloadKind) -> u8 {
+    match kind {
+        PayloadKind::Text => 0,
+        PayloadKind::Json => 1,
+        PayloadKind::Binary => 2,
+    }
+}
+
+fn kind_of(number: u8) -> PayloadKind {
+    match number {
+        0 => PayloadKind::Text,
+        1 => PayloadKind::Json,
+        // Whatever it is, its bytes are bytes.
+        _ => PayloadKind::Binary,
+    }
+}
+
+/// The format, then the client or none, then the tags; texts and bytes behind their length.
+fn write_info(info: &Info) -> Bytes {
+    let mut out = vec![INFO_FORMAT];
+    out.push(info.client.is_some().into());
+    if let Some(client) = &info.client {
+        write(&mut out, client.user.as_bytes());
+        write(&mut out, client.client.as_bytes());
+        for payload in [&client.conn_info, &client.chan_info] {
+            match payload {
+                None => out.push(u8::MAX),
+                Some(payload) => {
+                    out.push(kind_number(payload.kind));
+                    write(&mut out, &payload.bytes);
+                }
+            }
+        }
+    }
+    for (name, value) in &info.tags {
+        write(&mut out, name.as_bytes());
+        write(&mut out, value.as_bytes());
+    }
+    out.into()
+}
+
+fn write(out: &mut Vec<u8>, bytes: &[u8]) {
+    // No payload is longer than a body of a request may be, which is below that.
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(&bytes[..length as usize]);
+}
+
+/// `None`: a later version wrote it, in another format.
+fn read_info(bytes: &Bytes) -> Option<Info> {
+    let mut rest = bytes.strip_prefix(&[INFO_FORMAT])?;
+    let client = match byte(&mut rest)? {
+        0 => None,
+        _ => Some(Arc::new(ClientInfo {
+            user: text(&mut rest)?,
+            client: text(&mut rest)?,
+            conn_info: payload(&mut rest)?,
+            chan_info: payload(&mut rest)?,
+        })),
+    };
+    let mut tags = Vec::new();
+    while !rest.is_empty() {
+        tags.push((text(&mut rest)?, text(&mut rest)?));
+    }
+    Some(Info {
+        client,
+        tags: tags.into(),
+    })
+}
+
+fn byte(rest: &mut &[u8]) -> Option<u8> {
+    let (first, others) = rest.split_first()?;
+    *rest = others;
+    Some(*first)
+}
+
+fn piece<'r>(rest: &mut &'r [u8]) -> Option<&'r [u8]> {
+    let (length, others) = rest.split_first_chunk()?;
+    let (piece, others) = others.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    *rest = others;
+    Some(piece)
+}
+
+fn text(rest: &mut &[u8]) -> Option<Box<str>> {
+    Some(str::from_utf8(piece(rest)?).ok()?.into())
+}
+
+fn payload(rest: &mut &[u8]) -> Option<Option<Payload>> {
+    Some(match byte(rest)? {
+        u8::MAX => None,
+        kind => Some(Payload {
+            kind: kind_of(kind),
+            bytes: Bytes::copy_from_slice(piece(rest)?),
+        }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info() -> Info {
+        let payload = |kind, bytes: &'static [u8]| {
+            Some(Payload {
+                kind,
+                bytes: Bytes::from_static(bytes),
+            })
+        };
+        Info {
+            client: Some(Arc::new(ClientInfo {
+                user: "ann".into(),
+                client: "".into(),
+                conn_info: payload(PayloadKind::Json, b"{}"),
+                chan_info: payload(PayloadKind::Binary, &[0, 255]),
+            })),
+            tags: [("a".into(), "1".into()), ("".into(), "вече".into())].into(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_comes_back() {
+        let tags_only = Info {
+            client: None,
+            ..info()
+        };
+        let mut bare = info();
+        bare.tags = Box::default();
+        bare.client = bare.client.map(|client| {
+            Arc::new(ClientInfo {
+                conn_info: None,
+                chan_info: None,
+                ..(*client).clone()
+            })
+        });
+        for info in [info(), tags_only, bare, Info::default()] {
+            assert_eq!(read_info(&write_info(&info)), Some(info));
+        }
+        for kind in [PayloadKind::Text, PayloadKind::Json, PayloadKind::Binary] {
+            assert_eq!(kind_of(kind_number(kind)), kind);
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_or_of_another_format_is_no_info() {
+        let whole = write_info(&info());
+        for length in 0..whole.len() {
+            let cut = whole.slice(..length);
+            // Tags end where the bytes end.
+            let read = read_info(&cut);
+            assert!(read.is_none_or(|read| read.tags.len() < 2), "{length}");
+        }
+        assert_eq!(read_info(&Bytes::from_static(&[2, 0])), None);
+    }
+
+    #[test]
+    fn a_publication_keeps_all_that_is_its() {
+        let position = Position {
+            epoch: Epoch::from_bits(77),
+            offset: 3,
+        };
+        let publication = Publication {
+            payload: Payload {
+                kind: PayloadKind::Json,
+                bytes: Bytes::from_static(b"[1]"),
+            },
+            position: Some(position),
+            at_ms: 5,
+            event: Event::Published,
+            info: Some(Arc::new(info())),
+        };
+        let version = Version {
+            number: 9,
+            epoch: "".into(),
+        };
+        let append = Append::Published {
+            channel: "chat:1".into(),
+            publication: publication.clone(),
+            version: Some(version.clone()),
+        };
+        let Record::Published {
+            channel,
+            epoch,
+            publication: kept,
+        } = record(append)
+        else {
+            panic!("a publication");
+        };
+        let back = restored(Channel {
+            name: channel,
+            epoch,
+            opened_ms: 1,
+            top: kept.offset,
+            version: kept.version.clone(),
+            publications: vec![kept],
+        });
+        assert_eq!(back.publications, [publication]);
+        assert_eq!((back.version, back.epoch), (Some(version), position.epoch));
+    }
+}

@@ -1,0 +1,73 @@
+//! How the archive of history does.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::common::Common;
+
+/// Asks the archive at each scrape; zeros where there is none.
+pub(super) struct History(pub(super) Arc<Common>);
+
+impl fmt::Debug for History {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("History")
+    }
+}
+
+impl Collector for History {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let stats = self.0.history.stats();
+        for (name, help, count) in [
+            (
+                "veche_history_disk_commits",
+                "Groups of publications, and of what channels let go of, that were written",
+                stats.commits,
+            ),
+            (
+                "veche_history_disk_written_bytes",
+                "Bytes of publications that were written",
+                stats.bytes,
+            ),
+            (
+                "veche_history_disk_syncs",
+                "Times that the disk was asked to have it, as [history] fsync says",
+                stats.fsyncs,
+            ),
+            (
+                "veche_history_disk_errors",
+                "Attempts to write that failed, and were made again",
+                stats.errors,
+            ),
+        ] {
+            let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(count).encode(family)?;
+        }
+        for (name, help, value) in [
+            (
+                "veche_history_disk_bytes",
+                "Size of the files in [history] path, a moment ago",
+                stats.file_bytes,
+            ),
+            (
+                "veche_history_disk_queue_bytes",
+                "Bytes that wait to be written",
+                stats.queue_bytes,
+            ),
+            (
+                "veche_history_disk_failing",
+                "1 while nothing can be written, else 0",
+                stats.is_failing.into(),
+            ),
+        ] {
+            let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(value as i64).encode(family)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! Between the hub and the archive: a turn's batch goes there, and the hub hears how far it is durable.
+
+use tracing::error;
+use veche_archive::{Record, Refused, Writer};
+
+use super::Rest;
+use crate::history::records_of;
+
+/// A worker's way into the archive.
+pub(super) struct Ledger {
+    writer: Writer,
+    /// A batch that did not fit; it goes before all others.
+    held: Option<Vec<Record>>,
+}
+
+impl Ledger {
+    pub(super) fn new(writer: Writer) -> Self {
+        Self { writer, held: None }
+    }
+}
+
+impl Rest {
+    /// What has become durable goes on.
+    pub(super) fn hear_history(&mut self) {
+        if let Some(ledger) = &mut self.ledger
+            && let Some(durable) = ledger.writer.durable()
+        {
+            let (hub, ports) = (&mut self.shared.hub, &mut self.shared.ports);
+            hub.durable(durable.batch, ports);
+        }
+    }
+
+    /// Hands over what the turn has brought. While the archive takes nothing, the hub keeps what comes, as far as it
+    /// has room: the archive wakes us when there is some.
+    pub(super) fn write_history(&mut self) {
+        let Some(ledger) = &mut self.ledger else {
+            return;
+        };
+        let is_all = self.shared.now.mono_ms >= self.trim_at_ms;
+        let records = match ledger.held.take() {
+            Some(records) => records,
+            None => match self.shared.hub.take_batch(is_all) {
+                Some(batch) => records_of(batch),
+                None => return,
+            },
+        };
+        match ledger.writer.append(records) {
+            Ok(_) => {}
+            Err(Refused::Full(records)) => ledger.held = Some(records),
+            // Whoever waits goes with the process.
+            Err(Refused::Closed(_)) if self.common.history.is_closing() => self.ledger = None,
+            Err(Refused::Closed(_)) => {
+                // Its thread has ended by a fault of ours: a process that begins anew has one again.
+                error!(worker = self.me, "the archive of history has ended");
+                eprintln!(
+                    "veche: worker {}: the archive of history has ended",
+                    self.me
+                );
+                std::thread::sleep(std::time::Duration::from_millis(200));
+                std::process::abort();
+            }
+        }
+    }
+}
