@@ -14,7 +14,9 @@ use crate::history::Follower;
 use crate::support::http::Http;
 use crate::support::metrics::Metrics;
 use crate::support::server::KEY_HEADER;
-use crate::support::{Options, Seen, Server, Setup, USUAL, call, now, on_all, process, until};
+use crate::support::{
+    Lines, Options, Seen, Server, Setup, USUAL, call, now, on_all, process, until,
+};
 
 const ROUTES: &str = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
     channels = [\"chat:*\", \"news\"]\npositions = true\n\
@@ -248,6 +250,58 @@ fn it_is_kept_in_a_sandbox_and_for_another_user() {
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&fs::metadata(kept).expect("there").permissions());
     assert_eq!(mode & 0o777, 0o700);
+}
+
+/// The system lets no file grow beyond some size, as if the disk were full.
+#[test]
+fn without_room_on_disk_what_is_to_be_kept_waits_and_nothing_else() {
+    const PUBLICATIONS: u64 = 300;
+    on_all(|setup| {
+        let options = Options {
+            routes: ROUTES,
+            // Else the process would be ended by it.
+            shell: "trap '' XFSZ",
+            ..Options::default()
+        };
+        let server = Server::with(setup, &options);
+        let metric = |name: &str| Metrics::scrape(server.internal).sum(name, &[]);
+        process::limit_files(server.pid(), Some(96 << 10));
+        let mut ann = Follower::open(&server, "ann", "chat:1", None);
+        let mut lines = Lines::connect(server.push);
+        let text = "x".repeat(400);
+        for number in 1..=PUBLICATIONS {
+            let data = json!([number, text]);
+            lines.send(&json!({ "channel": "chat:1", "data": data }));
+        }
+        until("writing to fail", || {
+            metric("veche_history_disk_failing") == 1.0
+        });
+        until("a word of it in the log", || {
+            server.log().contains("history can't be written")
+        });
+        let waiting = metric("veche_history_pending");
+        assert!(waiting > 0.0);
+        // Nothing else waits.
+        assert_eq!(publish(&server, "news", &json!(1))["handed"], 0);
+        let body = json!({ "channel": "chat:2", "data": 1, "skip_history": true });
+        let passing = call(server.internal, "publish", &body);
+        assert_eq!(passing, json!({ "result": { "handed": 0 } }));
+        assert_eq!(metric("veche_history_pending"), waiting);
+        process::limit_files(server.pid(), None);
+        for number in 1..=PUBLICATIONS {
+            assert_eq!(ann.next()[0], number);
+        }
+        let last = lines.ask(&json!({ "channel": "chat:1", "data": 0, "ack": true }));
+        assert_eq!(last["result"]["offset"], PUBLICATIONS + 1);
+        until("a word of that too", || {
+            server.log().contains("history is written again")
+        });
+        assert_eq!(metric("veche_history_disk_failing"), 0.0);
+        assert!(metric("veche_history_disk_errors_total") >= 1.0);
+        kill(&server);
+        let after = publish(&server, "chat:1", &json!(0));
+        assert_eq!(after["offset"], PUBLICATIONS + 2);
+    });
 }
 
 /// Twenty kills in all, five on each setup: who publishes notes what was answered, who follows notes what came.

@@ -97,6 +97,16 @@ pub(crate) fn limit_descriptors(raw: u32, soft: u64) {
         .expect("a child of ours");
 }
 
+/// Sets the soft limit on the size of files that a running process writes; `None` for none.
+pub(crate) fn limit_files(raw: u32, soft: Option<u64>) {
+    let limit = rustix::process::Rlimit {
+        current: soft,
+        maximum: None,
+    };
+    rustix::process::prlimit(Some(pid(raw)), rustix::process::Resource::Fsize, limit)
+        .expect("a child of ours");
+}
+
 fn hard_limit(raw: u32) -> Option<u64> {
     let limits = fs::read_to_string(format!("/proc/{raw}/limits")).expect("it runs");
     let line = limits

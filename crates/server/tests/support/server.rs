@@ -31,6 +31,8 @@ pub(crate) struct Options<'o> {
     pub(crate) routes: &'o str,
     /// Limit on descriptors to start under.
     pub(crate) descriptors: Option<u32>,
+    /// What a shell does before it becomes the server.
+    pub(crate) shell: &'o str,
     /// Further lines of `[server]`.
     pub(crate) server: &'o str,
     /// What is logged; `info` if empty.
@@ -68,7 +70,7 @@ impl Server {
         fs::create_dir_all(server.folder.join("site")).expect("a folder");
         fs::write(server.folder.join("site/index.html"), "<p>hello</p>").expect("written");
         server.configure(options);
-        server.launch(options.descriptors);
+        server.launch(options);
         server.find_addresses();
         server
     }
@@ -98,7 +100,7 @@ impl Server {
             })
             .collect();
         server.write_config(&text.join("\n"));
-        server.launch(None);
+        server.launch(&Options::default());
         server.public = server.address("public").expect("browsers connect to it");
         server.internal = server.address("internal").unwrap_or(server.public);
         server.push = server.address("push").unwrap_or(server.public);
@@ -120,7 +122,7 @@ impl Server {
     /// Starts it anew after a [`stop`](Self::stop).
     pub(crate) fn start_again(&mut self, options: &Options<'_>) {
         self.configure(options);
-        self.launch(options.descriptors);
+        self.launch(options);
         self.find_addresses();
     }
 
@@ -149,13 +151,17 @@ impl Server {
     }
 
     /// Starts it, and waits until it is ready.
-    fn launch(&mut self, descriptors: Option<u32>) {
+    fn launch(&mut self, options: &Options<'_>) {
         let log = fs::File::create(self.folder.join("stderr")).expect("a log");
-        let mut command = match descriptors {
-            None => Command::new(env!("CARGO_BIN_EXE_veche")),
-            Some(limit) => {
+        let limit = options
+            .descriptors
+            .map(|limit| format!("ulimit -n {limit}"));
+        let first = limit.as_deref().unwrap_or(options.shell);
+        let mut command = match first {
+            "" => Command::new(env!("CARGO_BIN_EXE_veche")),
+            first => {
                 let mut shell = Command::new("sh");
-                let script = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
+                let script = format!("{first} && exec \"$0\" \"$@\"");
                 shell.args(["-c", &script, env!("CARGO_BIN_EXE_veche")]);
                 shell
             }
