@@ -56,7 +56,7 @@ impl Hub {
 
     /// Whether something gets old, or is over, also while nothing happens: [`look_after`](Self::look_after) is needed.
     pub fn has_looks_due(&self) -> bool {
-        self.streams.len() > 0 || self.presence.is_waiting()
+        self.streams.len() > 0 || self.presence.is_waiting() || self.has_changes()
     }
 
     /// Lets go of some of what is over; to be called about once a second.
