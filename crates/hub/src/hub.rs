@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::channel::{Channels, Home};
-use crate::log::Log;
+use crate::pending::Log;
 use crate::position::Epochs;
 use crate::presence::Presence;
 use crate::queue::Queue;

@@ -50,6 +50,7 @@ mod namespace;
 mod options;
 mod outlet;
 mod payload;
+mod pending;
 mod position;
 mod presence;
 mod publish;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use crate::log::Task;
 use crate::payload::{Ordered, Source};
+use crate::pending::Task;
 use crate::publish::Origin;
 use crate::roster::{Departure, Roster};
 use crate::{ClientInfo, Event, Hub, Info, Outlet, PayloadKind, PayloadRef};

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::log::Task;
 use crate::payload::{Ordered, Source};
 use crate::stalled::Request;
 use crate::{
@@ -105,14 +104,20 @@ impl Hub {
             return Err(NoCredit);
         }
         let payload = Source::Borrowed(payload);
-        let origin = Origin {
-            from: home,
-            reply: from,
+        let outcome = if self.log.is_none() {
+            let terms = terms.map(|terms| &**terms);
+            Outcome::Done(self.order_now(index, payload, terms, outlet))
+        } else {
+            let origin = Origin {
+                from: home,
+                reply: from,
+            };
+            let published = self.order(index, payload, terms, origin, outlet);
+            published.map_or(Outcome::Pending, Outcome::Done)
         };
-        let published = self.order(index, payload, terms, origin, outlet);
         self.channels.release(index);
         self.keep_to_budget();
-        Ok(published.map_or(Outcome::Pending, Outcome::Done))
+        Ok(outcome)
     }
 
     /// Home: a publication of another worker's client.
@@ -211,23 +216,31 @@ impl Hub {
     pub(crate) fn order(
         &mut self,
         index: u32,
-        mut payload: Source<'_>,
+        payload: Source<'_>,
         terms: Option<&Arc<Terms>>,
         origin: Origin,
         outlet: &mut impl Outlet,
     ) -> Option<Published> {
+        if self.log.is_some() && self.is_logged(index) {
+            return self.order_logged(index, payload, terms, origin, outlet);
+        }
+        Some(self.order_now(index, payload, terms.map(|terms| &**terms), outlet))
+    }
+
+    /// The same where nothing has to be durable first.
+    pub(crate) fn order_now(
+        &mut self,
+        index: u32,
+        mut payload: Source<'_>,
+        terms: Option<&Terms>,
+        outlet: &mut impl Outlet,
+    ) -> Published {
         let name = &self.channels[index].name;
         let key = terms.and_then(|terms| terms.idempotency_key.as_deref());
-        let is_behind = self.pending_of(index) > 0;
-        if let Some((terms, key)) = terms.zip(key)
-            && let Some(first) = self.recent.find(name, key, self.now.mono_ms)
+        if let Some(key) = key
+            && let Some(published) = self.recent.find(name, key, self.now.mono_ms)
         {
-            if is_behind {
-                let task = Task::Repeated(Arc::clone(terms), first);
-                self.wait_behind(index, task, origin);
-                return None;
-            }
-            return Some(first);
+            return published;
         }
         let history = self.namespaces.of(name).history;
         if history.is_none() {
@@ -244,36 +257,13 @@ impl Hub {
             let version = terms.and_then(|terms| terms.version.as_ref());
             is_stale =
                 version.is_some_and(|version| !self.streams.get_mut(stream).take_version(version));
-            if self.log.is_none() || is_stale {
-                published.position = Some(match is_stale {
-                    true => self.streams.get(stream).position(),
-                    false => {
-                        let kept = (payload.keep(), info.clone());
-                        self.streams.append(stream, kept, at_ms, &history, at_ms)
-                    }
-                });
-            }
-        }
-        if self.log.is_some() && (is_behind || history.is_some() && !is_stale) {
-            let mut ordered = Ordered {
-                payload,
-                position: None,
-                at_ms,
-                event: Event::Published,
-                info,
-            };
-            if is_stale {
-                let task = Task::Stale(terms.cloned());
-                self.wait_behind(index, task, origin);
-            } else if history.is_some() {
-                published = self.append(index, ordered.keep(), terms, origin);
-            } else {
-                let task = Task::Feed(Box::new(ordered.keep()), terms.cloned());
-                self.wait_behind(index, task, origin);
-            }
-            // Those with the same key come behind it.
-            self.keep_key(index, terms.map(|terms| &**terms), published);
-            return None;
+            published.position = Some(match is_stale {
+                true => self.streams.get(stream).position(),
+                false => {
+                    let kept = (payload.keep(), info.clone());
+                    self.streams.append(stream, kept, at_ms, &history, at_ms)
+                }
+            });
         }
         if !is_stale {
             let ordered = Ordered {
@@ -285,16 +275,11 @@ impl Hub {
             };
             published.handed = self.feed(index, ordered, outlet);
         }
-        self.keep_key(index, terms.map(|terms| &**terms), published);
-        Some(published)
-    }
-
-    /// What became of a publication, for those that repeat it.
-    pub(crate) fn keep_key(&mut self, index: u32, terms: Option<&Terms>, published: Published) {
-        if let Some(key) = terms.and_then(|terms| terms.idempotency_key.as_deref()) {
+        if let Some(key) = key {
             let name = &self.channels[index].name;
             self.recent.keep(name, key, published, self.now.mono_ms);
         }
+        published
     }
 
     /// Sends an ordered publication to every worker with subscribers, this one included. Returns

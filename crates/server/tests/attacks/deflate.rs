@@ -23,6 +23,7 @@ const OPTIONS: Options<'_> = Options {
     server: "",
     routes: ROUTES,
     descriptors: None,
+    shell: "",
     log: "",
     files: &[],
 };

@@ -16,6 +16,7 @@ const LONG: Options<'_> = Options {
     routes: "[[route]]\npath = \"/deflate\"\nhandler = \"echo\"\ncompression = true\n\
              [[route]]\npath = \"/cookie\"\nhandler = \"push\"\nidentity = \"cookie:session\"",
     descriptors: None,
+    shell: "",
     log: "",
     files: &[],
 };
