@@ -56,13 +56,15 @@ impl Hub {
 
     /// Whether something gets old, or is over, also while nothing happens: [`look_after`](Self::look_after) is needed.
     pub fn has_looks_due(&self) -> bool {
-        self.streams.len() > 0 || self.presence.is_waiting() || self.has_changes()
+        let has_old = self.streams.len() > 0 || self.has_changes();
+        has_old || self.presence.is_waiting() || self.happenings.is_waiting()
     }
 
     /// Lets go of some of what is over; to be called about once a second.
     pub fn look_after(&mut self) {
         self.recent.forget(self.now.mono_ms);
         self.end_absences();
+        self.end_emptying();
         let count = self.streams.len() / LOOKS;
         self.search(count.clamp(LOOK_MIN, LOOK_MAX));
         self.keep_to_budget();
@@ -90,10 +92,14 @@ impl Hub {
         let history = self.namespaces.of(&self.channels[index].name).history?;
         let stream = self.stream_of(index);
         let stream = self.streams.trimmed(stream, &history, self.now.wall_ms);
-        Some(Box::new(Joined {
+        let joined = Joined {
             position: stream.position(),
             recovered: since.map(|since| stream.recover(since, history.recovery)),
-        }))
+        };
+        if !stream.has_records() {
+            self.happened_empty(index);
+        }
+        Some(Box::new(joined))
     }
 
     /// The channel's stream, which begins now if there is none.

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::channel::{Channels, Home};
+use crate::happenings::Happenings;
 use crate::pending::Log;
 use crate::position::Epochs;
 use crate::presence::Presence;
@@ -40,6 +41,7 @@ pub struct Hub {
     pub(crate) recent: Recent,
     pub(crate) presence: Presence,
     pub(crate) gone: Gone,
+    pub(crate) happenings: Happenings,
     /// Publications that wait for a sweep, and the bytes of their payloads.
     pub(crate) queued: usize,
     pub(crate) queued_bytes: usize,
@@ -114,6 +116,7 @@ impl Hub {
             recent: Recent::default(),
             presence: Presence::default(),
             gone: Gone::default(),
+            happenings: Happenings::default(),
             queued: 0,
             queued_bytes: 0,
             scratch: Encodings::default(),

@@ -17,9 +17,9 @@
 //! * *handle*: [`Hub::receive`] for each mail, [`Hub::credit_returned`] once after a batch of
 //!   returned credits.
 //! * before all of them: [`Hub::set_now`]; about once a second [`Hub::look_after`].
-//! * *drain*: [`Hub::sweep`] once a turn, after the rest; when it says that more is left, the next
-//!   turn must not wait. Where there is a log, [`Hub::take_batch`] for it behind that, and
-//!   [`Hub::durable`] when it has it.
+//! * *drain*: [`Hub::take_happenings`], and [`Hub::sweep`] once a turn, after the rest; when that
+//!   says that more is left, the next turn must not wait. Where there is a log, [`Hub::take_batch`]
+//!   for it behind that, and [`Hub::durable`] when it has it.
 //!
 //! # What it promises
 //!
@@ -36,6 +36,7 @@
 
 mod channel;
 mod few;
+mod happenings;
 mod history;
 mod hub;
 mod id;
@@ -66,6 +67,7 @@ mod sweep;
 mod time;
 mod user;
 
+pub use happenings::{Happening, Told, What};
 pub use history::{HistoryError, Joined};
 pub use hub::{Counts, Hub, Outcome};
 pub use id::{SessionId, Ticket, WorkerId};

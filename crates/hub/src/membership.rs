@@ -245,12 +245,14 @@ impl Hub {
     fn note_occupied(&mut self, index: u32) {
         self.occupied += 1;
         self.users += u32::from(is_personal(&self.channels[index]));
+        self.happened_occupied(index);
     }
 
     /// Home: a channel lost its last subscriber.
     fn note_vacated(&mut self, index: u32) {
         self.occupied -= 1;
         self.forget_members(index);
+        self.happened_vacated(index);
         let channel = &self.channels[index];
         if is_personal(channel) {
             self.users -= 1;

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
+use crate::Told;
+
 /// The namespace of users' own channels: `#ann` is the channel of the user `ann`.
 pub const USERS: &str = "#";
 
@@ -42,12 +44,14 @@ pub struct Namespace {
     /// How long after a user's last connection has gone he is told to have left, unless he comes back; 0: connections
     /// come and go, not users.
     pub leave_delay_ms: u64,
+    /// What the back end is told of them.
+    pub told: Told,
 }
 
 impl Namespace {
     /// Whether its channels know who is there.
     pub(crate) fn has_members(&self) -> bool {
-        self.presence || self.join_leave
+        self.presence || self.join_leave || self.told == Told::Members
     }
 }
 

@@ -94,8 +94,9 @@ impl Hub {
         if let Some(key) = arrival.was_leaving {
             presence.leaving.remove(&key);
         }
-        if arrival.is_news && namespace.join_leave {
-            presence.announce(name, Event::Joined, Arc::clone(client));
+        if arrival.is_news {
+            let name = Arc::clone(name);
+            self.member_news(&name, Event::Joined, client);
         }
     }
 
@@ -119,18 +120,22 @@ impl Hub {
             }
             // Others of the same user are still there, and he is who was told.
             Departure::Quiet => {}
-            Departure::Gone if namespace.join_leave => {
-                presence.announce(name, Event::Left, Arc::clone(client));
+            Departure::Gone => {
+                let name = Arc::clone(name);
+                self.member_news(&name, Event::Left, client);
             }
-            Departure::Gone => {}
         }
     }
 
     /// Home: the channel has lost its last subscriber; there is nobody to be told of anybody.
     pub(crate) fn forget_members(&mut self, index: u32) {
-        if let Some(roster) = self.presence.rosters.remove(&index) {
-            for key in roster.leaving() {
-                self.presence.leaving.remove(&key);
+        let Some(roster) = self.presence.rosters.remove(&index) else {
+            return;
+        };
+        let name = Arc::clone(&self.channels[index].name);
+        for key in roster.leaving() {
+            if let Some((_, client)) = self.presence.leaving.remove(&key) {
+                self.happened_absence(&name, key, client);
             }
         }
     }
@@ -142,15 +147,20 @@ impl Hub {
             && entry.key().0 <= now_ms
         {
             let (index, client) = entry.remove();
-            let name = &self.channels[index].name;
-            let presence = &mut self.presence;
-            let Some(roster) = presence.rosters.get_mut(&index) else {
+            let name = Arc::clone(&self.channels[index].name);
+            let Some(roster) = self.presence.rosters.get_mut(&index) else {
                 continue;
             };
             roster.give_up(&client);
-            if self.namespaces.of(name).join_leave {
-                presence.announce(name, Event::Left, client);
-            }
+            self.member_news(&name, Event::Left, &client);
+        }
+    }
+
+    /// Home: others are to be told of a member, and maybe the back end.
+    fn member_news(&mut self, channel: &Arc<str>, event: Event, client: &Arc<ClientInfo>) {
+        self.happened_member(channel, event, client);
+        if self.namespaces.of(channel).join_leave {
+            self.presence.announce(channel, event, Arc::clone(client));
         }
     }
 

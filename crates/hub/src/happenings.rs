@@ -1,0 +1,349 @@
+//! What happens to channels that a back end may want to know: kept by the home until the worker takes it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+
+use crate::roster::Due;
+use crate::{ClientInfo, Event, Hub, Recovery};
+
+/// So many wait to be taken; what comes beyond that is counted as lost.
+const HAPPENINGS_MAX: usize = 65_536;
+
+/// So many channels may be empty and not yet told to be; beyond that they are told at once.
+const EMPTY_MAX: usize = 100_000;
+
+/// What of a channel is told to the back end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Told {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// When it gets its first subscriber and loses its last; when somebody wants its latest publication, and there is none.
+    Occupancy,
+    /// Also who joins and leaves.
+    Members,
+}
+
+/// Something that has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Happening {
+    /// Where: `#user` for a user himself.
+    pub channel: Arc<str>,
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// What.
+    pub what: What,
+}
+
+/// What has happened to a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It has a subscriber.
+    Occupied,
+    /// It has had none for as long as its namespace waits.
+    Vacated,
+    /// A member has joined.
+    Joined(Arc<ClientInfo>),
+    /// A member has left.
+    Left(Arc<ClientInfo>),
+    /// Somebody wants the latest publication of a channel that keeps it, and there is none.
+    Empty,
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct Happenings {
+    list: Vec<Happening>,
+    /// Channels that are empty, by when that is told; the second number tells them apart.
+    emptying: BTreeMap<Due, (Arc<str>, u64)>,
+    by_name: HashMap<Arc<str>, Due, RandomState>,
+    serial: u64,
+    /// Members who have gone from channels that are empty by now, and may come back: by when they are given up.
+    absent: BTreeMap<Due, (Arc<str>, Arc<ClientInfo>)>,
+    /// The same by channel and user, between which stands what neither has.
+    by_member: HashMap<String, Due, RandomState>,
+    lost: u64,
+}
+
+fn member(channel: &str, client: &ClientInfo) -> String {
+    [channel, "\0", &client.user].concat()
+}
+
+impl Happenings {
+    fn push(&mut self, channel: &Arc<str>, at_ms: u64, what: What) {
+        if self.list.len() >= HAPPENINGS_MAX {
+            self.lost += 1;
+            return;
+        }
+        let channel = Arc::clone(channel);
+        self.list.push(Happening {
+            channel,
+            at_ms,
+            what,
+        });
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.emptying.is_empty() || !self.absent.is_empty()
+    }
+}
+
+impl Hub {
+    /// Takes what has happened since the last call, in order, and how much of it was lost for lack of room.
+    pub fn take_happenings(&mut self, into: &mut Vec<Happening>) -> u64 {
+        into.append(&mut self.happenings.list);
+        std::mem::take(&mut self.happenings.lost)
+    }
+
+    /// Home: the channel has its first subscriber.
+    pub(crate) fn happened_occupied(&mut self, index: u32) {
+        let name = &self.channels[index].name;
+        if self.namespaces.of(name).told < Told::Occupancy {
+            return;
+        }
+        let happenings = &mut self.happenings;
+        match happenings.by_name.remove(name) {
+            // Nobody was told that it was empty.
+            Some(key) => drop(happenings.emptying.remove(&key)),
+            None => happenings.push(name, self.now.wall_ms, What::Occupied),
+        }
+    }
+
+    /// Home: the channel has lost its last subscriber.
+    pub(crate) fn happened_vacated(&mut self, index: u32) {
+        let name = &self.channels[index].name;
+        let namespace = self.namespaces.of(name);
+        if namespace.told < Told::Occupancy {
+            return;
+        }
+        let happenings = &mut self.happenings;
+        if namespace.leave_delay_ms == 0 || happenings.emptying.len() >= EMPTY_MAX {
+            return happenings.push(name, self.now.wall_ms, What::Vacated);
+        }
+        happenings.serial += 1;
+        let key = (
+            self.now.mono_ms + namespace.leave_delay_ms,
+            happenings.serial,
+        );
+        let entry = (Arc::clone(name), self.now.wall_ms);
+        happenings.emptying.insert(key, entry);
+        happenings.by_name.insert(Arc::clone(name), key);
+    }
+
+    /// Home: tells of channels that have been empty for long enough.
+    pub(crate) fn end_emptying(&mut self) {
+        let now_ms = self.now.mono_ms;
+        while let Some(entry) = self.happenings.emptying.first_entry()
+            && entry.key().0 <= now_ms
+        {
+            let (name, at_ms) = entry.remove();
+            self.happenings.by_name.remove(&name);
+            self.happenings.push(&name, at_ms, What::Vacated);
+        }
+        while let Some(entry) = self.happenings.absent.first_entry()
+            && entry.key().0 <= now_ms
+        {
+            let (name, client) = entry.remove();
+            self.happenings.by_member.remove(&member(&name, &client));
+            let (at_ms, what) = (self.now.wall_ms, What::Left(client));
+            self.happenings.push(&name, at_ms, what);
+        }
+    }
+
+    /// Home: the channel is empty, and a member who has gone from it before may come back until then.
+    pub(crate) fn happened_absence(
+        &mut self,
+        channel: &Arc<str>,
+        due: Due,
+        client: Arc<ClientInfo>,
+    ) {
+        if self.namespaces.of(channel).told < Told::Members {
+            return;
+        }
+        let happenings = &mut self.happenings;
+        let key = member(channel, &client);
+        happenings.by_member.insert(key, due);
+        happenings.absent.insert(due, (Arc::clone(channel), client));
+    }
+
+    /// Home: a member has come or gone.
+    pub(crate) fn happened_member(
+        &mut self,
+        channel: &Arc<str>,
+        event: Event,
+        client: &Arc<ClientInfo>,
+    ) {
+        if self.namespaces.of(channel).told < Told::Members {
+            return;
+        }
+        if event == Event::Joined
+            && let Some(due) = self.happenings.by_member.remove(&member(channel, client))
+        {
+            // Nobody was told that he had gone.
+            self.happenings.absent.remove(&due);
+            return;
+        }
+        let client = Arc::clone(client);
+        let what = match event {
+            Event::Joined => What::Joined(client),
+            _ => What::Left(client),
+        };
+        self.happenings.push(channel, self.now.wall_ms, what);
+    }
+
+    /// Home: somebody joins a channel that keeps its latest publication, and has none.
+    pub(crate) fn happened_empty(&mut self, index: u32) {
+        let name = &self.channels[index].name;
+        let namespace = self.namespaces.of(name);
+        let keeps_latest = |history: crate::History| history.recovery == Recovery::Latest;
+        if namespace.told >= Told::Occupancy && namespace.history.is_some_and(keeps_latest) {
+            self.happenings.push(name, self.now.wall_ms, What::Empty);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Answer, ChannelName, Class, Delivery, Instruction, Joining, Mail, Namespace, Namespaces,
+        Now, Options, Outlet, SessionId, Ticket, WorkerId,
+    };
+
+    struct Nowhere;
+
+    impl Outlet for Nowhere {
+        fn mail(&mut self, _: WorkerId, _: Mail) {}
+        fn has_credit(&self, _: WorkerId, _: Class) -> bool {
+            true
+        }
+        fn mail_done(&mut self, _: WorkerId, _: Class) {}
+        fn deliver(&mut self, _: SessionId, _: &mut Delivery<'_>) {}
+        fn answer(&mut self, _: SessionId, _: Ticket, _: Answer) {}
+        fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {}
+    }
+
+    fn hub() -> Hub {
+        let mut namespaces = Namespaces::new();
+        let told = |told, leave_delay_ms| Namespace {
+            told,
+            leave_delay_ms,
+            ..Namespace::default()
+        };
+        namespaces.insert("#", told(Told::Occupancy, 5_000));
+        namespaces.insert("room", told(Told::Members, 5_000));
+        namespaces.insert("hall", told(Told::Members, 0));
+        let latest = crate::History {
+            size: 1,
+            ttl_ms: 60_000,
+            position_ttl_ms: 60_000,
+            recovery: Recovery::Latest,
+        };
+        let price = Namespace {
+            history: Some(latest),
+            ..told(Told::Occupancy, 0)
+        };
+        namespaces.insert("price", price);
+        let mut hub = Hub::new(WorkerId(0), 1, 1, Options::default());
+        hub.set_history(Arc::new(namespaces), usize::MAX);
+        hub
+    }
+
+    fn session(generation: u32) -> SessionId {
+        SessionId {
+            index: 0,
+            generation,
+        }
+    }
+
+    fn join(hub: &mut Hub, channel: &str, generation: u32) {
+        let client = ClientInfo {
+            user: "ann".into(),
+            client: generation.to_string().into(),
+            conn_info: None,
+            chan_info: None,
+        };
+        let joining = Joining {
+            client: Some(Arc::new(client)),
+            ..Joining::default()
+        };
+        let name = ChannelName::new(channel).expect("a valid name");
+        let result = hub.subscribe(session(generation), name, Ticket(0), &joining, &mut Nowhere);
+        result.expect("there is room");
+    }
+
+    fn pass(hub: &mut Hub, mono_ms: u64) {
+        hub.set_now(Now {
+            mono_ms,
+            wall_ms: mono_ms,
+        });
+        hub.look_after();
+    }
+
+    fn taken(hub: &mut Hub) -> Vec<String> {
+        let mut list = Vec::new();
+        assert_eq!(hub.take_happenings(&mut list), 0);
+        let told = |one: &Happening| {
+            let what = match &one.what {
+                What::Joined(client) => format!("{} joined", client.client),
+                What::Left(client) => format!("{} left", client.client),
+                other => format!("{other:?}"),
+            };
+            format!("{} {what}", one.channel)
+        };
+        list.iter().map(told).collect()
+    }
+
+    #[test]
+    fn who_is_back_in_time_was_never_away() {
+        for channel in ["#ann", "room:1"] {
+            let mut hub = hub();
+            join(&mut hub, channel, 0);
+            let mut expected = vec![format!("{channel} Occupied")];
+            if channel == "room:1" {
+                expected.push("room:1 0 joined".to_owned());
+            }
+            assert_eq!(taken(&mut hub), expected);
+            for generation in 0..3u32 {
+                hub.close(session(generation), &mut Nowhere);
+                assert!(hub.has_looks_due());
+                pass(&mut hub, u64::from(generation) * 10_000 + 4_998);
+                join(&mut hub, channel, generation + 1);
+                pass(&mut hub, u64::from(generation) * 10_000 + 9_999);
+            }
+            assert_eq!(taken(&mut hub), [""; 0]);
+            hub.close(session(3), &mut Nowhere);
+            pass(&mut hub, 100_000);
+            let mut expected = vec![format!("{channel} Vacated")];
+            if channel == "room:1" {
+                expected.push("room:1 3 left".to_owned());
+            }
+            assert_eq!(taken(&mut hub), expected);
+            assert!(!hub.has_looks_due());
+        }
+    }
+
+    #[test]
+    fn without_a_delay_it_is_told_at_once() {
+        let mut hub = hub();
+        join(&mut hub, "hall:1", 0);
+        hub.close(session(0), &mut Nowhere);
+        let expected = ["Occupied", "0 joined", "0 left", "Vacated"];
+        assert_eq!(taken(&mut hub), expected.map(|one| format!("hall:1 {one}")));
+        join(&mut hub, "other:1", 1);
+        assert_eq!(taken(&mut hub), [""; 0]);
+    }
+
+    #[test]
+    fn who_wants_the_latest_and_finds_nothing_is_told_of() {
+        let mut hub = hub();
+        join(&mut hub, "price:1", 0);
+        let expected = ["Empty", "Occupied"];
+        assert_eq!(
+            taken(&mut hub),
+            expected.map(|one| format!("price:1 {one}"))
+        );
+    }
+}
