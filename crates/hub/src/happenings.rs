@@ -85,6 +85,10 @@ impl Happenings {
         });
     }
 
+    pub(crate) fn has_some(&self) -> bool {
+        !self.list.is_empty() || self.lost > 0
+    }
+
     pub(crate) fn is_waiting(&self) -> bool {
         !self.emptying.is_empty() || !self.absent.is_empty()
     }

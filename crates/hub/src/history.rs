@@ -60,6 +60,12 @@ impl Hub {
         has_old || self.presence.is_waiting() || self.happenings.is_waiting()
     }
 
+    /// Whether somebody is to be told of something: a [`sweep`](Self::sweep), or
+    /// [`take_happenings`](Self::take_happenings), is needed.
+    pub fn has_to_tell(&self) -> bool {
+        self.presence.has_announcements() || self.happenings.has_some()
+    }
+
     /// Lets go of some of what is over; to be called about once a second.
     pub fn look_after(&mut self) {
         self.recent.forget(self.now.mono_ms);

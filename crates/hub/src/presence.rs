@@ -65,6 +65,10 @@ impl Presence {
         !self.leaving.is_empty()
     }
 
+    pub(crate) fn has_announcements(&self) -> bool {
+        !self.announcements.is_empty()
+    }
+
     pub(crate) fn untold(&self) -> u64 {
         self.untold
     }

@@ -16,6 +16,7 @@ use veche_tls::Trusts;
 use crate::access_log::Access;
 use crate::acme::Orders;
 use crate::addresses::Addresses;
+use crate::events::Events;
 use crate::history::Keeper;
 use crate::identity::Identities;
 use crate::logging::Losses;
@@ -56,6 +57,8 @@ pub(crate) struct Common {
     pub(crate) access: Access,
     /// Who clients are, by the word of others.
     pub(crate) identities: Arc<Identities>,
+    /// What happens, for the back end.
+    pub(crate) events: Events,
     /// What took longest.
     pub(crate) slow: Board,
     /// When `warn_rarely` last spoke, in seconds since the start, plus one.
@@ -83,6 +86,7 @@ impl Common {
             losses: Losses::default(),
             access: Access::default(),
             identities: Arc::default(),
+            events: Events::new(Outbound::default()),
             slow: Board::default(),
             warned: AtomicU64::new(0),
         }
@@ -96,6 +100,7 @@ impl Common {
             orders,
             trusts: Arc::clone(outbound.trusts()),
             identities: Arc::new(Identities::new(outbound.clone())),
+            events: Events::new(outbound.clone()),
             ..self
         }
     }

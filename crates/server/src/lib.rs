@@ -21,6 +21,7 @@ mod common;
 mod config;
 mod descriptors;
 mod dev;
+mod events;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;

@@ -4,6 +4,7 @@
 mod acme;
 mod calls;
 mod certificates;
+mod events;
 mod history;
 mod identity;
 mod logs;
@@ -56,6 +57,7 @@ impl Report {
         ))));
         registry.register_collector(Box::new(acme::Acme(common.orders.clone())));
         registry.register_collector(Box::new(history::History(Arc::clone(&common))));
+        registry.register_collector(Box::new(events::Told(Arc::clone(&common))));
         registry.register_collector(Box::new(logs::Logs(Arc::clone(&common))));
         registry.register_collector(Box::new(identity::Identity(Arc::clone(&common.identities))));
         Self {

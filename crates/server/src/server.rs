@@ -62,6 +62,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let doors = common.sealing.begin(&config);
     common.orders.set(&config);
     common.identities.begin(&config);
+    common.events.reload(config.events.clone());
     set_caps(&common, &config);
     let report = Report::new(
         Arc::clone(&common),
@@ -232,6 +233,7 @@ impl ServerControl for Server {
         let switched = self.common.access.switch(access);
         switched.map_err(|error| error.to_string())?;
         self.common.identities.reload(&config, keys);
+        self.common.events.reload(config.events.clone());
         self.common.orders.set(&config);
         set_caps(&self.common, &config);
         let site = Arc::new(site::build(

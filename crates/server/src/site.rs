@@ -116,6 +116,7 @@ pub(crate) fn namespaces(config: &Config) -> Namespaces {
             presence: namespace.presence,
             join_leave: namespace.join_leave,
             leave_delay_ms: as_ms(namespace.leave_delay),
+            told: namespace.told,
         };
         namespaces.insert(&namespace.name, options);
     }

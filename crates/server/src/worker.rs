@@ -10,6 +10,7 @@ mod clients;
 mod clock;
 mod desk;
 mod drain;
+mod events;
 mod history;
 mod journal;
 mod mail;
@@ -27,7 +28,7 @@ use std::time::{Duration, Instant};
 use tracing::{debug, error};
 use veche_frontends::journal::SlowKind;
 use veche_frontends::{Connection, Shared};
-use veche_hub::SessionId;
+use veche_hub::{Happening, SessionId};
 use veche_mailbox::Mailbox;
 use veche_net::{Driver, Event, TransportId};
 
@@ -100,6 +101,8 @@ struct Rest {
     busy: bool,
     /// When spare memory is looked through next; `u64::MAX` for never.
     trim_at_ms: u64,
+    /// Empty between turns.
+    happenings: Vec<Happening>,
     /// Nothing happened since there was none left.
     trimmed: bool,
 }
@@ -142,6 +145,7 @@ impl<D: Driver> Worker<D> {
             drain: None,
             busy: false,
             trim_at_ms: 0,
+            happenings: Vec::new(),
             trimmed: false,
         };
         let mut worker = Self { driver, rest };
@@ -344,6 +348,7 @@ impl Rest {
             .sweep(DELIVERIES_MAX, &mut self.shared.ports);
         self.carry_out(driver);
         self.write_history();
+        self.note_events();
         self.go_on_draining(driver);
         self.drain_clients(driver);
         self.log();
@@ -367,6 +372,8 @@ impl Rest {
             self.trim_at_ms = now_ms + TRIM_INTERVAL_MS;
         }
         self.trimmed = due && !self.shared.trim();
+        // Who was given up just now is told of in the next turn.
+        self.busy |= due && self.shared.hub.has_to_tell();
     }
 
     /// Connections whose input waited go on, as far as what they waited for has come.

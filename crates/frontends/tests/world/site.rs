@@ -16,7 +16,7 @@ use veche_frontends::static_files::{Content, Description, File, Files, OpenError
 use veche_frontends::{
     ApiKey, AppId, Limits, Listener, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
 };
-use veche_hub::{History, Hub, Namespace, Namespaces, Recovery, WorkerId};
+use veche_hub::{History, Hub, Namespace, Namespaces, Recovery, Told, WorkerId};
 use veche_proto::websocket::{self, deflate};
 
 use super::apps;
@@ -222,6 +222,7 @@ fn namespaces() -> Namespaces {
                 presence: name == "chat",
                 join_leave: name == "chat",
                 leave_delay_ms: 5_000,
+                told: Told::Nothing,
             },
         );
     }

@@ -23,6 +23,7 @@ use super::value::Value;
 mod access_log;
 mod acme;
 mod apps;
+mod events;
 mod history;
 mod identity;
 mod listeners;
@@ -110,6 +111,10 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let jwt = checker.jwt(one(Section::Jwt));
     let hook = checker.hook(one(Section::Hook));
     let pam = checker.pam(one(Section::Pam));
+    let events = checker.events(
+        one(Section::Events),
+        all(Section::Namespace).zip(&namespaces),
+    );
     checker.tokens(all(Section::Route).zip(&routes), one(Section::Jwt));
     checker.passwords(
         all(Section::Route).zip(&routes),
@@ -161,6 +166,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         jwt,
         hook: hook.expect("a problem otherwise"),
         pam: pam.expect("a problem otherwise"),
+        events,
         api,
         warnings,
         effective,
@@ -357,6 +363,32 @@ impl Checker<'_> {
         })
     }
 
+    /// The secrets of a list, each with where it stands and the file that it was read from.
+    fn secrets(
+        &mut self,
+        table: &Table,
+        name: &str,
+        sources: Vec<SecretSource>,
+    ) -> Vec<(Option<usize>, Secret, Option<PathBuf>)> {
+        let mut secrets = Vec::new();
+        for (index, source) in sources.into_iter().enumerate() {
+            let at = table.item_at(name, index);
+            let source = match source {
+                SecretSource::File(file) => SecretSource::File(self.base.join(file)),
+                source => source,
+            };
+            let Some(secret) = self.take(name, at, (self.world.secret)(&source)) else {
+                continue;
+            };
+            let file = match source {
+                SecretSource::File(file) => Some(file),
+                _ => None,
+            };
+            secrets.push((at, secret, file));
+        }
+        secrets
+    }
+
     fn api(&mut self, table: &Table) -> Api {
         let publish_rate = rate(table, "publish_rate");
         let Some(Value::Secrets(sources)) = table.value("keys") else {
@@ -366,18 +398,8 @@ impl Checker<'_> {
             };
         };
         let (mut keys, mut files) = (Vec::new(), Vec::new());
-        for (index, source) in sources.into_iter().enumerate() {
-            let at = table.item_at("keys", index);
-            let source = match source {
-                SecretSource::File(file) => SecretSource::File(self.base.join(file)),
-                source => source,
-            };
-            let Some(secret) = self.take("keys", at, (self.world.secret)(&source)) else {
-                continue;
-            };
-            if let SecretSource::File(file) = source {
-                files.push(file);
-            }
+        for (at, secret, file) in self.secrets(table, "keys", sources) {
+            files.extend(file);
             let key = secret.expose();
             if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
                 self.problems.add(at, "keys: a key is made of visible ASCII characters without spaces, since it travels in a header");

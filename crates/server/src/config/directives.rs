@@ -12,6 +12,7 @@ use super::value::Kind;
 mod access_log;
 mod acme;
 mod app;
+mod events;
 mod history;
 mod identity;
 mod limits;
@@ -36,12 +37,13 @@ pub(crate) enum Section {
     Jwt,
     Hook,
     Pam,
+    Events,
     Api,
 }
 
 impl Section {
     /// In the order of the reference.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Server,
         Self::AccessLog,
         Self::Listen,
@@ -55,6 +57,7 @@ impl Section {
         Self::Jwt,
         Self::Hook,
         Self::Pam,
+        Self::Events,
         Self::Api,
     ];
 
@@ -74,6 +77,7 @@ impl Section {
             Self::Jwt => "jwt",
             Self::Hook => "hook",
             Self::Pam => "pam",
+            Self::Events => "events",
             Self::Api => "api",
         }
     }
@@ -94,6 +98,7 @@ impl Section {
             Self::Jwt => "[jwt]",
             Self::Hook => "[hook]",
             Self::Pam => "[pam]",
+            Self::Events => "[events]",
             Self::Api => "[api]",
         }
     }
@@ -149,6 +154,9 @@ impl Section {
             }
             Self::Pam => {
                 "How the passwords of clients are judged by the machine's PAM, for routes with `identity = \"pam:SERVICE\"`. See [the guide](../guide/identity.md#passwords-of-the-machine)."
+            }
+            Self::Events => {
+                "What happens to channels and users, told to the back end. See [the guide](../guide/events.md)."
             }
             Self::Api => {
                 "The API for the back end, on every internal listener under `/api/` and on routes with `handler = \"api\"`."
@@ -220,6 +228,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
         .chain(identity::JWT)
         .chain(identity::HOOK)
         .chain(pam::PAM)
+        .chain(events::EVENTS)
         .chain(API)
 }
 

@@ -10,6 +10,7 @@ use super::raw::default_of;
 use super::*;
 
 mod bad;
+mod events;
 mod history;
 mod identity;
 mod namespaces;

@@ -13,7 +13,7 @@ use veche_frontends::access::{Access, Networks};
 use veche_frontends::outbox::Keeping;
 use veche_frontends::pace::Pacing;
 use veche_frontends::rate::Rate;
-use veche_hub::Recovery;
+use veche_hub::{Recovery, Told};
 
 use crate::access_log::Template;
 
@@ -56,6 +56,8 @@ pub(crate) struct Config {
     /// `[pam]`
     pub(crate) pam: Pam,
     /// `[api]`
+    /// Who is told what happens.
+    pub(crate) events: Option<Events>,
     pub(crate) api: Api,
     /// What is allowed but should be known: each goes to the log once, at start and at reload.
     pub(crate) warnings: Vec<Problem>,
@@ -426,6 +428,8 @@ pub(crate) struct Namespace {
     pub(crate) presence: bool,
     /// Whether they tell who joins and leaves.
     pub(crate) join_leave: bool,
+    /// What the back end is told of them.
+    pub(crate) told: Told,
     /// How long a user who has gone may come back; 0: not at all.
     pub(crate) leave_delay: Duration,
 }
@@ -511,6 +515,20 @@ pub(crate) struct Api {
     pub(crate) keys: Vec<Secret>,
     /// The files that some of them were read from.
     pub(crate) files: Vec<PathBuf>,
+}
+
+/// `[events]`: who is told what happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Events {
+    pub(crate) url: String,
+    /// What requests are signed with; with none they are not.
+    pub(crate) secrets: Vec<Secret>,
+    /// From the request to the whole answer.
+    pub(crate) timeout: Duration,
+    /// Events that may wait.
+    pub(crate) queue: u32,
+    /// As of [`Published::ca`](super::Published::ca).
+    pub(crate) ca: Option<PathBuf>,
 }
 
 /// Where a secret is, as the file says.

@@ -25,10 +25,10 @@ impl Asked {
         let (answers, seen) = (Arc::clone(&answer), Arc::clone(&heads));
         let address = peer::serve(move |_, mut socket| {
             socket.set_nodelay(true).expect("a socket");
-            while let Some(head) = head(&mut socket) {
-                seen.lock().push(head.clone());
+            while let Some(request) = request(&mut socket) {
+                seen.lock().push(request.clone());
                 let answer = Arc::clone(&answers.lock());
-                if socket.write_all(answer(&head).as_bytes()).is_err() {
+                if socket.write_all(answer(&request).as_bytes()).is_err() {
                     return;
                 }
             }
@@ -45,7 +45,7 @@ impl Asked {
         *self.answer.lock() = Arc::new(Box::new(answer));
     }
 
-    /// The heads of all requests so far.
+    /// The heads of all requests so far, each with the body behind it.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.heads.lock().clone()
     }
@@ -55,7 +55,7 @@ impl Asked {
     }
 }
 
-fn head(socket: &mut TcpStream) -> Option<String> {
+fn request(socket: &mut TcpStream) -> Option<String> {
     socket.set_read_timeout(Some(SOON)).ok()?;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -63,7 +63,15 @@ fn head(socket: &mut TcpStream) -> Option<String> {
         socket.read_exact(&mut byte).ok()?;
         head.push(byte[0]);
     }
-    String::from_utf8(head).ok()
+    let mut request = String::from_utf8(head).ok()?;
+    let small = request.to_ascii_lowercase();
+    if let Some((_, rest)) = small.split_once("content-length:") {
+        let length = rest.split('\r').next()?.trim().parse().ok()?;
+        let mut body = vec![0; length];
+        socket.read_exact(&mut body).ok()?;
+        request.push_str(&String::from_utf8(body).ok()?);
+    }
+    Some(request)
 }
 
 /// A whole answer; `headers` are lines with their ends.

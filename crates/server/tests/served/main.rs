@@ -15,6 +15,7 @@ mod caps;
 mod churn;
 mod confined;
 mod dashboard;
+mod events;
 mod examples;
 mod guide;
 mod history;

@@ -152,7 +152,7 @@ pub(in crate::config) fn parse_url(text: &str) -> Result<String, String> {
 }
 
 /// Whether a URL leads to this machine.
-fn is_near(url: &str) -> bool {
+pub(super) fn is_near(url: &str) -> bool {
     let url = Url::parse(url).ok();
     match url.as_ref().and_then(Url::host) {
         Some(url::Host::Domain(name)) => name == "localhost",

@@ -1,6 +1,6 @@
 //! `[[namespace]]`: what channels remember.
 
-use veche_hub::Recovery;
+use veche_hub::{Recovery, Told};
 
 use super::{Checker, identity, word};
 use crate::config::raw::Table;
@@ -46,8 +46,14 @@ impl Checker<'_> {
         };
         let flag = |name| matches!(table.value(name), Some(Value::Flag(true)));
         let (presence, join_leave) = (flag("presence"), flag("join_leave"));
-        if !presence && !join_leave && table.has("leave_delay") {
-            let why = "leave_delay: without presence or join_leave nobody is there to leave";
+        let told = match word(table, "events") {
+            "occupancy" => Told::Occupancy,
+            "members" => Told::Members,
+            _ => Told::Nothing,
+        };
+        let is_watched = presence || join_leave || told != Told::Nothing;
+        if !is_watched && table.has("leave_delay") {
+            let why = "leave_delay: without presence, join_leave or events nobody sees who leaves";
             self.warn(table.key_at("leave_delay"), why);
         }
         let ttl = duration("history_ttl");
@@ -64,6 +70,7 @@ impl Checker<'_> {
             }),
             presence,
             join_leave,
+            told,
             leave_delay: identity::duration(table, "leave_delay"),
         })
     }

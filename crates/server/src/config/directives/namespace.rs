@@ -73,6 +73,15 @@ pub(super) static NAMESPACE: &[Directive] = &[
         Default::Toml("\"5s\""),
         "How long after a user's last connection has gone he is there still, unless he comes back: who reloads a page neither leaves nor joins. With it users join and leave, with the first and the last of their connections. Off (also `0`): each connection does by itself. Nobody waits for those without a name.",
     ),
+    row(
+        "events",
+        Kind::Word {
+            words: &["off", "occupancy", "members"],
+            hidden: &[],
+        },
+        Default::Toml("\"off\""),
+        "What of its channels is told to the back end, by `[events]`. `\"occupancy\"`: when a channel gets its first subscriber and has lost its last one for `leave_delay`; in the namespace `\"#\"`, when users come and go; and when somebody wants the latest publication of a channel with `recovery = \"latest\"` that has none. `\"members\"`: also who joins and leaves.",
+    ),
 ];
 
 const fn row(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {

@@ -35,6 +35,7 @@ history_bytes = "1GiB"
         history,
         presence: name == "chat",
         join_leave: false,
+        told: veche_hub::Told::Nothing,
         leave_delay: Duration::from_secs(if name == "chat" { 9 } else { 5 }),
     };
     let chat = History {

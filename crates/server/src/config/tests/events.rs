@@ -1,0 +1,69 @@
+//! `[events]`: who is told what happens.
+
+use std::time::Duration;
+
+use veche_hub::Told;
+
+use super::bad::says_after_listen;
+use super::{LISTEN, good};
+
+const ROOMS: &str = "[[namespace]]\nname = \"room\"\nevents = \"members\"\n";
+
+#[test]
+fn a_back_end_is_told_what_it_is_to_know() {
+    let text = format!(
+        "{LISTEN}{ROOMS}[events]\nurl = \"http://127.0.0.1:9/x\"\nsecrets = [\"shh\", \"two\"]\n"
+    );
+    let config = good(&text);
+    assert_eq!(config.warnings, []);
+    assert_eq!(config.namespaces[0].told, Told::Members);
+    let events = config.events.expect("there is one");
+    assert_eq!(events.url, "http://127.0.0.1:9/x");
+    let secrets: Vec<_> = events.secrets.iter().map(|one| one.expose()).collect();
+    assert_eq!(secrets, ["shh", "two"]);
+    assert_eq!(
+        (events.timeout, events.queue),
+        (Duration::from_secs(5), 10_000)
+    );
+    // Never shown.
+    assert!(!format!("{events:?}").contains("shh"));
+    assert_eq!(good(LISTEN).events, None);
+}
+
+#[test]
+fn mistakes_in_events_are_told() {
+    says_after_listen(
+        ROOMS,
+        &["5:10: events: there is no url in [events], so nobody is told"],
+    );
+    says_after_listen(
+        "[events]\nurl = \"ftp://x\"\nqueue = 1\n",
+        &[
+            "4:7: url: a URL begins with http:// or https://, found \"ftp://x\"",
+            "5:9: queue: expected a whole number from 100 to 10000000, found 1",
+        ],
+    );
+}
+
+#[test]
+fn what_comes_to_nothing_is_warned_of() {
+    for (text, ends) in [
+        (
+            "[events]\nqueue = 1000\n",
+            "queue: without url nobody is told anything",
+        ),
+        (
+            "[events]\nurl = \"http://127.0.0.1/\"\n",
+            "url: no [[namespace]] has events, so there is nothing to tell",
+        ),
+        (
+            "[[namespace]]\nname = \"room\"\nevents = \"occupancy\"\n[events]\nurl = \"https://example.org/\"\n",
+            "url: without secrets anybody may say that he is this server",
+        ),
+    ] {
+        let config = good(&format!("{LISTEN}{text}"));
+        let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].ends_with(ends), "{warnings:?}");
+    }
+}

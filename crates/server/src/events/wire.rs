@@ -1,0 +1,147 @@
+//! A batch of events as the back end gets it: one JSON object.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use veche_hub::{ClientInfo, Happening, Payload, PayloadKind, USERS, What};
+
+/// What one request carries.
+pub(super) struct Delivery<'e> {
+    /// The same whenever it is sent again, and never that of another one.
+    pub(super) id: String,
+    /// The first of this process.
+    pub(super) is_first: bool,
+    /// Events that were lost before it, for lack of room.
+    pub(super) lost: u64,
+    pub(super) events: &'e [Happening],
+}
+
+#[derive(Serialize)]
+struct Wire<'e> {
+    id: &'e str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    started: bool,
+    #[serde(skip_serializing_if = "is_zero")]
+    lost: u64,
+    events: Vec<Event<'e>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[derive(Serialize)]
+struct Event<'e> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: Option<&'e str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'e str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<&'e str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conn_info: Option<&'e RawValue>,
+    time: u64,
+}
+
+impl Delivery<'_> {
+    /// The body of the request.
+    pub(super) fn to_json(&self) -> Vec<u8> {
+        let wire = Wire {
+            id: &self.id,
+            started: self.is_first,
+            lost: self.lost,
+            events: self.events.iter().map(event).collect(),
+        };
+        serde_json::to_vec(&wire).expect("strings and numbers have a JSON form")
+    }
+}
+
+fn event(happening: &Happening) -> Event<'_> {
+    let channel = &*happening.channel;
+    // A user's channel stands for himself.
+    let user = channel.strip_prefix(USERS);
+    let (kind, client): (_, Option<&ClientInfo>) = match &happening.what {
+        What::Occupied if user.is_some() => ("online", None),
+        What::Vacated if user.is_some() => ("offline", None),
+        What::Occupied => ("occupied", None),
+        What::Vacated => ("vacated", None),
+        What::Joined(client) => ("joined", Some(client)),
+        What::Left(client) => ("left", Some(client)),
+        What::Empty => ("empty", None),
+    };
+    Event {
+        kind,
+        channel: user.is_none().then_some(channel),
+        user: user.or_else(|| client.map(|client| &*client.user)),
+        client: client.map(|client| &*client.client),
+        conn_info: client
+            .and_then(|client| client.conn_info.as_ref())
+            .and_then(json),
+        time: happening.at_ms,
+    }
+}
+
+fn json(payload: &Payload) -> Option<&RawValue> {
+    let is_json = payload.kind == PayloadKind::Json;
+    is_json
+        .then(|| serde_json::from_slice(&payload.bytes).ok())
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn events_are_written_with_what_they_are_about() {
+        let client = Arc::new(ClientInfo {
+            user: "ann".into(),
+            client: "c1".into(),
+            conn_info: Some(Payload {
+                kind: PayloadKind::Json,
+                bytes: bytes::Bytes::from_static(br#"{"name":"Ann"}"#),
+            }),
+            chan_info: None,
+        });
+        let happening = |channel: &str, what| Happening {
+            channel: Arc::from(channel),
+            at_ms: 7,
+            what,
+        };
+        let events = [
+            happening("#ann", What::Occupied),
+            happening("chat:1", What::Joined(Arc::clone(&client))),
+            happening("chat:1", What::Left(client)),
+            happening("chat:1", What::Vacated),
+            happening("price:1", What::Empty),
+            happening("#ann", What::Vacated),
+        ];
+        let delivery = Delivery {
+            id: "1-2".to_owned(),
+            is_first: true,
+            lost: 3,
+            events: &events,
+        };
+        let expected = [
+            r#"{"id":"1-2","started":true,"lost":3,"events":["#,
+            r#"{"type":"online","user":"ann","time":7},"#,
+            r#"{"type":"joined","channel":"chat:1","user":"ann","client":"c1","conn_info":{"name":"Ann"},"time":7},"#,
+            r#"{"type":"left","channel":"chat:1","user":"ann","client":"c1","conn_info":{"name":"Ann"},"time":7},"#,
+            r#"{"type":"vacated","channel":"chat:1","time":7},"#,
+            r#"{"type":"empty","channel":"price:1","time":7},"#,
+            r#"{"type":"offline","user":"ann","time":7}]}"#,
+        ];
+        assert_eq!(String::from_utf8(delivery.to_json()), Ok(expected.concat()));
+        let delivery = Delivery {
+            id: "1-3".to_owned(),
+            is_first: false,
+            lost: 0,
+            events: &[],
+        };
+        assert_eq!(delivery.to_json(), br#"{"id":"1-3","events":[]}"#);
+    }
+}

@@ -1,0 +1,159 @@
+//! `[events]` on the real server: a back end hears what happens, in order, and once it is there again also what happened
+//! meanwhile.
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use super::asked::{Asked, answer};
+use crate::support::metrics::Metrics;
+use crate::support::{Server, Setup, Socket, call, on_all, until};
+
+const SECRET: &str = "a secret that both sides know";
+
+fn start(setup: Setup, back_end: &Asked, more: &str) -> Server {
+    let routes = format!(
+        "[[route]]\npath = \"/hear\"\nhandler = \"push\"\nidentity = \"query:user\"\nchannels = [\"*\"]\n\
+         [[namespace]]\nname = \"#\"\nevents = \"occupancy\"\nleave_delay = \"1s\"\n\
+         [[namespace]]\nname = \"room\"\nevents = \"members\"\nleave_delay = \"off\"\n\
+         [[namespace]]\nname = \"price\"\nevents = \"occupancy\"\nleave_delay = \"off\"\nhistory_size = 1\n\
+         recovery = \"latest\"\n\
+         [events]\nurl = \"http://{}/events\"\nsecrets = [\"{SECRET}\"]\n{more}\n",
+        back_end.address
+    );
+    Server::serving(setup, &routes, &[])
+}
+
+/// The bodies of the requests so far; each has to be signed.
+fn deliveries(back_end: &Asked) -> Vec<Value> {
+    let heads = back_end.heads();
+    let body = |request: &String| {
+        let (head, body) = request.split_once("\r\n\r\n").expect("a whole request");
+        assert!(head.starts_with("POST /events HTTP/1.1\r\n"), "{head}");
+        let small = head.to_ascii_lowercase();
+        let (_, rest) = small
+            .split_once("veche-signature: t=")
+            .expect("a signature");
+        let line = rest.split('\r').next().expect("a line");
+        let (seconds, mac) = line.split_once(",v1=").expect("a signature");
+        let mut expected = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).expect("a key");
+        expected.update(format!("{seconds}.{body}").as_bytes());
+        let expected = expected.finalize().into_bytes();
+        let expected: String = expected.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(mac, expected);
+        serde_json::from_str(body).expect("JSON")
+    };
+    heads.iter().map(body).collect()
+}
+
+/// What was told by the deliveries that were taken, each of them once.
+fn told(deliveries: &[Value]) -> Vec<String> {
+    let mut known = Vec::new();
+    let mut told = Vec::new();
+    for delivery in deliveries {
+        if known.contains(&&delivery["id"]) {
+            continue;
+        }
+        known.push(&delivery["id"]);
+        for event in delivery["events"].as_array().expect("events") {
+            assert!(event["time"].as_u64() > Some(1_600_000_000_000));
+            let about = event["channel"].as_str().or(event["user"].as_str());
+            let kind = event["type"].as_str().expect("a type");
+            told.push(format!("{kind} {}", about.expect("a channel or a user")));
+        }
+    }
+    told
+}
+
+#[test]
+fn a_back_end_hears_who_comes_and_goes() {
+    on_all(|setup| {
+        let back_end = Asked::new(|_| answer(204, "", ""));
+        let server = start(setup, &back_end, "");
+        let count = |what: &str| {
+            let told = told(&deliveries(&back_end));
+            told.iter().filter(|one| *one == what).count()
+        };
+        let ann = Socket::open(
+            server.public,
+            "/hear?user=ann&channel=room:1&channel=price:1",
+        );
+        for what in [
+            "online ann",
+            "occupied room:1",
+            "occupied price:1",
+            "empty price:1",
+        ] {
+            until(what, || count(what) == 1);
+        }
+        assert_eq!(deliveries(&back_end)[0]["started"], true);
+        // The page is loaded again: nothing has happened to her, but the room was empty.
+        drop(ann);
+        until("the room to be empty", || count("vacated room:1") == 1);
+        let ann = Socket::open(server.public, "/hear?user=ann&channel=room:1");
+        until("the room to have somebody", || {
+            count("occupied room:1") == 2
+        });
+        drop(ann);
+        until("her to have gone", || count("offline ann") == 1);
+        assert_eq!(count("online ann"), 1);
+        assert_eq!(count("empty price:1"), 1);
+        let started = deliveries(&back_end);
+        let started = started.iter().filter(|one| one["started"] == true);
+        assert_eq!(started.count(), 1);
+    });
+}
+
+#[test]
+fn what_the_back_end_does_not_take_comes_again_and_in_order() {
+    on_all(|setup| {
+        let back_end = Asked::new(|_| answer(503, "", ""));
+        let server = start(setup, &back_end, "queue = 100");
+        let sockets: Vec<_> = (0..3)
+            .map(|number| {
+                let socket = Socket::open(server.public, &format!("/hear?user=u{number}"));
+                until("it to be tried", || back_end.count() > 0);
+                socket
+            })
+            .collect();
+        until("it to be tried again", || back_end.count() > 1);
+        let first = deliveries(&back_end);
+        assert!(
+            first.iter().all(|one| one["id"] == first[0]["id"]),
+            "{first:?}"
+        );
+        back_end.tell(|_| answer(200, "", "thanks"));
+        let waiting = || Metrics::scrape(server.internal).sum("veche_events_waiting", &[]);
+        let sent = || Metrics::scrape(server.internal).sum("veche_events_sent_total", &[]);
+        until("all to be taken", || {
+            sent() as u64 == 3 && waiting() as u64 == 0
+        });
+        let expected = ["online u0", "online u1", "online u2"];
+        assert_eq!(told(&deliveries(&back_end)), expected);
+        let failures = Metrics::scrape(server.internal).sum("veche_events_failures_total", &[]);
+        assert!(failures >= 2.0);
+
+        // What is refused is not sent again, and what has no room is counted.
+        back_end.tell(|_| answer(400, "", ""));
+        drop(sockets);
+        let refused = || Metrics::scrape(server.internal).sum("veche_events_refused_total", &[]);
+        until("their ends to be refused", || refused() as u64 == 3);
+        back_end.tell(|_| answer(500, "", ""));
+        let _all: Vec<_> = (0..150)
+            .map(|number| Socket::open(server.public, &format!("/hear?user=v{number}")))
+            .collect();
+        let lost = || Metrics::scrape(server.internal).sum("veche_events_lost_total", &[]);
+        until("some to be lost", || lost() > 0.0);
+        back_end.tell(|_| answer(204, "", ""));
+        until("the rest to be taken", || {
+            let all = sent() + lost();
+            all as u64 == 3 + 150 && waiting() as u64 == 0
+        });
+        let said = deliveries(&back_end);
+        let said: u64 = said.iter().filter_map(|one| one["lost"].as_u64()).sum();
+        assert_eq!(said, lost() as u64);
+        // The server goes on meanwhile as if nothing were.
+        let answer = call(server.internal, "push", &json!({ "user": "v1", "data": 1 }));
+        assert_eq!(answer["result"]["handed"], 1);
+    });
+}
