@@ -81,6 +81,7 @@ fn check(connect: &ConnectRequest<'_>) -> Result<(), Malformed> {
 /// The commands of one message, in order. Nothing follows an error.
 pub struct Commands<'a> {
     source: Source<'a>,
+    bytes: usize,
     left: usize,
 }
 
@@ -105,6 +106,7 @@ impl Encoding {
         };
         Commands {
             source,
+            bytes: message.len(),
             left: limits.commands_max,
         }
     }
@@ -161,6 +163,16 @@ fn text(message: &[u8]) -> Result<&str, Malformed> {
 }
 
 impl<'a> Commands<'a> {
+    /// Bytes of the message that are done with: those behind them can be read later, as a message of their own.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        match &self.source {
+            Source::Json(stream) => stream.byte_offset(),
+            Source::Protobuf(rest) => self.bytes - rest.len(),
+            Source::Failed(_) | Source::Ended => self.bytes,
+        }
+    }
+
     fn draft(&mut self) -> Option<Result<Draft<'a>, Malformed>> {
         match &mut self.source {
             Source::Json(stream) => json::next(stream),

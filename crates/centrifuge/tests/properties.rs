@@ -212,6 +212,23 @@ proptest! {
     }
 
     #[test]
+    fn a_message_can_be_read_in_two_goes(
+        commands in proptest::collection::vec(command(), 1..5),
+        first in 0..5_usize,
+    ) {
+        let [json, wire] = encode(&commands, "\n");
+        for (encoding, message) in [(Json, json), (Protobuf, wire)] {
+            let whole: Read<'_> = encoding.commands(&message, LIMITS).collect();
+            let mut going = encoding.commands(&message, LIMITS);
+            let mut read: Read<'_> = going.by_ref().take(first).collect();
+            read.extend(encoding.commands(&message[going.taken()..], LIMITS));
+            // Where something is wrong nothing follows, and where in a message it is depends on where that begins.
+            let good = |read: &Read<'_>| read.iter().take_while(|command| command.is_ok()).count();
+            prop_assert_eq!(&read[..good(&read)], &whole[..good(&whole)]);
+        }
+    }
+
+    #[test]
     fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         for encoding in [Json, Protobuf] {
             let _ = read(encoding, &bytes).len();

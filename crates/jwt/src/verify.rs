@@ -46,6 +46,17 @@ pub struct Claims {
     pub expires_s: u64,
 }
 
+/// All that a token says that holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimed {
+    /// `None` where the claim is missing or empty.
+    pub user: Option<String>,
+    /// As that of [`Claims`].
+    pub expires_s: u64,
+    /// Its claims as they stand; nothing else of them is checked.
+    pub all: Map<String, Value>,
+}
+
 /// Why a token does not hold. None of these shows any of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
@@ -110,10 +121,32 @@ struct Header {
 /// # Errors
 /// It does not hold.
 pub fn verify(token: &str, keys: &Keys, rules: &Rules, now_s: u64) -> Result<Claims, Refusal> {
+    let claimed = verify_open(token, keys, rules, now_s)?;
+    Ok(Claims {
+        user: claimed.user.ok_or(Refusal::NoUser)?,
+        expires_s: claimed.expires_s,
+    })
+}
+
+/// The same of a token that may be nobody's, with all that it says.
+///
+/// # Errors
+/// It does not hold.
+pub fn verify_open(
+    token: &str,
+    keys: &Keys,
+    rules: &Rules,
+    now_s: u64,
+) -> Result<Claimed, Refusal> {
     let payload = payload(token, keys)?;
     let claims: Map<String, Value> =
         serde_json::from_slice(&payload).map_err(|_| Refusal::Malformed)?;
-    judge(&claims, rules, now_s)
+    let (user, expires_s) = judge(&claims, rules, now_s)?;
+    Ok(Claimed {
+        user,
+        expires_s,
+        all: claims,
+    })
 }
 
 /// What somebody with one of the keys has signed.
@@ -152,7 +185,11 @@ pub(crate) fn payload(token: &str, keys: &Keys) -> Result<Vec<u8>, Refusal> {
     Err(refusal)
 }
 
-fn judge(claims: &Map<String, Value>, rules: &Rules, now_s: u64) -> Result<Claims, Refusal> {
+fn judge(
+    claims: &Map<String, Value>,
+    rules: &Rules,
+    now_s: u64,
+) -> Result<(Option<String>, u64), Refusal> {
     let time = |name| match claims.get(name) {
         None => Ok(None),
         Some(value) => date(value).map(Some).ok_or(Refusal::Malformed),
@@ -174,11 +211,12 @@ fn judge(claims: &Map<String, Value>, rules: &Rules, now_s: u64) -> Result<Claim
         return Err(Refusal::Audience);
     }
     let user = match claims.get(&rules.user) {
-        Some(Value::String(user)) if !user.is_empty() => user.clone(),
-        Some(Value::Number(number)) if !number.is_f64() => number.to_string(),
-        _ => return Err(Refusal::NoUser),
+        Some(Value::String(user)) => Some(user.clone()).filter(|user| !user.is_empty()),
+        Some(Value::Number(number)) if !number.is_f64() => Some(number.to_string()),
+        None => None,
+        Some(_) => return Err(Refusal::NoUser),
     };
-    Ok(Claims { user, expires_s })
+    Ok((user, expires_s))
 }
 
 /// A NumericDate (RFC 7519, section 2): seconds since 1970, possibly with a fraction, which is left out. What lies before

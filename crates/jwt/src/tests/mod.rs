@@ -10,7 +10,9 @@ use ring::{digest, hmac};
 use serde_json::{Value, json};
 
 use crate::verify::payload;
-use crate::{BadKeys, Claims, KEYS_MAX, Keys, Refusal, Rules, TOKEN_BYTES_MAX, verify};
+use crate::{
+    BadKeys, Claims, KEYS_MAX, Keys, Refusal, Rules, TOKEN_BYTES_MAX, verify, verify_open,
+};
 
 mod rfc;
 
@@ -87,6 +89,30 @@ fn published(keys: &[Value]) -> Result<Keys, BadKeys> {
 
 fn ann() -> Value {
     json!({"sub": "ann", "exp": NOW_S + 60})
+}
+
+#[test]
+fn a_token_may_be_nobody_s_where_that_is_asked_for() {
+    let keys = Keys::secret(SECRET).unwrap();
+    let exp = NOW_S + 60;
+    for (claims, expected) in [
+        (json!({"exp": exp, "channel": "$a"}), Ok(None)),
+        (json!({"sub": "", "exp": exp}), Ok(None)),
+        (
+            json!({"sub": "ann", "exp": exp}),
+            Ok(Some("ann".to_owned())),
+        ),
+        (json!({"sub": ["ann"], "exp": exp}), Err(Refusal::NoUser)),
+        (json!({"sub": "ann"}), Err(Refusal::NoExpiry)),
+        (json!({"exp": NOW_S - 60}), Err(Refusal::Expired)),
+    ] {
+        let claimed = verify_open(&shared(&claims), &keys, &Rules::default(), NOW_S);
+        let user = claimed.map(|claimed| {
+            assert_eq!(Value::Object(claimed.all), claims);
+            claimed.user
+        });
+        assert_eq!(user, expected, "{claims}");
+    }
 }
 
 #[test]
