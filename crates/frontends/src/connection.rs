@@ -174,7 +174,10 @@ impl Connection {
             socket.heard(shared.now);
         }
         // A session's deadline is looked at when it comes, not with every message.
-        let goes_on = matches!(&self.stage, Stage::Socket(socket) if !socket.is_closing());
+        let goes_on = match &mut self.stage {
+            Stage::Socket(socket) => !socket.is_closing() && !socket.take_hurry(),
+            _ => false,
+        };
         if !was_session || !goes_on {
             self.settle_deadline(id, shared);
         }
@@ -241,6 +244,12 @@ impl Connection {
 
     /// What has become of the question who the client is.
     pub fn found(&mut self, id: SessionId, finding: Finding, shared: &mut Shared) {
+        if let Stage::Socket(socket) = &mut self.stage {
+            if socket.found(&finding) && self.blocked == Some(Block::Answer) {
+                self.resume(id, shared);
+            }
+            return;
+        }
         let Stage::Http(http) = &mut self.stage else {
             return;
         };
@@ -339,8 +348,7 @@ impl Connection {
         if let Stage::Socket(socket) = &mut self.stage
             && was_blocked
         {
-            // The peer may have spoken all the time: nobody listened.
-            socket.heard(shared.now);
+            socket.heard_after_wait(shared.now);
         }
         self.settle_deadline(id, shared);
     }
@@ -533,7 +541,7 @@ impl Connection {
                 socket.paced_deadline_ms(shared)
             }
             Stage::Socket(socket) if self.blocked.is_some() && !socket.is_closing() => {
-                socket.expiry_ms(shared.now)
+                socket.blocked_deadline_ms(shared)
             }
             Stage::Http(http) => http.deadline_ms(shared),
             Stage::Dialing(dialing) => dialing.deadline_ms(),

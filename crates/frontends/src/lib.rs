@@ -10,6 +10,7 @@ pub mod access;
 mod api;
 pub mod app;
 pub mod backend;
+mod centrifuge;
 pub mod client;
 pub mod close;
 pub mod command;

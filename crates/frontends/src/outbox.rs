@@ -5,6 +5,7 @@
 //! outbox while some connection is being worked on. It does not know sockets: the worker tells it what is unsent.
 
 mod backlog;
+mod centrifuge;
 mod events;
 mod masks;
 mod positions;
@@ -13,6 +14,7 @@ mod sending;
 use std::net::IpAddr;
 
 use bytes::Bytes;
+use veche_centrifuge::Encoding;
 use veche_hub::{Delivery, Encodings, Event, Format, PayloadKind, SessionId};
 use veche_proto::websocket::deflate::Agreed;
 use veche_proto::websocket::{self, Codecs, Encoder, MessageKind, Opcode, Role};
@@ -79,6 +81,8 @@ enum Pushes {
     Events { is_chunked: bool },
     /// A connection to another server: an application sends to it, but it hears no channel.
     Client,
+    /// An open session of Centrifugo's protocol.
+    Centrifuge(Encoding, centrifuge::Stage),
 }
 
 /// One connection's outgoing half.
@@ -101,6 +105,8 @@ pub struct Outbox {
     full: bool,
     /// We are the client: frames are masked.
     masked: bool,
+    /// Something was published that its client can't read.
+    misfit: bool,
 }
 
 const _: () = assert!(size_of::<Outbox>() <= 72);
@@ -120,6 +126,7 @@ impl Default for Outbox {
             touched: false,
             full: false,
             masked: false,
+            misfit: false,
         }
     }
 }
@@ -159,6 +166,8 @@ pub struct Outboxes {
     /// Sessions that have room again.
     drained: Vec<SessionId>,
     backlogs: Backlogs,
+    sides: centrifuge::Sides,
+    pushes_encoded: u64,
     outbox_bytes_max: usize,
     sent: Sent,
     now_ms: u32,
@@ -188,6 +197,8 @@ impl Outboxes {
             filled: Vec::new(),
             drained: Vec::new(),
             backlogs: Backlogs::default(),
+            sides: centrifuge::Sides::default(),
+            pushes_encoded: 0,
             outbox_bytes_max,
             sent: Sent::default(),
             now_ms: 0,
@@ -241,6 +252,7 @@ impl Outboxes {
                 ..Outbox::default()
             };
             self.backlogs.forget(id.index);
+            self.sides.forget(id.index);
             self.recycle(buffer);
         }
     }
@@ -399,6 +411,7 @@ impl Outboxes {
     fn overflow(&mut self, session: SessionId) {
         self.boxes[session.index as usize].pushes = Pushes::Refused;
         self.backlogs.forget(session.index);
+        self.sides.forget(session.index);
         self.overflowed.push(session);
     }
 
@@ -412,6 +425,9 @@ impl Outboxes {
             return;
         };
         let pushes = outbox.pushes;
+        if let Pushes::Centrifuge(encoding, stage) = pushes {
+            return self.deliver_centrifuge(session, encoding, stage, delivery);
+        }
         if delivery.event != Event::Published {
             // Who comes and goes is told by protocols that have words for it.
             return;

@@ -39,6 +39,8 @@ pub enum Handler {
         /// How long it may take to answer a request, and from part to part of a response; 0 for as long as it likes.
         request_timeout_ms: u64,
     },
+    /// Clients of Centrifugo's protocol.
+    Centrifuge,
     /// `GET /health`.
     Health,
     /// `GET /metrics`.
@@ -53,7 +55,10 @@ impl Handler {
 
     /// Whether a WebSocket may be opened here.
     pub fn takes_websocket(&self) -> bool {
-        matches!(self, Self::Push | Self::Echo | Self::Api | Self::Lua { .. })
+        matches!(
+            self,
+            Self::Push | Self::Echo | Self::Api | Self::Lua { .. } | Self::Centrifuge
+        )
     }
 }
 

@@ -5,6 +5,7 @@
 //! `veche_proto`'s.
 
 mod app;
+mod centrifuge;
 mod instructed;
 mod lease;
 
@@ -18,6 +19,7 @@ use veche_proto::websocket::{self, Decoder, Event, Limits, MessageKind, Opcode, 
 use crate::app::CLOSED_ABNORMALLY;
 use crate::app::session::App;
 use crate::backend::{Backend, Progress, Shape};
+use crate::centrifuge::Centrifuge;
 use crate::client::Terms;
 use crate::command;
 use crate::identity::Lease;
@@ -76,6 +78,7 @@ pub(crate) enum Session {
     Push(Option<Box<Joins>>),
     Backend(Box<Backend>),
     App(App),
+    Centrifuge(Box<Centrifuge>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -111,6 +114,14 @@ impl Socket {
     pub(crate) fn heard(&mut self, now: Now) {
         self.heard_ms = now.mono_ms as u32;
         self.pinged = false;
+    }
+
+    /// Input that waited goes on: the peer may have spoken all the time, and nobody listened.
+    pub(crate) fn heard_after_wait(&mut self, now: Now) {
+        self.heard(now);
+        if let Session::Centrifuge(session) = &mut self.session {
+            session.heard();
+        }
     }
 
     pub(crate) fn step(
@@ -159,6 +170,11 @@ impl Socket {
                                 Then::GoOn
                             }
                             Session::Push(_) | Session::App(_) => Then::GoOn,
+                            Session::Centrifuge(_) => {
+                                let mut message = shared.ports.outboxes.spare();
+                                message.extend_from_slice(data);
+                                self.commands(id, message, shared)
+                            }
                             Session::Backend(_) => {
                                 // The codecs may hold the message; a command needs all of `shared`.
                                 let data = data.to_vec();
@@ -224,6 +240,10 @@ impl Socket {
     /// While input waits for its time nothing is heard of the peer: a ping finds out whether it is there at all, since
     /// the system of one that has gone answers for it.
     pub(crate) fn ping_while_paced(&mut self, id: SessionId, shared: &mut Shared) {
+        if let Session::Centrifuge(session) = &mut self.session {
+            session.heard();
+            return self.centrifuge_due(id, shared);
+        }
         self.pinged = false;
         self.heard_ms = shared.now.mono_ms as u32;
         self.ping(id, shared);
@@ -307,6 +327,7 @@ impl Socket {
         let backend = match &mut self.session {
             Session::Backend(backend) => backend,
             Session::App(_) => return self.app_resume(id, shared),
+            Session::Centrifuge(_) => return self.go_on_with_commands(id, shared),
             Session::Echo | Session::Push(_) => return Then::GoOn,
         };
         if !backend.resume(id, shared) {
@@ -340,6 +361,7 @@ impl Socket {
                 self.enrolled(id, ticket, &answer, shared);
                 false
             }
+            Session::Centrifuge(_) => self.command_answered(id, ticket, answer, shared),
             Session::Echo => false,
         }
     }
@@ -359,7 +381,11 @@ impl Socket {
         self.phase = Phase::Closing {
             since_ms: shared.now.mono_ms as u32,
         };
-        shared.ports.outboxes.close_frame(id, Some(code), reason);
+        let (code, reason) = match self.session {
+            Session::Centrifuge(_) => crate::centrifuge::words(code, reason),
+            _ => (code, reason.into()),
+        };
+        shared.ports.outboxes.close_frame(id, Some(code), &reason);
         // From now on nothing can be handed to it, so nothing is counted as handed.
         shared.hub.close(id, &mut shared.ports);
         true
@@ -431,6 +457,9 @@ impl Socket {
     }
 
     fn ping_deadline_ms(&self, shared: &Shared) -> u64 {
+        if let Session::Centrifuge(session) = &self.session {
+            return session.deadline_ms(shared);
+        }
         let (interval_ms, timeout_ms) = self.ping_times_ms(shared);
         if interval_ms == 0 {
             return u64::MAX;
@@ -452,7 +481,9 @@ impl Socket {
 
     fn idle_deadline_ms(&self, id: SessionId, shared: &Shared) -> u64 {
         let timeout_ms = shared.site.limits.session_idle_timeout_ms;
-        if timeout_ms == 0 || matches!(self.side, Side::Client(_)) {
+        // Pings are messages to clients of Centrifugo's protocol: such a session is never idle.
+        let is_excepted = matches!(self.session, Session::Centrifuge(_));
+        if timeout_ms == 0 || is_excepted || matches!(self.side, Side::Client(_)) {
             return u64::MAX;
         }
         let sent_ms = shared.ports.outboxes.of(id).messaged_ms();
@@ -470,6 +501,10 @@ impl Socket {
         if self.idle_deadline_ms(id, shared) <= shared.now.mono_ms {
             let (code, reason) = crate::close::IDLE;
             self.close(id, code, reason, shared);
+            return true;
+        }
+        if let Session::Centrifuge(_) = self.session {
+            self.centrifuge_due(id, shared);
             return true;
         }
         if self.pinged {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use veche_centrifuge::Encoding;
 use veche_hub::{Answer, ChannelName, Joining, Position, SessionId, Since, Ticket};
 use veche_proto::http::{Head, Status};
 use veche_proto::websocket::handshake::{self, Upgrade};
@@ -14,6 +15,7 @@ use crate::api::unauthorized;
 use crate::app::AppId;
 use crate::app::session::App;
 use crate::backend::Backend;
+use crate::centrifuge::Centrifuge;
 use crate::http::KeptRequest;
 use crate::identity::{Identity, Named, Unknown};
 use crate::origin;
@@ -29,6 +31,10 @@ pub const CHANNELS_MAX: usize = 32;
 
 /// Most positions that it may come back with: one of each, and one of its user's own channel.
 const SINCE_MAX: usize = CHANNELS_MAX + 1;
+
+/// Subprotocols of Centrifugo's protocol.
+const PROTOBUF: &str = "centrifuge-protobuf";
+const JSON: &str = "centrifuge-json";
 
 /// A handshake that is refused.
 pub(crate) struct Refused {
@@ -106,6 +112,10 @@ pub(crate) fn judge<'a, 'b>(
                 });
             }
         },
+        Handler::Centrifuge => {
+            let encoding = encoding(head, &upgrade);
+            Session::Centrifuge(Box::new(Centrifuge::new(encoding, shared.now)))
+        }
         _ => Session::Echo,
     };
     let (channels, since) = match session {
@@ -125,6 +135,18 @@ pub(crate) fn judge<'a, 'b>(
             ..Joining::default()
         },
     })
+}
+
+/// What a client of Centrifugo's protocol speaks.
+fn encoding(head: &Head<'_>, upgrade: &Upgrade<'_, '_>) -> Encoding {
+    let is_asked_for = |name| head.query(name).is_some_and(|value| value == "protobuf");
+    let is_protobuf = upgrade.protocols().any(|offered| offered == PROTOBUF)
+        || is_asked_for("cf_protocol")
+        || is_asked_for("format");
+    match is_protobuf {
+        true => Encoding::Protobuf,
+        false => Encoding::Json,
+    }
 }
 
 /// Where a client that comes back has been. Epochs say of which channel a position is.
@@ -219,7 +241,24 @@ impl Candidate<'_, '_> {
 
     /// Whether the route wants to know who it is.
     pub(crate) fn needs_name(&self) -> bool {
-        matches!(self.session, Session::Push(_) | Session::App(_))
+        matches!(
+            self.session,
+            Session::Push(_) | Session::App(_) | Session::Centrifuge(_)
+        )
+    }
+
+    /// Whether its client may say who it is after the handshake.
+    pub(crate) fn may_be_named_later(&self) -> bool {
+        matches!(self.session, Session::Centrifuge(_))
+    }
+
+    /// The subprotocol that the session itself wants.
+    fn own_protocol(&self) -> Option<&'static str> {
+        if !matches!(self.session, Session::Centrifuge(_)) {
+            return None;
+        }
+        let mut known = [PROTOBUF, JSON].into_iter();
+        known.find(|known| self.offers(known))
     }
 
     /// Whether the client offered this subprotocol.
@@ -263,9 +302,19 @@ impl Candidate<'_, '_> {
             });
         let out = shared.ports.outboxes.buffer(id);
         let written_at = out.len();
+        let protocol = protocol.or_else(|| self.own_protocol());
         let protocol = protocol.or_else(|| self.beside_token());
         handshake::write_response(out, self.upgrade.key, protocol, agreed);
-        let hears = match self.session {
+        let mut session = self.session;
+        // A client of Centrifugo's protocol is subscribed when it connects, which comes after its handshake.
+        let personal = match (&mut session, user) {
+            (Session::Centrifuge(session), user) => {
+                session.set_user(user.unwrap_or_default());
+                None
+            }
+            (_, user) => user.map(|user| format!("#{user}")),
+        };
+        let hears = match session {
             Session::Push(_) | Session::App(_) => self.route.hears(),
             _ => Hears::Nothing,
         };
@@ -274,7 +323,7 @@ impl Candidate<'_, '_> {
         let mut registration = Registration {
             socket: Socket::new(
                 decoder,
-                self.session,
+                session,
                 Side::Server(Arc::clone(self.route)),
                 shared.now,
             )
@@ -285,7 +334,6 @@ impl Candidate<'_, '_> {
             written_at,
             opening: None,
         };
-        let personal = user.map(|user| format!("#{user}"));
         let channels: Vec<String> = personal.into_iter().chain(self.channels).collect();
         for (number, channel) in channels.iter().enumerate() {
             let Ok(name) = ChannelName::new(channel) else {

@@ -78,7 +78,9 @@ pub use log::{Append, Batch, Restored};
 pub use mail::{Class, Mail, Registration};
 pub use membership::{Joining, SubscribeError};
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};
-pub use namespace::{History, Namespace, Namespaces, Recovery, USERS, namespace_of};
+pub use namespace::{
+    Access, History, Namespace, Namespaces, Publishing, Recovery, Subscribing, USERS, namespace_of,
+};
 pub use options::{IMMEDIATE_MAX, Options};
 pub use outlet::{Answer, Outlet};
 pub use payload::{

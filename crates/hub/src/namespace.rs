@@ -32,11 +32,46 @@ pub enum Recovery {
     Latest,
 }
 
+/// What clients may do with channels by themselves. What the back end does is not asked about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Who may subscribe.
+    pub subscribe: Subscribing,
+    /// Who may publish.
+    pub publish: Publishing,
+}
+
+/// Which clients may subscribe to a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Subscribing {
+    /// None.
+    #[default]
+    Nobody,
+    /// Those with a token for it.
+    Token,
+    /// Every one, but to what is private or of named users.
+    Client,
+}
+
+/// Which clients may publish to a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Publishing {
+    /// None.
+    #[default]
+    Nobody,
+    /// Those who are subscribed to it.
+    Subscriber,
+    /// Every one that could subscribe, but to what is private.
+    Client,
+}
+
 /// The options of channels of one namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Namespace {
     /// Whether its channels remember, and how.
     pub history: Option<History>,
+    /// What clients may do there by themselves.
+    pub access: Access,
     /// Whether it can be asked who is there.
     pub presence: bool,
     /// Whether subscribers are told who joins and leaves.

@@ -4,6 +4,7 @@
 //! status and close code of the sources has a line, each setting is a directive, each metric is on `/metrics`. The
 //! page docs/reference/codes.md is written from it.
 
+mod centrifuge;
 mod rows;
 
 use std::collections::BTreeSet;
@@ -46,9 +47,9 @@ const fn row(
 }
 
 fn every() -> impl Iterator<Item = &'static Row> {
-    [CLOSES, SILENT, STATUSES, ERRORS, UNSAID]
-        .into_iter()
-        .flatten()
+    let of_centrifuge = [centrifuge::CLOSES, centrifuge::ERRORS];
+    let all = [CLOSES, SILENT, STATUSES, ERRORS, UNSAID];
+    all.into_iter().chain(of_centrifuge).flatten()
 }
 
 fn page() -> String {
@@ -64,6 +65,18 @@ fn page() -> String {
             "The reason in the Close frame is the words. 1000 to 1015 are RFC 6455's; those from 3500 on are for clients that should not come back.",
             "code",
             CLOSES,
+        ),
+        (
+            "Close codes of Centrifugo's protocol",
+            "On routes with `handler = \"centrifuge\"`, beside those of WebSockets. Clients come back by themselves but after those from 3500 to 3999; see [the guide](../guide/centrifuge.md).",
+            "code",
+            centrifuge::CLOSES,
+        ),
+        (
+            "Errors of Centrifugo's protocol",
+            "Of single commands; the connection stays.",
+            "code",
+            centrifuge::ERRORS,
         ),
         (
             "WebSockets that end without a Close",
@@ -135,6 +148,7 @@ fn reference_of_codes_is_current() {
 fn sources() -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut folders: Vec<PathBuf> = [
+        "centrifuge/src",
         "frontends/src",
         "proto/src",
         "server/src/apps",
@@ -236,6 +250,15 @@ fn status_called(name: &str) -> Option<Status> {
         .parse()
         .ok()
         .map(Status)
+}
+
+#[test]
+fn codes_of_centrifugo_s_protocol_have_their_own_words() {
+    let source = include_str!("../../centrifuge/src/codes.rs");
+    for row in centrifuge::CLOSES.iter().chain(centrifuge::ERRORS) {
+        let declared = format!(" = {} {:?},", row.code, row.words);
+        assert!(source.contains(&declared), "there is no{declared}");
+    }
 }
 
 #[test]

@@ -113,6 +113,7 @@ pub(crate) fn namespaces(config: &Config) -> Namespaces {
         });
         let options = Namespace {
             history,
+            access: namespace.access,
             presence: namespace.presence,
             join_leave: namespace.join_leave,
             leave_delay_ms: as_ms(namespace.leave_delay),
@@ -151,12 +152,13 @@ fn route(
     library: &Library,
     identities: &Identities,
 ) -> Route {
-    let (identity, channels) = match &route.handler {
-        config::Handler::Push {
-            identity, channels, ..
-        } => (self::identity(identity, identities), channels.as_slice()),
-        config::Handler::Lua { identity, .. } => (self::identity(identity, identities), &[][..]),
-        _ => (Identity::None, &[][..]),
+    let identity = match route.handler.identity() {
+        Some(identity) => self::identity(identity, identities),
+        None => Identity::None,
+    };
+    let channels = match &route.handler {
+        config::Handler::Push { channels, .. } => channels.as_slice(),
+        _ => &[],
     };
     let channel = |pattern: &config::ChannelPattern| match pattern {
         config::ChannelPattern::Exact(name) => name.clone(),
@@ -170,6 +172,7 @@ fn route(
             config::Handler::Push { .. } => Handler::Push,
             config::Handler::Echo { .. } => Handler::Echo,
             config::Handler::Api { .. } => Handler::Api,
+            config::Handler::Centrifuge { .. } => Handler::Centrifuge,
             config::Handler::Lua { app, .. } => {
                 let app = &config.apps[*app];
                 Handler::Lua {

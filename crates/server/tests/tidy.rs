@@ -21,7 +21,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("veche-outbound", &["veche-calls", "veche-tls"]),
     (
         "veche-frontends",
-        &["veche-proto", "veche-hub", "veche-jwt"],
+        &["veche-proto", "veche-centrifuge", "veche-hub", "veche-jwt"],
     ),
     ("veche-load", &["veche-proto", "veche-net", "veche-tls"]),
     (

@@ -1,5 +1,7 @@
 //! How a connection ends: with a Close frame, after what is under way, or at once.
 
+use std::sync::Arc;
+
 use veche_hub::{Deed, Instruction, SessionId};
 
 use super::{Connection, Stage};
@@ -29,7 +31,12 @@ impl Connection {
     }
 
     /// Carries out what a back end wants of the session.
-    pub fn instructed(&mut self, id: SessionId, instruction: &Instruction, shared: &mut Shared) {
+    pub fn instructed(
+        &mut self,
+        id: SessionId,
+        instruction: &Arc<Instruction>,
+        shared: &mut Shared,
+    ) {
         if !matches!(self.stage, Stage::Socket(_)) {
             // Whoever is about to open is closed as any other; the rest comes too early.
             if let Deed::Disconnect { code, reason } = &instruction.deed
@@ -52,6 +59,13 @@ impl Connection {
 
     /// The client does not read what it is sent: its outbox is over its budget.
     pub fn overflowed(&mut self, id: SessionId, shared: &mut Shared) {
+        if let Stage::Socket(socket) = &self.stage
+            && let Some((code, reason)) = socket.misfit(id, shared)
+        {
+            let what = "closed with 3506: binary data were published, and it speaks JSON";
+            shared.note(id, NoteLevel::Info, what);
+            return self.disconnect(id, code, reason, shared);
+        }
         shared.stats.slow_consumers.add(1);
         shared.note(
             id,

@@ -49,6 +49,9 @@ impl Http {
         }
         let identity = &candidate.route.identity;
         match identity.name(&self.client(id, candidate.head), shared) {
+            Outcome::Now(Err(Unknown::NoToken)) if candidate.may_be_named_later() => {
+                self.named_candidate(id, candidate, Ok(Named::default()), shared)
+            }
             Outcome::Now(named) => self.named_candidate(id, candidate, named, shared),
             Outcome::Later => {
                 Ok(self.wait_for_name(Naming::Upgrade, candidate.route, candidate.raw))

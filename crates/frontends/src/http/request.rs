@@ -67,7 +67,10 @@ impl Http {
             shared.stats.turn_away(TurnedAway::Network);
             return self.refuse(id, head, not_from_there(), shared);
         }
-        let socket_only = matches!(route.handler, Handler::Push | Handler::Echo);
+        let socket_only = matches!(
+            route.handler,
+            Handler::Push | Handler::Echo | Handler::Centrifuge
+        );
         if socket_only
             || (head.header_bytes("upgrade").is_some() && takes_socket_here(route, head, below))
         {
@@ -122,7 +125,7 @@ impl Http {
                 };
                 self.refuse(id, head, refusal, shared)
             }
-            Handler::Push | Handler::Echo => {
+            Handler::Push | Handler::Echo | Handler::Centrifuge => {
                 unreachable!("handled above: these speak WebSocket only")
             }
         }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use veche_hub::SessionId;
-use veche_jwt::{Keys, Refusal, Rules, verify};
+use veche_jwt::{Claimed, Keys, Refusal, Rules, verify, verify_open};
 use veche_proto::http::Head;
 
 use super::{Client, Desk, Lease, Named, Unknown, is_valid_user};
@@ -92,6 +92,12 @@ impl Tokens {
             user: claims.user,
             expires_ms: claims.expires_s.saturating_mul(1000),
         })
+    }
+
+    /// All that a token says, which may be nobody's.
+    pub(crate) fn judge_open(&self, token: &str, now: Now) -> Result<Claimed, Unknown> {
+        let keys = self.keys.keys().ok_or(Unknown::NoKeys)?;
+        verify_open(token, &keys, &self.rules, now.wall_ms / 1000).map_err(Unknown::Token)
     }
 
     fn find<'b>(&self, head: &Head<'b>) -> Option<Cow<'b, str>> {

@@ -22,13 +22,23 @@ impl Socket {
     pub(crate) fn instructed(
         &mut self,
         id: SessionId,
-        instruction: &Instruction,
+        instruction: &Arc<Instruction>,
         shared: &mut Shared,
     ) {
-        // Sessions without a protocol of their own have no name by which one could be meant.
-        let is_meant = instruction.client.is_none();
+        let is_meant = match &self.session {
+            Session::Centrifuge(session) => session.is_meant(instruction),
+            // Sessions without a protocol of their own have no name by which one could be meant.
+            _ => instruction.client.is_none(),
+        };
         if !is_meant || self.is_closing() {
             return;
+        }
+        let is_close = matches!(instruction.deed, Deed::Disconnect { .. });
+        if matches!(self.session, Session::Centrifuge(_)) && !is_close {
+            if let Deed::Refresh { expires_at_s, .. } = &instruction.deed {
+                self.prolong(*expires_at_s);
+            }
+            return self.centrifuge_instructed(id, instruction, shared);
         }
         match &instruction.deed {
             Deed::Disconnect { code, reason } => self.close(id, *code, reason, shared),

@@ -1,6 +1,7 @@
 //! A session that a token has opened: it ends with the token, unless another one of the same user comes in time.
 
-use super::{Side, Socket};
+use super::{Session, Side, Socket};
+use crate::centrifuge::GRACE_MS;
 use crate::identity::{Identity, Lease, Unknown};
 use crate::shared::{Now, Shared};
 
@@ -33,7 +34,15 @@ impl Socket {
 
     /// When the token holds no more, by the monotonic clock, or when to look again; `u64::MAX` without one.
     pub(crate) fn expiry_ms(&self, now: Now) -> u64 {
-        let left_ms = |lease: &Lease| lease.expires_ms.saturating_sub(now.wall_ms).min(LOOK_MS);
+        // Clients that renew their tokens by themselves have a little more time for it.
+        let grace_ms = match self.session {
+            Session::Centrifuge(_) => GRACE_MS,
+            _ => 0,
+        };
+        let left_ms = |lease: &Lease| {
+            let end_ms = lease.expires_ms.saturating_add(grace_ms);
+            end_ms.saturating_sub(now.wall_ms).min(LOOK_MS)
+        };
         let left_ms = self.lease.as_deref().map(left_ms);
         left_ms.map_or(u64::MAX, |left_ms| now.mono_ms.saturating_add(left_ms))
     }

@@ -6,6 +6,7 @@ mod app_http;
 mod app_parts;
 mod app_waits;
 mod busy;
+mod centrifuge;
 mod dialed;
 mod drain;
 mod http;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_frontends::access::{Access, Networks};
-use veche_frontends::identity::Identity;
+use veche_frontends::identity::token::{Keychain, Place, Tokens};
+use veche_frontends::identity::{Desk, Identity};
 use veche_frontends::origin::Rule;
 use veche_frontends::outbox::Keeping;
 use veche_frontends::publishing::Publishing;
@@ -14,9 +15,13 @@ use veche_frontends::rate::Rate;
 use veche_frontends::route::{Handler, Route, Router};
 use veche_frontends::static_files::{Content, Description, File, Files, OpenError, Opened, ReadAt};
 use veche_frontends::{
-    ApiKey, AppId, Limits, Listener, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
+    ApiKey, AppId, Limits, Listener, Now, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
 };
-use veche_hub::{History, Hub, Namespace, Namespaces, Recovery, Told, WorkerId};
+use veche_hub::{
+    History, Hub, Namespace, Namespaces, Publishing as Publishes, Recovery, SessionId, Subscribing,
+    Told, WorkerId,
+};
+use veche_jwt::{Keys, Rules};
 use veche_proto::websocket::{self, deflate};
 
 use super::apps;
@@ -129,6 +134,23 @@ impl Options {
                 }),
                 ..push("/newest-deflate")
             },
+            route("/centrifuge", Handler::Centrifuge),
+            Route {
+                identity: Identity::Query("user".into()),
+                ..route("/centrifuge/named", Handler::Centrifuge)
+            },
+            Route {
+                identity: Identity::Token(tokens()),
+                ..route("/centrifuge/jwt", Handler::Centrifuge)
+            },
+            Route {
+                compression: Some(deflate::Policy {
+                    takeover: true,
+                    ..deflate::Policy::default()
+                }),
+                identity: Identity::Query("user".into()),
+                ..route("/centrifuge/deflate", Handler::Centrifuge)
+            },
             route("/echo", Handler::Echo),
             Route {
                 compression: Some(deflate::Policy::default()),
@@ -215,10 +237,15 @@ fn namespaces() -> Namespaces {
             position_ttl_ms: 120_000,
             recovery,
         });
+        let access = veche_hub::Access {
+            subscribe: Subscribing::Client,
+            publish: Publishes::Subscriber,
+        };
         namespaces.insert(
             name,
             Namespace {
                 history,
+                access,
                 presence: name == "chat",
                 join_leave: name == "chat",
                 leave_delay_ms: 5_000,
@@ -226,7 +253,50 @@ fn namespaces() -> Namespaces {
             },
         );
     }
+    for (name, subscribe, publish) in [
+        ("open", Subscribing::Client, Publishes::Client),
+        ("token", Subscribing::Token, Publishes::Nobody),
+    ] {
+        let access = veche_hub::Access { subscribe, publish };
+        namespaces.insert(
+            name,
+            Namespace {
+                access,
+                ..Namespace::default()
+            },
+        );
+    }
     namespaces
+}
+
+/// What tokens of the tests are signed with.
+pub const SECRET: &[u8] = b"a secret that is long enough for it";
+
+/// Keys that are there from the beginning.
+#[derive(Debug)]
+struct Known(Arc<Keys>);
+
+impl Keychain for Known {
+    fn keys(&self) -> Option<Arc<Keys>> {
+        Some(Arc::clone(&self.0))
+    }
+
+    fn look_for_more(&self, _: SessionId, _: &Arc<dyn Desk>, _: Now) -> bool {
+        false
+    }
+}
+
+fn tokens() -> Arc<Tokens> {
+    let keys = Keys::secret(SECRET).expect("long enough");
+    let rules = Rules {
+        leeway_s: 0,
+        ..Rules::default()
+    };
+    Arc::new(Tokens {
+        places: vec![Place::Query("token".into())],
+        rules,
+        keys: Arc::new(Known(Arc::new(keys))),
+    })
 }
 
 fn push(path: &str) -> Route {

@@ -233,9 +233,9 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
 }
 
 /// The names that `handler` takes.
-pub(crate) const HANDLERS: &[&str] = &["push", "echo", "static", "api", "lua"];
+pub(crate) const HANDLERS: &[&str] = &["push", "echo", "static", "api", "lua", "centrifuge"];
 /// Those of them that open WebSockets.
-pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &["push", "echo", "api", "lua"];
+pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &["push", "echo", "api", "lua", "centrifuge"];
 /// The names that `role` takes.
 pub(crate) const ROLES: &[&str] = &["public", "internal", "push"];
 

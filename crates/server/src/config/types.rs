@@ -383,16 +383,32 @@ pub(crate) enum Handler {
         identity: Identity,
         websocket: WebSocket,
     },
+    /// Clients of Centrifugo's protocol.
+    Centrifuge {
+        identity: Identity,
+        websocket: WebSocket,
+    },
 }
 
 impl Handler {
+    /// Who clients are, where that is asked.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        match self {
+            Self::Push { identity, .. }
+            | Self::Lua { identity, .. }
+            | Self::Centrifuge { identity, .. } => Some(identity),
+            Self::Echo { .. } | Self::Static { .. } | Self::Api { .. } => None,
+        }
+    }
+
     /// The options of the WebSockets that this handler opens, if it opens any.
     pub(crate) fn websocket(&self) -> Option<&WebSocket> {
         match self {
             Self::Push { websocket, .. }
             | Self::Echo { websocket }
             | Self::Api { websocket }
-            | Self::Lua { websocket, .. } => Some(websocket),
+            | Self::Lua { websocket, .. }
+            | Self::Centrifuge { websocket, .. } => Some(websocket),
             Self::Static { .. } => None,
         }
     }
@@ -432,6 +448,8 @@ pub(crate) struct Namespace {
     pub(crate) told: Told,
     /// How long a user who has gone may come back; 0: not at all.
     pub(crate) leave_delay: Duration,
+    /// What clients may do there by themselves.
+    pub(crate) access: veche_hub::Access,
 }
 
 /// What channels of a namespace remember.

@@ -193,12 +193,7 @@ fn identities_of(config: &Config) -> impl Iterator<Item = &config::Identity> {
     config
         .routes
         .iter()
-        .filter_map(|route| match &route.handler {
-            config::Handler::Push { identity, .. } | config::Handler::Lua { identity, .. } => {
-                Some(identity)
-            }
-            _ => None,
-        })
+        .filter_map(|route| route.handler.identity())
 }
 
 impl Kept {

@@ -118,9 +118,8 @@ impl Checker<'_> {
             return;
         }
         for (table, route) in routes {
-            let Some(Handler::Push { identity, .. } | Handler::Lua { identity, .. }) =
-                route.as_ref().map(|route| &route.handler)
-            else {
+            let handler = route.as_ref().map(|route| &route.handler);
+            let Some(identity) = handler.and_then(Handler::identity) else {
                 continue;
             };
             if *identity == Identity::Token {

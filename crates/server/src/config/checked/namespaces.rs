@@ -1,6 +1,6 @@
-//! `[[namespace]]`: what channels remember.
+//! `[[namespace]]`: what channels remember, and what clients may do with them.
 
-use veche_hub::{Recovery, Told};
+use veche_hub::{Access, Publishing, Recovery, Subscribing, Told};
 
 use super::{Checker, identity, word};
 use crate::config::raw::Table;
@@ -72,6 +72,18 @@ impl Checker<'_> {
             join_leave,
             told,
             leave_delay: identity::duration(table, "leave_delay"),
+            access: Access {
+                subscribe: match word(table, "subscribe") {
+                    "client" => Subscribing::Client,
+                    "token" => Subscribing::Token,
+                    _ => Subscribing::Nobody,
+                },
+                publish: match word(table, "publish") {
+                    "client" => Publishing::Client,
+                    "subscriber" => Publishing::Subscriber,
+                    _ => Publishing::Nobody,
+                },
+            },
         })
     }
 }

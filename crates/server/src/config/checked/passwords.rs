@@ -8,7 +8,7 @@ use super::{Checker, rate, text};
 use crate::config::identity::Pam;
 use crate::config::names::Identity;
 use crate::config::raw::Table;
-use crate::config::types::{Handler, Route};
+use crate::config::types::Route;
 
 impl Checker<'_> {
     /// How passwords are judged.
@@ -43,11 +43,7 @@ impl Checker<'_> {
         let mut asked: Vec<&Service> = Vec::new();
         for (table, route) in routes {
             let Some(route) = route else { continue };
-            let (Handler::Push { identity, .. } | Handler::Lua { identity, .. }) = &route.handler
-            else {
-                continue;
-            };
-            let Identity::Pam(service) = identity else {
+            let Some(identity @ Identity::Pam(service)) = route.handler.identity() else {
                 continue;
             };
             let at = table.value_at("identity");

@@ -89,9 +89,7 @@ impl Checker<'_> {
         let handler_word = handler_word?;
         self.foreign(table, &handler_word);
         let handler = self.handler(table, &handler_word, apps);
-        if let (Some(Handler::Push { identity, .. } | Handler::Lua { identity, .. }), Some(on)) =
-            (&handler, &on)
-        {
+        if let (Some(identity), Some(on)) = (handler.as_ref().and_then(Handler::identity), &on) {
             self.certified(table, identity, on, listeners);
         }
         if handler_word == "api" && !has_keys {
@@ -204,6 +202,7 @@ impl Checker<'_> {
             Some("static") => &["GET", "HEAD"],
             Some("api") => &["GET", "POST"],
             Some("lua") => &METHODS,
+            Some("centrifuge") => &["GET", "POST", "OPTIONS"],
             _ => &["GET"],
         });
         if !table.has("methods") || !table.is_sound("methods") {
@@ -268,6 +267,13 @@ impl Checker<'_> {
             let identity = self.identity(table);
             return Some(Handler::Lua {
                 app: app?,
+                identity: identity?,
+                websocket: websocket?,
+            });
+        }
+        if handler == "centrifuge" {
+            let identity = self.identity(table);
+            return Some(Handler::Centrifuge {
                 identity: identity?,
                 websocket: websocket?,
             });

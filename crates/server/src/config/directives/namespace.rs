@@ -82,6 +82,24 @@ pub(super) static NAMESPACE: &[Directive] = &[
         Default::Toml("\"off\""),
         "What of its channels is told to the back end, by `[events]`. `\"occupancy\"`: when a channel gets its first subscriber and has lost its last one for `leave_delay`; in the namespace `\"#\"`, when users come and go; and when somebody wants the latest publication of a channel with `recovery = \"latest\"` that has none. `\"members\"`: also who joins and leaves.",
     ),
+    row(
+        "subscribe",
+        Kind::Word {
+            words: &["none", "token", "client"],
+            hidden: &[],
+        },
+        Default::Toml("\"none\""),
+        "Which clients of routes with `handler = \"centrifuge\"` may subscribe by themselves. `\"none\"`: none of them, and so it is in namespaces that are not named here (error 103). `\"token\"`: those with a subscription token for the channel. `\"client\"`: every one; but a channel whose name goes on with a `$` behind the namespace (`chat:$42`, `$42`) is private and needs a token, and one that ends with a `#` and users (`dialog:7#ann,bob`) is for those users only. Nobody subscribes to another user's own channel (`#ann`); his own every user hears anyway. See [the guide](../guide/centrifuge.md).",
+    ),
+    row(
+        "publish",
+        Kind::Word {
+            words: &["none", "subscriber", "client"],
+            hidden: &[],
+        },
+        Default::Toml("\"none\""),
+        "Which of these clients may publish by themselves: none, those who are subscribed to the channel, or every one, subscribed or not (to private channels only subscribers, to channels of named users only those).",
+    ),
 ];
 
 const fn row(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Directive {

@@ -26,7 +26,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Required,
         handlers: &[],
         change: Change::Reload,
-        doc: "Who answers. `\"push\"`: WebSocket clients that the back end pushes to. `\"echo\"`: a WebSocket that sends each message back. `\"static\"`: files. `\"api\"`: the server API, on a listener other than the internal ones, which have it anyway. `\"lua\"`: an app, by WebSocket and by plain HTTP.",
+        doc: "Who answers. `\"push\"`: WebSocket clients that the back end pushes to. `\"echo\"`: a WebSocket that sends each message back. `\"static\"`: files. `\"api\"`: the server API, on a listener other than the internal ones, which have it anyway. `\"lua\"`: an app, by WebSocket and by plain HTTP. `\"centrifuge\"`: clients that speak Centrifugo's protocol, such as the `centrifuge` SDKs; see [the guide](../guide/centrifuge.md).",
     },
     Directive {
         section: Section::Route,
@@ -75,7 +75,7 @@ pub(super) static ROUTE: &[Directive] = &[
             expected: "\"jwt\", \"http:URL\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\"",
         },
         default: Default::Toml("\"none\""),
-        handlers: &["push", "lua"],
+        handlers: &["push", "lua", "centrifuge"],
         change: Change::Reload,
         doc: "Where the name of a connection's user is: in a parameter of the query, a cookie or a header; a WebSocket without it is refused (a plain request to an app is not, it just has no user). With `\"none\"` it has no user, only channels. The value is believed as it stands. So a query or a header is for demos and trusted networks, such as behind a proxy that sets the header itself, and a cookie should hold something that cannot be guessed. With `\"mtls\"` it is in the certificate that the client has shown on a listener with `client_ca`: its common name, or else its first mail address, host name or URI; `\"mtls:cn\"`, `\"mtls:email\"`, `\"mtls:dns\"` and `\"mtls:uri\"` take that one only. With `\"jwt\"` it is in a signed token, by `[jwt]`; the connection ends with the token (3005), unless it is renewed. With `\"http:URL\"` the back end behind that URL is asked, by `[hook]`. With `\"pam:SERVICE\"` the client sends a name and a password (HTTP Basic), with plain requests to an app too, and PAM judges them by the rules in `/etc/pam.d/SERVICE`, or by those in another folder (`\"pam:/path/to/SERVICE\"`), by `[pam]`; only where nobody can read passwords on the way. [The guide](../guide/identity.md) has more of all three.",
     },

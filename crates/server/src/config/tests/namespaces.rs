@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use veche_hub::Recovery;
+use veche_hub::{Access, Recovery};
 
 use super::bad::says_after_listen;
 use super::{LISTEN, good};
@@ -37,6 +37,7 @@ history_bytes = "1GiB"
         join_leave: false,
         told: veche_hub::Told::Nothing,
         leave_delay: Duration::from_secs(if name == "chat" { 9 } else { 5 }),
+        access: Access::default(),
     };
     let chat = History {
         size: 100,

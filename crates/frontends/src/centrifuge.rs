@@ -1,0 +1,416 @@
+//! A session of Centrifugo's client protocol: commands in, replies and pushes out.
+//!
+//! It knows the protocol's rules and the hub, and neither the wire (`veche_centrifuge`) nor frames (`socket`). Commands
+//! are carried out one by one, in the order in which they come: one that has to wait for a channel's home holds back
+//! those behind it, which stay as bytes. So replies never overtake each other, and what a client subscribed to is there
+//! when its next command comes.
+//!
+//! What is published goes past the session, from the hub into the outbox ([`crate::outbox`]). The reply to a subscribe
+//! command is written before the hub is called again, so it stands before all that follows from it; while a connect
+//! command waits for the homes of several channels, what comes meanwhile waits behind its reply.
+
+mod channels;
+mod commands;
+mod connecting;
+mod frame;
+mod instructed;
+mod subscribing;
+mod tokens;
+pub(crate) mod writing;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use veche_centrifuge::{Command, DisconnectCode, Encoding, Limits, Request};
+use veche_hub::{Answer, ClientInfo, SessionId, Ticket};
+
+pub(crate) use frame::kind;
+
+use crate::identity::{Finding, Lease};
+use crate::outbox::ANSWERS_BYTES_HIGH;
+use crate::route::Route;
+use crate::shared::{NoteLevel, Now, Shared};
+use crate::step::Block;
+use connecting::Connecting;
+use frame::Frame;
+use instructed::{GIVEN, Givens};
+use subscribing::{Asked, Subscriptions};
+use tokens::Judge;
+
+/// Without a connect command the connection is closed after so long.
+const STALE_MS: u64 = 10_000;
+
+/// The longest wait for the answer to a ping.
+const PONG_MS_MAX: u64 = 8_000;
+
+/// So long after its token is over a connection, or a subscription, may still be given another one.
+pub(crate) const GRACE_MS: u64 = 25_000;
+
+/// One client.
+pub(crate) struct Centrifuge {
+    encoding: Encoding,
+    /// As whom others see it. Nobody before it is connected, unless its handshake has said.
+    info: Arc<ClientInfo>,
+    state: State,
+    subscriptions: Subscriptions,
+    /// What came last, as far as it is not worked on.
+    message: Vec<u8>,
+    /// Bytes of it that are done with, and commands.
+    taken: usize,
+    commands: usize,
+    /// What the next command waits for.
+    waiting: Option<Waiting>,
+    /// Of the last request to the hub on behalf of a command.
+    ticket: u32,
+    /// Channels to which a back end has subscribed it, until their homes have answered.
+    given: Givens,
+    /// Other keys were asked for, on behalf of the next command.
+    has_asked: bool,
+    /// The next thing may be due earlier than was said last.
+    is_hurried: bool,
+    /// When it began; from the connect reply on, when the last ping went.
+    pinged_ms: u64,
+    /// Nothing has come since the last ping.
+    is_pinged: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Of a connect command no good one has come.
+    Fresh,
+    Connected,
+}
+
+/// What has been asked of a home elsewhere, and on behalf of which command.
+enum Waiting {
+    Connect(Box<Connecting>),
+    Subscribe(Box<Asked>),
+    Publish {
+        id: u32,
+    },
+    Asked {
+        id: u32,
+    },
+    /// Keys that are fetched.
+    Keys,
+}
+
+/// What a session works with, for one call.
+pub(crate) struct Context<'a> {
+    pub(crate) id: SessionId,
+    pub(crate) route: &'a Route,
+    /// What its token is good for.
+    pub(crate) lease: &'a mut Option<Box<Lease>>,
+    pub(crate) shared: &'a mut Shared,
+}
+
+/// How it goes on with what has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    GoOn,
+    Wait(Block),
+    /// The session is to be closed so.
+    Close(u16, Cow<'static, str>),
+}
+
+/// What became of one command.
+enum Done {
+    Yes,
+    /// It has asked for something, and ends when that comes.
+    Waits(Waiting),
+    /// Nothing of it was done: it is to be tried again.
+    Not(Block),
+    Close(DisconnectCode),
+}
+
+impl From<DisconnectCode> for Flow {
+    fn from(code: DisconnectCode) -> Self {
+        Self::Close(code.code(), code.words().into())
+    }
+}
+
+impl From<veche_centrifuge::BinaryInJson> for Done {
+    fn from(_: veche_centrifuge::BinaryInJson) -> Self {
+        Self::Close(DisconnectCode::InappropriateProtocol)
+    }
+}
+
+/// The code and the words of the protocol for a close that is the server's own.
+pub(crate) fn words(code: u16, reason: &str) -> (u16, Cow<'_, str>) {
+    use crate::close::{GOING_AWAY, IDLE, RESTARTING, SLOW_CONSUMER, TOO_FAST};
+    let known = match (code, reason) {
+        GOING_AWAY | RESTARTING => DisconnectCode::Shutdown,
+        SLOW_CONSUMER => DisconnectCode::Slow,
+        TOO_FAST => DisconnectCode::TooManyRequests,
+        IDLE => DisconnectCode::ConnectionClosed,
+        _ => return (code, reason.into()),
+    };
+    (known.code(), known.words().into())
+}
+
+impl Centrifuge {
+    /// A session that has just opened; `user` as the handshake says.
+    pub(crate) fn new(encoding: Encoding, now: Now) -> Self {
+        let nobody = ClientInfo {
+            user: Box::default(),
+            client: Box::default(),
+            conn_info: None,
+            chan_info: None,
+        };
+        Self {
+            encoding,
+            info: Arc::new(nobody),
+            state: State::Fresh,
+            subscriptions: Subscriptions::default(),
+            message: Vec::new(),
+            taken: 0,
+            commands: 0,
+            waiting: None,
+            ticket: 0,
+            given: Givens::default(),
+            has_asked: false,
+            is_hurried: false,
+            pinged_ms: now.mono_ms,
+            is_pinged: false,
+        }
+    }
+
+    /// Who the client is by its handshake.
+    pub(crate) fn set_user(&mut self, user: &str) {
+        Arc::make_mut(&mut self.info).user = user.into();
+    }
+
+    /// A whole message; `bytes` go back to the outboxes.
+    pub(crate) fn message(&mut self, bytes: Vec<u8>, cx: &mut Context<'_>) -> Flow {
+        debug_assert!(self.waiting.is_none(), "what comes meanwhile is not read");
+        self.is_pinged = false;
+        self.message = bytes;
+        (self.taken, self.commands) = (0, 0);
+        self.go_on(cx)
+    }
+
+    /// Goes on with the commands there are.
+    pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) -> Flow {
+        if self.waiting.is_some() {
+            return Flow::Wait(Block::Answer);
+        }
+        let message = std::mem::take(&mut self.message);
+        if message.capacity() == 0 {
+            return Flow::GoOn;
+        }
+        let bytes = cx.shared.ports.outboxes.spare();
+        let mut frame = Frame::new(self.encoding, bytes);
+        let flow = self.work(&message, &mut frame, cx);
+        frame.send(cx.id, &mut cx.shared.ports.outboxes);
+        cx.shared.ports.outboxes.recycle(frame.into_bytes());
+        match flow {
+            Flow::Wait(_) => self.message = message,
+            Flow::GoOn | Flow::Close(..) => cx.shared.ports.outboxes.recycle(message),
+        }
+        flow
+    }
+
+    fn work(&mut self, message: &[u8], frame: &mut Frame, cx: &mut Context<'_>) -> Flow {
+        let limits = Limits {
+            message_bytes_max: usize::MAX,
+            commands_max: Limits::default().commands_max.saturating_sub(self.commands),
+        };
+        let begin = self.taken;
+        let mut commands = self.encoding.commands(&message[begin..], limits);
+        loop {
+            let command = match commands.next() {
+                Some(Ok(command)) => command,
+                Some(Err(malformed)) => {
+                    let what = format!("closed with 3501: {malformed}");
+                    cx.shared.note(cx.id, NoteLevel::Info, what);
+                    cx.shared.stats.protocol_errors.add(1);
+                    return DisconnectCode::BadRequest.into();
+                }
+                // A message says something.
+                None if self.commands == 0 => return DisconnectCode::BadRequest.into(),
+                None => return Flow::GoOn,
+            };
+            let done = self.command(&command, frame, cx);
+            if let Done::Not(block) = done {
+                return Flow::Wait(block);
+            }
+            self.taken = begin + commands.taken();
+            self.commands += 1;
+            self.has_asked = false;
+            match done {
+                Done::Yes | Done::Not(_) => {}
+                Done::Waits(waiting) => {
+                    self.waiting = Some(waiting);
+                    return Flow::Wait(Block::Answer);
+                }
+                Done::Close(code) => return code.into(),
+            }
+            let queued = cx.shared.ports.outboxes.of(cx.id).queued();
+            if queued + frame.len() > ANSWERS_BYTES_HIGH {
+                return Flow::Wait(Block::Output);
+            }
+        }
+    }
+
+    fn command(&mut self, command: &Command<'_>, frame: &mut Frame, cx: &mut Context<'_>) -> Done {
+        let id = command.id;
+        if self.state == State::Fresh {
+            return match &command.request {
+                Request::Connect(request) => self.connect(id, request, frame, cx),
+                _ => Done::Close(DisconnectCode::BadRequest),
+            };
+        }
+        self.request(id, &command.request, frame, cx)
+    }
+
+    /// A home elsewhere has answered; whether what waited for that may go on.
+    pub(crate) fn answered(
+        &mut self,
+        ticket: Ticket,
+        answer: Answer,
+        cx: &mut Context<'_>,
+    ) -> Option<Flow> {
+        if ticket.0 & GIVEN != 0 {
+            return self.given_answered(ticket, &answer, cx);
+        }
+        let waiting = self.waiting.take()?;
+        let bytes = cx.shared.ports.outboxes.spare();
+        let mut frame = Frame::new(self.encoding, bytes);
+        let done = match (waiting, answer) {
+            (Waiting::Connect(connecting), Answer::Subscribed(joined)) => {
+                self.connect_answered(connecting, ticket, joined, &mut frame, cx)
+            }
+            (waiting, _) if ticket != Ticket(self.ticket) => Done::Waits(waiting),
+            (Waiting::Subscribe(asked), Answer::Subscribed(joined)) => {
+                self.subscribed(&asked, joined.as_deref(), &mut frame, cx)
+            }
+            (Waiting::Publish { id }, Answer::Published(_)) => commands::published(id, &mut frame),
+            (Waiting::Asked { id }, answer) => commands::answered(id, &answer, &mut frame),
+            (waiting, _) => Done::Waits(waiting),
+        };
+        frame.send(cx.id, &mut cx.shared.ports.outboxes);
+        cx.shared.ports.outboxes.recycle(frame.into_bytes());
+        match done {
+            Done::Yes => Some(Flow::GoOn),
+            Done::Close(code) => Some(code.into()),
+            Done::Waits(waiting) => {
+                self.waiting = Some(waiting);
+                None
+            }
+            Done::Not(_) => None,
+        }
+    }
+
+    /// Keys have come, or will not; whether somebody waited for them.
+    pub(crate) fn found(&mut self, finding: &Finding) -> bool {
+        let is_it = matches!(self.waiting, Some(Waiting::Keys)) && *finding == Finding::Keys;
+        if is_it {
+            self.waiting = None;
+        }
+        is_it
+    }
+
+    fn judge<'a>(&self, id: SessionId, route: &'a Route) -> Judge<'a> {
+        Judge {
+            id,
+            route,
+            has_asked: self.has_asked,
+        }
+    }
+
+    /// The command has to be looked at again when other keys are there.
+    fn wait_for_keys(&mut self) -> Done {
+        self.has_asked = true;
+        self.waiting = Some(Waiting::Keys);
+        Done::Not(Block::Answer)
+    }
+
+    /// Whether a command waits for the home of that channel to count the session.
+    fn is_waiting_for(&self, channel: &str) -> bool {
+        match &self.waiting {
+            Some(Waiting::Subscribe(asked)) => asked.channel() == channel,
+            _ => false,
+        }
+    }
+
+    /// Whether homes have yet to answer before the connect command is.
+    fn is_connecting(&self) -> bool {
+        matches!(self.waiting, Some(Waiting::Connect(_)))
+    }
+
+    fn next_ticket(&mut self) -> Ticket {
+        self.ticket = (self.ticket + 1) % GIVEN;
+        Ticket(self.ticket)
+    }
+
+    /// When there is something to do, whether something comes or not.
+    pub(crate) fn deadline_ms(&self, shared: &Shared) -> u64 {
+        if self.state == State::Fresh {
+            return self.pinged_ms + STALE_MS;
+        }
+        let (interval_ms, pong_ms) = ping_times_ms(shared);
+        let ping_ms = match (interval_ms, self.is_pinged) {
+            (0, _) => u64::MAX,
+            (_, true) => self.pinged_ms + pong_ms,
+            (interval_ms, false) => self.pinged_ms + interval_ms,
+        };
+        ping_ms.min(self.subscriptions.deadline_ms(shared.now))
+    }
+
+    /// The same while what comes is not read: who can't speak has not gone silent.
+    pub(crate) fn blocked_deadline_ms(&self) -> u64 {
+        match self.state {
+            State::Fresh => self.pinged_ms + STALE_MS,
+            State::Connected => u64::MAX,
+        }
+    }
+
+    /// Whether the next thing may be due earlier than was said last; that is known then.
+    pub(crate) fn take_hurry(&mut self) -> bool {
+        std::mem::take(&mut self.is_hurried)
+    }
+
+    /// What came while nobody listened may have been the answer to a ping.
+    pub(crate) fn heard(&mut self) {
+        self.is_pinged = false;
+    }
+
+    /// Looks at what is due.
+    pub(crate) fn timeout(&mut self, cx: &mut Context<'_>) -> Flow {
+        let now_ms = cx.shared.now.mono_ms;
+        if self.state == State::Fresh {
+            return match now_ms >= self.pinged_ms + STALE_MS {
+                true => DisconnectCode::Stale.into(),
+                false => Flow::GoOn,
+            };
+        }
+        let mut frame = Frame::new(self.encoding, cx.shared.ports.outboxes.spare());
+        let mut flow = match self.end_expired(&mut frame, cx) {
+            true => Flow::GoOn,
+            false => DisconnectCode::SubscriptionExpired.into(),
+        };
+        let (interval_ms, pong_ms) = ping_times_ms(cx.shared);
+        if interval_ms > 0 {
+            if self.is_pinged && now_ms >= self.pinged_ms + pong_ms {
+                cx.shared.stats.silent_closed.add(1);
+                cx.shared.note(cx.id, NoteLevel::Info, "closed: no pong");
+                flow = DisconnectCode::NoPong.into();
+            } else if now_ms >= self.pinged_ms + interval_ms {
+                frame.ping();
+                // The pong has its full time also where the ping is late: after a pause of the whole machine, say.
+                (self.pinged_ms, self.is_pinged) = (now_ms, true);
+            }
+        }
+        frame.send(cx.id, &mut cx.shared.ports.outboxes);
+        cx.shared.ports.outboxes.recycle(frame.into_bytes());
+        flow
+    }
+}
+
+/// How often clients are pinged, 0 for never, and how long is waited for the answer.
+fn ping_times_ms(shared: &Shared) -> (u64, u64) {
+    let limits = &shared.site.limits;
+    // Clients count in whole seconds.
+    let interval_ms = limits.ping_interval_ms.div_ceil(1000) * 1000;
+    (interval_ms, limits.pong_timeout_ms.min(PONG_MS_MAX))
+}

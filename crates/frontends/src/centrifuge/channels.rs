@@ -1,0 +1,138 @@
+//! What a channel's name says of who may do what there, beside the options of its namespace.
+//!
+//! `dialog:7#ann,bob` is for those users only; `$x` and `chat:$x` are private, which takes a token; `#ann` is the own
+//! channel of the user `ann`.
+
+use veche_centrifuge::ErrorCode;
+use veche_hub::{Access, ChannelName, Publishing, Subscribing};
+
+/// What may be done only with a token for the channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// Nothing more is needed.
+    Granted,
+    /// A subscription token.
+    WithToken,
+}
+
+/// A name that a client has given.
+pub(super) fn named(channel: &str) -> Result<ChannelName<'_>, ErrorCode> {
+    ChannelName::new(channel).map_err(|_| ErrorCode::UnknownChannel)
+}
+
+/// Whether a user may subscribe by himself, and whether that takes a token.
+pub(super) fn may_subscribe(
+    channel: ChannelName<'_>,
+    user: &str,
+    access: Access,
+) -> Result<Leave, ErrorCode> {
+    let name = channel.as_str();
+    // Its user hears it anyway.
+    if channel.user().is_some() || !is_among(name, user) {
+        return Err(ErrorCode::PermissionDenied);
+    }
+    match access.subscribe {
+        Subscribing::Nobody => Err(ErrorCode::PermissionDenied),
+        Subscribing::Client if !is_private(name) => Ok(Leave::Granted),
+        Subscribing::Client | Subscribing::Token => Ok(Leave::WithToken),
+    }
+}
+
+/// Whether a user may publish by himself.
+pub(super) fn may_publish(
+    channel: ChannelName<'_>,
+    user: &str,
+    is_subscribed: bool,
+    access: Access,
+) -> bool {
+    let name = channel.as_str();
+    match access.publish {
+        Publishing::Nobody => false,
+        Publishing::Subscriber => is_subscribed,
+        Publishing::Client => is_subscribed || is_among(name, user) && !is_private(name),
+    }
+}
+
+/// Whether the name is for everybody or names this user.
+fn is_among(name: &str, user: &str) -> bool {
+    match name.split_once('#') {
+        None => true,
+        Some((_, users)) => !user.is_empty() && users.split(',').any(|one| one == user),
+    }
+}
+
+fn is_private(name: &str) -> bool {
+    let rest = name.split_once(':').map_or(name, |(_, rest)| rest);
+    rest.starts_with('$') || name.starts_with('$')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(subscribe: Subscribing, publish: Publishing) -> Access {
+        Access { subscribe, publish }
+    }
+
+    #[test]
+    fn names_say_who_may_subscribe() {
+        use Leave::{Granted, WithToken};
+        const NO: Result<Leave, ErrorCode> = Err(ErrorCode::PermissionDenied);
+        // With "client", with "token".
+        for (name, user, client, token) in [
+            ("news", "", Ok(Granted), Ok(WithToken)),
+            ("chat:1", "ann", Ok(Granted), Ok(WithToken)),
+            ("$news", "ann", Ok(WithToken), Ok(WithToken)),
+            ("chat:$1", "ann", Ok(WithToken), Ok(WithToken)),
+            ("$chat:1", "ann", Ok(WithToken), Ok(WithToken)),
+            ("chat:a$", "ann", Ok(Granted), Ok(WithToken)),
+            ("chat:1#ann", "ann", Ok(Granted), Ok(WithToken)),
+            ("chat:1#bob,ann", "ann", Ok(Granted), Ok(WithToken)),
+            ("chat:1#bob", "ann", NO, NO),
+            ("chat:1#anna", "ann", NO, NO),
+            ("chat:1#", "", NO, NO),
+            ("chat:1#,ann", "", NO, NO),
+            ("#ann", "ann", NO, NO),
+            ("#bob", "ann", NO, NO),
+        ] {
+            let channel = ChannelName::new(name).expect("a name");
+            let rows = [
+                (Subscribing::Client, client),
+                (Subscribing::Token, token),
+                (Subscribing::Nobody, NO),
+            ];
+            for (subscribe, expected) in rows {
+                let access = access(subscribe, Publishing::Client);
+                assert_eq!(
+                    may_subscribe(channel, user, access),
+                    expected,
+                    "{name} {user} {subscribe:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn names_say_who_may_publish() {
+        // With "client" not subscribed, and subscribed.
+        for (name, user, free, subscribed) in [
+            ("news", "", true, true),
+            ("$news", "ann", false, true),
+            ("chat:$1", "ann", false, true),
+            ("chat:1#ann,bob", "ann", true, true),
+            ("chat:1#bob", "ann", false, true),
+            ("#ann", "ann", true, true),
+            ("#bob", "ann", false, true),
+        ] {
+            let channel = ChannelName::new(name).expect("a name");
+            let may = |is_subscribed, publish| {
+                let access = access(Subscribing::Nobody, publish);
+                may_publish(channel, user, is_subscribed, access)
+            };
+            assert_eq!(may(false, Publishing::Client), free, "{name} {user}");
+            assert_eq!(may(true, Publishing::Client), subscribed, "{name} {user}");
+            assert!(may(true, Publishing::Subscriber) && !may(false, Publishing::Subscriber));
+            assert!(!may(true, Publishing::Nobody));
+        }
+    }
+}

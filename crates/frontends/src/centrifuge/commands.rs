@@ -1,0 +1,190 @@
+//! The commands of a client that is connected, but for those about subscriptions and tokens.
+
+use std::sync::Arc;
+
+use veche_centrifuge::{
+    DisconnectCode, ErrorCode, HistoryRequest, Outcome, PresenceStatsResult, PublishRequest,
+    Request,
+};
+use veche_hub::{self as hub, Answer, HistoryError, Info, PresenceError, Query, Question, Terms};
+
+use super::channels::{may_publish, named};
+use super::frame::Frame;
+use super::{Centrifuge, Context, Done, Waiting, writing};
+use crate::step::Block;
+
+impl Centrifuge {
+    pub(super) fn request(
+        &mut self,
+        id: u32,
+        request: &Request<'_>,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Done {
+        match request {
+            Request::Connect(_) => Done::Close(DisconnectCode::BadRequest),
+            Request::Subscribe(request) => self.subscribe(id, request, frame, cx),
+            Request::Unsubscribe(request) => self.unsubscribe(id, &request.channel, frame, cx),
+            Request::Publish(request) => self.publish(id, request, frame, cx),
+            Request::Presence(request) => {
+                self.inquire(id, &request.channel, Question::Presence, frame, cx)
+            }
+            Request::PresenceStats(request) => {
+                self.inquire(id, &request.channel, Question::PresenceStats, frame, cx)
+            }
+            Request::History(request) => self.history(id, request, frame, cx),
+            Request::Ping => done(frame.reply(id, Outcome::Ping)),
+            // Nobody listens.
+            Request::Send(_) => Done::Close(DisconnectCode::NotAvailable),
+            Request::Rpc(_) => refuse(id, ErrorCode::NotAvailable, frame),
+            Request::Refresh(request) => self.refresh(id, request, frame, cx),
+            Request::SubRefresh(request) => self.sub_refresh(id, request, frame, cx),
+            // All that comes shows that it is there.
+            Request::Pong => Done::Yes,
+        }
+    }
+
+    fn publish(
+        &mut self,
+        id: u32,
+        request: &PublishRequest<'_>,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Done {
+        let channel = match named(&request.channel) {
+            Ok(channel) => channel,
+            Err(code) => return refuse(id, code, frame),
+        };
+        let access = cx.shared.site.namespaces.of(channel.as_str()).access;
+        let is_subscribed = self.subscriptions.has(channel.as_str());
+        if !may_publish(channel, &self.info.user, is_subscribed, access) {
+            return refuse(id, ErrorCode::PermissionDenied, frame);
+        }
+        let Some(data) = request.data else {
+            return refuse(id, ErrorCode::BadRequest, frame);
+        };
+        if request.kind != 0 {
+            return refuse(id, ErrorCode::NotAvailable, frame);
+        }
+        if cx.shared.is_short_of_memory {
+            return refuse(id, ErrorCode::Internal, frame);
+        }
+        // It may come to this client too, and then what it was told so far comes first.
+        frame.send(cx.id, &mut cx.shared.ports.outboxes);
+        let client = Some(self.info_in(channel.as_str()));
+        let terms = Arc::new(Terms {
+            info: Some(Arc::new(Info {
+                client,
+                ..Info::default()
+            })),
+            ..Terms::default()
+        });
+        let ticket = self.next_ticket();
+        let published = cx.shared.hub.publish(
+            Some((cx.id, ticket)),
+            channel,
+            writing::payload(data),
+            Some(&terms),
+            &mut cx.shared.ports,
+        );
+        match published {
+            Err(_) => {
+                cx.shared.stats.credits_refused.add(1);
+                Done::Not(Block::Credit)
+            }
+            Ok(hub::Outcome::Pending) => Done::Waits(Waiting::Publish { id }),
+            Ok(hub::Outcome::Done(_)) => self::published(id, frame),
+        }
+    }
+
+    /// Of what a client is subscribed to it may know what was published, and who is there.
+    fn may_look<'c>(&self, channel: &'c str) -> Result<hub::ChannelName<'c>, ErrorCode> {
+        let channel = named(channel)?;
+        match self.subscriptions.has(channel.as_str()) {
+            true => Ok(channel),
+            false => Err(ErrorCode::PermissionDenied),
+        }
+    }
+
+    /// Asks the channel's home something.
+    fn inquire(
+        &mut self,
+        id: u32,
+        channel: &str,
+        question: Question,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Done {
+        let channel = match self.may_look(channel) {
+            Ok(channel) => channel,
+            Err(code) => return refuse(id, code, frame),
+        };
+        let ticket = self.next_ticket();
+        let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.ports);
+        match hub.ask((cx.id, ticket), channel, question, ports) {
+            hub::Outcome::Pending => Done::Waits(Waiting::Asked { id }),
+            hub::Outcome::Done(answer) => answered(id, &answer, frame),
+        }
+    }
+
+    fn history(
+        &mut self,
+        id: u32,
+        request: &HistoryRequest<'_>,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Done {
+        let since = request.since.as_ref();
+        let query = Query {
+            since: since.map(|since| writing::since(&since.epoch, since.offset)),
+            limit: usize::try_from(request.limit).unwrap_or(usize::MAX),
+            is_reverse: request.reverse,
+        };
+        self.inquire(id, &request.channel, Question::History(query), frame, cx)
+    }
+}
+
+/// A publication was taken.
+pub(super) fn published(id: u32, frame: &mut Frame) -> Done {
+    done(frame.reply(id, Outcome::Publish))
+}
+
+/// A channel's home has answered a question.
+pub(super) fn answered(id: u32, answer: &Answer, frame: &mut Frame) -> Done {
+    match answer {
+        Answer::History(Ok(page)) => done(writing::history(frame, id, page)),
+        Answer::History(Err(HistoryError::Off)) => refuse(id, ErrorCode::NotAvailable, frame),
+        Answer::History(Err(HistoryError::Unrecoverable)) => {
+            refuse(id, ErrorCode::UnrecoverablePosition, frame)
+        }
+        Answer::Presence(Ok(clients)) => done(writing::presence(frame, id, clients)),
+        Answer::PresenceStats(Ok(stats)) => {
+            let result = PresenceStatsResult {
+                num_clients: stats.clients,
+                num_users: stats.users,
+            };
+            done(frame.reply(id, Outcome::PresenceStats(result)))
+        }
+        Answer::Presence(Err(error)) | Answer::PresenceStats(Err(error)) => {
+            let code = match error {
+                PresenceError::Off => ErrorCode::NotAvailable,
+                PresenceError::TooMany => ErrorCode::LimitExceeded,
+            };
+            refuse(id, code, frame)
+        }
+        // No question of ours.
+        _ => refuse(id, ErrorCode::Internal, frame),
+    }
+}
+
+pub(super) fn refuse(id: u32, code: ErrorCode, frame: &mut Frame) -> Done {
+    frame.error(id, code);
+    Done::Yes
+}
+
+pub(super) fn done(written: Result<(), veche_centrifuge::BinaryInJson>) -> Done {
+    match written {
+        Ok(()) => Done::Yes,
+        Err(binary) => binary.into(),
+    }
+}

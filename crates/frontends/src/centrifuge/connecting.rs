@@ -1,0 +1,313 @@
+//! The connect command: who the client is, which channels it is given, and its reply; and `refresh`, by which a client
+//! shows a new token.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use veche_centrifuge::{
+    ConnectRequest, ConnectResult, DisconnectCode, ErrorCode, Outcome, RefreshRequest,
+    RefreshResult, SubscribeResult,
+};
+use veche_hub::{ChannelName, ClientInfo, Joined, Joining, Ticket};
+
+use super::commands::{done, refuse};
+use super::frame::Frame;
+use super::instructed::GIVEN;
+use super::subscribing::{CHANNELS_MAX, join};
+use super::tokens::{Denied, Granted};
+use super::writing::{self, Welcome};
+use super::{Centrifuge, Context, Done, State, Waiting, ping_times_ms};
+use crate::identity::{Identity, Lease};
+use crate::shared::NoteLevel;
+use crate::stats::TurnedAway;
+
+/// What clients are told of the server.
+pub(super) const VERSION: &str = concat!("Veche ", env!("CARGO_PKG_VERSION"));
+
+/// A connect command whose channels' homes have yet to answer, some or all.
+pub(super) struct Connecting {
+    id: u32,
+    channels: Vec<Given>,
+    /// Ticket of the first channel.
+    first: u32,
+    /// How many have not answered.
+    open: usize,
+}
+
+/// A channel that the server subscribes the client to.
+struct Given {
+    granted: Granted,
+    is_recovering: bool,
+    joined: Option<Box<Joined>>,
+}
+
+impl Centrifuge {
+    pub(super) fn connect(
+        &mut self,
+        id: u32,
+        request: &ConnectRequest<'_>,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Done {
+        let route = cx.route;
+        let (info, granted) = match &route.identity {
+            Identity::Token(_) if !request.token.is_empty() => {
+                let judge = self.judge(cx.id, route);
+                let pass = match judge.connection(&request.token, cx.shared) {
+                    Ok(pass) => pass,
+                    Err(Denied::Later) => return self.wait_for_keys(),
+                    Err(denied) => {
+                        let what = "its token is refused";
+                        cx.shared.note(cx.id, NoteLevel::Info, what);
+                        return match denied.to_connect() {
+                            Ok(code) => refuse(id, code, frame),
+                            Err(code) => Done::Close(code),
+                        };
+                    }
+                };
+                if let Err(code) = self.name(pass.lease, cx) {
+                    return Done::Close(code);
+                }
+                (pass.info, pass.channels)
+            }
+            Identity::Token(_) if cx.lease.is_none() => {
+                return refuse(id, ErrorCode::Unauthorized, frame);
+            }
+            _ => (None, Vec::new()),
+        };
+        self.introduce(info, cx);
+        self.state = State::Connected;
+        cx.shared.ports.outboxes.gather_pushes(cx.id, self.encoding);
+        self.give(id, granted, request, frame, cx)
+    }
+
+    /// The client is whom its token names, unless its handshake has named another.
+    fn name(&mut self, lease: Lease, cx: &mut Context<'_>) -> Result<(), DisconnectCode> {
+        if cx.lease.is_some() && *self.info.user != *lease.user {
+            return Err(DisconnectCode::InvalidToken);
+        }
+        if cx.lease.is_none() && !cx.shared.count_user_in(cx.id, &lease.user) {
+            cx.shared.stats.turn_away(TurnedAway::UserConnections);
+            return Err(DisconnectCode::ConnectionLimit);
+        }
+        self.set_user(&lease.user);
+        *cx.lease = Some(Box::new(lease));
+        self.is_hurried = true;
+        Ok(())
+    }
+
+    /// From now on it has a name among connections.
+    fn introduce(&mut self, conn_info: Option<veche_hub::Payload>, cx: &mut Context<'_>) {
+        self.info = Arc::new(ClientInfo {
+            user: self.info.user.clone(),
+            client: unique(cx.shared.ports.outboxes.masks.bytes()),
+            conn_info,
+            chan_info: None,
+        });
+    }
+
+    /// Subscribes the client to its own channel and to those that its token names.
+    fn give(
+        &mut self,
+        id: u32,
+        granted: Vec<Granted>,
+        request: &ConnectRequest<'_>,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Done {
+        let own = format!("#{}", self.info.user);
+        let own = (!self.info.user.is_empty()).then(|| Granted {
+            channel: own,
+            ..Granted::default()
+        });
+        let others = granted
+            .into_iter()
+            .filter(|one| own.as_ref().is_none_or(|own| own.channel != one.channel));
+        let others: Vec<Granted> = others.collect();
+        let all: Vec<Granted> = own.into_iter().chain(others).collect();
+        if all.len() > CHANNELS_MAX {
+            return Done::Close(DisconnectCode::ChannelLimit);
+        }
+        let mut connecting = Connecting {
+            id,
+            channels: Vec::with_capacity(all.len()),
+            first: (self.ticket + 1) % GIVEN,
+            open: 0,
+        };
+        for granted in all {
+            let Ok(channel) = ChannelName::new(&granted.channel) else {
+                cx.shared.note(
+                    cx.id,
+                    NoteLevel::Warn,
+                    "its token names a channel that is none",
+                );
+                return Done::Close(DisconnectCode::InvalidToken);
+            };
+            let mut subs = request.subs.iter();
+            let known = subs.find(|sub| sub.recover && sub.channel == granted.channel);
+            let since = known.map(|sub| {
+                let position = &sub.position;
+                Arc::from([writing::since(&position.epoch, position.offset)])
+            });
+            let joining = Joining {
+                since,
+                client: Some(self.info_with(granted.info.as_ref())),
+            };
+            let ticket = self.next_ticket();
+            let joined = match join(channel, ticket, &joining, cx) {
+                Ok(joined) => joined,
+                Err(code) => {
+                    cx.shared.note(cx.id, NoteLevel::Warn, code.words());
+                    return Done::Close(DisconnectCode::Internal);
+                }
+            };
+            self.subscriptions
+                .give(&granted.channel, granted.info.clone(), None);
+            connecting.open += usize::from(joined.is_none());
+            connecting.channels.push(Given {
+                is_recovering: known.is_some(),
+                joined: joined.flatten(),
+                granted,
+            });
+        }
+        match connecting.open {
+            0 => self.connected(&connecting, frame, cx),
+            _ => Done::Waits(Waiting::Connect(Box::new(connecting))),
+        }
+    }
+
+    /// The home of one of the given channels has counted the client.
+    pub(super) fn connect_answered(
+        &mut self,
+        mut connecting: Box<Connecting>,
+        Ticket(ticket): Ticket,
+        joined: Option<Box<Joined>>,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Done {
+        let place = (ticket.wrapping_sub(connecting.first) % GIVEN) as usize;
+        if let Some(given) = connecting.channels.get_mut(place) {
+            given.joined = joined;
+            connecting.open -= 1;
+        }
+        match connecting.open {
+            0 => self.connected(&connecting, frame, cx),
+            _ => Done::Waits(Waiting::Connect(connecting)),
+        }
+    }
+
+    /// Everything is there: the reply is written, and what came meanwhile follows.
+    fn connected(
+        &mut self,
+        connecting: &Connecting,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Done {
+        let mut bytes_left = cx.shared.ports.outboxes.outbox_bytes_max();
+        let mut welcomes = Vec::with_capacity(connecting.channels.len());
+        for given in &connecting.channels {
+            let joined = given.joined.as_deref();
+            let welcome = Welcome::new(joined, given.is_recovering, self.encoding, bytes_left);
+            bytes_left -= welcome.bytes();
+            if given.is_recovering {
+                cx.shared.stats.recovery(welcome.is_whole());
+            }
+            welcomes.push(welcome);
+        }
+        let publications: Vec<_> = welcomes.iter().map(Welcome::publications).collect();
+        let subs = connecting.channels.iter().zip(&welcomes).zip(&publications);
+        let subs: Vec<(&str, SubscribeResult<'_>)> = subs
+            .map(|((given, welcome), publications)| {
+                let data = given.granted.data.as_ref();
+                let result = SubscribeResult {
+                    data: data.map(|data| writing::data(data.borrow())),
+                    ..welcome.result(publications)
+                };
+                (&*given.granted.channel, result)
+            })
+            .collect();
+        let (interval_ms, _) = ping_times_ms(cx.shared);
+        let now = cx.shared.now;
+        let lease = cx.lease.as_deref();
+        let judge = self.judge(cx.id, cx.route);
+        let result = ConnectResult {
+            client: &self.info.client,
+            version: VERSION,
+            expires: lease.is_some(),
+            ttl_s: lease.map_or(0, |lease| judge.ttl_s(lease.expires_ms, now)),
+            subs: &subs,
+            ping_s: u32::try_from(interval_ms / 1000).unwrap_or(u32::MAX),
+            pong: interval_ms > 0,
+            time_ms: i64::try_from(now.wall_ms).unwrap_or(0),
+            ..ConnectResult::default()
+        };
+        let written = frame.reply(connecting.id, Outcome::Connect(result));
+        (self.pinged_ms, self.is_pinged) = (now.mono_ms, false);
+        frame.send(cx.id, &mut cx.shared.ports.outboxes);
+        cx.shared.ports.outboxes.begin_pushes(cx.id);
+        done(written)
+    }
+
+    pub(super) fn refresh(
+        &mut self,
+        id: u32,
+        request: &RefreshRequest<'_>,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Done {
+        if cx.lease.is_none() {
+            return refuse(id, ErrorCode::NotAvailable, frame);
+        }
+        if request.token.is_empty() {
+            return refuse(id, ErrorCode::BadRequest, frame);
+        }
+        let judge = self.judge(cx.id, cx.route);
+        let pass = match judge.connection(&request.token, cx.shared) {
+            Ok(pass) => pass,
+            Err(Denied::Later) => return self.wait_for_keys(),
+            Err(Denied::NoKeys) => return refuse(id, ErrorCode::Internal, frame),
+            // Whoever comes back with it is told to get another one.
+            Err(Denied::Expired) => return Done::Close(DisconnectCode::Expired),
+            Err(Denied::Bad | Denied::Unused) => return Done::Close(DisconnectCode::InvalidToken),
+        };
+        if *pass.lease.user != *self.info.user {
+            return Done::Close(DisconnectCode::InvalidToken);
+        }
+        cx.shared.stats.tokens_renewed.add(1);
+        let result = RefreshResult {
+            client: &self.info.client,
+            version: VERSION,
+            expires: true,
+            ttl_s: judge.ttl_s(pass.lease.expires_ms, cx.shared.now),
+        };
+        *cx.lease = Some(Box::new(pass.lease));
+        self.is_hurried = true;
+        done(frame.reply(id, Outcome::Refresh(result)))
+    }
+}
+
+/// A name that no other connection has: a UUID of random bits (RFC 9562, section 5.4).
+fn unique(mut bits: [u8; 16]) -> Box<str> {
+    bits[6] = bits[6] & 0x0f | 0x40;
+    bits[8] = bits[8] & 0x3f | 0x80;
+    let mut text = String::with_capacity(36);
+    for (place, byte) in bits.iter().enumerate() {
+        if matches!(place, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        // Writing into a string can't fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_have_names_of_the_usual_form() {
+        assert_eq!(&*unique([0; 16]), "00000000-0000-4000-8000-000000000000");
+        assert_eq!(&*unique([0xff; 16]), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+    }
+}

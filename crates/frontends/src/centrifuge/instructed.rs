@@ -1,0 +1,188 @@
+//! What a back end has done to a session: it is subscribed, unsubscribed, kept for longer.
+
+use std::sync::Arc;
+
+use veche_centrifuge as wire;
+use veche_centrifuge::{DisconnectCode, Push, PushBody, Refresh, UnsubscribeCode};
+use veche_hub::{Answer, ChannelName, Deed, Instruction, Joined, Joining, Subscribe, Ticket};
+
+use super::frame::Frame;
+use super::subscribing::{CHANNELS_MAX, join};
+use super::writing::{self, Welcome};
+use super::{Centrifuge, Context, Flow, State};
+use crate::shared::NoteLevel;
+
+/// Tickets of what a back end wants have this bit, those of commands don't.
+pub(super) const GIVEN: u32 = 1 << 31;
+
+/// Channels whose homes have yet to count the session.
+#[derive(Default)]
+pub(super) struct Givens {
+    open: Vec<(Ticket, Arc<Instruction>)>,
+    next: u32,
+}
+
+impl Centrifuge {
+    /// Whether it means this session.
+    pub(crate) fn is_meant(&self, instruction: &Instruction) -> bool {
+        instruction.means(&self.info.client)
+    }
+
+    /// Carries it out, but for closing and how long the connection may stay.
+    pub(crate) fn instructed(
+        &mut self,
+        instruction: &Arc<Instruction>,
+        cx: &mut Context<'_>,
+    ) -> Flow {
+        // Before its connect reply nothing can be told.
+        if self.state != State::Connected || self.is_connecting() {
+            return Flow::GoOn;
+        }
+        match &instruction.deed {
+            Deed::Disconnect { .. } => Flow::GoOn,
+            Deed::Subscribe(wanted) => self.enroll(wanted, instruction, cx),
+            Deed::Unsubscribe { channel } => self.dismiss(channel, cx),
+            Deed::Refresh {
+                is_expired: true, ..
+            } => DisconnectCode::Expired.into(),
+            Deed::Refresh { .. } => {
+                self.is_hurried = true;
+                let judge = self.judge(cx.id, cx.route);
+                let ttl_s = |expires_ms| judge.ttl_s(expires_ms, cx.shared.now);
+                let ttl_s = cx.lease.as_deref().map(|lease| ttl_s(lease.expires_ms));
+                let refresh = Refresh {
+                    expires: ttl_s.is_some(),
+                    ttl_s: ttl_s.unwrap_or(0),
+                };
+                self.tell("", PushBody::Refresh(refresh), &[], cx)
+            }
+        }
+    }
+
+    fn enroll(
+        &mut self,
+        wanted: &Subscribe,
+        instruction: &Arc<Instruction>,
+        cx: &mut Context<'_>,
+    ) -> Flow {
+        let Ok(channel) = ChannelName::new(&wanted.channel) else {
+            return Flow::GoOn;
+        };
+        if self.subscriptions.has(channel.as_str()) {
+            return Flow::GoOn;
+        }
+        if self.subscriptions.len() >= CHANNELS_MAX {
+            let what = "not subscribed: it has as many channels as it may have";
+            cx.shared.note(cx.id, NoteLevel::Info, what);
+            return Flow::GoOn;
+        }
+        let joining = Joining {
+            since: wanted.since.map(|since| Arc::from([since])),
+            client: Some(self.info_with(wanted.chan_info.as_ref())),
+        };
+        let ticket = Ticket(GIVEN | self.given.next);
+        let joined = match join(channel, ticket, &joining, cx) {
+            Ok(joined) => joined,
+            Err(code) => {
+                let what = format!("not subscribed: {}", code.words());
+                cx.shared.note(cx.id, NoteLevel::Info, what);
+                return Flow::GoOn;
+            }
+        };
+        let expires_ms = wanted.expires_at_s.map(|at_s| at_s.saturating_mul(1000));
+        let info = wanted.chan_info.clone();
+        self.subscriptions.give(channel.as_str(), info, expires_ms);
+        self.is_hurried |= expires_ms.is_some();
+        match joined {
+            Some(joined) => self.enrolled(wanted, joined.as_deref(), cx),
+            None => {
+                self.given.next = (self.given.next + 1) % GIVEN;
+                self.given.open.push((ticket, Arc::clone(instruction)));
+                Flow::GoOn
+            }
+        }
+    }
+
+    /// The home of such a channel has counted the session.
+    pub(super) fn given_answered(
+        &mut self,
+        ticket: Ticket,
+        answer: &Answer,
+        cx: &mut Context<'_>,
+    ) -> Option<Flow> {
+        let mut open = self.given.open.iter();
+        let place = open.position(|(open, _)| *open == ticket)?;
+        let (_, instruction) = self.given.open.swap_remove(place);
+        let (Deed::Subscribe(wanted), Answer::Subscribed(joined)) = (&instruction.deed, answer)
+        else {
+            return None;
+        };
+        // What a command waits for is something else.
+        match self.enrolled(wanted, joined.as_deref(), cx) {
+            Flow::Close(code, reason) => Some(Flow::Close(code, reason)),
+            Flow::GoOn | Flow::Wait(_) => None,
+        }
+    }
+
+    /// Tells the client where it has joined, and what it has missed.
+    fn enrolled(
+        &mut self,
+        wanted: &Subscribe,
+        joined: Option<&Joined>,
+        cx: &mut Context<'_>,
+    ) -> Flow {
+        let bytes_max = cx.shared.ports.outboxes.outbox_bytes_max();
+        let is_back = wanted.since.is_some();
+        let welcome = Welcome::new(joined, is_back, self.encoding, bytes_max);
+        if is_back {
+            cx.shared.stats.recovery(welcome.is_whole());
+        }
+        let publications = welcome.publications();
+        let result = welcome.result(&publications);
+        let data = wanted.data.as_ref();
+        // Where it begins: what it has missed follows.
+        let first = publications.first();
+        let subscribe = wire::Subscribe {
+            recoverable: result.recoverable,
+            epoch: result.epoch,
+            offset: first.map_or(result.offset, |first| first.offset - 1),
+            positioned: result.positioned,
+            data: data.map(|data| writing::data(data.borrow())),
+        };
+        let body = PushBody::Subscribe(subscribe);
+        self.tell(&wanted.channel, body, &publications, cx)
+    }
+
+    fn dismiss(&mut self, channel: &str, cx: &mut Context<'_>) -> Flow {
+        let is_channel = |instruction: &Instruction| matches!(&instruction.deed, Deed::Subscribe(wanted) if *wanted.channel == *channel);
+        self.given.open.retain(|(_, open)| !is_channel(open));
+        // The command that has asked for it would wait for ever.
+        if !self.subscriptions.has(channel) || self.is_waiting_for(channel) {
+            return Flow::GoOn;
+        }
+        self.leave(channel, cx);
+        let body = PushBody::Unsubscribe(UnsubscribeCode::Server.into());
+        self.tell(channel, body, &[], cx)
+    }
+
+    /// Sends a push, and publications of the same channel behind it.
+    fn tell(
+        &self,
+        channel: &str,
+        body: PushBody<'_>,
+        publications: &[wire::Publication<'_>],
+        cx: &mut Context<'_>,
+    ) -> Flow {
+        let outboxes = &mut cx.shared.ports.outboxes;
+        let mut frame = Frame::new(self.encoding, outboxes.spare());
+        let publications = publications.iter().copied().map(PushBody::Publication);
+        let mut bodies = std::iter::once(body).chain(publications);
+        let written = bodies.try_for_each(|body| frame.push(&Push { channel, body }));
+        frame.send(cx.id, outboxes);
+        outboxes.recycle(frame.into_bytes());
+        match written {
+            Ok(()) => Flow::GoOn,
+            Err(_) => DisconnectCode::InappropriateProtocol.into(),
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! The channels of a client: those that it asked for, and those that it was given.
+
+use std::sync::Arc;
+
+use veche_centrifuge::{
+    ErrorCode, Outcome, Push, PushBody, SubRefreshRequest, SubRefreshResult, SubscribeRequest,
+    SubscribeResult, UnsubscribeCode,
+};
+use veche_hub::{
+    Answer, ChannelName, ClientInfo, Joined, Joining, Payload, SubscribeError, Ticket,
+};
+
+use super::channels::{Leave, may_subscribe, named};
+use super::commands::{done, refuse};
+use super::frame::Frame;
+use super::tokens::Denied;
+use super::writing::{self, Welcome};
+use super::{Centrifuge, Context, Done, GRACE_MS, Waiting};
+use crate::shared::Now;
+
+/// Most channels that one client can be subscribed to.
+pub(super) const CHANNELS_MAX: usize = 128;
+
+/// A subscription that holds for longer is looked at again then: the wall clock may have been set.
+const LOOK_MS: u64 = 60 * 60 * 1000;
+
+/// The flag by which a client would rather be refused than not recover.
+const FLAG_RECOVER_OR_FAIL: i64 = 2;
+
+/// What a client is subscribed to, or about to be.
+#[derive(Default)]
+pub(super) struct Subscriptions {
+    all: Vec<Subscription>,
+    /// Of all of them the earliest; milliseconds since 1970.
+    expires_ms: Option<u64>,
+}
+
+struct Subscription {
+    channel: Box<str>,
+    /// By the server's will: the client can't end it.
+    is_given: bool,
+    /// The token for it holds until then; `None`: for ever.
+    expires_ms: Option<u64>,
+    /// What is known of the client in this channel.
+    info: Option<Payload>,
+}
+
+/// A subscribe command whose channel's home has yet to answer.
+pub(super) struct Asked {
+    id: u32,
+    channel: Box<str>,
+    /// In how many seconds its token ends.
+    ttl_s: Option<u32>,
+    is_recovering: bool,
+    or_fail: bool,
+    wants_joins: bool,
+}
+
+impl Asked {
+    pub(super) fn channel(&self) -> &str {
+        &self.channel
+    }
+}
+
+impl Subscriptions {
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn has(&self, channel: &str) -> bool {
+        self.find(channel).is_some()
+    }
+
+    fn find(&self, channel: &str) -> Option<&Subscription> {
+        self.all.iter().find(|one| *one.channel == *channel)
+    }
+
+    fn add(&mut self, subscription: Subscription) {
+        self.all.push(subscription);
+        self.settle();
+    }
+
+    /// One that the server wants.
+    pub(super) fn give(&mut self, channel: &str, info: Option<Payload>, expires_ms: Option<u64>) {
+        self.add(Subscription {
+            channel: channel.into(),
+            is_given: true,
+            expires_ms,
+            info,
+        });
+    }
+
+    fn remove(&mut self, channel: &str) {
+        self.all.retain(|one| *one.channel != *channel);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        self.expires_ms = self.all.iter().filter_map(|one| one.expires_ms).min();
+    }
+
+    /// When the first has expired for good, by the monotonic clock, or when to look again.
+    pub(super) fn deadline_ms(&self, now: Now) -> u64 {
+        let left_ms = |expires_ms: u64| {
+            let end_ms = expires_ms.saturating_add(GRACE_MS);
+            end_ms.saturating_sub(now.wall_ms).min(LOOK_MS)
+        };
+        let left_ms = self.expires_ms.map(left_ms);
+        left_ms.map_or(u64::MAX, |left_ms| now.mono_ms.saturating_add(left_ms))
+    }
+}
+
+impl Centrifuge {
+    /// As whom others see the client in a channel.
+    pub(super) fn info_in(&self, channel: &str) -> Arc<ClientInfo> {
+        let subscription = self.subscriptions.find(channel);
+        self.info_with(subscription.and_then(|one| one.info.as_ref()))
+    }
+
+    pub(super) fn info_with(&self, chan_info: Option<&Payload>) -> Arc<ClientInfo> {
+        match chan_info {
+            // One for all channels of which nothing more is known.
+            None => Arc::clone(&self.info),
+            Some(_) => Arc::new(ClientInfo {
+                chan_info: chan_info.cloned(),
+                ..ClientInfo::clone(&self.info)
+            }),
+        }
+    }
+
+    pub(super) fn subscribe(
+        &mut self,
+        id: u32,
+        request: &SubscribeRequest<'_>,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Done {
+        let channel = match named(&request.channel) {
+            Ok(channel) => channel,
+            Err(code) => return refuse(id, code, frame),
+        };
+        let name = channel.as_str();
+        if self.subscriptions.has(name) {
+            return refuse(id, ErrorCode::AlreadySubscribed, frame);
+        }
+        let access = cx.shared.site.namespaces.of(name).access;
+        let leave = match may_subscribe(channel, &self.info.user, access) {
+            Ok(leave) => leave,
+            Err(code) => return refuse(id, code, frame),
+        };
+        // Maps, and publications by their tags.
+        if request.kind != 0 || request.has_filter {
+            return refuse(id, ErrorCode::NotAvailable, frame);
+        }
+        if self.subscriptions.len() >= CHANNELS_MAX {
+            return refuse(id, ErrorCode::LimitExceeded, frame);
+        }
+        let mut grant = None;
+        if !request.token.is_empty() {
+            let judge = self.judge(cx.id, cx.route);
+            match judge.subscription(&request.token, name, &self.info.user, cx.shared) {
+                Ok(granted) => grant = Some(granted),
+                Err(Denied::Later) => return self.wait_for_keys(),
+                Err(denied) => return refuse(id, denied.to_channel(), frame),
+            }
+        } else if leave == Leave::WithToken {
+            return refuse(id, ErrorCode::PermissionDenied, frame);
+        }
+        let expires_ms = grant.as_ref().map(|grant| grant.expires_ms);
+        let judge = self.judge(cx.id, cx.route);
+        let asked = Asked {
+            id,
+            channel: name.into(),
+            ttl_s: expires_ms.map(|expires_ms| judge.ttl_s(expires_ms, cx.shared.now)),
+            is_recovering: request.recover,
+            or_fail: request.flag & FLAG_RECOVER_OR_FAIL != 0,
+            wants_joins: request.join_leave,
+        };
+        let since = request
+            .recover
+            .then(|| Arc::from([writing::since(&request.epoch, request.offset)]));
+        let info = grant.and_then(|grant| grant.info);
+        let joining = Joining {
+            since,
+            client: Some(self.info_with(info.as_ref())),
+        };
+        let ticket = self.next_ticket();
+        let answer = match join(channel, ticket, &joining, cx) {
+            Ok(answer) => answer,
+            Err(code) => return refuse(id, code, frame),
+        };
+        self.is_hurried |= expires_ms.is_some();
+        self.subscriptions.add(Subscription {
+            channel: name.into(),
+            is_given: false,
+            expires_ms,
+            info,
+        });
+        match answer {
+            None => Done::Waits(Waiting::Subscribe(Box::new(asked))),
+            Some(joined) => self.subscribed(&asked, joined.as_deref(), frame, cx),
+        }
+    }
+
+    /// The channel's home has counted the client.
+    pub(super) fn subscribed(
+        &mut self,
+        asked: &Asked,
+        joined: Option<&Joined>,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Done {
+        let outboxes = &mut cx.shared.ports.outboxes;
+        let bytes_max = outboxes.outbox_bytes_max();
+        let welcome = Welcome::new(joined, asked.is_recovering, self.encoding, bytes_max);
+        if asked.is_recovering {
+            cx.shared.stats.recovery(welcome.is_whole());
+            if asked.or_fail && !welcome.is_whole() {
+                self.leave(&asked.channel, cx);
+                return refuse(asked.id, ErrorCode::UnrecoverablePosition, frame);
+            }
+        }
+        if asked.wants_joins {
+            outboxes.watch(cx.id, &asked.channel, true);
+        }
+        let publications = welcome.publications();
+        let result = SubscribeResult {
+            expires: asked.ttl_s.is_some(),
+            ttl_s: asked.ttl_s.unwrap_or(0),
+            ..welcome.result(&publications)
+        };
+        done(frame.reply(asked.id, Outcome::Subscribe(result)))
+    }
+
+    pub(super) fn unsubscribe(
+        &mut self,
+        id: u32,
+        channel: &str,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Done {
+        if let Err(code) = named(channel) {
+            return refuse(id, code, frame);
+        }
+        match self.subscriptions.find(channel) {
+            Some(one) if one.is_given => return refuse(id, ErrorCode::PermissionDenied, frame),
+            Some(_) => self.leave(channel, cx),
+            // It hears nothing of it, as it wants.
+            None => {}
+        }
+        done(frame.reply(id, Outcome::Unsubscribe))
+    }
+
+    /// Ends a subscription.
+    pub(super) fn leave(&mut self, channel: &str, cx: &mut Context<'_>) {
+        self.subscriptions.remove(channel);
+        cx.shared.ports.outboxes.watch(cx.id, channel, false);
+        if let Ok(channel) = ChannelName::new(channel) {
+            let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.ports);
+            hub.unsubscribe(cx.id, channel, ports);
+        }
+    }
+
+    pub(super) fn sub_refresh(
+        &mut self,
+        id: u32,
+        request: &SubRefreshRequest<'_>,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Done {
+        let channel: &str = &request.channel;
+        let code = match (named(channel), self.subscriptions.find(channel)) {
+            (Err(code), _) => Some(code),
+            (_, None) => Some(ErrorCode::PermissionDenied),
+            (_, Some(_)) if request.kind != 0 => Some(ErrorCode::NotAvailable),
+            // There is nothing to be refreshed.
+            (_, Some(one)) if one.expires_ms.is_none() => Some(ErrorCode::BadRequest),
+            (_, Some(_)) if request.token.is_empty() => Some(ErrorCode::BadRequest),
+            (_, Some(_)) => None,
+        };
+        if let Some(code) = code {
+            return refuse(id, code, frame);
+        }
+        let judge = self.judge(cx.id, cx.route);
+        let grant = match judge.subscription(&request.token, channel, &self.info.user, cx.shared) {
+            Ok(grant) => grant,
+            Err(Denied::Later) => return self.wait_for_keys(),
+            // Not TokenExpired: an SDK that is told so here gives up, and one whose time is over subscribes again.
+            Err(Denied::Expired) => return refuse(id, ErrorCode::Expired, frame),
+            Err(denied) => return refuse(id, denied.to_channel(), frame),
+        };
+        let ttl_s = judge.ttl_s(grant.expires_ms, cx.shared.now);
+        let mut all = self.subscriptions.all.iter_mut();
+        if let Some(one) = all.find(|one| *one.channel == *channel) {
+            one.expires_ms = Some(grant.expires_ms);
+        }
+        self.subscriptions.settle();
+        self.is_hurried = true;
+        let result = SubRefreshResult {
+            expires: true,
+            ttl_s,
+        };
+        done(frame.reply(id, Outcome::SubRefresh(result)))
+    }
+
+    /// Ends the subscriptions whose tokens are over; clients ask for new ones and subscribe again. `false`: a back end has
+    /// made one of them, and the client can't.
+    pub(super) fn end_expired(&mut self, frame: &mut Frame, cx: &mut Context<'_>) -> bool {
+        let now_ms = cx.shared.now.wall_ms;
+        let is_over = |expires_ms: u64| now_ms >= expires_ms.saturating_add(GRACE_MS);
+        if !self.subscriptions.expires_ms.is_some_and(is_over) {
+            return true;
+        }
+        let all = self.subscriptions.all.iter();
+        let expired = all.filter(|one| one.expires_ms.is_some_and(is_over));
+        if expired.clone().any(|one| one.is_given) {
+            return false;
+        }
+        let expired: Vec<Box<str>> = expired.map(|one| one.channel.clone()).collect();
+        for channel in expired {
+            self.leave(&channel, cx);
+            let push = Push {
+                channel: &channel,
+                body: PushBody::Unsubscribe(UnsubscribeCode::Expired.into()),
+            };
+            // It has no data that could be binary.
+            let _ = frame.push(&push);
+        }
+        true
+    }
+}
+
+/// Subscribes a session; what it joins, if the channel's home is here.
+#[expect(
+    clippy::type_complexity,
+    reason = "at home or later, and what is joined if it is anything"
+)]
+pub(super) fn join(
+    channel: ChannelName<'_>,
+    ticket: Ticket,
+    joining: &Joining,
+    cx: &mut Context<'_>,
+) -> Result<Option<Option<Box<Joined>>>, ErrorCode> {
+    let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.ports);
+    let answers = ports.answers.len();
+    let subscribed = hub.subscribe(cx.id, channel, ticket, joining, ports);
+    subscribed.map_err(|error| match error {
+        SubscribeError::Already => ErrorCode::AlreadySubscribed,
+        SubscribeError::Stale => ErrorCode::Internal,
+        SubscribeError::Full => ErrorCode::LimitExceeded,
+    })?;
+    if ports.answers.len() == answers {
+        return Ok(None);
+    }
+    Ok(match ports.answers.pop_back() {
+        Some((_, _, Answer::Subscribed(joined))) => Some(joined),
+        _ => None,
+    })
+}

@@ -1,0 +1,200 @@
+//! From the hub's words to those of the protocol: publications, clients, what somebody joins.
+
+use std::sync::Arc;
+
+use veche_centrifuge as wire;
+use veche_centrifuge::{BinaryInJson, Data, Encoding, Outcome};
+use veche_hub::{
+    ClientInfo, Epoch, Info, Joined, PayloadKind, PayloadRef, Position, Publication, Since,
+};
+
+use super::frame::Frame;
+
+/// As what a payload goes to clients.
+pub(crate) fn data(payload: PayloadRef<'_>) -> Data<'_> {
+    match (payload.kind, str::from_utf8(payload.bytes)) {
+        (PayloadKind::Json, Ok(json)) => Data::Json(json),
+        (PayloadKind::Text, Ok(text)) => Data::Text(text),
+        _ => Data::Binary(payload.bytes),
+    }
+}
+
+/// As what a client's data go to the hub.
+pub(super) fn payload(data: Data<'_>) -> PayloadRef<'_> {
+    let (kind, bytes) = match data {
+        Data::Json(json) => (PayloadKind::Json, json.as_bytes()),
+        Data::Text(text) => (PayloadKind::Text, text.as_bytes()),
+        // Protobuf does not say what its bytes are.
+        Data::Binary(bytes) => match Data::of_bytes(bytes) {
+            Data::Json(json) => (PayloadKind::Json, json.as_bytes()),
+            _ => (PayloadKind::Binary, bytes),
+        },
+    };
+    PayloadRef { kind, bytes }
+}
+
+/// A client as others see it.
+pub(crate) fn client(info: &ClientInfo) -> wire::ClientInfo<'_> {
+    wire::ClientInfo {
+        user: &info.user,
+        client: &info.client,
+        conn_info: info.conn_info.as_ref().map(|info| data(info.borrow())),
+        chan_info: info.chan_info.as_ref().map(|info| data(info.borrow())),
+    }
+}
+
+/// The tags of what was published, lent.
+pub(crate) fn tags(info: Option<&Info>) -> Vec<(&str, &str)> {
+    let tags = info.map_or(&[][..], |info| &info.tags);
+    tags.iter().map(|(name, tag)| (&**name, &**tag)).collect()
+}
+
+/// What was published.
+pub(crate) fn publication<'a>(
+    payload: PayloadRef<'a>,
+    position: Option<Position>,
+    info: Option<&'a Info>,
+    tags: &'a [(&'a str, &'a str)],
+) -> wire::Publication<'a> {
+    wire::Publication {
+        info: info.and_then(|info| info.client.as_deref()).map(client),
+        offset: position.map_or(0, |position| position.offset),
+        tags,
+        ..wire::Publication::new(data(payload))
+    }
+}
+
+/// Several publications, which lend what they hold to the wire's.
+pub(super) struct Publications<'a> {
+    all: &'a [Publication],
+    tags: Vec<Vec<(&'a str, &'a str)>>,
+}
+
+impl<'a> Publications<'a> {
+    pub(super) fn new(all: &'a [Publication]) -> Self {
+        let tags = all.iter().map(|one| tags(one.info.as_deref())).collect();
+        Self { all, tags }
+    }
+
+    pub(super) fn wire(&self) -> Vec<wire::Publication<'_>> {
+        let all = self.all.iter().zip(&self.tags);
+        all.map(|(one, tags)| {
+            let info = one.info.as_deref();
+            publication(one.payload.borrow(), one.position, info, tags)
+        })
+        .collect()
+    }
+
+    /// Bytes of their payloads.
+    pub(super) fn bytes(&self) -> usize {
+        self.all.iter().map(|one| one.payload.bytes.len()).sum()
+    }
+
+    /// Whether all of them can be told in this encoding.
+    fn fit(&self, encoding: Encoding) -> bool {
+        let mut all = self.all.iter();
+        all.all(|one| encoding.can_carry(data(one.payload.borrow())))
+    }
+}
+
+/// What somebody joins, with what is said of it: lends itself to a result.
+pub(super) struct Welcome<'a> {
+    joined: Option<&'a Joined>,
+    epoch: String,
+    publications: Publications<'a>,
+    is_whole: bool,
+    /// He has asked for what he missed.
+    was_recovering: bool,
+}
+
+impl<'a> Welcome<'a> {
+    /// Of what is missed at most `bytes_max` are told: with more of it he has missed too much.
+    pub(super) fn new(
+        joined: Option<&'a Joined>,
+        was_recovering: bool,
+        encoding: Encoding,
+        bytes_max: usize,
+    ) -> Self {
+        let epoch = joined.map_or_else(String::new, |joined| joined.position.epoch.to_string());
+        let recovered = joined.and_then(|joined| joined.recovered.as_ref());
+        let missed = recovered.map_or(&[][..], |recovered| &recovered.publications);
+        let mut publications = Publications::new(missed);
+        let mut is_whole = recovered.is_some_and(|recovered| recovered.is_whole);
+        if publications.bytes() > bytes_max || !publications.fit(encoding) {
+            publications = Publications::new(&[]);
+            is_whole = false;
+        }
+        Self {
+            joined,
+            epoch,
+            publications,
+            is_whole,
+            was_recovering,
+        }
+    }
+
+    /// Whether nothing is missing.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    pub(super) fn publications(&self) -> Vec<wire::Publication<'_>> {
+        self.publications.wire()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.publications.bytes()
+    }
+
+    pub(super) fn result<'r>(
+        &'r self,
+        publications: &'r [wire::Publication<'r>],
+    ) -> wire::SubscribeResult<'r> {
+        wire::SubscribeResult {
+            recoverable: self.joined.is_some(),
+            positioned: self.joined.is_some(),
+            epoch: &self.epoch,
+            offset: self.joined.map_or(0, |joined| joined.position.offset),
+            publications,
+            recovered: self.is_whole,
+            was_recovering: self.was_recovering,
+            ..wire::SubscribeResult::default()
+        }
+    }
+}
+
+/// Up to where a client says to know a channel.
+pub(super) fn since(epoch: &str, offset: u64) -> Since {
+    let epoch = (!epoch.is_empty()).then(|| epoch.parse().unwrap_or(Epoch::UNKNOWN));
+    Since { epoch, offset }
+}
+
+/// Who is in a channel.
+pub(super) fn presence(
+    frame: &mut Frame,
+    id: u32,
+    clients: &[Arc<ClientInfo>],
+) -> Result<(), BinaryInJson> {
+    let named = clients.iter().map(|one| (&*one.client, client(one)));
+    let presence: Vec<_> = named.collect();
+    let result = wire::PresenceResult {
+        presence: &presence,
+    };
+    frame.reply(id, Outcome::Presence(result))
+}
+
+/// A part of a channel's history.
+pub(super) fn history(
+    frame: &mut Frame,
+    id: u32,
+    page: &veche_hub::Page,
+) -> Result<(), BinaryInJson> {
+    let publications = Publications::new(&page.publications);
+    let epoch = page.position.epoch.to_string();
+    let result = wire::HistoryResult {
+        publications: &publications.wire(),
+        epoch: &epoch,
+        offset: page.position.offset,
+    };
+    frame.reply(id, Outcome::History(result))
+}

@@ -1,0 +1,130 @@
+//! A socket whose session speaks Centrifugo's protocol: what its commands lead to, and what it has instead of pings.
+
+use std::sync::Arc;
+
+use veche_hub::{Answer, Instruction, SessionId, Ticket};
+
+use super::{Phase, Session, Side, Socket};
+use crate::centrifuge::{Centrifuge, Context, Flow};
+use crate::identity::Finding;
+use crate::shared::Shared;
+use crate::step::{Never, Then};
+
+impl Socket {
+    /// Has the session do something, and closes it where that comes of it.
+    fn with_centrifuge(
+        &mut self,
+        id: SessionId,
+        shared: &mut Shared,
+        work: impl FnOnce(&mut Centrifuge, &mut Context<'_>) -> Flow,
+    ) -> Then<Never> {
+        let (Session::Centrifuge(session), Side::Server(route)) = (&mut self.session, &self.side)
+        else {
+            return Then::GoOn;
+        };
+        if self.phase != Phase::Open {
+            return Then::GoOn;
+        }
+        let mut context = Context {
+            id,
+            route,
+            lease: &mut self.lease,
+            shared,
+        };
+        match work(session, &mut context) {
+            Flow::GoOn => Then::GoOn,
+            Flow::Wait(block) => Then::Wait(block),
+            Flow::Close(code, reason) => {
+                self.close(id, code, &reason, shared);
+                Then::GoOn
+            }
+        }
+    }
+
+    /// A whole message.
+    pub(super) fn commands(
+        &mut self,
+        id: SessionId,
+        message: Vec<u8>,
+        shared: &mut Shared,
+    ) -> Then<Never> {
+        self.with_centrifuge(id, shared, |session, context| {
+            session.message(message, context)
+        })
+    }
+
+    /// What was waited for may have come.
+    pub(super) fn go_on_with_commands(
+        &mut self,
+        id: SessionId,
+        shared: &mut Shared,
+    ) -> Then<Never> {
+        self.with_centrifuge(id, shared, Centrifuge::go_on)
+    }
+
+    /// Returns whether commands that waited may go on.
+    pub(super) fn command_answered(
+        &mut self,
+        id: SessionId,
+        ticket: Ticket,
+        answer: Answer,
+        shared: &mut Shared,
+    ) -> bool {
+        let mut goes_on = true;
+        self.with_centrifuge(id, shared, |session, context| {
+            let flow = session.answered(ticket, answer, context);
+            goes_on = flow.is_some();
+            flow.unwrap_or(Flow::GoOn)
+        });
+        goes_on
+    }
+
+    /// Returns whether a command waited for that.
+    pub(crate) fn found(&mut self, finding: &Finding) -> bool {
+        match &mut self.session {
+            Session::Centrifuge(session) => session.found(finding),
+            _ => false,
+        }
+    }
+
+    /// Something that a back end wants.
+    pub(super) fn centrifuge_instructed(
+        &mut self,
+        id: SessionId,
+        instruction: &Arc<Instruction>,
+        shared: &mut Shared,
+    ) {
+        self.with_centrifuge(id, shared, |session, context| {
+            session.instructed(instruction, context)
+        });
+    }
+
+    /// Something of the session is due.
+    pub(super) fn centrifuge_due(&mut self, id: SessionId, shared: &mut Shared) {
+        self.with_centrifuge(id, shared, Centrifuge::timeout);
+    }
+
+    /// When there is something to do while input waits for an answer.
+    pub(crate) fn blocked_deadline_ms(&self, shared: &Shared) -> u64 {
+        let deadline_ms = match &self.session {
+            Session::Centrifuge(session) => session.blocked_deadline_ms(),
+            _ => u64::MAX,
+        };
+        deadline_ms.min(self.expiry_ms(shared.now))
+    }
+
+    /// Whether something is due earlier than was said last; that is known then.
+    pub(crate) fn take_hurry(&mut self) -> bool {
+        match &mut self.session {
+            Session::Centrifuge(session) => session.take_hurry(),
+            _ => false,
+        }
+    }
+
+    /// What becomes of a client that was to get what it can't read: `None` for those who can read everything.
+    pub(crate) fn misfit(&self, id: SessionId, shared: &Shared) -> Option<(u16, &'static str)> {
+        use veche_centrifuge::DisconnectCode::InappropriateProtocol as code;
+        let is_one = matches!(self.session, Session::Centrifuge(_));
+        (is_one && shared.ports.outboxes.is_misfit(id)).then_some((code.code(), code.words()))
+    }
+}

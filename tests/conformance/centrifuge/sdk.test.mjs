@@ -1,0 +1,330 @@
+// Centrifugo's public JavaScript client, as it is, on a real server. VECHE_BIN is the server's program.
+
+import assert from 'node:assert/strict';
+import test, { after, before, describe } from 'node:test';
+
+import { Centrifuge } from 'centrifuge';
+import { Centrifuge as CentrifugeProtobuf } from 'centrifuge/build/protobuf';
+
+import { inSeconds, next, sleep, start, token, tunnel, until } from './server.mjs';
+
+const CONFIG = `
+[[route]]
+path = "/connection/websocket"
+handler = "centrifuge"
+
+[[route]]
+path = "/named/websocket"
+handler = "centrifuge"
+identity = "query:user"
+
+[[route]]
+path = "/tokens/websocket"
+handler = "centrifuge"
+identity = "jwt"
+
+[jwt]
+secret_file = "secret"
+leeway = "0s"
+
+[[namespace]]
+name = "chat"
+history_size = 10
+subscribe = "client"
+publish = "subscriber"
+
+[[namespace]]
+name = "plain"
+subscribe = "client"
+publish = "client"
+
+[[namespace]]
+name = "closed"
+history_size = 10
+subscribe = "token"
+
+[[namespace]]
+name = "#"
+history_size = 10
+
+[limits]
+drain_time = "200ms"
+`;
+
+let server;
+before(async () => {
+  server = await start(CONFIG);
+});
+after(() => server?.stop());
+
+const clients = [];
+after(() => clients.forEach((client) => client.disconnect()));
+
+const formats = {
+  json: { Client: Centrifuge, wrap: (value) => value, unwrap: (data) => data },
+  protobuf: {
+    Client: CentrifugeProtobuf,
+    wrap: (value) => new TextEncoder().encode(JSON.stringify(value)),
+    unwrap: (data) => JSON.parse(new TextDecoder().decode(data)),
+  },
+};
+
+for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
+  const open = (path, options = {}, port = server.port) => {
+    const fast = { minReconnectDelay: 10, maxReconnectDelay: 100, timeout: 5000 };
+    const client = new Client(`ws://127.0.0.1:${port}${path}`, { ...fast, ...options });
+    clients.push(client);
+    return client;
+  };
+  const connected = async (path, options, port) => {
+    const client = open(path, options, port);
+    const event = next(client, 'connected');
+    client.connect();
+    return [client, await event];
+  };
+  const subscribed = async (client, channel, options) => {
+    const subscription = client.newSubscription(channel, options);
+    const event = next(subscription, 'subscribed');
+    subscription.subscribe();
+    return [subscription, await event];
+  };
+
+  describe(format, () => {
+    test('a client connects, subscribes, publishes and hears', async () => {
+      const [ann, context] = await connected('/named/websocket?user=ann');
+      assert.match(context.client, /^[0-9a-f]{8}-[0-9a-f]{4}-4/);
+      const [bob] = await connected('/connection/websocket');
+      const channel = `chat:${format}`;
+      const [subscription, joined] = await subscribed(ann, channel);
+      assert.deepEqual([joined.recoverable, joined.positioned, joined.wasRecovering], [true, true, false]);
+      const [hears] = await subscribed(bob, channel);
+      const heard = [next(subscription, 'publication'), next(hears, 'publication')];
+      await subscription.publish(wrap({ text: 'hello' }));
+      for (const publication of await Promise.all(heard)) {
+        assert.deepEqual(unwrap(publication.data), { text: 'hello' });
+        assert.equal(publication.offset, 1);
+        assert.deepEqual([publication.info.user, publication.info.client], ['ann', context.client]);
+      }
+      // The back end too.
+      const told = next(hears, 'publication');
+      await server.publish(channel, ['from', 'behind']);
+      const publication = await told;
+      assert.deepEqual([unwrap(publication.data), publication.offset, publication.info], [['from', 'behind'], 2, undefined]);
+      // History, which says where the stream is.
+      const history = await hears.history({ limit: 10 });
+      assert.deepEqual(history.publications.map(({ data }) => unwrap(data)), [{ text: 'hello' }, ['from', 'behind']]);
+      assert.deepEqual(history.publications.map(({ offset }) => offset), [1, 2]);
+      const { offset, epoch } = history;
+      assert.equal(offset, 2);
+      const latest = await hears.history({ limit: 1, reverse: true });
+      assert.deepEqual(latest.publications.map(({ offset }) => offset), [2]);
+      const rest = await hears.history({ limit: -1, since: { offset: 1, epoch } });
+      assert.deepEqual(rest.publications.map(({ offset }) => offset), [2]);
+      await assert.rejects(hears.history({ since: { offset: 1, epoch: 'other' } }), { code: 112 });
+      // Unsubscribed, nothing is heard any more.
+      hears.on('publication', () => assert.fail('unsubscribed'));
+      hears.unsubscribe();
+      const last = next(subscription, 'publication');
+      await server.publish(channel, 3);
+      assert.equal(unwrap((await last).data), 3);
+      await assert.rejects(bob.history(channel, { limit: 1 }), { code: 103 });
+    });
+
+    test('what was missed in a tunnel comes behind it, once and in order', async () => {
+      const way = await tunnel(server.port);
+      try {
+        const channel = `chat:tunnel-${format}`;
+        const [client] = await connected('/named/websocket?user=eve', {}, way.port);
+        const [subscription] = await subscribed(client, channel);
+        const heard = [];
+        subscription.on('publication', ({ data }) => heard.push(unwrap(data)));
+        await server.publish(channel, 1);
+        await until('the first', () => heard.length === 1);
+        const own = [];
+        client.on('publication', ({ channel, data }) => own.push([channel, unwrap(data)]));
+        const gone = next(client, 'connecting');
+        way.cut();
+        await gone;
+        for (const number of [2, 3, 4]) await server.publish(channel, number);
+        await server.api('push', { user: 'eve', data: ['yours'] });
+        const back = next(subscription, 'subscribed');
+        way.mend();
+        const context = await back;
+        assert.deepEqual([context.wasRecovering, context.recovered], [true, true]);
+        await server.publish(channel, 5);
+        await until('all of them', () => heard.length === 5);
+        assert.deepEqual(heard, [1, 2, 3, 4, 5]);
+        // The user's own channel is the server's to subscribe, and recovers as well.
+        assert.deepEqual(own, [['#eve', ['yours']]]);
+        // Too much for the history.
+        const gap = next(client, 'connecting');
+        way.cut();
+        await gap;
+        for (let number = 0; number < 11; number += 1) await server.publish(channel, 'lost');
+        const again = next(subscription, 'subscribed');
+        way.mend();
+        const lost = await again;
+        assert.deepEqual([lost.wasRecovering, lost.recovered], [true, false]);
+        client.disconnect();
+      } finally {
+        way.close();
+      }
+    });
+
+    test('a user hears what is pushed to him', async () => {
+      const user = `own-${format}`;
+      const client = open(`/named/websocket?user=${user}`);
+      const joined = next(client, 'subscribed');
+      const heard = next(client, 'publication');
+      client.connect();
+      assert.equal((await joined).channel, `#${user}`);
+      const pushed = await server.api('push', { user, data: { n: 1 } });
+      assert.equal(pushed.handed ?? pushed.result?.handed, 1, JSON.stringify(pushed));
+      const publication = await heard;
+      assert.deepEqual([publication.channel, unwrap(publication.data)], [`#${user}`, { n: 1 }]);
+      // The back end ends all of his connections, for good.
+      const ended = next(client, 'disconnected');
+      await server.api('disconnect', { user });
+      assert.equal((await ended).code, 3503);
+    });
+
+    test('what may not be is told with its code', async () => {
+      const [client] = await connected('/named/websocket?user=ann');
+      const refused = async (channel, options) => {
+        const subscription = client.newSubscription(channel, options);
+        const event = next(subscription, 'unsubscribed');
+        subscription.subscribe();
+        const { code } = await event;
+        client.removeSubscription(subscription);
+        return code;
+      };
+      assert.equal(await refused('nowhere:1'), 103);
+      assert.equal(await refused('unlisted'), 103);
+      assert.equal(await refused('closed:1'), 103);
+      assert.equal(await refused('chat:$1'), 103);
+      assert.equal(await refused('chat:1#bob'), 103);
+      assert.equal(await refused('#bob'), 103);
+      assert.equal(await refused('a\nb'), 102);
+      const [mine] = await subscribed(client, 'chat:1#bob,ann');
+      assert.equal(mine.state, 'subscribed');
+      await assert.rejects(client.publish('chat:elsewhere', wrap(1)), { code: 103 });
+      await client.publish('plain:1', wrap(1));
+      await assert.rejects(client.rpc('method', wrap(1)), { code: 108 });
+      const [plain] = await subscribed(client, 'plain:1');
+      await assert.rejects(plain.history({ limit: 1 }), { code: 108 });
+      const channels = [];
+      for (let number = 0; number < 126; number += 1) {
+        channels.push(subscribed(client, `plain:many-${number}`));
+        if (channels.length === 125) break;
+      }
+      await Promise.all(channels);
+      // With the own channel they are 128.
+      assert.equal(await refused('plain:one-too-many'), 106);
+    });
+
+    test('tokens say who somebody is, and for how long', async () => {
+      let asked = 0;
+      const getToken = async () => {
+        asked += 1;
+        return token({ sub: 'tom', exp: inSeconds(2), info: { name: 'Tom' }, channels: [`chat:given-${format}`] });
+      };
+      const client = open('/tokens/websocket', { getToken });
+      const given = [];
+      client.on('subscribed', ({ channel }) => given.push(channel));
+      const connected = next(client, 'connected');
+      let lost = 0;
+      client.on('connecting', ({ code }) => { lost += code === 0 ? 0 : 1; });
+      client.connect();
+      await connected;
+      await until('what the token gives', () => given.length === 2);
+      assert.deepEqual(given.sort(), ['#tom', `chat:given-${format}`]);
+      const heard = next(client, 'publication');
+      await client.publish(`chat:given-${format}`, wrap('mine'));
+      const publication = await heard;
+      assert.deepEqual(unwrap(publication.info.connInfo), { name: 'Tom' });
+      // It is renewed by itself, and the connection stays.
+      await until('another token', () => asked >= 3);
+      assert.equal(lost, 0);
+      client.disconnect();
+
+      const refused = async (options) => {
+        const client = open('/tokens/websocket', options);
+        const ended = next(client, 'disconnected');
+        client.connect();
+        return (await ended).code;
+      };
+      assert.equal(await refused({ token: 'no token' }), 3500);
+      assert.equal(await refused({ token: token({ sub: 'tom', exp: inSeconds(60), channel: 'closed:1' }) }), 3500);
+      assert.equal(await refused({}), 101);
+      // One that is over makes the client ask for another.
+      const late = open('/tokens/websocket', {
+        token: token({ sub: 'tom', exp: inSeconds(-60) }),
+        getToken: async () => token({ sub: 'tom', exp: inSeconds(60) }),
+      });
+      const there = next(late, 'connected');
+      late.connect();
+      await there;
+    });
+
+    test('subscriptions by token', async () => {
+      const pass = token({ sub: 'tom', exp: inSeconds(600) });
+      const [client] = await connected('/tokens/websocket', { token: pass });
+      let asked = 0;
+      const channel = `closed:${format}`;
+      const getToken = async () => {
+        asked += 1;
+        return token({ sub: 'tom', channel, exp: inSeconds(2), info: { role: 'guest' } });
+      };
+      const [subscription] = await subscribed(client, channel, { getToken });
+      let lost = 0;
+      subscription.on('subscribing', () => { lost += 1; });
+      await until('another token', () => asked >= 3);
+      assert.equal(lost, 0);
+      const refused = async (claims) => {
+        const other = client.newSubscription(`closed:other-${format}`, { token: token(claims) });
+        const ended = next(other, 'unsubscribed');
+        other.subscribe();
+        const { code } = await ended;
+        client.removeSubscription(other);
+        return code;
+      };
+      const other = `closed:other-${format}`;
+      const exp = inSeconds(60);
+      assert.equal(await refused({ sub: 'tom', channel, exp }), 103);
+      assert.equal(await refused({ sub: 'ann', channel: other, exp }), 103);
+      assert.equal(await refused({ sub: 'tom', exp }), 103);
+      const priv = `chat:$${format}`;
+      const [secret] = await subscribed(client, priv, { token: token({ sub: 'tom', channel: priv, exp }) });
+      const heard = next(secret, 'publication');
+      await secret.publish(wrap('psst'));
+      assert.equal(unwrap((await heard).data), 'psst');
+    });
+
+    test('the server goes away, and clients come back', async () => {
+      const other = await start(CONFIG);
+      const [client] = await connected('/connection/websocket', {}, other.port);
+      const gone = next(client, 'connecting');
+      await other.stop();
+      assert.equal((await gone).code, 3001);
+      client.disconnect();
+    });
+  });
+}
+
+test('binary data reach those who can read them, and the others are told', async () => {
+  const url = `${server.url}/connection/websocket`;
+  const [plain, binary] = [new Centrifuge(url), new CentrifugeProtobuf(url)];
+  clients.push(plain, binary);
+  const subscriptions = [plain, binary].map((client) => {
+    const subscription = client.newSubscription('plain:binary');
+    subscription.subscribe();
+    client.connect();
+    return subscription;
+  });
+  await Promise.all(subscriptions.map((subscription) => next(subscription, 'subscribed')));
+  const heard = next(subscriptions[1], 'publication');
+  const told = next(plain, 'disconnected');
+  await binary.publish('plain:binary', new Uint8Array([0, 255]));
+  assert.deepEqual([...(await heard).data], [0, 255]);
+  assert.equal((await told).code, 3506);
+});
