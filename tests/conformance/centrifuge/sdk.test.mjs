@@ -34,6 +34,13 @@ subscribe = "client"
 publish = "subscriber"
 
 [[namespace]]
+name = "room"
+subscribe = "client"
+presence = true
+join_leave = true
+leave_delay = "off"
+
+[[namespace]]
 name = "plain"
 subscribe = "client"
 publish = "client"
@@ -71,7 +78,7 @@ const formats = {
 
 for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
   const open = (path, options = {}, port = server.port) => {
-    const fast = { minReconnectDelay: 10, maxReconnectDelay: 100, timeout: 5000 };
+    const fast = { minReconnectDelay: 10, maxReconnectDelay: 100, timeout: 2000 };
     const client = new Client(`ws://127.0.0.1:${port}${path}`, { ...fast, ...options });
     clients.push(client);
     return client;
@@ -186,6 +193,39 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
       const ended = next(client, 'disconnected');
       await server.api('disconnect', { user });
       assert.equal((await ended).code, 3503);
+    });
+
+    test('who is there, and who comes and goes', async () => {
+      const [ann] = await connected('/named/websocket?user=ann');
+      const [bob, { client }] = await connected('/named/websocket?user=bob');
+      const channel = `room:${format}`;
+      const [room] = await subscribed(ann, channel, { joinLeave: true });
+      const events = [];
+      room.on('join', ({ info }) => events.push(['join', info.user]));
+      room.on('leave', ({ info }) => events.push(['leave', info.user]));
+      const [visit] = await subscribed(bob, channel);
+      await until('bob to be told of', () => events.some(([kind, user]) => kind === 'join' && user === 'bob'));
+      const { clients } = await visit.presence();
+      assert.deepEqual(Object.values(clients).map(({ user }) => user).sort(), ['ann', 'bob']);
+      assert.equal(clients[client].user, 'bob');
+      assert.deepEqual(await room.presenceStats(), { numClients: 2, numUsers: 2 });
+      visit.unsubscribe();
+      await until('his leave', () => events.some(([kind, user]) => kind === 'leave' && user === 'bob'));
+    });
+
+    test('the back end subscribes and unsubscribes', async () => {
+      const user = `led-${format}`;
+      const [client] = await connected(`/named/websocket?user=${user}`);
+      const channel = `closed:led-${format}`;
+      const joined = next(client, 'subscribed');
+      await server.api('subscribe', { user, channel });
+      assert.equal((await joined).channel, channel);
+      const heard = next(client, 'publication');
+      await server.publish(channel, [1]);
+      assert.deepEqual(unwrap((await heard).data), [1]);
+      const left = next(client, 'unsubscribed');
+      await server.api('unsubscribe', { user, channel });
+      assert.equal((await left).channel, channel);
     });
 
     test('what may not be is told with its code', async () => {

@@ -325,6 +325,53 @@ fn an_issuer_changes_its_keys_and_may_be_away() {
     });
 }
 
+/// What a connect command with that token is answered, and one behind it.
+fn connect(server: &Server, token: &str) -> (Value, Value) {
+    let mut socket = Socket::open(server.public, "/centrifuge");
+    let connect = json!({"id": 1, "connect": {"token": token}});
+    socket.say(&format!("{connect}\n{}", json!({"id": 2, "ping": {}})));
+    let mut text = socket.text();
+    if !text.contains('\n') {
+        text = format!("{text}\n{}", socket.text());
+    }
+    let mut lines = text
+        .split('\n')
+        .map(|line| serde_json::from_str(line).expect("JSON"));
+    let mut next = || lines.next().expect("an answer");
+    (next(), next())
+}
+
+#[test]
+fn a_connect_command_waits_for_the_keys_of_its_token() {
+    on_all(|setup| {
+        let (old, new) = (Signer::new("1"), Signer::new("2"));
+        let set = old.set();
+        let issuer = Asked::new(move |_| answer(200, "", &set));
+        let config = format!(
+            "[[route]]\npath = \"/centrifuge\"\nhandler = \"centrifuge\"\nidentity = \"jwt\"\n\
+             [jwt]\njwks = \"http://{}/keys\"\n",
+            issuer.address
+        );
+        let server = start(setup, &config, &[]);
+        for signer in [&old, &new] {
+            let set = signer.set();
+            issuer.tell(move |_| answer(200, "", &set));
+            let (connected, pong) = connect(&server, &signer.token(&claims("ann")));
+            assert_eq!(
+                connected["connect"]["subs"],
+                json!({"#ann": {}}),
+                "{connected}"
+            );
+            assert_eq!(pong, json!({"id": 2, "ping": {}}));
+        }
+        assert_eq!(issuer.count(), 2);
+        let mut socket = Socket::open(server.public, "/centrifuge");
+        let unknown = Signer::new("3").token(&claims("eve"));
+        socket.say(&json!({"id": 1, "connect": {"token": unknown}}).to_string());
+        assert_eq!(socket.closed(), 3500);
+    });
+}
+
 #[test]
 fn without_keys_nobody_gets_in_until_there_are_some() {
     on_all(|setup| {

@@ -12,6 +12,7 @@ mod asked;
 mod backing_tls;
 mod bad_input;
 mod caps;
+mod centrifuge;
 mod churn;
 mod confined;
 mod dashboard;

@@ -49,7 +49,7 @@ timeout = "1s"
             "8:1: unknown directive \"adress\" in [[listen]]; did you mean \"address\"?",
             "9:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
             "11:8: path: a path starts with \"/\", found \"app\"",
-            "12:11: handler: expected \"push\", \"echo\", \"static\", \"api\" or \"lua\", found \"psuh\"; did you mean \"push\"?",
+            "12:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
             "14:17: ping_interval: expected a duration from \"1ms\" to \"1d\" or \"off\", found 25",
             "15:16: outbox_bytes: expected a size from \"1KiB\" to \"4GiB\", found \"64Kb\"",
             "16:18: header_timeout: expected a duration from \"1ms\" to \"1h\", found \"off\"",
@@ -294,7 +294,9 @@ fn routes() {
     }
     echo(
         "path = \"/\"\nidentity = \"none\"",
-        &["6:1: identity: it means nothing to handler \"echo\", only to \"push\", \"lua\""],
+        &[
+            "6:1: identity: it means nothing to handler \"echo\", only to \"push\", \"lua\", \"centrifuge\"",
+        ],
     );
     echo(
         "path = \"/\"\nroot = \"/srv/www\"",
@@ -434,7 +436,7 @@ fn routes_against_each_other() {
             "3:8: role: expected \"public\", \"internal\" or \"push\", found \"pubic\"; did you mean \"public\"?",
             "7:8: root: there is no folder /nowhere",
             "9:8: path: \"/a\" is taken for GET by route 1 (\"/a\")",
-            "10:11: handler: expected \"push\", \"echo\", \"static\", \"api\" or \"lua\", found \"psuh\"; did you mean \"push\"?",
+            "10:11: handler: expected \"push\", \"echo\", \"static\", \"api\", \"lua\" or \"centrifuge\", found \"psuh\"; did you mean \"push\"?",
             "15:12: methods: handler \"static\" serves GET and HEAD, not POST",
             "17:14: drain_time: expected a duration from \"0\" to \"1d\", found 3",
         ],
