@@ -331,10 +331,6 @@ impl Centrifuge {
 }
 
 /// Subscribes a session; what it joins, if the channel's home is here.
-#[expect(
-    clippy::type_complexity,
-    reason = "at home or later, and what is joined if it is anything"
-)]
 pub(super) fn join(
     channel: ChannelName<'_>,
     ticket: Ticket,

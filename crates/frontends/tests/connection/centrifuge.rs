@@ -1,13 +1,16 @@
 //! Clients of Centrifugo's protocol: what each command is answered, in which order, and why sessions end.
 
+mod members;
+mod tokens;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use serde_json::{Value, json};
 use veche_frontends::Limits;
 
-use crate::world::wire::{Said, close, handshake, message, post, response, responses, said, text};
-use crate::world::{INTERNAL, Options, PUBLIC, PUSH, Peer, SECRET, World};
+use crate::world::wire::{Said, close, handshake, message, response, said, text};
+use crate::world::{Options, PUBLIC, PUSH, Peer, SECRET, World};
 
 const CONNECT: &str = r#"{"id":1,"connect":{}}"#;
 
@@ -78,19 +81,6 @@ fn token(claims: &Value) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET);
     let signature = hmac::sign(&key, message.as_bytes());
     format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
-}
-
-/// Time passes, and the client answers pings; what else it heard.
-fn pass(world: &mut World, peer: Peer, mut ms: u64) -> Vec<Value> {
-    let mut lines = Vec::new();
-    while ms > 0 {
-        let step = ms.min(1_000);
-        world.advance(step);
-        ms -= step;
-        lines.extend(ask(world, peer, "{}").lines);
-    }
-    lines.retain(|line| *line != json!({}));
-    lines
 }
 
 /// Seconds since 1970 in the world of the tests.
@@ -408,140 +398,6 @@ fn pings_come_in_time_and_want_an_answer() {
 }
 
 #[test]
-fn tokens_end_and_are_renewed() {
-    let mut world = world(3);
-    let claims = |world: &World, seconds: u64, user: &str| {
-        token(&json!({ "sub": user, "exp": in_seconds(world, seconds), "info": { "a": 1 } }))
-    };
-    let good = claims(&world, 60, "ann");
-    let (peer, reply) = connect(&mut world, 1, "/centrifuge/jwt", &json!({ "token": good }));
-    assert_eq!(
-        (&reply["expires"], &reply["ttl"]),
-        (&json!(true), &json!(60))
-    );
-    assert!(pass(&mut world, peer, 50_000).is_empty());
-    let next = claims(&world, 60, "ann");
-    let command = json!({ "id": 2, "refresh": { "token": next } }).to_string();
-    let refreshed = ask(&mut world, peer, &command).lines;
-    assert_eq!(
-        (
-            &refreshed[0]["refresh"]["expires"],
-            &refreshed[0]["refresh"]["ttl"]
-        ),
-        (&json!(true), &json!(60))
-    );
-    // A subscription by token, which is shorter.
-    let sub = |world: &World, seconds: u64, channel: &str, user: &str| {
-        let exp = in_seconds(world, seconds);
-        token(&json!({ "sub": user, "exp": exp, "channel": channel, "info": "guest" }))
-    };
-    let asks = |world: &mut World, id: u64, channel: &str, token: String| {
-        let request = json!({ "channel": channel, "token": token });
-        let command = json!({ "id": id, "subscribe": request }).to_string();
-        ask(world, peer, &command).lines[0].clone()
-    };
-    for (channel, of, user, code) in [
-        ("token:1", "token:2", "ann", 103),
-        ("token:1", "token:1", "bob", 103),
-        ("open:$1", "open:1", "ann", 103),
-    ] {
-        let token = sub(&world, 60, of, user);
-        assert_eq!(asks(&mut world, 3, channel, token)["error"]["code"], code);
-    }
-    let late = sub(&world, 0, "token:1", "ann");
-    assert_eq!(asks(&mut world, 3, "token:1", late)["error"]["code"], 109);
-    let good = sub(&world, 20, "token:1", "ann");
-    let joined = asks(&mut world, 4, "token:1", good);
-    assert_eq!(joined["subscribe"], json!({ "expires": true, "ttl": 20 }));
-    pass(&mut world, peer, 19_000);
-    let renewed = sub(&world, 20, "token:1", "ann");
-    let request = json!({ "channel": "token:1", "token": renewed });
-    let command = json!({ "id": 5, "sub_refresh": request }).to_string();
-    let heard = ask(&mut world, peer, &command);
-    assert_eq!(
-        heard.lines.last(),
-        Some(&json!({ "id": 5, "sub_refresh": { "expires": true, "ttl": 20 } }))
-    );
-    // Its time is over, and so is the grace.
-    assert!(pass(&mut world, peer, 44_999).is_empty());
-    let lines = pass(&mut world, peer, 1);
-    let push = json!({ "push": { "channel": "token:1",
-        "unsubscribe": { "code": 2501, "reason": "subscription expired" } } });
-    assert_eq!(lines, [push]);
-    // So it is with the connection.
-    let short = claims(&world, 3, "ann");
-    let command = json!({ "id": 6, "refresh": { "token": short } }).to_string();
-    assert_eq!(ask(&mut world, peer, &command).closed, None);
-    assert!(pass(&mut world, peer, 3_000 + 25_000 - 1).is_empty());
-    world.advance(1);
-    assert_eq!(
-        take(&mut world, peer).closed,
-        Some((3005, "connection expired".to_owned()))
-    );
-}
-
-#[test]
-fn tokens_that_do_not_hold_open_nothing() {
-    let mut world = world(1);
-    let exp = in_seconds(&world, 60);
-    let good = token(&json!({ "sub": "ann", "exp": exp }));
-    for (pass, code, closed) in [
-        (String::new(), Some(101), None),
-        ("x.y.z".to_owned(), None, Some(3500)),
-        (format!("{good}x"), None, Some(3500)),
-        (
-            token(&json!({ "sub": "ann", "exp": exp, "channel": "a" })),
-            None,
-            Some(3500),
-        ),
-        (token(&json!({ "sub": "ann" })), None, Some(3500)),
-        (token(&json!({ "exp": exp })), None, Some(3500)),
-        (
-            token(&json!({ "sub": "ann", "exp": exp - 60 })),
-            Some(109),
-            None,
-        ),
-        (
-            token(&json!({ "sub": "ann", "exp": exp, "channels": ["a\u{1}"] })),
-            None,
-            Some(3500),
-        ),
-    ] {
-        let peer = world.open(0, "/centrifuge/jwt");
-        let command = json!({ "id": 1, "connect": { "token": pass } }).to_string();
-        let heard = ask(&mut world, peer, &command);
-        let error = heard
-            .lines
-            .first()
-            .and_then(|line| line["error"]["code"].as_u64());
-        assert_eq!(error, code, "{pass}");
-        assert_eq!(heard.closed.map(|(code, _)| code), closed, "{pass}");
-        if closed.is_none() {
-            // Another one may be good.
-            let command = json!({ "id": 2, "connect": { "token": good } }).to_string();
-            let heard = ask(&mut world, peer, &command);
-            assert_eq!(heard.lines[0]["connect"]["ttl"], 60);
-        }
-        world.reset(peer);
-        world.settle();
-    }
-    // One may come with the handshake too, and then in the connect command only one of the same user.
-    let target = format!("/centrifuge/jwt?token={good}");
-    let (_, reply) = connect(&mut world, 0, &target, &json!({}));
-    assert_eq!(
-        (&reply["ttl"], &reply["subs"]),
-        (&json!(60), &json!({ "#ann": {} }))
-    );
-    let peer = world.open(0, &target);
-    let bob = token(&json!({ "sub": "bob", "exp": exp }));
-    let command = json!({ "id": 1, "connect": { "token": bob } }).to_string();
-    assert_eq!(
-        ask(&mut world, peer, &command).closed.map(|(code, _)| code),
-        Some(3500)
-    );
-}
-
-#[test]
 fn an_anonymous_client_has_no_channel_of_its_own() {
     let mut world = world(1);
     let (_, reply) = connect(&mut world, 0, "/centrifuge", &json!({}));
@@ -597,50 +453,6 @@ fn a_publication_is_encoded_once_for_all_of_an_encoding() {
 }
 
 #[test]
-fn sessions_end_with_the_protocol_s_own_codes() {
-    let mut world = World::new(Options {
-        outbox_bytes: 4 << 10,
-        ..Options::default()
-    });
-    let back_end = world.connect(0, PUSH);
-    let subscribe = r#"{"id":2,"subscribe":{"channel":"open:1"}}"#;
-    // Data that no JSON can hold.
-    let misfit = ann(&mut world, 0);
-    ask(&mut world, misfit, subscribe);
-    world.ask(back_end, "{\"channel\":\"open:1\",\"binary\":\"AP8=\"}\n");
-    let closed = take(&mut world, misfit).closed;
-    assert_eq!(closed, Some((3506, "inappropriate protocol".to_owned())));
-    // A client that reads nothing.
-    let slow = ann(&mut world, 0);
-    ask(&mut world, slow, subscribe);
-    world.read_at_most(slow, 0);
-    for number in 0..200 {
-        publish(&mut world, back_end, "open:1", number);
-    }
-    world.read_at_most(slow, usize::MAX);
-    assert_eq!(
-        take(&mut world, slow).closed,
-        Some((3008, "slow".to_owned()))
-    );
-    // The back end wants it so.
-    let ended = ann(&mut world, 0);
-    let caller = world.connect(0, INTERNAL);
-    let answer = world.ask(caller, post("/api/disconnect", r#"{"user":"ann"}"#));
-    assert_eq!(responses(&answer)[0].status, 200);
-    assert_eq!(
-        take(&mut world, ended).closed.map(|(code, _)| code),
-        Some(3503)
-    );
-    // The server ends.
-    let last = ann(&mut world, 0);
-    world.drain();
-    assert_eq!(
-        take(&mut world, last).closed,
-        Some((3001, "shutdown".to_owned()))
-    );
-}
-
-#[test]
 fn the_subprotocol_is_said_back() {
     for (offered, expected) in [
         ("centrifuge-protobuf", Some("centrifuge-protobuf")),
@@ -678,114 +490,4 @@ fn limits_of_the_site_count_for_pings_too() {
     );
     world.advance(1_000_000);
     assert_eq!(take(&mut world, peer), Heard::default());
-}
-
-#[test]
-fn who_is_there_is_told_to_those_who_are_there_too() {
-    for worker in 0..3 {
-        let mut world = world(3);
-        let peer = ann(&mut world, worker);
-        let subscribe = r#"{"id":2,"subscribe":{"channel":"chat:1","join_leave":true}}"#;
-        // Her own joining is told behind the answer, if it is.
-        let heard = ask(&mut world, peer, subscribe);
-        assert_eq!(heard.lines[0]["id"], 2, "{heard:?}");
-        let (bob, reply) = connect(
-            &mut world,
-            (worker + 1) % 3,
-            "/centrifuge/named?user=bob",
-            &json!({}),
-        );
-        let client = reply["client"].as_str().expect("a name").to_owned();
-        ask(
-            &mut world,
-            bob,
-            r#"{"id":2,"subscribe":{"channel":"chat:1"}}"#,
-        );
-        let who = json!({ "user": "bob", "client": client });
-        let push = |kind: &str| json!({ "push": { "channel": "chat:1", kind: { "info": who } } });
-        assert_eq!(take(&mut world, peer).lines, [push("join")]);
-        let heard = ask(
-            &mut world,
-            peer,
-            r#"{"id":3,"presence":{"channel":"chat:1"}}"#,
-        );
-        let presence = &heard.lines[0]["presence"]["presence"];
-        assert_eq!(presence[&client], who);
-        assert_eq!(presence.as_object().map(serde_json::Map::len), Some(2));
-        let stats = ask(
-            &mut world,
-            peer,
-            r#"{"id":4,"presence_stats":{"channel":"chat:1"}}"#,
-        );
-        let counts = json!({ "num_clients": 2, "num_users": 2 });
-        assert_eq!(stats.lines[0]["presence_stats"], counts);
-        // Whoever does not ask for it is not told.
-        assert_eq!(take(&mut world, bob).lines.len(), 0);
-        ask(
-            &mut world,
-            bob,
-            r#"{"id":3,"unsubscribe":{"channel":"chat:1"}}"#,
-        );
-        world.advance(4_999);
-        assert_eq!(take(&mut world, peer), Heard::default(), "he may come back");
-        world.advance(2_000);
-        for worker in &mut world.workers {
-            worker.shared.trim();
-        }
-        assert_eq!(take(&mut world, peer).lines, [push("leave")]);
-    }
-}
-
-#[test]
-fn a_back_end_subscribes_and_unsubscribes_connections() {
-    for worker in 0..3 {
-        let mut world = world(3);
-        let back_end = world.connect(0, PUSH);
-        publish(&mut world, back_end, "chat:1", 1);
-        let (peer, reply) = connect(&mut world, worker, "/centrifuge/named?user=ann", &json!({}));
-        let other = ann(&mut world, 2);
-        let call = |world: &mut World, method: &str, body: Value| {
-            let caller = world.connect(1, INTERNAL);
-            let answer = world.ask(caller, post(&format!("/api/{method}"), &body.to_string()));
-            let answer = &responses(&answer)[0];
-            assert_eq!(answer.status, 200);
-            assert!(!answer.body.contains("error"), "{}", answer.body);
-        };
-        let client = &reply["client"];
-        let body =
-            json!({ "user": "ann", "client": client, "channel": "chat:1", "data": { "a": 1 } });
-        call(&mut world, "subscribe", body);
-        let lines = take(&mut world, peer).lines;
-        let subscribe = &lines[0]["push"]["subscribe"];
-        assert_eq!(lines[0]["push"]["channel"], "chat:1");
-        assert_eq!(
-            (&subscribe["offset"], &subscribe["data"]),
-            (&json!(1), &json!({ "a": 1 }))
-        );
-        publish(&mut world, back_end, "chat:1", 2);
-        let lines = take(&mut world, peer).lines;
-        assert_eq!(lines[0]["push"]["pub"], json!({ "data": 2, "offset": 2 }));
-        assert_eq!(take(&mut world, other), Heard::default());
-        call(
-            &mut world,
-            "unsubscribe",
-            json!({ "user": "ann", "channel": "chat:1" }),
-        );
-        let lines = take(&mut world, peer).lines;
-        let ended = json!({ "code": 2000, "reason": "server unsubscribe" });
-        assert_eq!(lines[0]["push"]["unsubscribe"], ended);
-        publish(&mut world, back_end, "chat:1", 3);
-        assert_eq!(take(&mut world, peer), Heard::default());
-        // Only that one.
-        call(
-            &mut world,
-            "disconnect",
-            json!({ "user": "ann", "client": client }),
-        );
-        assert_eq!(
-            take(&mut world, peer).closed.map(|(code, _)| code),
-            Some(3503)
-        );
-        assert_eq!(take(&mut world, other), Heard::default());
-    }
 }

@@ -1,0 +1,161 @@
+//! Who is in a channel, what back ends do to connections, and how sessions end.
+
+use serde_json::{Value, json};
+
+use super::{Heard, ann, ask, connect, publish, take};
+use crate::world::wire::{post, responses};
+use crate::world::{INTERNAL, Options, PUSH, World};
+
+#[test]
+fn sessions_end_with_the_protocol_s_own_codes() {
+    let mut world = World::new(Options {
+        outbox_bytes: 4 << 10,
+        ..Options::default()
+    });
+    let back_end = world.connect(0, PUSH);
+    let subscribe = r#"{"id":2,"subscribe":{"channel":"open:1"}}"#;
+    // Data that no JSON can hold.
+    let misfit = ann(&mut world, 0);
+    ask(&mut world, misfit, subscribe);
+    world.ask(back_end, "{\"channel\":\"open:1\",\"binary\":\"AP8=\"}\n");
+    let closed = take(&mut world, misfit).closed;
+    assert_eq!(closed, Some((3506, "inappropriate protocol".to_owned())));
+    // A client that reads nothing.
+    let slow = ann(&mut world, 0);
+    ask(&mut world, slow, subscribe);
+    world.read_at_most(slow, 0);
+    for number in 0..200 {
+        publish(&mut world, back_end, "open:1", number);
+    }
+    world.read_at_most(slow, usize::MAX);
+    assert_eq!(
+        take(&mut world, slow).closed,
+        Some((3008, "slow".to_owned()))
+    );
+    // The back end wants it so.
+    let ended = ann(&mut world, 0);
+    let caller = world.connect(0, INTERNAL);
+    let answer = world.ask(caller, post("/api/disconnect", r#"{"user":"ann"}"#));
+    assert_eq!(responses(&answer)[0].status, 200);
+    assert_eq!(
+        take(&mut world, ended).closed.map(|(code, _)| code),
+        Some(3503)
+    );
+    // The server ends.
+    let last = ann(&mut world, 0);
+    world.drain();
+    assert_eq!(
+        take(&mut world, last).closed,
+        Some((3001, "shutdown".to_owned()))
+    );
+}
+
+#[test]
+fn who_is_there_is_told_to_those_who_are_there_too() {
+    for worker in 0..3 {
+        let mut world = super::world(3);
+        let peer = ann(&mut world, worker);
+        let subscribe = r#"{"id":2,"subscribe":{"channel":"chat:1","join_leave":true}}"#;
+        // Her own joining is told behind the answer, if it is.
+        let heard = ask(&mut world, peer, subscribe);
+        assert_eq!(heard.lines[0]["id"], 2, "{heard:?}");
+        let (bob, reply) = connect(
+            &mut world,
+            (worker + 1) % 3,
+            "/centrifuge/named?user=bob",
+            &json!({}),
+        );
+        let client = reply["client"].as_str().expect("a name").to_owned();
+        ask(
+            &mut world,
+            bob,
+            r#"{"id":2,"subscribe":{"channel":"chat:1"}}"#,
+        );
+        let who = json!({ "user": "bob", "client": client });
+        let push = |kind: &str| json!({ "push": { "channel": "chat:1", kind: { "info": who } } });
+        assert_eq!(take(&mut world, peer).lines, [push("join")]);
+        let heard = ask(
+            &mut world,
+            peer,
+            r#"{"id":3,"presence":{"channel":"chat:1"}}"#,
+        );
+        let presence = &heard.lines[0]["presence"]["presence"];
+        assert_eq!(presence[&client], who);
+        assert_eq!(presence.as_object().map(serde_json::Map::len), Some(2));
+        let stats = ask(
+            &mut world,
+            peer,
+            r#"{"id":4,"presence_stats":{"channel":"chat:1"}}"#,
+        );
+        let counts = json!({ "num_clients": 2, "num_users": 2 });
+        assert_eq!(stats.lines[0]["presence_stats"], counts);
+        // Whoever does not ask for it is not told.
+        assert_eq!(take(&mut world, bob).lines.len(), 0);
+        ask(
+            &mut world,
+            bob,
+            r#"{"id":3,"unsubscribe":{"channel":"chat:1"}}"#,
+        );
+        world.advance(4_999);
+        assert_eq!(take(&mut world, peer), Heard::default(), "he may come back");
+        world.advance(2_000);
+        for worker in &mut world.workers {
+            worker.shared.trim();
+        }
+        assert_eq!(take(&mut world, peer).lines, [push("leave")]);
+    }
+}
+
+#[test]
+fn a_back_end_subscribes_and_unsubscribes_connections() {
+    for worker in 0..3 {
+        let mut world = super::world(3);
+        let back_end = world.connect(0, PUSH);
+        publish(&mut world, back_end, "chat:1", 1);
+        let (peer, reply) = connect(&mut world, worker, "/centrifuge/named?user=ann", &json!({}));
+        let other = ann(&mut world, 2);
+        let call = |world: &mut World, method: &str, body: Value| {
+            let caller = world.connect(1, INTERNAL);
+            let answer = world.ask(caller, post(&format!("/api/{method}"), &body.to_string()));
+            let answer = &responses(&answer)[0];
+            assert_eq!(answer.status, 200);
+            assert!(!answer.body.contains("error"), "{}", answer.body);
+        };
+        let client = &reply["client"];
+        let body =
+            json!({ "user": "ann", "client": client, "channel": "chat:1", "data": { "a": 1 } });
+        call(&mut world, "subscribe", body);
+        let lines = take(&mut world, peer).lines;
+        let subscribe = &lines[0]["push"]["subscribe"];
+        assert_eq!(lines[0]["push"]["channel"], "chat:1");
+        assert_eq!(
+            (&subscribe["offset"], &subscribe["data"]),
+            (&json!(1), &json!({ "a": 1 }))
+        );
+        publish(&mut world, back_end, "chat:1", 2);
+        let lines = take(&mut world, peer).lines;
+        assert_eq!(lines[0]["push"]["pub"], json!({ "data": 2, "offset": 2 }));
+        assert_eq!(take(&mut world, other), Heard::default());
+        call(
+            &mut world,
+            "unsubscribe",
+            json!({ "user": "ann", "channel": "chat:1" }),
+        );
+        let lines = take(&mut world, peer).lines;
+        let ended = json!({ "code": 2000, "reason": "server unsubscribe" });
+        assert_eq!(lines[0]["push"]["unsubscribe"], ended);
+        publish(&mut world, back_end, "chat:1", 3);
+        assert_eq!(take(&mut world, peer), Heard::default());
+        // Only that one.
+        call(
+            &mut world,
+            "disconnect",
+            json!({ "user": "ann", "client": client }),
+        );
+        assert_eq!(
+            take(&mut world, peer).closed.map(|(code, _)| code),
+            Some(3503)
+        );
+        assert_eq!(take(&mut world, other), Heard::default());
+    }
+}

@@ -1,0 +1,153 @@
+//! Tokens of connections and of subscriptions: whom they let in, and for how long.
+
+use serde_json::{Value, json};
+
+use super::{ask, connect, in_seconds, take, token};
+use crate::world::{Peer, World};
+
+/// Time passes, and the client answers pings; what else it heard.
+fn pass(world: &mut World, peer: Peer, mut ms: u64) -> Vec<Value> {
+    let mut lines = Vec::new();
+    while ms > 0 {
+        let step = ms.min(1_000);
+        world.advance(step);
+        ms -= step;
+        lines.extend(ask(world, peer, "{}").lines);
+    }
+    lines.retain(|line| *line != json!({}));
+    lines
+}
+
+#[test]
+fn tokens_end_and_are_renewed() {
+    let mut world = super::world(3);
+    let claims = |world: &World, seconds: u64, user: &str| {
+        token(&json!({ "sub": user, "exp": in_seconds(world, seconds), "info": { "a": 1 } }))
+    };
+    let good = claims(&world, 60, "ann");
+    let (peer, reply) = connect(&mut world, 1, "/centrifuge/jwt", &json!({ "token": good }));
+    assert_eq!(
+        (&reply["expires"], &reply["ttl"]),
+        (&json!(true), &json!(60))
+    );
+    assert!(pass(&mut world, peer, 50_000).is_empty());
+    let next = claims(&world, 60, "ann");
+    let command = json!({ "id": 2, "refresh": { "token": next } }).to_string();
+    let refreshed = ask(&mut world, peer, &command).lines;
+    assert_eq!(
+        (
+            &refreshed[0]["refresh"]["expires"],
+            &refreshed[0]["refresh"]["ttl"]
+        ),
+        (&json!(true), &json!(60))
+    );
+    // A subscription by token, which is shorter.
+    let sub = |world: &World, seconds: u64, channel: &str, user: &str| {
+        let exp = in_seconds(world, seconds);
+        token(&json!({ "sub": user, "exp": exp, "channel": channel, "info": "guest" }))
+    };
+    let asks = |world: &mut World, id: u64, channel: &str, token: String| {
+        let request = json!({ "channel": channel, "token": token });
+        let command = json!({ "id": id, "subscribe": request }).to_string();
+        ask(world, peer, &command).lines[0].clone()
+    };
+    for (channel, of, user, code) in [
+        ("token:1", "token:2", "ann", 103),
+        ("token:1", "token:1", "bob", 103),
+        ("open:$1", "open:1", "ann", 103),
+    ] {
+        let token = sub(&world, 60, of, user);
+        assert_eq!(asks(&mut world, 3, channel, token)["error"]["code"], code);
+    }
+    let late = sub(&world, 0, "token:1", "ann");
+    assert_eq!(asks(&mut world, 3, "token:1", late)["error"]["code"], 109);
+    let good = sub(&world, 20, "token:1", "ann");
+    let joined = asks(&mut world, 4, "token:1", good);
+    assert_eq!(joined["subscribe"], json!({ "expires": true, "ttl": 20 }));
+    pass(&mut world, peer, 19_000);
+    let renewed = sub(&world, 20, "token:1", "ann");
+    let request = json!({ "channel": "token:1", "token": renewed });
+    let command = json!({ "id": 5, "sub_refresh": request }).to_string();
+    let heard = ask(&mut world, peer, &command);
+    assert_eq!(
+        heard.lines.last(),
+        Some(&json!({ "id": 5, "sub_refresh": { "expires": true, "ttl": 20 } }))
+    );
+    // Its time is over, and so is the grace.
+    assert!(pass(&mut world, peer, 44_999).is_empty());
+    let lines = pass(&mut world, peer, 1);
+    let push = json!({ "push": { "channel": "token:1",
+        "unsubscribe": { "code": 2501, "reason": "subscription expired" } } });
+    assert_eq!(lines, [push]);
+    // So it is with the connection.
+    let short = claims(&world, 3, "ann");
+    let command = json!({ "id": 6, "refresh": { "token": short } }).to_string();
+    assert_eq!(ask(&mut world, peer, &command).closed, None);
+    assert!(pass(&mut world, peer, 3_000 + 25_000 - 1).is_empty());
+    world.advance(1);
+    assert_eq!(
+        take(&mut world, peer).closed,
+        Some((3005, "connection expired".to_owned()))
+    );
+}
+
+#[test]
+fn tokens_that_do_not_hold_open_nothing() {
+    let mut world = super::world(1);
+    let exp = in_seconds(&world, 60);
+    let good = token(&json!({ "sub": "ann", "exp": exp }));
+    for (pass, code, closed) in [
+        (String::new(), Some(101), None),
+        ("x.y.z".to_owned(), None, Some(3500)),
+        (format!("{good}x"), None, Some(3500)),
+        (
+            token(&json!({ "sub": "ann", "exp": exp, "channel": "a" })),
+            None,
+            Some(3500),
+        ),
+        (token(&json!({ "sub": "ann" })), None, Some(3500)),
+        (token(&json!({ "exp": exp })), None, Some(3500)),
+        (
+            token(&json!({ "sub": "ann", "exp": exp - 60 })),
+            Some(109),
+            None,
+        ),
+        (
+            token(&json!({ "sub": "ann", "exp": exp, "channels": ["a\u{1}"] })),
+            None,
+            Some(3500),
+        ),
+    ] {
+        let peer = world.open(0, "/centrifuge/jwt");
+        let command = json!({ "id": 1, "connect": { "token": pass } }).to_string();
+        let heard = ask(&mut world, peer, &command);
+        let error = heard
+            .lines
+            .first()
+            .and_then(|line| line["error"]["code"].as_u64());
+        assert_eq!(error, code, "{pass}");
+        assert_eq!(heard.closed.map(|(code, _)| code), closed, "{pass}");
+        if closed.is_none() {
+            // Another one may be good.
+            let command = json!({ "id": 2, "connect": { "token": good } }).to_string();
+            let heard = ask(&mut world, peer, &command);
+            assert_eq!(heard.lines[0]["connect"]["ttl"], 60);
+        }
+        world.reset(peer);
+        world.settle();
+    }
+    // One may come with the handshake too, and then in the connect command only one of the same user.
+    let target = format!("/centrifuge/jwt?token={good}");
+    let (_, reply) = connect(&mut world, 0, &target, &json!({}));
+    assert_eq!(
+        (&reply["ttl"], &reply["subs"]),
+        (&json!(60), &json!({ "#ann": {} }))
+    );
+    let peer = world.open(0, &target);
+    let bob = token(&json!({ "sub": "bob", "exp": exp }));
+    let command = json!({ "id": 1, "connect": { "token": bob } }).to_string();
+    assert_eq!(
+        ask(&mut world, peer, &command).closed.map(|(code, _)| code),
+        Some(3500)
+    );
+}
