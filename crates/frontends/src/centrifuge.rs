@@ -16,12 +16,15 @@ mod frame;
 mod instructed;
 mod subscribing;
 mod tokens;
+pub(crate) mod transport;
 pub(crate) mod writing;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use veche_centrifuge::{Command, DisconnectCode, Encoding, Limits, Request};
+use veche_centrifuge::{
+    Command, Disconnect, DisconnectCode, Encoding, Limits, Push, PushBody, Request,
+};
 use veche_hub::{Answer, ClientInfo, SessionId, Ticket};
 
 pub(crate) use frame::kind;
@@ -36,6 +39,7 @@ use frame::Frame;
 use instructed::{GIVEN, Givens};
 use subscribing::{Asked, Subscriptions};
 use tokens::Judge;
+use transport::{Address, Relay};
 
 /// Without a connect command the connection is closed after so long.
 const STALE_MS: u64 = 10_000;
@@ -45,6 +49,9 @@ const PONG_MS_MAX: u64 = 8_000;
 
 /// So long after its token is over a connection, or a subscription, may still be given another one.
 pub(crate) const GRACE_MS: u64 = 25_000;
+
+/// So many bytes of commands that came another way wait behind one that waits.
+const RELAYED_BYTES_MAX: usize = 256 << 10;
 
 /// One client.
 pub(crate) struct Centrifuge {
@@ -66,6 +73,8 @@ pub(crate) struct Centrifuge {
     given: Givens,
     /// Other keys were asked for, on behalf of the next command.
     has_asked: bool,
+    /// Where commands come from another way, and what shows that they are this client's.
+    address: Option<Box<Address>>,
     /// The next thing may be due earlier than was said last.
     is_hurried: bool,
     /// When it began; from the connect reply on, when the last ping went.
@@ -169,6 +178,7 @@ impl Centrifuge {
             ticket: 0,
             given: Givens::default(),
             has_asked: false,
+            address: None,
             is_hurried: false,
             pinged_ms: now.mono_ms,
             is_pinged: false,
@@ -178,6 +188,60 @@ impl Centrifuge {
     /// Who the client is by its handshake.
     pub(crate) fn set_user(&mut self, user: &str) {
         Arc::make_mut(&mut self.info).user = user.into();
+    }
+
+    /// The client has no WebSocket: it has said this with its request, and the rest comes as [relays](transport::Relay).
+    pub(crate) fn begin_emulation(&mut self, address: Address, commands: &[u8]) {
+        self.address = Some(Box::new(address));
+        self.message = commands.to_vec();
+        // Also of nothing.
+        self.message.reserve(1);
+    }
+
+    /// Whether there are commands to go on with.
+    pub(crate) fn has_commands(&self) -> bool {
+        self.message.capacity() > 0
+    }
+
+    /// Commands that came another way.
+    pub(crate) fn relayed(&mut self, relay: &Relay, cx: &mut Context<'_>) -> Flow {
+        let address = self.address.as_ref();
+        if !address.is_some_and(|address| address.is(&relay.to)) {
+            return Flow::GoOn;
+        }
+        if !self.has_commands() {
+            let mut bytes = cx.shared.ports.outboxes.spare();
+            bytes.extend_from_slice(&relay.commands);
+            return self.message(bytes, cx);
+        }
+        // Those before it wait for something; nothing holds back these.
+        let left = self.message.len() - self.taken.min(self.message.len());
+        if left + relay.commands.len() > RELAYED_BYTES_MAX {
+            return DisconnectCode::TooManyRequests.into();
+        }
+        self.is_pinged = false;
+        if self.encoding == Encoding::Json {
+            self.message.push(b'\n');
+        }
+        self.message.extend_from_slice(&relay.commands);
+        // The next ones are counted anew.
+        self.commands = self.commands.min(1);
+        Flow::GoOn
+    }
+
+    /// The last words on a transport that has no other way to say them.
+    pub(crate) fn write_disconnect(
+        &self,
+        id: SessionId,
+        code: u16,
+        reason: &str,
+        shared: &mut Shared,
+    ) {
+        let mut frame = Frame::new(self.encoding, Vec::new());
+        let body = PushBody::Disconnect(Disconnect { code, reason });
+        // It has no data that could be binary.
+        let _ = frame.push(&Push { channel: "", body });
+        frame.send(id, &mut shared.ports.outboxes);
     }
 
     /// A whole message; `bytes` go back to the outboxes.

@@ -14,6 +14,7 @@ use std::net::IpAddr;
 use veche_hub::{Answer, SessionId, Ticket};
 
 use crate::app::{AppAnswer, CLOSED_ABNORMALLY, Gone};
+use crate::centrifuge::transport::Relay;
 use crate::client::{Caller, Dial, Dialing};
 use crate::http::Http;
 use crate::identity::{Certified, Finding};
@@ -282,6 +283,19 @@ impl Connection {
         renewed
     }
 
+    /// Commands have come another way.
+    pub fn relayed(&mut self, id: SessionId, relay: &Relay, shared: &mut Shared) {
+        let Stage::Socket(socket) = &mut self.stage else {
+            return;
+        };
+        if let Then::Wait(block) = socket.relayed(id, relay, shared).map(stays)
+            && self.blocked.is_none()
+        {
+            self.block(id, block, shared);
+        }
+        self.settle_deadline(id, shared);
+    }
+
     /// The handler of an application that waited has ended.
     pub fn app_ready(&mut self, id: SessionId, shared: &mut Shared) {
         let Stage::Socket(socket) = &mut self.stage else {
@@ -369,6 +383,19 @@ impl Connection {
             _ => None,
         };
         self.stage = stage;
+        self.count_in(id, client, shared);
+        if let Stage::Socket(socket) = &mut self.stage
+            && socket.has_commands()
+        {
+            // It has said something with its request.
+            if let Then::Wait(block) = socket.resume(id, shared).map(stays) {
+                self.block(id, block, shared);
+            }
+            self.settle_deadline(id, shared);
+        }
+    }
+
+    fn count_in(&mut self, id: SessionId, client: Option<IpAddr>, shared: &mut Shared) {
         let Some(client) = client else { return };
         if shared.site.listeners[self.listener as usize].role != Role::Public {
             // It may have been counted before its peer was trusted.
@@ -444,8 +471,8 @@ impl Connection {
         };
         if alive {
             self.settle_deadline(id, shared);
-        } else if matches!(self.stage, Stage::Http(_)) {
-            // What was answered (408) should arrive.
+        } else if self.has_last_words() {
+            // What was answered (408), or why a response is over, should arrive.
             self.end(id, shared);
         } else {
             self.abort(id, shared);
@@ -530,6 +557,14 @@ impl Connection {
                 shared.stats.paced.add(1);
                 self.settle_deadline(id, shared);
             }
+        }
+    }
+
+    fn has_last_words(&self) -> bool {
+        match &self.stage {
+            Stage::Http(_) => true,
+            Stage::Socket(socket) => socket.is_response(),
+            _ => false,
         }
     }
 

@@ -11,6 +11,7 @@ mod body;
 mod named;
 mod parts;
 mod request;
+mod streams;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -299,7 +300,7 @@ impl Http {
                 Some(Handshake::Malformed)
             }
             State::Asking(..) => Some(Handshake::Refused),
-            State::Naming(Naming::Upgrade, _) => Some(Handshake::Unavailable),
+            State::Naming(Naming::Upgrade | Naming::Stream, _) => Some(Handshake::Unavailable),
             _ => None,
         };
         let is_asked_about = matches!(state, State::Naming(Naming::Request(_), _));

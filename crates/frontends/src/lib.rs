@@ -37,6 +37,7 @@ mod stream;
 pub mod upgrade;
 
 pub use app::{AppAnswer, AppId, Apps};
+pub use centrifuge::transport::{Address, Relay};
 pub use client::{Caller, Dial, Terms};
 pub use close::Parting;
 pub use connection::Connection;

@@ -5,6 +5,7 @@
 //! outbox while some connection is being worked on. It does not know sockets: the worker tells it what is unsent.
 
 mod backlog;
+mod carried;
 mod centrifuge;
 mod events;
 mod masks;
@@ -23,6 +24,7 @@ use crate::journal::Journal;
 use crate::pool::Pool;
 use backlog::Backlogs;
 pub use backlog::Dropped;
+pub(crate) use carried::Carried;
 pub(crate) use masks::Masks;
 pub use masks::Random;
 pub(crate) use positions::{write_data, write_value};
@@ -107,6 +109,7 @@ pub struct Outbox {
     masked: bool,
     /// Something was published that its client can't read.
     misfit: bool,
+    carried: Carried,
 }
 
 const _: () = assert!(size_of::<Outbox>() <= 72);
@@ -127,6 +130,7 @@ impl Default for Outbox {
             full: false,
             masked: false,
             misfit: false,
+            carried: Carried::Frames,
         }
     }
 }
@@ -307,6 +311,9 @@ impl Outboxes {
         self.sent.bytes += data.len() as u64;
         self.journal.said(id, data.len());
         self.boxes[id.index as usize].messaged_ms = self.now_ms;
+        if self.of(id).carried != Carried::Frames {
+            return self.carry(id, data);
+        }
         let mask = self.mask(id);
         if self.of(id).agreed.is_none() {
             return websocket::encode_message(self.buffer(id), kind, data, mask);

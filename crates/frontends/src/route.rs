@@ -39,7 +39,7 @@ pub enum Handler {
         /// How long it may take to answer a request, and from part to part of a response; 0 for as long as it likes.
         request_timeout_ms: u64,
     },
-    /// Clients of Centrifugo's protocol.
+    /// Clients of Centrifugo's protocol. By what they come is said by the last piece of their path.
     Centrifuge,
     /// `GET /health`.
     Health,

@@ -15,6 +15,7 @@ use veche_hub::{
 use veche_proto::websocket::Codecs;
 
 use crate::app::{AppAnswer, AppId, Apps};
+use crate::centrifuge::transport::Relay;
 use crate::close::Parting;
 use crate::identity::{Desk, Finding};
 use crate::outbox::Outboxes;
@@ -64,6 +65,10 @@ pub trait Process {
     }
     /// Something of ours went wrong that the operator should see in the log.
     fn trouble(&self, what: &str);
+    /// By what clients know this process among others.
+    fn node(&self) -> String {
+        String::new()
+    }
     /// A script of an application has failed, which is in the log already.
     fn script_failed(&self, app: &str, what: &str) {
         let _ = (app, what);
@@ -359,6 +364,9 @@ pub struct Ports {
     /// What is to be done to sessions for back ends; the worker calls
     /// [`Connection::instructed`](crate::Connection::instructed).
     pub instructions: Vec<(SessionId, Arc<Instruction>)>,
+    /// Commands for responses of this worker and of others; the worker calls
+    /// [`Connection::relayed`](crate::Connection::relayed) where they are.
+    pub relays: VecDeque<Relay>,
     /// Tokens that applications hand in for sessions; the worker calls [`Connection::renew`](crate::Connection::renew) and
     /// tells them what came of it.
     pub renewals: Vec<Renewal>,
@@ -388,6 +396,7 @@ impl Ports {
             answers: VecDeque::new(),
             kicks: Vec::new(),
             instructions: Vec::new(),
+            relays: VecDeque::new(),
             renewals: Vec::new(),
             app_answers: VecDeque::new(),
         }

@@ -47,6 +47,8 @@ pub(crate) struct Socket {
     pace: Option<Box<Pace>>,
     /// Where a token says who the client is, until when it does.
     lease: Option<Box<Lease>>,
+    /// Messages are parts of a response, and what comes on the connection is of no interest.
+    is_response: bool,
     /// A ping is out since `heard_ms` and `ping_interval`, and nothing has come since.
     pinged: bool,
     /// Pings whose pongs have not come: these are asked for.
@@ -105,6 +107,7 @@ impl Socket {
             phase: Phase::Open,
             pace: pacing.map(|pacing| Box::new(Pace::new(pacing))),
             lease: None,
+            is_response: false,
             pinged: false,
             pongs_due: 0,
         }
@@ -132,6 +135,12 @@ impl Socket {
     ) -> Step<Never> {
         if matches!(self.session, Session::App(_)) {
             return self.app_step(id, input, shared);
+        }
+        if self.is_response {
+            return Step {
+                taken: input.len(),
+                then: Then::NeedInput,
+            };
         }
         let mut taken = 0;
         while taken < input.len() {
@@ -385,7 +394,13 @@ impl Socket {
             Session::Centrifuge(_) => crate::centrifuge::words(code, reason),
             _ => (code, reason.into()),
         };
-        shared.ports.outboxes.close_frame(id, Some(code), &reason);
+        if let (true, Session::Centrifuge(session)) = (self.is_response, &self.session) {
+            session.write_disconnect(id, code, &reason, shared);
+            shared.ports.outboxes.end_carrying(id);
+            shared.ports.outboxes.journal.closed(id, Some(code));
+        } else {
+            shared.ports.outboxes.close_frame(id, Some(code), &reason);
+        }
         // From now on nothing can be handed to it, so nothing is counted as handed.
         shared.hub.close(id, &mut shared.ports);
         true
@@ -449,7 +464,12 @@ impl Socket {
 
     pub(crate) fn deadline_ms(&self, id: SessionId, shared: &Shared) -> u64 {
         if let Phase::Closing { since_ms } = self.phase {
-            return since(since_ms, shared.now) + shared.site.limits.close_timeout_ms;
+            let since_ms = since(since_ms, shared.now);
+            return match self.is_response {
+                // Nobody has to answer that: the end comes with the next look.
+                true => since_ms + 1,
+                false => since_ms + shared.site.limits.close_timeout_ms,
+            };
         }
         self.ping_deadline_ms(shared)
             .min(self.idle_deadline_ms(id, shared))

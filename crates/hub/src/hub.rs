@@ -245,6 +245,11 @@ impl Hub {
         self.handed
     }
 
+    /// Whose hub this is.
+    pub fn worker(&self) -> WorkerId {
+        self.me
+    }
+
     /// The worker that orders a channel: all hubs of one seed agree.
     pub fn home_of(&self, channel: ChannelName<'_>) -> WorkerId {
         self.home(self.channels.hash(channel.as_str()))

@@ -113,6 +113,10 @@ impl Process for Report {
         text
     }
 
+    fn node(&self) -> String {
+        self.uid.clone()
+    }
+
     fn address_has_room(&self, address: IpAddr) -> bool {
         self.common.addresses.have_room(address)
     }

@@ -17,6 +17,7 @@ mod mail;
 mod output;
 mod preface;
 mod readings;
+mod relays;
 mod sealed;
 mod shown;
 mod simulation;
@@ -213,14 +214,16 @@ impl Rest {
         {
             return Some(0);
         }
-        let own =
-            if !self.shared.waiting_for_credit.is_empty() || self.shared.hub.counts().stalled > 0 {
-                Some(LOOK_AGAIN_MS)
-            } else if self.accept_paused || self.drain.is_some() {
-                Some(LOOK_AGAIN_LATER_MS)
-            } else {
-                (!self.trimmed && self.trim_at_ms != u64::MAX).then_some(TRIM_INTERVAL_MS)
-            };
+        let own = if !self.shared.waiting_for_credit.is_empty()
+            || !self.shared.ports.relays.is_empty()
+            || self.shared.hub.counts().stalled > 0
+        {
+            Some(LOOK_AGAIN_MS)
+        } else if self.accept_paused || self.drain.is_some() {
+            Some(LOOK_AGAIN_LATER_MS)
+        } else {
+            (!self.trimmed && self.trim_at_ms != u64::MAX).then_some(TRIM_INTERVAL_MS)
+        };
         own.into_iter().chain(apps).min()
     }
 
@@ -404,6 +407,7 @@ impl Rest {
                 connection.instructed(id, &instruction, shared)
             });
         }
+        self.hand_relays(driver);
         let mut sessions = std::mem::take(&mut self.sessions);
         self.shared.ports.outboxes.take_overflowed(&mut sessions);
         for id in sessions.drain(..) {

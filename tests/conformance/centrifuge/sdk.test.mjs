@@ -6,11 +6,12 @@ import test, { after, before, describe } from 'node:test';
 import { Centrifuge } from 'centrifuge';
 import { Centrifuge as CentrifugeProtobuf } from 'centrifuge/build/protobuf';
 
+import { EventSource } from './eventsource.mjs';
 import { inSeconds, next, sleep, start, token, tunnel, until } from './server.mjs';
 
 const CONFIG = `
 [[route]]
-path = "/connection/websocket"
+path = "/connection/*"
 handler = "centrifuge"
 
 [[route]]
@@ -339,6 +340,49 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
       await secret.publish(wrap('psst'));
       assert.equal(unwrap((await heard).data), 'psst');
     });
+
+    for (const transport of format === 'json' ? ['http_stream', 'sse'] : ['http_stream']) {
+      test(`the same without a WebSocket: ${transport}`, async () => {
+        const way = await tunnel(server.port);
+        try {
+          const http = `http://127.0.0.1:${way.port}/connection`;
+          const client = new Client([{ transport, endpoint: `${http}/${transport}` }], {
+            emulationEndpoint: `${http}/emulation`,
+            eventsource: EventSource,
+            minReconnectDelay: 10,
+            maxReconnectDelay: 100,
+            timeout: 2000,
+          });
+          clients.push(client);
+          const channel = `chat:${transport}-${format}`;
+          const subscription = client.newSubscription(channel);
+          const heard = [];
+          subscription.on('publication', ({ data }) => heard.push(unwrap(data)));
+          const joined = next(subscription, 'subscribed');
+          subscription.subscribe();
+          client.connect();
+          await joined;
+          assert.equal(client._transport.name(), transport);
+          for (let number = 1; number <= 3; number += 1) await subscription.publish(wrap([number]));
+          await until('three', () => heard.length === 3);
+          const history = await subscription.history({ limit: 2, reverse: true });
+          assert.deepEqual(history.publications.map(({ offset }) => offset), [3, 2]);
+          const gone = next(client, 'connecting');
+          way.cut();
+          await gone;
+          await server.publish(channel, [4]);
+          const back = next(subscription, 'subscribed');
+          way.mend();
+          assert.equal((await back).recovered, true);
+          await server.publish(channel, [5]);
+          await until('all of them', () => heard.length === 5);
+          assert.deepEqual(heard.flat(), [1, 2, 3, 4, 5]);
+          client.disconnect();
+        } finally {
+          way.close();
+        }
+      });
+    }
 
     test('the server goes away, and clients come back', async () => {
       const other = await start(CONFIG);

@@ -230,7 +230,11 @@ impl Centrifuge {
         let now = cx.shared.now;
         let lease = cx.lease.as_deref();
         let judge = self.judge(cx.id, cx.route);
+        let session = self.address.as_ref().map(|address| address.text());
+        let node = session.as_ref().map(|_| cx.shared.process.node());
         let result = ConnectResult {
+            session: session.as_deref().unwrap_or_default(),
+            node: node.as_deref().unwrap_or_default(),
             client: &self.info.client,
             version: VERSION,
             expires: lease.is_some(),

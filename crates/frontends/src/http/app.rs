@@ -30,6 +30,8 @@ pub(crate) struct KeptRequest {
     pub(super) head: Box<[u8]>,
     /// Who asks, as far as that is known.
     named: Named,
+    /// What came with it, where that was waited for.
+    pub(super) body: Vec<u8>,
 }
 
 impl KeptRequest {
@@ -38,6 +40,7 @@ impl KeptRequest {
             route: Arc::clone(route),
             head: head.into(),
             named,
+            body: Vec::new(),
         }
     }
 
@@ -303,7 +306,7 @@ impl Http {
         }
     }
 
-    fn refuse_handshake(
+    pub(super) fn refuse_handshake(
         &mut self,
         id: SessionId,
         reply: Reply,

@@ -3,6 +3,7 @@
 use veche_hub::SessionId;
 use veche_proto::http::{BodyDecoder, CONTINUE, Framing, Head, HttpError};
 
+use super::streams::Envelope;
 use super::{Http, KeptRequest, State};
 use crate::api::{Call, CallEnd};
 use crate::app::AppId;
@@ -28,6 +29,10 @@ pub(super) enum Purpose {
     Call(Call),
     /// A request to an application.
     App(AppId, KeptRequest),
+    /// A client of Centrifugo's protocol begins with it.
+    Connect(KeptRequest),
+    /// Commands of such a client.
+    Envelope(Envelope),
     /// Nothing: it is dropped, and then this is answered.
     Dropped(AnswerLater),
 }
@@ -129,6 +134,13 @@ impl Http {
         let mut call = match body.purpose {
             Purpose::Call(call) => call,
             Purpose::App(app, kept) => return self.ask_kept(id, app, &kept, &body.data, shared),
+            Purpose::Connect(mut kept) => {
+                kept.body = body.data;
+                return self.name_stream(id, kept, shared);
+            }
+            Purpose::Envelope(envelope) => {
+                return self.relay(id, &envelope, &body.data, body.reply, shared);
+            }
             Purpose::Dropped(then) => {
                 then(body.reply, id, shared);
                 return self.finish(id, body.reply.keep_alive, shared);

@@ -25,10 +25,12 @@ pub(super) enum Naming {
     Upgrade,
     /// A plain request to an application.
     Request(AppId),
+    /// A client of Centrifugo's protocol, by an endless response.
+    Stream,
 }
 
 impl Http {
-    fn client<'a>(&'a self, id: SessionId, head: &'a Head<'a>) -> Client<'a> {
+    pub(super) fn client<'a>(&'a self, id: SessionId, head: &'a Head<'a>) -> Client<'a> {
         Client {
             id,
             head,
@@ -155,6 +157,7 @@ impl Http {
             .identity
             .found(finding, &self.client(id, &head), shared);
         Some(match naming {
+            Naming::Stream => Ok(self.open_stream(id, &kept, named, shared)),
             Naming::Request(app) => {
                 let question = Question {
                     route,

@@ -9,6 +9,7 @@ use super::Http;
 use super::app::Question;
 use super::body::Purpose;
 use crate::api::Call;
+use crate::centrifuge::transport::Transport;
 use crate::journal::Entry;
 use crate::reply::{Refusal, Reply};
 use crate::route::{Found, Handler, Route};
@@ -67,10 +68,17 @@ impl Http {
             shared.stats.turn_away(TurnedAway::Network);
             return self.refuse(id, head, not_from_there(), shared);
         }
-        let socket_only = matches!(
-            route.handler,
-            Handler::Push | Handler::Echo | Handler::Centrifuge
-        );
+        if route.handler == Handler::Centrifuge {
+            return match Transport::of(route, head.path) {
+                Some(Transport::WebSocket) => self.upgrade(id, head, raw, route, shared),
+                Some(transport) => self.centrifuge(id, transport, (head, raw), route, shared),
+                None => {
+                    let refusal = Refusal::new(Status::NOT_FOUND, "nothing here");
+                    self.refuse(id, head, refusal, shared)
+                }
+            };
+        }
+        let socket_only = matches!(route.handler, Handler::Push | Handler::Echo);
         if socket_only
             || (head.header_bytes("upgrade").is_some() && takes_socket_here(route, head, below))
         {
@@ -184,7 +192,7 @@ impl Http {
     }
 
     /// Whether the client's address may try to open a WebSocket: it has not too many connections, nor tries too often.
-    fn may_upgrade(&self, shared: &Shared) -> Result<(), Refusal> {
+    pub(super) fn may_upgrade(&self, shared: &Shared) -> Result<(), Refusal> {
         self.has_memory(shared)?;
         let listener = &shared.site.listeners[self.listener as usize];
         let is_proxied = self.client != self.peer;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use veche_centrifuge::{Encoding, Push, PushBody};
 use veche_hub::{Delivery, Event, Format, SessionId};
 
-use super::{Outboxes, Pushes};
+use super::{Carried, Outboxes, Pushes};
 use crate::centrifuge::{kind, writing};
 
 /// A push among the formats that a publication is encoded in once, by encoding.
@@ -113,6 +113,9 @@ impl Outboxes {
             return self.keep_early(session, encoding, &push);
         }
         if self.has_room(session, push.len()) {
+            if self.of(session).carried != Carried::Frames {
+                return self.carry(session, &push);
+            }
             let form = match encoding {
                 Encoding::Json => FORM_JSON,
                 Encoding::Protobuf => FORM_PROTOBUF,

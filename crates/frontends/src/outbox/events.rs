@@ -35,7 +35,7 @@ pub(super) fn write(out: &mut Vec<u8>, delivery: &mut Delivery<'_>, is_chunked: 
 }
 
 /// A line of data for each line, whatever ends it.
-fn encode(out: &mut Vec<u8>, text: &[u8]) {
+pub(super) fn encode(out: &mut Vec<u8>, text: &[u8]) {
     let mut rest = text;
     loop {
         let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use veche_hub::{Answer, Instruction, SessionId, Ticket};
 
 use super::{Phase, Session, Side, Socket};
+use crate::centrifuge::transport::Relay;
 use crate::centrifuge::{Centrifuge, Context, Flow};
 use crate::identity::Finding;
 use crate::shared::Shared;
@@ -85,6 +86,34 @@ impl Socket {
             Session::Centrifuge(session) => session.found(finding),
             _ => false,
         }
+    }
+
+    /// Its messages are parts of a response.
+    pub(crate) fn without_frames(mut self) -> Self {
+        self.is_response = true;
+        self
+    }
+
+    /// Whether its messages are parts of a response.
+    pub(crate) fn is_response(&self) -> bool {
+        self.is_response
+    }
+
+    /// Whether it has begun with commands.
+    pub(crate) fn has_commands(&self) -> bool {
+        matches!(&self.session, Session::Centrifuge(session) if session.has_commands())
+    }
+
+    /// Commands that came another way.
+    pub(crate) fn relayed(
+        &mut self,
+        id: SessionId,
+        relay: &Relay,
+        shared: &mut Shared,
+    ) -> Then<Never> {
+        self.with_centrifuge(id, shared, |session, context| {
+            session.relayed(relay, context)
+        })
     }
 
     /// Something that a back end wants.

@@ -415,6 +415,7 @@ impl World {
                 });
             }
         }
+        self.hand_relays(me);
         let mut sessions = std::mem::take(&mut self.workers[me].sessions);
         self.workers[me]
             .shared
@@ -429,6 +430,20 @@ impl World {
             }
         }
         self.workers[me].sessions = sessions;
+    }
+
+    /// Commands find their response at once, whichever worker's it is.
+    fn hand_relays(&mut self, me: usize) {
+        for relay in std::mem::take(&mut self.workers[me].shared.ports.relays) {
+            let Some(worker) = self.workers.get(usize::from(relay.to.worker.0)) else {
+                continue;
+            };
+            if let Some(peer) = worker.client(relay.to.session) {
+                self.with(peer, |connection, id, shared| {
+                    connection.relayed(id, &relay, shared)
+                });
+            }
+        }
     }
 
     fn flush(&mut self, me: usize) -> bool {

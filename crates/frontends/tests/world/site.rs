@@ -135,6 +135,11 @@ impl Options {
                 ..push("/newest-deflate")
             },
             route("/centrifuge", Handler::Centrifuge),
+            route("/centrifuge/all/*", Handler::Centrifuge),
+            Route {
+                identity: Identity::Token(tokens()),
+                ..route("/centrifuge/jwt/http_stream", Handler::Centrifuge)
+            },
             Route {
                 identity: Identity::Query("user".into()),
                 ..route("/centrifuge/named", Handler::Centrifuge)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use veche_frontends::{Parting, Site};
+use veche_frontends::{Parting, Relay, Site};
 use veche_hub::{Mail, WorkerId};
 use veche_mailbox::{Class, Full};
 use veche_net::Driver;
@@ -12,7 +12,7 @@ use crate::apps::{AppMail, Here, Shelf};
 use crate::sealing::Doors;
 
 /// Unfinished mail in a lane with which applications send no more. A lane has 1024 credits.
-const APP_CREDITS: u32 = 256;
+pub(super) const APP_CREDITS: u32 = 256;
 
 /// Letters taken in a turn.
 const MAIL_MAX: usize = 4096;
@@ -23,6 +23,8 @@ pub(crate) enum Letter {
     Hub(Mail),
     /// From its applications.
     Apps(AppMail),
+    /// Commands for a response of this worker.
+    Relay(Relay),
     /// A new configuration is in force, with so many bytes of an outbox, and with this code of applications.
     Reload(Arc<Site>, usize, Shelf),
     /// Connections come in by these doors from now on.
@@ -51,6 +53,10 @@ impl Rest {
                 }
                 Letter::Apps(mail) => {
                     self.with_here(|here, shared| here.mail(mail, shared));
+                    self.shared.ports.post.lanes[from].finished += 1;
+                }
+                Letter::Relay(relay) => {
+                    self.relayed(driver, &relay);
                     self.shared.ports.post.lanes[from].finished += 1;
                 }
                 Letter::Reload(site, outbox_bytes_max, shelf) => {
@@ -98,6 +104,7 @@ impl Rest {
             }
         }
         self.post_apps();
+        self.post_relays();
         for to in 0..self.shared.ports.post.lanes.len() {
             self.shared.ports.post.lanes[to].unfinished = self.mailbox.unfinished(to);
         }

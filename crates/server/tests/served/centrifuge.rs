@@ -1,14 +1,19 @@
 //! Clients of Centrifugo's protocol on the real server: what they miss comes back, what they get wrong has its code.
 
 use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Lines, Options, Server, Setup, Socket, USUAL, call, on_all};
+use crate::support::{Http, Lines, Options, Server, Setup, Socket, USUAL, call, on_all};
 
-const CONFIG: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\nidentity = \"query:user\"\n\
+const CONFIG: &str = "[[route]]\npath = \"/all/*\"\nhandler = \"centrifuge\"\n\
+    [[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\nidentity = \"query:user\"\n\
     [[namespace]]\nname = \"chat\"\nhistory_size = 1000\npresence = true\n\
     subscribe = \"client\"\npublish = \"subscriber\"\n\
     [[namespace]]\nname = \"open\"\nsubscribe = \"client\"\npublish = \"client\"\n";
@@ -293,4 +298,77 @@ fn a_restart_of_the_route_s_options_leaves_sessions_alone() {
     });
     let reply = ann.ask(json!({ "id": 9999, "ping": {} }));
     assert_eq!(reply["ping"], json!({}));
+}
+
+/// A response whose lines are messages, and what shows whose it is.
+struct Response {
+    lines: BufReader<TcpStream>,
+    reply: Value,
+}
+
+impl Response {
+    fn open(server: &Server) -> Self {
+        let mut socket = TcpStream::connect(server.public).expect("a connection");
+        let timeout = Some(Duration::from_secs(20));
+        socket.set_read_timeout(timeout).expect("a socket");
+        let body = "{\"id\":1,\"connect\":{}}";
+        // To HTTP/1.0 there are no chunks.
+        let request = format!(
+            "POST /all/http_stream HTTP/1.0\r\nHost: test\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        socket.write_all(request.as_bytes()).expect("it is taken");
+        let mut response = Self {
+            lines: BufReader::new(socket),
+            reply: Value::Null,
+        };
+        while response.line() != "" {}
+        response.reply = response.next()["connect"].take();
+        response
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).expect("a line in time");
+        line.trim_end().to_owned()
+    }
+
+    fn next(&mut self) -> Value {
+        serde_json::from_str(&self.line()).expect("JSON")
+    }
+
+    /// Commands beside it, on a connection of their own.
+    fn say(&self, server: &Server, commands: &str) {
+        let (session, node) = (&self.reply["session"], &self.reply["node"]);
+        let body = json!({ "session": session, "node": node, "data": commands });
+        let mut http = Http::connect(server.public);
+        let answer = http.request("POST", "/all/emulation", "", body.to_string().as_bytes());
+        assert_eq!(answer.expect("an answer").status, 204);
+    }
+}
+
+#[test]
+fn commands_beside_a_response_find_it_on_whichever_worker_it_is() {
+    on_all(|setup| {
+        let server = start(setup);
+        let mut responses: Vec<Response> = (0..4).map(|_| Response::open(&server)).collect();
+        for (number, response) in responses.iter_mut().enumerate() {
+            for id in 2..12 {
+                let channel = format!("chat:{number}-{id}");
+                let subscribe = json!({ "id": id, "subscribe": { "channel": channel } });
+                let publish =
+                    json!({ "id": 100 + id, "publish": { "channel": channel, "data": id } });
+                response.say(&server, &format!("{subscribe}\n{publish}"));
+                assert_eq!(response.next()["id"], id);
+                let two = [response.next(), response.next()];
+                let push = two.iter().find(|one| one["push"] != Value::Null);
+                assert_eq!(push.expect("its own")["push"]["pub"]["data"], id);
+            }
+        }
+        server.signal(Signal::TERM);
+        for response in &mut responses {
+            assert_eq!(response.next()["push"]["disconnect"]["code"], 3001);
+            assert_eq!(response.line(), "", "and it ends");
+        }
+    });
 }

@@ -1,0 +1,148 @@
+//! By what clients of the protocol come beside WebSocket: an endless response, and requests with commands beside it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use subtle::ConstantTimeEq as _;
+use veche_centrifuge::Encoding;
+use veche_hub::{SessionId, WorkerId};
+
+use crate::route::Route;
+
+/// What carries a client's messages; the last piece of the path says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    WebSocket,
+    /// A response whose lines are messages.
+    HttpStream,
+    /// A response of server-sent events.
+    Events,
+    /// Commands for one of these responses, which may be another worker's.
+    Emulation,
+}
+
+impl Transport {
+    /// `None`: nothing is there.
+    pub(crate) fn of(route: &Route, path: &str) -> Option<Self> {
+        match path.rsplit('/').next() {
+            Some("websocket") => Some(Self::WebSocket),
+            Some("http_stream") => Some(Self::HttpStream),
+            Some("sse") => Some(Self::Events),
+            Some("emulation") => Some(Self::Emulation),
+            _ if route.path.ends_with("/*") => None,
+            _ => Some(Self::WebSocket),
+        }
+    }
+
+    /// The method that it takes.
+    pub(crate) fn method(self) -> &'static str {
+        match self {
+            Self::WebSocket | Self::Events => "GET",
+            Self::HttpStream | Self::Emulation => "POST",
+        }
+    }
+}
+
+/// Random bytes that only the client of a response was told.
+const SECRET_BYTES: usize = 16;
+
+/// Where a response is, and what shows that one may speak for its client.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    /// Whose worker.
+    pub worker: WorkerId,
+    /// Which connection.
+    pub session: SessionId,
+    secret: [u8; SECRET_BYTES],
+}
+
+impl Address {
+    pub(crate) fn new(worker: WorkerId, session: SessionId, secret: [u8; SECRET_BYTES]) -> Self {
+        Self {
+            worker,
+            session,
+            secret,
+        }
+    }
+
+    /// Whether it is the same, in a time that does not depend on how much of it is.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        let is_there = self.worker == other.worker && self.session == other.session;
+        is_there && bool::from(self.secret.ct_eq(&other.secret))
+    }
+
+    /// As the client is told.
+    pub(crate) fn text(&self) -> String {
+        let mut bytes = Vec::with_capacity(10 + SECRET_BYTES);
+        bytes.extend_from_slice(&self.worker.0.to_be_bytes());
+        bytes.extend_from_slice(&self.session.index.to_be_bytes());
+        bytes.extend_from_slice(&self.session.generation.to_be_bytes());
+        bytes.extend_from_slice(&self.secret);
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// What a client was told, if it was.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (worker, rest) = bytes.split_first_chunk()?;
+        let (index, rest) = rest.split_first_chunk()?;
+        let (generation, secret) = rest.split_first_chunk()?;
+        Some(Self {
+            worker: WorkerId(u16::from_be_bytes(*worker)),
+            session: SessionId {
+                index: u32::from_be_bytes(*index),
+                generation: u32::from_be_bytes(*generation),
+            },
+            secret: secret.try_into().ok()?,
+        })
+    }
+}
+
+impl std::fmt::Debug for Address {
+    /// Not the secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} of {:?}", self.session, self.worker)
+    }
+}
+
+/// Commands of a client, on their way to its response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relay {
+    /// To which.
+    pub to: Address,
+    /// As they came.
+    pub commands: Box<[u8]>,
+}
+
+/// Most relays that wait to be posted; beyond that clients are told to come back.
+pub(crate) const RELAYS_MAX: usize = 1024;
+
+/// What a request's body, or what is asked for, is written in.
+pub(crate) fn encoding_of(content_type: Option<&str>) -> Encoding {
+    let is_binary = |kind: &str| kind.starts_with("application/octet-stream");
+    match content_type.is_some_and(is_binary) {
+        true => Encoding::Protobuf,
+        false => Encoding::Json,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_they_are_written() {
+        let session = SessionId {
+            index: 7,
+            generation: u32::MAX,
+        };
+        let address = Address::new(WorkerId(3), session, [0xa5; SECRET_BYTES]);
+        let read = Address::read(&address.text()).expect("one");
+        assert!(read.is(&address));
+        let other = Address::new(WorkerId(3), session, [0; SECRET_BYTES]);
+        assert!(!read.is(&other));
+        let text = address.text();
+        for bad in ["", "x", "*", &text[1..], &format!("{text}AAAA")] {
+            assert_eq!(Address::read(bad), None, "{bad}");
+        }
+    }
+}

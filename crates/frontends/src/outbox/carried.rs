@@ -1,0 +1,79 @@
+//! Messages to clients that have no WebSocket: parts of an endless response.
+
+use veche_hub::SessionId;
+use veche_proto::http::{finish_chunks, write_chunk};
+
+use super::{Outboxes, events};
+
+/// How messages are told apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Carried {
+    /// Frames of a WebSocket.
+    #[default]
+    Frames,
+    /// A line each, and more.
+    Lines { is_chunked: bool },
+    /// As they are: they say themselves how long they are.
+    Bytes { is_chunked: bool },
+    /// Server-sent events.
+    Events { is_chunked: bool },
+}
+
+impl Carried {
+    fn is_chunked(self) -> bool {
+        match self {
+            Self::Frames => false,
+            Self::Lines { is_chunked }
+            | Self::Bytes { is_chunked }
+            | Self::Events { is_chunked } => is_chunked,
+        }
+    }
+}
+
+impl Outboxes {
+    /// A response has begun whose parts are messages.
+    pub(crate) fn begin_carrying(&mut self, id: SessionId, carried: Carried) {
+        let now_ms = self.now_ms;
+        let outbox = self.of_mut(id);
+        outbox.carried = carried;
+        outbox.messaged_ms = now_ms;
+        if let Carried::Events { .. } = carried {
+            // Some proxies and browsers hold back a response of which nothing has come.
+            self.carry_raw(id, b"\r\n");
+        }
+    }
+
+    /// The last message is written.
+    pub(crate) fn end_carrying(&mut self, id: SessionId) {
+        self.refuse_pushes(id);
+        if self.of(id).carried.is_chunked() {
+            finish_chunks(self.buffer(id));
+        }
+    }
+
+    /// Writes a message.
+    pub(super) fn carry(&mut self, id: SessionId, message: &[u8]) {
+        match self.of(id).carried {
+            Carried::Frames => {}
+            Carried::Bytes { .. } => self.carry_raw(id, message),
+            Carried::Lines { .. } => {
+                let line = [message, b"\n"].concat();
+                self.carry_raw(id, &line);
+            }
+            Carried::Events { .. } => {
+                let mut event = Vec::with_capacity(message.len() + 16);
+                events::encode(&mut event, message);
+                self.carry_raw(id, &event);
+            }
+        }
+    }
+
+    fn carry_raw(&mut self, id: SessionId, bytes: &[u8]) {
+        let is_chunked = self.of(id).carried.is_chunked();
+        let out = self.buffer(id);
+        match is_chunked {
+            true => write_chunk(out, bytes),
+            false => out.extend_from_slice(bytes),
+        }
+    }
+}

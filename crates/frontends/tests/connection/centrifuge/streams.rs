@@ -1,0 +1,175 @@
+//! Clients without a WebSocket: endless responses, and commands that come beside them.
+
+use serde_json::{Value, json};
+
+use super::{in_seconds, publish, token};
+use crate::world::wire::{get, post, response, responses};
+use crate::world::{PUBLIC, PUSH, Peer, World};
+
+/// The parts of a chunked body, as far as it has come; an empty one is its end.
+fn chunks(mut bytes: &[u8]) -> Vec<String> {
+    let mut chunks = Vec::new();
+    while !bytes.is_empty() {
+        let end = bytes
+            .windows(2)
+            .position(|two| two == b"\r\n")
+            .expect("a length");
+        let length = std::str::from_utf8(&bytes[..end]).expect("digits");
+        let length = usize::from_str_radix(length, 16).expect("a length");
+        let chunk = &bytes[end + 2..end + 2 + length];
+        chunks.push(String::from_utf8_lossy(chunk).into_owned());
+        bytes = &bytes[end + 4 + length..];
+    }
+    chunks
+}
+
+/// The objects in what came of a response.
+fn objects(world: &mut World, peer: Peer) -> Vec<Value> {
+    world.settle();
+    let text = chunks(&world.take(peer)).concat();
+    let lines = text.split('\n').filter_map(|line| {
+        let line = line.trim().trim_start_matches("data: ");
+        (!line.is_empty()).then(|| serde_json::from_str(line).expect("JSON"))
+    });
+    lines.collect()
+}
+
+/// Begins a response; what it says first.
+fn open(world: &mut World, worker: usize, request: &str) -> (Peer, Vec<Value>) {
+    let peer = world.connect(worker, PUBLIC);
+    let bytes = world.ask(peer, request);
+    let (response, rest) = response(&bytes, false);
+    assert_eq!(response.status, 200, "{}", String::from_utf8_lossy(&bytes));
+    assert_eq!(response.header("X-Accel-Buffering"), Some("no"));
+    let text = chunks(rest).concat();
+    let lines = text.split('\n').filter_map(|line| {
+        let line = line.trim().trim_start_matches("data: ");
+        (!line.is_empty()).then(|| serde_json::from_str(line).expect("JSON"))
+    });
+    (peer, lines.collect())
+}
+
+fn connect() -> String {
+    post("/centrifuge/all/http_stream", r#"{"id":1,"connect":{}}"#)
+}
+
+fn events() -> String {
+    get("/centrifuge/all/sse?cf_connect=%7B%22id%22%3A1%2C%22connect%22%3A%7B%7D%7D")
+}
+
+/// Sends commands beside a response, through some worker.
+fn relay(world: &mut World, worker: usize, reply: &Value, commands: &str) -> u16 {
+    let caller = world.connect(worker, PUBLIC);
+    let body = json!({ "session": reply["session"], "node": "", "data": commands });
+    let answer = world.ask(caller, post("/centrifuge/all/emulation", &body.to_string()));
+    responses(&answer)[0].status
+}
+
+#[test]
+fn responses_carry_what_sockets_do() {
+    for (request, worker) in [(connect(), 0), (connect(), 2), (events(), 1)] {
+        let mut world = super::world(3);
+        let back_end = world.connect(0, PUSH);
+        let (peer, said) = open(&mut world, worker, &request);
+        let reply = &said[0]["connect"];
+        assert_eq!((&reply["ping"], &reply["pong"]), (&json!(25), &json!(true)));
+        let subscribe = "{\"id\":2,\"subscribe\":{\"channel\":\"chat:1\"}}\n{\"id\":3,\"ping\":{}}";
+        for through in 0..3 {
+            let status = relay(&mut world, through, reply, subscribe);
+            assert_eq!(status, 204);
+            let said = objects(&mut world, peer);
+            match through {
+                0 => assert_eq!(said[0]["subscribe"]["recoverable"], true),
+                _ => assert_eq!(said[0]["error"]["code"], 105),
+            }
+            assert_eq!(said[1], json!({ "id": 3, "ping": {} }));
+        }
+        publish(&mut world, back_end, "chat:1", 7);
+        let push = json!({ "push": { "channel": "chat:1", "pub": { "data": 7, "offset": 1 } } });
+        assert_eq!(objects(&mut world, peer), [push]);
+        // Pings want to be answered here too.
+        world.advance(25_000);
+        assert_eq!(objects(&mut world, peer), [json!({})]);
+        assert_eq!(relay(&mut world, 1, reply, "{}"), 204);
+        world.advance(25_000 + 8_000);
+        let said = objects(&mut world, peer);
+        let ended = json!({ "push": { "disconnect": { "code": 3012, "reason": "no pong" } } });
+        assert_eq!(said, [json!({}), ended]);
+        world.advance(1);
+        assert!(!world.is_open(peer));
+        assert_eq!(relay(&mut world, 1, reply, "{}"), 204);
+    }
+}
+
+#[test]
+fn nobody_else_commands_a_response() {
+    let mut world = super::world(2);
+    let (peer, said) = open(&mut world, 1, &connect());
+    let reply = &said[0]["connect"];
+    let session = reply["session"].as_str().expect("one");
+    let other = format!("{}AAAA", &session[..session.len() - 4]);
+    for session in [&other[..], "", "x", "AAAA"] {
+        let made_up = json!({ "session": session });
+        assert_eq!(relay(&mut world, 0, &made_up, r#"{"id":9,"ping":{}}"#), 204);
+        assert_eq!(objects(&mut world, peer), [] as [Value; 0], "{session}");
+    }
+    let caller = world.connect(0, PUBLIC);
+    let body = json!({ "session": session, "node": "elsewhere", "data": "{}" });
+    let answer = world.ask(caller, post("/centrifuge/all/emulation", &body.to_string()));
+    assert_eq!(responses(&answer)[0].status, 404);
+    let caller = world.connect(0, PUBLIC);
+    let answer = world.ask(caller, post("/centrifuge/all/emulation", "no JSON"));
+    assert_eq!(responses(&answer)[0].status, 400);
+}
+
+#[test]
+fn a_response_is_a_token_s_too_and_ends_with_its_reason() {
+    let mut world = super::world(3);
+    let pass = token(&json!({ "sub": "ann", "exp": in_seconds(&world, 60) }));
+    let command = json!({ "id": 1, "connect": { "token": pass } }).to_string();
+    let (peer, said) = open(
+        &mut world,
+        0,
+        &post("/centrifuge/jwt/http_stream", &command),
+    );
+    assert_eq!(said[0]["connect"]["subs"], json!({ "#ann": {} }));
+    world.drain();
+    let ended = json!({ "push": { "disconnect": { "code": 3001, "reason": "shutdown" } } });
+    assert_eq!(objects(&mut world, peer), [ended]);
+    world.advance(1);
+    assert!(!world.is_open(peer));
+    let mut world = super::world(1);
+    let bad = r#"{"id":1,"connect":{"token":"x"}}"#;
+    let (_, said) = open(&mut world, 0, &post("/centrifuge/jwt/http_stream", bad));
+    assert_eq!(said[0]["push"]["disconnect"]["code"], 3500);
+}
+
+#[test]
+fn what_is_not_there_is_refused() {
+    let mut world = super::world(1);
+    for (request, status) in [
+        (get("/centrifuge/all/other"), 404),
+        (get("/centrifuge/all/http_stream"), 405),
+        (post("/centrifuge/all/sse", "{}"), 405),
+        (get("/centrifuge/all/sse"), 400),
+        (get("/centrifuge/all/websocket"), 426),
+    ] {
+        let peer = world.connect(0, PUBLIC);
+        let answer = world.ask(peer, &request);
+        assert_eq!(responses(&answer)[0].status, status, "{request}");
+    }
+    let foreign = "OPTIONS /centrifuge/all/http_stream HTTP/1.1\r\nHost: veche.test\r\n\
+        Origin: https://elsewhere.test\r\n\r\n";
+    let peer = world.connect(0, PUBLIC);
+    let answer = world.ask(peer, foreign);
+    assert_eq!(responses(&answer)[0].status, 403);
+    let own = foreign.replace("https://elsewhere.test", "http://veche.test");
+    let peer = world.connect(0, PUBLIC);
+    let answer = &responses(&world.ask(peer, own))[0];
+    assert_eq!(answer.status, 204);
+    assert_eq!(
+        answer.header("Access-Control-Allow-Origin"),
+        Some("http://veche.test")
+    );
+    assert_eq!(answer.header("Access-Control-Max-Age"), Some("300"));
+}
