@@ -75,7 +75,7 @@ impl Report {
 
     /// Figures for `veche status`.
     pub(crate) fn status(&self) -> Value {
-        json!({
+        let mut status = json!({
             "workers": self.common.stats.len(),
             "connections": self.common.connections(),
             "connections_max": self.common.connections_max(),
@@ -89,7 +89,12 @@ impl Report {
             "slow_consumers": self.sum(|s| &s.slow_consumers),
             "services_running": self.sum(|s| &s.services_running),
             "service_restarts": self.sum(|s| &s.service_restarts),
-        })
+        });
+        let history = self.common.history.stats();
+        if let Some(error) = history.last_error.filter(|_| history.is_failing) {
+            status["history_error"] = error.into();
+        }
+        status
     }
 
     fn sum(&self, cell: Read) -> u64 {

@@ -279,6 +279,8 @@ fn without_room_on_disk_what_is_to_be_kept_waits_and_nothing_else() {
         until("a word of it in the log", || {
             server.log().contains("history can't be written")
         });
+        let error = || server.status().expect("it runs")["report"]["history_error"].take();
+        assert!(error().is_string());
         let waiting = metric("veche_history_pending");
         assert!(waiting > 0.0);
         // Nothing else waits.
@@ -297,6 +299,7 @@ fn without_room_on_disk_what_is_to_be_kept_waits_and_nothing_else() {
             server.log().contains("history is written again")
         });
         assert_eq!(metric("veche_history_disk_failing"), 0.0);
+        assert_eq!(error(), Value::Null);
         assert!(metric("veche_history_disk_errors_total") >= 1.0);
         kill(&server);
         let after = publish(&server, "chat:1", &json!(0));
