@@ -2,6 +2,10 @@
 //!
 //! A message names its publisher and its number, and carries a checksum. A receiver keeps, by publisher, the number
 //! that is due next and the gaps before it. When all is over, publishers' logs say what there was to receive.
+//!
+//! Where receivers come back to where they were, nothing is excused that was published while they were away, unless
+//! the server has said that it is gone. What was never answered may have happened or not: it counts nowhere, but twice
+//! is twice.
 
 use std::collections::BTreeMap;
 
@@ -206,8 +210,11 @@ impl Page {
         self.corrupted += 1;
     }
 
-    /// The receiver's connection is gone.
+    /// The receiver's connection is gone. If it has not returned from the time before, that one goes on.
     pub(crate) fn leave(&mut self) {
+        if self.is_away() {
+            return;
+        }
         let next = self.streams.iter().map(|(who, stream)| (*who, stream.next));
         self.aways.push(Away {
             next: next.collect(),
@@ -223,11 +230,74 @@ impl Page {
             away.until_ns = Some(at_ns);
         }
     }
+
+    /// It is there again, and is to get what it has missed: nothing of it is excused.
+    pub(crate) fn recover(&mut self) {
+        if self.is_away() {
+            self.aways.pop();
+        }
+    }
+
+    /// It is there again, and has been told that what it missed is gone.
+    pub(crate) fn forgo_until(&mut self, at_ns: u64) {
+        // Another of its channels may have been recovered already.
+        self.leave();
+        self.return_at(at_ns);
+    }
+
+    fn is_away(&self) -> bool {
+        self.aways
+            .last()
+            .is_some_and(|away| away.until_ns.is_none())
+    }
 }
 
-/// What a publisher has sent, to all or to each: by receiver, when each message was sent. The messages to all stand
-/// under receiver `None`.
-pub(crate) type Log = BTreeMap<(u32, Option<u32>), Vec<u64>>;
+/// What a publisher has sent to all, or to one receiver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Sent {
+    /// By number, when.
+    pub(crate) at_ns: Vec<u64>,
+    /// The numbers that may have been published or not, rising: they were never answered, or refused.
+    pub(crate) unsure: Vec<u32>,
+}
+
+impl Sent {
+    /// Those of a range that were published for sure.
+    fn sure(&self, from: u32, until: u32) -> u64 {
+        let below = |number: u32| self.unsure.partition_point(|unsure| *unsure < number);
+        let unsure = below(until.max(from)) - below(from);
+        u64::from(until.saturating_sub(from)) - unsure as u64
+    }
+
+    /// All of them.
+    pub(crate) fn published(&self) -> u64 {
+        self.sure(0, self.at_ns.len() as u32)
+    }
+}
+
+/// What publishers have sent. The messages to all stand under receiver `None`.
+pub(crate) type Log = BTreeMap<(u32, Option<u32>), Sent>;
+
+/// How receivers came back, where they come back to where they were.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Returns {
+    /// As in [`model::Recovery`].
+    pub(crate) returned: u64,
+    pub(crate) refused: u64,
+    pub(crate) ended: u64,
+    pub(crate) retried: u64,
+    pub(crate) example: Option<String>,
+}
+
+impl Returns {
+    fn add(&mut self, other: Self) {
+        self.returned += other.returned;
+        self.refused += other.refused;
+        self.ended += other.ended;
+        self.retried += other.retried;
+        self.example = self.example.take().or(other.example);
+    }
+}
 
 /// One thread's part of the books.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -235,21 +305,27 @@ pub(crate) struct Books {
     pub(crate) pages: Vec<Page>,
     #[serde(with = "entries")]
     pub(crate) log: Log,
+    /// Only where receivers come back to where they were.
+    pub(crate) returns: Option<Returns>,
 }
 
 impl Books {
     pub(crate) fn add(&mut self, other: Self) {
         self.pages.extend(other.pages);
         self.log.extend(other.log);
+        if let Some(returns) = other.returns {
+            self.returns.get_or_insert_default().add(returns);
+        }
     }
 
     /// Adds everything up.
     pub(crate) fn settle(&self) -> model::Ledger {
         let mut ledger = model::Ledger {
             receivers: self.pages.len() as u64,
-            published: self.log.values().map(|times| times.len() as u64).sum(),
+            published: self.log.values().map(Sent::published).sum(),
             ..model::Ledger::default()
         };
+        let mut unsure_delivered = 0;
         let publishers: Vec<u32> = {
             let mut all: Vec<u32> = self.log.keys().map(|key| key.0).collect();
             all.dedup();
@@ -270,6 +346,7 @@ impl Books {
             ledger.corrupted += page.corrupted;
             ledger.duplicated += line.duplicated;
             ledger.reordered += line.reordered;
+            unsure_delivered += line.unsure_delivered;
             if lost + page.corrupted + line.duplicated + line.reordered > 0 {
                 ledger.worst.push(model::LedgerPage {
                     receiver: u64::from(page.receiver),
@@ -288,38 +365,61 @@ impl Books {
             .worst
             .sort_by_key(|page| (u64::MAX - faults(page), page.receiver));
         ledger.worst.truncate(10);
+        let unsure = self.log.values().map(|sent| sent.unsure.len() as u64).sum();
+        ledger.recovery = self.returns.as_ref().map(|returns| model::Recovery {
+            returned: returns.returned,
+            refused: returns.refused,
+            ended: returns.ended,
+            retried: returns.retried,
+            example: returns.example.clone(),
+            unanswered: unsure,
+            unanswered_delivered: unsure_delivered,
+        });
         ledger
     }
 
     fn settle_stream(&self, page: &Page, publisher: u32, line: &mut Line) {
-        let times = self
+        let sent = self
             .log
             .get(&(publisher, None))
             .or_else(|| self.log.get(&(publisher, Some(page.receiver))));
-        let Some(times) = times else {
+        let Some(sent) = sent else {
             return;
         };
+        // Where receivers come back, one that has not is owed all the same.
+        let owes_the_absent = self.returns.is_some();
         let nothing = Stream::default();
         let stream = page.streams.get(&publisher).unwrap_or(&nothing);
-        let published = times.len() as u32;
-        line.expected += u64::from(published);
+        let published = sent.at_ns.len() as u32;
+        let expected = sent.sure(0, published);
+        line.expected += expected;
         line.duplicated += stream.duplicated;
         line.reordered += stream.reordered;
         let mut missing = 0;
         let mut away = 0;
+        let mut unsure_delivered = sent.unsure.len() as u64;
         for (from, until) in stream.missing(published) {
-            missing += u64::from(until - from);
+            let sure = sent.sure(from, until);
+            missing += sure;
+            unsure_delivered -= u64::from(until - from) - sure;
             for gone in &page.aways {
                 let first = gone.next.get(&publisher).copied().unwrap_or(0).max(from);
-                let back = gone.until_ns.map_or(published, |until_ns| {
-                    times.partition_point(|at_ns| *at_ns < until_ns) as u32
-                });
-                away += u64::from(back.min(until).saturating_sub(first));
+                let back = match gone.until_ns {
+                    Some(until_ns) => sent.at_ns.partition_point(|at_ns| *at_ns < until_ns) as u32,
+                    None if owes_the_absent => 0,
+                    None => published,
+                };
+                away += sent.sure(first, back.min(until));
             }
             if line.first.is_none() && away < missing {
-                line.first = Some(format!("publisher {publisher}: message {from} is missing"));
+                let number = (from..until).find(|number| !sent.unsure.contains(number));
+                let number = number.unwrap_or(from);
+                line.first = Some(format!(
+                    "publisher {publisher}: message {number} is missing"
+                ));
             }
         }
+        line.unsure_delivered += unsure_delivered;
         if line.first.is_none() && stream.duplicated + stream.reordered > 0 {
             line.first = Some(format!(
                 "publisher {publisher}: {} again, {} late",
@@ -328,7 +428,7 @@ impl Books {
         }
         // Times away may overlap where connections failed again and again.
         let away = away.min(missing);
-        line.delivered += u64::from(published) - missing;
+        line.delivered += expected - missing;
         line.away += away;
         line.missing += missing - away;
     }
@@ -342,6 +442,7 @@ struct Line {
     away: u64,
     duplicated: u64,
     reordered: u64,
+    unsure_delivered: u64,
     first: Option<String>,
 }
 
@@ -396,15 +497,29 @@ mod tests {
 
     /// A page that got these numbers, of ten published at 0, 10, 20…
     fn settle(got: &[u32], change: impl FnOnce(&mut Page)) -> model::Ledger {
+        settle_with(got, &[], None, change)
+    }
+
+    /// The same, of which some were never answered, and where receivers come back to where they were.
+    fn settle_with(
+        got: &[u32],
+        unsure: &[u32],
+        returns: Option<Returns>,
+        change: impl FnOnce(&mut Page),
+    ) -> model::Ledger {
         let mut page = Page::new(0);
         for number in got {
             page.receive(note(*number));
         }
         change(&mut page);
-        let times = (0..10).map(|number| number * 10).collect();
+        let sent = Sent {
+            at_ns: (0..10).map(|number| number * 10).collect(),
+            unsure: unsure.to_vec(),
+        };
         let books = Books {
             pages: vec![page],
-            log: Log::from([((3, None), times)]),
+            log: Log::from([((3, None), sent)]),
+            returns,
         };
         let json = serde_json::to_string(&books).unwrap();
         assert_eq!(serde_json::from_str::<Books>(&json).unwrap(), books);
@@ -464,5 +579,78 @@ mod tests {
         // Away for good.
         let ledger = settle(&[0, 1], Page::leave);
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (2, 8, 0));
+    }
+
+    #[test]
+    fn who_comes_back_to_where_he_was_is_owed_what_he_missed() {
+        let returns = || Some(Returns::default());
+        let away = || {
+            let mut page = Page::new(0);
+            for number in 0..=2 {
+                page.receive(note(number));
+            }
+            page.leave();
+            // Cut off again before anything was said: it is one time away.
+            page.leave();
+            page
+        };
+        // Told that all is there; 3 and 4, sent meanwhile, are not.
+        let ledger = settle_with(&[], &[], returns(), |own| {
+            *own = away();
+            own.recover();
+            (5..10).for_each(|number| own.receive(note(number)));
+        });
+        assert_eq!((ledger.delivered, ledger.away, ledger.lost), (8, 0, 2));
+        // Told that something is gone at 50: 6 is lost all the same.
+        let ledger = settle_with(&[], &[], returns(), |own| {
+            *own = away();
+            own.forgo_until(50);
+            [5, 7, 8, 9]
+                .into_iter()
+                .for_each(|number| own.receive(note(number)));
+        });
+        assert_eq!((ledger.delivered, ledger.away, ledger.lost), (7, 2, 1));
+        // One channel is recovered, another is not.
+        let ledger = settle_with(&[], &[], returns(), |own| {
+            *own = away();
+            own.recover();
+            own.forgo_until(50);
+            (5..10).for_each(|number| own.receive(note(number)));
+        });
+        assert_eq!((ledger.delivered, ledger.away, ledger.lost), (8, 2, 0));
+        // It never came back, and was never told anything.
+        let ledger = settle_with(&[], &[], returns(), |own| *own = away());
+        assert_eq!((ledger.delivered, ledger.away, ledger.lost), (3, 0, 7));
+    }
+
+    #[test]
+    fn what_was_never_answered_may_come_once_or_not() {
+        let returns = || Some(Returns::default());
+        let unsure = [3, 4, 7];
+        let all: Vec<u32> = (0..10).collect();
+        for (got, delivered, lost, duplicated, came) in [
+            (&all[..], 7, 0, 0, 3),
+            (&[0, 1, 2, 5, 6, 8, 9], 7, 0, 0, 0),
+            (&[0, 1, 2, 4, 5, 6, 8, 9], 7, 0, 0, 1),
+            // What was answered is not excused beside it, nor is a second copy.
+            (&[0, 1, 6, 8, 9], 5, 2, 0, 0),
+            (&[0, 1, 2, 3, 3, 5, 6, 8, 9], 7, 0, 1, 1),
+        ] {
+            let ledger = settle_with(got, &unsure, returns(), |_| ());
+            assert_eq!((ledger.published, ledger.expected), (7, 7), "{got:?}");
+            assert_eq!(
+                (ledger.delivered, ledger.lost),
+                (delivered, lost),
+                "{got:?}"
+            );
+            assert_eq!(ledger.duplicated, duplicated, "{got:?}");
+            let recovery = ledger.recovery.unwrap();
+            assert_eq!(
+                (recovery.unanswered, recovery.unanswered_delivered),
+                (3, came)
+            );
+        }
+        let ledger = settle_with(&[0, 1, 6, 8, 9], &unsure, returns(), |_| ());
+        assert_eq!(ledger.worst[0].first, "publisher 3: message 2 is missing");
     }
 }

@@ -109,10 +109,12 @@ impl Engine<'_> {
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.fill(number)))
                 .collect();
+            let mut path = endpoint.target.path.fill(number);
+            self.load.amend(who, &mut path);
             write_request(
                 &mut net.out,
                 &endpoint.target.authority,
-                &endpoint.target.path.fill(number),
+                &path,
                 &key,
                 &endpoint.subprotocols.join(", "),
                 policy(endpoint),
@@ -344,12 +346,12 @@ impl Engine<'_> {
         if !was_opening && !was_open {
             return;
         }
-        net.tally.fault(fault);
-        if net.is_measured(net.now_ns) {
-            net.tally.latency.error(net.now_ns - net.from_ns);
+        let is_forgiven = client.was_open && self.load.forgives(fault, was_open);
+        if !is_forgiven {
+            net.fault(fault);
         }
         if was_open {
-            net.tally.disconnected += 1;
+            net.tally.disconnected += u64::from(!is_forgiven);
         } else {
             net.opening -= 1;
             if !net.clients[who as usize].was_open {

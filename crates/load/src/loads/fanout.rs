@@ -2,19 +2,25 @@
 //!
 //! Endpoint 0 are the receivers, endpoint 1 the publishers.
 
+mod comeback;
+mod place;
+
 use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
 
 use super::Load;
+use super::open_loop::OpenLoop;
 use crate::client::{Expect, Response, says_error};
 use crate::clock::SECOND;
 use crate::engine::{Io, Net};
-use crate::ledger::{Books, Found, Note, Page};
+use crate::ledger::{Books, Found, Note, Page, Sent};
 use crate::pace::Pace;
 use crate::payload::excerpt;
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
 use crate::target::Template;
+use comeback::Comeback;
+use place::Said;
 
 /// Where the numbered message goes in a body.
 const DATA: &str = "{data}";
@@ -42,6 +48,9 @@ pub struct FanoutPlan {
     pub run: u32,
     /// Receivers cut off a second in all; each comes back at once.
     pub chaos: Option<f64>,
+    /// Receivers come back to where they were, and are owed what they missed; a publication counts when it is answered,
+    /// and connections that end are opened again, publishers' too.
+    pub recover: bool,
 }
 
 /// One thread's part.
@@ -60,8 +69,9 @@ pub(crate) struct Fanout {
     rate: f64,
     rate_to: Option<f64>,
     phase: f64,
-    pace: Option<Pace>,
+    pace: Option<Publishing>,
     chaos: Option<Pace>,
+    comeback: Option<Comeback>,
     has_begun: bool,
     books: Books,
     greeted: Vec<Greeting>,
@@ -85,6 +95,14 @@ enum Greeting {
     Awaited,
     /// From now on only what was published.
     Over,
+}
+
+/// When publications are due.
+enum Publishing {
+    /// At their time. A publisher whose connection is gone is a fault.
+    InTime(Pace),
+    /// At their time, or when there is a connection again.
+    Patiently(OpenLoop),
 }
 
 enum Wire {
@@ -128,9 +146,11 @@ impl Fanout {
             phase: share.phase(),
             pace: None,
             chaos: None,
+            comeback: plan.recover.then(|| Comeback::new(receivers, publishers)),
             has_begun: false,
             books: Books {
                 pages: share.ranges[0].clone().map(Page::new).collect(),
+                returns: plan.recover.then(Default::default),
                 ..Books::default()
             },
             greeted: vec![Greeting::default(); receivers as usize],
@@ -145,30 +165,59 @@ impl Fanout {
         }
     }
 
-    fn publish(&mut self, io: &mut Io<'_>, at_ns: u64) {
-        let turn = (self.count % u64::from(self.publishers)) as u32;
-        let who = self.receivers + turn;
-        let round = self.count / u64::from(self.publishers);
-        self.count += 1;
-        if !io.net.is_open(who) {
+    /// The publisher whose turn it is publishes.
+    fn publish_in_turn(&mut self, io: &mut Io<'_>, at_ns: u64) {
+        let who = self.receivers + self.turn();
+        if io.net.is_open(who) {
+            self.publish(io, who, at_ns);
+        } else {
+            self.count += 1;
             io.net
                 .fault(&Fault::new(Cause::Closed, "a publisher is not connected"));
-            return;
         }
+    }
+
+    fn turn(&self) -> u32 {
+        (self.count % u64::from(self.publishers)) as u32
+    }
+
+    /// Publishes what is due, as far as there is somebody who can.
+    fn publish_patiently(&mut self, io: &mut Io<'_>, due: &mut OpenLoop) {
+        loop {
+            let from = self.receivers + self.turn();
+            let publishers = self.receivers..self.receivers + self.publishers;
+            let find = |net: &Net| {
+                (from..publishers.end)
+                    .chain(publishers.start..from)
+                    .find(|who| net.is_open(*who))
+            };
+            let Some((who, at_ns)) = due.next(io.net, find) else {
+                return;
+            };
+            self.publish(io, who, at_ns);
+        }
+    }
+
+    fn publish(&mut self, io: &mut Io<'_>, who: u32, at_ns: u64) {
+        let round = self.count / u64::from(self.publishers);
+        self.count += 1;
         let publisher = io.net.clients[who as usize].number;
         let receiver = self.plan.to_one.then(|| {
             let step = round * u64::from(io.net.plan.endpoints[1].clients) + u64::from(publisher);
             (step % u64::from(self.receivers_in_all)) as u32
         });
-        let times = self.books.log.entry((publisher, receiver)).or_default();
+        let sent = self.books.log.entry((publisher, receiver)).or_default();
         let note = Note {
             run: self.plan.run,
             publisher,
-            number: times.len() as u32,
+            number: sent.at_ns.len() as u32,
             at_ns,
         };
         // What counts for who was away is when it really left.
-        times.push(io.net.now_ns);
+        sent.at_ns.push(io.net.now_ns);
+        if let Some(comeback) = &mut self.comeback {
+            comeback.asked(who, ((publisher, receiver), note.number));
+        }
         self.scratch.clear();
         note.write(&mut self.scratch, self.plan.size);
         self.write_body(receiver);
@@ -181,7 +230,9 @@ impl Fanout {
                 let length = format!("Content-Length: {}\r\n\r\n", self.body.len());
                 self.scratch.extend_from_slice(length.as_bytes());
                 self.scratch.extend_from_slice(&self.body);
-                self.unanswered += 1;
+                if self.comeback.is_none() {
+                    self.unanswered += 1;
+                }
                 io.send_bytes(who, &self.scratch);
             }
             Wire::Lines => {
@@ -215,12 +266,38 @@ impl Fanout {
         }
     }
 
-    /// Looks for an error in what a publisher is told.
-    fn judge(&self, io: &mut Io<'_>, told: &[u8]) {
-        if says_error(told) {
+    /// Looks for an error in what a publisher is told; whether there is none.
+    fn judge(&self, io: &mut Io<'_>, told: &[u8]) -> bool {
+        let is_error = says_error(told);
+        if is_error {
             let words = format!("a publication was refused: {}", excerpt(told));
             io.net.fault(&Fault::new(Cause::BadResponse, words));
         }
+        !is_error
+    }
+
+    /// The first publication that a publisher waits for is answered.
+    fn answered(&mut self, who: u32, is_taken: bool) {
+        if let Some(comeback) = &mut self.comeback {
+            comeback.answered(who, is_taken, &mut self.books);
+        }
+        self.unanswered = self.unanswered.saturating_sub(1);
+    }
+
+    /// Whether all that was published for sure has come, as far as this thread knows.
+    fn has_all(&self, net: &Net, comeback: &Comeback) -> bool {
+        let is_back = |who: &u32| {
+            let client = &net.clients[*who as usize];
+            !client.was_open || (net.is_open(*who) && comeback.is_back(*who))
+        };
+        let is_behind = match &self.pace {
+            Some(Publishing::Patiently(due)) => due.is_behind(net),
+            _ => false,
+        };
+        !is_behind
+            && comeback.unanswered() == 0
+            && (0..self.receivers).all(|who| is_back(&who))
+            && self.books.settle().lost == 0
     }
 }
 
@@ -230,7 +307,12 @@ impl Load for Fanout {
         self.last_ns = start_ns;
         if self.publishers > 0 {
             let pace = Pace::starting(self.rate, start_ns, self.phase);
-            self.pace = Some(pace.ramping(self.rate_to, &io.net.plan));
+            let pace = pace.ramping(self.rate_to, &io.net.plan);
+            self.pace = Some(if self.plan.recover {
+                Publishing::Patiently(OpenLoop::new(pace))
+            } else {
+                Publishing::InTime(pace)
+            });
         }
         if let Some(chaos) = self.plan.chaos {
             let share = f64::from(self.receivers) / f64::from(self.receivers_in_all);
@@ -246,10 +328,26 @@ impl Load for Fanout {
             if let Some(hello) = &self.hello {
                 let hello = hello.fill(io.net.clients[who as usize].number.into());
                 io.send(who, MessageKind::Text, hello.as_bytes());
-            } else {
+            } else if self.comeback.is_none() {
                 self.books.pages[who as usize].return_at(io.net.now_ns);
             }
         }
+        if let Some(comeback) = &mut self.comeback {
+            let page = self.books.pages.get_mut(who as usize);
+            comeback.opened(who, page, io.net.now_ns);
+        }
+    }
+
+    fn amend(&self, who: u32, path: &mut String) {
+        if let Some(comeback) = &self.comeback {
+            comeback.amend(who, path);
+        }
+    }
+
+    fn forgives(&mut self, fault: &Fault, was_open: bool) -> bool {
+        // Who can't come at all is a fault.
+        let comeback = self.comeback.as_mut().filter(|_| self.has_begun);
+        comeback.is_some_and(|comeback| comeback.forgives(fault, was_open))
     }
 
     fn message(&mut self, io: &mut Io<'_>, who: u32, _: MessageKind, data: &mut [u8]) {
@@ -258,14 +356,26 @@ impl Load for Fanout {
             self.judge(io, data);
             return;
         }
+        let said = self.comeback.as_ref().and_then(|_| Said::find(data));
         self.last_ns = io.net.now_ns;
         let is_first =
             std::mem::replace(&mut self.greeted[who as usize], Greeting::Over) == Greeting::Awaited;
         let page = &mut self.books.pages[who as usize];
-        if is_first && self.hello.is_some() {
+        if let Some(comeback) = &mut self.comeback {
+            if let Some(said) = &said
+                && let Some(channel) = &said.subscribed
+            {
+                comeback.joined(io, who, channel, said, page);
+                return;
+            }
+        } else if is_first && self.hello.is_some() {
             page.return_at(io.net.now_ns);
         }
-        match Note::find(data) {
+        let found = Note::find(data);
+        if let (Some(comeback), Found::Note(_)) = (&mut self.comeback, &found) {
+            comeback.advance(io, who, said.as_ref());
+        }
+        match found {
             Found::Note(note) if note.run != self.plan.run => io.net.tally.unasked += 1,
             Found::Note(note) => {
                 page.receive(note);
@@ -286,7 +396,7 @@ impl Load for Fanout {
     }
 
     fn response(&mut self, io: &mut Io<'_>, who: u32, response: Response) {
-        self.unanswered = self.unanswered.saturating_sub(1);
+        self.answered(who, response.status < 400 && !response.says_error);
         if response.status >= 400 {
             let words = format!("a publication was answered with status {}", response.status);
             io.net.fault(&Fault::new(Cause::BadResponse, words));
@@ -296,22 +406,37 @@ impl Load for Fanout {
             io.net.fault(&Fault::new(Cause::BadResponse, words));
         }
         if response.is_last {
-            io.reopen(who);
+            // What it was asked behind that is not answered any more.
+            if let Some(comeback) = &mut self.comeback {
+                comeback.give_up_answers(who, &mut self.books);
+            }
+            let is_opening = io.reopen(who);
+            if let Some(comeback) = self.comeback.as_mut().filter(|_| !is_opening) {
+                comeback.later(io, who);
+            }
         }
     }
 
-    fn line(&mut self, io: &mut Io<'_>, _: u32, line: &[u8]) {
-        self.judge(io, line);
+    fn line(&mut self, io: &mut Io<'_>, who: u32, line: &[u8]) {
+        let is_taken = self.judge(io, line);
+        self.answered(who, is_taken);
     }
 
     fn closed(&mut self, io: &mut Io<'_>, who: u32, was_open: bool) {
-        if who < self.receivers && self.has_begun {
-            if was_open {
-                self.books.pages[who as usize].leave();
+        if !self.has_begun {
+            return;
+        }
+        let is_receiver = who < self.receivers;
+        if is_receiver && was_open {
+            self.books.pages[who as usize].leave();
+        }
+        if let Some(comeback) = &mut self.comeback {
+            if !is_receiver {
+                comeback.give_up_answers(who, &mut self.books);
             }
-            if self.plan.chaos.is_some() && io.net.now_ns < io.net.until_ns {
-                io.reopen(who);
-            }
+            comeback.later(io, who);
+        } else if is_receiver && self.plan.chaos.is_some() && io.net.now_ns < io.net.until_ns {
+            io.reopen(who);
         }
     }
 
@@ -320,11 +445,22 @@ impl Load for Fanout {
         let until = io.net.until_ns;
         let mut next = u64::MAX;
         if let Some(mut pace) = self.pace.take() {
-            while let Some(due) = io.net.take_due(&mut pace) {
-                self.publish(io, due);
-            }
-            next = pace.due(now);
+            next = match &mut pace {
+                Publishing::InTime(pace) => {
+                    while let Some(due) = io.net.take_due(pace) {
+                        self.publish_in_turn(io, due);
+                    }
+                    pace.due(now)
+                }
+                Publishing::Patiently(due) => {
+                    self.publish_patiently(io, due);
+                    due.due(now)
+                }
+            };
             self.pace = Some(pace);
+        }
+        if let Some(comeback) = &mut self.comeback {
+            next = next.min(comeback.retry(io));
         }
         if let Some(mut chaos) = self.chaos.take() {
             while chaos.due(now) <= now && now < until {
@@ -337,21 +473,30 @@ impl Load for Fanout {
         next
     }
 
+    fn drain(&mut self, io: &mut Io<'_>) {
+        if let Some(Publishing::Patiently(mut due)) = self.pace.take() {
+            self.publish_patiently(io, &mut due);
+            self.pace = Some(Publishing::Patiently(due));
+        }
+        if let Some(comeback) = &mut self.comeback {
+            comeback.retry(io);
+        }
+    }
+
     fn is_settled(&self, net: &Net) -> bool {
         let since = self.last_ns.max(net.until_ns.min(net.now_ns));
         let quiet_ns = net.now_ns.saturating_sub(since);
         let is_all_here = self.publishers == net.plan.endpoints[1].clients
             && (!self.plan.to_one || self.receivers == self.receivers_in_all);
+        if let Some(comeback) = &self.comeback {
+            // What is missing is waited for until the time is up.
+            return quiet_ns > QUIET_NS && self.has_all(net, comeback);
+        }
         if !is_all_here || self.plan.chaos.is_some() {
             // How much is to come is not known here.
             return quiet_ns > QUIET_NS;
         }
-        let published: u64 = self
-            .books
-            .log
-            .values()
-            .map(|times| times.len() as u64)
-            .sum();
+        let published: u64 = self.books.log.values().map(Sent::published).sum();
         let expected = if self.plan.to_one {
             published
         } else {
@@ -362,6 +507,16 @@ impl Load for Fanout {
     }
 
     fn finish(&mut self, net: &mut Net) {
+        if let Some(mut comeback) = self.comeback.take() {
+            self.unanswered = comeback.unanswered();
+            for who in self.receivers..self.receivers + self.publishers {
+                comeback.give_up_answers(who, &mut self.books);
+            }
+            self.books.returns = Some(std::mem::take(&mut comeback.returns));
+        }
+        if let Some(Publishing::Patiently(mut due)) = self.pace.take() {
+            due.give_up(net, "publications");
+        }
         let mut books = std::mem::take(&mut self.books);
         // Those that never came do not receive.
         let mut receivers = net.clients.iter();

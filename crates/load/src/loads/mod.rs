@@ -13,6 +13,7 @@ use veche_proto::websocket::MessageKind;
 use crate::client::{Expect, Response};
 use crate::engine::{Io, Net};
 use crate::plan::Share;
+use crate::tally::Fault;
 
 /// Which question, with its particulars.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -60,6 +61,18 @@ pub(crate) trait Load {
     /// A client's handshake has succeeded, before or after `begin`.
     fn opened(&mut self, io: &mut Io<'_>, who: u32);
 
+    /// A client's WebSocket handshake is about to be sent, with this target.
+    fn amend(&self, who: u32, path: &mut String) {
+        let _ = (who, path);
+    }
+
+    /// A client that has been open before has failed, or has ended though nobody wanted it; `was_open` says which.
+    /// Whether that is none of the run's faults: then the load counts it, and nobody else.
+    fn forgives(&mut self, fault: &Fault, was_open: bool) -> bool {
+        let _ = (fault, was_open);
+        false
+    }
+
     /// A message came.
     fn message(&mut self, io: &mut Io<'_>, who: u32, kind: MessageKind, data: &mut [u8]) {
         let _ = (io, who, kind, data);
@@ -75,7 +88,7 @@ pub(crate) trait Load {
         let _ = (io, who, line);
     }
 
-    /// A client has failed, or ended though nobody wanted it; counted already.
+    /// A client has failed, or ended though nobody wanted it; counted already, or forgiven.
     fn closed(&mut self, io: &mut Io<'_>, who: u32, was_open: bool) {
         let _ = (io, who, was_open);
     }

@@ -103,6 +103,15 @@ pub(crate) fn full() -> Report {
             duplicated: 2,
             reordered: 1,
             corrupted: 4,
+            recovery: Some(Recovery {
+                returned: 5_000,
+                refused: 6,
+                ended: 101,
+                retried: 9,
+                example: Some("the connection was reset".to_owned()),
+                unanswered: 3,
+                unanswered_delivered: 200,
+            }),
             worst: vec![LedgerPage {
                 receiver: 17,
                 lost: 5,

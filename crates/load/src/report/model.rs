@@ -128,7 +128,7 @@ pub struct Connections {
     pub failed: u64,
     /// Were opened, and ended although nobody wanted it.
     pub disconnected: u64,
-    /// Were opened again, by `--chaos` or a churn.
+    /// Were opened again, by `--chaos` or a churn, or with `--recover` after an end that nobody wanted.
     #[serde(default)]
     pub reconnected: u64,
     /// From the first connect until the last connection was open or had failed.
@@ -283,9 +283,33 @@ pub struct Ledger {
     pub reordered: u64,
     /// Came with a wrong checksum or in no known form.
     pub corrupted: u64,
+    /// With `--recover`: how receivers came back to where they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
     /// The receivers that fared worst, at most ten, none without a fault.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worst: Vec<LedgerPage>,
+}
+
+/// How receivers came back to where they were, and what became of publications that nobody answered.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recovery {
+    /// Times that a receiver came back with a position and was told whether what it missed is there.
+    pub returned: u64,
+    /// Of these, those in which something was gone. What was published up to then and did not come is `away`.
+    pub refused: u64,
+    /// Connections of receivers and publishers that ended unasked; they were opened again.
+    pub ended: u64,
+    /// Attempts to open one again that failed, and were made again.
+    pub retried: u64,
+    /// The first of these ends and failures, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub example: Option<String>,
+    /// Publications that were sent and never answered, or refused. They may have happened or not, so they are in no
+    /// other figure of the ledger but `duplicated` and `reordered`.
+    pub unanswered: u64,
+    /// Deliveries of these, each counted once.
+    pub unanswered_delivered: u64,
 }
 
 /// One receiver's page of the ledger.

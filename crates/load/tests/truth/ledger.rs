@@ -251,6 +251,7 @@ fn fanout(body: &str, rate: f64) -> FanoutPlan {
         size: 90,
         hello: None,
         chaos: None,
+        recover: false,
     }
 }
 

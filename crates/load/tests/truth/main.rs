@@ -8,5 +8,6 @@ mod bad_servers;
 mod http;
 mod ledger;
 mod open_loop;
+mod recovery;
 mod shootout;
 mod tls;

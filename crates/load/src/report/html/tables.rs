@@ -233,6 +233,16 @@ fn ledger(out: &mut String, report: &Report) {
         cell("reordered", count(ledger.reordered)),
         cell("corrupted", count(ledger.corrupted)),
     ];
+    if let Some(recovery) = &ledger.recovery {
+        cells.extend([
+            cell("returns with a position", count(recovery.returned)),
+            cell("told that something is gone", count(recovery.refused)),
+            cell("publications not answered", count(recovery.unanswered)),
+            cell("their deliveries", count(recovery.unanswered_delivered)),
+            cell("connections that ended unasked", count(recovery.ended)),
+            cell("attempts to reopen that failed", count(recovery.retried)),
+        ]);
+    }
     if let Some(gap) = ledger_gap(ledger) {
         cells.push(cell("DOES NOT ADD UP: a fault of the tester", count(gap)));
     }

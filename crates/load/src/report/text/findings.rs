@@ -1,6 +1,6 @@
 //! The sections about what it means: shootout steps, responses, ledger, server, tester, promises.
 
-use super::super::model::{GeneratorUse, HttpTally, Ledger, Report};
+use super::super::model::{GeneratorUse, HttpTally, Ledger, Recovery, Report};
 use super::super::units::{bytes, clean, count, many, seconds, share, time};
 use super::page::{Page, Tone};
 
@@ -156,6 +156,9 @@ pub(super) fn ledger(page: &mut Page, report: &Report) {
             "away: sent while the receiver was disconnected, or cut off on the way to it",
         );
     }
+    if let Some(recovery) = &ledger.recovery {
+        self::recovery(page, recovery);
+    }
     for receiver in &ledger.worst {
         let mut faults = Vec::new();
         for (number, name) in [
@@ -182,6 +185,41 @@ pub(super) fn ledger(page: &mut Page, report: &Report) {
             ),
             2,
         );
+    }
+}
+
+/// How receivers came back to where they were.
+fn recovery(page: &mut Page, recovery: &Recovery) {
+    page.more(
+        if recovery.refused > 0 {
+            Tone::Bad
+        } else {
+            Tone::Plain
+        },
+        &format!(
+            "{} with a position, of which {} were told that something is gone",
+            many(recovery.returned, "return"),
+            count(recovery.refused)
+        ),
+    );
+    page.more(
+        Tone::Plain,
+        &format!(
+            "{} not answered, and counted nowhere above; {} of them",
+            many(recovery.unanswered, "publication"),
+            many(recovery.unanswered_delivered, "delivery").replace("deliverys", "deliveries")
+        ),
+    );
+    if recovery.ended + recovery.retried > 0 {
+        let text = format!(
+            "{} ended unasked, {} to open one again failed",
+            many(recovery.ended, "connection"),
+            many(recovery.retried, "attempt")
+        );
+        page.more(Tone::Plain, &text);
+    }
+    if let Some(example) = &recovery.example {
+        page.hanging(Tone::Faint, &format!("first: {}", clean(example)), 2);
     }
 }
 

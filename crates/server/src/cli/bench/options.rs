@@ -195,6 +195,11 @@ pub(super) struct PublishArgs {
     /// Cut off so many receivers a second; they come back at once, and the ledger has to add up all the same
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(super) chaos: Option<f64>,
+    /// Receivers come back with the position of the last message they have got (?since=…, for routes of Veche with
+    /// "positions"), so what they missed is not excused but expected, once and in order. A publication counts when it is
+    /// answered, and connections that the server loses are opened again and no errors
+    #[arg(long)]
+    pub(super) recover: bool,
 }
 
 /// Flags of `bench broadcast`.

@@ -102,6 +102,11 @@ fn fanout(
         let words = format!("--size {}: at least {}", args.size, NOTE_BYTES_MIN + 1);
         return Err(usage(words));
     }
+    if args.recover && !is_answered(publishers.target.scheme, body) {
+        return Err(usage(
+            "--recover: publications have to be answered: --publish takes http:// or https://, or tcp:// where --body has \"ack\":true",
+        ));
+    }
     let load = LoadPlan::Fanout(FanoutPlan {
         body: body.to_owned(),
         to_one,
@@ -111,6 +116,7 @@ fn fanout(
         hello: args.hello.clone(),
         run: run_number(),
         chaos: args.chaos,
+        recover: args.recover,
     });
     Ok(plan(vec![receivers, publishers], load, common))
 }
@@ -128,6 +134,19 @@ pub(super) fn shootout(args: &ShootoutArgs) -> Result<Plan, Failure> {
     });
     let endpoint = endpoint(&args.url, websocket, &args.common)?;
     Ok(plan(vec![endpoint], load, &args.common))
+}
+
+/// Whether a publisher learns of each publication that it is done, in order, and of nothing else.
+fn is_answered(scheme: Scheme, body: &str) -> bool {
+    let asks = || {
+        let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+        body["ack"] == true
+            || matches!(
+                body["id"],
+                serde_json::Value::Number(_) | serde_json::Value::String(_)
+            )
+    };
+    scheme.is_http() || (scheme == Scheme::Tcp && asks())
 }
 
 /// What no other run has, of this machine or of another on the same server.

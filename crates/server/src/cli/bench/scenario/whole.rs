@@ -127,6 +127,16 @@ fn add_ledger(whole: &mut Ledger, phase: &Ledger) {
     whole.duplicated += phase.duplicated;
     whole.reordered += phase.reordered;
     whole.corrupted += phase.corrupted;
+    if let Some(phase) = &phase.recovery {
+        let whole = whole.recovery.get_or_insert_default();
+        whole.returned += phase.returned;
+        whole.refused += phase.refused;
+        whole.ended += phase.ended;
+        whole.retried += phase.retried;
+        whole.unanswered += phase.unanswered;
+        whole.unanswered_delivered += phase.unanswered_delivered;
+        whole.example = whole.example.take().or_else(|| phase.example.clone());
+    }
 }
 
 fn add_generator(whole: &mut GeneratorUse, phase: &GeneratorUse) {
