@@ -262,7 +262,10 @@ impl Fanout {
         if io.net.is_open(who) {
             self.books.pages[who as usize].leave();
             io.cut(who);
-            io.reopen(who);
+            let is_opening = io.reopen(who);
+            if let Some(comeback) = self.comeback.as_mut().filter(|_| !is_opening) {
+                comeback.later(io, who);
+            }
         }
     }
 

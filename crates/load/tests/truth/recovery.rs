@@ -167,6 +167,12 @@ impl State {
             .filter(|_| self.manner != Manner::Refuses)
             .unwrap_or(top);
         let joined = format!("{{\"subscribed\":\"c\",\"position\":\"e:{position}\"{recovered}}}");
+        // A channel of its own that remembers nothing says nothing of what came in the other one.
+        let own = format!(
+            "{{\"subscribed\":\"#{name}\"{}}}",
+            recovered.replace("true", "false")
+        );
+        out.extend(frame(MessageKind::Text, own.as_bytes()));
         out.extend(frame(MessageKind::Text, joined.as_bytes()));
         let missed: Vec<u8> = missed
             .into_iter()

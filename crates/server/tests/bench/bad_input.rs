@@ -51,6 +51,27 @@ fn urls_that_are_none() {
             &["push", "ws://127.0.0.1/", "--publish", "nonsense"],
             "no URL",
         ),
+        // Nobody would know what was published.
+        (
+            &[
+                "broadcast",
+                "ws://127.0.0.1/",
+                "--publish",
+                "ws://127.0.0.1/",
+                "--recover",
+            ],
+            "have to be answered",
+        ),
+        (
+            &[
+                "broadcast",
+                "ws://127.0.0.1/",
+                "--publish",
+                "tcp://127.0.0.1:1",
+                "--recover",
+            ],
+            "\"ack\":true",
+        ),
         (
             &["echo", "ws://no-such-host.invalid/"],
             "no-such-host.invalid",

@@ -185,6 +185,81 @@ fn chaos_adds_up() {
     assert!(count("away") > 0 && count("delivered") > count("expected") / 2);
 }
 
+/// Cut off all the time they come back to where they were, and nothing that was published meanwhile is excused.
+#[test]
+fn who_comes_back_has_missed_nothing() {
+    let routes = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
+        channels = [\"past:*\", \"short:*\"]\npositions = true\n\
+        [[namespace]]\nname = \"past\"\nhistory_size = 10000\n\
+        [[namespace]]\nname = \"short\"\nhistory_size = 1\n";
+    let server = Server::with(
+        SETUP,
+        &Options {
+            routes,
+            ..Options::default()
+        },
+    );
+    let lines = format!("tcp://{}", server.push);
+    let http = format!("http://{}/api/publish", server.internal);
+    for (channel, publish, threads) in [
+        ("past:1", &lines, "1"),
+        ("past:2", &http, "2"),
+        ("short:1", &http, "1"),
+    ] {
+        let receivers = format!(
+            "ws://{}/follow?user=u{{i}}&channel={channel}",
+            server.public
+        );
+        let body = format!(r#"{{"channel":"{channel}","data":"{{data}}","ack":true}}"#);
+        let outcome = bench(&[
+            "broadcast",
+            &receivers,
+            "-n",
+            "20",
+            "--publish",
+            publish,
+            "--publishers",
+            "2",
+            "--publish-header",
+            "X-API-Key: key",
+            "--body",
+            &body,
+            "--rate",
+            "500",
+            "--chaos",
+            "100",
+            "--recover",
+            "--threads",
+            threads,
+            "--duration",
+            "2s",
+            "--warmup",
+            "0s",
+        ]);
+        assert_eq!(outcome.code, Some(0), "{outcome:#?}");
+        let count = |name: &str| outcome.count(&format!("/ledger/{name}"));
+        assert_eq!(count("published"), 1000, "{outcome:#?}");
+        assert_eq!(count("expected"), 20_000);
+        let faults = ["lost", "duplicated", "reordered", "corrupted"].map(count);
+        assert_eq!(faults, [0; 4], "{outcome:#?}");
+        assert!(count("recovery/returned") > 50, "{outcome:#?}");
+        assert_eq!(count("recovery/unanswered"), 0);
+        assert_eq!(count("recovery/ended"), 0);
+        if channel == "short:1" {
+            // So little is kept that much is gone, and that is said.
+            assert!(count("recovery/refused") > 0, "{outcome:#?}");
+            assert_eq!(count("delivered") + count("away"), 20_000, "{outcome:#?}");
+        } else {
+            assert_eq!(count("recovery/refused"), 0, "{outcome:#?}");
+            assert_eq!(
+                (count("delivered"), count("away")),
+                (20_000, 0),
+                "{outcome:#?}"
+            );
+        }
+    }
+}
+
 /// A message to a user, a cookie's and a header's, reaches the connection whose number it is.
 #[test]
 fn each_connection_is_a_user_of_its_own() {

@@ -42,7 +42,7 @@ enum Heard {
     Nothing,
     /// Where it is.
     Place,
-    /// That it is where it was.
+    /// That it is where it was, or at least nothing else.
     Recovered,
     /// That something is gone.
     Gone,
@@ -101,31 +101,34 @@ impl Comeback {
             Some(position) => receiver.places.set(channel, position),
             None => receiver.places.forget(channel),
         }
+        if !was_there {
+            // Others of its channels have no place: of these there is nothing to be recovered.
+            if receiver.heard == Heard::Nothing {
+                receiver.heard = Heard::Place;
+            }
+            return;
+        }
         let is_first = !matches!(receiver.heard, Heard::Recovered | Heard::Gone);
+        self.returns.returned += u64::from(is_first);
         match said.recovered {
-            Some(is_whole) => {
-                self.returns.returned += u64::from(is_first);
-                if is_whole {
-                    if is_first {
-                        receiver.heard = Heard::Recovered;
-                    }
-                    page.recover();
-                } else {
-                    self.returns.refused += u64::from(receiver.heard != Heard::Gone);
-                    receiver.heard = Heard::Gone;
-                    page.forgo_until(io.net.now_ns);
+            Some(true) => {
+                if is_first {
+                    receiver.heard = Heard::Recovered;
                 }
+                page.recover();
+            }
+            Some(false) => {
+                self.returns.refused += u64::from(receiver.heard != Heard::Gone);
+                receiver.heard = Heard::Gone;
+                page.forgo_until(io.net.now_ns);
             }
             None => {
-                if is_first {
-                    receiver.heard = Heard::Place;
-                }
-                if was_there {
-                    // Nothing is excused by silence.
-                    page.recover();
-                    let words = "a receiver came back with a position, and was not told whether it is whole";
-                    io.net.fault(&Fault::new(Cause::WrongAnswer, words));
-                }
+                // Nothing is excused by silence.
+                receiver.heard = Heard::Recovered;
+                page.recover();
+                let words =
+                    "a receiver came back with a position, and was not told whether it is whole";
+                io.net.fault(&Fault::new(Cause::WrongAnswer, words));
             }
         }
     }

@@ -205,9 +205,14 @@ fn recovery(page: &mut Page, recovery: &Recovery) {
     page.more(
         Tone::Plain,
         &format!(
-            "{} not answered, and counted nowhere above; {} of them",
+            "{} not answered, and counted nowhere above; {} of {}",
             many(recovery.unanswered, "publication"),
-            many(recovery.unanswered_delivered, "delivery").replace("deliverys", "deliveries")
+            many(recovery.unanswered_delivered, "delivery").replace("deliverys", "deliveries"),
+            if recovery.unanswered == 1 {
+                "it"
+            } else {
+                "them"
+            }
         ),
     );
     if recovery.ended + recovery.retried > 0 {
