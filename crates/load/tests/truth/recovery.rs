@@ -190,7 +190,7 @@ impl State {
         let data = &self.log[at];
         let salt: usize = name.bytes().map(usize::from).sum();
         let text = match self.manner {
-            Manner::LosesAlways if (at + salt) % 7 == 0 => return None,
+            Manner::LosesAlways if (at + salt).is_multiple_of(7) => return None,
             Manner::Bare => data.clone(),
             _ => format!(
                 "{{\"channel\":\"c\",\"position\":\"e:{}\",\"data\":\"{data}\"}}",
@@ -203,9 +203,9 @@ impl State {
     /// Takes a publication; false if its publisher is not to hear of it.
     fn take(&mut self, line: &str) -> bool {
         let asked = self.truth.answered + self.truth.unanswered + 1;
-        if self.manner == Manner::Hangs && asked % 50 == 0 {
+        if self.manner == Manner::Hangs && asked.is_multiple_of(50) {
             // Counted either way, so that it does not happen again at once.
-            let is_published = asked % 100 == 0;
+            let is_published = asked.is_multiple_of(100);
             self.truth.unanswered += 1;
             if is_published {
                 self.publish(line);
@@ -363,7 +363,7 @@ fn chaos_excuses_nothing_where_clients_recover() {
         );
         let never_sent = |name: u32| {
             let salt = format!("/{name}").bytes().map(usize::from).sum::<usize>();
-            (0..truth.answered as usize).filter(move |at| (at + salt) % 7 == 0)
+            (0..truth.answered as usize).filter(move |at| (at + salt).is_multiple_of(7))
         };
         let lost = match manner {
             Manner::LosesAlways => (0..8).map(|name| never_sent(name).count() as u64).sum(),
