@@ -39,6 +39,7 @@ setup: setup-run setup-test setup-bench ## install all that run, test and bench 
 setup-run:
 	@tests/setup/packages.sh run
 	@tests/setup/rust.sh
+	@tests/setup/uplot.sh
 
 setup-test: setup-run
 	@tests/setup/packages.sh test

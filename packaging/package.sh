@@ -35,6 +35,7 @@ gzip -9nc CHANGELOG.md > "$doc/changelog.gz"
   printf 'Veche is licensed under the Apache License 2.0 or the MIT license, at your option.\n\n'
   cat LICENSE-MIT
   printf '\nThe Apache License is in /usr/share/common-licenses/Apache-2.0.\n'
+  [ ! -f web/vendor/uplot/LICENSE ] || { printf '\nThe admin page has uPlot in it, which has this license:\n\n'; cat web/vendor/uplot/LICENSE; }
 } > "$doc/copyright"
 find "$root/usr/share" -type f -exec chmod 644 {} +
 find "$root/usr/share" "$root/etc" -type d -exec chmod 755 {} +

@@ -1,0 +1,53 @@
+// What the page asks the server: one POST each, with the key in a header. Errors come out in words.
+
+const KEY = "veche-admin-key";
+const PATIENCE_MS = 8_000;
+
+/** Why a call has no result. `kind`: "key" (it does not open), "lost" (nobody answers), "said" (the server says why). */
+export class Trouble extends Error {
+  constructor(kind, message, code = 0) {
+    super(message);
+    this.kind = kind;
+    this.code = code;
+  }
+}
+
+let key = sessionStorage.getItem(KEY) ?? "";
+
+export const hasKey = () => key !== "";
+
+export function setKey(text) {
+  key = text;
+  if (text) sessionStorage.setItem(KEY, text);
+  else sessionStorage.removeItem(KEY);
+}
+
+/** Calls a method; resolves with its result, or throws `Trouble`. */
+export async function call(method, parameters = {}) {
+  let answer, body;
+  try {
+    answer = await fetch(`api/${method}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "X-API-Key": key },
+      body: JSON.stringify(parameters),
+      cache: "no-store",
+      credentials: "omit",
+      redirect: "error",
+      signal: AbortSignal.timeout(PATIENCE_MS),
+    });
+    body = await answer.text();
+  } catch {
+    throw new Trouble("lost", "nobody answers");
+  }
+  if (answer.status === 401) throw new Trouble("key", "The server does not accept this key.");
+  let said;
+  try {
+    said = JSON.parse(body);
+  } catch {
+    // A 404 is a server without an admin page, a 502 a proxy without a server.
+    const kind = answer.status >= 500 ? "lost" : "said";
+    throw new Trouble(kind, `the server answers ${answer.status}: ${body.slice(0, 200).trim()}`);
+  }
+  if (said.error) throw new Trouble("said", said.error.message, said.error.code);
+  return said.result ?? said;
+}

@@ -1,0 +1,101 @@
+// The page as a whole: the key, the views and the address, and whether the server is there.
+
+import { hasKey, setKey } from "./api.js";
+import * as channels from "./channels.js";
+import * as config from "./config.js";
+import { find, say } from "./dom.js";
+import { clock, lasted } from "./format.js";
+import * as log from "./log.js";
+import * as overview from "./overview.js";
+import { pulse } from "./pulse.js";
+import * as slow from "./slow.js";
+import * as users from "./users.js";
+
+const VIEWS = { overview, channels, users, slow, config, log };
+/** How long it is said that another server process answers. */
+const RESTARTED_SHOWN_MS = 60_000;
+
+let current = null;
+
+/** `#channels/room%3A1` is the view `channels` with the name `room:1`. */
+function address() {
+  const [view, name = ""] = location.hash.slice(1).split(/\/(.*)/s);
+  let decoded = name;
+  try {
+    decoded = decodeURIComponent(name);
+  } catch {
+    // Typed by hand: taken as it stands.
+  }
+  return { view: view in VIEWS ? view : "overview", name: decoded };
+}
+
+/** Whether the key has opened, as far as is known. */
+const isOpen = (state) => state === "live" || state === "lost";
+
+function show() {
+  const isLocked = !isOpen(pulse.state);
+  const { view, name } = address();
+  const title = isLocked ? "login" : view;
+  for (const id of ["login", ...Object.keys(VIEWS)]) find(`view-${id}`).hidden = id !== title;
+  for (const link of document.querySelectorAll("#nav a")) {
+    if (!isLocked && link.hash === `#${view}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = isLocked ? "Veche admin" : `${name || view[0].toUpperCase() + view.slice(1)} – Veche admin`;
+  if (current && (isLocked || current !== view)) VIEWS[current].leave?.();
+  current = isLocked ? null : view;
+  if (isLocked) find("key").focus();
+  else VIEWS[view].enter?.(name);
+}
+
+function tell() {
+  const { state, why, sinceMs, restartedMs, figures } = pulse;
+  const was = document.body.dataset.state;
+  document.body.dataset.state = state;
+  say(find("pulse"), { locked: "", trying: "Connecting", live: "Live", lost: "No answer" }[state]);
+  find("leave").hidden = !isOpen(state);
+  find("nav").hidden = !isOpen(state);
+  const banner = find("banner");
+  const isNew = restartedMs > 0 && Date.now() - restartedMs < RESTARTED_SHOWN_MS;
+  banner.hidden = !(state === "lost" || (state === "live" && isNew));
+  if (state === "lost") say(banner, `The server has not answered since ${clock(sinceMs)} (${why}). Trying again; what is shown is from before.`);
+  else if (isNew) say(banner, `Another server process answers since ${clock(restartedMs)}: counters begin anew, and histories are as it found them.`);
+  if (state === "locked") {
+    say(find("login-said"), why);
+    say(find("server"), "");
+  }
+  // A view is entered when the key opens it, and not for each second that is lost; a refused key leads back.
+  if (isOpen(was) !== isOpen(state) || (state === "locked" && was !== "locked")) show();
+  if (figures && isOpen(state)) say(find("server"), `${location.host}, Veche ${figures.version}, up ${lasted(figures.uptime_ms)}`);
+}
+
+function begin() {
+  for (const view of Object.values(VIEWS)) view.begin();
+  find("login").addEventListener("submit", (event) => {
+    event.preventDefault();
+    setKey(find("key").value);
+    find("key").value = "";
+    say(find("login-said"), "");
+    pulse.start();
+  });
+  find("leave").addEventListener("click", () => pulse.lock());
+  pulse.addEventListener("state", tell);
+  pulse.addEventListener("figures", tell);
+  addEventListener("hashchange", show);
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) pulse.hurry();
+  });
+  addEventListener("keydown", (event) => {
+    const isTyping = event.target.matches?.("input, textarea, select");
+    if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    const search = document.querySelector("section:not([hidden]) input[type=search]");
+    if (!search) return;
+    event.preventDefault();
+    search.select();
+  });
+  if (!hasKey()) show();
+  tell();
+  pulse.start();
+}
+
+begin();

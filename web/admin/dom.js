@@ -1,0 +1,68 @@
+// Making and filling elements. What servers and strangers have said only ever becomes text: nothing here parses HTML.
+
+/** An element by its id. */
+export const find = (id) => document.getElementById(id);
+
+/** Makes an element. `attributes`: `on…` are listeners, `true` and `false` set and leave out, the rest is text. */
+export function make(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (value === true) element.setAttribute(key, "");
+    else if (value !== false && value !== undefined) element.setAttribute(key, value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Sets text only where it differs, so that what is selected or read aloud is left alone. */
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** A row of headings; each is a text, or a text and a class. */
+export function heads(table, ...columns) {
+  const cells = columns.map((column) => {
+    const [text, kind] = [column].flat();
+    return make("th", { scope: "col", class: kind }, text);
+  });
+  table.tHead.replaceChildren(make("tr", {}, cells));
+}
+
+/** Fills a table's body with rows of texts, reusing the rows and cells that are there. */
+export function fill(table, rows, kinds = []) {
+  const body = table.tBodies[0];
+  while (body.rows.length > rows.length) body.lastElementChild.remove();
+  rows.forEach((texts, at) => {
+    const row = body.rows[at] ?? body.appendChild(make("tr"));
+    texts.forEach((text, column) => {
+      const cell = row.cells[column] ?? row.appendChild(make("td", { class: kinds[column] }));
+      say(cell, text);
+    });
+  });
+}
+
+/** An empty table. */
+export const table = (attributes = {}) => make("table", attributes, make("thead"), make("tbody"));
+
+/** A button that asks once more before it does something: the second press within a few seconds counts. */
+export function careful(label, sure, act) {
+  let timer = 0;
+  const calm = () => {
+    clearTimeout(timer);
+    button.classList.remove("armed");
+    button.textContent = label;
+  };
+  const button = make("button", { type: "button", class: "danger", onblur: calm }, label);
+  button.addEventListener("click", () => {
+    if (!button.classList.contains("armed")) {
+      button.classList.add("armed");
+      button.textContent = sure;
+      timer = setTimeout(calm, 5_000);
+      return;
+    }
+    calm();
+    act();
+  });
+  return button;
+}
