@@ -11,8 +11,10 @@ use method::Method;
 use veche_hub::{Answer, SessionId, Ticket};
 use veche_proto::http::{Framing, Head, Method as Verb, Status};
 
+use crate::admin::{self, Look};
 use crate::backend::{BAD_REQUEST, Backend, Progress, UNAUTHORIZED, Unwilling, write_error};
 use crate::command::BadCommand;
+use crate::publishing::Publisher;
 use crate::reply::Refusal;
 use crate::shared::Shared;
 use crate::step::Block;
@@ -43,7 +45,22 @@ impl Call {
             let why = "this path speaks WebSocket";
             return Err(Refusal::new(Status::UPGRADE_REQUIRED, why));
         }
-        let method = Method::of(name);
+        Self::of(head, Method::of(name), publisher)
+    }
+
+    /// The same of a call of the admin page, which has methods of its own beside these.
+    pub(crate) fn begin_admin(
+        head: &Head<'_>,
+        name: &str,
+        id: SessionId,
+        shared: &mut Shared,
+    ) -> Result<Self, Refusal> {
+        admin::admit(head, id, shared)?;
+        let method = Look::of(name).map_or_else(|| Method::of(name), Method::Look);
+        Self::of(head, method, Publisher::default())
+    }
+
+    fn of(head: &Head<'_>, method: Method, publisher: Publisher) -> Result<Self, Refusal> {
         let has_body =
             head.framing != Framing::None || head.header_bytes("content-length").is_some();
         if head.method == Verb::Post && !has_body && method.takes_body() {

@@ -17,7 +17,9 @@ use veche_proto::websocket::MessageKind;
 use crate::command::{BadCommand, Command, Inquiry, Instructing, Target, Text};
 use crate::publishing::{Busy, Publisher};
 use crate::shared::{NoteLevel, Shared};
-pub use exchange::{BAD_REQUEST, METHOD_NOT_FOUND, Shape, UNAUTHORIZED, write_error};
+pub use exchange::{
+    BAD_REQUEST, METHOD_NOT_FOUND, PERMISSION_DENIED, Shape, UNAUTHORIZED, write_error,
+};
 use exchange::{Content, Exchange};
 
 /// Most questions of one back end that may wait for their answers; its input waits then.

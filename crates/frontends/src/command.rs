@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+pub(crate) use inquiry::read;
 pub use inquiry::{Inquiry, parse_batch, parse_history, parse_inquiry, parse_pattern, parse_user};
 pub use instruction::{
     Instructing, parse_disconnect, parse_refresh, parse_subscribe, parse_unsubscribe,

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod admin;
 mod api;
 pub mod app;
 pub mod backend;

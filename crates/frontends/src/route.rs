@@ -41,6 +41,8 @@ pub enum Handler {
     },
     /// Clients of Centrifugo's protocol. By what they come is said by the last piece of their path.
     Centrifuge,
+    /// The operator's page, and what it calls.
+    Admin,
     /// `GET /health`.
     Health,
     /// `GET /metrics`.
@@ -50,7 +52,7 @@ pub enum Handler {
 impl Handler {
     /// Whether the handler also takes what lies below its path, without a `/*` at the end.
     pub fn takes_subtree(&self) -> bool {
-        matches!(self, Self::Static { .. } | Self::Api)
+        matches!(self, Self::Static { .. } | Self::Api | Self::Admin)
     }
 
     /// Whether a WebSocket may be opened here.

@@ -14,6 +14,7 @@ use veche_hub::{
 };
 use veche_proto::websocket::Codecs;
 
+use crate::admin::Look;
 use crate::app::{AppAnswer, AppId, Apps};
 use crate::centrifuge::transport::Relay;
 use crate::close::Parting;
@@ -75,6 +76,11 @@ pub trait Process {
     }
     /// The `nodes` of `GET /api/info`: a JSON array.
     fn nodes(&self) -> String;
+    /// What the admin page shows: a JSON object.
+    fn look(&self, look: Look) -> String {
+        let _ = look;
+        "{}".to_owned()
+    }
 }
 
 /// Something that a connection did and the log should have.

@@ -93,6 +93,8 @@ pub struct Site {
     pub limits: Limits,
     /// Keys of the back end's API.
     pub api_keys: Vec<ApiKey>,
+    /// Keys of the admin page; without any nobody has one.
+    pub admin_keys: Vec<ApiKey>,
     /// What their callers may publish.
     pub publishing: Publishing,
     /// What channels remember.
@@ -130,18 +132,28 @@ impl Site {
                 || head.header_bytes("sec-fetch-site").is_some();
             return (!is_page).then(Publisher::default);
         }
-        let mut given = head
-            .headers()
-            .filter(|(name, _)| name.eq_ignore_ascii_case("x-api-key"));
-        // Two keys, one of which may be right: somebody in between adds headers.
-        let (Some((_, given)), None) = (given.next(), given.next()) else {
-            return None;
-        };
-        // Counted from 1; 0 is none.
-        let mut found = 0_u16;
-        for (number, key) in (1..).zip(&self.api_keys) {
-            found.conditional_assign(&number, key.0.ct_eq(given));
-        }
-        Some(Publisher::with_key(found.checked_sub(1)?))
+        shown_key(head, &self.api_keys).map(Publisher::with_key)
     }
+
+    /// Whether a call of the admin page shows one of its keys.
+    pub(crate) fn is_admin(&self, head: &http::Head<'_>) -> bool {
+        shown_key(head, &self.admin_keys).is_some()
+    }
+}
+
+/// Which of these keys a request shows, if it shows one and no other.
+fn shown_key(head: &http::Head<'_>, keys: &[ApiKey]) -> Option<u16> {
+    let mut given = head
+        .headers()
+        .filter(|(name, _)| name.eq_ignore_ascii_case("x-api-key"));
+    // Two keys, one of which may be right: somebody in between adds headers.
+    let (Some((_, given)), None) = (given.next(), given.next()) else {
+        return None;
+    };
+    // Counted from 1; 0 is none.
+    let mut found = 0_u16;
+    for (number, key) in (1..).zip(keys) {
+        found.conditional_assign(&number, key.0.ct_eq(given));
+    }
+    found.checked_sub(1)
 }

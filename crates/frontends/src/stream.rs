@@ -54,12 +54,13 @@ impl Stream {
     }
 }
 
-/// Answers with a file: the whole of it if it is in memory, else its head and the rest as the client reads.
+/// Answers with a file: the whole of it if it is in memory, else its head and the rest as the client reads. `headers` are
+/// further ones.
 pub(crate) fn answer(
     id: SessionId,
     head: &Head<'_>,
-    root: &Path,
-    below: &str,
+    (root, below): (&Path, &str),
+    headers: &[(&str, &str)],
     shared: &mut Shared,
 ) -> Option<Stream> {
     let (answer, error) =
@@ -70,6 +71,9 @@ pub(crate) fn answer(
     let mut writer = response.start(out, shared.date.text());
     // The plan holds nothing that can't be written: see its documentation.
     let _ = answer.write_headers(&mut writer);
+    for (name, value) in headers {
+        let _ = writer.header(name, value);
+    }
     writer.finish();
     shared.answered(id, answer.status.0);
     write_body(id, head, answer.body, response.keep_alive, shared)

@@ -19,7 +19,7 @@ use crate::addresses::Addresses;
 use crate::events::Events;
 use crate::history::Keeper;
 use crate::identity::Identities;
-use crate::logging::Losses;
+use crate::logging::ServerLog;
 use crate::memory::Memory;
 use crate::sealing::Sealing;
 use crate::slow::Board;
@@ -51,8 +51,8 @@ pub(crate) struct Common {
     pub(crate) orders: Orders,
     /// Where what channels remember is kept.
     pub(crate) history: Keeper,
-    /// Of the server's log.
-    pub(crate) losses: Losses,
+    /// The server's log.
+    pub(crate) log: ServerLog,
     /// The access log.
     pub(crate) access: Access,
     /// Who clients are, by the word of others.
@@ -83,7 +83,7 @@ impl Common {
             sealing: Arc::default(),
             orders: Orders::default(),
             history: Keeper::default(),
-            losses: Losses::default(),
+            log: ServerLog::default(),
             access: Access::default(),
             identities: Arc::default(),
             events: Events::new(Outbound::default()),
@@ -105,9 +105,9 @@ impl Common {
         }
     }
 
-    /// The server's log tells here what it has lost.
-    pub(crate) fn with_losses(self, losses: Losses) -> Self {
-        Self { losses, ..self }
+    /// The server's log can be seen here.
+    pub(crate) fn with_log(self, log: ServerLog) -> Self {
+        Self { log, ..self }
     }
 
     /// What channels remember is kept there.

@@ -37,6 +37,17 @@ const BUILTIN: &str = "builtin:";
 #[folder = "../../web/demo"]
 struct Demo;
 
+/// The admin page.
+#[derive(Embed)]
+#[folder = "../../web/admin"]
+struct AdminPages;
+
+/// What the admin page takes from others, as tests/setup/uplot.sh has fetched it; without it the page has no charts.
+#[derive(Embed)]
+#[folder = "../../web/vendor"]
+#[allow_missing = true]
+struct Vendor;
+
 /// What pages load under `veche dev`.
 #[derive(Embed)]
 #[folder = "../../web/dev"]
@@ -142,6 +153,10 @@ impl DiskFiles {
         let embedded = match name {
             "demo" => embedded::<Demo>(relative)?,
             "dev" => embedded::<DevPages>(relative)?,
+            "admin" => match relative.strip_prefix("vendor/") {
+                Some(name) => embedded::<Vendor>(name)?,
+                None => embedded::<AdminPages>(relative)?,
+            },
             _ => return Err(OpenError::NotFound),
         };
         let Some(embedded) = embedded else {

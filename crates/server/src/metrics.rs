@@ -2,6 +2,7 @@
 //! of asking.
 
 mod acme;
+mod admin;
 mod calls;
 mod certificates;
 mod events;
@@ -14,6 +15,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text::encode};
 use prometheus_client::metrics::MetricType;
@@ -22,13 +24,14 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use veche_frontends::Process;
+use veche_frontends::admin::Look;
 use veche_frontends::stats::{Cell, Handshake, SealFailure, Stats, TURN_BUCKETS_US, TurnedAway};
 use veche_jwt::Refusal;
 use veche_outbound::Outbound;
 use veche_store::Store;
 
 use crate::common::Common;
-use crate::config::unix_now_ms;
+use crate::config::{Config, unix_now_ms};
 use crate::dev::Dev;
 
 /// The process as the front ends ask it.
@@ -36,6 +39,8 @@ pub(crate) struct Report {
     common: Arc<Common>,
     registry: Registry,
     uid: String,
+    /// The configuration in force, as the admin page shows it.
+    shown: Mutex<Value>,
     /// Under `veche dev`.
     dev: Option<Arc<Dev>>,
 }
@@ -64,6 +69,7 @@ impl Report {
             common,
             registry,
             uid,
+            shown: Mutex::default(),
             dev: None,
         }
     }
@@ -71,6 +77,11 @@ impl Report {
     /// The same, which tells the developer's pages what fails.
     pub(crate) fn with_dev(self, dev: Option<Arc<Dev>>) -> Self {
         Self { dev, ..self }
+    }
+
+    /// This configuration is in force from now on.
+    pub(crate) fn configured(&self, config: &Config) {
+        *self.shown.lock() = config.effective.shown();
     }
 
     /// Figures for `veche status`.
@@ -154,6 +165,10 @@ impl Process for Report {
         if let Some(dev) = &self.dev {
             dev.failed(app, what);
         }
+    }
+
+    fn look(&self, look: Look) -> String {
+        self.seen(look).to_string()
     }
 
     fn nodes(&self) -> String {

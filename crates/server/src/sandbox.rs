@@ -107,7 +107,7 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
             folder_of(&clients.ca);
         }
     }
-    for file in &config.api.files {
+    for file in config.api.files.iter().chain(&config.admin.files) {
         folder_of(file);
     }
     if let Some(file) = config.jwt.as_ref().and_then(|jwt| jwt.keys.file()) {

@@ -51,7 +51,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let workers = usize::from(config.server.workers.resolve(cores));
     let common = Common::new(workers, process::now())
         .with_outbound(&library.outbound)
-        .with_losses(start.losses);
+        .with_log(start.log);
     let seed = random_u64()?;
     let mut hubs = hubs(&config, workers, seed)?;
     let history = Keeper::begin(config.history.as_ref(), &mut hubs)?;
@@ -75,6 +75,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         false => None,
     };
     let report = Arc::new(report.with_dev(dev.clone()));
+    report.configured(&config);
     // Control mail is bounded by what sessions can ask for; this is far above that.
     let options = veche_mailbox::Options {
         control_max: 1 << 26,
@@ -236,6 +237,7 @@ impl ServerControl for Server {
         self.common.events.reload(config.events.clone());
         self.common.orders.set(&config);
         set_caps(&self.common, &config);
+        self.report.configured(&config);
         let site = Arc::new(site::build(
             &config,
             &self.library,

@@ -31,12 +31,15 @@ pub(crate) fn build(
         .iter()
         .map(|route| Arc::new(self::route(route, config, library, identities)))
         .collect();
+    // Nothing opens the admin page without keys, so then there is none.
+    let admin = (!config.admin.keys.is_empty()).then_some(("/admin/*", Handler::Admin));
     let own: Vec<u16> = [
         ("/api/*", Handler::Api),
         ("/health", Handler::Health),
         ("/metrics", Handler::Metrics),
     ]
     .into_iter()
+    .chain(admin)
     .map(|(path, handler)| {
         routes.push(Arc::new(internal(path, handler)));
         routes.len() as u16 - 1
@@ -78,18 +81,17 @@ pub(crate) fn build(
             }
         })
         .collect();
-    let api_keys: Vec<ApiKey> = config
-        .api
-        .keys
-        .iter()
-        .map(|key| ApiKey::new(key.expose()))
-        .collect();
+    let keys = |keys: &[config::Secret]| -> Vec<ApiKey> {
+        keys.iter().map(|key| ApiKey::new(key.expose())).collect()
+    };
+    let api_keys = keys(&config.api.keys);
     let publishing = Publishing::new(config.api.publish_rate, api_keys.len());
     Site {
         listeners,
         routes,
         limits,
         api_keys,
+        admin_keys: keys(&config.admin.keys),
         publishing,
         namespaces: Arc::new(namespaces(config)),
         history_bytes_max: history_bytes_max(config),
@@ -232,7 +234,7 @@ fn internal(path: &str, handler: Handler) -> Route {
     Route {
         path: path.to_owned(),
         methods: match handler {
-            Handler::Api => Vec::new(),
+            Handler::Api | Handler::Admin => Vec::new(),
             _ => vec!["GET".to_owned(), "HEAD".to_owned()],
         },
         handler,

@@ -84,6 +84,7 @@ const NOT_OURS: &[&str] = &[
     "corpus.local",
     "node_modules",
     "target",
+    "vendor",
 ];
 
 fn root() -> PathBuf {

@@ -2,6 +2,7 @@
 
 use veche_hub::{Question, SessionId};
 
+use crate::admin::Look;
 use crate::backend::{Backend, METHOD_NOT_FOUND, Progress, Shape, Unwilling};
 use crate::command::{self, BadCommand, Command, Target};
 use crate::shared::Shared;
@@ -24,6 +25,8 @@ pub(super) enum Method {
     Channels,
     Info,
     Batch,
+    /// Of the admin page alone.
+    Look(Look),
     Unknown,
 }
 
@@ -59,7 +62,10 @@ impl Method {
 
     /// Whether it takes an object that may not be missing.
     pub(super) fn takes_body(self) -> bool {
-        !matches!(self, Self::Info | Self::Channels | Self::Unknown)
+        !matches!(
+            self,
+            Self::Info | Self::Channels | Self::Look(_) | Self::Unknown
+        )
     }
 
     /// Has a back end carry it out. Not for [`Batch`](Self::Batch).
@@ -103,6 +109,10 @@ impl Method {
             Self::Info => {
                 let nodes = shared.process.nodes();
                 return Ok(backend.tell(format!("{{\"nodes\":{nodes}}}")));
+            }
+            Self::Look(look) => {
+                let shown = shared.process.look(look.narrowed(body)?);
+                return Ok(backend.tell(shown));
             }
             Self::Batch | Self::Unknown => {
                 backend.refuse_with(METHOD_NOT_FOUND, "method not found");

@@ -16,6 +16,8 @@ const LIMIT_EXCEEDED: u32 = 106;
 pub const BAD_REQUEST: u32 = 107;
 /// Error code for a caller without a key.
 pub const UNAUTHORIZED: u32 = 101;
+/// Error code for what the caller may not do.
+pub const PERMISSION_DENIED: u32 = 103;
 /// Error code for a method that does not exist.
 pub const METHOD_NOT_FOUND: u32 = 104;
 /// Error code for what the channel's namespace does not have.

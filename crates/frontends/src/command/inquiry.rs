@@ -135,7 +135,7 @@ pub fn parse_batch(bytes: &[u8]) -> Result<Vec<(String, Box<RawValue>)>, BadComm
     commands.into_iter().map(only).collect()
 }
 
-pub(super) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, BadCommand> {
+pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, BadCommand> {
     is_object(bytes)?;
     serde_json::from_slice(bytes).map_err(|error| BadCommand::new(explain(&error, bytes)))
 }

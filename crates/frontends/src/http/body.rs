@@ -26,7 +26,7 @@ pub(super) struct Body {
 /// What a body is for.
 pub(super) enum Purpose {
     /// A call of the API.
-    Call(Call),
+    Call(Box<Call>),
     /// A request to an application.
     App(AppId, KeptRequest),
     /// A client of Centrifugo's protocol begins with it.
@@ -153,7 +153,7 @@ impl Http {
                 self.finish(id, body.reply.keep_alive, shared)
             }
             CallEnd::Waits(block) => {
-                self.state = State::Call(Box::new(call), body.reply);
+                self.state = State::Call(call, body.reply);
                 Then::Wait(block)
             }
         }

@@ -1,5 +1,6 @@
 //! What a request leads to: its route, and there a handler, an upgrade or a refusal.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use veche_hub::SessionId;
@@ -8,6 +9,7 @@ use veche_proto::http::{Framing, Head, HttpError, Method, Status};
 use super::Http;
 use super::app::Question;
 use super::body::Purpose;
+use crate::admin;
 use crate::api::Call;
 use crate::centrifuge::transport::Transport;
 use crate::journal::Entry;
@@ -31,7 +33,6 @@ impl Http {
         shared: &mut Shared,
     ) -> Result<Then<Socket>, HttpError> {
         let site = Arc::clone(&shared.site);
-        let reply = Reply::to(head);
         let listener = &site.listeners[self.listener as usize];
         let door = self.door(head, listener, shared);
         self.begin_entry(id, head, raw.len(), listener, shared);
@@ -90,7 +91,7 @@ impl Http {
                     Ok(call) => call,
                     Err(refusal) => return self.refuse(id, head, refusal, shared),
                 };
-                self.read_body(id, head, Purpose::Call(call), shared)
+                self.read_body(id, head, Purpose::Call(Box::new(call)), shared)
             }
             Handler::Lua { app, .. } => {
                 if let Err(refusal) = self.has_memory(shared) {
@@ -119,24 +120,44 @@ impl Http {
                 let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
                 reply.write(id, Status::OK, kind, text.as_bytes(), shared);
             }),
-            Handler::Static { root } => {
-                if head.framing == Framing::None {
-                    let stream = stream::answer(id, head, root, below, shared);
-                    return Ok(self.stream(id, reply, stream, shared));
+            Handler::Static { root } => self.file(id, head, (root, below), &[], shared),
+            Handler::Admin => match below.trim_start_matches('/').strip_prefix("api/") {
+                Some(name) => match Call::begin_admin(head, name, id, shared) {
+                    Ok(call) => self.read_body(id, head, Purpose::Call(Box::new(call)), shared),
+                    Err(refusal) => self.refuse(id, head, refusal, shared),
+                },
+                None => {
+                    let root = Path::new(admin::ROOT);
+                    self.file(id, head, (root, below), admin::HEADERS, shared)
                 }
-                let refusal = match head.method {
-                    Method::Get | Method::Head => {
-                        Refusal::new(Status::BAD_REQUEST, "a file is asked for without a body")
-                    }
-                    _ => Refusal::new(Status::METHOD_NOT_ALLOWED, "files take GET and HEAD")
-                        .with("Allow", "GET, HEAD"),
-                };
-                self.refuse(id, head, refusal, shared)
-            }
+            },
             Handler::Push | Handler::Echo | Handler::Centrifuge => {
                 unreachable!("handled above: these speak WebSocket only")
             }
         }
+    }
+
+    /// Answers with a file below a root.
+    fn file(
+        &mut self,
+        id: SessionId,
+        head: &Head<'_>,
+        place: (&Path, &str),
+        headers: &[(&str, &str)],
+        shared: &mut Shared,
+    ) -> Result<Then<Socket>, HttpError> {
+        if head.framing == Framing::None {
+            let stream = stream::answer(id, head, place, headers, shared);
+            return Ok(self.stream(id, Reply::to(head), stream, shared));
+        }
+        let refusal = match head.method {
+            Method::Get | Method::Head => {
+                Refusal::new(Status::BAD_REQUEST, "a file is asked for without a body")
+            }
+            _ => Refusal::new(Status::METHOD_NOT_ALLOWED, "files take GET and HEAD")
+                .with("Allow", "GET, HEAD"),
+        };
+        self.refuse(id, head, refusal, shared)
     }
 
     fn begin_entry(

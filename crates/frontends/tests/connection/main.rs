@@ -1,5 +1,6 @@
 //! A connection from its first byte to its last, seen from outside: bytes in, bytes out, time by hand.
 
+mod admin;
 mod api;
 mod app_endings;
 mod app_http;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_frontends::access::{Access, Networks};
+use veche_frontends::admin::Look;
 use veche_frontends::identity::token::{Keychain, Place, Tokens};
 use veche_frontends::identity::{Desk, Identity};
 use veche_frontends::origin::Rule;
@@ -30,6 +31,9 @@ use super::apps;
 pub const PUBLIC: u16 = 0;
 pub const INTERNAL: u16 = 1;
 pub const PUSH: u16 = 2;
+
+/// Opens `/admin/api/`.
+pub const ADMIN_KEY: &str = "the operator's";
 
 /// Length of `/files/large.bin`.
 pub const LARGE_BYTES: u64 = 1 << 20;
@@ -191,6 +195,7 @@ impl Options {
         ];
         let internal = [
             route("/api/*", Handler::Api),
+            route("/admin/*", Handler::Admin),
             route("/health", Handler::Health),
             route("/metrics", Handler::Metrics),
         ];
@@ -223,6 +228,7 @@ impl Options {
             limits: self.limits.clone(),
             publishing: Publishing::new(self.publish_rate, api_keys.len()),
             api_keys,
+            admin_keys: vec![ApiKey::new(ADMIN_KEY)],
             namespaces: Arc::new(namespaces()),
             history_bytes_max: 1 << 20,
         }
@@ -363,6 +369,10 @@ impl Process for Quiet {
 
     fn nodes(&self) -> String {
         r#"[{"name":"here"}]"#.to_owned()
+    }
+
+    fn look(&self, look: Look) -> String {
+        format!(r#"{{"look":"{look:?}"}}"#)
     }
 }
 

@@ -86,6 +86,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         world,
         base: base_of(file),
         acme: None,
+        has_admin: false,
     };
     let one = |section| {
         tables
@@ -100,8 +101,11 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let limits = limits(one(Section::Limits));
     let api = checker.api(one(Section::Api));
     let has_keys = !api.keys.is_empty() || !one(Section::Api).is_sound("keys");
+    let admin = checker.admin(one(Section::Admin));
+    checker.has_admin = !admin.keys.is_empty();
     checker.acme = checker.acme(one(Section::Acme));
     let listeners = checker.listeners(all(Section::Listen), has_keys);
+    checker.has_place_for_admin(one(Section::Admin), &listeners);
     let mut apps = checker.apps(all(Section::App));
     let services = checker.services(all(Section::Service), &apps);
     let routes = checker.routes(all(Section::Route), &listeners, &mut apps, has_keys);
@@ -168,6 +172,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         pam: pam.expect("a problem otherwise"),
         events,
         api,
+        admin,
         warnings,
         effective,
     })
@@ -217,6 +222,8 @@ struct Checker<'c> {
     base: PathBuf,
     /// `[acme]`, once it was read; `None`: it has a problem.
     acme: Option<Acme>,
+    /// There is an admin page.
+    has_admin: bool,
 }
 
 impl Checker<'_> {
@@ -390,14 +397,36 @@ impl Checker<'_> {
     }
 
     fn api(&mut self, table: &Table) -> Api {
-        let publish_rate = rate(table, "publish_rate");
-        let Some(Value::Secrets(sources)) = table.value("keys") else {
-            return Api {
-                publish_rate,
-                ..Api::default()
-            };
-        };
+        let (keys, files) = self.keys(table);
+        Api {
+            publish_rate: rate(table, "publish_rate"),
+            keys,
+            files,
+        }
+    }
+
+    fn admin(&mut self, table: &Table) -> Admin {
+        let (keys, files) = self.keys(table);
+        Admin { keys, files }
+    }
+
+    fn has_place_for_admin(&mut self, table: &Table, listeners: &[listeners::Checked]) {
+        // One whose role is no good may have been meant.
+        let may_be = |role: Option<Role>| role.is_none_or(|role| role == Role::Internal);
+        if self.has_admin && !listeners.iter().any(|listener| may_be(listener.role)) {
+            self.warn(
+                table.value_at("keys"),
+                "keys: no [[listen]] has role \"internal\", so there is no admin page",
+            );
+        }
+    }
+
+    /// `keys`, and the files that some of them were read from.
+    fn keys(&mut self, table: &Table) -> (Vec<Secret>, Vec<PathBuf>) {
         let (mut keys, mut files) = (Vec::new(), Vec::new());
+        let Some(Value::Secrets(sources)) = table.value("keys") else {
+            return (keys, files);
+        };
         for (at, secret, file) in self.secrets(table, "keys", sources) {
             files.extend(file);
             let key = secret.expose();
@@ -411,11 +440,7 @@ impl Checker<'_> {
             }
             keys.push(secret);
         }
-        Api {
-            publish_rate,
-            keys,
-            files,
-        }
+        (keys, files)
     }
 }
 

@@ -39,11 +39,12 @@ pub(crate) enum Section {
     Pam,
     Events,
     Api,
+    Admin,
 }
 
 impl Section {
     /// In the order of the reference.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Server,
         Self::AccessLog,
         Self::Listen,
@@ -59,6 +60,7 @@ impl Section {
         Self::Pam,
         Self::Events,
         Self::Api,
+        Self::Admin,
     ];
 
     /// Its name in the file.
@@ -79,6 +81,7 @@ impl Section {
             Self::Pam => "pam",
             Self::Events => "events",
             Self::Api => "api",
+            Self::Admin => "admin",
         }
     }
 
@@ -100,6 +103,7 @@ impl Section {
             Self::Pam => "[pam]",
             Self::Events => "[events]",
             Self::Api => "[api]",
+            Self::Admin => "[admin]",
         }
     }
 
@@ -160,6 +164,9 @@ impl Section {
             }
             Self::Api => {
                 "The API for the back end, on every internal listener under `/api/` and on routes with `handler = \"api\"`."
+            }
+            Self::Admin => {
+                "The operator's page, on every internal listener under `/admin/`: figures as they change, channels and users, the log. There is none without a key. See [the guide](../guide/admin.md)."
             }
         }
     }
@@ -230,6 +237,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
         .chain(pam::PAM)
         .chain(events::EVENTS)
         .chain(API)
+        .chain(ADMIN)
 }
 
 /// The names that `handler` takes.
@@ -528,6 +536,16 @@ static API: &[Directive] = &[
         doc: "How much may be published with each key: `\"1000/s\"`, or `\"60000/m\"`, which lets more come at once. Every user and every channel that a command names counts as one. What is faster is refused: by HTTP with 429 and `Retry-After`, on `/api/socket` and on push lines with error 111, and nothing of it is done. All who show no key, as on push listeners, share one rate. A reload begins with full shares.",
     },
 ];
+
+static ADMIN: &[Directive] = &[Directive {
+    section: Section::Admin,
+    name: "keys",
+    kind: Kind::Secrets,
+    default: Default::Toml("[]"),
+    handlers: &[],
+    change: Change::Reload,
+    doc: "Who opens the page has to know one of these, each written as those of `[api]` are. They open nothing else, and the keys of `[api]` do not open the page. With none there is no page. Never shown. Make one with `openssl rand -hex 32`.",
+}];
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

@@ -4,6 +4,8 @@
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
+use serde_json::{Value as Json, json};
+
 use super::directives::{Change, Directive, Section};
 use super::report::shown;
 use super::value::Value;
@@ -108,6 +110,40 @@ impl Changes {
 }
 
 impl Effective {
+    /// The same for the admin page: section by section, secrets masked, and of tables that are handed to scripts, which may
+    /// hold some, the names alone.
+    pub(crate) fn shown(&self) -> Json {
+        let mut sections: Vec<(&str, usize, Vec<Json>)> = Vec::new();
+        for setting in &self.settings {
+            let (header, index) = (setting.directive.section.header(), setting.index);
+            if sections.last().map(|last| (last.0, last.1)) != Some((header, index)) {
+                sections.push((header, index, Vec::new()));
+            }
+            let value = setting.value.as_ref().map(|value| match value {
+                Value::Table(table) => {
+                    let names = table.keys().map(|name| format!("{name} = …"));
+                    format!("{{ {} }}", names.collect::<Vec<_>>().join(", "))
+                }
+                value => value.to_string(),
+            });
+            let line = match setting.origin {
+                Origin::Default => None,
+                Origin::Line(line) => Some(line),
+            };
+            let shown = json!({"name": setting.directive.name, "value": value, "line": line});
+            if let Some((_, _, settings)) = sections.last_mut() {
+                settings.push(shown);
+            }
+        }
+        let sections = sections.into_iter();
+        let sections =
+            sections.map(|(header, _, settings)| json!({"header": header, "settings": settings}));
+        json!({
+            "file": shown(&self.file).to_string(),
+            "sections": sections.collect::<Vec<_>>(),
+        })
+    }
+
     /// What changes when `new` takes the place of this.
     pub(crate) fn changes(&self, new: &Self) -> Changes {
         let mut changes = Changes::default();

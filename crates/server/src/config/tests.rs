@@ -9,6 +9,7 @@ use super::identity::KeySource;
 use super::raw::default_of;
 use super::*;
 
+mod admin;
 mod bad;
 mod events;
 mod history;

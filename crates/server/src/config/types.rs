@@ -55,10 +55,12 @@ pub(crate) struct Config {
     pub(crate) hook: Hook,
     /// `[pam]`
     pub(crate) pam: Pam,
-    /// `[api]`
-    /// Who is told what happens.
+    /// `[events]`; `None`: nobody is told what happens.
     pub(crate) events: Option<Events>,
+    /// `[api]`
     pub(crate) api: Api,
+    /// `[admin]`
+    pub(crate) admin: Admin,
     /// What is allowed but should be known: each goes to the log once, at start and at reload.
     pub(crate) warnings: Vec<Problem>,
     /// Every directive's value and where it came from.
@@ -547,6 +549,15 @@ pub(crate) struct Events {
     pub(crate) queue: u32,
     /// As of [`Published::ca`](super::Published::ca).
     pub(crate) ca: Option<PathBuf>,
+}
+
+/// `[admin]`: the operator's page on internal listeners.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Admin {
+    /// Any one of them opens it; with none there is no page.
+    pub(crate) keys: Vec<Secret>,
+    /// The files that some of them were read from.
+    pub(crate) files: Vec<PathBuf>,
 }
 
 /// Where a secret is, as the file says.

@@ -175,6 +175,12 @@ fn the_demo_is_built_in() {
         Err("not found".to_owned())
     );
     assert!(text(files.open(Path::new("builtin:dev"), "dev.js", 0)).is_ok());
+    let admin = Path::new("builtin:admin");
+    assert!(text(files.open(admin, "app.js", 0)).is_ok());
+    for name in ["vendor/none", "vendor/../app.js", "vendor"] {
+        let expected = Err("not found".to_owned());
+        assert_eq!(text(files.open(admin, name, 0)), expected, "{name}");
+    }
     assert_eq!(
         text(files.open(Path::new("builtin:none"), "index.html", 0)),
         Err("not found".to_owned())

@@ -170,26 +170,33 @@ impl Logs {
         self.sink.reopen();
     }
 
-    /// What the metrics say of them.
-    pub(crate) fn losses(&self) -> Losses {
-        Losses(Some(Arc::clone(&self.sink)))
+    /// As the rest of the process sees them.
+    pub(crate) fn seen(&self) -> ServerLog {
+        ServerLog(Some(Arc::clone(&self.sink)))
     }
 }
 
-/// How many lines were lost; of none without logs.
+/// The server's log as the rest of the process sees it; empty without logs.
 #[derive(Clone, Default)]
-pub(crate) struct Losses(Option<Arc<Sink>>);
+pub(crate) struct ServerLog(Option<Arc<Sink>>);
 
-impl Losses {
-    /// Since the start.
-    pub(crate) fn count(&self) -> u64 {
+impl ServerLog {
+    /// Lines lost since the start.
+    pub(crate) fn lost(&self) -> u64 {
         self.0.as_ref().map_or(0, |sink| sink.lost())
     }
+
+    /// The last lines without so many first ones of all that there were, and how many there were.
+    pub(crate) fn recent(&self, after: u64) -> (Vec<Box<str>>, u64) {
+        self.0
+            .as_ref()
+            .map_or_else(Default::default, |sink| sink.recent(after))
+    }
 }
 
-impl std::fmt::Debug for Losses {
+impl std::fmt::Debug for ServerLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Losses({})", self.count())
+        write!(f, "ServerLog({} lost)", self.lost())
     }
 }
 

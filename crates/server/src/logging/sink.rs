@@ -3,6 +3,7 @@
 //! Lines come in whole and leave in batches, with their control characters escaped on the way. What a line says
 //! and where it is written is not known here.
 
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,6 +15,10 @@ use serde_json::json;
 use tracing::{error, warn};
 use tracing_subscriber::fmt::MakeWriter;
 
+/// So many of the last lines are kept, to be shown,
+const RECENT_LINES_MAX: usize = 500;
+/// and so much of each.
+const RECENT_LINE_BYTES_MAX: usize = 2048;
 /// What may wait to be written; twice that while a write is under way.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 /// How long the last lines of a process may take.
@@ -55,6 +60,7 @@ pub(super) struct Sink {
 #[derive(Default)]
 struct State {
     waiting: Vec<u8>,
+    recent: Recent,
     /// And how much of what waits is still for the one before.
     next_output: Option<(usize, Box<dyn Output>)>,
     /// To be done before the next write.
@@ -63,6 +69,26 @@ struct State {
     /// Lines that a failed write has lost; told with the next ones.
     unwritten: u64,
     is_writing: bool,
+}
+
+/// The last lines, as they were written.
+#[derive(Default)]
+struct Recent {
+    lines: VecDeque<Box<str>>,
+    /// Of all that there were.
+    count: u64,
+}
+
+impl Recent {
+    fn push(&mut self, line: &[u8]) {
+        if self.lines.len() == RECENT_LINES_MAX {
+            self.lines.pop_front();
+        }
+        let shown = &line[..line.len().min(RECENT_LINE_BYTES_MAX)];
+        let shown = String::from_utf8_lossy(shown);
+        self.lines.push_back(shown.trim_end().into());
+        self.count += 1;
+    }
 }
 
 impl State {
@@ -131,6 +157,17 @@ impl Sink {
         self.lost.load(Ordering::Relaxed)
     }
 
+    /// The last lines without so many first ones of all that there were, and how many there were.
+    pub(super) fn recent(&self, after: u64) -> (Vec<Box<str>>, u64) {
+        let state = self.state.lock();
+        let Recent { lines, count } = &state.recent;
+        let gone = count - lines.len() as u64;
+        // Whoever knows of more than there were speaks of another process.
+        let after = if after > *count { 0 } else { after };
+        let known = after.saturating_sub(gone) as usize;
+        (lines.iter().skip(known).cloned().collect(), *count)
+    }
+
     /// Takes so many lines as they are: nothing is to be escaped any more.
     pub(super) fn push_lines(&self, lines: &[u8], count: u64) {
         let mut state = self.state.lock();
@@ -154,10 +191,14 @@ impl Sink {
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let was_empty = state.waiting.is_empty();
-        escape(line, &mut state.waiting);
+        let before = state.waiting.len();
+        let State {
+            waiting, recent, ..
+        } = &mut *state;
+        escape(line, waiting);
+        recent.push(&waiting[before..]);
         drop(state);
-        if was_empty {
+        if before == 0 {
             self.changed.notify_all();
         }
     }
@@ -334,6 +375,32 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&json).expect("still JSON");
         assert_eq!(value["message"], "c1\u{9b} del\x7f");
         assert!(json.is_ascii());
+    }
+
+    #[test]
+    fn the_last_lines_are_kept_and_told_once() {
+        let sink = Sink::new(false);
+        assert_eq!(sink.recent(0), (Vec::new(), 0));
+        for line in ["one\n", "two\x1b\n"] {
+            sink.push(line.as_bytes());
+        }
+        let texts = |after| -> Vec<String> {
+            let (lines, _) = sink.recent(after);
+            lines.into_iter().map(String::from).collect()
+        };
+        assert_eq!(texts(0), ["one", "two\\u001b"]);
+        assert_eq!(texts(1), ["two\\u001b"]);
+        assert_eq!(texts(2), [""; 0]);
+        // Of another process.
+        assert_eq!(texts(99), ["one", "two\\u001b"]);
+        for number in 0..RECENT_LINES_MAX {
+            sink.push(format!("{number}\n").as_bytes());
+        }
+        let (lines, count) = sink.recent(1);
+        assert_eq!(count, RECENT_LINES_MAX as u64 + 2);
+        assert_eq!((lines.len(), &*lines[0]), (RECENT_LINES_MAX, "0"));
+        sink.push(&[b'x'; 2 * RECENT_LINE_BYTES_MAX]);
+        assert_eq!(texts(count)[0].len(), RECENT_LINE_BYTES_MAX);
     }
 
     /// An output whose first write lasts until it is let go.

@@ -28,7 +28,7 @@ impl Collector for Logs {
             MetricType::Counter,
         )?;
         for (log, lost) in [
-            ("server", self.0.losses.count()),
+            ("server", self.0.log.lost()),
             ("access", self.0.access.lost()),
         ] {
             let labels = [("log", log)];

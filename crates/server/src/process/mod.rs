@@ -46,8 +46,8 @@ pub(crate) struct Start {
     pub(crate) listeners: Vec<InheritedListener>,
     /// It is `veche dev`: pages show errors.
     pub(crate) dev: bool,
-    /// Of the log.
-    pub(crate) losses: logging::Losses,
+    /// Its lines and what was lost of them.
+    pub(crate) log: logging::ServerLog,
 }
 
 /// The running server as the control thread sees it. No call may block for long: while one lasts, the
@@ -216,7 +216,7 @@ impl Process {
             config: Arc::clone(&self.config),
             listeners,
             dev: self.dev,
-            losses: self.logs.losses(),
+            log: self.logs.seen(),
         }) {
             Ok(control) => control,
             Err(error) => {

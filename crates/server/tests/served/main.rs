@@ -7,6 +7,7 @@ mod support;
 
 mod access;
 mod access_log;
+mod admin;
 mod apps;
 mod asked;
 mod backing_tls;

@@ -223,10 +223,12 @@ impl Checker<'_> {
                 format!("address: {address} is not loopback, and without [api] keys whoever reaches it could push to every user; set keys or listen on 127.0.0.1"),
             ),
             Role::Internal if risk.is_for_anybody => {
-                let keys = if risk.is_plain {
-                    ", and the API keys cross the network as plain text"
-                } else {
-                    ""
+                let keys = match (risk.is_plain, self.has_admin) {
+                    (true, true) => {
+                        ", and the keys of the API and of the admin page cross the network as plain text"
+                    }
+                    (true, false) => ", and the API keys cross the network as plain text",
+                    (false, _) => "",
                 };
                 self.warn(
                     at,

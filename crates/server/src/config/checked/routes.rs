@@ -25,8 +25,8 @@ struct Claim {
     listeners: Vec<usize>,
 }
 
-/// What internal listeners serve by themselves.
-const RESERVED: [&str; 3] = ["api", "health", "metrics"];
+/// What internal listeners serve by themselves, beside `/api/` and `/admin/`.
+const RESERVED: [&str; 2] = ["health", "metrics"];
 /// What `root` calls the things inside the binary.
 const BUILTIN: [&str; 1] = ["builtin:demo"];
 
@@ -181,8 +181,11 @@ impl Checker<'_> {
         let Some(Segment::Literal(first)) = path.segments().first() else {
             return;
         };
-        let is_reserved =
-            RESERVED.contains(&first.as_str()) && (first == "api" || path.segments().len() == 1);
+        let is_reserved = match first.as_str() {
+            "api" => true,
+            "admin" => self.has_admin,
+            first => RESERVED.contains(&first) && path.segments().len() == 1,
+        };
         if is_reserved
             && on
                 .iter()

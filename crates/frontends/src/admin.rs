@@ -1,0 +1,107 @@
+//! The operator's page: its files are for whoever asks, what lies below `api/` for whoever has one of its keys.
+//!
+//! It can do what the API of back ends can, by the same methods, and [look](Look) at the process. A foreign page can do
+//! neither: it has no key, may not send the header that holds one, and is refused by the headers that browsers add. What
+//! the process shows is not known here.
+
+use serde::Deserialize;
+use veche_hub::SessionId;
+use veche_proto::http::{Head, Status};
+
+use crate::backend::PERMISSION_DENIED;
+use crate::command::{self, BadCommand};
+use crate::origin::{self, Rule};
+use crate::reply::Refusal;
+use crate::shared::{NoteLevel, Shared};
+
+/// Where the page's files are.
+pub(crate) const ROOT: &str = "builtin:admin";
+
+/// What browsers may do with them: load nothing from elsewhere, run nothing that is not a file of ours, and show them
+/// in no other page.
+pub(crate) const HEADERS: &[(&str, &str)] = &[
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+];
+
+/// What the page shows of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Every worker's counters, and what the process takes.
+    Figures,
+    /// What held workers up lately.
+    Slow,
+    /// The configuration in force.
+    Config,
+    /// The last lines of the log.
+    Log {
+        /// Without so many first ones.
+        after: u64,
+    },
+}
+
+impl Look {
+    /// What is called so; of the log all.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "figures" => Self::Figures,
+            "slow" => Self::Slow,
+            "config" => Self::Config,
+            "log" => Self::Log { after: 0 },
+            _ => return None,
+        })
+    }
+
+    /// The same as a call's body says, which may be empty.
+    pub(crate) fn narrowed(self, body: &[u8]) -> Result<Self, BadCommand> {
+        if !matches!(self, Self::Log { .. }) || body.iter().all(u8::is_ascii_whitespace) {
+            return Ok(self);
+        }
+        let After { after } = command::read(body)?;
+        Ok(Self::Log { after })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct After {
+    #[serde(default)]
+    after: u64,
+}
+
+/// Whether a call may go on: it is not of a foreign page, and shows a key.
+pub(crate) fn admit(head: &Head<'_>, id: SessionId, shared: &mut Shared) -> Result<(), Refusal> {
+    if is_foreign(head) {
+        let why = "pages of other origins may not call this";
+        return Err(Refusal::of_api(Status::FORBIDDEN, PERMISSION_DENIED, why));
+    }
+    if shared.site.is_admin(head) {
+        return Ok(());
+    }
+    if head.header_bytes("x-api-key").is_some() {
+        let what = "a call of the admin page with a wrong key".to_owned();
+        shared.note(id, NoteLevel::Warn, what);
+    }
+    Err(crate::api::unauthorized())
+}
+
+/// Whether a browser says that a page of somebody else's asks.
+fn is_foreign(head: &Head<'_>) -> bool {
+    let host = Some(head.host).filter(|host| !host.is_empty());
+    let is_own = match head.header_bytes("origin") {
+        None => true,
+        // What is no text is nobody's origin.
+        Some(_) => head
+            .header("origin")
+            .is_some_and(|origin| origin::accept(&[Rule::SameHost], Some(origin), host)),
+    };
+    let site = head.header_bytes("sec-fetch-site");
+    !is_own || site.is_some_and(|site| site != b"same-origin" && site != b"none")
+}

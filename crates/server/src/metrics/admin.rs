@@ -1,0 +1,64 @@
+//! What the admin page shows of the process: the counters of `/metrics` as one object, worker by worker, and beside them
+//! what held workers up, the configuration and the end of the log.
+
+use serde_json::{Map, Value, json};
+use veche_frontends::Stats;
+use veche_frontends::admin::Look;
+use veche_frontends::stats::{Cell, TURN_BUCKETS_US};
+
+use super::{COUNTERS, GAUGES, LABELLED, Report};
+use crate::config::unix_now_ms;
+
+/// What all metrics begin with.
+const PREFIX: &str = "veche_";
+
+impl Report {
+    /// An object of what is looked at.
+    pub(super) fn seen(&self, look: Look) -> Value {
+        match look {
+            Look::Figures => self.figures(),
+            Look::Slow => json!({"slow": self.common.slow.show(unix_now_ms())}),
+            Look::Config => self.shown.lock().clone(),
+            Look::Log { after } => {
+                let (lines, count) = self.common.log.recent(after);
+                json!({"lines": lines, "count": count, "lost": self.common.log.lost()})
+            }
+        }
+    }
+
+    fn figures(&self) -> Value {
+        let common = &self.common;
+        let workers = common.stats.iter().map(|stats| of_worker(stats));
+        json!({
+            "uid": self.uid,
+            "version": env!("CARGO_PKG_VERSION"),
+            "now_ms": unix_now_ms(),
+            "uptime_ms": common.started.elapsed().as_millis() as u64,
+            "is_ready": common.is_ready(),
+            // 0: as many as there are descriptors for, which is not known here.
+            "connections_max": u32::try_from(common.connections_max()).unwrap_or(0),
+            "memory_bytes": common.memory.used(),
+            "memory_limit_bytes": common.memory.limit(),
+            "turn_bounds_us": TURN_BUCKETS_US,
+            "workers": workers.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// By the names of the metrics, without what all of them begin with.
+fn of_worker(stats: &Stats) -> Value {
+    let named = |name: &'static str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
+    let mut figures = Map::new();
+    for (name, _, read) in GAUGES.iter().chain(COUNTERS) {
+        figures.insert(named(name), read(stats).read().into());
+    }
+    for (name, _, _, cells) in LABELLED {
+        let cells = cells(stats).into_iter();
+        let values = cells.map(|(label, cell)| (label.to_owned(), cell.read().into()));
+        figures.insert(named(name), Value::Object(values.collect()));
+    }
+    let turns: Vec<u64> = stats.turns.iter().map(Cell::read).collect();
+    figures.insert("turns".to_owned(), turns.into());
+    figures.insert("turn_us".to_owned(), stats.turn_us.read().into());
+    Value::Object(figures)
+}
