@@ -120,7 +120,7 @@ fn methods_are_those_of_the_api_and_looks() {
         (
             "log",
             r#"{"befor":7}"#,
-            r#""code":107,"message":"unknown field `befor`"#,
+            r#""code":107,"message":"bad JSON at column 8: unknown field `befor`"#,
         ),
         ("nothing", "{}", r#""code":104"#),
         ("batch", r#"{"commands":[{"figures":{}}]}"#, r#""code":104"#),
