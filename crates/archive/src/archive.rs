@@ -17,6 +17,7 @@ use crate::loaded::Loaded;
 use crate::lock::Lock;
 use crate::log::Log;
 use crate::options::Options;
+use crate::run;
 use crate::stats::{Counters, Stats};
 
 /// An open archive. What is handed over before it is closed, or let go of, is written.
@@ -47,7 +48,12 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, Loaded), Error
     })?;
     let lock = Lock::take(folder)?;
     let mut database = Database::open(folder, options.fsync)?;
-    let contents = database.load()?;
+    let failed = |source| Error::Io {
+        path: folder.into(),
+        source,
+    };
+    let contents = database.load(run::lost(folder).map_err(failed)?)?;
+    run::begin(folder, options.fsync).map_err(failed)?;
     let shared = Arc::new(Shared::default());
     let log = Log::new(
         folder,

@@ -19,6 +19,7 @@ mod lock;
 mod log;
 mod options;
 mod record;
+mod run;
 mod stats;
 mod tail;
 

@@ -40,6 +40,14 @@ pub enum Warning {
         /// How many.
         bytes: u64,
     },
+    /// The machine went down while the archive was open, and what was told to be durable may not have been on the disk.
+    #[error(
+        "the machine has gone down in between, and the latest of {channels} channels may be lost: they have new epochs, so that clients are told"
+    )]
+    Lost {
+        /// How many.
+        channels: u64,
+    },
     /// Publications of a channel are damaged; they and older ones are left out.
     #[error("history of channel {channel:?} up to offset {offset} is damaged, and was left out")]
     History {

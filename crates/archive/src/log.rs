@@ -17,6 +17,7 @@ use crate::lane::Lane;
 use crate::lock::Lock;
 use crate::options::{Fsync, Options};
 use crate::record::Record;
+use crate::run;
 
 /// What one commit takes at most, in bytes, and a batch more: bounds how long it lasts.
 const GROUP_BYTES_MAX: usize = 4 << 20;
@@ -113,7 +114,14 @@ impl Log {
             self.sync_if_due();
         }
         let reason = self.shared.counters.last_error.lock().clone();
-        let closed = self.database.take().map_or(Ok(()), Database::close);
+        let closed = match self.database.take() {
+            Some(database) => database.close().inspect(|()| {
+                if unwritten == 0 {
+                    run::end(&self.folder);
+                }
+            }),
+            None => Ok(()),
+        };
         match unwritten {
             0 => closed,
             batches => Err(Error::Unwritten {

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::index::{Head, Index, Plan, Row};
 use crate::loaded::{Channel, Loaded, Warning};
 use crate::record::{Publication, Version};
+use crate::run;
 
 /// What was in the file.
 #[derive(Debug)]
@@ -48,12 +49,18 @@ struct Reader {
     /// Rows that are of no use.
     lost: Vec<u64>,
     lost_streams: Vec<u64>,
+    /// Something may be missing at the end of each stream.
+    lost_end: Option<u32>,
 }
 
 impl Database {
-    /// Reads everything, and removes what can't be used.
-    pub(crate) fn load(&mut self) -> Result<Contents, Error> {
-        let mut reader = Reader::default();
+    /// Reads everything, and removes what can't be used. `lost`: something may be missing at the end, so all streams get
+    /// other epochs, by this.
+    pub(crate) fn load(&mut self, lost: Option<u32>) -> Result<Contents, Error> {
+        let mut reader = Reader {
+            lost_end: lost,
+            ..Reader::default()
+        };
         self.read(&mut reader)
             .map_err(|source| explain(&self.path, source))?;
         if self.tail_bytes > 0 {
@@ -102,7 +109,9 @@ impl Reader {
         self.index.skip_to_stream(head.id);
         let channel = Channel {
             name: Arc::clone(&head.name),
-            epoch: head.epoch,
+            epoch: self
+                .lost_end
+                .map_or(head.epoch, |seed| run::other(head.epoch, seed)),
             opened_ms: head.opened_ms,
             top: head.top,
             version: head.version.clone(),
@@ -163,6 +172,7 @@ impl Reader {
 
     fn finish(mut self) -> (Contents, Plan) {
         let mut channels = Vec::with_capacity(self.streams.len());
+        let mut renewed = Vec::new();
         for reading in self.streams {
             let mut channel = reading.channel;
             let name = Arc::clone(&channel.name);
@@ -184,14 +194,18 @@ impl Reader {
                 }
                 Damage::None => {}
             }
-            self.index.load(&Head {
+            let head = Head {
                 id: reading.id,
                 name: Arc::clone(&channel.name),
                 epoch: channel.epoch,
                 opened_ms: channel.opened_ms,
                 top: channel.top,
                 version: channel.version.clone(),
-            });
+            };
+            self.index.load(&head);
+            if self.lost_end.is_some() {
+                renewed.push(head);
+            }
             for (number, publication) in reading.numbers.iter().zip(&channel.publications) {
                 self.index.load_row(&channel.name, *number, publication);
                 channel.top = publication.offset;
@@ -201,7 +215,12 @@ impl Reader {
             }
             channels.push(channel);
         }
-        let repairs = Plan::of_repairs(self.lost, self.lost_streams);
+        if !renewed.is_empty() {
+            let channels = renewed.len() as u64;
+            self.warnings.push(Warning::Lost { channels });
+        }
+        let mut repairs = Plan::of_repairs(self.lost, self.lost_streams);
+        repairs.streams = renewed;
         let publications = self.index.publications();
         let loaded = Loaded {
             channels: channels.into_iter(),
