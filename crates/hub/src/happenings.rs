@@ -11,7 +11,7 @@ use crate::{ClientInfo, Event, Hub, Recovery};
 /// So many wait to be taken; what comes beyond that is counted as lost.
 const HAPPENINGS_MAX: usize = 65_536;
 
-/// So many channels may be empty and not yet told to be; beyond that they are told at once.
+/// So many channels may be empty and not yet told to be, and so many members be away; beyond that it is told at once.
 const EMPTY_MAX: usize = 100_000;
 
 /// What of a channel is told to the back end.
@@ -104,14 +104,16 @@ impl Hub {
     /// Home: the channel has its first subscriber.
     pub(crate) fn happened_occupied(&mut self, index: u32) {
         let name = &self.channels[index].name;
-        if self.namespaces.of(name).told < Told::Occupancy {
-            return;
-        }
         let happenings = &mut self.happenings;
-        match happenings.by_name.remove(name) {
+        let emptying = match happenings.by_name.is_empty() {
+            true => None,
+            false => happenings.by_name.remove(name),
+        };
+        if let Some(key) = emptying {
             // Nobody was told that it was empty.
-            Some(key) => drop(happenings.emptying.remove(&key)),
-            None => happenings.push(name, self.now.wall_ms, What::Occupied),
+            happenings.emptying.remove(&key);
+        } else if self.namespaces.of(name).told >= Told::Occupancy {
+            happenings.push(name, self.now.wall_ms, What::Occupied);
         }
     }
 
@@ -167,6 +169,9 @@ impl Hub {
             return;
         }
         let happenings = &mut self.happenings;
+        if happenings.absent.len() >= EMPTY_MAX {
+            return happenings.push(channel, self.now.wall_ms, What::Left(client));
+        }
         let key = member(channel, &client);
         happenings.by_member.insert(key, due);
         happenings.absent.insert(due, (Arc::clone(channel), client));

@@ -79,7 +79,7 @@ pub struct Counts {
     pub queued: u32,
     /// Bytes of their payloads.
     pub queued_bytes: u64,
-    /// Publications that wait here, their home, for credit.
+    /// What waits here, their home, for credit: publications, and what is in the log already.
     pub stalled: u32,
     /// Publications that wait here, their home, for the log, and what has its place behind them.
     pub pending: u32,
@@ -222,7 +222,7 @@ impl Hub {
             subscriptions: self.subscriptions.len(),
             queued: self.queued as u32,
             queued_bytes: self.queued_bytes as u64,
-            stalled: self.stalled.len() as u32,
+            stalled: (self.stalled.len() + self.log.as_ref().map_or(0, |log| log.ready())) as u32,
             pending: self.log.as_ref().map_or(0, |log| log.len() as u32),
             entries: self.channels.len() as u32,
             streams: self.streams.len() as u32,

@@ -2,8 +2,8 @@
 //!
 //! Where hubs have a log ([`Hub::keep_log`]), a home takes a publication of a channel that remembers in two steps. It
 //! is *ordered*: it gets its offset, goes into the next [`Batch`], and waits. When the log says that the batch is
-//! durable ([`Hub::durable`]), it is *fed*: the channel's stream keeps it, the subscribers and the publisher hear of it,
-//! and the credit by which it came goes back.
+//! durable ([`Hub::durable`]), it is *fed*: the channel's stream keeps it, and the subscribers and the publisher hear of
+//! it.
 //!
 //! So a stream is what has been fed, and nothing else. Who joins gets its position and what is in it, and then, in
 //! order, what waited when he came: no hole, no overlap. Nobody ever sees an offset that a crash can take back.

@@ -57,6 +57,11 @@ impl Log {
         self.pending.len() + self.ready.len()
     }
 
+    /// What waits for room alone.
+    pub(crate) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
     fn is_full(&self) -> bool {
         self.len() >= PENDING_MAX || self.bytes >= PENDING_BYTES_MAX
     }
@@ -314,16 +319,21 @@ impl Hub {
                 let found = self.recent.find(name, key, self.now.mono_ms);
                 Some(found.unwrap_or(first))
             }
-            Task::Removed => None,
+            Task::Removed => {
+                // What was ordered before and has been fed meanwhile goes too.
+                self.streams.clear(stream);
+                None
+            }
         };
         self.streams.waited(stream, is_kept);
         self.channels[index].waiting -= 1;
         self.channels.release(index);
         self.keep_to_budget();
-        match published {
-            Some(published) => self.published(origin, published, outlet),
-            None => self.reply(origin, Answer::HistoryRemoved(Ok(())), outlet),
-        }
+        let answer = match published {
+            Some(published) => Answer::Published(published),
+            None => Answer::HistoryRemoved(Ok(())),
+        };
+        self.reply(origin, answer, outlet);
     }
 }
 

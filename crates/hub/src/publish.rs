@@ -133,7 +133,7 @@ impl Hub {
         let hash = self.channels.hash(channel);
         let origin = Origin { from, reply };
         let Some(index) = self.entry_to_publish(hash, channel, terms.as_ref()) else {
-            return self.published(origin, Published::default(), outlet);
+            return self.taken(origin, Some(Published::default()), outlet);
         };
         let is_passing = terms.as_ref().is_some_and(|terms| terms.is_passing);
         if let Some(blocked) = self.blocked(index, is_passing, outlet) {
@@ -148,9 +148,7 @@ impl Hub {
         let published = self.order(index, payload, terms.as_ref(), origin, outlet);
         self.channels.release(index);
         self.keep_to_budget();
-        if let Some(published) = published {
-            self.published(origin, published, outlet);
-        }
+        self.taken(origin, published, outlet);
     }
 
     /// Home: the entry of a channel that is published to; made where a publication to nobody has to
@@ -310,9 +308,18 @@ impl Hub {
         handed
     }
 
-    /// Answers a publication, and gives its credit back if it came from another worker.
-    pub(crate) fn published(&self, origin: Origin, published: Published, outlet: &mut impl Outlet) {
-        self.reply(origin, Answer::Published(published), outlet);
+    /// A publication has its place: gives its credit back if it came from another worker, and answers it unless that has
+    /// to wait for the log. What waits there has a bound of its own: with their credits those publications would hold up
+    /// the lane for channels that no log has to do with.
+    pub(crate) fn taken(
+        &self,
+        origin: Origin,
+        published: Option<Published>,
+        outlet: &mut impl Outlet,
+    ) {
+        if let Some(published) = published {
+            self.reply(origin, Answer::Published(published), outlet);
+        }
         if origin.from != self.me {
             outlet.mail_done(origin.from, Class::Publish);
         }

@@ -90,9 +90,7 @@ impl Hub {
             self.channels[channel].waiting -= 1;
             self.channels.release(channel);
             self.keep_to_budget();
-            if let Some(published) = published {
-                self.published(origin, published, outlet);
-            }
+            self.taken(origin, published, outlet);
         }
     }
 
