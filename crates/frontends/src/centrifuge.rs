@@ -214,9 +214,10 @@ impl Centrifuge {
             bytes.extend_from_slice(&relay.commands);
             return self.message(bytes, cx);
         }
-        // Those before it wait for something; nothing holds back these.
-        let left = self.message.len() - self.taken.min(self.message.len());
-        if left + relay.commands.len() > RELAYED_BYTES_MAX {
+        // Those before it wait for something; nothing holds back these. What is done with is not kept.
+        self.message.drain(..self.taken.min(self.message.len()));
+        self.taken = 0;
+        if self.message.len() + relay.commands.len() > RELAYED_BYTES_MAX {
             return DisconnectCode::TooManyRequests.into();
         }
         self.is_pinged = false;

@@ -142,6 +142,13 @@ impl Socket {
                 then: Then::NeedInput,
             };
         }
+        if self.phase == Phase::Open && self.paced_until_ms() > shared.now.mono_ms {
+            // What came before had to wait for something else too.
+            return Step {
+                taken: 0,
+                then: Then::Wait(Block::Pace),
+            };
+        }
         let mut taken = 0;
         while taken < input.len() {
             let result = self.decoder.decode(

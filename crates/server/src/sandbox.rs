@@ -110,6 +110,11 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
     for file in config.api.files.iter().chain(&config.admin.files) {
         folder_of(file);
     }
+    if let Some(events) = &config.events {
+        for file in events.files.iter().chain(&events.ca) {
+            folder_of(file);
+        }
+    }
     if let Some(file) = config.jwt.as_ref().and_then(|jwt| jwt.keys.file()) {
         folder_of(file);
     }

@@ -10,6 +10,9 @@ use crate::backend::{Backend, Progress};
 use crate::command::{self, BadCommand};
 use crate::shared::Shared;
 
+/// Most commands of a batch whose answers may be large.
+const LARGE_MAX: usize = 32;
+
 /// See the module's text.
 pub(super) struct Batch {
     waiting: VecDeque<(Method, Box<RawValue>)>,
@@ -26,8 +29,22 @@ impl Batch {
             Method::Batch => (Method::Unknown, body),
             method => (method, body),
         };
+        let waiting: VecDeque<_> = commands.into_iter().map(named).collect();
+        let count = |is_one: fn(Method) -> bool| {
+            let methods = waiting.iter().map(|(method, _)| *method);
+            methods.filter(|method| is_one(*method)).count()
+        };
+        // Each takes a look at all channels there are.
+        if count(|method| method == Method::Channels) > 1 {
+            return Err(BadCommand("a batch asks for channels once".to_owned()));
+        }
+        if count(|method| matches!(method, Method::History | Method::Presence)) > LARGE_MAX {
+            return Err(BadCommand(format!(
+                "a batch asks for history and presence at most {LARGE_MAX} times"
+            )));
+        }
         Ok(Self {
-            waiting: commands.into_iter().map(named).collect(),
+            waiting,
             methods: VecDeque::new(),
             replies: Vec::new(),
         })

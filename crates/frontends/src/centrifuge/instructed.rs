@@ -42,9 +42,6 @@ impl Centrifuge {
             Deed::Disconnect { .. } => Flow::GoOn,
             Deed::Subscribe(wanted) => self.enroll(wanted, instruction, cx),
             Deed::Unsubscribe { channel } => self.dismiss(channel, cx),
-            Deed::Refresh {
-                is_expired: true, ..
-            } => DisconnectCode::Expired.into(),
             Deed::Refresh { .. } => {
                 self.is_hurried = true;
                 let judge = self.judge(cx.id, cx.route);

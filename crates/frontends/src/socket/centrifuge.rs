@@ -8,8 +8,12 @@ use super::{Phase, Session, Side, Socket};
 use crate::centrifuge::transport::Relay;
 use crate::centrifuge::{Centrifuge, Context, Flow};
 use crate::identity::Finding;
+use crate::pace::Paced;
 use crate::shared::Shared;
 use crate::step::{Never, Then};
+
+/// What comes by emulation may be ahead of its pace by so much.
+const RELAYS_AHEAD_MS: u64 = 5_000;
 
 impl Socket {
     /// Has the session do something, and closes it where that comes of it.
@@ -111,6 +115,23 @@ impl Socket {
         relay: &Relay,
         shared: &mut Shared,
     ) -> Then<Never> {
+        let now_ms = shared.now.mono_ms;
+        if let Some(pace) = &mut self.pace {
+            // The request that brought it is another connection's, so it can't be made to wait.
+            let is_late = match pace.message(relay.commands.len(), now_ms) {
+                Paced::Drop => {
+                    shared.stats.messages_dropped.add(1);
+                    return Then::GoOn;
+                }
+                Paced::Close => true,
+                Paced::ThenWait => pace.wait_until_ms() > now_ms + RELAYS_AHEAD_MS,
+                Paced::InTime => false,
+            };
+            if is_late {
+                self.outpaced(id, shared);
+                return Then::GoOn;
+            }
+        }
         self.with_centrifuge(id, shared, |session, context| {
             session.relayed(relay, context)
         })

@@ -33,7 +33,14 @@ impl Socket {
         if !is_meant || self.is_closing() {
             return;
         }
-        let is_close = matches!(instruction.deed, Deed::Disconnect { .. });
+        let is_close = matches!(
+            instruction.deed,
+            Deed::Disconnect { .. }
+                | Deed::Refresh {
+                    is_expired: true,
+                    ..
+                }
+        );
         if matches!(self.session, Session::Centrifuge(_)) && !is_close {
             if let Deed::Refresh { expires_at_s, .. } = &instruction.deed {
                 self.prolong(*expires_at_s);

@@ -192,6 +192,8 @@ fn a_batch_is_answered_in_order_whatever_becomes_of_each() {
         json!({ "commands": [{}] }),
         json!({ "commands": [{ "info": {}, "publish": {} }] }),
         json!({ "commands": vec![json!({ "info": {} }); 1001] }),
+        json!({ "commands": vec![json!({ "channels": {} }); 2] }),
+        json!({ "commands": vec![json!({ "history": { "channel": "chat:1" } }); 33] }),
         json!({}),
     ] {
         assert_eq!(call(&mut world, "/api/batch", &bad)["error"]["code"], 107);

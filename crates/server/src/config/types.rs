@@ -543,6 +543,8 @@ pub(crate) struct Events {
     pub(crate) url: String,
     /// What requests are signed with; with none they are not.
     pub(crate) secrets: Vec<Secret>,
+    /// The files that some of them were read from.
+    pub(crate) files: Vec<PathBuf>,
     /// From the request to the whole answer.
     pub(crate) timeout: Duration,
     /// Events that may wait.

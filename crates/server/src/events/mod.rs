@@ -179,6 +179,8 @@ impl Line {
                 Ok(()) => return self.figures.sent.add(count),
                 Err(Failed::Refused(why)) => {
                     warn!("events: {count} are refused and will not be sent again: {why}");
+                    // So that whoever takes the next ones knows.
+                    self.state.lock().lost += count;
                     return self.figures.refused.add(count);
                 }
                 Err(Failed::Later(why)) => {

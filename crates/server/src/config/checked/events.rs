@@ -45,6 +45,10 @@ impl Checker<'_> {
             Some(Value::Secrets(sources)) => self.secrets(table, "secrets", sources),
             _ => Vec::new(),
         };
+        let files = secrets
+            .iter()
+            .filter_map(|(.., file)| file.clone())
+            .collect();
         let secrets: Vec<_> = secrets.into_iter().map(|(_, secret, _)| secret).collect();
         if let Some(url) = &url
             && secrets.is_empty()
@@ -56,6 +60,7 @@ impl Checker<'_> {
         Some(Events {
             url: url?,
             secrets,
+            files,
             timeout: duration(table, "timeout"),
             queue: number(table, "queue"),
             ca: self.ca(table, "ca"),
