@@ -66,7 +66,8 @@ pub(super) fn install(
                 headers: options.headers,
                 compresses: options.compresses,
                 message_bytes_max: options.message_bytes_max,
-                timeout_ms: (seconds * 1000.0).ceil().max(1.0) as u64,
+                // What is left of it was reckoned with the time since the machine began, which has its error.
+                timeout_ms: (seconds * 1000.0 - 0.001).ceil().max(1.0) as u64,
                 ping_interval_ms: options.ping_interval_ms,
                 pong_timeout_ms: options.pong_timeout_ms,
             };
