@@ -225,7 +225,9 @@ fn short_of_memory_nothing_new_is_begun() {
         let limit = Metrics::scrape(server.internal).sum("veche_memory_limit_bytes", &[]);
         assert_eq!(limit, f64::from(16 << 20));
         assert!(inside.is_alive());
-        assert!(server.log().contains("memory_limit is reached"));
+        until("a word of it in the log", || {
+            server.log().contains("memory_limit is reached")
+        });
 
         server.configure(&options("memory_limit = \"16GiB\""));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
