@@ -12,7 +12,7 @@ run: build       ## install what is missing, build, serve the push demo
 build: setup-run ## the release binary
 	cargo build --release --quiet --locked --package veche
 
-test: setup-test ## everything that must hold before a merge: about 20 minutes
+test: setup-test ## everything that must hold before a merge: about 25 minutes
 	tests/run quick
 
 test-full: setup-test setup-full setup-fuzz ## test, all 517 Autobahn cases, fuzz time, churn, attacks, testssl.sh, ten minutes of soak
