@@ -63,7 +63,7 @@ impl Hub {
     /// Whether somebody is to be told of something: a [`sweep`](Self::sweep), or
     /// [`take_happenings`](Self::take_happenings), is needed.
     pub fn has_to_tell(&self) -> bool {
-        self.presence.has_announcements() || self.happenings.has_some()
+        !self.announcements.is_empty() || self.happenings.has_some()
     }
 
     /// Lets go of some of what is over; to be called about once a second.

@@ -2,12 +2,13 @@
 //!
 //! Who joins and leaves is in `membership.rs`, publishing in `publish.rs`, what can't go on for
 //! lack of credit in `stalled.rs`, what waits until it is on disk in `log.rs`, fan-out in `sweep.rs`, what channels
-//! remember in `history.rs`, who is there in `presence.rs`, what homes are asked in `question.rs`, what is done to users in
+//! remember in `history.rs`, who is there in `presence.rs` and who is told of it in `announcements.rs`, what homes are asked in `question.rs`, what is done to users in
 //! `user.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::announcements::Announcements;
 use crate::channel::{Channels, Home};
 use crate::happenings::Happenings;
 use crate::pending::Log;
@@ -40,6 +41,7 @@ pub struct Hub {
     pub(crate) history_bytes_max: usize,
     pub(crate) recent: Recent,
     pub(crate) presence: Presence,
+    pub(crate) announcements: Announcements,
     pub(crate) gone: Gone,
     pub(crate) happenings: Happenings,
     /// Publications that wait for a sweep, and the bytes of their payloads.
@@ -115,6 +117,7 @@ impl Hub {
             history_bytes_max: usize::MAX,
             recent: Recent::default(),
             presence: Presence::default(),
+            announcements: Announcements::default(),
             gone: Gone::default(),
             happenings: Happenings::default(),
             queued: 0,
@@ -237,7 +240,7 @@ impl Hub {
 
     /// Joins and leaves that were not told for lack of room, so far.
     pub fn untold_total(&self) -> u64 {
-        self.presence.untold()
+        self.announcements.untold()
     }
 
     /// As home: subscribers of all publications that were ordered here so far, together.

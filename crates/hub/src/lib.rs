@@ -34,6 +34,7 @@
 //! * Nothing is dropped inside the hub: where there is no room, publishers are refused
 //!   ([`NoCredit`]) or mail is kept with its credit, so that its source pauses.
 
+mod announcements;
 mod channel;
 mod few;
 mod happenings;

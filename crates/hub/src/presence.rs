@@ -3,25 +3,16 @@
 //! A member is a subscription that was made with a [`ClientInfo`]. Where a namespace has a `leave_delay`, the last
 //! connection of a user stays a member for that long after it has gone: whoever reloads a page neither leaves nor joins.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use crate::payload::{Ordered, Source};
-use crate::pending::Task;
-use crate::publish::Origin;
 use crate::roster::{Departure, Roster};
-use crate::{ClientInfo, Event, Hub, Info, Outlet, PayloadKind, PayloadRef};
+use crate::{ClientInfo, Event, Hub};
 
 /// The most members that are told at once; of larger channels there are the numbers.
 pub const MEMBERS_MAX: usize = 10_000;
-
-/// So many joins and leaves wait for their turn on one worker; beyond that they are not told.
-const ANNOUNCEMENTS_MAX: usize = 65_536;
-
-/// So many of them are told in one turn of a worker.
-const ANNOUNCED_MAX: usize = 256;
 
 /// How many are in a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,33 +44,12 @@ pub(crate) struct Presence {
     /// Home: users that have gone and may come back, by when they are given up; the second number tells them apart.
     leaving: BTreeMap<(u64, u64), (u32, Arc<ClientInfo>)>,
     serial: u64,
-    /// Home: what is to be told, with the channel's name, since its entry may be gone by then.
-    announcements: VecDeque<(Arc<str>, Event, Arc<ClientInfo>)>,
-    /// Joins and leaves that were not told for lack of room, so far.
-    untold: u64,
 }
 
 impl Presence {
     /// Whether there is something to be done at its time.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.leaving.is_empty()
-    }
-
-    pub(crate) fn has_announcements(&self) -> bool {
-        !self.announcements.is_empty()
-    }
-
-    pub(crate) fn untold(&self) -> u64 {
-        self.untold
-    }
-
-    fn announce(&mut self, channel: &Arc<str>, event: Event, client: Arc<ClientInfo>) {
-        if self.announcements.len() < ANNOUNCEMENTS_MAX {
-            let channel = Arc::clone(channel);
-            self.announcements.push_back((channel, event, client));
-        } else {
-            self.untold += 1;
-        }
     }
 }
 
@@ -164,52 +134,8 @@ impl Hub {
     fn member_news(&mut self, channel: &Arc<str>, event: Event, client: &Arc<ClientInfo>) {
         self.happened_member(channel, event, client);
         if self.namespaces.of(channel).join_leave {
-            self.presence.announce(channel, event, Arc::clone(client));
+            self.announcements.push(channel, event, Arc::clone(client));
         }
-    }
-
-    /// Home: tells subscribers who has joined and left, as far as there is room. True if more of it can be told without
-    /// waiting for credit.
-    pub(crate) fn tell_announcements(&mut self, outlet: &mut impl Outlet) -> bool {
-        for _ in 0..ANNOUNCED_MAX {
-            let Some((name, ..)) = self.presence.announcements.front() else {
-                return false;
-            };
-            let Some(index) = self.find(name) else {
-                self.presence.announcements.pop_front();
-                continue;
-            };
-            if self.blocked(index, true, outlet).is_some() {
-                return false;
-            }
-            let Some((_, event, client)) = self.presence.announcements.pop_front() else {
-                return false;
-            };
-            let nothing = PayloadRef {
-                kind: PayloadKind::Text,
-                bytes: b"",
-            };
-            let info = Info {
-                client: Some(client),
-                ..Info::default()
-            };
-            let mut ordered = Ordered {
-                payload: Source::Borrowed(nothing),
-                position: None,
-                at_ms: self.now.wall_ms,
-                event,
-                info: Some(Arc::new(info)),
-            };
-            if self.pending_of(index) > 0 {
-                // Not ahead of what was published before.
-                let task = Task::Feed(Box::new(ordered.keep()), None);
-                let (from, reply) = (self.me, None);
-                self.wait_behind(index, task, Origin { from, reply });
-                continue;
-            }
-            self.feed(index, ordered, outlet);
-        }
-        !self.presence.announcements.is_empty()
     }
 
     /// Home: who is in a channel.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, ChannelName, Class, Delivery, Hub, Instruction, Joining, Mail, NoCredit, Options,
-    Outcome, Outlet, Payload, PayloadKind, PayloadRef, SessionId, Ticket, WorkerId,
+    Answer, ChannelName, Class, ClientInfo, Delivery, Event, Hub, Instruction, Joining, Mail,
+    Namespace, Namespaces, NoCredit, Options, Outcome, Outlet, Payload, PayloadKind, PayloadRef,
+    SessionId, Ticket, WorkerId,
 };
 
 const HOME: WorkerId = WorkerId(0);
@@ -50,7 +51,10 @@ impl Outlet for Desk {
         self.out.borrow_mut().push(format!("done {}", from.0));
     }
     fn deliver(&mut self, _: SessionId, delivery: &mut Delivery<'_>) {
-        let text = String::from_utf8_lossy(delivery.payload.bytes).into_owned();
+        let text = match delivery.event {
+            Event::Published => String::from_utf8_lossy(delivery.payload.bytes).into_owned(),
+            event => format!("{event:?} {}", delivery.channel),
+        };
         self.out.borrow_mut().push(text);
     }
     fn answer(&mut self, _: SessionId, _: Ticket, _: Answer) {}
@@ -269,4 +273,61 @@ fn a_full_queue_refuses_and_a_sweep_makes_room() {
     assert_eq!(desk.take(), ["b", "handed 20", "done 3"]);
     assert!(!home.sweep(100, &mut desk));
     assert_eq!(desk.take(), vec!["d"; 20]);
+}
+
+#[test]
+fn joins_of_a_channel_without_credit_hold_up_no_others() {
+    const MANY: u32 = 300;
+    let mut desk = Desk::default();
+    let mut home = Hub::new(HOME, 4, 5, Options::default());
+    let mut namespaces = Namespaces::new();
+    let told = Namespace {
+        join_leave: true,
+        ..Namespace::default()
+    };
+    namespaces.insert("", told);
+    home.set_history(Arc::new(namespaces), usize::MAX);
+    let names = names(&home);
+    let (blocked, free) = (&names[0], &names[1]);
+    subscribe_from(FAR, blocked, &mut home, &mut desk);
+
+    let join = |home: &mut Hub, desk: &mut Desk, index, name: &str| {
+        let session = SessionId {
+            index,
+            generation: 0,
+        };
+        let client = ClientInfo {
+            user: "".into(),
+            client: index.to_string().into(),
+            conn_info: None,
+            chan_info: None,
+        };
+        let joining = Joining {
+            client: Some(Arc::new(client)),
+            ..Joining::default()
+        };
+        let name = ChannelName::new(name).expect("a valid name");
+        home.subscribe(session, name, Ticket(0), &joining, desk)
+            .expect("there is room");
+    };
+    for index in 0..MANY {
+        join(&mut home, &mut desk, index, blocked);
+    }
+    join(&mut home, &mut desk, MANY, free);
+    assert!(!home.sweep(100, &mut desk), "nothing can go on by itself");
+    assert_eq!(desk.take(), [format!("Joined {free}")]);
+    assert!(home.has_to_tell());
+
+    // With credit those that waited are told too, each to the one far away and to those who are here.
+    desk.credits[usize::from(FAR.0)] = usize::MAX;
+    while home.sweep(1 << 20, &mut desk) {}
+    let told = desk.take();
+    let far = told.iter().filter(|line| line.ends_with("to 2")).count();
+    assert_eq!(far, MANY as usize);
+    let near = format!("Joined {blocked}");
+    assert_eq!(
+        told.iter().filter(|line| **line == near).count(),
+        (MANY * MANY) as usize
+    );
+    assert!(!home.has_to_tell());
 }

@@ -1,0 +1,152 @@
+//! Joins and leaves that subscribers are to be told: in order within a channel, and no channel waits for another.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use crate::payload::{Ordered, Source};
+use crate::pending::Task;
+use crate::publish::Origin;
+use crate::{ClientInfo, Event, Hub, Info, Outlet, PayloadKind, PayloadRef};
+
+/// So many joins and leaves wait for their turn on one worker; beyond that they are not told.
+const WAITING_MAX: usize = 65_536;
+
+/// So many of them are told in one turn of a worker.
+const TOLD_MAX: usize = 256;
+
+/// So many channels are looked at in one turn that can't be told now.
+const PASSED_MAX: usize = 1024;
+
+/// Of one channel.
+type Waiting = VecDeque<(Event, Arc<ClientInfo>)>;
+
+/// What a home has to tell, by the channel's name, since its entry may be gone by then.
+#[derive(Default)]
+pub(crate) struct Announcements {
+    channels: HashMap<Arc<str>, Waiting, RandomState>,
+    /// The same channels, in the order of their turns.
+    turns: VecDeque<Arc<str>>,
+    waiting: usize,
+    untold: u64,
+}
+
+impl Announcements {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    /// Those that were not told for lack of room, so far.
+    pub(crate) fn untold(&self) -> u64 {
+        self.untold
+    }
+
+    pub(crate) fn push(&mut self, channel: &Arc<str>, event: Event, client: Arc<ClientInfo>) {
+        if self.waiting == WAITING_MAX {
+            self.untold += 1;
+            return;
+        }
+        self.waiting += 1;
+        let waiting = match self.channels.get_mut(channel) {
+            Some(waiting) => waiting,
+            None => {
+                self.turns.push_back(Arc::clone(channel));
+                self.channels.entry(Arc::clone(channel)).or_default()
+            }
+        };
+        waiting.push_back((event, client));
+    }
+
+    /// The first of the channel whose turn it is. The next turn is another's.
+    fn pop(&mut self) -> Option<(Event, Arc<ClientInfo>)> {
+        let name = self.turns.pop_front()?;
+        let waiting = self.channels.get_mut(&name)?;
+        let first = waiting.pop_front()?;
+        self.waiting -= 1;
+        match waiting.is_empty() {
+            true => drop(self.channels.remove(&name)),
+            false => self.turns.push_back(name),
+        }
+        Some(first)
+    }
+
+    /// All of the channel whose turn it is go untold: nobody is there to hear them.
+    fn forget(&mut self) {
+        let name = self.turns.pop_front();
+        let waiting = name.and_then(|name| self.channels.remove(&name));
+        self.waiting -= waiting.map_or(0, |waiting| waiting.len());
+    }
+
+    /// The channel whose turn it is waits for its next one.
+    fn pass(&mut self) {
+        if !self.turns.is_empty() {
+            self.turns.rotate_left(1);
+        }
+    }
+}
+
+impl Hub {
+    /// Home: tells subscribers who has joined and left, as far as there is room. True if more of it can be told without
+    /// waiting for credit.
+    pub(crate) fn tell_announcements(&mut self, outlet: &mut impl Outlet) -> bool {
+        let mut told = 0;
+        // One after the other, so far.
+        let mut passed = 0;
+        while told < TOLD_MAX && passed < PASSED_MAX.min(self.announcements.turns.len()) {
+            let Some(index) = self.find_announced() else {
+                self.announcements.forget();
+                continue;
+            };
+            if self.blocked(index, true, outlet).is_some() {
+                self.announcements.pass();
+                passed += 1;
+                continue;
+            }
+            passed = 0;
+            told += 1;
+            if let Some((event, client)) = self.announcements.pop() {
+                self.announce(index, event, client, outlet);
+            }
+        }
+        // Where none of so many can be told, what gives credit back is a turn too.
+        told == TOLD_MAX && !self.announcements.is_empty()
+    }
+
+    fn find_announced(&self) -> Option<u32> {
+        let name = self.announcements.turns.front()?;
+        self.find(name)
+    }
+
+    fn announce(
+        &mut self,
+        index: u32,
+        event: Event,
+        client: Arc<ClientInfo>,
+        outlet: &mut impl Outlet,
+    ) {
+        let nothing = PayloadRef {
+            kind: PayloadKind::Text,
+            bytes: b"",
+        };
+        let info = Info {
+            client: Some(client),
+            ..Info::default()
+        };
+        let mut ordered = Ordered {
+            payload: Source::Borrowed(nothing),
+            position: None,
+            at_ms: self.now.wall_ms,
+            event,
+            info: Some(Arc::new(info)),
+        };
+        if self.pending_of(index) > 0 {
+            // Not ahead of what was published before.
+            let task = Task::Feed(Box::new(ordered.keep()), None);
+            let (from, reply) = (self.me, None);
+            self.wait_behind(index, task, Origin { from, reply });
+            return;
+        }
+        self.feed(index, ordered, outlet);
+    }
+}
