@@ -123,20 +123,20 @@ fn make(folder: &Path) -> io::Result<()> {
 
 impl Archive {
     /// A way in for one worker. `wake` is called on the archive's thread whenever a batch of that worker has become
-    /// durable, and must not wait.
+    /// durable, and when the thread ends; it must not wait.
     #[must_use]
     pub fn writer(&self, wake: impl Fn() + Send + Sync + 'static) -> Writer {
         let lane = Arc::new(Lane::new(self.queue_bytes_max, Box::new(wake)));
         let Some(thread) = &self.thread else {
             lane.close();
-            return Writer::new(lane, thread::current());
+            return Writer::new(lane, Arc::clone(&self.shared), thread::current());
         };
         let mut lanes = self.shared.lanes.lock();
         if self.shared.is_closing.load(Ordering::Acquire) {
             lane.close();
         }
         lanes.push(Arc::clone(&lane));
-        Writer::new(lane, thread.thread().clone())
+        Writer::new(lane, Arc::clone(&self.shared), thread.thread().clone())
     }
 
     /// What was counted so far.

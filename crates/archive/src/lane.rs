@@ -8,12 +8,14 @@ use std::thread::Thread;
 
 use parking_lot::Mutex;
 
+use crate::archive::Shared;
 use crate::record::Record;
 
 /// One worker's way into the archive.
 #[derive(Debug)]
 pub struct Writer {
     lane: Arc<Lane>,
+    shared: Arc<Shared>,
     /// Whom to wake: the archive's thread.
     thread: Thread,
     /// The last that was handed over.
@@ -39,9 +41,10 @@ pub enum Refused {
 }
 
 impl Writer {
-    pub(crate) fn new(lane: Arc<Lane>, thread: Thread) -> Self {
+    pub(crate) fn new(lane: Arc<Lane>, shared: Arc<Shared>, thread: Thread) -> Self {
         Self {
             lane,
+            shared,
             thread,
             batch: 0,
             told: 0,
@@ -68,6 +71,19 @@ impl Writer {
         self.lane.has_room(bytes)
     }
 
+    /// Whether nothing is taken any more: the archive is closed, or its thread has ended by a fault, which wakes the
+    /// worker.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.lane.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Whether the last attempt to write failed. It is tried again, and the worker is woken when it has worked.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        self.shared.counters.is_failing.load(Ordering::Relaxed)
+    }
+
     /// News since this was last asked.
     pub fn durable(&mut self) -> Option<Durable> {
         let batch = self.lane.durable.load(Ordering::Acquire);
@@ -91,6 +107,8 @@ pub(crate) struct Lane {
     bytes_max: usize,
     durable: AtomicU64,
     is_left: AtomicBool,
+    /// What [`Queue::is_closed`] says, for whoever only looks.
+    is_closed: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -116,6 +134,7 @@ impl Lane {
             bytes_max,
             durable: AtomicU64::new(0),
             is_left: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
             wake,
         }
     }
@@ -153,6 +172,11 @@ impl Lane {
         (self.wake)();
     }
 
+    /// There is something to see.
+    pub(crate) fn wake(&self) {
+        (self.wake)();
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Acquire)
     }
@@ -161,6 +185,7 @@ impl Lane {
     pub(crate) fn close(&self) -> u64 {
         let mut queue = self.queue.lock();
         queue.is_closed = true;
+        self.is_closed.store(true, Ordering::Release);
         queue.batches.len() as u64
     }
 

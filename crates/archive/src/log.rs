@@ -318,6 +318,10 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         self.close_lanes();
+        // Where that is a fault of ours, nobody should hear of it only with his next batch.
+        for lane in self.shared.lanes.lock().iter() {
+            lane.wake();
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod support;
 
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -318,4 +319,29 @@ fn after_the_machine_went_down_nobody_knows_an_offset_by_its_epoch() {
         let (found, warnings) = write(&folder, fsync, Vec::new());
         assert_eq!((found, warnings), (vec![(epoch, 2)], vec![]));
     }
+}
+
+#[test]
+fn a_thread_that_ends_by_a_fault_wakes_those_who_have_nothing_to_write() {
+    let folder = Folder::new("fault");
+    let (archive, _) = open(&folder, Fsync::EveryCommit);
+    let (sender, woken) = std::sync::mpsc::channel();
+    let idle = archive.writer(move || {
+        let _ = sender.send(());
+    });
+    let has_failed = AtomicBool::new(false);
+    let mut faulty = archive.writer(move || {
+        assert!(has_failed.swap(true, Ordering::Relaxed), "a fault of ours");
+    });
+    assert!(!idle.is_closed());
+    let opened = Record::Opened {
+        channel: "chat:42".into(),
+        epoch: 1,
+        at_ms: 0,
+    };
+    faulty.append(vec![opened]).expect("it is open");
+    let patience = Duration::from_secs(60);
+    woken.recv_timeout(patience).expect("it is woken");
+    assert!(idle.is_closed());
+    archive.close().expect("nothing that can be said of it");
 }

@@ -240,6 +240,8 @@ pub struct Stats {
     pub history_bytes: Cell,
     /// Publications that channels forgot before their time, for lack of room.
     pub history_evicted: Cell,
+    /// Joins and leaves of which subscribers were not told, for lack of room.
+    pub joins_untold: Cell,
     /// What waits here, its home, until it is on disk.
     pub history_pending: Cell,
     /// Clients of this worker that came back to a channel: those that got all they had missed, and the others.

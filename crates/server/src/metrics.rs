@@ -256,6 +256,11 @@ const COUNTERS: &[(&str, &str, Read)] = &[
         |s| &s.history_evicted,
     ),
     (
+        "veche_joins_untold",
+        "Joins and leaves of which subscribers were not told, for lack of room",
+        |s| &s.joins_untold,
+    ),
+    (
         "veche_silent_closed",
         "Connections closed because nothing was heard of them",
         |s| &s.silent_closed,

@@ -218,7 +218,11 @@ impl Rest {
             || !self.shared.ports.relays.is_empty()
             || self.shared.hub.counts().stalled > 0
         {
-            Some(LOOK_AGAIN_MS)
+            // Those that wait for a disk that fails are not helped by haste.
+            match self.ledger.as_ref().is_some_and(Ledger::is_failing) {
+                true => Some(LOOK_AGAIN_LATER_MS),
+                false => Some(LOOK_AGAIN_MS),
+            }
         } else if self.accept_paused || self.drain.is_some() {
             Some(LOOK_AGAIN_LATER_MS)
         } else {

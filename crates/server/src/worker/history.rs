@@ -17,16 +17,27 @@ impl Ledger {
     pub(super) fn new(writer: Writer) -> Self {
         Self { writer, held: None }
     }
+
+    /// Nothing becomes durable now; the archive says when that is over.
+    pub(super) fn is_failing(&self) -> bool {
+        self.writer.is_failing()
+    }
 }
 
 impl Rest {
     /// What has become durable goes on.
     pub(super) fn hear_history(&mut self) {
-        if let Some(ledger) = &mut self.ledger
-            && let Some(durable) = ledger.writer.durable()
-        {
+        let Some(ledger) = &mut self.ledger else {
+            return;
+        };
+        // Looked at first: what was durable before the end is heard of.
+        let is_closed = ledger.writer.is_closed();
+        if let Some(durable) = ledger.writer.durable() {
             let (hub, ports) = (&mut self.shared.hub, &mut self.shared.ports);
             hub.durable(durable.batch, ports);
+        }
+        if is_closed && !self.common.history.is_closing() {
+            self.archive_has_ended();
         }
     }
 
@@ -49,16 +60,18 @@ impl Rest {
             Err(Refused::Full(records)) => ledger.held = Some(records),
             // Whoever waits goes with the process.
             Err(Refused::Closed(_)) if self.common.history.is_closing() => self.ledger = None,
-            Err(Refused::Closed(_)) => {
-                // Its thread has ended by a fault of ours: a process that begins anew has one again.
-                error!(worker = self.me, "the archive of history has ended");
-                eprintln!(
-                    "veche: worker {}: the archive of history has ended",
-                    self.me
-                );
-                std::thread::sleep(std::time::Duration::from_millis(200));
-                std::process::abort();
-            }
+            Err(Refused::Closed(_)) => self.archive_has_ended(),
         }
+    }
+
+    /// Its thread has ended by a fault of ours: a process that begins anew has one again.
+    fn archive_has_ended(&self) -> ! {
+        error!(worker = self.me, "the archive of history has ended");
+        eprintln!(
+            "veche: worker {}: the archive of history has ended",
+            self.me
+        );
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        std::process::abort();
     }
 }

@@ -20,6 +20,7 @@ impl Rest {
         stats.history_bytes.set(counts.history_bytes);
         stats.history_pending.set(u64::from(counts.pending));
         stats.history_evicted.set(self.shared.hub.evicted_total());
+        stats.joins_untold.set(self.shared.hub.untold_total());
     }
 
     /// Writes down what connections noted.
