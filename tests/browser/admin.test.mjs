@@ -234,6 +234,23 @@ test("a user is found and pushed to, and disconnecting ends all of his connectio
   await has("#user", "not seen since the server process has begun");
 });
 
+test("a user who is blocked goes, and stays out until he is let in again", async () => {
+  await client("carl", "carl");
+  await page.goto(`${internal}/admin/#users/carl`);
+  await has("#user", "Connected, by 1 connection.");
+  await page.click("#user .bar button >> text=Block");
+  await page.click("#user .bar button >> text=Press again to block");
+  assert.equal(await ended("carl"), 3507);
+  await has("#user .bar .said", "1 connection ended");
+  await has("#user", "Blocked: he is not let in.");
+  await assert.rejects(client("carl again", "carl"), /is not let in/);
+  await page.screenshot({ path: `${VECHE_SHOTS}/admin-blocked.png` });
+  await page.click("#user .bar button >> text=Let in again");
+  await has("#user .bar .said", "Let in again.");
+  await client("carl at last", "carl");
+  await clients.evaluate(() => globalThis.sockets["carl at last"].socket.close());
+});
+
 test("nine thousand channels are shown a page at a time, and too many are told", async () => {
   const users = Array.from({ length: 105 }, (_, at) => `u${at}`);
   await Promise.all(users.map((user) => client(user, user)));

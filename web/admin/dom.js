@@ -45,7 +45,8 @@ export function fill(table, rows, kinds = []) {
 /** An empty table. */
 export const table = (attributes = {}) => make("table", attributes, make("thead"), make("tbody"));
 
-/** A button that asks once more before it does something: the second press within a few seconds counts. */
+/** A button that asks once more before it does something: the second press within a few seconds counts. Without that
+ * question it acts at once. */
 export function careful(label, sure, act) {
   let timer = 0;
   const calm = () => {
@@ -53,9 +54,9 @@ export function careful(label, sure, act) {
     button.classList.remove("armed");
     button.textContent = label;
   };
-  const button = make("button", { type: "button", class: "danger", onblur: calm }, label);
+  const button = make("button", { type: "button", class: sure ? "danger" : "", onblur: calm }, label);
   button.addEventListener("click", () => {
-    if (!button.classList.contains("armed")) {
+    if (sure && !button.classList.contains("armed")) {
       button.classList.add("armed");
       button.textContent = sure;
       timer = setTimeout(calm, 5_000);

@@ -30,7 +30,7 @@ export function enter(name) {
   listing.enter(name);
   detail?.end();
   detail = name ? new User(find("user"), name) : null;
-  if (!name) find("user").replaceChildren(make("p", { class: "empty" }, "Choose a user to see whether he is connected, to push to him, or to end his connections."));
+  if (!name) find("user").replaceChildren(make("p", { class: "empty" }, "Choose a user to see whether he is connected, to push to him, to end his connections, or to block him."));
 }
 
 export function leave() {
@@ -41,7 +41,7 @@ export function leave() {
 
 /**
  * What can be done about a user, in the order of the buttons: the label, what is asked once more, and the call, which
- * resolves with what is to be said. Whatever the server learns to do, such as blocking, is a row here.
+ * resolves with what is to be said. Whatever the server learns to do is a row here. What harms nobody is not asked once more.
  */
 const DEEDS = [
   {
@@ -50,6 +50,21 @@ const DEEDS = [
     do: async (user) => {
       const { disconnected } = await call("disconnect", { user });
       return `${count(disconnected, "connection")} ended. Clients of the demo's kind stay away; others may come back at once.`;
+    },
+  },
+  {
+    label: "Block",
+    sure: "Press again to block",
+    do: async (user) => {
+      const { disconnected } = await call("block_user", { user });
+      return `Not let in from now on. ${count(disconnected, "connection")} ended.`;
+    },
+  },
+  {
+    label: "Let in again",
+    do: async (user) => {
+      await call("unblock_user", { user });
+      return "Let in again.";
     },
   },
 ];
@@ -90,10 +105,11 @@ class User {
     clearTimeout(this.#timer);
     let text;
     try {
-      const { online, connections, last_seen: seen } = await call("user_status", { user: this.#name });
+      const { online, connections, last_seen: seen, blocked } = await call("user_status", { user: this.#name });
       if (online) text = `Connected, by ${count(connections, "connection")}.`;
       else if (seen) text = `Not connected; last seen ${moment(seen)}, ${lasted(Date.now() - seen)} ago.`;
       else text = "Not connected, and not seen since the server process has begun.";
+      if (blocked) text += " Blocked: he is not let in.";
     } catch (trouble) {
       text = `Not read: ${trouble.message}`;
     }

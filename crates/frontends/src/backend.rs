@@ -9,18 +9,21 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Deed, Outcome, Payload, PayloadRef, Published, Question, SessionId, Terms,
-    Ticket,
+    Answer, ChannelName, Connections, Deed, Instruction, Outcome, Payload, PayloadRef, Published,
+    Question, SessionId, Terms, Ticket,
 };
 use veche_proto::websocket::MessageKind;
 
-use crate::command::{BadCommand, Command, Inquiry, Instructing, Target, Text};
+use crate::blocks::{Block, NotBlocked};
+use crate::census::Census;
+use crate::close::BLOCKED;
+use crate::command::{BadCommand, Command, Inquiry, Instructing, Listing, Of, Target, Text};
 use crate::publishing::{Busy, Publisher};
 use crate::shared::{NoteLevel, Shared};
 pub use exchange::{
     BAD_REQUEST, METHOD_NOT_FOUND, PERMISSION_DENIED, Shape, UNAUTHORIZED, write_error,
 };
-use exchange::{Content, Exchange};
+use exchange::{Content, Exchange, INTERNAL, LIMIT_EXCEEDED};
 
 /// Most questions of one back end that may wait for their answers; its input waits then.
 pub const EXCHANGES_MAX: usize = 1024;
@@ -186,6 +189,38 @@ impl Backend {
         Ok(Progress::Done)
     }
 
+    /// Keeps a user out, and closes his connections, or lets him in again, or has tokens hold no more.
+    pub fn block(
+        &mut self,
+        block: &Block,
+        session: SessionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        match shared.process.block(block, shared.now.wall_ms / 1000) {
+            Ok(()) => {}
+            Err(full @ NotBlocked::TooMany) => {
+                self.refuse_with(LIMIT_EXCEEDED, &full.to_string());
+                return Ok(Progress::Done);
+            }
+            Err(not_written @ NotBlocked::NotWritten(_)) => {
+                shared.process.trouble(&format!("block: {not_written}"));
+                self.refuse_with(INTERNAL, &not_written.to_string());
+                return Ok(Progress::Done);
+            }
+        }
+        let Block::User { user, .. } = block else {
+            return Ok(self.tell("{}".to_owned()));
+        };
+        // In force by now: who comes after that is not let in.
+        let (code, reason) = BLOCKED;
+        let reason = Arc::from(reason);
+        let closing = Instructing {
+            user: Text(user.as_str().into()),
+            instruction: Instruction::to_all(Deed::Disconnect { code, reason }),
+        };
+        self.instruct(closing, session, shared)
+    }
+
     /// Asks whether a user is there.
     pub fn user_status(
         &mut self,
@@ -200,7 +235,14 @@ impl Backend {
             channel: Text(channel?.into()),
             question: Question::UserStatus,
         };
-        self.ask(inquiry, session, shared)
+        let progress = self.ask(inquiry, session, shared)?;
+        if shared.is_blocked(&user.0)
+            && let Some(last) = self.exchanges.back_mut()
+            && let Content::Asked(answer) = &mut last.content
+        {
+            last.content = Content::AskedOfBlocked(answer.take());
+        }
+        Ok(progress)
     }
 
     /// Lists the channels that have subscribers and whose names fit the pattern; all without one.
@@ -215,6 +257,32 @@ impl Backend {
         let (here, open) = shared.hub.list(from, pattern, &mut shared.ports);
         self.owe(None, open, Content::Channels(here));
         Progress::Done
+    }
+
+    /// Lists the connections that hear a channel, or a user's own.
+    pub fn connections(
+        &mut self,
+        who: &Listing<'_>,
+        session: SessionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        let mut name = std::mem::take(&mut shared.scratch.name);
+        let channel = match &who.of {
+            Of::User(user) => personal(&user.0, &mut name),
+            Of::Channel(channel) => named(&channel.0),
+        };
+        let channel = channel.map(|channel| Arc::from(channel.as_str()));
+        shared.scratch.name = name;
+        let ticket = ticket(self.next_number(), 0);
+        shared.ports.censuses.push(Census {
+            channel: channel?,
+            name: who.name.as_ref().map(|name| name.0.as_ref().into()),
+            from: (shared.hub.worker(), session, ticket),
+        });
+        let workers = u32::from(shared.hub.workers());
+        let content = Content::Connections(Connections::default());
+        self.owe(None, workers, content);
+        Ok(Progress::Done)
     }
 
     /// Answers with this result: a JSON object.
@@ -327,7 +395,10 @@ impl Backend {
             (Content::Disconnected(all), Answer::Instructed { count }) => *all = count,
             (Content::Instructed, Answer::Instructed { .. }) => {}
             (Content::Channels(all), Answer::Channels(more)) => all.add(more),
-            (Content::Asked(asked), answer) => *asked = Some(answer),
+            (Content::Connections(all), Answer::Connections(more)) => all.add(more),
+            (Content::Asked(asked) | Content::AskedOfBlocked(asked), answer) => {
+                *asked = Some(answer);
+            }
             _ => return,
         }
         exchange.open = exchange.open.saturating_sub(1);

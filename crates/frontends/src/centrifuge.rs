@@ -29,6 +29,7 @@ use veche_hub::{Answer, ClientInfo, SessionId, Ticket};
 
 pub(crate) use frame::kind;
 
+use crate::census::About;
 use crate::identity::{Finding, Lease};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::route::Route;
@@ -75,6 +76,8 @@ pub(crate) struct Centrifuge {
     has_asked: bool,
     /// Where commands come from another way, and what shows that they are this client's.
     address: Option<Box<Address>>,
+    /// What kind of client it says it is, and its version.
+    kind: [Box<str>; 2],
     /// The next thing may be due earlier than was said last.
     is_hurried: bool,
     /// When it began; from the connect reply on, when the last ping went.
@@ -179,9 +182,22 @@ impl Centrifuge {
             given: Givens::default(),
             has_asked: false,
             address: None,
+            kind: Default::default(),
             is_hurried: false,
             pinged_ms: now.mono_ms,
             is_pinged: false,
+        }
+    }
+
+    /// What a back end is told of it.
+    pub(crate) fn about(&self) -> About<'_> {
+        let [name, version] = &self.kind;
+        About {
+            client: &self.info.client,
+            handler: "centrifuge",
+            name,
+            version,
+            ..About::default()
         }
     }
 

@@ -20,6 +20,9 @@ pub const EXPIRED: (u16, &str) = (3005, "connection expired");
 /// The back end asked for it; no reconnect.
 pub const DISCONNECTED: (u16, &str) = (3503, "disconnected by the back end");
 
+/// The back end does not let this user in any more; no reconnect.
+pub const BLOCKED: (u16, &str) = (3507, "permission denied");
+
 /// Why the server goes away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parting {

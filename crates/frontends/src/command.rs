@@ -2,6 +2,8 @@
 //!
 //! It turns bytes into a [`Command`] that borrows from them where it can; carrying it out is `backend`'s part.
 
+mod blocking;
+mod connections;
 mod inquiry;
 mod instruction;
 
@@ -12,6 +14,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+pub use blocking::{parse_block, parse_invalidate, parse_revoke, parse_unblock};
+pub use connections::{Listing, Of, parse_connections};
 pub(crate) use inquiry::read;
 pub use inquiry::{Inquiry, parse_batch, parse_history, parse_inquiry, parse_pattern, parse_user};
 pub use instruction::{

@@ -14,6 +14,7 @@ use std::net::IpAddr;
 use veche_hub::{Answer, SessionId, Ticket};
 
 use crate::app::{AppAnswer, CLOSED_ABNORMALLY, Gone};
+use crate::census::About;
 use crate::centrifuge::transport::Relay;
 use crate::client::{Caller, Dial, Dialing};
 use crate::http::Http;
@@ -108,6 +109,15 @@ impl Connection {
         };
         connection.settle_deadline(id, shared);
         connection
+    }
+
+    /// What it knows of itself.
+    pub(crate) fn about(&self) -> About<'_> {
+        match &self.stage {
+            Stage::Socket(socket) => socket.about(),
+            // Its session is about to open.
+            _ => About::default(),
+        }
     }
 
     /// The client has shown a certificate that is believed, before its first byte.

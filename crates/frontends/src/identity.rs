@@ -142,6 +142,12 @@ pub enum Unknown {
     /// A token that does not hold.
     #[error("the token is refused: {0}")]
     Token(Refusal),
+    /// Its issuer, or the back end, has revoked it.
+    #[error("the token was revoked")]
+    Revoked,
+    /// The back end does not want this user.
+    #[error("this user is blocked")]
+    Blocked,
     /// There are no keys to check a token with.
     #[error("no token can be checked at the moment")]
     NoKeys,
@@ -181,10 +187,12 @@ impl Unknown {
     /// What a handshake gets.
     pub fn status(self) -> Status {
         match self {
-            Self::Missing | Self::NoToken | Self::Token(_) | Self::Stranger => Status::UNAUTHORIZED,
+            Self::Missing | Self::NoToken | Self::Token(_) | Self::Revoked | Self::Stranger => {
+                Status::UNAUTHORIZED
+            }
             Self::NoPassword | Self::BadPassword | Self::WrongPassword => Status::UNAUTHORIZED,
             Self::Malformed => Status::BAD_REQUEST,
-            Self::Unwanted => Status::FORBIDDEN,
+            Self::Unwanted | Self::Blocked => Status::FORBIDDEN,
             Self::NoKeys | Self::NoAnswer | Self::NoJudge | Self::Crowded => {
                 Status::SERVICE_UNAVAILABLE
             }
@@ -225,6 +233,13 @@ impl Identity {
         client: &Client<'_>,
         shared: &Shared,
     ) -> Outcome<Result<Named, Unknown>> {
+        match self.ask(client, shared) {
+            Outcome::Now(named) => Outcome::Now(named.and_then(|named| named.let_in(shared))),
+            Outcome::Later => Outcome::Later,
+        }
+    }
+
+    fn ask(&self, client: &Client<'_>, shared: &Shared) -> Outcome<Result<Named, Unknown>> {
         let head = client.head;
         let name = match self {
             Self::None => return Outcome::Now(Ok(Named::default())),
@@ -266,10 +281,11 @@ impl Identity {
         client: &Client<'_>,
         shared: &Shared,
     ) -> Result<Named, Unknown> {
-        match (self, finding) {
-            (Self::Token(tokens), Finding::Keys) => tokens.name_at_last(client.head, shared.now),
+        let named = match (self, finding) {
+            (Self::Token(tokens), Finding::Keys) => tokens.name_at_last(client.head, shared),
             (_, finding) => finding.named(),
-        }
+        };
+        named.and_then(|named| named.let_in(shared))
     }
 
     /// What an answer with 401 asks for: the value of `WWW-Authenticate`.
@@ -278,7 +294,9 @@ impl Identity {
             (Self::Basic(login), _) => Some(basic::challenge(&**login)),
             // RFC 6750, section 3: without a token nothing is said of an error.
             (_, Unknown::NoToken) => Some("Bearer".to_owned()),
-            (_, Unknown::Token(_)) => Some("Bearer error=\"invalid_token\"".to_owned()),
+            (_, Unknown::Token(_) | Unknown::Revoked) => {
+                Some("Bearer error=\"invalid_token\"".to_owned())
+            }
             _ => None,
         }
     }
@@ -315,6 +333,13 @@ impl Finding {
 }
 
 impl Named {
+    fn let_in(self, shared: &Shared) -> Result<Self, Unknown> {
+        match &self.user {
+            Some(user) if shared.is_blocked(user) => Err(Unknown::Blocked),
+            _ => Ok(self),
+        }
+    }
+
     /// By a name that holds as long as the connection does.
     fn plain(user: String) -> Result<Self, Unknown> {
         if !is_valid_user(&user) {

@@ -11,6 +11,8 @@ pub mod admin;
 mod api;
 pub mod app;
 pub mod backend;
+pub mod blocks;
+mod census;
 mod centrifuge;
 pub mod client;
 pub mod close;
@@ -38,6 +40,7 @@ mod stream;
 pub mod upgrade;
 
 pub use app::{AppAnswer, AppId, Apps};
+pub use census::Census;
 pub use centrifuge::transport::{Address, Relay};
 pub use client::{Caller, Dial, Terms};
 pub use close::Parting;

@@ -16,6 +16,8 @@ use veche_proto::websocket::Codecs;
 
 use crate::admin::Look;
 use crate::app::{AppAnswer, AppId, Apps};
+use crate::blocks::{Block, Issued, NotBlocked};
+use crate::census::Census;
 use crate::centrifuge::transport::Relay;
 use crate::close::Parting;
 use crate::identity::{Desk, Finding};
@@ -63,6 +65,24 @@ pub trait Process {
     /// One of those is closed.
     fn user_closed(&self, user: &str) {
         let _ = user;
+    }
+    /// Whether a user is not let in at that time, in seconds since 1970.
+    fn is_blocked(&self, user: &str, now_s: u64) -> bool {
+        let _ = (user, now_s);
+        false
+    }
+    /// Whether a token was revoked that holds by itself.
+    fn is_revoked(&self, token: &Issued<'_>, now_s: u64) -> bool {
+        let _ = (token, now_s);
+        false
+    }
+    /// From now on, for all workers.
+    ///
+    /// # Errors
+    /// It is not so.
+    fn block(&self, block: &Block, now_s: u64) -> Result<(), NotBlocked> {
+        let _ = (block, now_s);
+        Err(NotBlocked::TooMany)
     }
     /// Something of ours went wrong that the operator should see in the log.
     fn trouble(&self, what: &str);
@@ -241,6 +261,11 @@ impl Shared {
         Some(result)
     }
 
+    /// Whether a user is not let in.
+    pub(crate) fn is_blocked(&self, user: &str) -> bool {
+        self.process.is_blocked(user, self.now.wall_ms / 1000)
+    }
+
     /// Counts a session that is about to open among those of its user; `false` if there are too many.
     pub(crate) fn count_user_in(&mut self, id: SessionId, user: &str) -> bool {
         let max = self.site.limits.connections_per_user;
@@ -365,6 +390,8 @@ pub struct Ports {
     pub post: Post,
     /// Answers to hand to their sessions.
     pub answers: VecDeque<(SessionId, Ticket, Answer)>,
+    /// Which connections there are is to be asked of all workers, this one too, by [`Census::take`].
+    pub censuses: Vec<Census>,
     /// Sessions to disconnect.
     pub kicks: Vec<(SessionId, u16, String)>,
     /// What is to be done to sessions for back ends; the worker calls
@@ -400,6 +427,7 @@ impl Ports {
             outboxes,
             post,
             answers: VecDeque::new(),
+            censuses: Vec::new(),
             kicks: Vec::new(),
             instructions: Vec::new(),
             relays: VecDeque::new(),

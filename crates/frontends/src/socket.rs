@@ -19,6 +19,7 @@ use veche_proto::websocket::{self, Decoder, Event, Limits, MessageKind, Opcode, 
 use crate::app::CLOSED_ABNORMALLY;
 use crate::app::session::App;
 use crate::backend::{Backend, Progress, Shape};
+use crate::census::About;
 use crate::centrifuge::Centrifuge;
 use crate::client::Terms;
 use crate::command;
@@ -64,6 +65,13 @@ pub(crate) enum Side {
 }
 
 impl Side {
+    fn path(&self) -> &str {
+        match self {
+            Self::Server(route) => &route.path,
+            Self::Client(_) => "",
+        }
+    }
+
     #[inline]
     fn message_limits(&self) -> &Limits {
         match self {
@@ -90,6 +98,28 @@ enum Phase {
     Closing {
         since_ms: u32,
     },
+}
+
+impl Socket {
+    /// What a back end is told of it.
+    pub(crate) fn about(&self) -> About<'_> {
+        let about = match &self.session {
+            Session::Centrifuge(session) => session.about(),
+            Session::Echo => About::of("echo"),
+            Session::Push(_) => About::of("push"),
+            Session::Backend(_) => About::of("api"),
+            Session::App(_) => About::of("lua"),
+        };
+        About {
+            transport: if self.is_response {
+                "http"
+            } else {
+                "websocket"
+            },
+            route: self.side.path(),
+            ..about
+        }
+    }
 }
 
 impl Socket {

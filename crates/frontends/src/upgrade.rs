@@ -16,6 +16,7 @@ use crate::app::AppId;
 use crate::app::session::App;
 use crate::backend::Backend;
 use crate::centrifuge::Centrifuge;
+use crate::close::BLOCKED;
 use crate::http::KeptRequest;
 use crate::identity::{Identity, Named, Unknown};
 use crate::origin;
@@ -66,6 +67,8 @@ pub(crate) struct Registration {
     /// The client has come back to some.
     is_back: bool,
     open: u32,
+    /// Whose it is, while homes are asked.
+    user: Option<Box<str>>,
     /// Where in the outbox the 101 begins.
     written_at: usize,
     /// For an application that is told when the session is open.
@@ -288,6 +291,13 @@ impl Candidate<'_, '_> {
         shared: &mut Shared,
     ) -> Result<Registration, Refused> {
         if let Some(user) = user
+            && shared.is_blocked(user)
+        {
+            // An application has named him.
+            let unknown = Unknown::Blocked;
+            return Err(Refused::unknown(unknown, &self.route.identity, shared));
+        }
+        if let Some(user) = user
             && !shared.count_user_in(id, user)
         {
             shared.stats.turn_away(TurnedAway::UserConnections);
@@ -331,6 +341,7 @@ impl Candidate<'_, '_> {
             channels: Vec::new(),
             is_back: self.joining.since.is_some(),
             open: 0,
+            user: None,
             written_at,
             opening: None,
         };
@@ -368,6 +379,9 @@ impl Candidate<'_, '_> {
         }
         if hears == Hears::Positions {
             registration.channels = channels;
+        }
+        if !registration.is_complete() {
+            registration.user = user.map(Into::into);
         }
         Ok(registration)
     }
@@ -443,6 +457,13 @@ impl Registration {
         shared.ports.outboxes.journal.opened(id);
         shared.stats.sessions.add(1);
         shared.ports.outboxes.release(id);
+        if let Some(user) = &self.user
+            && shared.is_blocked(user)
+        {
+            // Meanwhile: whoever closed his connections did not find this one yet.
+            let (code, reason) = BLOCKED;
+            shared.ports.kicks.push((id, code, reason.to_owned()));
+        }
         self.socket
     }
 }

@@ -248,6 +248,11 @@ impl Hub {
         self.handed
     }
 
+    /// How many workers there are.
+    pub fn workers(&self) -> u16 {
+        self.workers
+    }
+
     /// Whose hub this is.
     pub fn worker(&self) -> WorkerId {
         self.me

@@ -36,6 +36,7 @@
 
 mod announcements;
 mod channel;
+mod connected;
 mod few;
 mod happenings;
 mod history;
@@ -68,6 +69,7 @@ mod sweep;
 mod time;
 mod user;
 
+pub use connected::{CONNECTED_MAX, Connected, Connections};
 pub use happenings::{Happening, Told, What};
 pub use history::{HistoryError, Joined};
 pub use hub::{Counts, Hub, Outcome};

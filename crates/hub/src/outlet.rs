@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Class, ClientInfo, Delivery, HistoryError, Instruction, Joined, Listing, Mail, Page,
-    PresenceError, PresenceStats, Published, SessionId, Ticket, UserStatus, WorkerId,
+    Class, ClientInfo, Connections, Delivery, HistoryError, Instruction, Joined, Listing, Mail,
+    Page, PresenceError, PresenceStats, Published, SessionId, Ticket, UserStatus, WorkerId,
 };
 
 /// What a ticket is answered.
@@ -24,6 +24,8 @@ pub enum Answer {
     PresenceStats(Result<PresenceStats, PresenceError>),
     /// Channels with their home on another worker.
     Channels(Listing),
+    /// Connections of another worker that hear a channel.
+    Connections(Connections),
     /// Whether a user is there.
     UserStatus(UserStatus),
     /// A user's connections were told by a home on another worker.

@@ -115,6 +115,19 @@ impl Subscriptions {
         self.by_pair.find(hash, is_same).copied()
     }
 
+    /// The channels of a session, latest first.
+    pub(crate) fn channels_of(&self, session: SessionId) -> impl Iterator<Item = u32> {
+        let known = self.sessions.get(session.index as usize);
+        let known = known.filter(|known| known.generation == session.generation);
+        let mut next = known.map_or(NONE, |known| known.first);
+        std::iter::from_fn(move || {
+            // What is no slot is no number of one either.
+            let one = self.slots.get(next as usize)?;
+            next = one.next;
+            Some(one.channel)
+        })
+    }
+
     /// Adds a pending one for a session that stands [`Open`](Standing::Open) and has none there.
     pub(crate) fn insert(&mut self, session: SessionId, channel: u32) -> Registration {
         let place = session.index as usize;

@@ -78,11 +78,7 @@ impl Hub {
     pub fn sessions_of_user(&self, user: &str) -> impl Iterator<Item = SessionId> {
         let mut buffer = String::new();
         let name = ChannelName::of_user(user, &mut buffer).ok();
-        let index = name.and_then(|name| self.find(name.as_str()));
-        let channel = index.map(|index| &self.channels[index]);
-        let slots = channel.map_or(&[][..], |channel| channel.subscribers.as_slice());
-        let slots = slots.iter().filter(|slot| **slot != NONE);
-        slots.map(|slot| self.subscriptions.session(*slot))
+        self.sessions_of(name.map_or("", ChannelName::as_str))
     }
 
     /// Home: tells all workers with subscribers. Returns how many these are.

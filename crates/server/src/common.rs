@@ -16,6 +16,7 @@ use veche_tls::Trusts;
 use crate::access_log::Access;
 use crate::acme::Orders;
 use crate::addresses::Addresses;
+use crate::blocks::Blocks;
 use crate::events::Events;
 use crate::history::Keeper;
 use crate::identity::Identities;
@@ -57,6 +58,8 @@ pub(crate) struct Common {
     pub(crate) access: Access,
     /// Who clients are, by the word of others.
     pub(crate) identities: Arc<Identities>,
+    /// Who is not let in.
+    pub(crate) blocks: Blocks,
     /// What happens, for the back end.
     pub(crate) events: Events,
     /// What took longest.
@@ -83,6 +86,7 @@ impl Common {
             sealing: Arc::default(),
             orders: Orders::default(),
             history: Keeper::default(),
+            blocks: Blocks::default(),
             log: ServerLog::default(),
             access: Access::default(),
             identities: Arc::default(),
@@ -108,6 +112,11 @@ impl Common {
     /// The server's log can be seen here.
     pub(crate) fn with_log(self, log: ServerLog) -> Self {
         Self { log, ..self }
+    }
+
+    /// Those are not let in.
+    pub(crate) fn with_blocks(self, blocks: Blocks) -> Self {
+        Self { blocks, ..self }
     }
 
     /// What channels remember is kept there.

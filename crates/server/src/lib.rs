@@ -14,6 +14,7 @@ mod account;
 mod acme;
 mod addresses;
 mod apps;
+mod blocks;
 mod cli;
 #[cfg(test)]
 mod codes;

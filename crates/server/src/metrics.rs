@@ -25,6 +25,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use veche_frontends::Process;
 use veche_frontends::admin::Look;
+use veche_frontends::blocks::{Block, Issued, NotBlocked};
 use veche_frontends::stats::{Cell, Handshake, SealFailure, Stats, TURN_BUCKETS_US, TurnedAway};
 use veche_jwt::Refusal;
 use veche_outbound::Outbound;
@@ -155,6 +156,18 @@ impl Process for Report {
 
     fn user_closed(&self, user: &str) {
         self.common.users.closed(user);
+    }
+
+    fn is_blocked(&self, user: &str, now_s: u64) -> bool {
+        self.common.blocks.has_user(user, now_s)
+    }
+
+    fn is_revoked(&self, token: &Issued<'_>, now_s: u64) -> bool {
+        self.common.blocks.has_token(token, now_s)
+    }
+
+    fn block(&self, block: &Block, now_s: u64) -> Result<(), NotBlocked> {
+        self.common.blocks.add(block, now_s)
     }
 
     fn trouble(&self, what: &str) {

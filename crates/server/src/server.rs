@@ -13,6 +13,7 @@ use veche_net::{Delayed, Driver, Epoll};
 
 use crate::access_log::Access;
 use crate::apps::{Here, Library, Wake};
+use crate::blocks::Blocks;
 use crate::common::Common;
 use crate::config::{Config, ConnectionCap, Io, MemoryLimit, as_ms, unix_now_ms};
 use crate::dev::Dev;
@@ -55,7 +56,10 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let seed = random_u64()?;
     let mut hubs = hubs(&config, workers, seed)?;
     let history = Keeper::begin(config.history.as_ref(), &mut hubs)?;
-    let common = Arc::new(common.with_history(history));
+    let now_s = unix_now_ms() / 1000;
+    let blocks = Blocks::open(config.api.blocks.as_deref(), now_s);
+    let blocks = blocks.map_err(|error| format!("[api] blocks: {error}"))?;
+    let common = Arc::new(common.with_history(history).with_blocks(blocks));
     let opened = Access::open(&config).map_err(|error| error.to_string())?;
     let switched = common.access.switch(opened);
     switched.map_err(|error| error.to_string())?;

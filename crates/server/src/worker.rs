@@ -6,6 +6,7 @@
 
 mod accepting;
 mod apps;
+mod census;
 mod clients;
 mod clock;
 mod desk;
@@ -354,6 +355,8 @@ impl Rest {
             .hub
             .sweep(DELIVERIES_MAX, &mut self.shared.ports);
         self.carry_out(driver);
+        // Of a batch whose command before has just been answered.
+        self.busy |= !self.shared.ports.censuses.is_empty();
         self.write_history();
         self.note_events();
         self.go_on_draining(driver);
@@ -398,6 +401,7 @@ impl Rest {
 
     /// What the hub asked of connections during this turn.
     fn carry_out<D: Driver>(&mut self, driver: &mut D) {
+        self.begin_censuses();
         self.hand_answers(driver);
         while !self.shared.ports.kicks.is_empty() {
             for (id, code, reason) in std::mem::take(&mut self.shared.ports.kicks) {

@@ -18,11 +18,16 @@ pub(super) enum Method {
     Unsubscribe,
     Refresh,
     UserStatus,
+    BlockUser,
+    UnblockUser,
+    RevokeToken,
+    InvalidateUserTokens,
     History,
     HistoryRemove,
     Presence,
     PresenceStats,
     Channels,
+    Connections,
     Info,
     Batch,
     /// Of the admin page alone.
@@ -30,7 +35,7 @@ pub(super) enum Method {
     Unknown,
 }
 
-const NAMES: [(&str, Method); 15] = [
+const NAMES: [(&str, Method); 20] = [
     ("push", Method::Push),
     ("publish", Method::Publish),
     ("broadcast", Method::Broadcast),
@@ -39,11 +44,16 @@ const NAMES: [(&str, Method); 15] = [
     ("unsubscribe", Method::Unsubscribe),
     ("refresh", Method::Refresh),
     ("user_status", Method::UserStatus),
+    ("block_user", Method::BlockUser),
+    ("unblock_user", Method::UnblockUser),
+    ("revoke_token", Method::RevokeToken),
+    ("invalidate_user_tokens", Method::InvalidateUserTokens),
     ("history", Method::History),
     ("history_remove", Method::HistoryRemove),
     ("presence", Method::Presence),
     ("presence_stats", Method::PresenceStats),
     ("channels", Method::Channels),
+    ("connections", Method::Connections),
     ("info", Method::Info),
     ("batch", Method::Batch),
 ];
@@ -81,9 +91,28 @@ impl Method {
             Self::Subscribe => command::parse_subscribe(body),
             Self::Unsubscribe => command::parse_unsubscribe(body),
             Self::Refresh => command::parse_refresh(body),
-            _ => return self.ask(body, backend, id, shared),
+            _ => return self.block(body, backend, id, shared),
         };
         backend.instruct(instructing?, id, shared)
+    }
+
+    fn block(
+        self,
+        body: &[u8],
+        backend: &mut Backend,
+        id: SessionId,
+        shared: &mut Shared,
+    ) -> Result<Progress, Unwilling> {
+        let block = match self {
+            Self::BlockUser => command::parse_block(body),
+            Self::UnblockUser => command::parse_unblock(body),
+            Self::RevokeToken => command::parse_revoke(body),
+            Self::InvalidateUserTokens => {
+                command::parse_invalidate(body, shared.now.wall_ms / 1000)
+            }
+            _ => return self.ask(body, backend, id, shared),
+        };
+        backend.block(&block?, id, shared)
     }
 
     fn ask(
@@ -101,6 +130,10 @@ impl Method {
             Self::UserStatus => {
                 let user = command::parse_user(body)?;
                 return backend.user_status(&user, id, shared);
+            }
+            Self::Connections => {
+                let who = command::parse_connections(body)?;
+                return backend.connections(&who, id, shared);
             }
             Self::Channels => {
                 let pattern = command::parse_pattern(body)?;

@@ -2,16 +2,18 @@
 
 use std::fmt::Write as _;
 
+use serde_json::json;
 use veche_hub::{
-    Answer, ClientInfo, HistoryError, Info, Listing, Page, PresenceError, Publication, Published,
+    Answer, ClientInfo, Connected, Connections, HistoryError, Info, Listing, Page, PresenceError,
+    Publication, Published, UserStatus,
 };
 
 use crate::outbox::{write_data, write_value};
 
 /// Error code for what is a fault of ours.
-const INTERNAL: u32 = 100;
+pub(super) const INTERNAL: u32 = 100;
 /// Error code for what is too large to be answered.
-const LIMIT_EXCEEDED: u32 = 106;
+pub(super) const LIMIT_EXCEEDED: u32 = 106;
 /// Error code for a request that can't be understood or carried out as written.
 pub const BAD_REQUEST: u32 = 107;
 /// Error code for a caller without a key.
@@ -52,10 +54,13 @@ pub(super) enum Content {
     Disconnected(u32),
     Instructed,
     Channels(Listing),
+    Connections(Connections),
     /// A result as it is.
     Written(String),
     /// Nothing until the home has answered.
     Asked(Option<Answer>),
+    /// The same, of a user who is not let in.
+    AskedOfBlocked(Option<Answer>),
     /// Its code, and what it says.
     Refused(u32, String),
 }
@@ -92,19 +97,42 @@ impl Exchange {
             Content::Disconnected(count) => {
                 let _ = write!(text, "\"{key}\":{{\"disconnected\":{count}}}");
             }
-            Content::Instructed | Content::Asked(None) => {
+            Content::Instructed | Content::Asked(None) | Content::AskedOfBlocked(None) => {
                 let _ = write!(text, "\"{key}\":{{}}");
             }
             Content::Written(result) => {
                 let _ = write!(text, "\"{key}\":{result}");
             }
             Content::Channels(listing) => write_listing(&mut text, key, listing),
+            Content::Connections(all) => write_connections(&mut text, key, all),
             // Answers are written when they are complete.
-            Content::Asked(Some(answer)) => write_asked(&mut text, key, answer),
+            Content::AskedOfBlocked(Some(Answer::UserStatus(status))) => {
+                write_status(&mut text, key, *status, true);
+            }
+            Content::Asked(Some(answer)) | Content::AskedOfBlocked(Some(answer)) => {
+                write_asked(&mut text, key, answer);
+            }
         }
         text.push('}');
         out.extend_from_slice(text.as_bytes());
     }
+}
+
+fn write_status(text: &mut String, key: &str, status: UserStatus, is_blocked: bool) {
+    let connections = status.connections;
+    let online = connections > 0;
+    let _ = write!(
+        text,
+        "\"{key}\":{{\"online\":{online},\"connections\":{connections}"
+    );
+    if let Some(seen_ms) = status.last_seen_ms {
+        let _ = write!(text, ",\"last_seen\":{seen_ms}");
+    }
+    text.push_str(if is_blocked {
+        ",\"blocked\":true}"
+    } else {
+        "}"
+    });
 }
 
 fn write_position(text: &mut String, published: &Published) {
@@ -141,18 +169,7 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
                 "\"{key}\":{{\"num_clients\":{clients},\"num_users\":{users}}}"
             );
         }
-        Answer::UserStatus(status) => {
-            let connections = status.connections;
-            let online = connections > 0;
-            let _ = write!(
-                text,
-                "\"{key}\":{{\"online\":{online},\"connections\":{connections}"
-            );
-            if let Some(seen_ms) = status.last_seen_ms {
-                let _ = write!(text, ",\"last_seen\":{seen_ms}");
-            }
-            text.push('}');
-        }
+        Answer::UserStatus(status) => write_status(text, key, *status, false),
         Answer::History(Err(error)) | Answer::HistoryRemoved(Err(error)) => {
             let code = match error {
                 HistoryError::Off => NOT_AVAILABLE,
@@ -171,7 +188,8 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
         Answer::Subscribed(_)
         | Answer::Published(_)
         | Answer::Instructed { .. }
-        | Answer::Channels(_) => {
+        | Answer::Channels(_)
+        | Answer::Connections(_) => {
             write_error(text, INTERNAL, "internal error");
         }
     }
@@ -189,6 +207,29 @@ fn write_listing(text: &mut String, key: &str, listing: &Listing) {
         let _ = write!(text, "{comma}{name}:{{\"num_clients\":{clients}}}");
     }
     text.push_str("}}");
+}
+
+fn write_connections(text: &mut String, key: &str, connections: &Connections) {
+    let Some(all) = connections.all() else {
+        let why = "too many connections: ask for those of a user, or by the name of the client";
+        return write_error(text, LIMIT_EXCEEDED, why);
+    };
+    let described = |one: &Connected| {
+        let channels: Vec<&str> = one.channels.iter().map(|name| &**name).collect();
+        json!({
+            "client": one.client,
+            "user": one.user,
+            "handler": one.handler,
+            "transport": one.transport,
+            "route": one.route,
+            "address": one.address,
+            "name": one.name,
+            "version": one.version,
+            "channels": channels,
+        })
+    };
+    let all: Vec<_> = all.iter().map(described).collect();
+    let _ = write!(text, "\"{key}\":{{\"connections\":{}}}", json!(all));
 }
 
 /// A client as others see it.

@@ -41,6 +41,9 @@ struct Given {
     joined: Option<Box<Joined>>,
 }
 
+/// So much of what a client says it is, and of its version, is kept.
+const KIND_BYTES_MAX: usize = 64;
+
 impl Centrifuge {
     pub(super) fn connect(
         &mut self,
@@ -76,6 +79,8 @@ impl Centrifuge {
             _ => (None, Vec::new()),
         };
         self.introduce(info, cx);
+        self.kind = [&request.name, &request.version]
+            .map(|text| text[..text.floor_char_boundary(KIND_BYTES_MAX)].into());
         self.state = State::Connected;
         cx.shared.ports.outboxes.gather_pushes(cx.id, self.encoding);
         self.give(id, granted, request, frame, cx)
@@ -85,6 +90,9 @@ impl Centrifuge {
     fn name(&mut self, lease: Lease, cx: &mut Context<'_>) -> Result<(), DisconnectCode> {
         if cx.lease.is_some() && *self.info.user != *lease.user {
             return Err(DisconnectCode::InvalidToken);
+        }
+        if cx.shared.is_blocked(&lease.user) {
+            return Err(DisconnectCode::PermissionDenied);
         }
         if cx.lease.is_none() && !cx.shared.count_user_in(cx.id, &lease.user) {
             cx.shared.stats.turn_away(TurnedAway::UserConnections);
@@ -203,6 +211,10 @@ impl Centrifuge {
         frame: &mut Frame,
         cx: &mut Context<'_>,
     ) -> Done {
+        // Maybe while homes were asked: whoever closes a user's connections did not find this one yet.
+        if cx.shared.is_blocked(&self.info.user) {
+            return Done::Close(DisconnectCode::PermissionDenied);
+        }
         let mut bytes_left = cx.shared.ports.outboxes.outbox_bytes_max();
         let mut welcomes = Vec::with_capacity(connecting.channels.len());
         for given in &connecting.channels {

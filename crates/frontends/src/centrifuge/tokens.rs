@@ -134,7 +134,7 @@ impl Judge<'_> {
         let Identity::Token(tokens) = &self.route.identity else {
             return Err(Denied::Unused);
         };
-        let unknown = match tokens.judge_open(token, shared.now) {
+        let unknown = match tokens.judge_open(token, shared) {
             Ok(claimed) => return Ok(claimed),
             Err(unknown) => unknown,
         };

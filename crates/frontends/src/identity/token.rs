@@ -6,12 +6,14 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use serde_json::Value;
 use veche_hub::SessionId;
-use veche_jwt::{Claimed, Keys, Refusal, Rules, verify, verify_open};
+use veche_jwt::{Claimed, Keys, Refusal, Rules, verify_open};
 use veche_proto::http::Head;
 
 use super::{Client, Desk, Lease, Named, Unknown, is_valid_user};
 use crate::app::Outcome;
+use crate::blocks::Issued;
 use crate::shared::{Now, Shared};
 
 /// What stands before a token among the subprotocols: `bearer.eyJ…`. Browsers can set no header, but these.
@@ -59,7 +61,7 @@ impl Tokens {
         client: &Client<'_>,
         shared: &Shared,
     ) -> Outcome<Result<Named, Unknown>> {
-        let named = self.name_at_last(client.head, shared.now);
+        let named = self.name_at_last(client.head, shared);
         let lacks_keys = matches!(
             named,
             Err(Unknown::NoKeys | Unknown::Token(Refusal::UnknownKey))
@@ -71,9 +73,9 @@ impl Tokens {
     }
 
     /// By the keys that there are.
-    pub(super) fn name_at_last(&self, head: &Head<'_>, now: Now) -> Result<Named, Unknown> {
+    pub(super) fn name_at_last(&self, head: &Head<'_>, shared: &Shared) -> Result<Named, Unknown> {
         let token = self.find(head).ok_or(Unknown::NoToken)?;
-        let lease = self.judge(&token, now)?;
+        let lease = self.judge(&token, shared)?;
         Ok(Named {
             user: Some(lease.user.clone()),
             lease: Some(Box::new(lease)),
@@ -81,23 +83,32 @@ impl Tokens {
     }
 
     /// What a token is good for.
-    pub(crate) fn judge(&self, token: &str, now: Now) -> Result<Lease, Unknown> {
-        let keys = self.keys.keys().ok_or(Unknown::NoKeys)?;
-        let claims =
-            verify(token, &keys, &self.rules, now.wall_ms / 1000).map_err(Unknown::Token)?;
-        if !is_valid_user(&claims.user) {
+    pub(crate) fn judge(&self, token: &str, shared: &Shared) -> Result<Lease, Unknown> {
+        let claimed = self.judge_open(token, shared)?;
+        let user = claimed.user.ok_or(Unknown::Token(Refusal::NoUser))?;
+        if !is_valid_user(&user) {
             return Err(Unknown::Malformed);
         }
         Ok(Lease {
-            user: claims.user,
-            expires_ms: claims.expires_s.saturating_mul(1000),
+            user,
+            expires_ms: claimed.expires_s.saturating_mul(1000),
         })
     }
 
     /// All that a token says, which may be nobody's.
-    pub(crate) fn judge_open(&self, token: &str, now: Now) -> Result<Claimed, Unknown> {
+    pub(crate) fn judge_open(&self, token: &str, shared: &Shared) -> Result<Claimed, Unknown> {
         let keys = self.keys.keys().ok_or(Unknown::NoKeys)?;
-        verify_open(token, &keys, &self.rules, now.wall_ms / 1000).map_err(Unknown::Token)
+        let now_s = shared.now.wall_ms / 1000;
+        let claimed = verify_open(token, &keys, &self.rules, now_s).map_err(Unknown::Token)?;
+        let issued = Issued {
+            user: claimed.user.as_deref(),
+            id: claimed.all.get("jti").and_then(Value::as_str),
+            at_s: claimed.all.get("iat").and_then(seconds),
+        };
+        match shared.process.is_revoked(&issued, now_s) {
+            true => Err(Unknown::Revoked),
+            false => Ok(claimed),
+        }
     }
 
     fn find<'b>(&self, head: &Head<'b>) -> Option<Cow<'b, str>> {
@@ -118,6 +129,12 @@ impl Tokens {
     pub(super) fn is_token(&self, protocol: &str) -> bool {
         self.places.contains(&Place::Protocol) && protocol.starts_with(PROTOCOL_PREFIX)
     }
+}
+
+/// A NumericDate may have a fraction (RFC 7519, section 2).
+fn seconds(value: &Value) -> Option<u64> {
+    let whole = value.as_u64();
+    whole.or_else(|| value.as_f64().map(|seconds| seconds.max(0.0) as u64))
 }
 
 /// RFC 9110, section 11.4: the scheme in whatever letters, then spaces.

@@ -67,7 +67,7 @@ impl Socket {
         let Identity::Token(tokens) = &route.identity else {
             return Err(NotRenewed::NoLease);
         };
-        let renewed = tokens.judge(token, shared.now).map_err(|unknown| {
+        let renewed = tokens.judge(token, shared).map_err(|unknown| {
             if let Unknown::Token(refusal) = unknown {
                 shared.stats.token_refused(refusal);
             }

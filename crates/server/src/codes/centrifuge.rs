@@ -99,6 +99,13 @@ pub(super) const CLOSES: &[Row] = &[
         "",
     ),
     row(
+        3507,
+        "permission denied",
+        "the user is blocked",
+        &["api.blocks"],
+        "",
+    ),
+    row(
         3508,
         "not available",
         "a `send` command, and nobody listens",

@@ -263,6 +263,13 @@ pub(super) const STATUSES: &[Row] = &[
     ),
     row(
         Status::UNAUTHORIZED.0,
+        "the token was revoked",
+        "by `revoke_token` or `invalidate_user_tokens`",
+        &["api.blocks"],
+        HANDSHAKES,
+    ),
+    row(
+        Status::UNAUTHORIZED.0,
         "the back end does not know who connects",
         "the hook answered with 401",
         &["route.identity"],
@@ -294,6 +301,13 @@ pub(super) const STATUSES: &[Row] = &[
         "the back end does not let this client in",
         "the hook answered with 403",
         &["route.identity"],
+        HANDSHAKES,
+    ),
+    row(
+        Status::FORBIDDEN.0,
+        "this user is blocked",
+        "by `block_user`",
+        &["api.blocks"],
         HANDSHAKES,
     ),
     row(

@@ -398,7 +398,12 @@ impl Checker<'_> {
 
     fn api(&mut self, table: &Table) -> Api {
         let (keys, files) = self.keys(table);
+        let blocks = text(table, "blocks").map(|path| self.base.join(path));
+        if let Some(path) = &blocks {
+            self.folder_of(table, "blocks", path);
+        }
         Api {
+            blocks,
             publish_rate: rate(table, "publish_rate"),
             keys,
             files,

@@ -528,6 +528,19 @@ static API: &[Directive] = &[
     },
     Directive {
         section: Section::Api,
+        name: "blocks",
+        kind: Kind::Text {
+            expected: "the path of a file",
+        },
+        default: Default::Unset(
+            "what the API has blocked and revoked ends with the server process",
+        ),
+        handlers: &[],
+        change: Change::Restart,
+        doc: "The file in which it is written down which users and tokens `block_user`, `revoke_token` and `invalidate_user_tokens` keep out, so that a restart lets nobody in again. A line of JSON for each word, written before the call is answered. The server's user has to be allowed to make files in its folder: at a start it is written anew, without what is over.",
+    },
+    Directive {
+        section: Section::Api,
         name: "publish_rate",
         kind: Kind::Rate { bytes: false },
         default: Default::Toml("\"off\""),

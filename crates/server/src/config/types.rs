@@ -529,6 +529,8 @@ pub(crate) enum MemoryLimit {
 /// `[api]`: the server API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Api {
+    /// Where it is written down who is not let in.
+    pub(crate) blocks: Option<PathBuf>,
     /// Of publications, for each key; `None`: as fast as they are worked on.
     pub(crate) publish_rate: Option<Rate>,
     /// Any one of them opens the API; with none, none is asked for, which only listeners on loopback may do.

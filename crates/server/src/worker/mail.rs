@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use veche_frontends::{Parting, Relay, Site};
+use veche_frontends::{Census, Parting, Relay, Site};
 use veche_hub::{Mail, WorkerId};
 use veche_mailbox::{Class, Full};
 use veche_net::Driver;
@@ -25,6 +25,8 @@ pub(crate) enum Letter {
     Apps(AppMail),
     /// Commands for a response of this worker.
     Relay(Relay),
+    /// Which connections there are.
+    Census(Census),
     /// A new configuration is in force, with so many bytes of an outbox, and with this code of applications.
     Reload(Arc<Site>, usize, Shelf),
     /// Connections come in by these doors from now on.
@@ -59,6 +61,7 @@ impl Rest {
                     self.relayed(driver, &relay);
                     self.shared.ports.post.lanes[from].finished += 1;
                 }
+                Letter::Census(census) => self.take_census(&census),
                 Letter::Reload(site, outbox_bytes_max, shelf) => {
                     self.begin_journal();
                     self.reload_apps(&shelf);

@@ -109,6 +109,11 @@ impl Slots {
         (slot.generation == id.generation).then_some(slot)
     }
 
+    pub(super) fn look(&self, id: SessionId) -> Option<&Slot> {
+        let slot = self.slots.get(id.index as usize)?.as_ref()?;
+        (slot.generation == id.generation).then_some(slot)
+    }
+
     pub(super) fn remove(&mut self, id: SessionId) -> Option<Slot> {
         self.find(id)?;
         self.slots[id.index as usize].take()

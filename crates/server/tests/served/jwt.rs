@@ -18,7 +18,7 @@ use crate::support::http::Response;
 use crate::support::metrics::Metrics;
 use crate::support::{Http, Options, Seen, Server, Setup, Socket, call, on_all, until};
 
-const SECRET: &str = "the secret of the test, which is long enough";
+pub(super) const SECRET: &str = "the secret of the test, which is long enough";
 
 const PUSH: &str = "
 [[route]]
@@ -38,7 +38,7 @@ fn encode(bytes: impl AsRef<[u8]>) -> String {
 }
 
 #[expect(clippy::disallowed_methods, reason = "tokens hold by the wall clock")]
-fn now_s() -> u64 {
+pub(super) fn now_s() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.expect("after 1970").as_secs()
 }
@@ -55,7 +55,7 @@ fn hs256(secret: &[u8]) -> impl FnOnce(&[u8]) -> Vec<u8> {
     move |message| hmac::sign(&key, message).as_ref().to_vec()
 }
 
-fn shared(claims: &Value) -> String {
+pub(super) fn shared(claims: &Value) -> String {
     token(&json!({"alg": "HS256"}), claims, hs256(SECRET.as_bytes()))
 }
 
@@ -64,7 +64,7 @@ fn claims(user: &str) -> Value {
 }
 
 /// What a handshake with these header lines is answered with.
-fn handshake(address: SocketAddr, target: &str, headers: &str) -> Response {
+pub(super) fn handshake(address: SocketAddr, target: &str, headers: &str) -> Response {
     let mut http = Http::connect(address);
     let request = format!(
         "GET {target} HTTP/1.1\r\nHost: test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -80,7 +80,7 @@ fn handshake(address: SocketAddr, target: &str, headers: &str) -> Response {
     response
 }
 
-fn bearer(token: &str) -> String {
+pub(super) fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
 

@@ -12,6 +12,7 @@ mod apps;
 mod asked;
 mod backing_tls;
 mod bad_input;
+mod blocks;
 mod caps;
 mod centrifuge;
 mod churn;

@@ -1,0 +1,67 @@
+//! Which connections a back end wants to know of.
+
+use serde::Deserialize;
+
+use super::inquiry::read;
+use super::{BadCommand, Text, bad};
+
+/// Those of a user, or of a channel; all of them, or those whose clients call themselves so.
+#[derive(Debug)]
+pub struct Listing<'a> {
+    /// Of whom, or of what.
+    pub of: Of<'a>,
+    /// As SDKs say in their connect command.
+    pub name: Option<Text<'a>>,
+}
+
+/// See [`Listing`].
+#[derive(Debug)]
+pub enum Of<'a> {
+    /// This user's.
+    User(Text<'a>),
+    /// Those that hear this channel.
+    Channel(Text<'a>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire<'a> {
+    #[serde(borrow)]
+    user: Option<Text<'a>>,
+    #[serde(borrow)]
+    channel: Option<Text<'a>>,
+    #[serde(borrow)]
+    name: Option<Text<'a>>,
+}
+
+/// Reads `connections`: `user` or `channel`, and `name`.
+pub fn parse_connections(bytes: &[u8]) -> Result<Listing<'_>, BadCommand> {
+    let wire: Wire<'_> = read(bytes)?;
+    let of = match (wire.user, wire.channel) {
+        (Some(user), None) => Of::User(user),
+        (None, Some(channel)) => Of::Channel(channel),
+        _ => return bad("this call takes \"user\" or \"channel\""),
+    };
+    Ok(Listing {
+        of,
+        name: wire.name,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_two_is_asked_for() {
+        let listing = parse_connections(br#"{"user":"ann","name":"js"}"#).expect("good");
+        assert!(matches!(listing.of, Of::User(user) if user.0 == "ann"));
+        assert_eq!(listing.name.map(|name| name.0).as_deref(), Some("js"));
+        let listing = parse_connections(br#"{"channel":"chat:1"}"#).expect("good");
+        assert!(matches!(listing.of, Of::Channel(channel) if channel.0 == "chat:1"));
+        for text in ["{}", r#"{"user":"ann","channel":"c"}"#] {
+            let error = parse_connections(text.as_bytes()).expect_err("bad");
+            assert!(error.0.contains("\"user\" or \"channel\""), "{error}");
+        }
+    }
+}
