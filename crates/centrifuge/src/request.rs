@@ -108,6 +108,8 @@ pub struct ServerSub<'a> {
     pub recover: bool,
     /// Where it was.
     pub position: StreamPosition<'a>,
+    /// Whether it wants to know who subscribes and who leaves.
+    pub join_leave: bool,
 }
 
 /// To hear a channel.

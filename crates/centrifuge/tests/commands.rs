@@ -57,7 +57,7 @@ fn connect() {
     check(
         r#"{"id":4294967295,"connect":{"token":"T","data":{"d":1},"name":"app","version":"1.0",
             "headers":{"":"","authorization":"A"},"flag":-9223372036854775808,"profile":"p","dict":"d",
-            "subs":{"a":{"recover":true,"offset":18446744073709551615,"epoch":"e"},"b":{}}}}"#,
+            "subs":{"a":{"recover":true,"offset":18446744073709551615,"epoch":"e"},"b":{"join_leave":true}}}}"#,
         (
             u32::MAX,
             Request::Connect(ConnectRequest {
@@ -71,9 +71,11 @@ fn connect() {
                             offset: u64::MAX,
                             epoch: "e".into(),
                         },
+                        join_leave: false,
                     },
                     ServerSub {
                         channel: "b".into(),
+                        join_leave: true,
                         ..ServerSub::default()
                     },
                 ],

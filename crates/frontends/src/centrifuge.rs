@@ -12,8 +12,10 @@
 mod channels;
 mod commands;
 mod connecting;
+mod dialect;
 mod frame;
 mod instructed;
+mod one_way;
 mod subscribing;
 mod tokens;
 pub(crate) mod transport;
@@ -27,7 +29,9 @@ use veche_centrifuge::{
 };
 use veche_hub::{Answer, ClientInfo, SessionId, Ticket};
 
+pub(crate) use dialect::Dialect;
 pub(crate) use frame::kind;
+pub(crate) use subscribing::CHANNELS_MAX;
 
 use crate::census::About;
 use crate::identity::{Finding, Lease};
@@ -38,6 +42,7 @@ use crate::step::Block;
 use connecting::Connecting;
 use frame::Frame;
 use instructed::{GIVEN, Givens};
+use one_way::OneWay;
 use subscribing::{Asked, Subscriptions};
 use tokens::Judge;
 use transport::{Address, Relay};
@@ -78,6 +83,8 @@ pub(crate) struct Centrifuge {
     address: Option<Box<Address>>,
     /// What kind of client it says it is, and its version.
     kind: [Box<str>; 2],
+    /// It only listens.
+    one_way: Option<OneWay>,
     /// The next thing may be due earlier than was said last.
     is_hurried: bool,
     /// When it began; from the connect reply on, when the last ping went.
@@ -183,6 +190,7 @@ impl Centrifuge {
             has_asked: false,
             address: None,
             kind: Default::default(),
+            one_way: None,
             is_hurried: false,
             pinged_ms: now.mono_ms,
             is_pinged: false,
@@ -254,7 +262,7 @@ impl Centrifuge {
         reason: &str,
         shared: &mut Shared,
     ) {
-        let mut frame = Frame::new(self.encoding, Vec::new());
+        let mut frame = Frame::new(self.dialect(), Vec::new());
         let body = PushBody::Disconnect(Disconnect { code, reason });
         // It has no data that could be binary.
         let _ = frame.push(&Push { channel: "", body });
@@ -280,8 +288,14 @@ impl Centrifuge {
             return Flow::GoOn;
         }
         let bytes = cx.shared.ports.outboxes.spare();
-        let mut frame = Frame::new(self.encoding, bytes);
-        let flow = self.work(&message, &mut frame, cx);
+        let mut frame = Frame::new(self.dialect(), bytes);
+        let mut flow = match self.is_one_way() {
+            true => self.listen(&message, &mut frame, cx),
+            false => self.work(&message, &mut frame, cx),
+        };
+        if let Some(code) = frame.end() {
+            flow = code.into();
+        }
         frame.send(cx.id, &mut cx.shared.ports.outboxes);
         cx.shared.ports.outboxes.recycle(frame.into_bytes());
         match flow {
@@ -356,7 +370,7 @@ impl Centrifuge {
         }
         let waiting = self.waiting.take()?;
         let bytes = cx.shared.ports.outboxes.spare();
-        let mut frame = Frame::new(self.encoding, bytes);
+        let mut frame = Frame::new(self.dialect(), bytes);
         let done = match (waiting, answer) {
             (Waiting::Connect(connecting), Answer::Subscribed(joined)) => {
                 self.connect_answered(connecting, ticket, joined, &mut frame, cx)
@@ -370,9 +384,10 @@ impl Centrifuge {
             (waiting, _) => Done::Waits(waiting),
         };
         frame.send(cx.id, &mut cx.shared.ports.outboxes);
+        let end = frame.end();
         cx.shared.ports.outboxes.recycle(frame.into_bytes());
         match done {
-            Done::Yes => Some(Flow::GoOn),
+            Done::Yes => Some(end.map_or(Flow::GoOn, Flow::from)),
             Done::Close(code) => Some(code.into()),
             Done::Waits(waiting) => {
                 self.waiting = Some(waiting);
@@ -465,7 +480,7 @@ impl Centrifuge {
                 false => Flow::GoOn,
             };
         }
-        let mut frame = Frame::new(self.encoding, cx.shared.ports.outboxes.spare());
+        let mut frame = Frame::new(self.dialect(), cx.shared.ports.outboxes.spare());
         let mut flow = match self.end_expired(&mut frame, cx) {
             true => Flow::GoOn,
             false => DisconnectCode::SubscriptionExpired.into(),
@@ -479,7 +494,7 @@ impl Centrifuge {
             } else if now_ms >= self.pinged_ms + interval_ms {
                 frame.ping();
                 // The pong has its full time also where the ping is late: after a pause of the whole machine, say.
-                (self.pinged_ms, self.is_pinged) = (now_ms, true);
+                (self.pinged_ms, self.is_pinged) = (now_ms, !self.is_one_way());
             }
         }
         frame.send(cx.id, &mut cx.shared.ports.outboxes);

@@ -8,6 +8,7 @@ mod backlog;
 mod carried;
 mod centrifuge;
 mod events;
+pub(crate) mod marks;
 mod masks;
 mod positions;
 mod sending;
@@ -15,11 +16,11 @@ mod sending;
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use veche_centrifuge::Encoding;
 use veche_hub::{Delivery, Encodings, Event, Format, PayloadKind, SessionId};
 use veche_proto::websocket::deflate::Agreed;
 use veche_proto::websocket::{self, Codecs, Encoder, MessageKind, Opcode, Role};
 
+use crate::centrifuge::Dialect;
 use crate::journal::Journal;
 use crate::pool::Pool;
 use backlog::Backlogs;
@@ -84,7 +85,7 @@ enum Pushes {
     /// A connection to another server: an application sends to it, but it hears no channel.
     Client,
     /// An open session of Centrifugo's protocol.
-    Centrifuge(Encoding, centrifuge::Stage),
+    Centrifuge(Dialect, centrifuge::Stage),
 }
 
 /// One connection's outgoing half.
@@ -432,8 +433,8 @@ impl Outboxes {
             return;
         };
         let pushes = outbox.pushes;
-        if let Pushes::Centrifuge(encoding, stage) = pushes {
-            return self.deliver_centrifuge(session, encoding, stage, delivery);
+        if let Pushes::Centrifuge(dialect, stage) = pushes {
+            return self.deliver_centrifuge(session, dialect, stage, delivery);
         }
         if delivery.event != Event::Published {
             // Who comes and goes is told by protocols that have words for it.

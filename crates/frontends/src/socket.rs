@@ -431,8 +431,12 @@ impl Socket {
             Session::Centrifuge(_) => crate::centrifuge::words(code, reason),
             _ => (code, reason.into()),
         };
-        if let (true, Session::Centrifuge(session)) = (self.is_response, &self.session) {
+        if let Session::Centrifuge(session) = &self.session
+            && (self.is_response || session.is_one_way())
+        {
             session.write_disconnect(id, code, &reason, shared);
+        }
+        if self.is_response {
             shared.ports.outboxes.end_carrying(id);
             shared.ports.outboxes.journal.closed(id, Some(code));
         } else {

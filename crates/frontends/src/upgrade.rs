@@ -17,6 +17,7 @@ use crate::app::session::App;
 use crate::backend::Backend;
 use crate::centrifuge::Centrifuge;
 use crate::close::BLOCKED;
+use crate::centrifuge::transport::Transport;
 use crate::http::KeptRequest;
 use crate::identity::{Identity, Named, Unknown};
 use crate::origin;
@@ -117,7 +118,11 @@ pub(crate) fn judge<'a, 'b>(
         },
         Handler::Centrifuge => {
             let encoding = encoding(head, &upgrade);
-            Session::Centrifuge(Box::new(Centrifuge::new(encoding, shared.now)))
+            let mut session = Centrifuge::new(encoding, shared.now);
+            if Transport::of(route, head.path).is_some_and(Transport::is_one_way) {
+                session.only_listens();
+            }
+            Session::Centrifuge(Box::new(session))
         }
         _ => Session::Echo,
     };

@@ -116,6 +116,7 @@ where
                     offset: sub.offset,
                     epoch: sub.epoch,
                 },
+                join_leave: sub.join_leave,
             }
         })
         .collect())
@@ -130,6 +131,8 @@ struct Sub<'a> {
     offset: u64,
     #[serde(borrow, deserialize_with = "text")]
     epoch: Cow<'a, str>,
+    #[serde(deserialize_with = "zero")]
+    join_leave: bool,
 }
 
 /// A text that may be `null`.

@@ -130,6 +130,7 @@ impl<'a> Message<'a> for ConnectRequest<'a> {
                             offset: entry.value.offset,
                             epoch: entry.value.epoch,
                         },
+                        join_leave: entry.value.join_leave,
                     },
                 );
             }

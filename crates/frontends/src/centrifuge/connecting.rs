@@ -38,6 +38,7 @@ pub(super) struct Connecting {
 struct Given {
     granted: Granted,
     is_recovering: bool,
+    wants_joins: bool,
     joined: Option<Box<Joined>>,
 }
 
@@ -82,7 +83,8 @@ impl Centrifuge {
         self.kind = [&request.name, &request.version]
             .map(|text| text[..text.floor_char_boundary(KIND_BYTES_MAX)].into());
         self.state = State::Connected;
-        cx.shared.ports.outboxes.gather_pushes(cx.id, self.encoding);
+        let dialect = self.dialect();
+        cx.shared.ports.outboxes.gather_pushes(cx.id, dialect);
         self.give(id, granted, request, frame, cx)
     }
 
@@ -132,7 +134,10 @@ impl Centrifuge {
             .into_iter()
             .filter(|one| own.as_ref().is_none_or(|own| own.channel != one.channel));
         let others: Vec<Granted> = others.collect();
-        let all: Vec<Granted> = own.into_iter().chain(others).collect();
+        let mut all: Vec<Granted> = own.into_iter().chain(others).collect();
+        if self.is_one_way() {
+            self.add_asked(&mut all, request, cx);
+        }
         if all.len() > CHANNELS_MAX {
             return Done::Close(DisconnectCode::ChannelLimit);
         }
@@ -151,12 +156,16 @@ impl Centrifuge {
                 );
                 return Done::Close(DisconnectCode::InvalidToken);
             };
-            let mut subs = request.subs.iter();
-            let known = subs.find(|sub| sub.recover && sub.channel == granted.channel);
-            let since = known.map(|sub| {
+            let subs = request.subs.iter();
+            let mut subs = subs.filter(|sub| sub.channel == granted.channel);
+            let wants_joins = subs.clone().any(|sub| sub.join_leave);
+            let known = subs.find(|sub| sub.recover).map(|sub| {
                 let position = &sub.position;
                 Arc::from([writing::since(&position.epoch, position.offset)])
             });
+            // A browser that comes back repeats its request, and its last event is newer.
+            let since = self.since_event().or(known);
+            let is_recovering = since.is_some();
             let joining = Joining {
                 since,
                 client: Some(self.info_with(granted.info.as_ref())),
@@ -173,7 +182,8 @@ impl Centrifuge {
                 .give(&granted.channel, granted.info.clone(), None);
             connecting.open += usize::from(joined.is_none());
             connecting.channels.push(Given {
-                is_recovering: known.is_some(),
+                is_recovering,
+                wants_joins,
                 joined: joined.flatten(),
                 granted,
             });
@@ -224,18 +234,30 @@ impl Centrifuge {
             if given.is_recovering {
                 cx.shared.stats.recovery(welcome.is_whole());
             }
+            if given.wants_joins {
+                let outboxes = &mut cx.shared.ports.outboxes;
+                outboxes.watch(cx.id, &given.granted.channel, true);
+            }
             welcomes.push(welcome);
         }
         let publications: Vec<_> = welcomes.iter().map(Welcome::publications).collect();
-        let subs = connecting.channels.iter().zip(&welcomes).zip(&publications);
+        let names = connecting.channels.iter().map(|one| &*one.granted.channel);
+        let missed = names.zip(&welcomes).zip(&publications);
+        let missed: Vec<_> = missed.map(|((name, of), all)| (name, of, &**all)).collect();
+        let subs = connecting.channels.iter().zip(&missed);
         let subs: Vec<(&str, SubscribeResult<'_>)> = subs
-            .map(|((given, welcome), publications)| {
+            .map(|(given, (channel, welcome, publications))| {
                 let data = given.granted.data.as_ref();
-                let result = SubscribeResult {
-                    data: data.map(|data| writing::data(data.borrow())),
-                    ..welcome.result(publications)
+                let result = match self.is_one_way() {
+                    false => welcome.result(publications),
+                    // Each comes as all others do, and this says where they begin.
+                    true => SubscribeResult {
+                        offset: welcome.begin().map_or(0, |position| position.offset),
+                        ..welcome.result(&[])
+                    },
                 };
-                (&*given.granted.channel, result)
+                let data = data.map(|data| writing::data(data.borrow()));
+                (*channel, SubscribeResult { data, ..result })
             })
             .collect();
         let (interval_ms, _) = ping_times_ms(cx.shared);
@@ -253,11 +275,14 @@ impl Centrifuge {
             ttl_s: lease.map_or(0, |lease| judge.ttl_s(lease.expires_ms, now)),
             subs: &subs,
             ping_s: u32::try_from(interval_ms / 1000).unwrap_or(u32::MAX),
-            pong: interval_ms > 0,
+            pong: interval_ms > 0 && !self.is_one_way(),
             time_ms: i64::try_from(now.wall_ms).unwrap_or(0),
             ..ConnectResult::default()
         };
-        let written = frame.reply(connecting.id, Outcome::Connect(result));
+        let mut written = frame.reply(connecting.id, Outcome::Connect(result));
+        if self.is_one_way() {
+            written = written.and_then(|()| self.tell_missed(&missed, frame, cx));
+        }
         (self.pinged_ms, self.is_pinged) = (now.mono_ms, false);
         frame.send(cx.id, &mut cx.shared.ports.outboxes);
         cx.shared.ports.outboxes.begin_pushes(cx.id);

@@ -1,31 +1,59 @@
 //! Replies and pushes of one go, which leave in one frame.
 
-use veche_centrifuge::{BinaryInJson, Encoding, ErrorCode, Outcome, Push, Reply};
+use veche_centrifuge::{
+    BinaryInJson, DisconnectCode, Encoding, ErrorCode, Outcome, Push, PushBody, Reply,
+};
 use veche_hub::SessionId;
 use veche_proto::websocket::MessageKind;
 
+use super::dialect::Dialect;
+use super::one_way::end_of;
 use crate::outbox::Outboxes;
 
 /// What is to leave together, in order. It has to be [sent](Frame::send) before anything that may write a publication
 /// into the same outbox.
 pub(super) struct Frame {
-    encoding: Encoding,
+    dialect: Dialect,
     bytes: Vec<u8>,
+    /// What becomes of a client that no reply can tell that its request failed.
+    end: Option<DisconnectCode>,
 }
 
 impl Frame {
     /// Empty; `bytes` lend their memory.
-    pub(super) fn new(encoding: Encoding, bytes: Vec<u8>) -> Self {
+    pub(super) fn new(dialect: impl Into<Dialect>, bytes: Vec<u8>) -> Self {
         debug_assert!(bytes.is_empty());
-        Self { encoding, bytes }
+        Self {
+            dialect: dialect.into(),
+            bytes,
+            end: None,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
+    /// To a client that only listens a connection is a push, and an error its [end](Self::end).
     pub(super) fn reply(&mut self, id: u32, outcome: Outcome<'_>) -> Result<(), BinaryInJson> {
-        self.add(|encoding, out| encoding.write_reply(out, &Reply { id, outcome }))
+        if !self.dialect.is_one_way {
+            let reply = Reply { id, outcome };
+            return self.add(|dialect, out| dialect.encoding.write_reply(out, &reply));
+        }
+        match outcome {
+            Outcome::Connect(result) => {
+                let body = PushBody::Connect(result);
+                return self.push(&Push { channel: "", body });
+            }
+            Outcome::Error(error) => self.end = Some(end_of(error.code, error.is_temporary)),
+            _ => debug_assert!(false, "it has asked for nothing else"),
+        }
+        Ok(())
+    }
+
+    /// What becomes of a client that could not be told otherwise.
+    pub(super) fn end(&self) -> Option<DisconnectCode> {
+        self.end
     }
 
     pub(super) fn error(&mut self, id: u32, code: ErrorCode) {
@@ -34,34 +62,42 @@ impl Frame {
     }
 
     pub(super) fn push(&mut self, push: &Push<'_>) -> Result<(), BinaryInJson> {
-        self.add(|encoding, out| encoding.write_push(out, push))
+        self.add(|dialect, out| dialect.write_push(out, push))
     }
 
     pub(super) fn ping(&mut self) {
         // A ping has no data either.
-        let _ = self.add(|encoding, out| {
-            encoding.write_ping(out);
+        let _ = self.add(|dialect, out| {
+            dialect.encoding.write_ping(out);
             Ok(())
         });
     }
 
     fn add(
         &mut self,
-        write: impl FnOnce(Encoding, &mut Vec<u8>) -> Result<(), BinaryInJson>,
+        write: impl FnOnce(Dialect, &mut Vec<u8>) -> Result<(), BinaryInJson>,
     ) -> Result<(), BinaryInJson> {
         let before = self.bytes.len();
-        if self.encoding == Encoding::Json && before > 0 {
+        if self.dialect.encoding == Encoding::Json && before > 0 {
             self.bytes.push(b'\n');
         }
-        write(self.encoding, &mut self.bytes).inspect_err(|_| self.bytes.truncate(before))
+        write(self.dialect, &mut self.bytes).inspect_err(|_| self.bytes.truncate(before))
     }
 
     /// Sends what there is, if anything; it is empty again.
     pub(super) fn send(&mut self, id: SessionId, outboxes: &mut Outboxes) {
-        if !self.bytes.is_empty() {
-            outboxes.message(id, kind(self.encoding), &self.bytes);
-            self.bytes.clear();
+        if self.bytes.is_empty() {
+            return;
         }
+        let kind = kind(self.dialect.encoding);
+        match self.dialect.is_single() {
+            false => outboxes.message(id, kind, &self.bytes),
+            true => {
+                let lines = self.bytes.split(|byte| *byte == b'\n');
+                lines.for_each(|line| outboxes.message(id, kind, line));
+            }
+        }
+        self.bytes.clear();
     }
 
     /// Gives the memory back.

@@ -171,7 +171,7 @@ impl Centrifuge {
         cx: &mut Context<'_>,
     ) -> Flow {
         let outboxes = &mut cx.shared.ports.outboxes;
-        let mut frame = Frame::new(self.encoding, outboxes.spare());
+        let mut frame = Frame::new(self.dialect(), outboxes.spare());
         let publications = publications.iter().copied().map(PushBody::Publication);
         let mut bodies = std::iter::once(body).chain(publications);
         let written = bodies.try_for_each(|body| frame.push(&Push { channel, body }));

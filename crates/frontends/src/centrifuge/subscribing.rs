@@ -19,7 +19,7 @@ use super::{Centrifuge, Context, Done, GRACE_MS, Waiting};
 use crate::shared::Now;
 
 /// Most channels that one client can be subscribed to.
-pub(super) const CHANNELS_MAX: usize = 128;
+pub(crate) const CHANNELS_MAX: usize = 128;
 
 /// A subscription that holds for longer is looked at again then: the wall clock may have been set.
 const LOOK_MS: u64 = 60 * 60 * 1000;
@@ -255,6 +255,7 @@ impl Centrifuge {
     pub(super) fn leave(&mut self, channel: &str, cx: &mut Context<'_>) {
         self.subscriptions.remove(channel);
         cx.shared.ports.outboxes.watch(cx.id, channel, false);
+        cx.shared.ports.outboxes.clear_mark(cx.id, channel);
         if let Ok(channel) = ChannelName::new(channel) {
             let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.ports);
             hub.unsubscribe(cx.id, channel, ports);

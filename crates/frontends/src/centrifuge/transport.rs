@@ -18,6 +18,10 @@ pub(crate) enum Transport {
     Events,
     /// Commands for one of these responses, which may be another worker's.
     Emulation,
+    /// The same three for clients that only listen.
+    OneWayWebSocket,
+    OneWayHttpStream,
+    OneWayEvents,
 }
 
 impl Transport {
@@ -28,17 +32,39 @@ impl Transport {
             Some("http_stream") => Some(Self::HttpStream),
             Some("sse") => Some(Self::Events),
             Some("emulation") => Some(Self::Emulation),
+            Some("uni_websocket") => Some(Self::OneWayWebSocket),
+            Some("uni_http_stream") => Some(Self::OneWayHttpStream),
+            Some("uni_sse") => Some(Self::OneWayEvents),
             _ if route.path.ends_with("/*") => None,
             _ => Some(Self::WebSocket),
         }
     }
 
-    /// The method that it takes.
-    pub(crate) fn method(self) -> &'static str {
+    /// The methods that it takes.
+    pub(crate) fn methods(self) -> &'static str {
         match self {
-            Self::WebSocket | Self::Events => "GET",
-            Self::HttpStream | Self::Emulation => "POST",
+            Self::WebSocket | Self::Events | Self::OneWayWebSocket => "GET",
+            Self::HttpStream | Self::Emulation | Self::OneWayHttpStream => "POST",
+            Self::OneWayEvents => "GET, POST",
         }
+    }
+
+    /// Whether it takes this one.
+    pub(crate) fn takes(self, method: &str) -> bool {
+        self.methods().split(", ").any(|one| one == method)
+    }
+
+    /// Whether its clients only listen.
+    pub(crate) fn is_one_way(self) -> bool {
+        matches!(
+            self,
+            Self::OneWayWebSocket | Self::OneWayHttpStream | Self::OneWayEvents
+        )
+    }
+
+    /// Whether it is a response of server-sent events.
+    pub(crate) fn is_events(self) -> bool {
+        matches!(self, Self::Events | Self::OneWayEvents)
     }
 }
 

@@ -146,6 +146,16 @@ impl<'a> Welcome<'a> {
         self.publications.bytes()
     }
 
+    /// Where he is before what he missed, if that is told behind this.
+    pub(super) fn begin(&self) -> Option<Position> {
+        let mut position = self.joined?.position;
+        let first = self.publications.all.first().and_then(|one| one.position);
+        if let Some(first) = first {
+            position.offset = first.offset.saturating_sub(1);
+        }
+        Some(position)
+    }
+
     pub(super) fn result<'r>(
         &'r self,
         publications: &'r [wire::Publication<'r>],

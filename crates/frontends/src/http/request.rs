@@ -71,7 +71,9 @@ impl Http {
         }
         if route.handler == Handler::Centrifuge {
             return match Transport::of(route, head.path) {
-                Some(Transport::WebSocket) => self.upgrade(id, head, raw, route, shared),
+                Some(Transport::WebSocket | Transport::OneWayWebSocket) => {
+                    self.upgrade(id, head, raw, route, shared)
+                }
                 Some(transport) => self.centrifuge(id, transport, (head, raw), route, shared),
                 None => {
                     let refusal = Refusal::new(Status::NOT_FOUND, "nothing here");

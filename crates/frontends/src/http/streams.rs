@@ -15,7 +15,7 @@ use crate::centrifuge::Centrifuge;
 use crate::centrifuge::transport::{Address, RELAYS_MAX, Relay, Transport, encoding_of};
 use crate::identity::{Named, Unknown};
 use crate::origin;
-use crate::outbox::Carried;
+use crate::outbox::{Carried, marks};
 use crate::reply::{Refusal, Reply};
 use crate::route::Route;
 use crate::shared::Shared;
@@ -61,19 +61,20 @@ impl Http {
         if head.method.as_str() == "OPTIONS" {
             return self.answer(id, head, shared, move |reply, id, shared| {
                 let mut headers = allowed(origin.as_deref());
-                headers.push(("Access-Control-Allow-Methods", transport.method()));
+                headers.push(("Access-Control-Allow-Methods", transport.methods()));
                 headers.push((
                     "Access-Control-Allow-Headers",
-                    "Authorization, Content-Type",
+                    "Authorization, Content-Type, Last-Event-ID",
                 ));
                 headers.push(("Access-Control-Max-Age", "300"));
                 reply.write_with(id, Status::NO_CONTENT, &headers, b"", shared);
             });
         }
-        if head.method.as_str() != transport.method() {
+        if !transport.takes(head.method.as_str()) {
             let why = "this path takes another method";
             let refusal = Refusal::new(Status::METHOD_NOT_ALLOWED, why);
-            return self.refuse(id, head, refusal.with("Allow", transport.method()), shared);
+            let refusal = refusal.with("Allow", transport.methods());
+            return self.refuse(id, head, refusal, shared);
         }
         let bytes_max = route.message_limits.message_bytes_max;
         if matches!(head.framing, Framing::Sized(length) if length > bytes_max as u64) {
@@ -92,14 +93,18 @@ impl Http {
             return self.refuse(id, head, refusal, shared);
         }
         let mut kept = KeptRequest::new(route, raw, Named::default());
-        if transport == Transport::HttpStream {
+        if head.method == Method::Post {
             return self.read_body(id, head, Purpose::Connect(kept), shared);
         }
-        let Some(connect) = head.query("cf_connect") else {
-            let why = "cf_connect=COMMAND is missing";
-            return self.refuse(id, head, Refusal::new(Status::BAD_REQUEST, why), shared);
-        };
-        kept.body = connect.as_bytes().to_vec();
+        match head.query("cf_connect") {
+            Some(connect) => kept.body = connect.as_bytes().to_vec(),
+            // The request may say all that there is to say.
+            None if transport.is_one_way() => {}
+            None => {
+                let why = "cf_connect=COMMAND is missing";
+                return self.refuse(id, head, Refusal::new(Status::BAD_REQUEST, why), shared);
+            }
+        }
         Ok(self.name_stream(id, kept, shared))
     }
 
@@ -149,7 +154,10 @@ impl Http {
             let refused = Refused { refusal, outcome };
             return self.refuse_handshake(id, reply, &refused, shared);
         }
-        let is_events = head.method == Method::Get;
+        let Some(transport) = Transport::of(route, head.path) else {
+            unreachable!("it was one when the request came, and nothing of that changes")
+        };
+        let is_events = transport.is_events();
         let encoding = match is_events {
             true => Encoding::Json,
             false => encoding_of(head.header("content-type")),
@@ -171,11 +179,17 @@ impl Http {
         shared.stats.handshake(Handshake::Opened);
         shared.stats.sessions.add(1);
         shared.ports.outboxes.begin_carrying(id, carried);
-        let secret = shared.ports.outboxes.masks.bytes();
-        let address = Address::new(shared.hub.worker(), id, secret);
         let mut session = Centrifuge::new(encoding, shared.now);
         session.set_user(named.user.as_deref().unwrap_or_default());
-        session.begin_emulation(address, &kept.body);
+        if transport.is_one_way() {
+            let last = head.header("last-event-id");
+            let last = last.filter(|last| is_events && !last.is_empty());
+            session.begin_response(&kept.body, last.map(marks::since));
+        } else {
+            let secret = shared.ports.outboxes.masks.bytes();
+            let address = Address::new(shared.hub.worker(), id, secret);
+            session.begin_emulation(address, &kept.body);
+        }
         let decoder = Decoder::new(Role::Server, None);
         let session = Session::Centrifuge(Box::new(session));
         let side = Side::Server(Arc::clone(route));

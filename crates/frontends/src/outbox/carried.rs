@@ -63,8 +63,16 @@ impl Outboxes {
             Carried::Events { .. } => {
                 let mut event = Vec::with_capacity(message.len() + 16);
                 events::encode(&mut event, message);
-                self.carry_raw(id, &event);
+                self.carry_event(id, &event);
             }
+        }
+    }
+
+    /// Writes an event, and before it the line that says where the client is with it.
+    pub(super) fn carry_event(&mut self, id: SessionId, event: &[u8]) {
+        match self.sides.marks.take_line(id.index) {
+            None => self.carry_raw(id, event),
+            Some(line) => self.carry_raw(id, &[line.as_bytes(), event].concat()),
         }
     }
 

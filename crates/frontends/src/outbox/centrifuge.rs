@@ -4,25 +4,53 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use veche_centrifuge::{Encoding, Push, PushBody};
-use veche_hub::{Delivery, Event, Format, SessionId};
+use veche_hub::{Delivery, Event, Format, Position, SessionId};
 
-use super::{Carried, Outboxes, Pushes};
-use crate::centrifuge::{kind, writing};
+use super::marks::AllMarks;
+use super::{Carried, Outboxes, Pushes, events};
+use crate::centrifuge::{Dialect, kind, writing};
 
-/// A push among the formats that a publication is encoded in once, by encoding.
-const JSON: Format = Format(u32::MAX - 5);
-const PROTOBUF: Format = Format(u32::MAX - 6);
-/// Their frames; the lower bits say how they are compressed.
-const FORM_JSON: u32 = 2 << 16;
-const FORM_PROTOBUF: u32 = 3 << 16;
+/// What a publication is encoded in once for all clients of one dialect.
+struct Forms {
+    /// A push.
+    push: Format,
+    /// The same as a server-sent event, but for its id.
+    event: Format,
+    /// Frames with it; the lower bits say how they are compressed.
+    frame: u32,
+}
+
+fn forms(dialect: Dialect) -> Forms {
+    let (place, frame) = match (dialect.encoding, dialect.is_one_way) {
+        (Encoding::Json, false) => (5, 2),
+        (Encoding::Protobuf, false) => (6, 3),
+        (Encoding::Json, true) => (7, 4),
+        (Encoding::Protobuf, true) => (8, 5),
+    };
+    Forms {
+        push: Format(u32::MAX - place),
+        event: Format(u32::MAX - 4 - place),
+        frame: frame << 16,
+    }
+}
 
 /// What is kept of the sessions that speak the protocol, beside their outboxes. All by the index of the session.
 #[derive(Default)]
 pub(super) struct Sides {
     /// Pushes that came before the connection was told to which channels it is subscribed.
     early: HashMap<u32, Vec<u8>>,
+    /// The same for clients that get each in a message of its own.
+    early_singles: HashMap<u32, Singles>,
+    pub(super) marks: AllMarks,
     /// Channels of which the client wants to know who comes and goes.
     watched: HashMap<u32, Vec<Box<str>>>,
+}
+
+/// Pushes that wait, with where their channels are then.
+#[derive(Default)]
+struct Singles {
+    all: Vec<(Bytes, Option<(Box<str>, Position)>)>,
+    bytes: usize,
 }
 
 impl Sides {
@@ -31,6 +59,10 @@ impl Sides {
         if !self.early.is_empty() {
             self.early.remove(&index);
         }
+        if !self.early_singles.is_empty() {
+            self.early_singles.remove(&index);
+        }
+        self.marks.forget(index);
         if !self.watched.is_empty() {
             self.watched.remove(&index);
         }
@@ -39,20 +71,31 @@ impl Sides {
 
 impl Outboxes {
     /// From now on what is published to the session waits for [`Outboxes::begin_pushes`].
-    pub(crate) fn gather_pushes(&mut self, id: SessionId, encoding: Encoding) {
-        self.sides.early.insert(id.index, Vec::new());
-        self.of_mut(id).pushes = Pushes::Centrifuge(encoding, Stage::Early);
+    pub(crate) fn gather_pushes(&mut self, id: SessionId, dialect: Dialect) {
+        if dialect.is_one_way && matches!(self.of(id).carried, Carried::Events { .. }) {
+            self.sides.marks.begin(id.index);
+        }
+        self.of_mut(id).pushes = Pushes::Centrifuge(dialect, Stage::Early);
     }
 
     /// The client has been told of its channels: what waited follows, and all that comes.
     pub(crate) fn begin_pushes(&mut self, id: SessionId) {
-        let Pushes::Centrifuge(encoding, Stage::Early) = self.of(id).pushes else {
+        let Pushes::Centrifuge(dialect, Stage::Early) = self.of(id).pushes else {
             return;
         };
-        self.of_mut(id).pushes = Pushes::Centrifuge(encoding, Stage::Live);
+        self.of_mut(id).pushes = Pushes::Centrifuge(dialect, Stage::Live);
+        let kind = kind(dialect.encoding);
         let early = self.sides.early.remove(&id.index).unwrap_or_default();
         if !early.is_empty() {
-            self.message(id, kind(encoding), &early);
+            self.message(id, kind, &early);
+        }
+        let singles = self.sides.early_singles.remove(&id.index);
+        for (push, place) in singles.unwrap_or_default().all {
+            if let Some((channel, position)) = place {
+                let marks = &mut self.sides.marks;
+                marks.advance(id.index, &channel, Some(position));
+            }
+            self.message(id, kind, &push);
         }
     }
 
@@ -82,7 +125,7 @@ impl Outboxes {
     pub(super) fn deliver_centrifuge(
         &mut self,
         session: SessionId,
-        encoding: Encoding,
+        dialect: Dialect,
         stage: Stage,
         delivery: &mut Delivery<'_>,
     ) {
@@ -93,16 +136,13 @@ impl Outboxes {
                 return;
             }
         }
-        let format = match encoding {
-            Encoding::Json => JSON,
-            Encoding::Protobuf => PROTOBUF,
-        };
-        let push = match delivery.encodings.find(format) {
+        let forms = forms(dialect);
+        let push = match delivery.encodings.find(forms.push) {
             Some(push) => push.clone(),
             None => {
-                let push = push(encoding, delivery);
+                let push = push(dialect, delivery);
                 self.pushes_encoded += 1;
-                delivery.encodings.find_or_encode(format, || push)
+                delivery.encodings.find_or_encode(forms.push, || push)
             }
         };
         if push.is_empty() {
@@ -110,30 +150,55 @@ impl Outboxes {
             return self.overflow(session);
         }
         if stage == Stage::Early {
-            return self.keep_early(session, encoding, &push);
+            return self.keep_early(session, dialect, push, delivery);
         }
-        if self.has_room(session, push.len()) {
-            if self.of(session).carried != Carried::Frames {
-                return self.carry(session, &push);
+        if !self.has_room(session, push.len()) {
+            return;
+        }
+        match self.of(session).carried {
+            Carried::Frames => {
+                let kind = kind(dialect.encoding);
+                self.frame(session, kind, &push, forms.frame, delivery.encodings);
             }
-            let form = match encoding {
-                Encoding::Json => FORM_JSON,
-                Encoding::Protobuf => FORM_PROTOBUF,
-            };
-            self.frame(session, kind(encoding), &push, form, delivery.encodings);
+            Carried::Events { .. } => {
+                let event = delivery.encodings.find_or_encode(forms.event, || {
+                    let mut event = Vec::with_capacity(push.len() + 16);
+                    events::encode(&mut event, &push);
+                    Bytes::from(event)
+                });
+                let marks = &mut self.sides.marks;
+                marks.advance(session.index, delivery.channel, delivery.position);
+                self.carry_event(session, &event);
+            }
+            Carried::Lines { .. } | Carried::Bytes { .. } => self.carry(session, &push),
         }
     }
 
-    fn keep_early(&mut self, session: SessionId, encoding: Encoding, push: &[u8]) {
+    fn keep_early(
+        &mut self,
+        session: SessionId,
+        dialect: Dialect,
+        push: Bytes,
+        delivery: &Delivery<'_>,
+    ) {
         let bytes_max = self.outbox_bytes_max;
+        if dialect.is_single() {
+            let early = self.sides.early_singles.entry(session.index).or_default();
+            if early.bytes > 0 && early.bytes + push.len() > bytes_max {
+                return self.overflow(session);
+            }
+            early.bytes += push.len();
+            let place = delivery.position.map(|at| (delivery.channel.into(), at));
+            return early.all.push((push, place));
+        }
         let early = self.sides.early.entry(session.index).or_default();
         if !early.is_empty() && early.len() + push.len() > bytes_max {
             return self.overflow(session);
         }
-        if encoding == Encoding::Json && !early.is_empty() {
+        if dialect.encoding == Encoding::Json && !early.is_empty() {
             early.push(b'\n');
         }
-        early.extend_from_slice(push);
+        early.extend_from_slice(&push);
     }
 
     /// How many pushes have been encoded, of all that were written.
@@ -150,7 +215,7 @@ pub(super) enum Stage {
 }
 
 /// Nothing for what can't be told in this encoding.
-fn push(encoding: Encoding, delivery: &Delivery<'_>) -> Bytes {
+fn push(dialect: Dialect, delivery: &Delivery<'_>) -> Bytes {
     let tags = writing::tags(delivery.info);
     let client = delivery.info.and_then(|info| info.client.as_deref());
     let body = match (delivery.event, client) {
@@ -168,7 +233,7 @@ fn push(encoding: Encoding, delivery: &Delivery<'_>) -> Bytes {
         body,
     };
     let mut out = Vec::with_capacity(delivery.payload.bytes.len() + delivery.channel.len() + 64);
-    match encoding.write_push(&mut out, &push) {
+    match dialect.write_push(&mut out, &push) {
         Ok(()) => Bytes::from(out),
         Err(_) => Bytes::new(),
     }

@@ -81,7 +81,7 @@ pub fn limits() -> Limits {
 impl Options {
     pub(super) fn shared(&self, me: WorkerId) -> Shared {
         Shared::new(
-            Hub::new(me, self.workers, self.seed, self.hub.clone()),
+            Hub::new(me, self.workers, self.seed, self.hub_of(me)),
             Ports::new(
                 Outboxes::new(self.outbox_bytes).with_random(counting),
                 Post::new(self.workers, self.credits),
@@ -91,6 +91,14 @@ impl Options {
             Box::new(TwoFiles),
             Arc::new(Quiet),
         )
+    }
+
+    /// No two make the same epochs.
+    fn hub_of(&self, me: WorkerId) -> veche_hub::Options {
+        veche_hub::Options {
+            epoch_seed: self.hub.epoch_seed ^ u64::from(me.0) << 32,
+            ..self.hub.clone()
+        }
     }
 
     fn site(&self) -> Site {
@@ -143,6 +151,10 @@ impl Options {
             Route {
                 identity: Identity::Token(tokens()),
                 ..route("/centrifuge/jwt/http_stream", Handler::Centrifuge)
+            },
+            Route {
+                identity: Identity::Token(tokens()),
+                ..route("/centrifuge/tokens/*", Handler::Centrifuge)
             },
             Route {
                 identity: Identity::Query("user".into()),

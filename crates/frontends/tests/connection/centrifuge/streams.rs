@@ -7,7 +7,7 @@ use crate::world::wire::{get, post, response, responses};
 use crate::world::{PUBLIC, PUSH, Peer, World};
 
 /// The parts of a chunked body, as far as it has come; an empty one is its end.
-fn chunks(mut bytes: &[u8]) -> Vec<String> {
+pub(super) fn chunks(mut bytes: &[u8]) -> Vec<String> {
     let mut chunks = Vec::new();
     while !bytes.is_empty() {
         let end = bytes
@@ -24,18 +24,19 @@ fn chunks(mut bytes: &[u8]) -> Vec<String> {
 }
 
 /// The objects in what came of a response.
-fn objects(world: &mut World, peer: Peer) -> Vec<Value> {
+pub(super) fn objects(world: &mut World, peer: Peer) -> Vec<Value> {
     world.settle();
     let text = chunks(&world.take(peer)).concat();
     let lines = text.split('\n').filter_map(|line| {
         let line = line.trim().trim_start_matches("data: ");
-        (!line.is_empty()).then(|| serde_json::from_str(line).expect("JSON"))
+        let is_told = !line.is_empty() && !line.starts_with("id: ");
+        is_told.then(|| serde_json::from_str(line).expect("JSON"))
     });
     lines.collect()
 }
 
 /// Begins a response; what it says first.
-fn open(world: &mut World, worker: usize, request: &str) -> (Peer, Vec<Value>) {
+pub(super) fn open(world: &mut World, worker: usize, request: &str) -> (Peer, Vec<Value>) {
     let peer = world.connect(worker, PUBLIC);
     let bytes = world.ask(peer, request);
     let (response, rest) = response(&bytes, false);
@@ -44,7 +45,8 @@ fn open(world: &mut World, worker: usize, request: &str) -> (Peer, Vec<Value>) {
     let text = chunks(rest).concat();
     let lines = text.split('\n').filter_map(|line| {
         let line = line.trim().trim_start_matches("data: ");
-        (!line.is_empty()).then(|| serde_json::from_str(line).expect("JSON"))
+        let is_told = !line.is_empty() && !line.starts_with("id: ");
+        is_told.then(|| serde_json::from_str(line).expect("JSON"))
     });
     (peer, lines.collect())
 }
@@ -151,6 +153,8 @@ fn what_is_not_there_is_refused() {
         (get("/centrifuge/all/other"), 404),
         (get("/centrifuge/all/http_stream"), 405),
         (post("/centrifuge/all/sse", "{}"), 405),
+        (get("/centrifuge/all/uni_http_stream"), 405),
+        (get("/centrifuge/all/uni_websocket"), 426),
         (get("/centrifuge/all/sse"), 400),
         (get("/centrifuge/all/websocket"), 426),
     ] {

@@ -1,0 +1,580 @@
+//! Clients that only listen: bare pushes by three transports, and events by which a browser comes back by itself.
+
+use serde_json::{Value, json};
+
+use super::streams::{chunks, objects, open};
+use super::{ask, in_seconds, publish, take, token};
+use crate::world::wire::{Said, get, post, response, responses, said, text};
+use crate::world::{INTERNAL, PUBLIC, PUSH, Peer, World};
+
+/// How they come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum By {
+    WebSocket,
+    Lines,
+    Events,
+    PostedEvents,
+}
+
+const ALL: [By; 4] = [By::WebSocket, By::Lines, By::Events, By::PostedEvents];
+
+fn encoded(text: &str) -> String {
+    let bytes = text.bytes();
+    bytes.map(|byte| format!("%{byte:02X}")).collect()
+}
+
+/// Connects with a request; what it is told first. Each push is alone.
+fn connect(
+    world: &mut World,
+    worker: usize,
+    by: By,
+    route: &str,
+    request: &Value,
+) -> (Peer, Vec<Value>) {
+    let request = request.to_string();
+    let route = format!("/centrifuge/{route}");
+    match by {
+        By::WebSocket => {
+            let peer = world.open(worker, &format!("{route}/uni_websocket"));
+            let heard = ask(world, peer, &request);
+            assert_eq!((heard.closed, heard.frames), (None, heard.lines.len()));
+            (peer, heard.lines)
+        }
+        By::Lines => open(
+            world,
+            worker,
+            &post(&format!("{route}/uni_http_stream"), &request),
+        ),
+        By::PostedEvents => open(world, worker, &post(&format!("{route}/uni_sse"), &request)),
+        By::Events => {
+            let connect = encoded(&request);
+            let target = format!("{route}/uni_sse?cf_connect={connect}");
+            open(world, worker, &get(&target))
+        }
+    }
+}
+
+/// What it is told then.
+fn told(world: &mut World, peer: Peer, by: By) -> Vec<Value> {
+    match by {
+        By::WebSocket => {
+            let heard = take(world, peer);
+            assert_eq!((heard.closed, heard.frames), (None, heard.lines.len()));
+            heard.lines
+        }
+        _ => objects(world, peer),
+    }
+}
+
+fn call(world: &mut World, path: &str, body: &Value) {
+    let caller = world.connect(0, INTERNAL);
+    let answer = world.ask(caller, post(path, &body.to_string()));
+    assert_eq!(responses(&answer)[0].status, 200);
+}
+
+#[test]
+fn they_get_bare_pushes_and_need_not_answer() {
+    for by in ALL {
+        for worker in 0..3 {
+            let mut world = super::world(3);
+            let back_end = world.connect(0, PUSH);
+            let claims = json!({ "sub": "ann", "exp": in_seconds(&world, 600),
+                "channels": ["news"], "subs": { "chat:1": { "data": "welcome" } } });
+            let request = json!({ "token": token(&claims), "subs": {
+                "open:1": {}, "chat:1": { "join_leave": true },
+                // What needs a token, is another's, or is none.
+                "token:1": {}, "nowhere": {}, "#bob": {}, "open:$1": {}, "": {} } });
+            let (peer, said) = connect(&mut world, worker, by, "tokens", &request);
+            let reply = &said[0]["connect"];
+            assert_eq!(
+                (&reply["ping"], &reply["ttl"]),
+                (&json!(25), &json!(600)),
+                "{by:?}"
+            );
+            for missing in ["pong", "session", "node"] {
+                assert_eq!(reply[missing], Value::Null, "{by:?}: {missing}");
+            }
+            let subs = reply["subs"].as_object().expect("subs");
+            let mut names: Vec<&String> = subs.keys().collect();
+            names.sort();
+            assert_eq!(names, ["#ann", "chat:1", "news", "open:1"]);
+            assert_eq!(subs["chat:1"]["data"], "welcome");
+            assert_eq!(subs["chat:1"]["recoverable"], true);
+            // Her own coming may be told, and so are others'.
+            let own = |one: &Value| one["join"]["info"]["client"] == reply["client"];
+            assert!(said[1..].iter().all(own), "{said:?}");
+
+            for (channel, data) in [("news", 1), ("#ann", 2), ("chat:1", 3), ("open:1", 4)] {
+                publish(&mut world, back_end, channel, data);
+                let mut expected = json!({ "channel": channel, "pub": { "data": data } });
+                if channel == "chat:1" {
+                    expected["pub"]["offset"] = json!(1);
+                }
+                let mut said = told(&mut world, peer, by);
+                said.retain(|one| !own(one));
+                assert_eq!(said, [expected], "{by:?}");
+            }
+            let bob = super::connect(&mut world, 0, "/centrifuge/named?user=bob", &json!({})).0;
+            ask(
+                &mut world,
+                bob,
+                r#"{"id":2,"subscribe":{"channel":"chat:1"}}"#,
+            );
+            let said = told(&mut world, peer, by);
+            assert_eq!((&said[0]["channel"], said.len()), (&json!("chat:1"), 1));
+            assert_eq!(said[0]["join"]["info"]["user"], "bob");
+
+            // Nothing that it says means anything, and it need say nothing.
+            if by == By::WebSocket {
+                world.send(peer, &text(r#"{"id":9,"ping":{}}"#));
+                world.send(peer, &text("hello"));
+            }
+            for _ in 0..4 {
+                world.advance(25_000);
+                assert_eq!(told(&mut world, peer, by), [json!({})], "{by:?}");
+            }
+
+            let room = json!({ "user": "ann", "channel": "open:2" });
+            call(&mut world, "/api/subscribe", &room);
+            assert_eq!(
+                told(&mut world, peer, by),
+                [json!({ "channel": "open:2", "subscribe": {} })]
+            );
+            call(&mut world, "/api/unsubscribe", &room);
+            let unsubscribe = json!({ "code": 2000, "reason": "server unsubscribe" });
+            assert_eq!(
+                told(&mut world, peer, by),
+                [json!({ "channel": "open:2", "unsubscribe": unsubscribe })]
+            );
+            let later = json!({ "user": "ann", "expire_at": in_seconds(&world, 60) });
+            call(&mut world, "/api/refresh", &later);
+            let refresh = json!({ "refresh": { "expires": true, "ttl": 60 } });
+            assert_eq!(told(&mut world, peer, by), [refresh]);
+            call(&mut world, "/api/disconnect", &json!({ "user": "ann" }));
+            let end =
+                json!({ "disconnect": { "code": 3503, "reason": "disconnected by the back end" } });
+            world.settle();
+            let bytes = world.take(peer);
+            if by == By::WebSocket {
+                let heard = super::heard(&bytes);
+                assert_eq!(heard.lines, [end]);
+                assert_eq!(heard.closed.map(|(code, _)| code), Some(3503));
+            } else {
+                let text = chunks(&bytes).concat();
+                assert!(text.contains(&end.to_string()), "{by:?}: {text}");
+                assert!(bytes.ends_with(b"0\r\n\r\n"), "{by:?}: it ends");
+                world.advance(1);
+                assert!(!world.is_open(peer));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_opens_nothing_ends_with_its_reason() {
+    let exp = |world: &World| in_seconds(world, 60);
+    for by in ALL {
+        for (of, code) in [
+            (json!({ "token": "x" }), 3500),
+            (json!({}), 3500),
+            (json!({ "token": 7 }), 3501),
+            (json!([]), 3501),
+            (json!("late"), 3005),
+            (json!("of a channel"), 3500),
+        ] {
+            let mut world = super::world(1);
+            let request = match of.as_str() {
+                Some("late") => {
+                    json!({ "token": token(&json!({ "sub": "ann", "exp": exp(&world) - 60 })) })
+                }
+                Some(_) => {
+                    let claims = json!({ "sub": "ann", "exp": exp(&world), "channel": "a" });
+                    json!({ "token": token(&claims) })
+                }
+                None => of,
+            };
+            if by == By::WebSocket {
+                let peer = world.open(0, "/centrifuge/tokens/uni_websocket");
+                let heard = ask(&mut world, peer, &request.to_string());
+                assert_eq!(heard.lines.len(), 1, "{request}");
+                assert_eq!(heard.lines[0]["disconnect"]["code"], code, "{request}");
+                assert_eq!(heard.closed.map(|(code, _)| code), Some(code), "{request}");
+                continue;
+            }
+            let (peer, said) = connect(&mut world, 0, by, "tokens", &request);
+            assert_eq!(said.len(), 1, "{by:?} {request}");
+            assert_eq!(said[0]["disconnect"]["code"], code, "{by:?} {request}");
+            world.advance(1);
+            assert!(!world.is_open(peer));
+        }
+    }
+    // Whoever says nothing is not waited for, and who is known by the request need not say anything.
+    let mut world = super::world(1);
+    let peer = world.open(0, "/centrifuge/all/uni_websocket");
+    world.advance(10_000);
+    let heard = take(&mut world, peer);
+    assert_eq!(heard.lines[0]["disconnect"]["code"], 3502);
+    for request in [
+        get("/centrifuge/all/uni_sse"),
+        post("/centrifuge/all/uni_sse", ""),
+        post("/centrifuge/all/uni_http_stream", ""),
+    ] {
+        let (_, said) = open(&mut world, 0, &request);
+        assert_eq!(said[0]["connect"]["ping"], 25, "{request}");
+    }
+    let exp = in_seconds(&world, 60);
+    let good = token(&json!({ "sub": "ann", "exp": exp }));
+    let (_, said) = open(
+        &mut world,
+        0,
+        &get(&format!("/centrifuge/tokens/uni_sse?token={good}")),
+    );
+    assert_eq!(said[0]["connect"]["subs"], json!({ "#ann": {} }));
+}
+
+#[test]
+fn who_asks_for_more_channels_than_there_may_be_is_refused() {
+    let mut world = super::world(1);
+    for (count, is_refused) in [(128, false), (129, true)] {
+        let subs: serde_json::Map<String, Value> = (0..count)
+            .map(|n| (format!("chat:{n}"), json!({})))
+            .collect();
+        let (_, said) = connect(&mut world, 0, By::Lines, "all", &json!({ "subs": subs }));
+        match is_refused {
+            true => assert_eq!(said[0]["disconnect"]["code"], 3505),
+            false => assert_eq!(
+                said[0]["connect"]["subs"].as_object().map(|all| all.len()),
+                Some(128)
+            ),
+        }
+    }
+}
+
+/// A browser's reader of events: it keeps the last id.
+#[derive(Default)]
+struct Browser {
+    last: Option<String>,
+    pushes: Vec<Value>,
+}
+
+impl Browser {
+    /// Reads whole events; how many there were that moved it.
+    fn read(&mut self, text: &str) -> usize {
+        let mut moved = 0;
+        for event in text.split("\n\n") {
+            let mut data = Vec::new();
+            for line in event.lines().filter(|line| !line.trim().is_empty()) {
+                match line.split_once(": ").expect("a field") {
+                    ("id", id) => {
+                        self.last = Some(id.to_owned());
+                        moved += 1;
+                    }
+                    ("data", line) => data.push(line),
+                    other => panic!("{other:?}"),
+                }
+            }
+            // What a page gives to `JSON.parse`.
+            assert!(data.len() <= 1, "an event is one push: {event}");
+            self.pushes.extend(
+                data.iter()
+                    .map(|data| serde_json::from_str::<Value>(data).expect("JSON")),
+            );
+        }
+        moved
+    }
+
+    fn connect(&mut self, world: &mut World, worker: usize, request: &Value) -> Peer {
+        let target = format!(
+            "/centrifuge/tokens/uni_sse?cf_connect={}",
+            encoded(&request.to_string())
+        );
+        let last = self.last.as_ref();
+        let last = last.map_or(String::new(), |last| format!("Last-Event-ID: {last}\r\n"));
+        let peer = world.connect(worker, PUBLIC);
+        let request = format!("GET {target} HTTP/1.1\r\nHost: veche.test\r\n{last}\r\n");
+        let bytes = world.ask(peer, &request);
+        let (response, rest) = response(&bytes, false);
+        assert_eq!(response.status, 200);
+        self.read(&chunks(rest).concat());
+        peer
+    }
+
+    fn hear(&mut self, world: &mut World, peer: Peer) -> usize {
+        world.settle();
+        let text = chunks(&world.take(peer)).concat();
+        self.read(&text)
+    }
+
+    fn take(&mut self) -> Vec<Value> {
+        std::mem::take(&mut self.pushes)
+    }
+}
+
+fn publication(channel: &str, data: u32, offset: u64) -> Value {
+    json!({ "channel": channel, "pub": { "data": data, "offset": offset } })
+}
+
+#[test]
+fn a_browser_comes_back_by_itself_and_has_missed_nothing_in_any_channel() {
+    for worker in 0..3 {
+        let mut world = super::world(3);
+        let back_end = world.connect(0, PUSH);
+        let claims = json!({ "sub": "ann", "exp": in_seconds(&world, 60), "channels": ["chat:1", "chat:2", "news"] });
+        let request = json!({ "token": token(&claims), "subs": { "chat:3": {} } });
+        let mut browser = Browser::default();
+        publish(&mut world, back_end, "chat:2", 7);
+        let peer = browser.connect(&mut world, worker, &request);
+        let said = browser.take();
+        assert_eq!(said.len(), 1);
+        let subs = &said[0]["connect"]["subs"];
+        assert_eq!(
+            (&subs["chat:2"]["offset"], &subs["chat:1"]["offset"]),
+            (&json!(1), &Value::Null)
+        );
+        assert_eq!(subs["chat:2"]["was_recovering"], Value::Null);
+        // It is cut off before anything comes: its place is known all the same.
+        assert!(browser.last.is_some());
+        world.reset(peer);
+        publish(&mut world, back_end, "chat:1", 11);
+        publish(&mut world, back_end, "chat:3", 31);
+        publish(&mut world, back_end, "chat:1", 12);
+        let peer = browser.connect(&mut world, (worker + 1) % 3, &request);
+        let said = browser.take();
+        let subs = &said[0]["connect"]["subs"];
+        for (channel, offset) in [
+            ("chat:1", Value::Null),
+            ("chat:2", json!(1)),
+            ("chat:3", Value::Null),
+        ] {
+            let sub = &subs[channel];
+            assert_eq!(
+                (&sub["recovered"], &sub["was_recovering"]),
+                (&json!(true), &json!(true)),
+                "{channel}"
+            );
+            // What was missed is told behind it, so it says where that begins.
+            assert_eq!(
+                (&sub["offset"], &sub["publications"]),
+                (&offset, &Value::Null),
+                "{channel}"
+            );
+        }
+        assert_eq!(
+            said[1..],
+            [
+                publication("chat:1", 11, 1),
+                publication("chat:1", 12, 2),
+                publication("chat:3", 31, 1)
+            ]
+        );
+        // Live ones move it too, those that have no place don't.
+        publish(&mut world, back_end, "chat:2", 22);
+        assert_eq!(browser.hear(&mut world, peer), 1);
+        publish(&mut world, back_end, "news", 1);
+        world.advance(25_000);
+        assert_eq!(browser.hear(&mut world, peer), 0);
+        assert_eq!(browser.take().len(), 3, "and a ping");
+        world.reset(peer);
+        publish(&mut world, back_end, "chat:1", 13);
+        publish(&mut world, back_end, "chat:2", 23);
+        let peer = browser.connect(&mut world, worker, &request);
+        assert_eq!(
+            browser.take()[1..],
+            [publication("chat:1", 13, 3), publication("chat:2", 23, 3)]
+        );
+        // Three are kept: of that channel too much is missed, of the others nothing.
+        world.reset(peer);
+        for data in 14..18 {
+            publish(&mut world, back_end, "chat:1", data);
+        }
+        publish(&mut world, back_end, "chat:3", 32);
+        let peer = browser.connect(&mut world, worker, &request);
+        let said = browser.take();
+        let subs = &said[0]["connect"]["subs"];
+        assert_eq!(subs["chat:1"]["recovered"], Value::Null);
+        assert_eq!(
+            (&subs["chat:1"]["was_recovering"], &subs["chat:1"]["offset"]),
+            (&json!(true), &json!(7))
+        );
+        assert_eq!(subs["chat:3"]["recovered"], true);
+        assert_eq!(said[1..], [publication("chat:3", 32, 2)]);
+        // From there it goes on.
+        world.reset(peer);
+        publish(&mut world, back_end, "chat:1", 18);
+        browser.connect(&mut world, worker, &request);
+        assert_eq!(browser.take()[1..], [publication("chat:1", 18, 8)]);
+    }
+}
+
+#[test]
+fn what_comes_in_the_middle_of_connecting_is_not_told_twice_nor_lost() {
+    for worker in 0..3 {
+        let mut world = super::world(3);
+        let back_end = world.connect(0, PUSH);
+        let channels: Vec<String> = (0..9).map(|n| format!("chat:{n}")).collect();
+        let claims = json!({ "sub": "ann", "exp": in_seconds(&world, 60), "channels": channels });
+        let request = json!({ "token": token(&claims) });
+        let mut browser = Browser::default();
+        let peer = browser.connect(&mut world, worker, &request);
+        browser.take();
+        world.reset(peer);
+        for channel in &channels {
+            publish(&mut world, back_end, channel, 1);
+        }
+        // The second ones come while homes elsewhere are asked.
+        let target = format!(
+            "/centrifuge/tokens/uni_sse?cf_connect={}",
+            encoded(&request.to_string())
+        );
+        let last = browser.last.clone().expect("an id");
+        let peer = world.connect(worker, PUBLIC);
+        let request_head =
+            format!("GET {target} HTTP/1.1\r\nHost: veche.test\r\nLast-Event-ID: {last}\r\n\r\n");
+        world.send(peer, request_head.as_bytes());
+        for channel in &channels {
+            world.send(
+                back_end,
+                format!("{{\"channel\":\"{channel}\",\"data\":2}}\n").as_bytes(),
+            );
+        }
+        world.settle();
+        let bytes = world.take(peer);
+        let (_, rest) = response(&bytes, false);
+        browser.read(&chunks(rest).concat());
+        let said = browser.take();
+        assert!(said[0]["connect"].is_object());
+        for channel in &channels {
+            let of: Vec<&Value> = said
+                .iter()
+                .filter(|one| one["channel"] == **channel)
+                .collect();
+            assert_eq!(
+                of,
+                [&publication(channel, 1, 1), &publication(channel, 2, 2)]
+            );
+        }
+        // Its place counts what came early, too.
+        world.reset(peer);
+        browser.connect(&mut world, worker, &request);
+        assert_eq!(browser.take().len(), 1);
+    }
+}
+
+#[test]
+fn an_id_that_is_none_of_ours_is_answered_with_the_truth() {
+    let mut world = super::world(1);
+    let back_end = world.connect(0, PUSH);
+    let claims = json!({ "sub": "ann", "exp": in_seconds(&world, 60), "channels": ["chat:1"] });
+    let request = json!({ "token": token(&claims) });
+    publish(&mut world, back_end, "chat:1", 1);
+    for last in [
+        "1",
+        "urn:uuid:f81d4fae",
+        "AAAAAAAA",
+        "*",
+        "%00",
+        &"A".repeat(3000),
+    ] {
+        let mut browser = Browser {
+            last: Some(last.to_owned()),
+            ..Browser::default()
+        };
+        browser.connect(&mut world, 0, &request);
+        let said = browser.take();
+        let sub = &said[0]["connect"]["subs"]["chat:1"];
+        assert_eq!(
+            (&sub["recovered"], &sub["was_recovering"]),
+            (&Value::Null, &json!(true)),
+            "{last}"
+        );
+        assert_eq!((&sub["offset"], said.len()), (&json!(1), 1));
+    }
+    // Where the last event of a browser is known, the request that it repeats is older.
+    let mut browser = Browser::default();
+    let peer = browser.connect(&mut world, 0, &request);
+    let epoch = browser.take()[0]["connect"]["subs"]["chat:1"]["epoch"].clone();
+    let mut old = request.clone();
+    old["subs"] = json!({ "chat:1": { "recover": true, "offset": 0, "epoch": epoch } });
+    world.reset(peer);
+    publish(&mut world, back_end, "chat:1", 2);
+    browser.connect(&mut world, 0, &old);
+    assert_eq!(browser.take()[1..], [publication("chat:1", 2, 2)]);
+    // Without one the request counts, by any transport; also of a channel that it asks for itself.
+    for by in ALL {
+        for asks in [&old, &json!({ "subs": old["subs"] })] {
+            let route = if asks["token"].is_null() {
+                "all"
+            } else {
+                "tokens"
+            };
+            let (_, said) = connect(&mut world, 0, by, route, asks);
+            assert_eq!(said[0]["connect"]["subs"]["chat:1"]["recovered"], true);
+            assert_eq!(
+                said[1..],
+                [publication("chat:1", 1, 1), publication("chat:1", 2, 2)],
+                "{by:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_publication_is_encoded_once_for_all_that_only_listen() {
+    let mut world = super::world(1);
+    let back_end = world.connect(0, PUSH);
+    let request = json!({ "subs": { "chat:1": {} } });
+    let mut peers = Vec::new();
+    for _ in 0..10 {
+        for by in ALL {
+            peers.push((by, connect(&mut world, 0, by, "all", &request).0));
+        }
+    }
+    let encoded = |world: &World| world.workers[0].shared.ports.outboxes.pushes_encoded();
+    let before = encoded(&world);
+    publish(&mut world, back_end, "chat:1", 7);
+    assert_eq!(encoded(&world) - before, 1);
+    for (by, peer) in peers {
+        assert_eq!(
+            told(&mut world, peer, by),
+            [publication("chat:1", 7, 1)],
+            "{by:?}"
+        );
+    }
+}
+
+#[test]
+fn one_way_protobuf_is_spoken_where_it_is_asked_for() {
+    let mut world = super::world(1);
+    let back_end = world.connect(0, PUSH);
+    // A connect request with `subs` (3), a map of name (1) and what is asked of it (2).
+    let connect = b"\x1a\x0a\x0a\x06open:1\x12\x00";
+    let peer = world.open(0, "/centrifuge/all/uni_websocket?cf_protocol=protobuf");
+    let binary = veche_proto::websocket::MessageKind::Binary;
+    let bytes = world.ask(peer, crate::world::wire::message(binary, connect));
+    let Said::Binary(push) = &said(&bytes)[0] else {
+        panic!("not binary")
+    };
+    // A push of its length, with field 10: a connection.
+    assert_eq!((usize::from(push[0]), push[1]), (push.len() - 1, 0x52));
+    publish(&mut world, back_end, "open:1", 7);
+    let expected = Said::Binary(b"\x0d\x12\x06open:1\x22\x03\x22\x017".to_vec());
+    let bytes = world.take(peer);
+    assert_eq!(said(&bytes), [expected]);
+    let request = format!(
+        "POST /centrifuge/all/uni_http_stream HTTP/1.1\r\nHost: veche.test\r\n\
+         Content-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
+        connect.len()
+    );
+    let peer = world.connect(0, PUBLIC);
+    let bytes = world.ask(peer, [request.as_bytes(), connect].concat());
+    let (response, _) = response(&bytes, false);
+    assert_eq!(
+        response.header("Content-Type"),
+        Some("application/octet-stream")
+    );
+    publish(&mut world, back_end, "open:1", 7);
+    assert_eq!(
+        chunks(&world.take(peer)),
+        ["\u{d}\u{12}\u{6}open:1\"\u{3}\"\u{1}7"]
+    );
+}
