@@ -45,7 +45,7 @@ use instructed::{GIVEN, Givens};
 use one_way::OneWay;
 use subscribing::{Asked, Subscriptions};
 use tokens::Judge;
-use transport::{Address, Relay};
+use transport::{Address, Relay, Relays};
 
 /// Without a connect command the connection is closed after so long.
 const STALE_MS: u64 = 10_000;
@@ -55,9 +55,6 @@ const PONG_MS_MAX: u64 = 8_000;
 
 /// So long after its token is over a connection, or a subscription, may still be given another one.
 pub(crate) const GRACE_MS: u64 = 25_000;
-
-/// So many bytes of commands that came another way wait behind one that waits.
-const RELAYED_BYTES_MAX: usize = 256 << 10;
 
 /// One client.
 pub(crate) struct Centrifuge {
@@ -71,6 +68,8 @@ pub(crate) struct Centrifuge {
     /// Bytes of it that are done with, and commands.
     taken: usize,
     commands: usize,
+    /// What came another way behind it, as it came.
+    relays: Relays,
     /// What the next command waits for.
     waiting: Option<Waiting>,
     /// Of the last request to the hub on behalf of a command.
@@ -184,6 +183,7 @@ impl Centrifuge {
             message: Vec::new(),
             taken: 0,
             commands: 0,
+            relays: Relays::default(),
             waiting: None,
             ticket: 0,
             given: Givens::default(),
@@ -238,19 +238,11 @@ impl Centrifuge {
             bytes.extend_from_slice(&relay.commands);
             return self.message(bytes, cx);
         }
-        // Those before it wait for something; nothing holds back these. What is done with is not kept.
-        self.message.drain(..self.taken.min(self.message.len()));
-        self.taken = 0;
-        if self.message.len() + relay.commands.len() > RELAYED_BYTES_MAX {
+        // Those before it wait for something; nothing holds back these.
+        if !self.relays.keep(&relay.commands) {
             return DisconnectCode::TooManyRequests.into();
         }
         self.is_pinged = false;
-        if self.encoding == Encoding::Json {
-            self.message.push(b'\n');
-        }
-        self.message.extend_from_slice(&relay.commands);
-        // The next ones are counted anew.
-        self.commands = self.commands.min(1);
         Flow::GoOn
     }
 
@@ -280,6 +272,20 @@ impl Centrifuge {
 
     /// Goes on with the commands there are.
     pub(crate) fn go_on(&mut self, cx: &mut Context<'_>) -> Flow {
+        loop {
+            let flow = self.go_on_with_message(cx);
+            if flow != Flow::GoOn {
+                return flow;
+            }
+            let Some(commands) = self.relays.next() else {
+                return Flow::GoOn;
+            };
+            self.message = commands;
+            (self.taken, self.commands) = (0, 0);
+        }
+    }
+
+    fn go_on_with_message(&mut self, cx: &mut Context<'_>) -> Flow {
         if self.waiting.is_some() {
             return Flow::Wait(Block::Answer);
         }
@@ -387,7 +393,10 @@ impl Centrifuge {
         let end = frame.end();
         cx.shared.ports.outboxes.recycle(frame.into_bytes());
         match done {
-            Done::Yes => Some(end.map_or(Flow::GoOn, Flow::from)),
+            Done::Yes => Some(match end {
+                Some(code) => code.into(),
+                None => self.catch_up(cx),
+            }),
             Done::Close(code) => Some(code.into()),
             Done::Waits(waiting) => {
                 self.waiting = Some(waiting);
@@ -421,11 +430,12 @@ impl Centrifuge {
         Done::Not(Block::Answer)
     }
 
-    /// Whether a command waits for the home of that channel to count the session.
-    fn is_waiting_for(&self, channel: &str) -> bool {
+    /// The channel whose home is to count the session on behalf of a command. While it is asked the subscription can't
+    /// be ended: the answer would never come.
+    fn channel_awaited(&self) -> Option<&str> {
         match &self.waiting {
-            Some(Waiting::Subscribe(asked)) => asked.channel() == channel,
-            _ => false,
+            Some(Waiting::Subscribe(asked)) => Some(asked.channel()),
+            _ => None,
         }
     }
 
@@ -450,15 +460,28 @@ impl Centrifuge {
             (_, true) => self.pinged_ms + pong_ms,
             (interval_ms, false) => self.pinged_ms + interval_ms,
         };
-        ping_ms.min(self.subscriptions.deadline_ms(shared.now))
+        let awaited = self.channel_awaited();
+        ping_ms.min(self.subscriptions.deadline_ms(shared.now, awaited))
     }
 
     /// The same while what comes is not read: who can't speak has not gone silent.
-    pub(crate) fn blocked_deadline_ms(&self) -> u64 {
+    pub(crate) fn blocked_deadline_ms(&self, now: Now) -> u64 {
         match self.state {
             State::Fresh => self.pinged_ms + STALE_MS,
-            State::Connected => u64::MAX,
+            State::Connected => self.subscriptions.deadline_ms(now, self.channel_awaited()),
         }
+    }
+
+    /// Looks at what is due while what comes is not read.
+    pub(crate) fn timeout_blocked(&mut self, cx: &mut Context<'_>) -> Flow {
+        if self.state == State::Fresh {
+            return self.timeout(cx);
+        }
+        let mut frame = Frame::new(self.dialect(), cx.shared.ports.outboxes.spare());
+        let flow = self.end_expired(&mut frame, cx);
+        frame.send(cx.id, &mut cx.shared.ports.outboxes);
+        cx.shared.ports.outboxes.recycle(frame.into_bytes());
+        flow
     }
 
     /// Whether the next thing may be due earlier than was said last; that is known then.
@@ -481,10 +504,7 @@ impl Centrifuge {
             };
         }
         let mut frame = Frame::new(self.dialect(), cx.shared.ports.outboxes.spare());
-        let mut flow = match self.end_expired(&mut frame, cx) {
-            true => Flow::GoOn,
-            false => DisconnectCode::SubscriptionExpired.into(),
-        };
+        let mut flow = self.end_expired(&mut frame, cx);
         let (interval_ms, pong_ms) = ping_times_ms(cx.shared);
         if interval_ms > 0 {
             if self.is_pinged && now_ms >= self.pinged_ms + pong_ms {

@@ -469,6 +469,13 @@ impl Connection {
             socket.ping_while_paced(id, shared);
             return self.settle_deadline(id, shared);
         }
+        if let Stage::Socket(socket) = &mut self.stage
+            && self.blocked.is_some()
+            && !socket.is_closing()
+        {
+            socket.timeout_blocked(id, shared);
+            return self.settle_deadline(id, shared);
+        }
         let alive = match &mut self.stage {
             Stage::Http(http) => http.timeout(id, shared),
             Stage::Dialing(dialing) => {

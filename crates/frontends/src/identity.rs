@@ -148,6 +148,9 @@ pub enum Unknown {
     /// The back end does not want this user.
     #[error("this user is blocked")]
     Blocked,
+    /// A token for a channel, of clients that speak Centrifugo's protocol: it opens no connection.
+    #[error("the token is refused: it is for a channel")]
+    OfChannel,
     /// There are no keys to check a token with.
     #[error("no token can be checked at the moment")]
     NoKeys,
@@ -191,6 +194,10 @@ impl Unknown {
                 Status::UNAUTHORIZED
             }
             Self::NoPassword | Self::BadPassword | Self::WrongPassword => Status::UNAUTHORIZED,
+            Self::Missing | Self::NoToken | Self::Token(_) | Self::Stranger => Status::UNAUTHORIZED,
+            Self::OfChannel | Self::NoPassword | Self::BadPassword | Self::WrongPassword => {
+                Status::UNAUTHORIZED
+            }
             Self::Malformed => Status::BAD_REQUEST,
             Self::Unwanted | Self::Blocked => Status::FORBIDDEN,
             Self::NoKeys | Self::NoAnswer | Self::NoJudge | Self::Crowded => {
@@ -295,6 +302,7 @@ impl Identity {
             // RFC 6750, section 3: without a token nothing is said of an error.
             (_, Unknown::NoToken) => Some("Bearer".to_owned()),
             (_, Unknown::Token(_) | Unknown::Revoked) => {
+            (_, Unknown::Token(_) | Unknown::OfChannel) => {
                 Some("Bearer error=\"invalid_token\"".to_owned())
             }
             _ => None,

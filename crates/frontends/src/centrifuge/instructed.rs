@@ -15,11 +15,16 @@ use crate::shared::NoteLevel;
 /// Tickets of what a back end wants have this bit, those of commands don't.
 pub(super) const GIVEN: u32 = 1 << 31;
 
+/// So many instructions wait for a command; a client of which more is wanted meanwhile has to connect again.
+const LATER_MAX: usize = 64;
+
 /// Channels whose homes have yet to count the session.
 #[derive(Default)]
 pub(super) struct Givens {
     open: Vec<(Ticket, Arc<Instruction>)>,
     next: u32,
+    /// What has met a command under way about the same thing, and all that came behind it.
+    later: Vec<Arc<Instruction>>,
 }
 
 impl Centrifuge {
@@ -34,10 +39,45 @@ impl Centrifuge {
         instruction: &Arc<Instruction>,
         cx: &mut Context<'_>,
     ) -> Flow {
-        // Before its connect reply nothing can be told.
-        if self.state != State::Connected || self.is_connecting() {
+        if self.state != State::Connected {
             return Flow::GoOn;
         }
+        if !self.given.later.is_empty() || self.has_to_wait(&instruction.deed) {
+            if self.given.later.len() >= LATER_MAX {
+                let what = "closed: too much is wanted of it while it waits for a command";
+                cx.shared.note(cx.id, NoteLevel::Warn, what);
+                return DisconnectCode::InsufficientState.into();
+            }
+            self.given.later.push(Arc::clone(instruction));
+            return Flow::GoOn;
+        }
+        self.carry_out(instruction, cx)
+    }
+
+    /// Before its connect reply nothing can be told, and what is about a channel for which a command waits would be
+    /// undone by its answer.
+    fn has_to_wait(&self, deed: &Deed) -> bool {
+        let channel = match deed {
+            _ if self.is_connecting() => return true,
+            Deed::Subscribe(wanted) => &*wanted.channel,
+            Deed::Unsubscribe { channel } => channel,
+            Deed::Disconnect { .. } | Deed::Refresh { .. } => return false,
+        };
+        self.channel_awaited() == Some(channel)
+    }
+
+    /// A command has ended: what waited for that is done now.
+    pub(super) fn catch_up(&mut self, cx: &mut Context<'_>) -> Flow {
+        for instruction in std::mem::take(&mut self.given.later) {
+            let flow = self.carry_out(&instruction, cx);
+            if flow != Flow::GoOn {
+                return flow;
+            }
+        }
+        Flow::GoOn
+    }
+
+    fn carry_out(&mut self, instruction: &Arc<Instruction>, cx: &mut Context<'_>) -> Flow {
         match &instruction.deed {
             Deed::Disconnect { .. } => Flow::GoOn,
             Deed::Subscribe(wanted) => self.enroll(wanted, instruction, cx),
@@ -153,8 +193,7 @@ impl Centrifuge {
     fn dismiss(&mut self, channel: &str, cx: &mut Context<'_>) -> Flow {
         let is_channel = |instruction: &Instruction| matches!(&instruction.deed, Deed::Subscribe(wanted) if *wanted.channel == *channel);
         self.given.open.retain(|(_, open)| !is_channel(open));
-        // The command that has asked for it would wait for ever.
-        if !self.subscriptions.has(channel) || self.is_waiting_for(channel) {
+        if !self.subscriptions.has(channel) {
             return Flow::GoOn;
         }
         self.leave(channel, cx);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use veche_centrifuge::{
-    ErrorCode, Outcome, Push, PushBody, SubRefreshRequest, SubRefreshResult, SubscribeRequest,
-    SubscribeResult, UnsubscribeCode,
+    DisconnectCode, ErrorCode, Outcome, Push, PushBody, SubRefreshRequest, SubRefreshResult,
+    SubscribeRequest, SubscribeResult, UnsubscribeCode,
 };
 use veche_hub::{
     Answer, ChannelName, ClientInfo, Joined, Joining, Payload, SubscribeError, Ticket,
@@ -15,7 +15,7 @@ use super::commands::{done, refuse};
 use super::frame::Frame;
 use super::tokens::Denied;
 use super::writing::{self, Welcome};
-use super::{Centrifuge, Context, Done, GRACE_MS, Waiting};
+use super::{Centrifuge, Context, Done, Flow, GRACE_MS, Waiting};
 use crate::shared::Now;
 
 /// Most channels that one client can be subscribed to.
@@ -99,14 +99,21 @@ impl Subscriptions {
         self.expires_ms = self.all.iter().filter_map(|one| one.expires_ms).min();
     }
 
-    /// When the first has expired for good, by the monotonic clock, or when to look again.
-    pub(super) fn deadline_ms(&self, now: Now) -> u64 {
+    /// When the first has expired for good, by the monotonic clock, or when to look again; but for one, of which an
+    /// answer comes.
+    pub(super) fn deadline_ms(&self, now: Now, awaited: Option<&str>) -> u64 {
         let left_ms = |expires_ms: u64| {
             let end_ms = expires_ms.saturating_add(GRACE_MS);
             end_ms.saturating_sub(now.wall_ms).min(LOOK_MS)
         };
-        let left_ms = self.expires_ms.map(left_ms);
-        left_ms.map_or(u64::MAX, |left_ms| now.mono_ms.saturating_add(left_ms))
+        let mut first_ms = self.expires_ms;
+        if first_ms.is_some() && awaited.is_some() {
+            let others = self.all.iter().filter(|one| Some(&*one.channel) != awaited);
+            first_ms = others.filter_map(|one| one.expires_ms).min();
+        }
+        first_ms
+            .map(left_ms)
+            .map_or(u64::MAX, |left_ms| now.mono_ms.saturating_add(left_ms))
     }
 }
 
@@ -304,18 +311,20 @@ impl Centrifuge {
         done(frame.reply(id, Outcome::SubRefresh(result)))
     }
 
-    /// Ends the subscriptions whose tokens are over; clients ask for new ones and subscribe again. `false`: a back end has
-    /// made one of them, and the client can't.
-    pub(super) fn end_expired(&mut self, frame: &mut Frame, cx: &mut Context<'_>) -> bool {
+    /// Ends the subscriptions whose tokens are over; clients ask for new ones and subscribe again. One that a back end
+    /// has made ends the session, since the client can't.
+    pub(super) fn end_expired(&mut self, frame: &mut Frame, cx: &mut Context<'_>) -> Flow {
         let now_ms = cx.shared.now.wall_ms;
         let is_over = |expires_ms: u64| now_ms >= expires_ms.saturating_add(GRACE_MS);
         if !self.subscriptions.expires_ms.is_some_and(is_over) {
-            return true;
+            return Flow::GoOn;
         }
+        let awaited = self.channel_awaited();
         let all = self.subscriptions.all.iter();
-        let expired = all.filter(|one| one.expires_ms.is_some_and(is_over));
+        let expired =
+            all.filter(|one| one.expires_ms.is_some_and(is_over) && Some(&*one.channel) != awaited);
         if expired.clone().any(|one| one.is_given) {
-            return false;
+            return DisconnectCode::SubscriptionExpired.into();
         }
         let expired: Vec<Box<str>> = expired.map(|one| one.channel.clone()).collect();
         for channel in expired {
@@ -327,7 +336,7 @@ impl Centrifuge {
             // It has no data that could be binary.
             let _ = frame.push(&push);
         }
-        true
+        Flow::GoOn
     }
 }
 

@@ -1,5 +1,7 @@
 //! By what clients of the protocol come beside WebSocket: an endless response, and requests with commands beside it.
 
+use std::collections::VecDeque;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq as _;
@@ -137,6 +139,40 @@ pub struct Relay {
     pub to: Address,
     /// As they came.
     pub commands: Box<[u8]>,
+}
+
+/// So many bytes of relays wait behind commands that wait for something, and this is what one takes beside its own.
+const RELAYED_BYTES_MAX: usize = 256 << 10;
+const RELAY_BYTES: usize = 64;
+
+/// Relays to one client that wait for commands before them. Each is as much of a message as one that came in time.
+#[derive(Debug, Default)]
+pub(super) struct Relays {
+    all: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Relays {
+    /// Keeps one; `false`: too many wait.
+    pub(super) fn keep(&mut self, commands: &[u8]) -> bool {
+        let bytes = self.bytes + commands.len() + RELAY_BYTES;
+        if bytes > RELAYED_BYTES_MAX {
+            return false;
+        }
+        self.bytes = bytes;
+        // Whoever takes it sees by its capacity that it is there.
+        let mut kept = Vec::with_capacity(commands.len().max(1));
+        kept.extend_from_slice(commands);
+        self.all.push_back(kept);
+        true
+    }
+
+    /// Takes the oldest.
+    pub(super) fn next(&mut self) -> Option<Vec<u8>> {
+        let commands = self.all.pop_front()?;
+        self.bytes -= commands.len() + RELAY_BYTES;
+        Some(commands)
+    }
 }
 
 /// Most relays that wait to be posted; beyond that clients are told to come back.

@@ -154,10 +154,15 @@ impl Socket {
         self.with_centrifuge(id, shared, Centrifuge::timeout);
     }
 
+    /// The same while input waits for an answer: whoever can't speak has not gone silent.
+    pub(crate) fn timeout_blocked(&mut self, id: SessionId, shared: &mut Shared) {
+        self.with_centrifuge(id, shared, Centrifuge::timeout_blocked);
+    }
+
     /// When there is something to do while input waits for an answer.
     pub(crate) fn blocked_deadline_ms(&self, shared: &Shared) -> u64 {
         let deadline_ms = match &self.session {
-            Session::Centrifuge(session) => session.blocked_deadline_ms(),
+            Session::Centrifuge(session) => session.blocked_deadline_ms(shared.now),
             _ => u64::MAX,
         };
         deadline_ms.min(self.expiry_ms(shared.now))

@@ -4,6 +4,7 @@ mod members;
 mod one_way;
 mod streams;
 mod tokens;
+mod waits;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -231,6 +231,11 @@ impl World {
         self.clients[peer].connection.as_ref()?.is_blocked()
     }
 
+    /// When its connection is looked at next.
+    pub fn due_ms(&self, Peer(peer): Peer) -> Option<u64> {
+        self.clients[peer].due_ms(self.write_timeout_ms())
+    }
+
     pub fn stats(&self, worker: usize) -> &Stats {
         &self.workers[worker].shared.stats
     }

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{ask, connect, in_seconds, take, token};
-use crate::world::{Peer, World};
+use crate::world::wire::{get, handshake, responses};
+use crate::world::{PUBLIC, Peer, World};
 
 /// Time passes, and the client answers pings; what else it heard.
 fn pass(world: &mut World, peer: Peer, mut ms: u64) -> Vec<Value> {
@@ -135,6 +136,25 @@ fn tokens_that_do_not_hold_open_nothing() {
         }
         world.reset(peer);
         world.settle();
+    }
+    // Nor does one for a channel, wherever it is shown.
+    let of_channel = token(&json!({ "sub": "ann", "exp": exp, "channel": "chat:1" }));
+    for path in [
+        "jwt",
+        "tokens/websocket",
+        "tokens/uni_websocket",
+        "tokens/uni_sse",
+    ] {
+        let target = format!("/centrifuge/{path}?token={of_channel}");
+        let request = match path {
+            "tokens/uni_sse" => get(&target),
+            _ => handshake(&target, ""),
+        };
+        let peer = world.connect(0, PUBLIC);
+        let answer = &responses(&world.ask(peer, request))[0];
+        assert_eq!(answer.status, 401, "{path}");
+        let challenge = answer.header("WWW-Authenticate");
+        assert_eq!(challenge, Some("Bearer error=\"invalid_token\""));
     }
     // One may come with the handshake too, and then in the connect command only one of the same user.
     let target = format!("/centrifuge/jwt?token={good}");

@@ -1,0 +1,232 @@
+//! What happens while a command waits for a home elsewhere: tokens end, back ends want something, more commands come.
+
+use serde_json::{Value, json};
+
+use super::streams::objects;
+use super::{ask, connect, in_seconds, take, token};
+use crate::world::wire::{post, response, responses, text};
+use crate::world::{INTERNAL, PUBLIC, Peer, World};
+
+/// A channel of that namespace whose home is that worker.
+fn channel_at(world: &World, worker: usize, namespace: &str) -> String {
+    (0..)
+        .map(|n| format!("{namespace}:{n}"))
+        .find(|channel| world.home_of(channel) == worker)
+        .expect("endless")
+}
+
+fn subscribe(id: u32, channel: &str, token: &str) -> String {
+    json!({ "id": id, "subscribe": { "channel": channel, "token": token } }).to_string()
+}
+
+/// A back end's call on a worker, while the others stand still.
+fn call_alone(world: &mut World, worker: usize, method: &str, body: &Value) {
+    let caller = world.connect(worker, INTERNAL);
+    world.send(
+        caller,
+        post(&format!("/api/{method}"), &body.to_string()).as_bytes(),
+    );
+    while world.turn(worker) {}
+    assert_eq!(responses(&world.take(caller))[0].status, 200);
+}
+
+#[test]
+fn a_token_for_a_channel_ends_in_time_also_while_a_command_waits() {
+    let mut world = super::world(2);
+    let exp = in_seconds(&world, 600);
+    let pass = token(&json!({ "sub": "ann", "exp": exp }));
+    let (peer, _) = connect(&mut world, 0, "/centrifuge/jwt", &json!({ "token": pass }));
+    let short = |world: &World, channel: &str| {
+        let exp = in_seconds(world, 5);
+        token(&json!({ "sub": "ann", "exp": exp, "channel": channel }))
+    };
+    let (first, second) = (
+        channel_at(&world, 0, "token"),
+        channel_at(&world, 1, "token"),
+    );
+    let of_first = short(&world, &first);
+    let reply = ask(&mut world, peer, &subscribe(2, &first, &of_first));
+    assert_eq!(reply.lines[0]["subscribe"]["ttl"], 5);
+    // The home of the second is busy with other things for a minute.
+    let of_second = short(&world, &second);
+    world.send(peer, &text(&subscribe(3, &second, &of_second)));
+    world.advance_alone(0, 29_999);
+    assert_eq!(super::heard(&world.take(peer)).lines, [] as [Value; 0]);
+    let (now_ms, due_ms) = (world.now_ms, world.due_ms(peer));
+    assert_eq!(due_ms, Some(now_ms + 1));
+    world.advance_alone(0, 1);
+    let ended = |channel: &str| {
+        json!({ "push": { "channel": channel,
+            "unsubscribe": { "code": 2501, "reason": "subscription expired" } } })
+    };
+    let heard = super::heard(&world.take(peer));
+    assert_eq!((heard.lines, heard.closed), (vec![ended(&first)], None));
+    // The time of the second is over too, but it is still asked for: nothing looks at it again and again.
+    assert!(
+        world
+            .due_ms(peer)
+            .is_none_or(|due_ms| due_ms > world.now_ms + 60_000)
+    );
+    world.advance_alone(0, 30_000);
+    let heard = take(&mut world, peer);
+    assert_eq!((&heard.lines[0]["id"], heard.closed), (&json!(3), None));
+    world.advance(1);
+    assert!(take(&mut world, peer).lines.contains(&ended(&second)));
+}
+
+#[test]
+fn what_a_back_end_wants_during_a_command_is_done_behind_it() {
+    // The user's own channel is at home here, so its instructions are; what the command is about is elsewhere.
+    let mut world = super::world(2);
+    let user = world.user_at(0);
+    let target = format!("/centrifuge/named?user={user}");
+    let (peer, _) = connect(&mut world, 0, &target, &json!({}));
+    let channel = channel_at(&world, 1, "chat");
+    let other = channel_at(&world, 0, "open");
+    world.send(peer, &text(&subscribe(2, &channel, "")));
+    let one = json!({ "user": user, "channel": channel });
+    call_alone(&mut world, 0, "unsubscribe", &one);
+    call_alone(
+        &mut world,
+        0,
+        "subscribe",
+        &json!({ "user": user, "channel": other }),
+    );
+    call_alone(
+        &mut world,
+        0,
+        "unsubscribe",
+        &json!({ "user": user, "channel": other }),
+    );
+    assert!(
+        world.take(peer).is_empty(),
+        "nothing is told before the answer"
+    );
+    let heard = take(&mut world, peer);
+    let told: Vec<(&Value, &Value)> = heard
+        .lines
+        .iter()
+        .map(|line| (&line["id"], &line["push"]))
+        .collect();
+    let end = json!({ "code": 2000, "reason": "server unsubscribe" });
+    let pushes = [
+        json!({ "channel": channel, "unsubscribe": end }),
+        json!({ "channel": other, "subscribe": {} }),
+        json!({ "channel": other, "unsubscribe": end }),
+    ];
+    let pushes = pushes.iter().map(|push| (&Value::Null, push));
+    let (id, none) = (json!(2), Value::Null);
+    let expected: Vec<(&Value, &Value)> = [(&id, &none)].into_iter().chain(pushes).collect();
+    assert_eq!(told, expected);
+    // It really is out.
+    let again = ask(&mut world, peer, &subscribe(3, &channel, ""));
+    assert_eq!(
+        again.lines[0]["subscribe"]["recoverable"], true,
+        "{again:?}"
+    );
+}
+
+#[test]
+fn what_a_back_end_wants_of_a_client_that_connects_is_done_behind_that() {
+    let mut world = super::world(2);
+    let user = world.user_at(0);
+    let far = channel_at(&world, 1, "chat");
+    let near = channel_at(&world, 0, "open");
+    let claims = json!({ "sub": user, "exp": in_seconds(&world, 60), "channels": [far] });
+    let peer = world.open(0, "/centrifuge/jwt");
+    let command = json!({ "id": 1, "connect": { "token": token(&claims) } });
+    world.send(peer, &text(&command.to_string()));
+    call_alone(
+        &mut world,
+        0,
+        "subscribe",
+        &json!({ "user": user, "channel": near }),
+    );
+    call_alone(
+        &mut world,
+        0,
+        "unsubscribe",
+        &json!({ "user": user, "channel": far }),
+    );
+    let later = json!({ "user": user, "expire_at": in_seconds(&world, 300) });
+    call_alone(&mut world, 0, "refresh", &later);
+    assert!(world.take(peer).is_empty());
+    let lines = take(&mut world, peer).lines;
+    assert_eq!((&lines[0]["id"], lines.len()), (&json!(1), 4), "{lines:?}");
+    assert_eq!(
+        (&lines[1]["push"]["channel"], &lines[1]["push"]["subscribe"]),
+        (&json!(near), &json!({}))
+    );
+    assert_eq!(lines[2]["push"]["unsubscribe"]["code"], 2000);
+    assert_eq!(lines[3]["push"]["refresh"]["ttl"], 300);
+}
+
+#[test]
+fn a_client_of_which_too_much_is_wanted_meanwhile_connects_again() {
+    let mut world = super::world(2);
+    let user = world.user_at(0);
+    let target = format!("/centrifuge/named?user={user}");
+    let (peer, _) = connect(&mut world, 0, &target, &json!({}));
+    let channel = channel_at(&world, 1, "chat");
+    world.send(peer, &text(&subscribe(2, &channel, "")));
+    for _ in 0..65 {
+        call_alone(
+            &mut world,
+            0,
+            "unsubscribe",
+            &json!({ "user": user, "channel": channel }),
+        );
+    }
+    let closed = take(&mut world, peer).closed;
+    assert_eq!(closed, Some((3010, "insufficient state".to_owned())));
+}
+
+/// A response whose client has connected, and its reply.
+fn stream(world: &mut World) -> (Peer, Value) {
+    let peer = world.connect(0, PUBLIC);
+    let connect = r#"{"id":1,"connect":{}}"#;
+    let bytes = world.ask(peer, post("/centrifuge/all/http_stream", connect));
+    let (_, rest) = response(&bytes, false);
+    let text = super::streams::chunks(rest).concat();
+    let reply: Value = serde_json::from_str(text.trim()).expect("JSON");
+    (peer, reply["connect"].clone())
+}
+
+#[test]
+fn commands_that_pile_up_are_counted_by_request() {
+    for (requests, is_well) in [(3, true), (40, false)] {
+        let mut world = super::world(2);
+        let (peer, reply) = stream(&mut world);
+        let say = |world: &mut World, commands: &str| {
+            let caller = world.connect(0, PUBLIC);
+            let body = json!({ "session": reply["session"], "node": "", "data": commands });
+            let request = post("/centrifuge/all/emulation", &body.to_string());
+            world.send(caller, request.as_bytes());
+            while world.turn(0) {}
+            assert_eq!(responses(&world.take(caller))[0].status, 204);
+        };
+        let channel = channel_at(&world, 1, "chat");
+        say(&mut world, &subscribe(2, &channel, ""));
+        let mut expected = vec![2];
+        for request in 0..requests {
+            let ids = 1_000 + request * 600..1_000 + (request + 1) * 600;
+            let pings = ids
+                .clone()
+                .map(|id| json!({ "id": id, "ping": {} }).to_string());
+            say(&mut world, &pings.collect::<Vec<_>>().join("\n"));
+            expected.extend(ids);
+        }
+        let said = objects(&mut world, peer);
+        match is_well {
+            true => {
+                let ids: Vec<u64> = said.iter().filter_map(|one| one["id"].as_u64()).collect();
+                assert_eq!(ids, expected);
+            }
+            // What waits has a measure all the same.
+            false => {
+                let last = &said.last().expect("the end")["push"]["disconnect"];
+                assert_eq!(last["code"], 3013);
+            }
+        }
+    }
+}
