@@ -31,9 +31,16 @@ pub(super) const CLOSES: &[Row] = &[
     row(
         3005,
         "connection expired",
-        "the token has expired, and 25 s later no other has come; come back with a new one",
+        "the token has expired, and 25 s later no other has come, or a client without an SDK brings one that is over; come back with a new one",
         &["route.identity", "jwt.leeway"],
         "veche_tokens_expired_total",
+    ),
+    row(
+        3006,
+        "subscription expired",
+        "the time of a subscription that a back end has made is over; come back",
+        &[],
+        "",
     ),
     row(
         3008,
@@ -41,6 +48,13 @@ pub(super) const CLOSES: &[Row] = &[
         "it does not read what it is sent: instead of 1013; come back",
         &["limits.outbox_bytes"],
         "veche_slow_consumers_total",
+    ),
+    row(
+        3010,
+        "insufficient state",
+        "a back end wants more than 64 things of the client while a command of it waits; come back",
+        &[],
+        "",
     ),
     row(
         3012,
@@ -59,14 +73,14 @@ pub(super) const CLOSES: &[Row] = &[
     row(
         3500,
         "invalid token",
-        "the token of a connect or refresh command does not hold, is another user's, or is for a channel",
+        "the token of a connect or refresh command does not hold, is another user's, or is for a channel; or a client without an SDK has none",
         &["route.identity"],
         TOKENS,
     ),
     row(
         3501,
         "bad request",
-        "what came is no command, or the first one is not connect, or a later one is; the log says more",
+        "what came is no command, or the first one is not connect, or a later one is, or a client without an SDK begins with no connect request; the log says more",
         &[],
         PROTOCOL,
     ),
@@ -87,7 +101,7 @@ pub(super) const CLOSES: &[Row] = &[
     row(
         3505,
         "channel limit",
-        "the token names more than 127 channels",
+        "the token names more than 127 channels, or together with `subs` of a client without an SDK it is more than 128",
         &[],
         "",
     ),

@@ -15,6 +15,7 @@ mod bad_input;
 mod blocks;
 mod caps;
 mod centrifuge;
+mod centrifuge_one_way;
 mod churn;
 mod confined;
 mod dashboard;
