@@ -30,6 +30,10 @@ impl Frame {
         }
     }
 
+    pub(super) fn encoding(&self) -> Encoding {
+        self.dialect.encoding
+    }
+
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }

@@ -19,6 +19,22 @@ pub(crate) fn data(payload: PayloadRef<'_>) -> Data<'_> {
     }
 }
 
+/// The JSON string that clients of JSON get of a text, for those of Protobuf too: bytes don't say what they are, and
+/// whoever reads JSON out of them shall not have to know who published it, and how.
+pub(crate) fn quoted(payload: PayloadRef<'_>, encoding: Encoding) -> Option<String> {
+    match (data(payload), encoding) {
+        (Data::Text(text), Encoding::Protobuf) => Some(serde_json::Value::from(text).to_string()),
+        _ => None,
+    }
+}
+
+pub(crate) fn as_json(text: &str) -> PayloadRef<'_> {
+    PayloadRef {
+        kind: PayloadKind::Json,
+        bytes: text.as_bytes(),
+    }
+}
+
 /// As what a client's data go to the hub.
 pub(super) fn payload(data: Data<'_>) -> PayloadRef<'_> {
     let (kind, bytes) = match data {
@@ -68,19 +84,28 @@ pub(crate) fn publication<'a>(
 pub(super) struct Publications<'a> {
     all: &'a [Publication],
     tags: Vec<Vec<(&'a str, &'a str)>>,
+    /// Of those that have a form of their own in this encoding.
+    quoted: Vec<Option<String>>,
 }
 
 impl<'a> Publications<'a> {
-    pub(super) fn new(all: &'a [Publication]) -> Self {
-        let tags = all.iter().map(|one| tags(one.info.as_deref())).collect();
-        Self { all, tags }
+    pub(super) fn new(all: &'a [Publication], encoding: Encoding) -> Self {
+        let quoted = all.iter().map(|one| quoted(one.payload.borrow(), encoding));
+        Self {
+            all,
+            tags: all.iter().map(|one| tags(one.info.as_deref())).collect(),
+            quoted: quoted.collect(),
+        }
     }
 
     pub(super) fn wire(&self) -> Vec<wire::Publication<'_>> {
-        let all = self.all.iter().zip(&self.tags);
-        all.map(|(one, tags)| {
-            let info = one.info.as_deref();
-            publication(one.payload.borrow(), one.position, info, tags)
+        let all = self.all.iter().zip(&self.tags).zip(&self.quoted);
+        all.map(|((one, tags), quoted)| {
+            let payload = match quoted {
+                Some(text) => as_json(text),
+                None => one.payload.borrow(),
+            };
+            publication(payload, one.position, one.info.as_deref(), tags)
         })
         .collect()
     }
@@ -118,10 +143,10 @@ impl<'a> Welcome<'a> {
         let epoch = joined.map_or_else(String::new, |joined| joined.position.epoch.to_string());
         let recovered = joined.and_then(|joined| joined.recovered.as_ref());
         let missed = recovered.map_or(&[][..], |recovered| &recovered.publications);
-        let mut publications = Publications::new(missed);
+        let mut publications = Publications::new(missed, encoding);
         let mut is_whole = recovered.is_some_and(|recovered| recovered.is_whole);
         if publications.bytes() > bytes_max || !publications.fit(encoding) {
-            publications = Publications::new(&[]);
+            publications = Publications::new(&[], encoding);
             is_whole = false;
         }
         Self {
@@ -199,7 +224,7 @@ pub(super) fn history(
     id: u32,
     page: &veche_hub::Page,
 ) -> Result<(), BinaryInJson> {
-    let publications = Publications::new(&page.publications);
+    let publications = Publications::new(&page.publications, frame.encoding());
     let epoch = page.position.epoch.to_string();
     let result = wire::HistoryResult {
         publications: &publications.wire(),

@@ -46,11 +46,17 @@ pub(super) struct Sides {
     watched: HashMap<u32, Vec<Box<str>>>,
 }
 
-/// Pushes that wait, with where their channels are then.
+/// Pushes that wait.
 #[derive(Default)]
 struct Singles {
-    all: Vec<(Bytes, Option<(Box<str>, Position)>)>,
+    all: Vec<Single>,
     bytes: usize,
+}
+
+struct Single {
+    push: Bytes,
+    /// Where its channel is then.
+    place: Option<(Box<str>, Position)>,
 }
 
 impl Sides {
@@ -90,7 +96,7 @@ impl Outboxes {
             self.message(id, kind, &early);
         }
         let singles = self.sides.early_singles.remove(&id.index);
-        for (push, place) in singles.unwrap_or_default().all {
+        for Single { push, place } in singles.unwrap_or_default().all {
             if let Some((channel, position)) = place {
                 let marks = &mut self.sides.marks;
                 marks.advance(id.index, &channel, Some(position));
@@ -189,7 +195,7 @@ impl Outboxes {
             }
             early.bytes += push.len();
             let place = delivery.position.map(|at| (delivery.channel.into(), at));
-            return early.all.push((push, place));
+            return early.all.push(Single { push, place });
         }
         let early = self.sides.early.entry(session.index).or_default();
         if !early.is_empty() && early.len() + push.len() > bytes_max {
@@ -217,12 +223,14 @@ pub(super) enum Stage {
 /// Nothing for what can't be told in this encoding.
 fn push(dialect: Dialect, delivery: &Delivery<'_>) -> Bytes {
     let tags = writing::tags(delivery.info);
+    let quoted = writing::quoted(delivery.payload, dialect.encoding);
+    let payload = quoted.as_deref().map_or(delivery.payload, writing::as_json);
     let client = delivery.info.and_then(|info| info.client.as_deref());
     let body = match (delivery.event, client) {
         (Event::Joined, Some(client)) => PushBody::Join(writing::client(client)),
         (Event::Left, Some(client)) => PushBody::Leave(writing::client(client)),
         _ => PushBody::Publication(writing::publication(
-            delivery.payload,
+            payload,
             delivery.position,
             delivery.info,
             &tags,

@@ -456,6 +456,44 @@ fn a_publication_is_encoded_once_for_all_of_an_encoding() {
 }
 
 #[test]
+fn a_text_is_the_same_json_to_clients_of_both_encodings() {
+    let mut world = world(1);
+    let back_end = world.connect(0, PUSH);
+    let binary = |bytes: &[u8]| message(veche_proto::websocket::MessageKind::Binary, bytes);
+    // The same two commands in Protobuf: ids, and the fields 4 and 5 of a command.
+    let subscribe = b"\x04\x08\x01\x22\x00\x0c\x08\x02\x2a\x08\x0a\x06chat:1";
+    let peer = world.open(0, "/centrifuge?cf_protocol=protobuf");
+    world.ask(peer, binary(subscribe));
+    let other = world.open(0, "/centrifuge");
+    world.ask(
+        other,
+        text("{\"id\":1,\"connect\":{}}\n{\"id\":2,\"subscribe\":{\"channel\":\"chat:1\"}}"),
+    );
+    let expected = br#""say \"hi\"""#;
+    let is_told = |world: &mut World| {
+        let bytes = world.take(peer);
+        let [Said::Binary(frame)] = &said(&bytes)[..] else {
+            panic!("one frame")
+        };
+        frame.windows(expected.len()).any(|part| part == expected)
+    };
+    for line in [
+        r#"{"channel":"chat:1","data":"say \"hi\""}"#,
+        r#"{"channel":"chat:1","message":"say \"hi\""}"#,
+    ] {
+        assert!(world.ask(back_end, format!("{line}\n")).is_empty());
+        assert!(is_told(&mut world), "{line}");
+        let push = &take(&mut world, other).lines[0]["push"]["pub"];
+        assert_eq!(push["data"], "say \"hi\"");
+    }
+    // So it is in the history (10), of which all is asked for (-1, field 7).
+    let history = b"\x17\x08\x03\x52\x13\x0a\x06chat:1\x38\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
+    world.send(peer, &binary(history));
+    world.settle();
+    assert!(is_told(&mut world));
+}
+
+#[test]
 fn the_subprotocol_is_said_back() {
     for (offered, expected) in [
         ("centrifuge-protobuf", Some("centrifuge-protobuf")),
