@@ -226,12 +226,23 @@ impl Centrifuge {
             return Done::Close(DisconnectCode::PermissionDenied);
         }
         let mut bytes_left = cx.shared.ports.outboxes.outbox_bytes_max();
+        let outboxes = &cx.shared.ports.outboxes;
+        let mut bytes_left = outboxes.outbox_bytes_max();
+        let remembering = connecting
+            .channels
+            .iter()
+            .filter(|one| one.joined.is_some());
+        let each_bytes = outboxes.mark_bytes(cx.id, remembering.count());
         let mut welcomes = Vec::with_capacity(connecting.channels.len());
         for given in &connecting.channels {
             let joined = given.joined.as_deref();
-            let welcome = Welcome::new(joined, given.is_recovering, self.encoding, bytes_left);
+            // The last event of a browser says nothing of channels that remember nothing.
+            let is_asked = joined.is_some() || self.since_event().is_none();
+            let is_recovering = given.is_recovering && is_asked;
+            let bytes_max = (bytes_left, each_bytes);
+            let welcome = Welcome::new(joined, is_recovering, self.encoding, bytes_max);
             bytes_left -= welcome.bytes();
-            if given.is_recovering {
+            if is_recovering {
                 cx.shared.stats.recovery(welcome.is_whole());
             }
             if given.wants_joins {

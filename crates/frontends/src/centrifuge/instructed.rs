@@ -170,7 +170,7 @@ impl Centrifuge {
     ) -> Flow {
         let bytes_max = cx.shared.ports.outboxes.outbox_bytes_max();
         let is_back = wanted.since.is_some();
-        let welcome = Welcome::new(joined, is_back, self.encoding, bytes_max);
+        let welcome = Welcome::new(joined, is_back, self.encoding, (bytes_max, 0));
         if is_back {
             cx.shared.stats.recovery(welcome.is_whole());
         }

@@ -219,7 +219,7 @@ impl Centrifuge {
     ) -> Done {
         let outboxes = &mut cx.shared.ports.outboxes;
         let bytes_max = outboxes.outbox_bytes_max();
-        let welcome = Welcome::new(joined, asked.is_recovering, self.encoding, bytes_max);
+        let welcome = Welcome::new(joined, asked.is_recovering, self.encoding, (bytes_max, 0));
         if asked.is_recovering {
             cx.shared.stats.recovery(welcome.is_whole());
             if asked.or_fail && !welcome.is_whole() {

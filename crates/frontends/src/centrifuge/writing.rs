@@ -130,22 +130,25 @@ pub(super) struct Welcome<'a> {
     is_whole: bool,
     /// He has asked for what he missed.
     was_recovering: bool,
+    each_bytes: usize,
 }
 
 impl<'a> Welcome<'a> {
-    /// Of what is missed at most `bytes_max` are told: with more of it he has missed too much.
+    /// Of what is missed at most `bytes_max` are told: with more of it he has missed too much. Each publication takes
+    /// `each_bytes` beside its payload.
     pub(super) fn new(
         joined: Option<&'a Joined>,
         was_recovering: bool,
         encoding: Encoding,
-        bytes_max: usize,
+        (bytes_max, each_bytes): (usize, usize),
     ) -> Self {
         let epoch = joined.map_or_else(String::new, |joined| joined.position.epoch.to_string());
         let recovered = joined.and_then(|joined| joined.recovered.as_ref());
         let missed = recovered.map_or(&[][..], |recovered| &recovered.publications);
         let mut publications = Publications::new(missed, encoding);
         let mut is_whole = recovered.is_some_and(|recovered| recovered.is_whole);
-        if publications.bytes() > bytes_max || !publications.fit(encoding) {
+        let bytes = publications.bytes() + missed.len() * each_bytes;
+        if bytes > bytes_max || !publications.fit(encoding) {
             publications = Publications::new(&[], encoding);
             is_whole = false;
         }
@@ -155,6 +158,7 @@ impl<'a> Welcome<'a> {
             publications,
             is_whole,
             was_recovering,
+            each_bytes,
         }
     }
 
@@ -167,8 +171,9 @@ impl<'a> Welcome<'a> {
         self.publications.wire()
     }
 
+    /// What is told of `bytes_max`.
     pub(super) fn bytes(&self) -> usize {
-        self.publications.bytes()
+        self.publications.bytes() + self.publications.all.len() * self.each_bytes
     }
 
     /// Where he is before what he missed, if that is told behind this.

@@ -90,6 +90,14 @@ impl Outboxes {
         }
     }
 
+    /// About what each event takes to say where the client is in so many channels; 0 where none says it.
+    pub(crate) fn mark_bytes(&self, id: SessionId, channels: usize) -> usize {
+        match self.sides.marks.0.contains_key(&id.index) {
+            true => "id: \n".len() + channels * (EPOCH_BYTES + 4) * 4 / 3,
+            false => 0,
+        }
+    }
+
     /// The client is in that channel no more.
     pub(crate) fn clear_mark(&mut self, id: SessionId, channel: &str) {
         if let Some(marks) = self.sides.marks.0.get_mut(&id.index) {

@@ -359,6 +359,10 @@ fn a_browser_comes_back_by_itself_and_has_missed_nothing_in_any_channel() {
                 "{channel}"
             );
         }
+        // Nor is it asked about those that remember nothing.
+        for channel in ["#ann", "news"] {
+            assert_eq!(subs[channel], json!({}));
+        }
         assert_eq!(
             said[1..],
             [
@@ -577,4 +581,37 @@ fn one_way_protobuf_is_spoken_where_it_is_asked_for() {
         chunks(&world.take(peer)),
         ["\u{d}\u{12}\u{6}open:1\"\u{3}\"\u{1}7"]
     );
+}
+
+#[test]
+fn whoever_has_missed_a_little_of_very_much_gets_what_there_is_room_for() {
+    // Ids that say where 128 channels are take more than what they are for.
+    let mut world = super::world(1);
+    let back_end = world.connect(0, PUSH);
+    let channels: Vec<String> = (0..127).map(|n| format!("chat:{n}")).collect();
+    let claims = json!({ "sub": "ann", "exp": in_seconds(&world, 60), "channels": channels });
+    let request = json!({ "token": token(&claims) });
+    let mut browser = Browser::default();
+    let peer = browser.connect(&mut world, 0, &request);
+    browser.take();
+    world.reset(peer);
+    for channel in &channels {
+        for data in 1..=3 {
+            publish(&mut world, back_end, channel, data);
+        }
+    }
+    // The world looks that no outbox holds more than it may.
+    browser.connect(&mut world, 0, &request);
+    let said = browser.take();
+    let subs = &said[0]["connect"]["subs"];
+    let mut recovered = 0;
+    for channel in &channels {
+        let sub = &subs[channel];
+        let is_whole = sub["recovered"] == true;
+        recovered += usize::from(is_whole);
+        assert_eq!(sub["was_recovering"], true);
+        let of = said.iter().filter(|one| one["channel"] == **channel);
+        assert_eq!(of.count(), if is_whole { 3 } else { 0 }, "{channel}");
+    }
+    assert!((20..120).contains(&recovered), "{recovered}");
 }
