@@ -193,8 +193,6 @@ impl Unknown {
             Self::Missing | Self::NoToken | Self::Token(_) | Self::Revoked | Self::Stranger => {
                 Status::UNAUTHORIZED
             }
-            Self::NoPassword | Self::BadPassword | Self::WrongPassword => Status::UNAUTHORIZED,
-            Self::Missing | Self::NoToken | Self::Token(_) | Self::Stranger => Status::UNAUTHORIZED,
             Self::OfChannel | Self::NoPassword | Self::BadPassword | Self::WrongPassword => {
                 Status::UNAUTHORIZED
             }
@@ -301,8 +299,7 @@ impl Identity {
             (Self::Basic(login), _) => Some(basic::challenge(&**login)),
             // RFC 6750, section 3: without a token nothing is said of an error.
             (_, Unknown::NoToken) => Some("Bearer".to_owned()),
-            (_, Unknown::Token(_) | Unknown::Revoked) => {
-            (_, Unknown::Token(_) | Unknown::OfChannel) => {
+            (_, Unknown::Token(_) | Unknown::OfChannel | Unknown::Revoked) => {
                 Some("Bearer error=\"invalid_token\"".to_owned())
             }
             _ => None,

@@ -225,7 +225,6 @@ impl Centrifuge {
         if cx.shared.is_blocked(&self.info.user) {
             return Done::Close(DisconnectCode::PermissionDenied);
         }
-        let mut bytes_left = cx.shared.ports.outboxes.outbox_bytes_max();
         let outboxes = &cx.shared.ports.outboxes;
         let mut bytes_left = outboxes.outbox_bytes_max();
         let remembering = connecting

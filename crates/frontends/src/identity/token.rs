@@ -85,8 +85,6 @@ impl Tokens {
     /// What a token is good for.
     pub(crate) fn judge(&self, token: &str, shared: &Shared) -> Result<Lease, Unknown> {
         let claimed = self.judge_open(token, shared)?;
-    pub(crate) fn judge(&self, token: &str, now: Now) -> Result<Lease, Unknown> {
-        let claimed = self.judge_open(token, now)?;
         // A subscription's token says who may hear something, not who somebody is.
         if claimed.all.contains_key("channel") {
             return Err(Unknown::OfChannel);
