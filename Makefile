@@ -9,6 +9,10 @@ run: build       ## install what is missing, build, serve the push demo
 	@cat examples/push/welcome.txt
 	@$(VECHE) serve -c examples/push/veche.toml
 
+chat: build      ## the chat of examples/chat: registration, dialogues, marks; see its README
+	@test -f examples/chat/public/vendor/centrifuge.js || tests/setup/centrifuge_page.sh
+	@cd examples/chat && CHAT_SECRET=$$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n') $(abspath $(VECHE)) serve
+
 build: setup-run ## the release binary
 	cargo build --release --quiet --locked --package veche
 
@@ -40,6 +44,7 @@ setup-run:
 	@tests/setup/packages.sh run
 	@tests/setup/rust.sh
 	@tests/setup/uplot.sh
+	@tests/setup/centrifuge_page.sh || echo "no npm centrifuge: the pages that stand on it will say so"
 
 setup-test: setup-run
 	@tests/setup/packages.sh test
@@ -68,4 +73,4 @@ setup-package: setup-run
 setup-fuzz: setup-run
 	@tests/setup/fuzz.sh
 
-.PHONY: help run build test test-full bench shootout fuzz deny package setup setup-run setup-test setup-full setup-bench setup-shootout setup-package setup-deny setup-fuzz
+.PHONY: help run chat build test test-full bench shootout fuzz deny package setup setup-run setup-test setup-full setup-bench setup-shootout setup-package setup-deny setup-fuzz

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs each back end of examples/push against a real server, with a message that must not be taken apart;
-# then what README.md and the guide offer to copy.
+# then what README.md and the guide offer to copy,
+# and the tests of examples/chat.
 # A client in Python's standard library holds the WebSocket and says what arrived.
 set -euo pipefail
 source "$(dirname "$0")/demo_server.sh"
@@ -50,6 +51,10 @@ check "shell, TCP line"   "handed to 1" ./push.sh "$user" "$message"
 check "shell, HTTP"       "handed to 1" ./push.sh --http "$user" "$message"
 
 python3 "$root/tests/snippets.py" "$root"/{README.md,docs/guide/push.md} || failed=1
+
+# The Lua of the chat; those of other examples are tested where `veche new` is.
+secret=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+(cd "$root/examples/chat" && CHAT_SECRET=$secret "$VECHE_BIN" test --runs 3) || failed=1
 
 export VECHE_KEY=wrong
 refused "Python, HTTP, wrong key" python3 push.py --http "$user" x

@@ -1,91 +1,115 @@
--- A chat. One connection is one person in one room; messages are JSON objects with a "type".
+-- The server's side of the chat: who people are, and who talks to whom. All of it is HTTP and JSON.
 --
---   the page sends                          and receives
---   {"type":"join","nick":"Ann"}            {"type":"joined","id":…,"nick":"Ann"} or {"type":"refused","why":…}
---   {"type":"say","text":"hello"}           {"type":"say","id":…,"nick":"Ann","text":"hello"}, as all in the room
---   {"type":"here","to":ID}                 {"type":"join","id":…,"nick":…}, {"type":"leave",…}: of anybody
---                                           {"type":"here","id":…,"nick":…}: somebody was here before you
+--   POST   /api/register   {"name":…,"password":…}   201 and a session (a cookie), or why not
+--   POST   /api/login      {"name":…,"password":…}   200 and a session
+--   POST   /api/logout                               204
+--   GET    /api/token                                {"token":…,"name":…}: opens the connection, for ten minutes
+--   GET    /api/people?name=BEGINNING                {"people":[{"name":…,"online":…,"last_seen":…}]}
+--   GET    /api/dialogs                              {"dialogs":[NAME,…]}: with whom one talks
+--   POST   /api/dialogs    {"with":NAME}             200, and the other one's page is told
 --
--- Who is here? Each worker has a Lua of its own, and none of them knows everybody. So the people tell each other:
--- whoever sees somebody join answers "here", and that answer goes to the newcomer alone.
+-- What people say does not pass here: pages publish it to the dialogue's channel, and the server puts the sender's name
+-- beside it. See veche.toml.
 
 local veche = require "veche"
-local json = veche.json
+local dialogs = require "dialogs"
+local users = require "users"
+local token = require "token"
 
-local NICK_CHARACTERS_MAX = 20
-local TEXT_BYTES_MAX = 2000
+local TOKEN_SECONDS = 600
+local PEOPLE_MAX = 50        -- in one answer
 
-local reserved = {}
-for _, nick in ipairs(veche.config.reserved or {}) do reserved[nick] = true end
+local app, router = {}, veche.router()
+app.request = router
 
-local function room(conn) return "chat:" .. conn.params.room end
+-- The name of who asks, or nil. The cookie is same_site = "strict": no other site's page can ask in somebody's name.
+local function who(req) return users.of_session(req.cookies.session) end
 
--- The newcomer's own channel. Only people of the same room can name it.
-local function inbox(conn, id) return room(conn) .. ":" .. id end
-
-local function tell(conn, message) conn:send(json.encode(message)) end
-
-local function tell_channel(channel, message) veche.publish(channel, json.encode(message)) end
-
--- Why a nickname can't be taken, or nil if it can.
-local function fault_of(nick)
-  if type(nick) ~= "string" or nick == "" then return "Type a name." end
-  -- Bytes that begin a character: all but the ones that continue one in UTF-8.
-  local _, characters = nick:gsub("[^\128-\191]", "")
-  if characters > NICK_CHARACTERS_MAX then return "A name has at most " .. NICK_CHARACTERS_MAX .. " characters." end
-  if nick:find("%c") then return "A name has no control characters." end
-  if nick:find("^ ") or nick:find(" $") then return "A name has no blanks around it." end
-  if reserved[nick:lower()] then return "'" .. nick .. "' is reserved." end
+local function session_cookie(value, seconds)
+  local options = { path = "/api", http_only = true, same_site = "strict", max_age = seconds }
+  return { ["Set-Cookie"] = veche.cookie("session", value, options) }
 end
 
-local on = {}
-
-function on.join(conn, message)
-  local mine = conn.attributes
-  if mine.nick then return end
-  local why = fault_of(message.nick)
-  if why then return tell(conn, { type = "refused", why = why }) end
-  -- Each waits until it counts. Listen first, speak then: so nobody is missed.
-  conn:subscribe(inbox(conn, conn.id))
-  conn:subscribe(room(conn))
-  mine.nick = message.nick
-  tell(conn, { type = "joined", id = conn.id, nick = message.nick })
-  tell_channel(room(conn), { type = "join", id = conn.id, nick = message.nick })
+local function enter(status, name)
+  return status, session_cookie(users.new_session(name), users.SESSION_SECONDS), { name = name }
 end
 
-function on.say(conn, message)
-  local nick, text = conn.attributes.nick, message.text
-  if not nick or type(text) ~= "string" or text == "" or #text > TEXT_BYTES_MAX then return end
-  tell_channel(room(conn), { type = "say", id = conn.id, nick = nick, text = text })
+-- A name, a password and nothing, or nil, nil and why not.
+local function credentials(req)
+  local body = req.json
+  if type(body) ~= "table" then return nil, nil, "JSON expected" end
+  local name, why = users.normal(body.name)
+  if not name then return nil, nil, why end
+  if type(body.password) ~= "string" or #body.password < 8 or #body.password > 200 then
+    return nil, nil, "A password has 8 to 200 characters."
+  end
+  return name, body.password
 end
 
-function on.here(conn, message)
-  local nick, to = conn.attributes.nick, message.to
-  if not nick or type(to) ~= "string" or not to:find("^%d+%.%d+%.%d+$") then return end
-  tell_channel(inbox(conn, to), { type = "here", id = conn.id, nick = nick })
-end
+router:post("/api/register", function(req)
+  local name, password, why = credentials(req)
+  if not name then return 400, { error = why } end
+  if not users.may_try("register " .. req.remote, 30) then return 429, { error = "Too many at once. Try again in a minute." } end
+  if not users.register(name, password) then return 409, { error = "'" .. name .. "' is taken." } end
+  veche.publish("people:all", veche.json.encode { registered = name })
+  return enter(201, name)
+end)
 
-local app = {}
+router:post("/api/login", function(req)
+  local name, password, why = credentials(req)
+  if not name then return 400, { error = why } end
+  if not users.may_try("login " .. name .. " " .. req.remote, 10) then
+    return 429, { error = "Too many wrong passwords. Try again in a minute." }
+  end
+  -- The same words for a name that is not there: who is registered, strangers need not learn.
+  if not users.is_password(name, password) then return 403, { error = "The name or the password is wrong." } end
+  return enter(200, name)
+end)
 
--- Before the WebSocket opens: a status refuses it.
-function app.handshake(req)
-  local name = req.params.room
-  if #name > 32 or not name:find("^[%w_-]+$") then
-    return 400, "a room's name has 1 to 32 letters, digits, '_' and '-'\n"
+router:post("/api/logout", function(req)
+  users.end_session(req.cookies.session)
+  return 204, session_cookie("", 0), ""
+end)
+
+-- From here on only for those who are logged in.
+local function known(f)
+  return function(req)
+    local me = who(req)
+    if not me then return 401, { error = "Log in first." } end
+    return f(req, me)
   end
 end
 
-function app.message(conn, data)
-  -- What clients send may be anything. An error here would end the connection with 1011.
-  local ok, message = pcall(json.decode, data)
-  local act = ok and type(message) == "table" and on[message.type]
-  if act then act(conn, message) end
-end
+router:get("/api/token", known(function(_, me)
+  local now = math.floor(veche.time.now())
+  return { name = me, token = token.sign { sub = me, iat = now, exp = now + TOKEN_SECONDS } }
+end))
 
--- However it ended: a closed tab, a lost network, an error in a handler.
-function app.close(conn)
-  local nick = conn.attributes.nick
-  if nick then tell_channel(room(conn), { type = "leave", id = conn.id, nick = nick }) end
-end
+router:get("/api/people", known(function(req, me)
+  local people = veche.json.array()
+  local beginning = (req.query.name or ""):lower()
+  for _, name in ipairs(users.beginning_with(beginning, PEOPLE_MAX + 1)) do
+    if name ~= me and #people < PEOPLE_MAX then
+      local status = veche.user_status(name)
+      people[#people + 1] = { name = name, online = status.connections > 0, last_seen = status.last_seen }
+    end
+  end
+  return { people = people }
+end))
+
+router:get("/api/dialogs", known(function(_, me) return { dialogs = dialogs.of(me) } end))
+
+router:post("/api/dialogs", known(function(req, me)
+  local other = users.normal(type(req.json) == "table" and req.json.with)
+  if not other or other == me or not users.exists(other) then return 404, { error = "There is nobody of that name." } end
+  local is_new, why = dialogs.begin(me, other)
+  if why then return 409, { error = why } end
+  if is_new then
+    -- On their own channels (#bob), which reach every tab of both. Who is away asks for the list when he is back.
+    veche.push(other, veche.json.encode { dialog = me })
+    veche.push(me, veche.json.encode { dialog = other })
+  end
+  return {}
+end))
 
 return app

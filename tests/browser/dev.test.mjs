@@ -1,4 +1,4 @@
-// `veche dev` on a copy of examples/chat, in Chromium: what is broken shows on the page with its place, goes when it is
+// `veche dev` on a copy of examples/rooms, in Chromium: what is broken shows on the page with its place, goes when it is
 // mended, and nobody loses the connection meanwhile. run.sh says which binary.
 
 import assert from "node:assert/strict";
@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 import { answers, end, freePort, launch } from "./ground.mjs";
 
 const { VECHE_BIN, VECHE_SHOTS } = process.env;
-const EXAMPLE = fileURLToPath(new URL("../../examples/chat", import.meta.url));
+const EXAMPLE = fileURLToPath(new URL("../../examples/rooms", import.meta.url));
 
 const complaints = [];
 let folder, app, good, server, site, browser, anna;

@@ -453,7 +453,7 @@ fn new_makes_what_the_examples_are() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     for (name, arguments, example, files, first_try) in [
         ("plain", &[][..], "echo", 4, "open http://127.0.0.1:8080/"),
-        ("my chat", &["--template", "chat"], "chat", 4, "?room=tea"),
+        ("my chat", &["--template", "chat"], "rooms", 4, "?room=tea"),
         ("api", &["--template", "api"], "rest-api", 3, "curl "),
         (
             "feed",

@@ -50,7 +50,7 @@ impl Template {
                 files!("echo": "veche.toml", "app.lua", "app_test.lua", "public/index.html")
             }
             Self::Chat => {
-                files!("chat": "veche.toml", "app.lua", "app_test.lua", "public/index.html")
+                files!("rooms": "veche.toml", "app.lua", "app_test.lua", "public/index.html")
             }
             Self::Api => files!("rest-api": "veche.toml", "app.lua", "app_test.lua"),
             Self::Feed => {

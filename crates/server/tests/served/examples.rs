@@ -80,7 +80,7 @@ impl Guest {
 #[test]
 fn chat_of_a_room() {
     on_all(|setup| {
-        let server = example(setup, "chat");
+        let server = example(setup, "rooms");
         page(&server, "<title>Chat</title>");
         // So many that three workers all have some.
         let names = ["Анна", "Boris", "c", "d", "e", "f"];
@@ -124,7 +124,7 @@ fn chat_of_a_room() {
 #[test]
 fn chat_refuses_bad_names_and_lives_with_bad_messages() {
     on_all(|setup| {
-        let server = example(setup, "chat");
+        let server = example(setup, "rooms");
         let refused = Socket::try_open(server.public, "/chat/no%20room").unwrap_err();
         assert!(refused.to_string().contains("400"), "{refused}");
         let mut guest = Guest::knock(&server, "tea");

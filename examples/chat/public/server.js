@@ -1,0 +1,20 @@
+// What the page asks of app.lua, by HTTP.
+
+export class Refused extends Error {
+  constructor(status, why) {
+    super(why);
+    this.status = status;
+  }
+}
+
+/** What the server answers; fails with `Refused` where it says no, and otherwise when it can't be reached. */
+export async function ask(method, path, body) {
+  const answer = await fetch(`api/${path}`, {
+    method,
+    headers: body && { "Content-Type": "application/json" },
+    body: body && JSON.stringify(body),
+  });
+  const said = answer.status === 204 ? null : await answer.json().catch(() => null);
+  if (!answer.ok) throw new Refused(answer.status, said?.error ?? `The server answers ${answer.status}.`);
+  return said;
+}

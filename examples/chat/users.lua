@@ -1,0 +1,69 @@
+-- Who is registered, in memory: a restart forgets everybody, and the day of messages with them. A site of your own keeps
+-- this in its database (veche.mysql), and the rest stays as it is.
+
+local veche = require "veche"
+local pbkdf2 = require "pbkdf2"
+
+local users = { SESSION_SECONDS = 24 * 3600 }
+
+-- Rounds of PBKDF2: about a tenth of a second for each login, and for each guess.
+local ROUNDS = 100000
+local OF_NOBODY = ("0"):rep(32) .. ":"
+
+-- All workers share these.
+local passwords = veche.dict("chat:passwords")      -- name -> salt, ":" and what its password becomes with it
+local sessions = veche.dict("chat:sessions")        -- digest of the cookie -> name
+local tries = veche.dict("chat:tries")              -- what somebody tries -> how often within a minute
+
+-- A name as it is kept, or nil and why it can't be one. It stands in names of channels ("dialog:#ann,bob") and in keys
+-- ("ann/bob"), so there are no commas, hashes and slashes in it.
+function users.normal(name)
+  if type(name) ~= "string" then return nil, "Type a name." end
+  name = name:lower()
+  if #name < 2 or #name > 20 then return nil, "A name has 2 to 20 characters." end
+  if not name:find("^[a-z][a-z0-9._-]*$") then
+    return nil, "A name begins with a letter from a to z; then there may be letters, digits, '.', '_' and '-'."
+  end
+  return name
+end
+
+-- Whether it has been tried less than `most` times in the last minute.
+function users.may_try(what, most)
+  tries:add(what, 0, 60)
+  return tries:incr(what) <= most
+end
+
+-- False if the name is taken.
+function users.register(name, password)
+  if passwords:get(name) then return false end
+  local salt = veche.hash.sha256(veche.random.bytes(32)):sub(1, 32)
+  -- Waits, so somebody may be quicker: `add` decides.
+  return passwords:add(name, salt .. ":" .. pbkdf2(password, salt, ROUNDS))
+end
+
+-- It takes as long when there is nobody of that name.
+function users.is_password(name, password)
+  local kept = passwords:get(name) or OF_NOBODY
+  local salt, digest = kept:match("^(%x+):(%x*)$")
+  return veche.hmac.equals(pbkdf2(password, salt, ROUNDS), digest)
+end
+
+function users.exists(name) return passwords:get(name) ~= nil end
+
+-- At most `most` names, in their order.
+function users.beginning_with(beginning, most) return passwords:keys(beginning, most) end
+
+-- What is kept is a digest: whoever reads the memory of the server learns no session.
+local function key_of(session) return veche.hash.sha256(session) end
+
+function users.new_session(name)
+  local session = veche.base64.encode_url(veche.random.bytes(24))
+  sessions:set(key_of(session), name, users.SESSION_SECONDS)
+  return session
+end
+
+function users.of_session(session) return session and sessions:get(key_of(session)) end
+
+function users.end_session(session) if session then sessions:delete(key_of(session)) end end
+
+return users

@@ -1,0 +1,91 @@
+-- A chat. One connection is one person in one room; messages are JSON objects with a "type".
+--
+--   the page sends                          and receives
+--   {"type":"join","nick":"Ann"}            {"type":"joined","id":…,"nick":"Ann"} or {"type":"refused","why":…}
+--   {"type":"say","text":"hello"}           {"type":"say","id":…,"nick":"Ann","text":"hello"}, as all in the room
+--   {"type":"here","to":ID}                 {"type":"join","id":…,"nick":…}, {"type":"leave",…}: of anybody
+--                                           {"type":"here","id":…,"nick":…}: somebody was here before you
+--
+-- Who is here? Each worker has a Lua of its own, and none of them knows everybody. So the people tell each other:
+-- whoever sees somebody join answers "here", and that answer goes to the newcomer alone.
+
+local veche = require "veche"
+local json = veche.json
+
+local NICK_CHARACTERS_MAX = 20
+local TEXT_BYTES_MAX = 2000
+
+local reserved = {}
+for _, nick in ipairs(veche.config.reserved or {}) do reserved[nick] = true end
+
+local function room(conn) return "chat:" .. conn.params.room end
+
+-- The newcomer's own channel. Only people of the same room can name it.
+local function inbox(conn, id) return room(conn) .. ":" .. id end
+
+local function tell(conn, message) conn:send(json.encode(message)) end
+
+local function tell_channel(channel, message) veche.publish(channel, json.encode(message)) end
+
+-- Why a nickname can't be taken, or nil if it can.
+local function fault_of(nick)
+  if type(nick) ~= "string" or nick == "" then return "Type a name." end
+  -- Bytes that begin a character: all but the ones that continue one in UTF-8.
+  local _, characters = nick:gsub("[^\128-\191]", "")
+  if characters > NICK_CHARACTERS_MAX then return "A name has at most " .. NICK_CHARACTERS_MAX .. " characters." end
+  if nick:find("%c") then return "A name has no control characters." end
+  if nick:find("^ ") or nick:find(" $") then return "A name has no blanks around it." end
+  if reserved[nick:lower()] then return "'" .. nick .. "' is reserved." end
+end
+
+local on = {}
+
+function on.join(conn, message)
+  local mine = conn.attributes
+  if mine.nick then return end
+  local why = fault_of(message.nick)
+  if why then return tell(conn, { type = "refused", why = why }) end
+  -- Each waits until it counts. Listen first, speak then: so nobody is missed.
+  conn:subscribe(inbox(conn, conn.id))
+  conn:subscribe(room(conn))
+  mine.nick = message.nick
+  tell(conn, { type = "joined", id = conn.id, nick = message.nick })
+  tell_channel(room(conn), { type = "join", id = conn.id, nick = message.nick })
+end
+
+function on.say(conn, message)
+  local nick, text = conn.attributes.nick, message.text
+  if not nick or type(text) ~= "string" or text == "" or #text > TEXT_BYTES_MAX then return end
+  tell_channel(room(conn), { type = "say", id = conn.id, nick = nick, text = text })
+end
+
+function on.here(conn, message)
+  local nick, to = conn.attributes.nick, message.to
+  if not nick or type(to) ~= "string" or not to:find("^%d+%.%d+%.%d+$") then return end
+  tell_channel(inbox(conn, to), { type = "here", id = conn.id, nick = nick })
+end
+
+local app = {}
+
+-- Before the WebSocket opens: a status refuses it.
+function app.handshake(req)
+  local name = req.params.room
+  if #name > 32 or not name:find("^[%w_-]+$") then
+    return 400, "a room's name has 1 to 32 letters, digits, '_' and '-'\n"
+  end
+end
+
+function app.message(conn, data)
+  -- What clients send may be anything. An error here would end the connection with 1011.
+  local ok, message = pcall(json.decode, data)
+  local act = ok and type(message) == "table" and on[message.type]
+  if act then act(conn, message) end
+end
+
+-- However it ended: a closed tab, a lost network, an error in a handler.
+function app.close(conn)
+  local nick = conn.attributes.nick
+  if nick then tell_channel(room(conn), { type = "leave", id = conn.id, nick = nick }) end
+end
+
+return app

@@ -1,0 +1,31 @@
+#!/bin/bash
+# Centrifugo's public JavaScript client for pages, from the npm registry: into examples/chat, whose page can do nothing
+# without it and says so. Exit 1 where it can't be had. Quiet when it is there.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+# The version that the tests of the protocol use, and the digest that is in their package-lock.json.
+version=5.8.0
+sha512=10d1f58f3e95791b866f7c87361801d15d12a91297fa261db4cf43bbf139f66e3ce1ea6334f7ec809c3851b98e9a38125c6122b5ad54a0e5e567a05ad68a13d6
+folders=(examples/chat/public/vendor)
+is_there() {
+  local folder
+  for folder in "${folders[@]}"; do
+    [ -f "$folder/centrifuge.js" ] && [ -f "$folder/LICENSE" ] && grep -qs "$version" "$folder/VERSION" || return 1
+  done
+}
+if is_there; then
+  exit 0
+fi
+echo "fetching npm centrifuge $version for pages"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+curl -fsS --retry 2 -o "$work/package.tgz" "https://registry.npmjs.org/centrifuge/-/centrifuge-$version.tgz"
+echo "$sha512  $work/package.tgz" | sha512sum --check --quiet
+tar -xzf "$work/package.tgz" -C "$work"
+# Its source map stays away, and so does the line that asks for it.
+sed -i '/^\/\/# sourceMappingURL=/d' "$work/package/dist/centrifuge.js"
+echo "$version" > "$work/VERSION"
+for folder in "${folders[@]}"; do
+  mkdir -p "$folder"
+  install -m 644 "$work/package/dist/centrifuge.js" "$work/package/LICENSE" "$work/VERSION" "$folder/"
+done
