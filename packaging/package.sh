@@ -36,6 +36,7 @@ gzip -9nc CHANGELOG.md > "$doc/changelog.gz"
   cat LICENSE-MIT
   printf '\nThe Apache License is in /usr/share/common-licenses/Apache-2.0.\n'
   [ ! -f web/vendor/uplot/LICENSE ] || { printf '\nThe admin page has uPlot in it, which has this license:\n\n'; cat web/vendor/uplot/LICENSE; }
+  [ ! -f web/vendor/centrifuge/LICENSE ] || { printf '\nThe demo page has npm centrifuge in it, which has this license:\n\n'; cat web/vendor/centrifuge/LICENSE; }
 } > "$doc/copyright"
 find "$root/usr/share" -type f -exec chmod 644 {} +
 find "$root/usr/share" "$root/etc" -type d -exec chmod 755 {} +

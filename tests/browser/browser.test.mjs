@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { mkdirSync } from "node:fs";
+import { existsSync, mkdirSync } from "node:fs";
 import { connect } from "node:net";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
@@ -28,7 +28,7 @@ before(async () => {
 after(() => browser?.close());
 
 /** A page in a context of its own, connected as `user`. */
-async function open(user, options = {}) {
+async function open(user, { by, without, becomes = "open", ...options } = {}) {
   const context = await browser.newContext({ viewport: DESKTOP, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(15_000);
@@ -38,8 +38,9 @@ async function open(user, options = {}) {
     const isNetwork = /Failed to load resource|WebSocket connection to/.test(line.text());
     if (line.type() === "error" && !isNetwork) complaints.push(`${user}: ${line.text()}`);
   });
-  await page.goto(`${VECHE_URL}/?user=${encodeURIComponent(user)}`);
-  await state(page, "open");
+  if (without) await page.route(without, (route) => route.fulfill({ status: 404 }));
+  await page.goto(`${VECHE_URL}/?user=${encodeURIComponent(user)}${by ? `&by=${by}` : ""}`);
+  await state(page, becomes);
   return page;
 }
 
@@ -170,6 +171,39 @@ test("a user cut off by the back end stays away until asked back", async () => {
   await state(page, "ended");
   await page.click("#retry");
   await state(page, "open");
+  await page.context().close();
+});
+
+const hasSdk = existsSync(new URL("../../web/vendor/centrifuge/centrifuge.js", import.meta.url));
+
+test("by the centrifuge SDK a page hears the same, and comes back", { skip: !hasSdk && "no web/vendor/centrifuge" }, async () => {
+  const page = await open("sdk & co", { by: "sdk" });
+  assert.equal(await page.getAttribute("#by-sdk", "aria-current"), "true");
+  assert.deepEqual(await api("push", { user: "sdk & co", data: "by the SDK" }), { result: { handed: 1 } });
+  await shows(page, "by the SDK");
+  await api("push", { user: "sdk & co", data: { order: 42 } });
+  await shows(page, JSON.stringify({ order: 42 }, null, 2));
+  await api("publish", { channel: "news", data: "to all" });
+  await Promise.all([shows(page, "to all"), shows(anna, "to all")]);
+  // Bytes are for its Protobuf client: the page says so, and comes back when it is told to.
+  await api("push", { user: "sdk & co", binary: "AEH/" });
+  await state(page, "ended");
+  assert.match(await page.textContent("#status-text"), /^Bytes were pushed/);
+  await page.click("#retry");
+  await state(page, "open");
+  await api("push", { user: "sdk & co", data: "again" });
+  await shows(page, "again");
+  await page.click("#by-ws");
+  await state(page, "open");
+  assert.equal(await page.getAttribute("#by-ws", "aria-current"), "true");
+  await api("push", { user: "sdk & co", data: "by a WebSocket again" });
+  await shows(page, "by a WebSocket again");
+  await page.context().close();
+});
+
+test("a binary without the SDK says so", async () => {
+  const page = await open("bare", { by: "sdk", without: "**/vendor/**", becomes: "ended" });
+  assert.match(await page.textContent("#status-text"), /^The centrifuge SDK is not in this binary/);
   await page.context().close();
 });
 

@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -272,6 +273,34 @@ test("who leaves is seen to leave, and comes back into the session", { skip }, a
   await ann.waitForSelector("#other-state[data-live]");
   await lastBecomes(ann, "delivered");
   await bob.waitForFunction(() => document.querySelector('#talks a[href="#ann"] .unread').textContent === "1");
+});
+
+test("where no WebSocket gets through, people talk all the same", { skip }, async () => {
+  const narrow = createServer((near) => {
+    near.once("data", (first) => {
+      if (/^upgrade: *websocket/im.test(first)) return near.destroy();
+      const far = connect(new URL(site).port, "127.0.0.1", () => far.write(first));
+      near.on("error", () => far.destroy()).on("close", () => far.destroy());
+      far.on("error", () => near.destroy());
+      near.pipe(far).pipe(near);
+    });
+  });
+  await new Promise((done) => narrow.listen(0, "127.0.0.1", done));
+  const page = await open(browsers[1], `http://127.0.0.1:${narrow.address().port}`);
+  await enter(page, "marena");
+  await isAt(page, "chat");
+  await page.waitForSelector("body:not([data-offline])");
+  await page.evaluate(() => (location.hash = "#ann"));
+  await say(page, "By another way.");
+  await lastBecomes(page, "delivered");
+  await ann.evaluate(() => (location.hash = "#marena"));
+  await lastBecomes(page, "read");
+  await say(ann, "It leads here.");
+  await shows(page, ["mine: By another way.", "theirs: It leads here."]);
+  await ann.evaluate(() => (location.hash = "#bob"));
+  await becomes(ann, "#other-name", "bob");
+  await page.context().close();
+  narrow.close();
 });
 
 test("the keyboard alone is enough", { skip }, async () => {

@@ -1,12 +1,13 @@
 #!/bin/bash
 # Centrifugo's public JavaScript client for pages, from the npm registry: into examples/chat, whose page can do nothing
-# without it and says so. Exit 1 where it can't be had. Quiet when it is there.
+# without it and says so, and into web/vendor, whose files are built into the binary for the demo page, which can do
+# without. Exit 1 where it can't be had. Quiet when it is there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # The version that the tests of the protocol use, and the digest that is in their package-lock.json.
 version=5.8.0
 sha512=10d1f58f3e95791b866f7c87361801d15d12a91297fa261db4cf43bbf139f66e3ce1ea6334f7ec809c3851b98e9a38125c6122b5ad54a0e5e567a05ad68a13d6
-folders=(examples/chat/public/vendor)
+folders=(examples/chat/public/vendor web/vendor/centrifuge)
 is_there() {
   local folder
   for folder in "${folders[@]}"; do
@@ -29,3 +30,5 @@ for folder in "${folders[@]}"; do
   mkdir -p "$folder"
   install -m 644 "$work/package/dist/centrifuge.js" "$work/package/LICENSE" "$work/VERSION" "$folder/"
 done
+# Cargo knows only of files that were there when it last looked: what embeds them is built anew.
+touch crates/server/src/files.rs

@@ -1,11 +1,13 @@
 // Start reading here: who this page is, one connection, and the three parts that show it.
 //   connection.js  keeps the WebSocket up          status.js  shows its state
-//   feed.js        lists what was pushed           panel.js   pushes, and shows how to
+//   sdk.js         the same by the centrifuge SDK  panel.js   pushes, and shows how to
+//   feed.js        lists what was pushed
 
 import { Connection } from "./connection.js";
 import { Feed } from "./feed.js";
 import { addressOf, nameFromAddress, randomName } from "./names.js";
 import { Panel } from "./panel.js";
+import { SdkConnection } from "./sdk.js";
 import { Status } from "./status.js";
 
 /** The demo's route lets a page listen to this channel. */
@@ -14,12 +16,14 @@ const CHANNEL = "news";
 const PROBE_EVERY_MS = 20_000;
 
 const user = nameFromAddress();
-const connection = new Connection(socketUrl(user));
+const isBySdk = new URLSearchParams(location.search).get("by") === "sdk";
+const connection = isBySdk ? new SdkConnection(user, CHANNEL) : new Connection(socketUrl(user));
 const status = new Status(connection, user);
 const feed = new Feed();
 new Panel(user);
 
 showUser();
+showWays();
 reactToMessages();
 reactToTheBrowser();
 probeWhenRefused();
@@ -46,6 +50,18 @@ function showUser() {
   const renew = () => (another.href = addressOf(randomName()));
   another.addEventListener("click", () => setTimeout(renew));
   renew();
+}
+
+/** The two clients that this page can be, as links: a page is one of them until it is loaded anew. */
+function showWays() {
+  for (const way of ["ws", "sdk"]) {
+    const address = new URL(location.href);
+    if (way === "sdk") address.searchParams.set("by", way);
+    else address.searchParams.delete("by");
+    const link = document.getElementById(`by-${way}`);
+    link.href = address.pathname + address.search;
+    link.setAttribute("aria-current", (way === "sdk") === isBySdk);
+  }
 }
 
 function reactToMessages() {

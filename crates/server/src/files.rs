@@ -42,7 +42,8 @@ struct Demo;
 #[folder = "../../web/admin"]
 struct AdminPages;
 
-/// What the admin page takes from others, as tests/setup/uplot.sh has fetched it; without it the page has no charts.
+/// What these pages take from others, as tests/setup/uplot.sh and centrifuge_page.sh have fetched it; without it the
+/// admin page has no charts, and the demo is no client of the SDK.
 #[derive(Embed)]
 #[folder = "../../web/vendor"]
 #[allow_missing = true]
@@ -151,11 +152,11 @@ impl DiskFiles {
             return Err(OpenError::NotFound);
         }
         let embedded = match name {
-            "demo" => embedded::<Demo>(relative)?,
             "dev" => embedded::<DevPages>(relative)?,
-            "admin" => match relative.strip_prefix("vendor/") {
-                Some(name) => embedded::<Vendor>(name)?,
-                None => embedded::<AdminPages>(relative)?,
+            "demo" | "admin" => match (name, relative.strip_prefix("vendor/")) {
+                (_, Some(theirs)) => embedded::<Vendor>(theirs)?,
+                ("demo", None) => embedded::<Demo>(relative)?,
+                (_, None) => embedded::<AdminPages>(relative)?,
             },
             _ => return Err(OpenError::NotFound),
         };

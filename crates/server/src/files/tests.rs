@@ -180,6 +180,7 @@ fn the_demo_is_built_in() {
     for name in ["vendor/none", "vendor/../app.js", "vendor"] {
         let expected = Err("not found".to_owned());
         assert_eq!(text(files.open(admin, name, 0)), expected, "{name}");
+        assert_eq!(text(files.open(root, name, 0)), expected, "{name}");
     }
     assert_eq!(
         text(files.open(Path::new("builtin:none"), "index.html", 0)),
