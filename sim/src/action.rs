@@ -1,0 +1,166 @@
+//! What happens in a world, as plain data: a list of these is the whole of it.
+//!
+//! An action says nothing that depends on what came before it: numbers of clients, links and channels are taken modulo
+//! what there is. So any part of a list is a list, and a failing one can be made shorter by leaving actions out.
+
+use fastrand::Rng;
+
+use crate::channels::CHANNELS;
+use crate::setup::{Setup, Weights};
+
+/// One thing that happens. A `salt` is the seed of what is random within it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Every worker has a turn, in some order, and the network carries something everywhere.
+    Round { salt: u32 },
+    /// One worker has a turn.
+    Turn { worker: u8, salt: u32 },
+    /// Bytes of a client arrive at the server.
+    Up { link: u8, bytes: u16 },
+    /// Bytes of the server arrive at a client.
+    Down { link: u8, bytes: u16 },
+    /// Time passes.
+    Advance { ms: u16 },
+    /// A client that has no connection begins one.
+    Connect { client: u8, worker: u8 },
+    /// A client subscribes, and comes back with its position if it has one.
+    Subscribe { client: u8, channel: u8 },
+    /// A client ends a subscription.
+    Unsubscribe { client: u8, channel: u8 },
+    /// A client publishes.
+    Publish { client: u8, channel: u8, pad: u16 },
+    /// The back end publishes.
+    Push { worker: u8, channel: u8, pad: u16 },
+    /// A client asks who is in a channel.
+    Presence { client: u8, channel: u8 },
+    /// A client reads a channel's history.
+    History { client: u8, channel: u8 },
+    /// A client reads what it is sent, or stops to.
+    Read { client: u8, reads: bool },
+    /// A connection is cut, and each side notices, or does not.
+    Cut {
+        link: u8,
+        client_sees: bool,
+        server_sees: bool,
+    },
+    /// A client closes its WebSocket.
+    Close { client: u8 },
+    /// The back end disconnects a user.
+    Kick { worker: u8, user: u8 },
+    /// A log writes batches that it was handed.
+    Commit { worker: u8, batches: u8 },
+    /// The server process ends at once, and another one begins.
+    Crash { salt: u32 },
+    /// All that is under way arrives; with `is_long` also what only time brings about. Then all that must be is looked at.
+    Settle { is_long: bool },
+}
+
+/// The actions of a world.
+pub(crate) fn actions(setup: &Setup, count: usize) -> Vec<Action> {
+    let mut random = Rng::with_seed(setup.seed);
+    (0..count).map(|_| next(&mut random, setup)).collect()
+}
+
+fn next(random: &mut Rng, setup: &Setup) -> Action {
+    let weights = &setup.weights;
+    let kinds = kinds(weights);
+    let sum = kinds.iter().map(|(weight, _)| weight).sum();
+    let mut left = random.u32(0..sum);
+    for (weight, make) in kinds {
+        if left < weight {
+            return make(random, setup);
+        }
+        left -= weight;
+    }
+    Action::Settle { is_long: false }
+}
+
+type Make = fn(&mut Rng, &Setup) -> Action;
+
+/// Every kind of action, with how often it comes.
+fn kinds(weights: &Weights) -> [(u32, Make); 19] {
+    [
+        (weights.round, |r, _| Action::Round { salt: r.u32(..) }),
+        (weights.turn, |r, _| Action::Turn {
+            worker: r.u8(..),
+            salt: r.u32(..),
+        }),
+        (weights.carry, |r, _| Action::Up {
+            link: r.u8(..),
+            bytes: some_bytes(r),
+        }),
+        (weights.carry, |r, _| Action::Down {
+            link: r.u8(..),
+            bytes: some_bytes(r),
+        }),
+        (weights.advance, |r, _| {
+            let most = if r.u8(0..4) == 0 { 4_000 } else { 200 };
+            Action::Advance { ms: r.u16(1..most) }
+        }),
+        (weights.connect, |r, _| Action::Connect {
+            client: r.u8(..),
+            worker: r.u8(..),
+        }),
+        (weights.subscribe, |r, _| Action::Subscribe {
+            client: r.u8(..),
+            channel: some_channel(r),
+        }),
+        (weights.unsubscribe, |r, _| Action::Unsubscribe {
+            client: r.u8(..),
+            channel: some_channel(r),
+        }),
+        (weights.publish, |r, setup| Action::Publish {
+            client: r.u8(..),
+            channel: some_channel(r),
+            pad: r.u16(0..=setup.pad_max),
+        }),
+        (weights.push, |r, setup| Action::Push {
+            worker: r.u8(..),
+            channel: some_channel(r),
+            pad: r.u16(0..=setup.pad_max),
+        }),
+        (weights.ask, |r, _| Action::Presence {
+            client: r.u8(..),
+            channel: some_channel(r),
+        }),
+        (weights.ask, |r, _| Action::History {
+            client: r.u8(..),
+            channel: some_channel(r),
+        }),
+        (weights.read, |r, _| Action::Read {
+            client: r.u8(..),
+            reads: r.bool(),
+        }),
+        (weights.cut, |r, _| Action::Cut {
+            link: r.u8(..),
+            client_sees: r.bool(),
+            server_sees: r.bool(),
+        }),
+        (weights.cut, |r, _| Action::Close { client: r.u8(..) }),
+        (weights.kick, |r, _| Action::Kick {
+            worker: r.u8(..),
+            user: r.u8(..),
+        }),
+        (weights.commit, |r, _| Action::Commit {
+            worker: r.u8(..),
+            batches: r.u8(1..4),
+        }),
+        (weights.crash, |r, _| Action::Crash { salt: r.u32(..) }),
+        (weights.settle, |r, _| Action::Settle {
+            is_long: r.u8(0..4) == 0,
+        }),
+    ]
+}
+
+/// Most often the first channels: where many are, much happens.
+fn some_channel(random: &mut Rng) -> u8 {
+    random.u8(0..CHANNELS.len() as u8).min(random.u8(..))
+}
+
+fn some_bytes(random: &mut Rng) -> u16 {
+    match random.u8(0..4) {
+        0 => random.u16(1..8),
+        1 => random.u16(1..200),
+        _ => u16::MAX,
+    }
+}

@@ -1,0 +1,392 @@
+//! A client's commands, and what they have to be answered.
+
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::channels::{CHANNELS, Kind};
+use crate::client::{Client, OWED_MAX, Owed, Phase, number_of};
+use crate::failure::{Check, promise};
+use crate::ledger::{Known, Ledger, Place};
+use crate::seen::Event;
+use crate::setup::Setup;
+use crate::subscription::{State, Subscription};
+use crate::wire;
+
+/// What a client asked, and what was known then.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Connect(Since),
+    Subscribe(usize, Since),
+    Unsubscribe(usize),
+    Publish(usize, u64),
+    /// Whether it must be there itself.
+    Presence(bool),
+    History(usize, Option<Known>),
+}
+
+/// With which position somebody comes back, and what was known then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Since {
+    place: Option<Place>,
+    known: Option<Known>,
+}
+
+impl Client {
+    fn send(&mut self, command: Command, mut request: Value) {
+        self.next_id += 1;
+        request["id"] = self.next_id.into();
+        wire::text(&mut self.out, &request.to_string());
+        let id = self.next_id;
+        self.owed.push_back(Owed { id, command });
+    }
+
+    fn has_room(&self) -> bool {
+        self.phase == Phase::Online && self.owed.len() < OWED_MAX
+    }
+
+    fn since(&self, channel: usize, ledger: &Ledger) -> Since {
+        Since {
+            place: self.places.get(&channel).copied(),
+            known: ledger.known(channel),
+        }
+    }
+
+    pub(crate) fn ask_to_connect(&mut self, ledger: &Ledger) {
+        self.phase = Phase::Connecting;
+        let own = self.own_channel();
+        let since = self.since(own, ledger);
+        let mut connect = json!({});
+        if let Some(place) = since.place {
+            connect["subs"][CHANNELS[own].name] = recovering(place, json!({}));
+        }
+        self.send(Command::Connect(since), json!({ "connect": connect }));
+    }
+
+    /// Asks for what is wanted, as far as there is room.
+    pub(crate) fn subscribe_to_all(&mut self, ledger: &Ledger) {
+        for channel in self.wants.clone() {
+            if !self.has_room() {
+                return;
+            }
+            if self.subscriptions.contains_key(&channel) {
+                continue;
+            }
+            let since = self.since(channel, ledger);
+            let mut subscribe = json!({
+                "channel": CHANNELS[channel].name,
+                "join_leave": CHANNELS[channel].kind.has_presence(),
+            });
+            if let Some(place) = since.place {
+                subscribe = recovering(place, subscribe);
+            }
+            self.subscriptions
+                .insert(channel, Subscription::new(channel));
+            self.send(
+                Command::Subscribe(channel, since),
+                json!({ "subscribe": subscribe }),
+            );
+        }
+    }
+
+    pub(crate) fn unsubscribe(&mut self, channel: usize) {
+        self.wants.remove(&channel);
+        let has_room = self.has_room();
+        let subscription = self.subscriptions.get_mut(&channel);
+        let Some(subscription) = subscription.filter(|one| has_room && one.state == State::Live)
+        else {
+            return;
+        };
+        subscription.state = State::Leaving;
+        self.send(
+            Command::Unsubscribe(channel),
+            json!({ "unsubscribe": { "channel": CHANNELS[channel].name } }),
+        );
+    }
+
+    fn is_live(&self, channel: usize) -> bool {
+        let subscription = self.subscriptions.get(&channel);
+        subscription.is_some_and(|one| one.state == State::Live)
+    }
+
+    pub(crate) fn publish(&mut self, channel: usize, pad: u16, ledger: &mut Ledger) {
+        let Some(link) = self
+            .link
+            .filter(|_| self.has_room() && self.is_live(channel))
+        else {
+            return;
+        };
+        if CHANNELS[channel].kind == Kind::User {
+            return;
+        }
+        let number = ledger.publish(channel, crate::world::CLIENTS | link);
+        let data: Value = json!({ "n": number, "p": "x".repeat(pad.into()) });
+        self.send(
+            Command::Publish(channel, number),
+            json!({ "publish": { "channel": CHANNELS[channel].name, "data": data } }),
+        );
+    }
+
+    pub(crate) fn ask_presence(&mut self, channel: usize) {
+        if self.has_room() && self.is_live(channel) && CHANNELS[channel].kind.has_presence() {
+            self.send(
+                Command::Presence(true),
+                json!({ "presence": { "channel": CHANNELS[channel].name } }),
+            );
+        }
+    }
+
+    pub(crate) fn ask_history(&mut self, channel: usize, ledger: &Ledger) {
+        if self.has_room() && self.is_live(channel) && CHANNELS[channel].kind.remembers() {
+            self.send(
+                Command::History(channel, ledger.known(channel)),
+                json!({ "history": { "channel": CHANNELS[channel].name, "limit": 10 } }),
+            );
+        }
+    }
+
+    /// A reply has come.
+    pub(crate) fn reply(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> Check {
+        let id = line["id"].as_u64();
+        let owed = self.owed.pop_front();
+        promise!(
+            owed.as_ref().map(|owed| u64::from(owed.id)) == id,
+            "replies come in order",
+            "{line}, not to {:?}",
+            owed.map(|owed| owed.id)
+        );
+        let Some(Owed { command, .. }) = owed else {
+            return Ok(());
+        };
+        promise!(
+            line.get("error").is_none(),
+            "commands succeed",
+            "{line} to {command:?}"
+        );
+        ledger.trace.note(&[self.number as u64, id.unwrap_or(0)]);
+        match command {
+            Command::Connect(since) => self.connected(&line["connect"], since, ledger, setup),
+            Command::Subscribe(channel, since) => {
+                self.subscribed(channel, &line["subscribe"], since, ledger, setup)
+            }
+            Command::Unsubscribe(channel) => {
+                self.subscriptions.remove(&channel);
+                Ok(())
+            }
+            Command::Publish(channel, number) => {
+                ledger.taken(channel, number);
+                Ok(())
+            }
+            Command::Presence(is_in) => self.heard_presence(&line["presence"], is_in, ledger),
+            Command::History(channel, known) => {
+                self.heard_history(channel, &line["history"], known, ledger)
+            }
+        }
+    }
+
+    fn connected(
+        &mut self,
+        reply: &Value,
+        since: Since,
+        ledger: &mut Ledger,
+        setup: &Setup,
+    ) -> Check {
+        let name = reply["client"].as_str().unwrap_or_default();
+        promise!(!name.is_empty(), "clients have names", "{reply}");
+        ledger.trace.note_text(name);
+        ledger.seen.note(Event::Connected);
+        self.name = name.to_owned();
+        if self.phase == Phase::Connecting {
+            self.phase = Phase::Online;
+        }
+        let own = self.own_channel();
+        self.subscriptions.insert(own, Subscription::new(own));
+        let reply = &reply["subs"][CHANNELS[own].name];
+        promise!(reply.is_object(), "users have their own channel", "{reply}");
+        self.subscribed(own, reply, since, ledger, setup)
+    }
+
+    fn subscribed(
+        &mut self,
+        channel: usize,
+        reply: &Value,
+        since: Since,
+        ledger: &mut Ledger,
+        setup: &Setup,
+    ) -> Check {
+        let kind = CHANNELS[channel].kind;
+        let Some(mut subscription) = self.subscriptions.remove(&channel) else {
+            return Ok(());
+        };
+        if !kind.remembers() {
+            promise!(
+                reply.get("epoch").is_none(),
+                "what is not kept has no place",
+                "{reply}"
+            );
+            subscription.begin((0, 0), ledger);
+            self.subscriptions.insert(channel, subscription);
+            return Ok(());
+        }
+        let place = place_of(reply)?;
+        ledger.check_position(channel, since.known, place, self.life)?;
+        ledger.told(channel, place, self.life)?;
+        let publications = reply["publications"].as_array();
+        let publications = publications.map_or(&[][..], Vec::as_slice);
+        let is_recovered = reply["recovered"].as_bool().unwrap_or(false);
+        let first = check_recovery(
+            kind,
+            since.place,
+            place,
+            is_recovered,
+            publications.len(),
+            setup,
+        )
+        .map_err(|failure| failure.of(&format!("{} by {reply}", CHANNELS[channel].name)))?;
+        for (publication, expected) in publications.iter().zip(first..) {
+            let (number, offset) = number_of(publication)?;
+            promise!(
+                offset == expected,
+                "what is recovered has no gap",
+                "{offset} instead of {expected} in {reply}"
+            );
+            ledger.placed(channel, number, (place.0, offset), self.life)?;
+            subscription.take(number, ledger)?;
+        }
+        let count = publications.len() as u64;
+        ledger.seen.note(match (since.place, is_recovered, count) {
+            (None, ..) => Event::Heard,
+            (_, false, _) => Event::Lost,
+            (_, true, 0) => Event::Current,
+            _ => Event::Recovered,
+        });
+        ledger
+            .trace
+            .note(&[channel as u64, place.0, place.1, is_recovered.into(), count]);
+        subscription.begin(place, ledger);
+        self.places.insert(channel, place);
+        self.subscriptions.insert(channel, subscription);
+        Ok(())
+    }
+
+    fn heard_presence(&self, reply: &Value, is_in: bool, ledger: &mut Ledger) -> Check {
+        let clients = reply["presence"].as_object();
+        ledger.seen.note(Event::Present);
+        // In no order.
+        let mut names: Vec<_> = clients
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name)
+            .collect();
+        names.sort();
+        for name in &names {
+            ledger.trace.note_text(name);
+        }
+        promise!(
+            !is_in || names.contains(&&self.name),
+            "who is subscribed is present",
+            "{} in {reply}",
+            self.name
+        );
+        Ok(())
+    }
+
+    fn heard_history(
+        &self,
+        channel: usize,
+        reply: &Value,
+        known: Option<Known>,
+        ledger: &mut Ledger,
+    ) -> Check {
+        let place = place_of(reply)?;
+        ledger.check_position(channel, known, place, self.life)?;
+        ledger.told(channel, place, self.life)?;
+        let publications = reply["publications"].as_array();
+        ledger.seen.note(Event::History);
+        let mut expected = None;
+        for publication in publications.into_iter().flatten() {
+            let (number, offset) = number_of(publication)?;
+            promise!(
+                expected.is_none_or(|expected| expected == offset) && offset <= place.1,
+                "history has no gap",
+                "{offset} in {reply}"
+            );
+            expected = Some(offset + 1);
+            ledger.heard(channel, number)?;
+            ledger.placed(channel, number, (place.0, offset), self.life)?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds to a request that its sender knows the channel up to there.
+fn recovering((epoch, offset): Place, mut request: Value) -> Value {
+    request["recover"] = true.into();
+    request["epoch"] = veche_hub::Epoch::from_bits(epoch).to_string().into();
+    request["offset"] = offset.into();
+    request
+}
+
+fn place_of(reply: &Value) -> Result<Place, Failure> {
+    let epoch = reply["epoch"].as_str().unwrap_or_default();
+    let epoch: Result<veche_hub::Epoch, _> = epoch.parse();
+    promise!(epoch.is_ok(), "what is kept has a place", "{reply}");
+    let offset = reply["offset"].as_u64().unwrap_or(0);
+    Ok((epoch.map_or(0, veche_hub::Epoch::bits), offset))
+}
+
+/// Whether somebody with this position was told what is so; the offset that the first publication must have.
+fn check_recovery(
+    kind: Kind,
+    since: Option<Place>,
+    (epoch, offset): Place,
+    is_recovered: bool,
+    count: usize,
+    setup: &Setup,
+) -> Result<u64, Failure> {
+    let Some((known_epoch, known)) = since else {
+        promise!(
+            !is_recovered && count == 0,
+            "who does not come back recovers nothing",
+            "{count} publications"
+        );
+        return Ok(0);
+    };
+    if kind == Kind::Price {
+        let is_known = known_epoch == epoch && known == offset;
+        promise!(
+            !is_recovered || is_known || count == 1,
+            "the latest is told",
+            "{count} publications to who knows {known}"
+        );
+        promise!(
+            is_recovered || offset == 0 || !setup.is_lasting(),
+            "the latest is told",
+            "nothing to who knows {known}"
+        );
+        return Ok(offset);
+    }
+    if is_recovered {
+        promise!(
+            known_epoch == epoch && known + count as u64 == offset,
+            "recovered is all that was missed",
+            "{count} publications to who knows {known_epoch:x}:{known}"
+        );
+        return Ok(known + 1);
+    }
+    promise!(
+        count == 0,
+        "what is not recovered is not told",
+        "{count} publications"
+    );
+    let missed = offset.saturating_sub(known) as usize;
+    let is_there = known_epoch == epoch
+        && setup.is_lasting()
+        && missed <= kind.size(setup) as usize
+        && missed * setup.publication_bytes_max() <= setup.outbox_bytes;
+    promise!(
+        !is_there,
+        "what is there is recovered",
+        "{missed} publications were missed by who knows {known}"
+    );
+    Ok(0)
+}

@@ -1,0 +1,130 @@
+//! The channels of a world, and what kind each is.
+
+use veche_hub::{
+    Access, History, Namespace, Namespaces, Publishing, Recovery, Subscribing, Told, USERS,
+};
+
+use crate::setup::{FOREVER_MS, Setup};
+
+/// A channel and what its namespace promises.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Channel {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// The user whose own it is.
+    pub(crate) user: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It remembers, and knows who is there.
+    Chat,
+    /// It remembers more.
+    Log,
+    /// It remembers the latest.
+    Price,
+    /// It remembers nothing.
+    Open,
+    /// It remembers nothing, and knows who is there, also those who have left just now.
+    Lounge,
+    /// A user's own, which remembers.
+    User,
+}
+
+const fn channel(name: &'static str, kind: Kind) -> Channel {
+    Channel {
+        name,
+        kind,
+        user: None,
+    }
+}
+
+const fn own(name: &'static str, user: &'static str) -> Channel {
+    Channel {
+        name,
+        kind: Kind::User,
+        user: Some(user),
+    }
+}
+
+/// All of them; the first user has the first of the users' own.
+pub(crate) const CHANNELS: &[Channel] = &[
+    channel("chat:1", Kind::Chat),
+    channel("open:1", Kind::Open),
+    channel("chat:2", Kind::Chat),
+    channel("log:1", Kind::Log),
+    channel("price:1", Kind::Price),
+    channel("lounge:1", Kind::Lounge),
+    own("#ann", "ann"),
+    own("#bob", "bob"),
+    own("#cid", "cid"),
+];
+
+/// How many of them are anybody's.
+pub(crate) const COMMON: usize = 6;
+
+/// Users; their own channels stand at [`COMMON`] and behind it.
+pub(crate) const USERS_COUNT: usize = CHANNELS.len() - COMMON;
+
+/// Long enough to be seen, short enough to be over when everything settles.
+pub(crate) const LEAVE_DELAY_MS: u64 = 3_000;
+
+impl Kind {
+    /// How many publications are kept; 0: it does not remember.
+    pub(crate) fn size(self, setup: &Setup) -> u32 {
+        match self {
+            Self::Chat | Self::User => setup.history_size,
+            Self::Log => 120,
+            Self::Price => 1,
+            Self::Open | Self::Lounge => 0,
+        }
+    }
+
+    pub(crate) fn remembers(self) -> bool {
+        !matches!(self, Self::Open | Self::Lounge)
+    }
+
+    /// Whether it can be asked who is there.
+    pub(crate) fn has_presence(self) -> bool {
+        matches!(self, Self::Chat | Self::Lounge)
+    }
+
+    fn namespace(self, setup: &Setup) -> Namespace {
+        let history = self.remembers().then(|| History {
+            size: self.size(setup),
+            ttl_ms: setup.history_ttl_ms,
+            position_ttl_ms: FOREVER_MS,
+            recovery: match self {
+                Self::Price => Recovery::Latest,
+                _ => Recovery::Missed,
+            },
+        });
+        Namespace {
+            history,
+            access: Access {
+                subscribe: Subscribing::Client,
+                publish: Publishing::Subscriber,
+            },
+            presence: self.has_presence(),
+            join_leave: self.has_presence(),
+            leave_delay_ms: if self == Self::Lounge {
+                LEAVE_DELAY_MS
+            } else {
+                0
+            },
+            told: Told::Nothing,
+        }
+    }
+}
+
+pub(crate) fn namespaces(setup: &Setup) -> Namespaces {
+    let mut namespaces = Namespaces::new();
+    for channel in CHANNELS {
+        let name = match channel.kind {
+            Kind::User => USERS,
+            _ => veche_hub::namespace_of(channel.name),
+        };
+        namespaces.insert(name, channel.kind.namespace(setup));
+    }
+    namespaces
+}

@@ -1,0 +1,216 @@
+//! A client of Centrifugo's protocol that believes nothing: what it is told it holds against the ledger.
+//!
+//! It knows no hub and no session: bytes come in, bytes go out. Commands are in `asking.rs`, what it hears of one channel
+//! in `subscription.rs`.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde_json::Value;
+
+use crate::Failure;
+use crate::channels::{CHANNELS, COMMON, USERS_COUNT};
+use crate::failure::{Check, promise};
+use crate::ledger::{Ledger, Place};
+use crate::network::LinkId;
+use crate::seen::Event;
+use crate::setup::Setup;
+use crate::subscription::Subscription;
+use crate::wire::{self, Reader, Said};
+
+/// Commands that are not answered, at most: what they are answered has to be bounded.
+pub(crate) const OWED_MAX: usize = 4;
+
+/// How far its connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Offline,
+    /// The handshake is sent.
+    Shaking,
+    /// The connect command is sent.
+    Connecting,
+    Online,
+    /// One side has sent a Close.
+    Closing,
+}
+
+/// A command that is not answered.
+pub(crate) struct Owed {
+    pub(crate) id: u32,
+    pub(crate) command: crate::asking::Command,
+}
+
+pub(crate) struct Client {
+    pub(crate) number: usize,
+    pub(crate) phase: Phase,
+    pub(crate) link: Option<LinkId>,
+    /// In which life of the process its connection began.
+    pub(crate) life: u32,
+    /// What is to be sent.
+    pub(crate) out: Vec<u8>,
+    /// It reads what it is sent.
+    pub(crate) reads: bool,
+    /// By what others know it, while it is connected.
+    pub(crate) name: String,
+    reader: Reader,
+    pub(crate) owed: VecDeque<Owed>,
+    pub(crate) next_id: u32,
+    /// Channels to which it wants to be subscribed.
+    pub(crate) wants: BTreeSet<usize>,
+    pub(crate) subscriptions: BTreeMap<usize, Subscription>,
+    /// Up to where it knows channels.
+    pub(crate) places: BTreeMap<usize, Place>,
+}
+
+impl Client {
+    pub(crate) fn new(number: usize) -> Self {
+        Self {
+            number,
+            phase: Phase::Offline,
+            link: None,
+            life: 0,
+            out: Vec::new(),
+            reads: true,
+            name: String::new(),
+            reader: Reader::new(),
+            owed: VecDeque::new(),
+            next_id: 0,
+            wants: BTreeSet::new(),
+            subscriptions: BTreeMap::new(),
+            places: BTreeMap::new(),
+        }
+    }
+
+    /// Its user's own channel.
+    pub(crate) fn own_channel(&self) -> usize {
+        COMMON + self.number % USERS_COUNT
+    }
+
+    pub(crate) fn connect(&mut self, link: LinkId, life: u32) {
+        self.link = Some(link);
+        self.life = life;
+        self.phase = Phase::Shaking;
+        self.reader = Reader::new();
+        self.next_id = 0;
+        let user = CHANNELS[self.own_channel()].user.unwrap_or_default();
+        self.out = wire::handshake(user);
+    }
+
+    /// The connection is over, as far as it can see.
+    pub(crate) fn dropped(&mut self) {
+        self.phase = Phase::Offline;
+        self.link = None;
+        self.out.clear();
+        self.name.clear();
+        self.owed.clear();
+        self.subscriptions.clear();
+    }
+
+    /// It says goodbye, and reads on until the server has ended the connection.
+    pub(crate) fn close(&mut self) {
+        if matches!(self.phase, Phase::Connecting | Phase::Online) {
+            wire::close(&mut self.out, Some(1000));
+            self.phase = Phase::Closing;
+        }
+    }
+
+    /// What the server sent.
+    pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger, setup: &Setup) -> Check {
+        for said in self.reader.read(bytes)? {
+            match said {
+                Said::Status(101) => self.ask_to_connect(ledger),
+                // It was too slow.
+                Said::Status(408) => self.phase = Phase::Closing,
+                Said::Status(status) => {
+                    promise!(false, "handshakes succeed", "{status}");
+                }
+                Said::Ping(data) => wire::pong(&mut self.out, &data),
+                Said::Close(code, reason) => self.closed(code, &reason, ledger)?,
+                Said::Line(line) => self.line(&line, ledger, setup)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> Check {
+        ledger
+            .trace
+            .note(&[self.number as u64, code.unwrap_or(0).into()]);
+        // Slow, no pong, stale (without a connect command), disconnected by the back end; or the answer to its own.
+        let is_fair =
+            matches!(code, Some(3008 | 3012 | 3502 | 3503)) || self.phase == Phase::Closing;
+        promise!(is_fair, "sessions end for a reason", "{code:?} {reason}");
+        match code {
+            Some(3008) => ledger.seen.note(Event::Slow),
+            Some(3012) => ledger.seen.note(Event::Silent),
+            Some(3503) => ledger.seen.note(Event::Kicked),
+            _ => {}
+        }
+        if self.phase != Phase::Closing {
+            wire::close(&mut self.out, code);
+            self.phase = Phase::Closing;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> Check {
+        let object = line.as_object();
+        if object.is_some_and(serde_json::Map::is_empty) {
+            wire::text(&mut self.out, "{}");
+            return Ok(());
+        }
+        if let Some(push) = line.get("push") {
+            return self.push(push, ledger);
+        }
+        self.reply(line, ledger, setup)?;
+        self.subscribe_to_all(ledger);
+        Ok(())
+    }
+
+    fn push(&mut self, push: &Value, ledger: &mut Ledger) -> Check {
+        let name = push["channel"].as_str().unwrap_or_default();
+        let channel = CHANNELS.iter().position(|one| one.name == name);
+        let subscription = channel.and_then(|channel| self.subscriptions.get_mut(&channel));
+        let (Some(channel), Some(subscription)) = (channel, subscription) else {
+            promise!(
+                false,
+                "pushes come to subscribers",
+                "{} got {push}",
+                self.number
+            );
+            return Ok(());
+        };
+        if let Some(publication) = push.get("pub") {
+            let (number, offset) = number_of(publication)?;
+            ledger
+                .trace
+                .note(&[self.number as u64, channel as u64, number, offset]);
+            ledger.seen.note(Event::Heard);
+            subscription.published(number, offset, self.life, ledger)?;
+            if CHANNELS[channel].kind.remembers() {
+                self.places.insert(channel, subscription.place);
+            }
+            return Ok(());
+        }
+        for (event, is_in) in [("join", true), ("leave", false)] {
+            if let Some(client) = push[event]["info"]["client"].as_str() {
+                ledger.trace.note_text(client);
+                ledger.seen.note(Event::Moved);
+                return subscription.moved(client, is_in);
+            }
+        }
+        promise!(false, "pushes are known", "{push}");
+        Ok(())
+    }
+}
+
+/// The number in a publication's data, and its offset; 0 for none.
+pub(crate) fn number_of(publication: &Value) -> Result<(u64, u64), Failure> {
+    let number = publication["data"]["n"].as_u64();
+    promise!(
+        number.is_some(),
+        "data arrive as they were",
+        "{publication}"
+    );
+    let offset = publication["offset"].as_u64().unwrap_or(0);
+    Ok((number.unwrap_or(0), offset))
+}

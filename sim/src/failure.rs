@@ -1,0 +1,42 @@
+//! What a world does that it must not.
+
+use std::fmt;
+
+/// A broken promise, or a panic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Which one, always in the same words; of a panic, its place.
+    pub name: String,
+    /// What was seen.
+    pub detail: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.detail)
+    }
+}
+
+impl Failure {
+    /// Says more of it.
+    pub(crate) fn of(mut self, what: &str) -> Self {
+        self.detail = format!("{}: {what}", self.detail);
+        self
+    }
+}
+
+pub(crate) type Check = Result<(), Failure>;
+
+/// Ends the function with a [`Failure`] of this name unless the condition holds.
+macro_rules! promise {
+    ($holds:expr, $name:literal, $($detail:tt)+) => {
+        if !$holds {
+            return Err($crate::failure::Failure {
+                name: $name.to_owned(),
+                detail: format!($($detail)+),
+            });
+        }
+    };
+}
+
+pub(crate) use promise;

@@ -1,0 +1,72 @@
+//! Mail between workers: in order within a lane, in any order between lanes, with credits for data.
+
+use std::collections::VecDeque;
+
+use fastrand::Rng;
+use veche_hub::{Class, Mail};
+
+/// All lanes, each from one worker to another.
+pub(crate) struct Lanes {
+    workers: usize,
+    lanes: Vec<Lane>,
+}
+
+#[derive(Default)]
+struct Lane {
+    mail: VecDeque<Mail>,
+    /// Data that was sent and is not finished.
+    unfinished: u32,
+}
+
+impl Lanes {
+    pub(crate) fn new(workers: u16) -> Self {
+        let workers = usize::from(workers);
+        Self {
+            workers,
+            lanes: (0..workers * workers).map(|_| Lane::default()).collect(),
+        }
+    }
+
+    fn at(&mut self, from: usize, to: usize) -> &mut Lane {
+        &mut self.lanes[from * self.workers + to]
+    }
+
+    pub(crate) fn unfinished(&mut self, from: usize, to: usize) -> u32 {
+        self.at(from, to).unfinished
+    }
+
+    pub(crate) fn post(&mut self, from: usize, to: usize, mail: Mail) {
+        let lane = self.at(from, to);
+        lane.unfinished += u32::from(mail.class() != Class::Control);
+        lane.mail.push_back(mail);
+    }
+
+    /// `to` has finished so much data of `from`. Whether it had got as much.
+    pub(crate) fn finish(&mut self, from: usize, to: usize, count: u32) -> bool {
+        let lane = self.at(from, to);
+        let left = lane.unfinished.checked_sub(count);
+        lane.unfinished = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// The next mail for a worker, of any lane.
+    pub(crate) fn next(&mut self, to: usize, random: &mut Rng) -> Option<(usize, Mail)> {
+        let begin = random.usize(0..self.workers);
+        (0..self.workers).find_map(|step| {
+            let from = (begin + step) % self.workers;
+            let mail = self.at(from, to).mail.pop_front();
+            mail.map(|mail| (from, mail))
+        })
+    }
+
+    /// The most data that is unfinished in any lane.
+    pub(crate) fn unfinished_max(&self) -> u32 {
+        let all = self.lanes.iter().map(|lane| lane.unfinished);
+        all.max().unwrap_or(0)
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        let mut all = self.lanes.iter();
+        all.all(|lane| lane.mail.is_empty() && lane.unfinished == 0)
+    }
+}

@@ -1,0 +1,201 @@
+//! What is true of the channels of a world, as far as anybody was told: the judge of what clients hear.
+//!
+//! It knows no hub. A publication has a number of its own in its channel; which number stands at which place is learnt
+//! from whoever is told first, and all others have to be told the same.
+
+use std::collections::BTreeMap;
+
+use crate::channels::CHANNELS;
+use crate::failure::{Check, promise};
+use crate::seen::Seen;
+use crate::setup::Setup;
+use crate::trace::Trace;
+
+/// A place in a channel: the bits of an epoch, and an offset.
+pub(crate) type Place = (u64, u64);
+
+/// Publications of one source are never overtaken by each other.
+pub(crate) type Source = u32;
+
+pub(crate) struct Ledger {
+    books: Vec<Book>,
+    pub(crate) trace: Trace,
+    pub(crate) seen: Seen,
+    /// Which process there is; each crash begins another one.
+    pub(crate) life: u32,
+    is_logged: bool,
+    /// Streams are forgotten for lack of room.
+    is_scarce: bool,
+}
+
+/// Of one channel.
+#[derive(Default)]
+struct Book {
+    publications: Vec<Publication>,
+    /// The number at a place.
+    numbers: BTreeMap<Place, u64>,
+    /// In which life an epoch was first heard of, and its greatest offset so far.
+    epochs: BTreeMap<u64, (u32, u64)>,
+    /// Of the latest life.
+    current: Option<Known>,
+}
+
+struct Publication {
+    source: Source,
+    fate: Fate,
+    place: Option<Place>,
+}
+
+/// What its publisher knows of a publication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Unknown,
+    Refused,
+    Taken,
+}
+
+/// What was known of a channel when something was asked of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) epoch: u64,
+    /// The greatest offset that anybody had heard of.
+    pub(crate) top: u64,
+    pub(crate) life: u32,
+}
+
+impl Ledger {
+    pub(crate) fn new(setup: &Setup) -> Self {
+        Self {
+            books: CHANNELS.iter().map(|_| Book::default()).collect(),
+            trace: Trace::new(),
+            seen: Seen::default(),
+            life: 0,
+            is_logged: setup.is_logged,
+            is_scarce: setup.is_scarce(),
+        }
+    }
+
+    /// A publication begins its way; its number.
+    pub(crate) fn publish(&mut self, channel: usize, source: Source) -> u64 {
+        let publications = &mut self.books[channel].publications;
+        publications.push(Publication {
+            source,
+            fate: Fate::Unknown,
+            place: None,
+        });
+        publications.len() as u64 - 1
+    }
+
+    /// The number that the next publication will have.
+    pub(crate) fn next_number(&self, channel: usize) -> u64 {
+        self.books[channel].publications.len() as u64
+    }
+
+    pub(crate) fn refused(&mut self, channel: usize, number: u64) {
+        self.books[channel].publications[number as usize].fate = Fate::Refused;
+    }
+
+    /// Its publisher was told that it is taken.
+    pub(crate) fn taken(&mut self, channel: usize, number: u64) {
+        self.books[channel].publications[number as usize].fate = Fate::Taken;
+    }
+
+    /// The numbers from there on whose publishers were told that they are taken.
+    pub(crate) fn all_taken(&self, channel: usize, from: u64) -> impl Iterator<Item = u64> {
+        let publications = &self.books[channel].publications;
+        let all = publications.iter().zip(0..).skip(from as usize);
+        all.filter(|(one, _)| one.fate == Fate::Taken)
+            .map(|(_, number)| number)
+    }
+
+    /// Somebody got a publication; its source.
+    pub(crate) fn heard(&self, channel: usize, number: u64) -> Result<Source, crate::Failure> {
+        let name = CHANNELS[channel].name;
+        let found = self.books[channel].publications.get(number as usize);
+        let fate = found.map(|one| one.fate);
+        promise!(
+            matches!(fate, Some(Fate::Taken | Fate::Unknown)),
+            "only what was published is heard",
+            "{number} in {name}: {fate:?}"
+        );
+        Ok(found.map_or(0, |one| one.source))
+    }
+
+    /// Somebody was told in a life that a publication stands at a place.
+    pub(crate) fn placed(&mut self, channel: usize, number: u64, place: Place, life: u32) -> Check {
+        let name = CHANNELS[channel].name;
+        self.told(channel, place, life)?;
+        let book = &mut self.books[channel];
+        let before = *book.numbers.entry(place).or_insert(number);
+        promise!(
+            before == number,
+            "one place has one publication",
+            "{number} and {before} in {name} at {place:?}"
+        );
+        let found = book.publications.get_mut(number as usize);
+        let before = found.map(|one| *one.place.get_or_insert(place));
+        promise!(
+            before == Some(place),
+            "one publication has one place",
+            "{number} in {name} at {place:?} and {before:?}"
+        );
+        Ok(())
+    }
+
+    /// Somebody was told in a life that a channel has got so far.
+    pub(crate) fn told(&mut self, channel: usize, (epoch, offset): Place, life: u32) -> Check {
+        let name = CHANNELS[channel].name;
+        let book = &mut self.books[channel];
+        let (first_life, top) = book.epochs.entry(epoch).or_insert((life, 0));
+        promise!(
+            self.is_logged || *first_life == life,
+            "an epoch ends with its process",
+            "{epoch:x} of {name} in life {first_life} and {life}"
+        );
+        *top = offset.max(*top);
+        let known = Known {
+            epoch,
+            top: *top,
+            life,
+        };
+        match &mut book.current {
+            Some(current) if current.life > life => {}
+            current => *current = Some(known),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn known(&self, channel: usize) -> Option<Known> {
+        self.books[channel].current
+    }
+
+    /// Somebody who asked when this was known was told that position.
+    pub(crate) fn check_position(
+        &self,
+        channel: usize,
+        known: Option<Known>,
+        (epoch, offset): Place,
+        life: u32,
+    ) -> Check {
+        let name = CHANNELS[channel].name;
+        let Some(known) = known.filter(|known| known.top > 0) else {
+            return Ok(());
+        };
+        if known.epoch == epoch {
+            promise!(
+                offset >= known.top,
+                "offsets don't regress",
+                "{name} is at {offset} after {}",
+                known.top
+            );
+            return Ok(());
+        }
+        let may_be_lost = self.is_scarce || (!self.is_logged && known.life != life);
+        promise!(
+            may_be_lost,
+            "a stream lasts",
+            "{name} at {epoch:x}:{offset} in life {life} after {known:x?}"
+        );
+        Ok(())
+    }
+}

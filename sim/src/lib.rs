@@ -1,0 +1,39 @@
+//! The deterministic simulator: the hub, connections and several workers in one seeded world, with a network, a clock, a
+//! disk and crashes that are not real.
+//!
+//! A [`seed`](explore) makes a world and a list of actions, plain data; all that happens follows from these. After each
+//! action the promises are looked at, and more of them whenever the world has come to rest. One that is broken is
+//! reported with its seed, its step and as few actions as break it too. How to replay one, and how to add an action or
+//! a promise, is in `sim/README.md`. Begin with `world.rs`.
+//!
+//! It knows no socket, thread or clock either. What stands between these and connections (the driver, TLS, applications)
+//! is not in it.
+
+#![forbid(unsafe_code)]
+
+mod action;
+mod asking;
+mod channels;
+mod client;
+mod disk;
+mod failure;
+mod lanes;
+mod ledger;
+mod network;
+mod process;
+mod report;
+mod run;
+mod seen;
+mod settle;
+mod setup;
+mod shrink;
+mod site;
+mod subscription;
+mod trace;
+mod wire;
+mod worker;
+mod world;
+
+pub use failure::Failure;
+pub use report::{ACTIONS, Report, World, explore, replay};
+pub use seen::Seen;

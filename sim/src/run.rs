@@ -1,0 +1,78 @@
+//! Running a world from its seed to its end, whatever happens in it.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+use crate::Failure;
+use crate::action::Action;
+use crate::report;
+use crate::setup::Setup;
+use crate::world::World;
+
+/// A world that broke a promise.
+#[derive(Clone, Debug)]
+pub(crate) struct Broken {
+    pub(crate) failure: Failure,
+    /// Of the action, from 0 on; as many as there are actions when it was at the end.
+    pub(crate) step: usize,
+}
+
+/// Does the actions and ends the world.
+pub(crate) fn run(setup: &Setup, actions: &[Action]) -> Result<report::World, Broken> {
+    let step = Cell::new(0);
+    let world = || {
+        let mut world = World::new(setup.clone())?;
+        for (number, action) in actions.iter().enumerate() {
+            step.set(number);
+            world.step(*action)?;
+        }
+        step.set(actions.len());
+        world.end()?;
+        Ok(report::World {
+            hash: world.ledger.trace.hash(),
+            seen: world.ledger.seen,
+        })
+    };
+    let ended = match caught(world) {
+        Ok(ended) => ended,
+        Err(failure) => Err(failure),
+    };
+    ended.map_err(|failure| Broken {
+        failure,
+        step: step.get(),
+    })
+}
+
+thread_local! {
+    static IS_CATCHING: Cell<bool> = const { Cell::new(false) };
+    static PANICKED: RefCell<Option<Failure>> = const { RefCell::new(None) };
+}
+
+/// Runs something; a panic in it is a failure, named by its place, and says nothing by itself.
+fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
+    static HOOKED: Once = Once::new();
+    HOOKED.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !IS_CATCHING.get() {
+                return before(panic);
+            }
+            let place = panic.location().map(ToString::to_string);
+            let words = panic.payload_as_str().unwrap_or("something else than text");
+            PANICKED.set(Some(Failure {
+                name: format!("no panic at {}", place.unwrap_or_default()),
+                detail: words.to_owned(),
+            }));
+        }));
+    });
+    IS_CATCHING.set(true);
+    let result = catch_unwind(AssertUnwindSafe(work));
+    IS_CATCHING.set(false);
+    result.map_err(|_| {
+        PANICKED.take().unwrap_or(Failure {
+            name: "no panic".to_owned(),
+            detail: String::new(),
+        })
+    })
+}

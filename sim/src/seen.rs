@@ -1,0 +1,98 @@
+//! What has happened in a world, counted: promises are kept easily where nothing happens.
+
+use std::fmt;
+
+/// Kinds of events that worlds are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A client was connected.
+    Connected,
+    /// A client got a publication, live.
+    Heard,
+    /// A client came back and got what it had missed.
+    Recovered,
+    /// A client came back and had missed nothing.
+    Current,
+    /// A client came back and was told that something is missing.
+    Lost,
+    /// A client heard that another one came or went.
+    Moved,
+    /// Who is in a channel, and what was published there, was told.
+    Present,
+    History,
+    /// A session was closed since its client reads too slowly.
+    Slow,
+    /// A session was closed since its client says nothing.
+    Silent,
+    /// A session was closed by the back end.
+    Kicked,
+    /// A publication could not be taken.
+    Refused,
+    /// The back end was told that its publication is taken, at once and later.
+    TakenAtOnce,
+    TakenLater,
+    /// Input of a connection waited.
+    Blocked,
+    /// The process ended; what was on disk came back.
+    Crashed,
+    Restored,
+    /// A world came to rest.
+    Settled,
+}
+
+/// All of them.
+const EVENTS: [Event; 18] = [
+    Event::Connected,
+    Event::Heard,
+    Event::Recovered,
+    Event::Current,
+    Event::Lost,
+    Event::Moved,
+    Event::Present,
+    Event::History,
+    Event::Slow,
+    Event::Silent,
+    Event::Kicked,
+    Event::Refused,
+    Event::TakenAtOnce,
+    Event::TakenLater,
+    Event::Blocked,
+    Event::Crashed,
+    Event::Restored,
+    Event::Settled,
+];
+
+/// How often each kind of event has come.
+#[derive(Clone, Debug, Default)]
+pub struct Seen([u64; EVENTS.len()]);
+
+impl Seen {
+    pub(crate) fn note(&mut self, event: Event) {
+        self.0[event as usize] += 1;
+    }
+
+    /// Adds what was seen in another world.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, more) in self.0.iter_mut().zip(other.0) {
+            *sum += more;
+        }
+    }
+
+    /// The kind of event that came least often, and how often.
+    pub fn rarest(&self) -> (String, u64) {
+        let all = EVENTS.iter().zip(self.0);
+        let rarest = all.min_by_key(|(_, count)| *count);
+        rarest.map_or_else(Default::default, |(event, count)| {
+            (format!("{event:?}"), count)
+        })
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (event, count) in EVENTS.iter().zip(self.0) {
+            write!(f, "{event:?} {count}, ")?;
+        }
+        Ok(())
+    }
+}

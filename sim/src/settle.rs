@@ -1,0 +1,252 @@
+//! When a world comes to rest, and what must be so then: everybody has everything, and nobody is where he is not.
+
+use std::collections::BTreeSet;
+
+use fastrand::Rng;
+use veche_hub::{Answer, Outcome, Query, Question};
+
+use crate::Failure;
+use crate::channels::{CHANNELS, Kind};
+use crate::client::{Client, Phase};
+use crate::failure::{Check, promise};
+use crate::seen::Event;
+use crate::site::PATIENCE_MS;
+use crate::subscription::State;
+use crate::worker::BACK_END;
+use crate::world::{Asked, World, channel_name};
+
+/// Rounds after which a world that still moves is taken for one that never rests.
+const ROUNDS_MAX: usize = 20_000;
+
+/// Of time that passes until nothing is left.
+const STEP_MS: u64 = 500;
+
+impl World {
+    /// Lets everything arrive that is under way, with `is_long` also what time brings, and looks.
+    pub(crate) fn settle(&mut self, is_long: bool) -> Check {
+        for client in &mut self.clients {
+            client.reads = true;
+        }
+        if is_long {
+            self.rest()?;
+            for client in 0..self.clients.len() {
+                self.connect(client, client as u8);
+            }
+            self.wait()?;
+        }
+        self.rest()?;
+        self.ledger.seen.note(Event::Settled);
+        for channel in 0..CHANNELS.len() {
+            self.check_channel(channel)?;
+        }
+        Ok(())
+    }
+
+    /// The last thing: all clients go, some without a word, and nothing is left of them.
+    pub(crate) fn end(&mut self) -> Check {
+        self.settle(true)?;
+        let mut random = Rng::with_seed(self.setup.seed);
+        for id in self.network.links.keys().copied().collect::<Vec<_>>() {
+            match random.u8(0..3) {
+                0 => self.drop_server(id),
+                1 => self.drop_client(id, true),
+                _ => {}
+            }
+            self.drop_client(id, false);
+        }
+        self.wait()?;
+        for channel in 0..CHANNELS.len() {
+            if CHANNELS[channel].kind.has_presence() {
+                let present = self.present(channel)?;
+                promise!(
+                    present.is_empty(),
+                    "presence empties",
+                    "{present:?} in {}",
+                    CHANNELS[channel].name
+                );
+            }
+        }
+        for worker in &self.process.workers {
+            worker.check_empty()?;
+        }
+        promise!(
+            self.process.lanes.is_quiet(),
+            "credits come back",
+            "{} are out",
+            self.process.lanes.unfinished_max()
+        );
+        Ok(())
+    }
+
+    /// Time passes until what only time ends is over.
+    fn wait(&mut self) -> Check {
+        for _ in 0..PATIENCE_MS / STEP_MS {
+            self.rest()?;
+            self.now_ms += STEP_MS;
+        }
+        self.rest()
+    }
+
+    /// Turns of all workers, and all bytes on their way, until nothing moves.
+    fn rest(&mut self) -> Check {
+        for _ in 0..ROUNDS_MAX {
+            let mut moved = false;
+            for id in self.network.links.keys().copied().collect::<Vec<_>>() {
+                moved |= self.up(id, usize::MAX)?;
+                moved |= self.down(id, usize::MAX)?;
+            }
+            for worker in 0..self.process.workers.len() {
+                moved |= self.turn(worker, None)?;
+                if let Some(disk) = &mut self.disk {
+                    while disk.commit(worker)? {
+                        moved = true;
+                    }
+                }
+            }
+            if !moved {
+                return Ok(());
+            }
+        }
+        promise!(
+            false,
+            "worlds come to rest",
+            "not after {ROUNDS_MAX} rounds"
+        );
+        Ok(())
+    }
+
+    /// Asks a channel's home, and waits for the answer.
+    fn inquire(&mut self, channel: usize, question: Question) -> Result<Answer, Failure> {
+        let ticket = self.ticket(Asked::Question);
+        let worker = &mut self.process.workers[0];
+        let shared = &mut worker.shared;
+        let name = channel_name(channel);
+        let to = (BACK_END, ticket);
+        match shared
+            .hub
+            .ask(to, name, question.clone(), &mut shared.ports)
+        {
+            Outcome::Done(answer) => return Ok(answer),
+            Outcome::Pending => self.rest()?,
+        }
+        match self.heard.pop() {
+            Some((number, answer)) if number == ticket.0 as usize => Ok(answer),
+            other => {
+                promise!(false, "questions are answered", "{question:?}: {other:?}");
+                Ok(Answer::Subscribed(None))
+            }
+        }
+    }
+
+    /// The names of those who are in a channel, as its home has it.
+    fn present(&mut self, channel: usize) -> Result<BTreeSet<String>, Failure> {
+        let answer = self.inquire(channel, Question::Presence)?;
+        let Answer::Presence(Ok(clients)) = &answer else {
+            promise!(false, "questions are answered", "{answer:?}");
+            return Ok(BTreeSet::new());
+        };
+        Ok(clients.iter().map(|one| one.client.to_string()).collect())
+    }
+
+    /// Those who are subscribed to a channel, as they see it.
+    fn subscribers(&self, channel: usize) -> impl Iterator<Item = &Client> {
+        self.clients.iter().filter(move |client| {
+            let subscription = client.subscriptions.get(&channel);
+            client.phase == Phase::Online
+                && subscription.is_some_and(|one| one.state == State::Live)
+        })
+    }
+
+    fn check_channel(&mut self, channel: usize) -> Check {
+        let (kind, name) = (CHANNELS[channel].kind, CHANNELS[channel].name);
+        for client in &self.clients {
+            let is_quiet = match client.phase {
+                Phase::Offline | Phase::Closing => true,
+                Phase::Online => client.owed.is_empty(),
+                Phase::Shaking | Phase::Connecting => false,
+            };
+            let owed = client.owed.front().map(|owed| &owed.command);
+            promise!(
+                is_quiet,
+                "commands are answered",
+                "{owed:?} of {}, {:?}",
+                client.number,
+                client.phase
+            );
+        }
+        for client in self.subscribers(channel) {
+            let Some(subscription) = client.subscriptions.get(&channel) else {
+                continue;
+            };
+            let mut taken = self.ledger.all_taken(channel, subscription.from_number);
+            let missing = taken.find(|number| !subscription.numbers.contains(number));
+            promise!(
+                missing.is_none(),
+                "who is subscribed gets everything",
+                "{} did not get {missing:?} of {name}",
+                client.number
+            );
+        }
+        if kind.remembers() {
+            self.check_top(channel)?;
+        }
+        if kind.has_presence() {
+            self.check_presence(channel)?;
+        }
+        Ok(())
+    }
+
+    /// Everybody is where the channel is.
+    fn check_top(&mut self, channel: usize) -> Check {
+        let name = CHANNELS[channel].name;
+        let known = self.ledger.known(channel);
+        let answer = self.inquire(channel, Question::History(Query::default()))?;
+        let Answer::History(Ok(page)) = &answer else {
+            promise!(false, "questions are answered", "{answer:?}");
+            return Ok(());
+        };
+        let place = (page.position.epoch.bits(), page.position.offset);
+        let life = self.ledger.life;
+        self.ledger.check_position(channel, known, place, life)?;
+        self.ledger.told(channel, place, life)?;
+        for client in self.subscribers(channel) {
+            let there = client.subscriptions.get(&channel).map(|one| one.place);
+            promise!(
+                there == Some(place),
+                "who is subscribed gets everything",
+                "{} is at {there:x?} of {name}, which is at {place:x?}",
+                client.number
+            );
+        }
+        Ok(())
+    }
+
+    fn check_presence(&mut self, channel: usize) -> Check {
+        let (kind, name) = (CHANNELS[channel].kind, CHANNELS[channel].name);
+        let present = self.present(channel)?;
+        let subscribers = self.subscribers(channel).map(|one| one.name.clone());
+        let expected: BTreeSet<_> = subscribers.collect();
+        // Of some the server does not know yet that they are gone; in lounges they may come back.
+        let has_silent = self.network.links.values().any(|link| !link.has_client);
+        let is_exact = !has_silent && kind == Kind::Chat;
+        promise!(
+            expected.is_subset(&present) && (!is_exact || expected == present),
+            "who is subscribed is present",
+            "{present:?} instead of {expected:?} in {name}"
+        );
+        for client in self.subscribers(channel).filter(|_| kind == Kind::Chat) {
+            let Some(subscription) = client.subscriptions.get(&channel) else {
+                continue;
+            };
+            let mut roster = subscription.roster.iter();
+            let wrong = roster.find(|(name, is_in)| present.contains(*name) != **is_in);
+            promise!(
+                wrong.is_none(),
+                "joins and leaves tell who is present",
+                "{wrong:?} for {} in {name}: {present:?}",
+                client.number
+            );
+        }
+        Ok(())
+    }
+}

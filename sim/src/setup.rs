@@ -1,0 +1,124 @@
+//! What kind of world a seed makes: sizes, limits, and which actions are frequent in it.
+
+use fastrand::Rng;
+
+/// The sizes and limits of one world.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) seed: u64,
+    pub(crate) workers: u16,
+    pub(crate) clients: usize,
+    /// Bytes of publications that an outbox may hold.
+    pub(crate) outbox_bytes: usize,
+    /// Bytes that are on their way to a client at most; what is beyond waits in the server.
+    pub(crate) pipe_bytes: usize,
+    /// Of each lane between two workers.
+    pub(crate) credits: u32,
+    /// Deliveries of queued fan-outs in a turn.
+    pub(crate) deliveries_max: usize,
+    pub(crate) queue_publications_max: usize,
+    /// Publications that most channels keep.
+    pub(crate) history_size: u32,
+    /// For so long.
+    pub(crate) history_ttl_ms: u64,
+    /// Bytes that all channels together may take for that.
+    pub(crate) history_bytes_max: usize,
+    /// Of the padding of a publication.
+    pub(crate) pad_max: u16,
+    /// What channels remember is on a disk.
+    pub(crate) is_logged: bool,
+    pub(crate) weights: Weights,
+}
+
+/// How often each kind of action comes, against the others.
+#[derive(Clone, Debug)]
+pub(crate) struct Weights {
+    pub(crate) round: u32,
+    pub(crate) turn: u32,
+    pub(crate) carry: u32,
+    pub(crate) advance: u32,
+    pub(crate) connect: u32,
+    pub(crate) subscribe: u32,
+    pub(crate) unsubscribe: u32,
+    pub(crate) publish: u32,
+    pub(crate) push: u32,
+    pub(crate) ask: u32,
+    pub(crate) read: u32,
+    pub(crate) cut: u32,
+    pub(crate) kick: u32,
+    pub(crate) commit: u32,
+    pub(crate) crash: u32,
+    pub(crate) settle: u32,
+}
+
+/// Longer than any world lasts.
+pub(crate) const FOREVER_MS: u64 = 1 << 40;
+
+/// More than any world publishes.
+const PLENTY_BYTES: usize = 1 << 30;
+
+impl Setup {
+    /// The world of a seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed ^ 0x5e7_0b5e7);
+        let random = &mut random;
+        let mut one_in = |count: u32| random.u32(0..count) == 0;
+        let (is_short_lived, is_scarce, is_logged) = (one_in(5), one_in(6), one_in(2));
+        let (is_calm, is_slow, is_crowded) = (one_in(4), one_in(3), one_in(5));
+        let outbox_bytes = *pick(random, &[2_000, 6_000, 20_000]);
+        let upset = u32::from(!is_calm);
+        Self {
+            seed,
+            // Fan-outs to few subscribers of a worker are done at once: some worlds have many on few.
+            workers: random.u16(if is_crowded { 1..=2 } else { 1..=4 }),
+            clients: random.usize(if is_crowded { 20..=40 } else { 2..=7 }),
+            outbox_bytes,
+            pipe_bytes: *pick(random, &[300, 1_500, 6_000]),
+            credits: *pick(random, &[2, 4, 64, 1024]),
+            deliveries_max: *pick(random, &[1, 3, 512]),
+            queue_publications_max: *pick(random, &[1, 4, 1024]),
+            history_size: *pick(random, &[1, 4, 12, 50]),
+            history_ttl_ms: if is_short_lived { 4_000 } else { FOREVER_MS },
+            history_bytes_max: if is_scarce { 8_000 } else { PLENTY_BYTES },
+            pad_max: *pick(random, &[0, 40, 300, 900]),
+            is_logged,
+            weights: Weights {
+                round: random.u32(5..60),
+                turn: random.u32(5..60),
+                carry: random.u32(5..60),
+                advance: random.u32(1..6),
+                connect: random.u32(5..20),
+                subscribe: random.u32(5..30),
+                unsubscribe: random.u32(0..10),
+                publish: random.u32(0..15),
+                push: random.u32(5..60),
+                ask: random.u32(0..6),
+                read: if is_slow { random.u32(3..15) } else { 1 },
+                cut: upset * random.u32(1..8),
+                kick: random.u32(0..2),
+                commit: if is_logged { random.u32(5..40) } else { 0 },
+                crash: upset * random.u32(0..2),
+                settle: random.u32(1..3),
+            },
+        }
+    }
+
+    /// Streams are forgotten for lack of room.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.history_bytes_max < PLENTY_BYTES
+    }
+
+    /// Bytes of a publication as its publisher sends it, at most.
+    pub(crate) fn publication_bytes_max(&self) -> usize {
+        usize::from(self.pad_max) + 40
+    }
+
+    /// Nothing is forgotten but by the number of publications.
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.history_ttl_ms == FOREVER_MS && !self.is_scarce()
+    }
+}
+
+pub(crate) fn pick<'a, T>(random: &mut Rng, from: &'a [T]) -> &'a T {
+    &from[random.usize(0..from.len())]
+}

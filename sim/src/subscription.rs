@@ -1,0 +1,120 @@
+//! What a client hears of one channel, from the reply to its subscribe command to its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::channels::{CHANNELS, Kind};
+use crate::failure::{Check, promise};
+use crate::ledger::{Ledger, Place, Source};
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It is asked for.
+    Asked,
+    Live,
+    /// Its end is asked for.
+    Leaving,
+}
+
+pub(crate) struct Subscription {
+    channel: usize,
+    pub(crate) state: State,
+    /// Up to where it has heard everything, where the channel remembers.
+    pub(crate) place: Place,
+    /// Publications with this number or a later one were published when it was there already.
+    pub(crate) from_number: u64,
+    pub(crate) numbers: BTreeSet<u64>,
+    latest_by_source: BTreeMap<Source, u64>,
+    /// Who came or went last, by name.
+    pub(crate) roster: BTreeMap<String, bool>,
+}
+
+impl Subscription {
+    pub(crate) fn new(channel: usize) -> Self {
+        Self {
+            channel,
+            state: State::Asked,
+            place: (0, 0),
+            from_number: 0,
+            numbers: BTreeSet::new(),
+            latest_by_source: BTreeMap::new(),
+            roster: BTreeMap::new(),
+        }
+    }
+
+    /// The reply has come; what it brought is in `numbers`.
+    pub(crate) fn begin(&mut self, place: Place, ledger: &Ledger) {
+        self.state = State::Live;
+        self.place = place;
+        self.from_number = ledger.next_number(self.channel);
+    }
+
+    /// A publication, live.
+    pub(crate) fn published(
+        &mut self,
+        number: u64,
+        offset: u64,
+        life: u32,
+        ledger: &mut Ledger,
+    ) -> Check {
+        let name = CHANNELS[self.channel].name;
+        promise!(
+            self.state != State::Asked,
+            "the reply comes before what follows from it",
+            "{number} in {name}"
+        );
+        let (epoch, before) = self.place;
+        if CHANNELS[self.channel].kind.remembers() {
+            promise!(
+                offset == before + 1,
+                "publications have no gap",
+                "{name}: {offset} behind {before}, epoch {epoch:x}"
+            );
+            self.place = (epoch, offset);
+            ledger.placed(self.channel, number, self.place, life)?;
+        } else {
+            promise!(
+                offset == 0,
+                "what is not kept has no place",
+                "{name}: {offset}"
+            );
+        }
+        self.take(number, ledger)
+    }
+
+    /// A publication, live or recovered.
+    pub(crate) fn take(&mut self, number: u64, ledger: &Ledger) -> Check {
+        let name = CHANNELS[self.channel].name;
+        let source = ledger.heard(self.channel, number)?;
+        promise!(
+            self.numbers.insert(number),
+            "everything comes once",
+            "{number} in {name}"
+        );
+        let before = self.latest_by_source.insert(source, number);
+        promise!(
+            before.is_none_or(|before| before < number),
+            "nobody overtakes himself",
+            "{number} behind {before:?} in {name}"
+        );
+        Ok(())
+    }
+
+    /// Somebody has come or gone.
+    pub(crate) fn moved(&mut self, client: &str, is_in: bool) -> Check {
+        let name = CHANNELS[self.channel].name;
+        promise!(
+            self.state != State::Asked,
+            "the reply comes before what follows from it",
+            "{client} in {name}"
+        );
+        let before = self.roster.insert(client.to_owned(), is_in);
+        // Where users have time to come back, connections come and go untold.
+        promise!(
+            CHANNELS[self.channel].kind != Kind::Chat || before != Some(is_in),
+            "who comes goes once",
+            "{client} in {name}: {is_in} again"
+        );
+        Ok(())
+    }
+}

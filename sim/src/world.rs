@@ -1,0 +1,515 @@
+//! A world: the server process, its clients, the network between them, a disk, and the time. Start reading here.
+//!
+//! [`World::step`] does one action and then looks at what must hold always. Whatever happens comes from the actions: of
+//! themselves neither time nor bytes move.
+
+use fastrand::Rng;
+use serde_json::json;
+use veche_frontends::Now;
+use veche_hub::{Answer, ChannelName, Deed, Instruction, Outcome, PayloadKind, PayloadRef, Ticket};
+
+use crate::Failure;
+use crate::action::Action;
+use crate::channels::{CHANNELS, COMMON, USERS_COUNT};
+use crate::client::{Client, OWED_MAX, Phase};
+use crate::disk::Disk;
+use crate::failure::{Check, promise};
+use crate::ledger::{Ledger, Source};
+use crate::network::{LinkId, Network};
+use crate::process::Process;
+use crate::seen::Event;
+use crate::setup::Setup;
+use crate::site;
+use crate::worker::{Around, BACK_END};
+
+/// Marks the sources that are clients, by their link.
+pub(crate) const CLIENTS: Source = 1 << 31;
+
+/// Milliseconds since 1970 at the beginning.
+const WALL_MS: u64 = 1_800_000_000_000;
+
+/// What one publication takes on the wire beside its data and its channel's name, at most: in a push, and in a reply.
+const FRAMING_BYTES: usize = 250;
+
+/// What a reply takes beside publications: names of clients, most of all.
+const REPLY_BYTES: usize = 10_000;
+
+/// What the back end waits for.
+pub(crate) enum Asked {
+    Publication(usize, u64),
+    /// The name of what is looked at when everything has settled.
+    Question,
+}
+
+pub(crate) struct World {
+    pub(crate) setup: Setup,
+    pub(crate) now_ms: u64,
+    pub(crate) process: Process,
+    pub(crate) network: Network,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) ledger: Ledger,
+    pub(crate) disk: Option<Disk>,
+    /// By ticket; those of a life.
+    pub(crate) asked: Vec<Asked>,
+    /// The answers to questions.
+    pub(crate) heard: Vec<(usize, Answer)>,
+}
+
+impl World {
+    pub(crate) fn new(setup: Setup) -> Result<Self, Failure> {
+        site::count_anew();
+        let now_ms = 1_000_000;
+        let mut disk = setup.is_logged.then(Disk::default);
+        let now = now(now_ms);
+        let process = Process::begin(&setup, setup.workers, setup.seed, now, disk.as_mut())?;
+        Ok(Self {
+            now_ms,
+            process,
+            network: Network::new(setup.pipe_bytes),
+            clients: (0..setup.clients).map(Client::new).collect(),
+            ledger: Ledger::new(&setup),
+            disk,
+            asked: Vec::new(),
+            heard: Vec::new(),
+            setup,
+        })
+    }
+
+    /// Does one thing, and looks at what must hold.
+    pub(crate) fn step(&mut self, action: Action) -> Check {
+        self.act(action)?;
+        self.check()
+    }
+
+    fn act(&mut self, action: Action) -> Check {
+        match action {
+            Action::Round { salt } => self.round(salt),
+            Action::Turn { worker, salt } => self.turn(self.worker(worker), Some(salt)).map(drop),
+            Action::Up { link, bytes } => match self.network.choose(link) {
+                Some(link) => self.up(link, bytes.into()).map(drop),
+                None => Ok(()),
+            },
+            Action::Down { link, bytes } => match self.network.choose(link) {
+                Some(link) => self.down(link, bytes.into()).map(drop),
+                None => Ok(()),
+            },
+            Action::Advance { ms } => {
+                self.now_ms += u64::from(ms);
+                Ok(())
+            }
+            Action::Connect { client, worker } => {
+                let client = self.client(client);
+                self.connect(client, worker);
+                Ok(())
+            }
+            Action::Push {
+                worker,
+                channel,
+                pad,
+            } => self.push(self.worker(worker), usize::from(channel), pad),
+            Action::Cut {
+                link,
+                client_sees,
+                server_sees,
+            } => {
+                if let Some(link) = self.network.choose(link) {
+                    self.cut(link, client_sees, server_sees);
+                }
+                Ok(())
+            }
+            Action::Kick { worker, user } => self.kick(self.worker(worker), user),
+            Action::Commit { worker, batches } => {
+                let worker = self.worker(worker);
+                for _ in 0..batches {
+                    if let Some(disk) = &mut self.disk {
+                        disk.commit(worker)?;
+                    }
+                }
+                Ok(())
+            }
+            Action::Crash { salt } => self.crash(salt),
+            Action::Settle { is_long } => self.settle(is_long),
+            Action::Subscribe { client, .. }
+            | Action::Unsubscribe { client, .. }
+            | Action::Publish { client, .. }
+            | Action::Presence { client, .. }
+            | Action::History { client, .. }
+            | Action::Read { client, .. }
+            | Action::Close { client } => {
+                self.ask(self.client(client), action);
+                Ok(())
+            }
+        }
+    }
+
+    /// Something that a client does by itself.
+    fn ask(&mut self, number: usize, action: Action) {
+        let client = &mut self.clients[number];
+        match action {
+            Action::Subscribe { channel, .. } => {
+                let channel = usize::from(channel);
+                if channel < COMMON {
+                    client.wants.insert(channel);
+                    client.subscribe_to_all(&self.ledger);
+                }
+            }
+            Action::Unsubscribe { channel, .. } if usize::from(channel) < COMMON => {
+                client.unsubscribe(channel.into());
+            }
+            Action::Publish { channel, pad, .. } => {
+                client.publish(channel.into(), pad, &mut self.ledger);
+            }
+            Action::Presence { channel, .. } => client.ask_presence(channel.into()),
+            Action::History { channel, .. } => client.ask_history(channel.into(), &self.ledger),
+            Action::Read { reads, .. } => client.reads = reads,
+            Action::Close { .. } => client.close(),
+            _ => {}
+        }
+        self.send(number);
+    }
+
+    pub(crate) fn worker(&self, number: u8) -> usize {
+        usize::from(number) % self.process.workers.len()
+    }
+
+    fn client(&self, number: u8) -> usize {
+        usize::from(number) % self.clients.len()
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        now(self.now_ms)
+    }
+
+    /// What a client has to say goes on its way.
+    fn send(&mut self, client: usize) {
+        let client = &mut self.clients[client];
+        if let Some(id) = client.link
+            && let Some(link) = self.network.links.get_mut(&id)
+        {
+            link.up.extend(client.out.drain(..));
+            link.owed = client.owed.len();
+        }
+    }
+
+    pub(crate) fn connect(&mut self, number: usize, worker: u8) {
+        if self.clients[number].phase != Phase::Offline {
+            return;
+        }
+        let worker = self.worker(worker);
+        let id = self.network.open(number);
+        let now = self.now();
+        let session = self.process.workers[worker].accept(id, now);
+        if let Some(link) = self.network.links.get_mut(&id) {
+            link.server = Some((worker, session));
+        }
+        self.clients[number].connect(id, self.ledger.life);
+        self.send(number);
+    }
+
+    /// A client's end of its link is gone, and it knows.
+    pub(crate) fn drop_client(&mut self, id: LinkId, ends: bool) {
+        if let Some(link) = self.network.links.get_mut(&id)
+            && std::mem::take(&mut link.has_client)
+        {
+            link.up_ends |= ends;
+            self.clients[link.client].dropped();
+        }
+        self.network.forget_if_over(id);
+    }
+
+    /// The server's end of a link is gone, and it knows.
+    pub(crate) fn drop_server(&mut self, id: LinkId) {
+        if let Some(link) = self.network.links.get_mut(&id)
+            && let Some((worker, session)) = link.server.take()
+        {
+            self.process.workers[worker].closed(session);
+        }
+        self.network.forget_if_over(id);
+    }
+
+    fn cut(&mut self, id: LinkId, client_sees: bool, server_sees: bool) {
+        if let Some(link) = self.network.links.get_mut(&id) {
+            // What was on its way is lost, whoever notices.
+            link.up.clear();
+            link.down.clear();
+        }
+        if server_sees {
+            self.drop_server(id);
+        }
+        // One that notices nothing would go on with a hole in what it sends: it is cut off by somebody.
+        if client_sees || !server_sees {
+            self.drop_client(id, false);
+        }
+    }
+
+    /// Bytes of a client arrive. Whether anything moved.
+    pub(crate) fn up(&mut self, id: LinkId, bytes: usize) -> Result<bool, Failure> {
+        let now = self.now();
+        let Some(link) = self.network.links.get_mut(&id) else {
+            return Ok(false);
+        };
+        let Some((worker, session)) = link.server else {
+            // Nobody is there: the answer is a reset.
+            let has_sent = !link.up.is_empty() || link.up_ends;
+            if has_sent {
+                self.drop_client(id, false);
+            }
+            return Ok(has_sent);
+        };
+        let worker = &mut self.process.workers[worker];
+        if !worker.is_open_to(session) || link.up_ended {
+            self.ledger.seen.note(Event::Blocked);
+            return Ok(false);
+        }
+        let count = bytes.min(link.up.len());
+        if count > 0 {
+            worker.received(session, link.up.drain(..count), now);
+            return Ok(true);
+        }
+        if link.up_ends {
+            link.up_ended = true;
+            if worker.ended(session, link.unsent.len(), now) {
+                self.drop_server(id);
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Bytes of the server arrive. Whether anything moved.
+    pub(crate) fn down(&mut self, id: LinkId, bytes: usize) -> Result<bool, Failure> {
+        let now_ms = self.now_ms;
+        let Some(link) = self.network.links.get(&id) else {
+            return Ok(false);
+        };
+        let client = link.client;
+        if !link.has_client || !self.clients[client].reads {
+            return Ok(false);
+        }
+        if link.down.is_empty() {
+            // All has come but the end, or there is nobody who could send more.
+            let is_over = link.unsent.is_empty() && link.down_ends || link.server.is_none();
+            if is_over {
+                self.drop_client(id, link.down_ends);
+            }
+            return Ok(is_over);
+        }
+        let server = link.server;
+        let (read, unsent) = self.network.read(id, bytes, now_ms);
+        if let (Some(unsent), Some((worker, session))) = (unsent, server)
+            && self.process.workers[worker].sent_more(session, unsent)
+        {
+            self.drop_server(id);
+        }
+        self.clients[client].received(read, &mut self.ledger, &self.setup)?;
+        self.send(client);
+        Ok(true)
+    }
+
+    /// A worker's turn; without a salt it takes all its mail. Whether anything moved.
+    pub(crate) fn turn(&mut self, worker: usize, salt: Option<u32>) -> Result<bool, Failure> {
+        let mut around = Around {
+            setup: &self.setup,
+            now: now(self.now_ms),
+            lanes: &mut self.process.lanes,
+            network: &mut self.network,
+            disk: self.disk.as_mut(),
+        };
+        let moved = self.process.workers[worker].turn(&mut around, salt)?;
+        for (ticket, answer) in std::mem::take(&mut self.process.workers[worker].answers) {
+            self.ledger.seen.note(Event::TakenLater);
+            self.answered(ticket, answer)?;
+        }
+        Ok(moved)
+    }
+
+    fn round(&mut self, salt: u32) -> Check {
+        let mut random = Rng::with_seed(salt.into());
+        let mut workers: Vec<_> = (0..self.process.workers.len()).collect();
+        random.shuffle(&mut workers);
+        let links: Vec<_> = self.network.links.keys().copied().collect();
+        for link in &links {
+            if random.u8(0..4) > 0 {
+                self.up(*link, random.usize(1..4_000))?;
+            }
+        }
+        for worker in workers {
+            self.turn(worker, Some(random.u32(..)))?;
+        }
+        for link in &links {
+            if random.u8(0..4) > 0 {
+                self.down(*link, random.usize(1..4_000))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The back end asks for something, and gets a ticket.
+    pub(crate) fn ticket(&mut self, asked: Asked) -> Ticket {
+        self.asked.push(asked);
+        Ticket(self.asked.len() as u32 - 1)
+    }
+
+    fn push(&mut self, worker: usize, channel: usize, pad: u16) -> Check {
+        let source = self.ledger.life * 8 + worker as Source;
+        let number = self.ledger.publish(channel, source);
+        let ticket = self.ticket(Asked::Publication(channel, number));
+        let data = json!({ "n": number, "p": "x".repeat(pad.into()) }).to_string();
+        let payload = PayloadRef {
+            kind: PayloadKind::Json,
+            bytes: data.as_bytes(),
+        };
+        let now = self.now();
+        let shared = &mut self.process.workers[worker].shared;
+        shared.set_now(now);
+        let from = Some((BACK_END, ticket));
+        let name = channel_name(channel);
+        match shared
+            .hub
+            .publish(from, name, payload, None, &mut shared.ports)
+        {
+            Ok(Outcome::Done(published)) => {
+                self.ledger.seen.note(Event::TakenAtOnce);
+                self.answered(ticket, Answer::Published(published))
+            }
+            Ok(Outcome::Pending) => Ok(()),
+            Err(_) => {
+                self.ledger.seen.note(Event::Refused);
+                self.ledger.refused(channel, number);
+                Ok(())
+            }
+        }
+    }
+
+    fn kick(&mut self, worker: usize, user: u8) -> Check {
+        let user = CHANNELS[COMMON + usize::from(user) % USERS_COUNT].user;
+        let deed = Deed::Disconnect {
+            code: 3503,
+            reason: "go".into(),
+        };
+        let now = self.now();
+        let shared = &mut self.process.workers[worker].shared;
+        shared.set_now(now);
+        let instruction = Instruction::to_all(deed);
+        let user = user.unwrap_or_default();
+        let told = shared
+            .hub
+            .instruct(None, user, instruction, &mut shared.ports);
+        promise!(told.is_ok(), "users can be disconnected", "{told:?}");
+        Ok(())
+    }
+
+    /// What the back end asked is answered.
+    fn answered(&mut self, Ticket(ticket): Ticket, answer: Answer) -> Check {
+        match (self.asked.get(ticket as usize), answer) {
+            (Some(&Asked::Publication(channel, number)), Answer::Published(published)) => {
+                self.ledger.trace.note(&[channel as u64, number]);
+                self.ledger.taken(channel, number);
+                let is_kept = CHANNELS[channel].kind.remembers();
+                promise!(
+                    published.position.is_some() == is_kept,
+                    "what is kept has a place",
+                    "{published:?}"
+                );
+                if let Some(position) = published.position {
+                    let place = (position.epoch.bits(), position.offset);
+                    let life = self.ledger.life;
+                    self.ledger.placed(channel, number, place, life)?;
+                }
+            }
+            (Some(Asked::Question), answer) => self.heard.push((ticket as usize, answer)),
+            (_, answer) => promise!(false, "answers are to what was asked", "{answer:?}"),
+        }
+        Ok(())
+    }
+
+    /// The process ends, and another one begins.
+    fn crash(&mut self, salt: u32) -> Check {
+        let mut random = Rng::with_seed(salt.into());
+        // Some of what was handed over is written, though nobody was told.
+        if let Some(disk) = &mut self.disk {
+            for worker in 0..self.process.workers.len() {
+                for _ in 0..random.usize(0..3) {
+                    disk.commit(worker)?;
+                }
+            }
+        }
+        let links: Vec<_> = self.network.links.keys().copied().collect();
+        for id in links {
+            if let Some(link) = self.network.links.get_mut(&id) {
+                link.server = None;
+                link.down_ends = false;
+                link.unsent.clear();
+                link.up.clear();
+                // Some still gets what was on its way.
+                if random.bool() {
+                    link.down.clear();
+                }
+            }
+            if random.u8(0..4) == 0 {
+                self.drop_client(id, false);
+            }
+            self.network.forget_if_over(id);
+        }
+        self.asked.clear();
+        self.heard.clear();
+        self.ledger.life += 1;
+        self.ledger.seen.note(Event::Crashed);
+        if self
+            .disk
+            .as_ref()
+            .is_some_and(|disk| disk.restored().any(|one| one.top > 0))
+        {
+            self.ledger.seen.note(Event::Restored);
+        }
+        let count = if self.clients.len() > 10 {
+            1..=2
+        } else {
+            1..=4
+        };
+        let (setup, now, disk) = (&self.setup, self.now(), self.disk.as_mut());
+        let count = random.u16(count);
+        self.process = Process::begin(setup, count, random.u64(..), now, disk)?;
+        Ok(())
+    }
+
+    /// What holds after every step.
+    fn check(&self) -> Check {
+        let publications = self.setup.publication_bytes_max() + FRAMING_BYTES;
+        // What is budgeted, or one publication that is larger, and pings; and what is owed to whoever asked.
+        let budget = self.setup.outbox_bytes.max(publications) + FRAMING_BYTES;
+        let recovered_max = 120.max(self.setup.history_size as usize);
+        let reply = self.setup.outbox_bytes * 2 + recovered_max * FRAMING_BYTES + REPLY_BYTES;
+        for (number, worker) in self.process.workers.iter().enumerate() {
+            for (id, queued) in worker.queued() {
+                let owed = self.network.links.get(&id).map_or(0, |link| link.owed);
+                promise!(
+                    owed <= OWED_MAX.max(1) && queued <= budget + owed * reply,
+                    "outboxes stay in budget",
+                    "{queued} bytes on worker {number} for link {id}, of {budget} and {owed} replies"
+                );
+            }
+        }
+        let unfinished = self.process.lanes.unfinished_max();
+        promise!(
+            unfinished <= self.setup.credits,
+            "data need credit",
+            "{unfinished} in a lane of {}",
+            self.setup.credits
+        );
+        Ok(())
+    }
+}
+
+fn now(mono_ms: u64) -> Now {
+    Now {
+        mono_ms,
+        wall_ms: WALL_MS + mono_ms,
+    }
+}
+
+/// # Panics
+/// Never: the names of [`CHANNELS`] are names.
+pub(crate) fn channel_name(channel: usize) -> ChannelName<'static> {
+    ChannelName::new(CHANNELS[channel].name).expect("a valid name")
+}

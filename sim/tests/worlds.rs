@@ -1,0 +1,84 @@
+//! Worlds by the hundred. `VECHE_SIM_STEPS` says how many steps, `VECHE_SIM_FROM` the first seed, `VECHE_SIM_SEED` one
+//! world alone, and with it `VECHE_SIM_ONLY` those of its actions that are done.
+
+use veche_sim::{ACTIONS, Seen, explore, replay};
+
+const STEPS: u64 = 100_000;
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is no number: {text:?}")),
+    )
+}
+
+#[test]
+fn promises_are_kept() {
+    if number("VECHE_SIM_SEED").is_some() {
+        return;
+    }
+    let worlds = number("VECHE_SIM_STEPS")
+        .unwrap_or(STEPS)
+        .div_ceil(ACTIONS as u64);
+    let from = number("VECHE_SIM_FROM").unwrap_or(1);
+    println!("{worlds} worlds from seed {from} on");
+    let mut seen = Seen::default();
+    for seed in from..from + worlds {
+        match explore(seed) {
+            Ok(world) => seen.add(&world.seen),
+            Err(report) => panic!("{report}"),
+        }
+    }
+    println!("{seen}");
+    // Promises are kept easily where nothing happens.
+    let (event, count) = seen.rarest();
+    assert!(
+        count >= worlds / 50,
+        "{event} came {count} times in {worlds} worlds"
+    );
+}
+
+fn hash(seed: u64) -> u64 {
+    let world = explore(seed).unwrap_or_else(|report| panic!("{report}"));
+    world.hash
+}
+
+#[test]
+fn a_seed_makes_one_world() {
+    let mut hashes: Vec<_> = (1..=8)
+        .map(|seed| {
+            let hash = hash(seed);
+            // On another thread: nothing of the first is left there.
+            let again = std::thread::spawn(move || self::hash(seed));
+            assert_eq!(again.join().expect("it ends"), hash, "seed {seed}");
+            hash
+        })
+        .collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!(hashes.len(), 8, "two seeds make one world");
+}
+
+#[test]
+fn replay_of_what_was_reported() {
+    let Some(seed) = number("VECHE_SIM_SEED") else {
+        return;
+    };
+    let result = match std::env::var("VECHE_SIM_ONLY") {
+        Err(_) => explore(seed),
+        Ok(places) => {
+            let places = places
+                .split(',')
+                .map(|place| place.parse().expect("a number"));
+            replay(seed, &places.collect::<Vec<_>>())
+        }
+    };
+    match result {
+        Ok(world) => println!(
+            "the world of seed {seed} keeps its promises\n{}",
+            world.seen
+        ),
+        Err(report) => panic!("{report}"),
+    }
+}
