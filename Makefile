@@ -19,7 +19,7 @@ build: setup-run ## the release binary
 test: setup-test ## everything that must hold before a merge: about 25 minutes
 	tests/run quick
 
-test-full: setup-test setup-full setup-fuzz ## test, all 517 Autobahn cases, fuzz time, churn, attacks, testssl.sh, ten minutes of soak
+test-full: setup-test setup-full setup-fuzz ## test, all 517 Autobahn cases, fuzz time, churn, attacks, testssl.sh, ten minutes of soak, ten million steps of the simulator
 	tests/run full
 
 bench: build setup-bench ## the side-by-side figures; see bench/README.md

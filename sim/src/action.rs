@@ -29,8 +29,13 @@ pub(crate) enum Action {
     Unsubscribe { client: u8, channel: u8 },
     /// A client publishes.
     Publish { client: u8, channel: u8, pad: u16 },
-    /// The back end publishes.
-    Push { worker: u8, channel: u8, pad: u16 },
+    /// The back end publishes so many times.
+    Push {
+        worker: u8,
+        channel: u8,
+        pad: u16,
+        times: u8,
+    },
     /// A client asks who is in a channel.
     Presence { client: u8, channel: u8 },
     /// A client reads a channel's history.
@@ -118,6 +123,7 @@ fn kinds(weights: &Weights) -> [(u32, Make); 19] {
             worker: r.u8(..),
             channel: some_channel(r),
             pad: r.u16(0..=setup.pad_max),
+            times: if r.u8(0..8) == 0 { r.u8(2..12) } else { 1 },
         }),
         (weights.ask, |r, _| Action::Presence {
             client: r.u8(..),

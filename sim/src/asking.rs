@@ -3,19 +3,20 @@
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::channels::{CHANNELS, Kind};
+use crate::channels::{self, CHANNELS, Kind};
 use crate::client::{Client, OWED_MAX, Owed, Phase, number_of};
 use crate::failure::{Check, promise};
 use crate::ledger::{Known, Ledger, Place};
 use crate::seen::Event;
 use crate::setup::Setup;
+use crate::site;
 use crate::subscription::{State, Subscription};
 use crate::wire;
 
 /// What a client asked, and what was known then.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Connect(Since),
+    Connect(Vec<Since>),
     Subscribe(usize, Since),
     Unsubscribe(usize),
     Publish(usize, u64),
@@ -53,13 +54,17 @@ impl Client {
 
     pub(crate) fn ask_to_connect(&mut self, ledger: &Ledger) {
         self.phase = Phase::Connecting;
-        let own = self.own_channel();
-        let since = self.since(own, ledger);
-        let mut connect = json!({});
-        if let Some(place) = since.place {
-            connect["subs"][CHANNELS[own].name] = recovering(place, json!({}));
+        let user = CHANNELS[channels::own_channel(self.number)].user;
+        let mut connect = json!({ "token": site::token(user.unwrap_or_default()) });
+        let mut known = Vec::new();
+        for channel in self.given() {
+            let since = self.since(channel, ledger);
+            if let Some(place) = since.place {
+                connect["subs"][CHANNELS[channel].name] = recovering(place, json!({}));
+            }
+            known.push(since);
         }
-        self.send(Command::Connect(since), json!({ "connect": connect }));
+        self.send(Command::Connect(known), json!({ "connect": connect }));
     }
 
     /// Asks for what is wanted, as far as there is room.
@@ -115,7 +120,7 @@ impl Client {
         else {
             return;
         };
-        if CHANNELS[channel].kind == Kind::User {
+        if matches!(CHANNELS[channel].kind, Kind::Given | Kind::User) {
             return;
         }
         let number = ledger.publish(channel, crate::world::CLIENTS | link);
@@ -164,9 +169,10 @@ impl Client {
         );
         ledger.trace.note(&[self.number as u64, id.unwrap_or(0)]);
         match command {
-            Command::Connect(since) => self.connected(&line["connect"], since, ledger, setup),
+            Command::Connect(known) => self.connected(&line["connect"], &known, ledger, setup),
             Command::Subscribe(channel, since) => {
-                self.subscribed(channel, &line["subscribe"], since, ledger, setup)
+                let (reply, bytes_max) = (&line["subscribe"], setup.outbox_bytes);
+                self.subscribed(channel, reply, since, bytes_max, ledger, setup)
             }
             Command::Unsubscribe(channel) => {
                 self.subscriptions.remove(&channel);
@@ -186,7 +192,7 @@ impl Client {
     fn connected(
         &mut self,
         reply: &Value,
-        since: Since,
+        known: &[Since],
         ledger: &mut Ledger,
         setup: &Setup,
     ) -> Check {
@@ -198,11 +204,23 @@ impl Client {
         if self.phase == Phase::Connecting {
             self.phase = Phase::Online;
         }
-        let own = self.own_channel();
-        self.subscriptions.insert(own, Subscription::new(own));
-        let reply = &reply["subs"][CHANNELS[own].name];
-        promise!(reply.is_object(), "users have their own channel", "{reply}");
-        self.subscribed(own, reply, since, ledger, setup)
+        // One budget for all of them.
+        let mut bytes_left = setup.outbox_bytes;
+        for (channel, since) in self.given().zip(known) {
+            self.subscriptions
+                .insert(channel, Subscription::new(channel));
+            let name = CHANNELS[channel].name;
+            let reply = &reply["subs"][name];
+            promise!(
+                reply.is_object(),
+                "clients have what they are given",
+                "{name}"
+            );
+            let publications = reply["publications"].as_array().map_or(0, Vec::len);
+            self.subscribed(channel, reply, *since, bytes_left, ledger, setup)?;
+            bytes_left = bytes_left.saturating_sub(publications * setup.publication_bytes_max());
+        }
+        Ok(())
     }
 
     fn subscribed(
@@ -210,6 +228,7 @@ impl Client {
         channel: usize,
         reply: &Value,
         since: Since,
+        bytes_max: usize,
         ledger: &mut Ledger,
         setup: &Setup,
     ) -> Check {
@@ -239,6 +258,7 @@ impl Client {
             place,
             is_recovered,
             publications.len(),
+            bytes_max,
             setup,
         )
         .map_err(|failure| failure.of(&format!("{} by {reply}", CHANNELS[channel].name)))?;
@@ -334,13 +354,14 @@ fn place_of(reply: &Value) -> Result<Place, Failure> {
     Ok((epoch.map_or(0, veche_hub::Epoch::bits), offset))
 }
 
-/// Whether somebody with this position was told what is so; the offset that the first publication must have.
+/// Whether somebody with this position was told what is so, where at most `bytes_max` are recovered; the offset that the first publication must have.
 fn check_recovery(
     kind: Kind,
     since: Option<Place>,
     (epoch, offset): Place,
     is_recovered: bool,
     count: usize,
+    bytes_max: usize,
     setup: &Setup,
 ) -> Result<u64, Failure> {
     let Some((known_epoch, known)) = since else {
@@ -382,7 +403,7 @@ fn check_recovery(
     let is_there = known_epoch == epoch
         && setup.is_lasting()
         && missed <= kind.size(setup) as usize
-        && missed * setup.publication_bytes_max() <= setup.outbox_bytes;
+        && missed * setup.publication_bytes_max() <= bytes_max;
     promise!(
         !is_there,
         "what is there is recovered",

@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     Open,
     /// It remembers nothing, and knows who is there, also those who have left just now.
     Lounge,
+    /// It remembers, and those have it whose tokens name it, from the beginning on.
+    Given,
     /// A user's own, which remembers.
     User,
 }
@@ -47,7 +49,7 @@ const fn own(name: &'static str, user: &'static str) -> Channel {
     }
 }
 
-/// All of them; the first user has the first of the users' own.
+/// All of them: those that anybody may have, those that are given, and the users' own, the first user's first.
 pub(crate) const CHANNELS: &[Channel] = &[
     channel("chat:1", Kind::Chat),
     channel("open:1", Kind::Open),
@@ -55,6 +57,8 @@ pub(crate) const CHANNELS: &[Channel] = &[
     channel("log:1", Kind::Log),
     channel("price:1", Kind::Price),
     channel("lounge:1", Kind::Lounge),
+    channel("given:1", Kind::Given),
+    channel("given:2", Kind::Given),
     own("#ann", "ann"),
     own("#bob", "bob"),
     own("#cid", "cid"),
@@ -63,8 +67,16 @@ pub(crate) const CHANNELS: &[Channel] = &[
 /// How many of them are anybody's.
 pub(crate) const COMMON: usize = 6;
 
-/// Users; their own channels stand at [`COMMON`] and behind it.
-pub(crate) const USERS_COUNT: usize = CHANNELS.len() - COMMON;
+/// Those that are given.
+pub(crate) const GIVEN: std::ops::Range<usize> = COMMON..8;
+
+/// Users; their own channels are the last ones.
+pub(crate) const USERS_COUNT: usize = CHANNELS.len() - GIVEN.end;
+
+/// The own channel of a user.
+pub(crate) fn own_channel(user: usize) -> usize {
+    GIVEN.end + user % USERS_COUNT
+}
 
 /// Long enough to be seen, short enough to be over when everything settles.
 pub(crate) const LEAVE_DELAY_MS: u64 = 3_000;
@@ -73,7 +85,7 @@ impl Kind {
     /// How many publications are kept; 0: it does not remember.
     pub(crate) fn size(self, setup: &Setup) -> u32 {
         match self {
-            Self::Chat | Self::User => setup.history_size,
+            Self::Chat | Self::Given | Self::User => setup.history_size,
             Self::Log => 120,
             Self::Price => 1,
             Self::Open | Self::Lounge => 0,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde_json::Value;
 
 use crate::Failure;
-use crate::channels::{CHANNELS, COMMON, USERS_COUNT};
+use crate::channels::{self, CHANNELS, GIVEN};
 use crate::failure::{Check, promise};
 use crate::ledger::{Ledger, Place};
 use crate::network::LinkId;
@@ -80,9 +80,10 @@ impl Client {
         }
     }
 
-    /// Its user's own channel.
-    pub(crate) fn own_channel(&self) -> usize {
-        COMMON + self.number % USERS_COUNT
+    /// The channels that it has without asking: its user's own, and those that its token names.
+    pub(crate) fn given(&self) -> impl Iterator<Item = usize> + use<> {
+        let own = channels::own_channel(self.number);
+        std::iter::once(own).chain(GIVEN)
     }
 
     pub(crate) fn connect(&mut self, link: LinkId, life: u32) {
@@ -91,8 +92,7 @@ impl Client {
         self.phase = Phase::Shaking;
         self.reader = Reader::new();
         self.next_id = 0;
-        let user = CHANNELS[self.own_channel()].user.unwrap_or_default();
-        self.out = wire::handshake(user);
+        self.out = wire::handshake();
     }
 
     /// The connection is over, as far as it can see.

@@ -124,6 +124,7 @@ impl Ledger {
     /// Somebody was told in a life that a publication stands at a place.
     pub(crate) fn placed(&mut self, channel: usize, number: u64, place: Place, life: u32) -> Check {
         let name = CHANNELS[channel].name;
+        self.heard(channel, number)?;
         self.told(channel, place, life)?;
         let book = &mut self.books[channel];
         let before = *book.numbers.entry(place).or_insert(number);
@@ -197,5 +198,65 @@ impl Ledger {
             "{name} at {epoch:x}:{offset} in life {life} after {known:x?}"
         );
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHAT: usize = 0;
+    const EPOCH: u64 = 7;
+
+    /// A ledger that knows ten publications.
+    fn ledger(is_logged: bool) -> Ledger {
+        let setup = Setup {
+            is_logged,
+            ..Setup::new(1)
+        };
+        let mut ledger = Ledger::new(&setup);
+        ledger.is_scarce = false;
+        (0..10).for_each(|_| {
+            ledger.publish(CHAT, 0);
+        });
+        ledger
+    }
+
+    fn broken(check: Check) -> String {
+        check.err().map_or_else(String::new, |failure| failure.name)
+    }
+
+    #[test]
+    fn everybody_is_told_the_same() {
+        let mut ledger = ledger(false);
+        assert_eq!(ledger.placed(CHAT, 3, (EPOCH, 1), 0), Ok(()));
+        assert_eq!(ledger.placed(CHAT, 3, (EPOCH, 1), 0), Ok(()));
+        let other = ledger.placed(CHAT, 4, (EPOCH, 1), 0);
+        assert_eq!(broken(other), "one place has one publication");
+        let other = ledger.placed(CHAT, 3, (EPOCH, 2), 0);
+        assert_eq!(broken(other), "one publication has one place");
+        ledger.refused(CHAT, 5);
+        for number in [5, 10] {
+            let heard = ledger.heard(CHAT, number).map(drop);
+            assert_eq!(broken(heard), "only what was published is heard");
+        }
+    }
+
+    #[test]
+    fn positions_go_on_or_begin_anew_for_a_reason() {
+        for is_logged in [false, true] {
+            let mut ledger = ledger(is_logged);
+            assert_eq!(ledger.told(CHAT, (EPOCH, 5), 0), Ok(()));
+            let known = ledger.known(CHAT);
+            let check = |place, life| broken(ledger.check_position(CHAT, known, place, life));
+            assert_eq!(check((EPOCH, 5), 0), "");
+            assert_eq!(check((EPOCH, 4), 0), "offsets don't regress");
+            assert_eq!(check((EPOCH + 1, 9), 0), "a stream lasts");
+            // Another process remembers what is on a disk, and nothing else.
+            let lost = check((EPOCH + 1, 0), 1);
+            assert_eq!(lost == "a stream lasts", is_logged);
+            let again = broken(ledger.told(CHAT, (EPOCH, 5), 1));
+            assert_eq!(again == "an epoch ends with its process", !is_logged);
+        }
     }
 }

@@ -71,7 +71,7 @@ pub fn replay(seed: u64, places: &[usize]) -> Result<World, Box<Report>> {
 
 fn report(setup: Setup, all: &[Action], broken: Broken) -> Box<Report> {
     let (step, failure) = (broken.step, broken.failure.clone());
-    let (places, shrunken) = shrink(&setup, all, broken);
+    let (places, shrunken) = shrink(all, broken, |actions| run(&setup, actions).map(drop));
     Box::new(Report {
         seed: setup.seed,
         step,
@@ -103,12 +103,12 @@ impl fmt::Display for Report {
             .collect();
         writeln!(
             f,
-            "again, whole:  VECHE_SIM_SEED={} cargo test -p veche-sim --test worlds replay -- --nocapture",
+            "again, whole:  VECHE_SIM_SEED={} cargo test -p veche-sim --test worlds promises -- --nocapture",
             self.seed
         )?;
         write!(
             f,
-            "again, short:  VECHE_SIM_SEED={} VECHE_SIM_ONLY={} cargo test -p veche-sim --test worlds replay -- --nocapture",
+            "again, short:  VECHE_SIM_SEED={} VECHE_SIM_ONLY={} cargo test -p veche-sim --test worlds promises -- --nocapture",
             self.seed,
             places.join(",")
         )

@@ -55,15 +55,11 @@ impl World {
             self.drop_client(id, false);
         }
         self.wait()?;
-        for channel in 0..CHANNELS.len() {
-            if CHANNELS[channel].kind.has_presence() {
+        for (channel, one) in CHANNELS.iter().enumerate() {
+            if one.kind.has_presence() {
                 let present = self.present(channel)?;
-                promise!(
-                    present.is_empty(),
-                    "presence empties",
-                    "{present:?} in {}",
-                    CHANNELS[channel].name
-                );
+                let is_empty = present.is_empty();
+                promise!(is_empty, "presence empties", "{present:?} in {}", one.name);
             }
         }
         for worker in &self.process.workers {

@@ -74,7 +74,7 @@ impl Setup {
             clients: random.usize(if is_crowded { 20..=40 } else { 2..=7 }),
             outbox_bytes,
             pipe_bytes: *pick(random, &[300, 1_500, 6_000]),
-            credits: *pick(random, &[2, 4, 64, 1024]),
+            credits: *pick(random, &[2, 4, 8, 64, 1024]),
             deliveries_max: *pick(random, &[1, 3, 512]),
             queue_publications_max: *pick(random, &[1, 4, 1024]),
             history_size: *pick(random, &[1, 4, 12, 50]),

@@ -1,14 +1,17 @@
 //! From a list of actions that breaks a promise to a short one that breaks the same.
 
 use crate::action::Action;
-use crate::run::{Broken, run};
-use crate::setup::Setup;
+use crate::run::Broken;
 
 /// Worlds that are tried at most.
 const TRIES_MAX: usize = 3_000;
 
-/// The places of the actions that are left, and how their world breaks.
-pub(crate) fn shrink(setup: &Setup, actions: &[Action], broken: Broken) -> (Vec<usize>, Broken) {
+/// The places of the actions that are left, and how their world breaks. `run` does a list of actions.
+pub(crate) fn shrink(
+    actions: &[Action],
+    broken: Broken,
+    run: impl Fn(&[Action]) -> Result<(), Broken>,
+) -> (Vec<usize>, Broken) {
     let name = broken.failure.name.clone();
     let mut kept: Vec<usize> = (0..actions.len().min(broken.step + 1)).collect();
     let mut broken = broken;
@@ -22,7 +25,7 @@ pub(crate) fn shrink(setup: &Setup, actions: &[Action], broken: Broken) -> (Vec<
             let end = (at + size.max(1)).min(kept.len());
             let without: Vec<usize> = [&kept[..at], &kept[end..]].concat();
             tries += 1;
-            match run(setup, &chosen(actions, &without)) {
+            match run(&chosen(actions, &without)) {
                 Err(other) if other.failure.name == name => {
                     broken = other;
                     kept = without;
@@ -42,4 +45,45 @@ pub(crate) fn shrink(setup: &Setup, actions: &[Action], broken: Broken) -> (Vec<
 pub(crate) fn chosen(actions: &[Action], places: &[usize]) -> Vec<Action> {
     let all = places.iter().filter_map(|place| actions.get(*place));
     all.copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Failure;
+    use crate::action::actions;
+    use crate::setup::Setup;
+
+    fn broken(name: &str, step: usize) -> Broken {
+        let failure = Failure {
+            name: name.to_owned(),
+            detail: String::new(),
+        };
+        Broken { failure, step }
+    }
+
+    #[test]
+    fn only_what_breaks_the_same_promise_is_left() {
+        let mut all = actions(&Setup::new(1), 500);
+        let first = Action::Advance { ms: 60_001 };
+        let second = Action::Advance { ms: 60_002 };
+        (all[71], all[140], all[333]) = (first, second, second);
+        // The second behind the first is bad, and the first alone is so in another way.
+        let run = |actions: &[Action]| {
+            let Some(at) = actions.iter().position(|one| *one == first) else {
+                return Ok(());
+            };
+            let behind = actions[at..].iter().position(|one| *one == second);
+            match behind {
+                Some(behind) => Err(broken("both", at + behind)),
+                None => Err(broken("the first", at)),
+            }
+        };
+        let Err(found) = run(&all) else {
+            panic!("it is broken");
+        };
+        let (places, found) = shrink(&all, found, run);
+        assert_eq!(places, [71, 140]);
+        assert_eq!((found.failure.name.as_str(), found.step), ("both", 1));
+    }
 }

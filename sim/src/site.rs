@@ -4,20 +4,29 @@ use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::hmac;
+use serde_json::json;
 use veche_frontends::access::{Access, Networks};
-use veche_frontends::identity::Identity;
+use veche_frontends::identity::token::{Keychain, Place, Tokens};
+use veche_frontends::identity::{Desk, Identity};
 use veche_frontends::origin::Rule;
 use veche_frontends::publishing::Publishing;
 use veche_frontends::route::{Handler, Route, Router};
 use veche_frontends::static_files::{Files, OpenError, Opened};
 use veche_frontends::{
-    Limits, Listener, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
+    Limits, Listener, Now, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
 };
-use veche_hub::{Hub, Options, WorkerId};
+use veche_hub::{Hub, Options, SessionId, WorkerId};
+use veche_jwt::{Keys, Rules};
 use veche_proto::websocket;
 
-use crate::channels;
+use crate::channels::{self, CHANNELS, GIVEN};
 use crate::setup::Setup;
+
+/// What tokens are signed with.
+const SECRET: &[u8] = b"a secret that is long enough for it";
 
 /// Times of a connection, shorter than usual: worlds are short too. In milliseconds.
 pub(crate) const PING_INTERVAL_MS: u64 = 5_000;
@@ -52,7 +61,7 @@ fn site(setup: &Setup) -> Site {
         path: "/connection/websocket".to_owned(),
         methods: Vec::new(),
         handler: Handler::Centrifuge,
-        identity: Identity::Query("user".into()),
+        identity: Identity::Token(Arc::new(tokens())),
         channels: Vec::new(),
         networks: Networks::default(),
         origins: vec![Rule::SameHost],
@@ -86,6 +95,42 @@ fn site(setup: &Setup) -> Site {
         namespaces: Arc::new(channels::namespaces(setup)),
         history_bytes_max: setup.history_bytes_max,
     }
+}
+
+/// Keys that are there from the beginning.
+#[derive(Debug)]
+struct Known(Option<Arc<Keys>>);
+
+impl Keychain for Known {
+    fn keys(&self) -> Option<Arc<Keys>> {
+        self.0.clone()
+    }
+
+    fn look_for_more(&self, _: SessionId, _: &Arc<dyn Desk>, _: Now) -> bool {
+        false
+    }
+}
+
+fn tokens() -> Tokens {
+    let keys = Keys::secret(SECRET).ok().map(Arc::new);
+    Tokens {
+        places: vec![Place::Query("token".into())],
+        rules: Rules::default(),
+        keys: Arc::new(Known(keys)),
+    }
+}
+
+/// A token that names a user and the channels that are given, for ever.
+pub(crate) fn token(user: &str) -> String {
+    let given: Vec<_> = CHANNELS[GIVEN].iter().map(|one| one.name).collect();
+    let claims = json!({ "sub": user, "exp": 1_u64 << 40, "channels": given });
+    let header = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#);
+    let message = format!("{header}.{}", URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let signature = hmac::sign(
+        &hmac::Key::new(hmac::HMAC_SHA256, SECRET),
+        message.as_bytes(),
+    );
+    format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
 struct Quiet;

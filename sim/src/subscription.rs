@@ -118,3 +118,33 @@ impl Subscription {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setup::Setup;
+
+    #[test]
+    fn a_channel_is_heard_without_gap_and_in_order() {
+        for (heard, broken) in [
+            (&[(0, 4), (2, 5), (1, 6)][..], ""),
+            (&[(0, 4), (1, 6)], "publications have no gap"),
+            (&[(0, 4), (1, 4)], "publications have no gap"),
+            (&[(0, 4), (0, 5)], "one publication has one place"),
+            (&[(2, 4), (0, 5)], "nobody overtakes himself"),
+            (&[(9, 4)], "only what was published is heard"),
+        ] {
+            let mut ledger = Ledger::new(&Setup::new(1));
+            for source in [0, 1, 0] {
+                ledger.publish(0, source);
+            }
+            let mut subscription = Subscription::new(0);
+            subscription.begin((7, 3), &ledger);
+            let found = heard.iter().find_map(|&(number, offset)| {
+                subscription.published(number, offset, 0, &mut ledger).err()
+            });
+            let found = found.map_or_else(String::new, |failure| failure.name);
+            assert_eq!(found, broken, "{heard:?}");
+        }
+    }
+}

@@ -96,12 +96,11 @@ impl Reader {
     }
 }
 
-pub(crate) fn handshake(user: &str) -> Vec<u8> {
-    format!(
-        "GET /connection/websocket?user={user} HTTP/1.1\r\nHost: sim.test\r\nConnection: Upgrade\r\n\
+pub(crate) fn handshake() -> Vec<u8> {
+    "GET /connection/websocket HTTP/1.1\r\nHost: sim.test\r\nConnection: Upgrade\r\n\
          Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    )
-    .into_bytes()
+        .as_bytes()
+        .to_vec()
 }
 
 pub(crate) fn text(out: &mut Vec<u8>, line: &str) {

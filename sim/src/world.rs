@@ -10,7 +10,7 @@ use veche_hub::{Answer, ChannelName, Deed, Instruction, Outcome, PayloadKind, Pa
 
 use crate::Failure;
 use crate::action::Action;
-use crate::channels::{CHANNELS, COMMON, USERS_COUNT};
+use crate::channels::{self, CHANNELS, COMMON};
 use crate::client::{Client, OWED_MAX, Phase};
 use crate::disk::Disk;
 use crate::failure::{Check, promise};
@@ -106,7 +106,8 @@ impl World {
                 worker,
                 channel,
                 pad,
-            } => self.push(self.worker(worker), usize::from(channel), pad),
+                times,
+            } => (0..times).try_for_each(|_| self.push(self.worker(worker), channel.into(), pad)),
             Action::Cut {
                 link,
                 client_sees,
@@ -382,7 +383,7 @@ impl World {
     }
 
     fn kick(&mut self, worker: usize, user: u8) -> Check {
-        let user = CHANNELS[COMMON + usize::from(user) % USERS_COUNT].user;
+        let user = CHANNELS[channels::own_channel(user.into())].user;
         let deed = Deed::Disconnect {
             code: 3503,
             reason: "go".into(),
@@ -479,7 +480,7 @@ impl World {
         // What is budgeted, or one publication that is larger, and pings; and what is owed to whoever asked.
         let budget = self.setup.outbox_bytes.max(publications) + FRAMING_BYTES;
         let recovered_max = 120.max(self.setup.history_size as usize);
-        let reply = self.setup.outbox_bytes * 2 + recovered_max * FRAMING_BYTES + REPLY_BYTES;
+        let reply = self.setup.outbox_bytes * 2 + 3 * recovered_max * FRAMING_BYTES + REPLY_BYTES;
         for (number, worker) in self.process.workers.iter().enumerate() {
             for (id, queued) in worker.queued() {
                 let owed = self.network.links.get(&id).map_or(0, |link| link.owed);

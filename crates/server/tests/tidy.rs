@@ -25,6 +25,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("veche-load", &["veche-proto", "veche-net", "veche-tls"]),
     (
+        "veche-sim",
+        &["veche-proto", "veche-hub", "veche-frontends", "veche-jwt"],
+    ),
+    (
         "veche",
         &[
             "veche-mailbox",
@@ -117,11 +121,16 @@ fn files() -> BTreeMap<String, PathBuf> {
     found
 }
 
-/// Rust sources of the product.
+/// Whether it belongs to a crate of the workspace.
+fn is_of_a_crate(name: &str) -> bool {
+    name.starts_with("crates/") || name.starts_with("sim/")
+}
+
+/// Rust sources of the product, and of its simulator.
 fn sources() -> impl Iterator<Item = (String, String)> {
     files()
         .into_iter()
-        .filter(|(name, _)| name.starts_with("crates/") && name.ends_with(".rs"))
+        .filter(|(name, _)| is_of_a_crate(name) && name.ends_with(".rs"))
         .map(|(name, path)| (name, fs::read_to_string(path).expect("UTF-8 source")))
 }
 
@@ -137,7 +146,7 @@ fn assert_none(problems: &[String], advice: &str) {
 fn crates_depend_only_where_the_walls_allow() {
     let mut problems = Vec::new();
     for (name, path) in files() {
-        if !name.starts_with("crates/") || !name.ends_with("/Cargo.toml") {
+        if !is_of_a_crate(&name) || !name.ends_with("/Cargo.toml") {
             continue;
         }
         let manifest: toml::Table = fs::read_to_string(path)
