@@ -36,6 +36,10 @@ pub(crate) enum Action {
         pad: u16,
         times: u8,
     },
+    /// The back end publishes what it published there last once more: it does not know whether that was taken.
+    Again { channel: u8 },
+    /// The back end has a channel's history let go of.
+    Clear { worker: u8, channel: u8 },
     /// A client asks who is in a channel.
     Presence { client: u8, channel: u8 },
     /// A client reads a channel's history.
@@ -83,7 +87,7 @@ fn next(random: &mut Rng, setup: &Setup) -> Action {
 type Make = fn(&mut Rng, &Setup) -> Action;
 
 /// Every kind of action, with how often it comes.
-fn kinds(weights: &Weights) -> [(u32, Make); 19] {
+fn kinds(weights: &Weights) -> [(u32, Make); 21] {
     [
         (weights.round, |r, _| Action::Round { salt: r.u32(..) }),
         (weights.turn, |r, _| Action::Turn {
@@ -124,6 +128,13 @@ fn kinds(weights: &Weights) -> [(u32, Make); 19] {
             channel: some_channel(r),
             pad: r.u16(0..=setup.pad_max),
             times: if r.u8(0..8) == 0 { r.u8(2..12) } else { 1 },
+        }),
+        (weights.push / 8, |r, _| Action::Again {
+            channel: some_channel(r),
+        }),
+        (weights.clear, |r, _| Action::Clear {
+            worker: r.u8(..),
+            channel: some_channel(r),
         }),
         (weights.ask, |r, _| Action::Presence {
             client: r.u8(..),

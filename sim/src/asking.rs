@@ -252,6 +252,13 @@ impl Client {
         let publications = reply["publications"].as_array();
         let publications = publications.map_or(&[][..], Vec::as_slice);
         let is_recovered = reply["recovered"].as_bool().unwrap_or(false);
+        // Of what was let go of on purpose nothing has to be there.
+        let behind = match kind {
+            Kind::Price => place.1.saturating_sub(1),
+            _ => since.place.map_or(0, |(_, offset)| offset),
+        };
+        let is_kept = ledger.is_kept_behind(channel, (place.0, behind));
+        let bytes_max = if is_kept { bytes_max } else { 0 };
         let first = check_recovery(
             kind,
             since.place,
@@ -380,7 +387,7 @@ fn check_recovery(
             "{count} publications to who knows {known}"
         );
         promise!(
-            is_recovered || offset == 0 || !setup.is_lasting(),
+            is_recovered || offset == 0 || bytes_max == 0 || !setup.is_lasting(),
             "the latest is told",
             "nothing to who knows {known}"
         );

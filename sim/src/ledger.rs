@@ -38,6 +38,18 @@ struct Book {
     epochs: BTreeMap<u64, (u32, u64)>,
     /// Of the latest life.
     current: Option<Known>,
+    /// What was let go of on purpose.
+    cleared: Cleared,
+}
+
+/// Up to where a channel's history was let go of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Cleared {
+    #[default]
+    Never,
+    /// It is under way, or was; how far is not known before all has settled.
+    Somewhere,
+    UpTo(Place),
 }
 
 struct Publication {
@@ -164,6 +176,28 @@ impl Ledger {
             current => *current = Some(known),
         }
         Ok(())
+    }
+
+    /// A channel's history is to be let go of.
+    pub(crate) fn clear(&mut self, channel: usize) {
+        self.books[channel].cleared = Cleared::Somewhere;
+    }
+
+    /// Nothing is under way any more, and the channel has got so far.
+    pub(crate) fn settled(&mut self, channel: usize, place: Place) {
+        let cleared = &mut self.books[channel].cleared;
+        if *cleared == Cleared::Somewhere {
+            *cleared = Cleared::UpTo(place);
+        }
+    }
+
+    /// Whether nothing behind that place was let go of on purpose.
+    pub(crate) fn is_kept_behind(&self, channel: usize, (epoch, offset): Place) -> bool {
+        match self.books[channel].cleared {
+            Cleared::Never => true,
+            Cleared::Somewhere => false,
+            Cleared::UpTo((of, top)) => of != epoch || offset >= top,
+        }
     }
 
     pub(crate) fn known(&self, channel: usize) -> Option<Known> {

@@ -13,6 +13,7 @@
 
 mod action;
 mod asking;
+mod back_end;
 mod channels;
 mod client;
 mod disk;

@@ -31,6 +31,9 @@ pub(crate) enum Event {
     /// The back end was told that its publication is taken, at once and later.
     TakenAtOnce,
     TakenLater,
+    /// A publication was repeated, and a history let go of.
+    Repeated,
+    Cleared,
     /// Input of a connection waited.
     Blocked,
     /// The process ended; what was on disk came back.
@@ -41,7 +44,7 @@ pub(crate) enum Event {
 }
 
 /// All of them.
-const EVENTS: [Event; 18] = [
+const EVENTS: [Event; 20] = [
     Event::Connected,
     Event::Heard,
     Event::Recovered,
@@ -56,6 +59,8 @@ const EVENTS: [Event; 18] = [
     Event::Refused,
     Event::TakenAtOnce,
     Event::TakenLater,
+    Event::Repeated,
+    Event::Cleared,
     Event::Blocked,
     Event::Crashed,
     Event::Restored,

@@ -6,6 +6,7 @@ use fastrand::Rng;
 use veche_hub::{Answer, Outcome, Query, Question};
 
 use crate::Failure;
+use crate::back_end::Asked;
 use crate::channels::{CHANNELS, Kind};
 use crate::client::{Client, Phase};
 use crate::failure::{Check, promise};
@@ -13,7 +14,7 @@ use crate::seen::Event;
 use crate::site::PATIENCE_MS;
 use crate::subscription::State;
 use crate::worker::BACK_END;
-use crate::world::{Asked, World, channel_name};
+use crate::world::{World, channel_name};
 
 /// Rounds after which a world that still moves is taken for one that never rests.
 const ROUNDS_MAX: usize = 20_000;
@@ -125,7 +126,7 @@ impl World {
             Outcome::Done(answer) => return Ok(answer),
             Outcome::Pending => self.rest()?,
         }
-        match self.heard.pop() {
+        match self.back_end.heard.pop() {
             Some((number, answer)) if number == ticket.0 as usize => Ok(answer),
             other => {
                 promise!(false, "questions are answered", "{question:?}: {other:?}");
@@ -205,6 +206,7 @@ impl World {
         let life = self.ledger.life;
         self.ledger.check_position(channel, known, place, life)?;
         self.ledger.told(channel, place, life)?;
+        self.ledger.settled(channel, place);
         for client in self.subscribers(channel) {
             let there = client.subscriptions.get(&channel).map(|one| one.place);
             promise!(

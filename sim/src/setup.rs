@@ -43,6 +43,7 @@ pub(crate) struct Weights {
     pub(crate) publish: u32,
     pub(crate) push: u32,
     pub(crate) ask: u32,
+    pub(crate) clear: u32,
     pub(crate) read: u32,
     pub(crate) cut: u32,
     pub(crate) kick: u32,
@@ -65,6 +66,8 @@ impl Setup {
         let mut one_in = |count: u32| random.u32(0..count) == 0;
         let (is_short_lived, is_scarce, is_logged) = (one_in(5), one_in(6), one_in(2));
         let (is_calm, is_slow, is_crowded) = (one_in(4), one_in(3), one_in(5));
+        // Lanes are full, and subscribers come and go meanwhile.
+        let is_hasty = one_in(5);
         let outbox_bytes = *pick(random, &[2_000, 6_000, 20_000]);
         let upset = u32::from(!is_calm);
         Self {
@@ -74,7 +77,10 @@ impl Setup {
             clients: random.usize(if is_crowded { 20..=40 } else { 2..=7 }),
             outbox_bytes,
             pipe_bytes: *pick(random, &[300, 1_500, 6_000]),
-            credits: *pick(random, &[2, 4, 8, 64, 1024]),
+            credits: match is_hasty {
+                true => random.u32(4..8),
+                false => *pick(random, &[2, 4, 8, 64, 1024]),
+            },
             deliveries_max: *pick(random, &[1, 3, 512]),
             queue_publications_max: *pick(random, &[1, 4, 1024]),
             history_size: *pick(random, &[1, 4, 12, 50]),
@@ -83,16 +89,17 @@ impl Setup {
             pad_max: *pick(random, &[0, 40, 300, 900]),
             is_logged,
             weights: Weights {
-                round: random.u32(5..60),
+                round: if is_hasty { 2 } else { random.u32(5..60) },
                 turn: random.u32(5..60),
                 carry: random.u32(5..60),
                 advance: random.u32(1..6),
                 connect: random.u32(5..20),
                 subscribe: random.u32(5..30),
-                unsubscribe: random.u32(0..10),
+                unsubscribe: random.u32(if is_hasty { 20..40 } else { 0..10 }),
                 publish: random.u32(0..15),
                 push: random.u32(5..60),
                 ask: random.u32(0..6),
+                clear: random.u32(0..3) / 2,
                 read: if is_slow { random.u32(3..15) } else { 1 },
                 cut: upset * random.u32(1..8),
                 kick: random.u32(0..2),

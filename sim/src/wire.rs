@@ -29,6 +29,8 @@ pub(crate) enum Said {
 pub(crate) struct Reader {
     /// Of the answer to the handshake; `None` when it has come.
     head: Option<Vec<u8>>,
+    /// There is no WebSocket: what comes is the body of a response.
+    is_refused: bool,
     decoder: Decoder,
     codecs: Codecs,
 }
@@ -37,6 +39,7 @@ impl Reader {
     pub(crate) fn new() -> Self {
         Self {
             head: Some(Vec::new()),
+            is_refused: false,
             decoder: Decoder::new(Role::Client, None),
             codecs: Codecs::default(),
         }
@@ -59,6 +62,10 @@ impl Reader {
             said.push(Said::Status(status.unwrap_or_default()));
             bytes = head.split_off(end + 4);
             self.head = None;
+            self.is_refused = status != Some(101);
+        }
+        if self.is_refused {
+            return Ok(said);
         }
         let mut rest = &mut bytes[..];
         while !rest.is_empty() {

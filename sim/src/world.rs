@@ -4,13 +4,13 @@
 //! themselves neither time nor bytes move.
 
 use fastrand::Rng;
-use serde_json::json;
 use veche_frontends::Now;
-use veche_hub::{Answer, ChannelName, Deed, Instruction, Outcome, PayloadKind, PayloadRef, Ticket};
+use veche_hub::ChannelName;
 
 use crate::Failure;
 use crate::action::Action;
-use crate::channels::{self, CHANNELS, COMMON};
+use crate::back_end::BackEnd;
+use crate::channels::{CHANNELS, COMMON};
 use crate::client::{Client, OWED_MAX, Phase};
 use crate::disk::Disk;
 use crate::failure::{Check, promise};
@@ -20,7 +20,7 @@ use crate::process::Process;
 use crate::seen::Event;
 use crate::setup::Setup;
 use crate::site;
-use crate::worker::{Around, BACK_END};
+use crate::worker::Around;
 
 /// Marks the sources that are clients, by their link.
 pub(crate) const CLIENTS: Source = 1 << 31;
@@ -34,13 +34,6 @@ const FRAMING_BYTES: usize = 250;
 /// What a reply takes beside publications: names of clients, most of all.
 const REPLY_BYTES: usize = 10_000;
 
-/// What the back end waits for.
-pub(crate) enum Asked {
-    Publication(usize, u64),
-    /// The name of what is looked at when everything has settled.
-    Question,
-}
-
 pub(crate) struct World {
     pub(crate) setup: Setup,
     pub(crate) now_ms: u64,
@@ -49,10 +42,7 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) ledger: Ledger,
     pub(crate) disk: Option<Disk>,
-    /// By ticket; those of a life.
-    pub(crate) asked: Vec<Asked>,
-    /// The answers to questions.
-    pub(crate) heard: Vec<(usize, Answer)>,
+    pub(crate) back_end: BackEnd,
 }
 
 impl World {
@@ -69,8 +59,7 @@ impl World {
             clients: (0..setup.clients).map(Client::new).collect(),
             ledger: Ledger::new(&setup),
             disk,
-            asked: Vec::new(),
-            heard: Vec::new(),
+            back_end: BackEnd::default(),
             setup,
         })
     }
@@ -107,7 +96,9 @@ impl World {
                 channel,
                 pad,
                 times,
-            } => (0..times).try_for_each(|_| self.push(self.worker(worker), channel.into(), pad)),
+            } => self.push(self.worker(worker), channel.into(), pad, times),
+            Action::Again { channel } => self.push_again(channel.into()),
+            Action::Clear { worker, channel } => self.clear(self.worker(worker), channel.into()),
             Action::Cut {
                 link,
                 client_sees,
@@ -345,85 +336,6 @@ impl World {
         Ok(())
     }
 
-    /// The back end asks for something, and gets a ticket.
-    pub(crate) fn ticket(&mut self, asked: Asked) -> Ticket {
-        self.asked.push(asked);
-        Ticket(self.asked.len() as u32 - 1)
-    }
-
-    fn push(&mut self, worker: usize, channel: usize, pad: u16) -> Check {
-        let source = self.ledger.life * 8 + worker as Source;
-        let number = self.ledger.publish(channel, source);
-        let ticket = self.ticket(Asked::Publication(channel, number));
-        let data = json!({ "n": number, "p": "x".repeat(pad.into()) }).to_string();
-        let payload = PayloadRef {
-            kind: PayloadKind::Json,
-            bytes: data.as_bytes(),
-        };
-        let now = self.now();
-        let shared = &mut self.process.workers[worker].shared;
-        shared.set_now(now);
-        let from = Some((BACK_END, ticket));
-        let name = channel_name(channel);
-        match shared
-            .hub
-            .publish(from, name, payload, None, &mut shared.ports)
-        {
-            Ok(Outcome::Done(published)) => {
-                self.ledger.seen.note(Event::TakenAtOnce);
-                self.answered(ticket, Answer::Published(published))
-            }
-            Ok(Outcome::Pending) => Ok(()),
-            Err(_) => {
-                self.ledger.seen.note(Event::Refused);
-                self.ledger.refused(channel, number);
-                Ok(())
-            }
-        }
-    }
-
-    fn kick(&mut self, worker: usize, user: u8) -> Check {
-        let user = CHANNELS[channels::own_channel(user.into())].user;
-        let deed = Deed::Disconnect {
-            code: 3503,
-            reason: "go".into(),
-        };
-        let now = self.now();
-        let shared = &mut self.process.workers[worker].shared;
-        shared.set_now(now);
-        let instruction = Instruction::to_all(deed);
-        let user = user.unwrap_or_default();
-        let told = shared
-            .hub
-            .instruct(None, user, instruction, &mut shared.ports);
-        promise!(told.is_ok(), "users can be disconnected", "{told:?}");
-        Ok(())
-    }
-
-    /// What the back end asked is answered.
-    fn answered(&mut self, Ticket(ticket): Ticket, answer: Answer) -> Check {
-        match (self.asked.get(ticket as usize), answer) {
-            (Some(&Asked::Publication(channel, number)), Answer::Published(published)) => {
-                self.ledger.trace.note(&[channel as u64, number]);
-                self.ledger.taken(channel, number);
-                let is_kept = CHANNELS[channel].kind.remembers();
-                promise!(
-                    published.position.is_some() == is_kept,
-                    "what is kept has a place",
-                    "{published:?}"
-                );
-                if let Some(position) = published.position {
-                    let place = (position.epoch.bits(), position.offset);
-                    let life = self.ledger.life;
-                    self.ledger.placed(channel, number, place, life)?;
-                }
-            }
-            (Some(Asked::Question), answer) => self.heard.push((ticket as usize, answer)),
-            (_, answer) => promise!(false, "answers are to what was asked", "{answer:?}"),
-        }
-        Ok(())
-    }
-
     /// The process ends, and another one begins.
     fn crash(&mut self, salt: u32) -> Check {
         let mut random = Rng::with_seed(salt.into());
@@ -452,8 +364,7 @@ impl World {
             }
             self.network.forget_if_over(id);
         }
-        self.asked.clear();
-        self.heard.clear();
+        self.back_end = BackEnd::default();
         self.ledger.life += 1;
         self.ledger.seen.note(Event::Crashed);
         if self
