@@ -76,3 +76,20 @@ fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
         })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_failure_with_its_place() {
+        for words in ["once", "again"] {
+            let Err(failure) = caught(|| -> u8 { panic!("{words}") }) else {
+                panic!("it was not noticed");
+            };
+            assert!(failure.name.contains("run.rs:"), "{failure}");
+            assert_eq!(failure.detail, words);
+        }
+        assert_eq!(caught(|| 7), Ok(7));
+    }
+}

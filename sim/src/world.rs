@@ -31,6 +31,9 @@ const WALL_MS: u64 = 1_800_000_000_000;
 /// What one publication takes on the wire beside its data and its channel's name, at most: in a push, and in a reply.
 const FRAMING_BYTES: usize = 250;
 
+/// What an empty stream takes, with its channel's name, at most.
+const STREAM_BYTES: u64 = 512;
+
 /// What a reply takes beside publications: names of clients, most of all.
 const REPLY_BYTES: usize = 10_000;
 
@@ -402,6 +405,7 @@ impl World {
                 );
             }
         }
+        self.check_history()?;
         let unfinished = self.process.lanes.unfinished_max();
         promise!(
             unfinished <= self.setup.credits,
@@ -409,6 +413,22 @@ impl World {
             "{unfinished} in a lane of {}",
             self.setup.credits
         );
+        Ok(())
+    }
+
+    /// What channels remember fits its budget, but for streams that are empty and have somebody who knows their place.
+    fn check_history(&self) -> Check {
+        let share = self.setup.history_bytes_max / self.process.workers.len();
+        for (number, worker) in self.process.workers.iter().enumerate() {
+            let counts = worker.shared.hub.counts();
+            let (bytes, streams) = (counts.history_bytes, counts.streams);
+            let most = share as u64 + u64::from(streams) * STREAM_BYTES;
+            promise!(
+                bytes <= most,
+                "history stays in budget",
+                "{bytes} bytes of {streams} streams on worker {number}, of {share}"
+            );
+        }
         Ok(())
     }
 }
