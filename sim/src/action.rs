@@ -146,7 +146,7 @@ fn kinds(weights: &Weights) -> [(u32, Make); 21] {
         }),
         (weights.read, |r, _| Action::Read {
             client: r.u8(..),
-            reads: r.bool(),
+            reads: r.u8(0..3) == 0,
         }),
         (weights.cut, |r, _| Action::Cut {
             link: r.u8(..),

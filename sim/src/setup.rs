@@ -92,7 +92,7 @@ impl Setup {
                 round: if is_hasty { 2 } else { random.u32(5..60) },
                 turn: random.u32(5..60),
                 carry: random.u32(5..60),
-                advance: random.u32(1..6),
+                advance: random.u32(if is_slow { 5..15 } else { 1..6 }),
                 connect: random.u32(5..20),
                 subscribe: random.u32(5..30),
                 unsubscribe: random.u32(if is_hasty { 20..40 } else { 0..10 }),
