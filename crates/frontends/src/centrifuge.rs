@@ -12,6 +12,7 @@
 mod channels;
 mod commands;
 mod connecting;
+mod deciding;
 mod dialect;
 mod frame;
 mod instructed;
@@ -34,12 +35,14 @@ pub(crate) use frame::kind;
 pub(crate) use subscribing::CHANNELS_MAX;
 
 use crate::census::About;
+use crate::hooks::QuestionId;
 use crate::identity::{Finding, Lease};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::route::Route;
 use crate::shared::{NoteLevel, Now, Shared};
 use crate::step::Block;
 use connecting::Connecting;
+use deciding::Deciding;
 use frame::Frame;
 use instructed::{GIVEN, Givens};
 use one_way::OneWay;
@@ -78,6 +81,8 @@ pub(crate) struct Centrifuge {
     given: Givens,
     /// Other keys were asked for, on behalf of the next command.
     has_asked: bool,
+    /// What it asks others, and what they say.
+    deciding: Deciding,
     /// Where commands come from another way, and what shows that they are this client's.
     address: Option<Box<Address>>,
     /// What kind of client it says it is, and its version.
@@ -111,6 +116,8 @@ enum Waiting {
     },
     /// Keys that are fetched.
     Keys,
+    /// Somebody decides on the next command.
+    Verdict(QuestionId),
 }
 
 /// What a session works with, for one call.
@@ -139,6 +146,8 @@ enum Done {
     /// Nothing of it was done: it is to be tried again.
     Not(Block),
     Close(DisconnectCode),
+    /// The session is to be closed with a code and words that are not the server's.
+    End(u16, Box<str>),
 }
 
 impl From<DisconnectCode> for Flow {
@@ -188,6 +197,7 @@ impl Centrifuge {
             ticket: 0,
             given: Givens::default(),
             has_asked: false,
+            deciding: Deciding::default(),
             address: None,
             kind: Default::default(),
             one_way: None,
@@ -286,8 +296,10 @@ impl Centrifuge {
     }
 
     fn go_on_with_message(&mut self, cx: &mut Context<'_>) -> Flow {
-        if self.waiting.is_some() {
-            return Flow::Wait(Block::Answer);
+        match self.waiting {
+            None => {}
+            Some(Waiting::Verdict(_)) => return Flow::Wait(Block::Verdict),
+            Some(_) => return Flow::Wait(Block::Answer),
         }
         let message = std::mem::take(&mut self.message);
         if message.capacity() == 0 {
@@ -338,6 +350,7 @@ impl Centrifuge {
             self.taken = begin + commands.taken();
             self.commands += 1;
             self.has_asked = false;
+            self.deciding.forget();
             match done {
                 Done::Yes | Done::Not(_) => {}
                 Done::Waits(waiting) => {
@@ -345,6 +358,7 @@ impl Centrifuge {
                     return Flow::Wait(Block::Answer);
                 }
                 Done::Close(code) => return code.into(),
+                Done::End(code, reason) => return Flow::Close(code, String::from(reason).into()),
             }
             let queued = cx.shared.ports.outboxes.of(cx.id).queued();
             if queued + frame.len() > ANSWERS_BYTES_HIGH {
@@ -402,6 +416,7 @@ impl Centrifuge {
                 self.waiting = Some(waiting);
                 None
             }
+            Done::End(code, reason) => Some(Flow::Close(code, String::from(reason).into())),
             Done::Not(_) => None,
         }
     }
@@ -482,6 +497,14 @@ impl Centrifuge {
         frame.send(cx.id, &mut cx.shared.ports.outboxes);
         cx.shared.ports.outboxes.recycle(frame.into_bytes());
         flow
+    }
+
+    /// The same while somebody decides: its client is pinged, and nothing of it is heard.
+    pub(crate) fn judged_deadline_ms(&self, shared: &Shared) -> u64 {
+        match self.state {
+            State::Fresh => u64::MAX,
+            State::Connected => self.deadline_ms(shared),
+        }
     }
 
     /// Whether the next thing may be due earlier than was said last; that is known then.

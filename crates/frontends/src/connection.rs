@@ -17,6 +17,7 @@ use crate::app::{AppAnswer, CLOSED_ABNORMALLY, Gone};
 use crate::census::About;
 use crate::centrifuge::transport::Relay;
 use crate::client::{Caller, Dial, Dialing};
+use crate::hooks::{QuestionId, Verdict};
 use crate::http::Http;
 use crate::identity::{Certified, Finding};
 use crate::lines::Lines;
@@ -306,6 +307,29 @@ impl Connection {
         self.settle_deadline(id, shared);
     }
 
+    /// What has been decided on one of its commands.
+    pub fn judged(
+        &mut self,
+        id: SessionId,
+        question: QuestionId,
+        verdict: Verdict,
+        shared: &mut Shared,
+    ) {
+        let Stage::Socket(socket) = &mut self.stage else {
+            return;
+        };
+        let goes_on = socket.judged(id, question, verdict, shared);
+        if goes_on && self.blocked == Some(Block::Verdict) {
+            let then = socket.resume(id, shared).map(stays);
+            return self.go_on(id, then, shared);
+        }
+        if socket.is_closing() && self.blocked == Some(Block::Verdict) {
+            return self.go_on(id, Then::GoOn, shared);
+        }
+        self.finish_if_due(id, shared);
+        self.settle_deadline(id, shared);
+    }
+
     /// The handler of an application that waited has ended.
     pub fn app_ready(&mut self, id: SessionId, shared: &mut Shared) {
         let Stage::Socket(socket) = &mut self.stage else {
@@ -342,8 +366,8 @@ impl Connection {
     /// Goes on after a block: the worker calls it when what was waited for may have come.
     pub fn resume(&mut self, id: SessionId, shared: &mut Shared) {
         let Some(block) = self.blocked else { return };
-        if block == Block::App {
-            // An application says itself when it is done.
+        if matches!(block, Block::App | Block::Verdict) {
+            // An application says itself when it is done, and so does whoever decides.
             return;
         }
         if block == Block::Output && shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
@@ -394,6 +418,9 @@ impl Connection {
         };
         self.stage = stage;
         self.count_in(id, client, shared);
+        if let Stage::Socket(socket) = &mut self.stage {
+            socket.set_peer(self.peer);
+        }
         if let Stage::Socket(socket) = &mut self.stage
             && socket.has_commands()
         {
@@ -467,6 +494,16 @@ impl Connection {
                 return self.resume(id, shared);
             }
             socket.ping_while_paced(id, shared);
+            return self.settle_deadline(id, shared);
+        }
+        if let Stage::Socket(socket) = &mut self.stage
+            && self.blocked == Some(Block::Verdict)
+            && !socket.is_closing()
+        {
+            socket.ping_while_judged(id, shared);
+            if socket.is_closing() {
+                return self.go_on(id, Then::GoOn, shared);
+            }
             return self.settle_deadline(id, shared);
         }
         if let Stage::Socket(socket) = &mut self.stage
@@ -569,7 +606,7 @@ impl Connection {
         match block {
             Block::Output => shared.waiting_for_output.push(id),
             Block::Credit => shared.waiting_for_credit.push(id),
-            Block::Answer | Block::App => {}
+            Block::Answer | Block::App | Block::Verdict => {}
             Block::Pace => {
                 shared.stats.paced.add(1);
                 self.settle_deadline(id, shared);
@@ -591,6 +628,11 @@ impl Connection {
             Stage::Http(_) if self.blocked == Some(Block::Output) => u64::MAX,
             Stage::Socket(socket) if self.blocked == Some(Block::Pace) && !socket.is_closing() => {
                 socket.paced_deadline_ms(shared)
+            }
+            Stage::Socket(socket)
+                if self.blocked == Some(Block::Verdict) && !socket.is_closing() =>
+            {
+                socket.judged_deadline_ms(shared)
             }
             Stage::Socket(socket) if self.blocked.is_some() && !socket.is_closing() => {
                 socket.blocked_deadline_ms(shared)

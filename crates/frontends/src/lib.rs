@@ -18,6 +18,7 @@ pub mod client;
 pub mod close;
 pub mod command;
 pub mod connection;
+pub mod hooks;
 mod http;
 pub mod identity;
 pub mod journal;

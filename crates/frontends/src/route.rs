@@ -6,11 +6,13 @@
 mod router;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use veche_proto::websocket;
 
 use crate::access::Networks;
 use crate::app::AppId;
+use crate::hooks::Deciders;
 use crate::identity::Identity;
 use crate::origin;
 use crate::outbox::{Hears, Keeping};
@@ -91,6 +93,8 @@ pub struct Route {
     pub keeping: Option<Keeping>,
     /// Clients are told the place of each publication, and may come back with it. Not beside `keeping`.
     pub has_positions: bool,
+    /// Who decides on commands of Centrifuge clients; `None`: the server itself.
+    pub deciders: Option<Arc<Deciders>>,
 }
 
 impl Route {
@@ -139,6 +143,7 @@ mod tests {
             pacing: None,
             keeping: None,
             has_positions: false,
+            deciders: None,
         };
         for (name, allowed) in [
             ("news", true),

@@ -20,6 +20,7 @@ use crate::blocks::{Block, Issued, NotBlocked};
 use crate::census::Census;
 use crate::centrifuge::transport::Relay;
 use crate::close::Parting;
+use crate::hooks::{Question, QuestionId, Verdict};
 use crate::identity::{Desk, Finding};
 use crate::outbox::Outboxes;
 use crate::site::Site;
@@ -406,6 +407,10 @@ pub struct Ports {
     /// Verdicts and responses of applications that did not come at once; the worker calls
     /// [`Connection::app_answered`](crate::Connection::app_answered).
     pub app_answers: VecDeque<(SessionId, AppAnswer)>,
+    /// What sessions want decided; the worker takes them to whoever decides, after the call.
+    pub questions: VecDeque<Question>,
+    /// What was decided on this thread; the worker calls [`Connection::judged`](crate::Connection::judged).
+    pub verdicts: VecDeque<(SessionId, QuestionId, Verdict)>,
 }
 
 /// Another token for a session that one has opened.
@@ -433,6 +438,8 @@ impl Ports {
             relays: VecDeque::new(),
             renewals: Vec::new(),
             app_answers: VecDeque::new(),
+            questions: VecDeque::new(),
+            verdicts: VecDeque::new(),
         }
     }
 

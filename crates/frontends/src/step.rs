@@ -16,6 +16,8 @@ pub enum Block {
     Pace,
     /// A handler of an application waits, and there is no room behind it; or its verdict or response has yet to come.
     App,
+    /// Whoever decides on a command has yet to say.
+    Verdict,
 }
 
 /// What a stage made of its input. `N` is what the stage may turn into; [`Never`] for one that stays.

@@ -325,6 +325,11 @@ impl Candidate<'_, '_> {
         let personal = match (&mut session, user) {
             (Session::Centrifuge(session), user) => {
                 session.set_user(user.unwrap_or_default());
+                let transport = match session.is_one_way() {
+                    true => Transport::OneWayWebSocket,
+                    false => Transport::WebSocket,
+                };
+                session.may_ask(transport.name(), self.head, self.route);
                 None
             }
             (_, user) => user.map(|user| format!("#{user}")),

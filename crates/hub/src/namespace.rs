@@ -51,6 +51,8 @@ pub enum Subscribing {
     Token,
     /// Every one, but to what is private or of named users.
     Client,
+    /// Those whom somebody else lets in, who is asked each time.
+    Hook,
 }
 
 /// Which clients may publish to a channel.
@@ -63,6 +65,8 @@ pub enum Publishing {
     Subscriber,
     /// Every one that could subscribe, but to what is private.
     Client,
+    /// Those whom somebody else lets, who is asked each time and may change what is published.
+    Hook,
 }
 
 /// The options of channels of one namespace.

@@ -247,6 +247,7 @@ fn internal(path: &str, handler: Handler) -> Route {
         pacing: None,
         keeping: None,
         has_positions: false,
+        deciders: None,
     }
 }
 

@@ -13,6 +13,8 @@ pub(super) enum Leave {
     Granted,
     /// A subscription token.
     WithToken,
+    /// The word of whoever decides.
+    WithVerdict,
 }
 
 /// A name that a client has given.
@@ -35,22 +37,28 @@ pub(super) fn may_subscribe(
         Subscribing::Nobody => Err(ErrorCode::PermissionDenied),
         Subscribing::Client if !is_private(name) => Ok(Leave::Granted),
         Subscribing::Client | Subscribing::Token => Ok(Leave::WithToken),
+        Subscribing::Hook => Ok(Leave::WithVerdict),
     }
 }
 
-/// Whether a user may publish by himself.
+/// Whether a user may publish by himself, and whether somebody has to say so. Tokens have no part in it.
 pub(super) fn may_publish(
     channel: ChannelName<'_>,
     user: &str,
     is_subscribed: bool,
     access: Access,
-) -> bool {
+) -> Option<Leave> {
     let name = channel.as_str();
-    match access.publish {
-        Publishing::Nobody => false,
-        Publishing::Subscriber => is_subscribed,
-        Publishing::Client => is_subscribed || is_among(name, user) && !is_private(name),
-    }
+    let (may, leave) = match access.publish {
+        Publishing::Nobody => (false, Leave::Granted),
+        Publishing::Subscriber => (is_subscribed, Leave::Granted),
+        Publishing::Client => {
+            let is_free = is_among(name, user) && !is_private(name);
+            (is_subscribed || is_free, Leave::Granted)
+        }
+        Publishing::Hook => (is_subscribed || is_among(name, user), Leave::WithVerdict),
+    };
+    may.then_some(leave)
 }
 
 /// Whether the name is for everybody or names this user.
@@ -127,7 +135,7 @@ mod tests {
             let channel = ChannelName::new(name).expect("a name");
             let may = |is_subscribed, publish| {
                 let access = access(Subscribing::Nobody, publish);
-                may_publish(channel, user, is_subscribed, access)
+                may_publish(channel, user, is_subscribed, access) == Some(Leave::Granted)
             };
             assert_eq!(may(false, Publishing::Client), free, "{name} {user}");
             assert_eq!(may(true, Publishing::Client), subscribed, "{name} {user}");

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use veche_centrifuge::{
     DisconnectCode, ErrorCode, HistoryRequest, Outcome, PresenceStatsResult, PublishRequest,
-    Request,
+    Request, RpcRequest, RpcResult,
 };
 use veche_hub::{self as hub, Answer, HistoryError, Info, PresenceError, Query, Question, Terms};
 
-use super::channels::{may_publish, named};
+use super::channels::{Leave, may_publish, named};
+use super::deciding::Ask;
 use super::frame::Frame;
 use super::{Centrifuge, Context, Done, Waiting, writing};
+use crate::hooks::Kind;
 use crate::step::Block;
 
 impl Centrifuge {
@@ -36,7 +38,7 @@ impl Centrifuge {
             Request::Ping => done(frame.reply(id, Outcome::Ping)),
             // Nobody listens.
             Request::Send(_) => Done::Close(DisconnectCode::NotAvailable),
-            Request::Rpc(_) => refuse(id, ErrorCode::NotAvailable, frame),
+            Request::Rpc(request) => self.rpc(id, request, frame, cx),
             Request::Refresh(request) => self.refresh(id, request, frame, cx),
             Request::SubRefresh(request) => self.sub_refresh(id, request, frame, cx),
             // All that comes shows that it is there.
@@ -57,9 +59,9 @@ impl Centrifuge {
         };
         let access = cx.shared.site.namespaces.of(channel.as_str()).access;
         let is_subscribed = self.subscriptions.has(channel.as_str());
-        if !may_publish(channel, &self.info.user, is_subscribed, access) {
+        let Some(leave) = may_publish(channel, &self.info.user, is_subscribed, access) else {
             return refuse(id, ErrorCode::PermissionDenied, frame);
-        }
+        };
         let Some(data) = request.data else {
             return refuse(id, ErrorCode::BadRequest, frame);
         };
@@ -69,6 +71,24 @@ impl Centrifuge {
         if cx.shared.is_short_of_memory {
             return refuse(id, ErrorCode::Internal, frame);
         }
+        let mut grant = None;
+        if leave == Leave::WithVerdict {
+            let ask = Ask {
+                channel: channel.as_str(),
+                data: Some(data),
+                ..Ask::default()
+            };
+            match self.decided(id, Kind::Publish, ask, frame, cx) {
+                Ok(Some(granted)) => grant = Some(granted),
+                Ok(None) => return refuse(id, ErrorCode::PermissionDenied, frame),
+                Err(done) => return done,
+            }
+        }
+        let replaced = grant.as_ref().and_then(|grant| grant.data.as_ref());
+        let payload = match replaced {
+            Some(replaced) => replaced.borrow(),
+            None => writing::payload(data),
+        };
         // It may come to this client too, and then what it was told so far comes first.
         frame.send(cx.id, &mut cx.shared.ports.outboxes);
         let client = Some(self.info_in(channel.as_str()));
@@ -77,23 +97,51 @@ impl Centrifuge {
                 client,
                 ..Info::default()
             })),
+            is_passing: grant.as_ref().is_some_and(|grant| grant.skips_history),
             ..Terms::default()
         });
         let ticket = self.next_ticket();
         let published = cx.shared.hub.publish(
             Some((cx.id, ticket)),
             channel,
-            writing::payload(data),
+            payload,
             Some(&terms),
             &mut cx.shared.ports,
         );
         match published {
             Err(_) => {
                 cx.shared.stats.credits_refused.add(1);
+                if let Some(grant) = grant {
+                    self.deciding.put_back(grant);
+                }
                 Done::Not(Block::Credit)
             }
             Ok(hub::Outcome::Pending) => Done::Waits(Waiting::Publish { id }),
             Ok(hub::Outcome::Done(_)) => self::published(id, frame),
+        }
+    }
+
+    fn rpc(
+        &mut self,
+        id: u32,
+        request: &RpcRequest<'_>,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Done {
+        let ask = Ask {
+            method: &request.method,
+            data: request.data,
+            ..Ask::default()
+        };
+        match self.decided(id, Kind::Rpc, ask, frame, cx) {
+            Ok(Some(grant)) => {
+                let data = grant.data.as_ref();
+                let data = data.map(|data| writing::data(data.borrow()));
+                done(frame.reply(id, Outcome::Rpc(RpcResult { data })))
+            }
+            // Nobody listens.
+            Ok(None) => refuse(id, ErrorCode::NotAvailable, frame),
+            Err(done) => done,
         }
     }
 

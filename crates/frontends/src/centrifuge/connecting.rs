@@ -8,16 +8,18 @@ use veche_centrifuge::{
     ConnectRequest, ConnectResult, DisconnectCode, ErrorCode, Outcome, RefreshRequest,
     RefreshResult, SubscribeResult,
 };
-use veche_hub::{ChannelName, ClientInfo, Joined, Joining, Ticket};
+use veche_hub::{ChannelName, ClientInfo, Joined, Joining, Payload, Ticket};
 
 use super::commands::{done, refuse};
+use super::deciding::Ask;
 use super::frame::Frame;
 use super::instructed::GIVEN;
 use super::subscribing::{CHANNELS_MAX, join};
 use super::tokens::{Denied, Granted};
 use super::writing::{self, Welcome};
 use super::{Centrifuge, Context, Done, State, Waiting, ping_times_ms};
-use crate::identity::{Identity, Lease};
+use crate::hooks::{self, Grant, Kind};
+use crate::identity::{Identity, Lease, is_valid_user};
 use crate::shared::NoteLevel;
 use crate::stats::TurnedAway;
 
@@ -28,10 +30,22 @@ pub(super) const VERSION: &str = concat!("Veche ", env!("CARGO_PKG_VERSION"));
 pub(super) struct Connecting {
     id: u32,
     channels: Vec<Given>,
+    /// What the client is told.
+    data: Option<Payload>,
     /// Ticket of the first channel.
     first: u32,
     /// How many have not answered.
     open: usize,
+}
+
+/// What a client comes in with, by its token or by whoever decides.
+#[derive(Default)]
+struct Admission {
+    /// Of the connection, for others to see.
+    info: Option<Payload>,
+    channels: Vec<Granted>,
+    /// What the client is told.
+    data: Option<Payload>,
 }
 
 /// A channel that the server subscribes the client to.
@@ -54,7 +68,7 @@ impl Centrifuge {
         cx: &mut Context<'_>,
     ) -> Done {
         let route = cx.route;
-        let (info, granted) = match &route.identity {
+        let welcome = match &route.identity {
             Identity::Token(_) if !request.token.is_empty() => {
                 let judge = self.judge(cx.id, route);
                 let pass = match judge.connection(&request.token, cx.shared) {
@@ -72,20 +86,117 @@ impl Centrifuge {
                 if let Err(code) = self.name(pass.lease, cx) {
                     return Done::Close(code);
                 }
-                (pass.info, pass.channels)
+                Admission {
+                    info: pass.info,
+                    channels: pass.channels,
+                    data: None,
+                }
             }
-            Identity::Token(_) if cx.lease.is_none() => {
-                return refuse(id, ErrorCode::Unauthorized, frame);
-            }
-            _ => (None, Vec::new()),
+            // A token of the handshake has said all.
+            _ if cx.lease.is_some() => Admission::default(),
+            identity => match self.admitted(id, request, frame, cx) {
+                Ok(Some(admission)) => admission,
+                Ok(None) if matches!(identity, Identity::Token(_)) => {
+                    return refuse(id, ErrorCode::Unauthorized, frame);
+                }
+                Ok(None) => Admission::default(),
+                Err(done) => return done,
+            },
         };
-        self.introduce(info, cx);
+        self.introduce(welcome.info.clone(), cx);
         self.kind = [&request.name, &request.version]
             .map(|text| text[..text.floor_char_boundary(KIND_BYTES_MAX)].into());
         self.state = State::Connected;
         let dialect = self.dialect();
         cx.shared.ports.outboxes.gather_pushes(cx.id, dialect);
-        self.give(id, granted, request, frame, cx)
+        self.give(id, welcome, request, frame, cx)
+    }
+
+    /// What somebody else has decided on a client without a token; `None` where nobody does.
+    fn admitted(
+        &mut self,
+        id: u32,
+        request: &ConnectRequest<'_>,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Result<Option<Admission>, Done> {
+        if let Some(deciders) = cx.route.deciders.as_deref() {
+            self.change_asker(|asker| {
+                asker.name = request.name.as_ref().into();
+                asker.version = request.version.as_ref().into();
+                asker.add_headers(&deciders.emulated, &request.headers);
+            });
+        }
+        let ask = Ask {
+            token: &request.token,
+            data: request.data,
+            channels: request
+                .subs
+                .iter()
+                .map(|sub| (*sub.channel).into())
+                .collect(),
+            ..Ask::default()
+        };
+        let Some(grant) = self.decided(id, Kind::Connect, ask, frame, cx)? else {
+            return Ok(None);
+        };
+        let Grant {
+            user,
+            expires_at_s,
+            info,
+            data,
+            channels,
+            meta,
+            ..
+        } = *grant;
+        let expires_ms = expires_at_s.map(|at_s| at_s.saturating_mul(1000));
+        if let Some(why) = self.objection(&user, &channels) {
+            return Err(self.undecided(id, Kind::Connect, why, frame, cx));
+        }
+        if expires_ms.is_some_and(|expires_ms| expires_ms <= cx.shared.now.wall_ms) {
+            return Err(refuse(id, ErrorCode::Expired, frame));
+        }
+        if self.info.user.is_empty() && !user.is_empty() {
+            if cx.shared.is_blocked(&user) {
+                return Err(Done::Close(DisconnectCode::PermissionDenied));
+            }
+            if !cx.shared.count_user_in(cx.id, &user) {
+                cx.shared.stats.turn_away(TurnedAway::UserConnections);
+                return Err(Done::Close(DisconnectCode::ConnectionLimit));
+            }
+            self.set_user(&user);
+        }
+        if let Some(expires_ms) = expires_ms {
+            let user = self.info.user.clone().into_string();
+            *cx.lease = Some(Box::new(Lease { user, expires_ms }));
+            self.is_hurried = true;
+        }
+        self.change_asker(|asker| asker.meta = meta);
+        let granted = channels.into_iter().map(|given| Granted {
+            channel: given.channel.into_string(),
+            info: given.info,
+            data: given.data,
+            expires_ms: given.expires_at_s.map(|at_s| at_s.saturating_mul(1000)),
+        });
+        Ok(Some(Admission {
+            info,
+            channels: granted.collect(),
+            data,
+        }))
+    }
+
+    /// Why a client can't be that user with those channels.
+    fn objection(&self, user: &str, channels: &[hooks::Given]) -> Option<&'static str> {
+        let own = &*self.info.user;
+        if !user.is_empty() && !is_valid_user(user) {
+            return Some("it names a user that is none");
+        }
+        if !user.is_empty() && !own.is_empty() && user != own {
+            return Some("it names another user than the handshake");
+        }
+        let mut channels = channels.iter();
+        let is_bad = channels.any(|given| ChannelName::new(&given.channel).is_err());
+        is_bad.then_some("it names a channel that is none")
     }
 
     /// The client is whom its token names, unless its handshake has named another.
@@ -107,20 +218,21 @@ impl Centrifuge {
     }
 
     /// From now on it has a name among connections.
-    fn introduce(&mut self, conn_info: Option<veche_hub::Payload>, cx: &mut Context<'_>) {
+    fn introduce(&mut self, conn_info: Option<Payload>, cx: &mut Context<'_>) {
+        self.ensure_client(cx);
         self.info = Arc::new(ClientInfo {
             user: self.info.user.clone(),
-            client: unique(cx.shared.ports.outboxes.masks.bytes()),
+            client: self.info.client.clone(),
             conn_info,
             chan_info: None,
         });
     }
 
-    /// Subscribes the client to its own channel and to those that its token names.
+    /// Subscribes the client to its own channel and to those that it is given.
     fn give(
         &mut self,
         id: u32,
-        granted: Vec<Granted>,
+        welcome: Admission,
         request: &ConnectRequest<'_>,
         frame: &mut Frame,
         cx: &mut Context<'_>,
@@ -130,7 +242,17 @@ impl Centrifuge {
             channel: own,
             ..Granted::default()
         });
-        let others = granted
+        let mut others = Vec::new();
+        for one in welcome.channels {
+            // Named twice, it is given once.
+            if !others
+                .iter()
+                .any(|other: &Granted| other.channel == one.channel)
+            {
+                others.push(one);
+            }
+        }
+        let others = others
             .into_iter()
             .filter(|one| own.as_ref().is_none_or(|own| own.channel != one.channel));
         let others: Vec<Granted> = others.collect();
@@ -144,6 +266,7 @@ impl Centrifuge {
         let mut connecting = Connecting {
             id,
             channels: Vec::with_capacity(all.len()),
+            data: welcome.data,
             first: (self.ticket + 1) % GIVEN,
             open: 0,
         };
@@ -179,7 +302,8 @@ impl Centrifuge {
                 }
             };
             self.subscriptions
-                .give(&granted.channel, granted.info.clone(), None);
+                .give(&granted.channel, granted.info.clone(), granted.expires_ms);
+            self.is_hurried |= granted.expires_ms.is_some();
             connecting.open += usize::from(joined.is_none());
             connecting.channels.push(Given {
                 is_recovering,
@@ -275,6 +399,7 @@ impl Centrifuge {
         let lease = cx.lease.as_deref();
         let judge = self.judge(cx.id, cx.route);
         let session = self.address.as_ref().map(|address| address.text());
+        let data = connecting.data.as_ref();
         let node = session.as_ref().map(|_| cx.shared.process.node());
         let result = ConnectResult {
             session: session.as_deref().unwrap_or_default(),
@@ -283,6 +408,7 @@ impl Centrifuge {
             version: VERSION,
             expires: lease.is_some(),
             ttl_s: lease.map_or(0, |lease| judge.ttl_s(lease.expires_ms, now)),
+            data: data.map(|data| writing::data(data.borrow())),
             subs: &subs,
             ping_s: u32::try_from(interval_ms / 1000).unwrap_or(u32::MAX),
             pong: interval_ms > 0 && !self.is_one_way(),
@@ -338,7 +464,7 @@ impl Centrifuge {
 }
 
 /// A name that no other connection has: a UUID of random bits (RFC 9562, section 5.4).
-fn unique(mut bits: [u8; 16]) -> Box<str> {
+pub(super) fn unique(mut bits: [u8; 16]) -> Box<str> {
     bits[6] = bits[6] & 0x0f | 0x40;
     bits[8] = bits[8] & 0x3f | 0x80;
     let mut text = String::with_capacity(36);

@@ -90,6 +90,7 @@ impl Centrifuge {
         }
         self.taken = message.len();
         self.has_asked = false;
+        self.deciding.forget();
         match done {
             Done::Yes | Done::Not(_) => Flow::GoOn,
             Done::Waits(waiting) => {
@@ -97,6 +98,7 @@ impl Centrifuge {
                 Flow::Wait(Block::Answer)
             }
             Done::Close(code) => code.into(),
+            Done::End(code, reason) => Flow::Close(code, String::from(reason).into()),
         }
     }
 

@@ -12,10 +12,13 @@ use veche_hub::{
 
 use super::channels::{Leave, may_subscribe, named};
 use super::commands::{done, refuse};
+use super::deciding::Ask;
 use super::frame::Frame;
 use super::tokens::Denied;
 use super::writing::{self, Welcome};
 use super::{Centrifuge, Context, Done, Flow, GRACE_MS, Waiting};
+use crate::hooks::{Grant, Kind};
+use crate::identity::Identity;
 use crate::shared::Now;
 
 /// Most channels that one client can be subscribed to.
@@ -54,6 +57,26 @@ pub(super) struct Asked {
     is_recovering: bool,
     or_fail: bool,
     wants_joins: bool,
+    /// What the client is told.
+    data: Option<Payload>,
+}
+
+/// On what terms a client may subscribe.
+#[derive(Default)]
+struct Terms {
+    info: Option<Payload>,
+    data: Option<Payload>,
+    expires_ms: Option<u64>,
+}
+
+impl From<Grant> for Terms {
+    fn from(grant: Grant) -> Self {
+        Self {
+            info: grant.info,
+            data: grant.data,
+            expires_ms: grant.expires_at_s.map(|at_s| at_s.saturating_mul(1000)),
+        }
+    }
 }
 
 impl Asked {
@@ -162,18 +185,43 @@ impl Centrifuge {
         if self.subscriptions.len() >= CHANNELS_MAX {
             return refuse(id, ErrorCode::LimitExceeded, frame);
         }
-        let mut grant = None;
-        if !request.token.is_empty() {
+        let has_tokens = matches!(cx.route.identity, Identity::Token(_));
+        let mut terms = Terms::default();
+        if !request.token.is_empty() && (has_tokens || leave != Leave::WithVerdict) {
             let judge = self.judge(cx.id, cx.route);
             match judge.subscription(&request.token, name, &self.info.user, cx.shared) {
-                Ok(granted) => grant = Some(granted),
+                Ok(granted) => {
+                    terms.info = granted.info;
+                    terms.expires_ms = Some(granted.expires_ms);
+                }
                 Err(Denied::Later) => return self.wait_for_keys(),
                 Err(denied) => return refuse(id, denied.to_channel(), frame),
             }
         } else if leave == Leave::WithToken {
             return refuse(id, ErrorCode::PermissionDenied, frame);
+        } else if leave == Leave::WithVerdict {
+            let ask = Ask {
+                channel: name,
+                token: &request.token,
+                data: request.data,
+                ..Ask::default()
+            };
+            match self.decided(id, Kind::Subscribe, ask, frame, cx) {
+                Ok(Some(grant)) => terms = (*grant).into(),
+                Ok(None) => return refuse(id, ErrorCode::PermissionDenied, frame),
+                Err(done) => return done,
+            }
         }
-        let expires_ms = grant.as_ref().map(|grant| grant.expires_ms);
+        let Terms {
+            info,
+            data,
+            expires_ms,
+        } = terms;
+        if expires_ms.is_some_and(|expires_ms| expires_ms <= cx.shared.now.wall_ms)
+            && leave == Leave::WithVerdict
+        {
+            return refuse(id, ErrorCode::Expired, frame);
+        }
         let judge = self.judge(cx.id, cx.route);
         let asked = Asked {
             id,
@@ -182,11 +230,11 @@ impl Centrifuge {
             is_recovering: request.recover,
             or_fail: request.flag & FLAG_RECOVER_OR_FAIL != 0,
             wants_joins: request.join_leave,
+            data,
         };
         let since = request
             .recover
             .then(|| Arc::from([writing::since(&request.epoch, request.offset)]));
-        let info = grant.and_then(|grant| grant.info);
         let joining = Joining {
             since,
             client: Some(self.info_with(info.as_ref())),
@@ -231,9 +279,11 @@ impl Centrifuge {
             outboxes.watch(cx.id, &asked.channel, true);
         }
         let publications = welcome.publications();
+        let data = asked.data.as_ref();
         let result = SubscribeResult {
             expires: asked.ttl_s.is_some(),
             ttl_s: asked.ttl_s.unwrap_or(0),
+            data: data.map(|data| writing::data(data.borrow())),
             ..welcome.result(&publications)
         };
         done(frame.reply(asked.id, Outcome::Subscribe(result)))

@@ -71,6 +71,8 @@ pub(super) struct Granted {
     pub(super) info: Option<Payload>,
     /// What the client is told.
     pub(super) data: Option<Payload>,
+    /// Until when it is, in milliseconds since 1970; `None`: for ever.
+    pub(super) expires_ms: Option<u64>,
 }
 
 /// What a subscription's token says.
@@ -204,6 +206,7 @@ fn granted(claims: &Map<String, Value>) -> Vec<Granted> {
             channel: channel.clone(),
             info: info(sub),
             data: value(sub, "data", "b64data"),
+            expires_ms: None,
         });
     }
     let channels = claims.get("channels").and_then(Value::as_array);

@@ -42,6 +42,19 @@ impl Transport {
         }
     }
 
+    /// As back ends are told.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::WebSocket => "websocket",
+            Self::HttpStream => "http_stream",
+            Self::Events => "sse",
+            Self::Emulation => "emulation",
+            Self::OneWayWebSocket => "uni_websocket",
+            Self::OneWayHttpStream => "uni_http_stream",
+            Self::OneWayEvents => "uni_sse",
+        }
+    }
+
     /// The methods that it takes.
     pub(crate) fn methods(self) -> &'static str {
         match self {

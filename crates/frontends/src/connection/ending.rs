@@ -15,7 +15,10 @@ impl Connection {
         match &mut self.stage {
             Stage::Socket(socket) => {
                 socket.close(id, code, reason, shared);
-                if matches!(self.blocked, Some(Block::App | Block::Pace)) {
+                if matches!(
+                    self.blocked,
+                    Some(Block::App | Block::Pace | Block::Verdict)
+                ) {
                     // No handler is waited for any more, but the peer's Close is.
                     return self.go_on(id, Then::GoOn, shared);
                 }
@@ -51,7 +54,12 @@ impl Connection {
             socket.instructed(id, instruction, shared);
             is_over = socket.is_closing();
         }
-        if is_over && matches!(self.blocked, Some(Block::App | Block::Pace)) {
+        if is_over
+            && matches!(
+                self.blocked,
+                Some(Block::App | Block::Pace | Block::Verdict)
+            )
+        {
             return self.go_on(id, Then::GoOn, shared);
         }
         self.settle_deadline(id, shared);

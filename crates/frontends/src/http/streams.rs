@@ -190,6 +190,7 @@ impl Http {
             let address = Address::new(shared.hub.worker(), id, secret);
             session.begin_emulation(address, &kept.body);
         }
+        session.may_ask(transport.name(), &head, route);
         let decoder = Decoder::new(Role::Server, None);
         let session = Session::Centrifuge(Box::new(session));
         let side = Side::Server(Arc::clone(route));

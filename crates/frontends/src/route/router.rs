@@ -224,6 +224,7 @@ mod tests {
             pacing: None,
             keeping: None,
             has_positions: false,
+            deciders: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! A socket whose session speaks Centrifugo's protocol: what its commands lead to, and what it has instead of pings.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use veche_hub::{Answer, Instruction, SessionId, Ticket};
@@ -7,6 +8,7 @@ use veche_hub::{Answer, Instruction, SessionId, Ticket};
 use super::{Phase, Session, Side, Socket};
 use crate::centrifuge::transport::Relay;
 use crate::centrifuge::{Centrifuge, Context, Flow};
+use crate::hooks::{QuestionId, Verdict};
 use crate::identity::Finding;
 use crate::pace::Paced;
 use crate::shared::Shared;
@@ -82,6 +84,30 @@ impl Socket {
             flow.unwrap_or(Flow::GoOn)
         });
         goes_on
+    }
+
+    /// Returns whether a command waited for that verdict, and may go on.
+    pub(crate) fn judged(
+        &mut self,
+        id: SessionId,
+        question: QuestionId,
+        verdict: Verdict,
+        shared: &mut Shared,
+    ) -> bool {
+        let mut goes_on = false;
+        self.with_centrifuge(id, shared, |session, context| {
+            let flow = session.judged(question, verdict, context);
+            goes_on = flow.is_some();
+            flow.unwrap_or(Flow::GoOn)
+        });
+        goes_on
+    }
+
+    /// Where its client is, for whoever decides.
+    pub(crate) fn set_peer(&mut self, peer: IpAddr) {
+        if let Session::Centrifuge(session) = &mut self.session {
+            session.set_peer(peer);
+        }
     }
 
     /// Returns whether a command waited for that.
@@ -166,6 +192,23 @@ impl Socket {
             _ => u64::MAX,
         };
         deadline_ms.min(self.expiry_ms(shared.now))
+    }
+
+    /// When there is something to do while somebody decides on a command.
+    pub(crate) fn judged_deadline_ms(&self, shared: &Shared) -> u64 {
+        let deadline_ms = match &self.session {
+            Session::Centrifuge(session) => session.judged_deadline_ms(shared),
+            _ => u64::MAX,
+        };
+        deadline_ms.min(self.expiry_ms(shared.now))
+    }
+
+    /// Something is due while somebody decides, and nothing of the client can be heard.
+    pub(crate) fn ping_while_judged(&mut self, id: SessionId, shared: &mut Shared) {
+        if let Session::Centrifuge(session) = &mut self.session {
+            session.heard();
+        }
+        self.centrifuge_due(id, shared);
     }
 
     /// Whether something is due earlier than was said last; that is known then.

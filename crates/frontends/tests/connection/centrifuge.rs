@@ -1,5 +1,6 @@
 //! Clients of Centrifugo's protocol: what each command is answered, in which order, and why sessions end.
 
+mod decided;
 mod members;
 mod one_way;
 mod streams;

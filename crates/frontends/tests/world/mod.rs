@@ -14,6 +14,7 @@
 
 pub mod apps;
 mod client;
+mod hooks;
 mod site;
 pub mod wire;
 
@@ -421,6 +422,7 @@ impl World {
             }
         }
         self.hand_relays(me);
+        self.hand_verdicts(me);
         let mut sessions = std::mem::take(&mut self.workers[me].sessions);
         self.workers[me]
             .shared

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use veche_frontends::access::{Access, Networks};
 use veche_frontends::admin::Look;
+use veche_frontends::hooks::{Decider, Deciders, Kind};
 use veche_frontends::identity::token::{Keychain, Place, Tokens};
 use veche_frontends::identity::{Desk, Identity};
 use veche_frontends::origin::Rule;
@@ -165,6 +166,20 @@ impl Options {
                 ..route("/centrifuge/jwt", Handler::Centrifuge)
             },
             Route {
+                deciders: Some(Arc::new(deciders())),
+                ..route("/centrifuge/asked/*", Handler::Centrifuge)
+            },
+            Route {
+                identity: Identity::Query("user".into()),
+                deciders: Some(Arc::new(deciders())),
+                ..route("/centrifuge/asked-named", Handler::Centrifuge)
+            },
+            Route {
+                identity: Identity::Token(tokens()),
+                deciders: Some(Arc::new(deciders())),
+                ..route("/centrifuge/asked-jwt", Handler::Centrifuge)
+            },
+            Route {
                 compression: Some(deflate::Policy {
                     takeover: true,
                     ..deflate::Policy::default()
@@ -279,6 +294,7 @@ fn namespaces() -> Namespaces {
     for (name, subscribe, publish) in [
         ("open", Subscribing::Client, Publishes::Client),
         ("token", Subscribing::Token, Publishes::Nobody),
+        ("asked", Subscribing::Hook, Publishes::Hook),
     ] {
         let access = veche_hub::Access { subscribe, publish };
         namespaces.insert(
@@ -290,6 +306,17 @@ fn namespaces() -> Namespaces {
         );
     }
     namespaces
+}
+
+/// Everything is decided by somebody else.
+fn deciders() -> Deciders {
+    let mut deciders = Deciders::default();
+    for kind in Kind::ALL {
+        deciders.set(kind, Decider::BackEnd);
+    }
+    deciders.headers = vec!["cookie".into(), "x-custom".into()];
+    deciders.emulated = vec!["x-custom".into()];
+    deciders
 }
 
 /// What tokens of the tests are signed with.
@@ -361,6 +388,7 @@ fn route(path: &str, handler: Handler) -> Route {
         pacing: None,
         keeping: None,
         has_positions: false,
+        deciders: None,
     }
 }
 

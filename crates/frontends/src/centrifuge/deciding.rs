@@ -1,0 +1,218 @@
+//! Commands that are carried out only if somebody else says so: what is asked, and what a verdict comes to.
+//!
+//! A command that asks is left as it is and looked at again when the verdict has come ([`crate::hooks`] says why). What
+//! whoever decides says is checked here, once for all of them.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use veche_centrifuge::{CommandError, Data, ErrorCode, Outcome};
+use veche_hub::Payload;
+use veche_proto::http::Head;
+
+use super::commands::refuse;
+use super::connecting::unique;
+use super::frame::Frame;
+use super::{Centrifuge, Context, Done, Flow, Waiting, writing};
+use crate::hooks::{Asker, Credential, Decider, Grant, Kind, Question, QuestionId, Verdict};
+use crate::route::Route;
+use crate::shared::NoteLevel;
+use crate::step::Block;
+
+/// Codes with which a session can be closed by whoever decides.
+const CLOSES: std::ops::RangeInclusive<u16> = 3000..=4999;
+
+/// What a session keeps for what it asks.
+#[derive(Default)]
+pub(super) struct Deciding {
+    /// As whom it asks; `None` where its route asks nobody.
+    asker: Option<Arc<Asker>>,
+    /// On the next command.
+    verdict: Option<Verdict>,
+    /// Of the last question.
+    last: u32,
+}
+
+/// What is asked, beside by whom.
+#[derive(Default)]
+pub(super) struct Ask<'a> {
+    pub(super) channel: &'a str,
+    pub(super) method: &'a str,
+    pub(super) token: &'a str,
+    pub(super) data: Option<Data<'a>>,
+    pub(super) channels: Vec<Box<str>>,
+}
+
+impl Deciding {
+    /// The command that asked is done with.
+    pub(super) fn forget(&mut self) {
+        self.verdict = None;
+    }
+
+    /// The command that asked could not be carried out now, and will be.
+    pub(super) fn put_back(&mut self, grant: Box<Grant>) {
+        self.verdict = Some(Verdict::Granted(grant));
+    }
+
+    fn next(&mut self) -> QuestionId {
+        self.last = self.last.wrapping_add(1);
+        QuestionId(self.last)
+    }
+}
+
+impl Centrifuge {
+    /// Where its route has commands decided on, it asks with what its request says.
+    pub(crate) fn may_ask(&mut self, transport: &'static str, head: &Head<'_>, route: &Route) {
+        if let Some(deciders) = &route.deciders {
+            let asker = Asker::new(transport, self.encoding, head, &deciders.headers);
+            self.deciding.asker = Some(Arc::new(asker));
+        }
+    }
+
+    /// Where it comes from.
+    pub(crate) fn set_peer(&mut self, peer: IpAddr) {
+        self.change_asker(|asker| asker.address = peer);
+    }
+
+    /// Changes as whom it asks from now on.
+    pub(super) fn change_asker(&mut self, change: impl FnOnce(&mut Asker)) {
+        if let Some(asker) = &mut self.deciding.asker {
+            change(Arc::make_mut(asker));
+        }
+    }
+
+    /// What has been decided on the next command; `None` where nobody decides on such.
+    ///
+    /// # Errors
+    /// The command is not carried out, now or at all.
+    pub(super) fn decided(
+        &mut self,
+        id: u32,
+        kind: Kind,
+        ask: Ask<'_>,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Result<Option<Box<Grant>>, Done> {
+        let decider = cx.route.deciders.as_deref().and_then(|all| all.of(kind));
+        let Some(decider) = decider else {
+            return Ok(None);
+        };
+        let Some(verdict) = self.deciding.verdict.take() else {
+            return Err(self.ask(decider, kind, ask, cx));
+        };
+        match checked(verdict) {
+            Ok(Verdict::Granted(grant)) => Ok(Some(grant)),
+            Ok(Verdict::Error {
+                code,
+                message,
+                is_temporary,
+            }) => {
+                let error = CommandError {
+                    code,
+                    message: &message,
+                    is_temporary,
+                };
+                // An error has no data that could be binary.
+                let _ = frame.reply(id, Outcome::Error(error));
+                Err(Done::Yes)
+            }
+            Ok(Verdict::Disconnect { code, reason }) => Err(Done::End(code, reason)),
+            Ok(Verdict::Failed) => Err(refuse(id, ErrorCode::Internal, frame)),
+            Err(why) => Err(self.undecided(id, kind, why, frame, cx)),
+        }
+    }
+
+    /// What was decided makes no sense.
+    pub(super) fn undecided(
+        &self,
+        id: u32,
+        kind: Kind,
+        why: &str,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Done {
+        let what = format!("hook {}: {why}", kind.name());
+        cx.shared.note(cx.id, NoteLevel::Warn, what);
+        refuse(id, ErrorCode::Internal, frame)
+    }
+
+    fn ask(&mut self, decider: Decider, kind: Kind, ask: Ask<'_>, cx: &mut Context<'_>) -> Done {
+        match self.question(decider, kind, ask, cx) {
+            Some(question) => {
+                self.waiting = Some(Waiting::Verdict(question));
+                Done::Not(Block::Verdict)
+            }
+            None => Done::Close(veche_centrifuge::DisconnectCode::Internal),
+        }
+    }
+
+    fn question(
+        &mut self,
+        decider: Decider,
+        kind: Kind,
+        ask: Ask<'_>,
+        cx: &mut Context<'_>,
+    ) -> Option<QuestionId> {
+        self.ensure_client(cx);
+        let asker = Arc::clone(self.deciding.asker.as_ref()?);
+        let id = self.deciding.next();
+        cx.shared.ports.questions.push_back(Question {
+            session: cx.id,
+            id,
+            decider,
+            kind,
+            asker,
+            user: self.info.user.clone(),
+            channel: ask.channel.into(),
+            method: ask.method.into(),
+            token: Credential(ask.token.into()),
+            data: ask.data.map(payload),
+            channels: ask.channels,
+        });
+        Some(id)
+    }
+
+    /// It has a name among connections from its first question on.
+    pub(super) fn ensure_client(&mut self, cx: &mut Context<'_>) {
+        if self.info.client.is_empty() {
+            let client = unique(cx.shared.ports.outboxes.masks.bytes());
+            Arc::make_mut(&mut self.info).client = client.clone();
+            self.change_asker(|asker| asker.client = client);
+        }
+    }
+
+    /// Something was decided; how it goes on, if anything waited for that.
+    pub(crate) fn judged(
+        &mut self,
+        question: QuestionId,
+        verdict: Verdict,
+        _: &mut Context<'_>,
+    ) -> Option<Flow> {
+        if !matches!(self.waiting, Some(Waiting::Verdict(open)) if open == question) {
+            return None;
+        }
+        self.waiting = None;
+        self.deciding.verdict = Some(verdict);
+        Some(Flow::GoOn)
+    }
+}
+
+/// Whether a verdict makes sense.
+fn checked(verdict: Verdict) -> Result<Verdict, &'static str> {
+    match &verdict {
+        Verdict::Error { code: 0, .. } => Err("an error has a code from 1 on"),
+        Verdict::Disconnect { code, .. } if !CLOSES.contains(code) => {
+            Err("a disconnect has a code from 3000 to 4999")
+        }
+        _ => Ok(verdict),
+    }
+}
+
+fn payload(data: Data<'_>) -> Payload {
+    let payload = writing::payload(data);
+    Payload {
+        kind: payload.kind,
+        bytes: Bytes::copy_from_slice(payload.bytes),
+    }
+}

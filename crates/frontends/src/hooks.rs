@@ -1,0 +1,278 @@
+//! What clients' commands need leave for: questions that leave a session, and the verdicts that come back.
+//!
+//! A session of Centrifugo's protocol asks before it carries out a command where its route says so ([`Deciders`]). The
+//! [`Question`] is plain data: it leaves through [`Ports::questions`](crate::Ports::questions), and the worker takes it to
+//! whoever decides, after the call. The [`Verdict`] comes back by the session, which may be gone by then, and the question's
+//! number, by [`Connection::judged`](crate::Connection::judged). Meanwhile the command waits as bytes, with those behind it
+//! ([`Block::Verdict`](crate::Block::Verdict)); then it is looked at again, with the verdict in hand. So nothing is held for
+//! it, and what has changed in between counts. Nobody else waits.
+//!
+//! # Another decider
+//!
+//! One variant of [`Decider`]; routes name it in their [`Deciders`], by kind; the worker has a line for it where it takes
+//! questions. Whoever decides
+//!
+//! - gives exactly one verdict for each question, also where it fails ([`Verdict::Failed`]) and when it ends: the session
+//!   waits as long as it takes, and pings its client meanwhile;
+//! - leaves it in [`Ports::verdicts`](crate::Ports::verdicts) where it runs on the worker's thread, at once or in a later
+//!   turn, and else tells it to the worker as the back end's do;
+//! - need not know whether the client is still there: a verdict for a session that is gone, or for a question that is not
+//!   waited for any more, is dropped;
+//! - need not check what it says: channels, codes and users are looked at by the session, and what is no good counts as
+//!   [`Verdict::Failed`], with a line in the log.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use veche_centrifuge::Encoding;
+use veche_hub::{Payload, SessionId};
+use veche_proto::http::Head;
+
+/// What a question is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Who a client is that has come without a token, and which channels it is given.
+    Connect,
+    /// Whether a connection whose time is over may stay.
+    Refresh,
+    /// Whether it may hear a channel.
+    Subscribe,
+    /// Whether it may still hear a channel.
+    SubRefresh,
+    /// Whether it may publish, and what.
+    Publish,
+    /// What a method gives.
+    Rpc,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Connect,
+        Self::Refresh,
+        Self::Subscribe,
+        Self::SubRefresh,
+        Self::Publish,
+        Self::Rpc,
+    ];
+
+    /// As directives and metrics call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Refresh => "refresh",
+            Self::Subscribe => "subscribe",
+            Self::SubRefresh => "sub_refresh",
+            Self::Publish => "publish",
+            Self::Rpc => "rpc",
+        }
+    }
+}
+
+/// Who decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decider {
+    /// The back end, by HTTP.
+    BackEnd,
+}
+
+/// Who decides what on a route, and what it gets to see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deciders {
+    kinds: [Option<Decider>; Kind::ALL.len()],
+    /// Lower-case names of the headers of the client's request that come with questions.
+    pub headers: Vec<String>,
+    /// Of those the ones that a client may also say in its connect command, since pages can't set headers of a WebSocket.
+    /// What stands in the request itself counts.
+    pub emulated: Vec<String>,
+}
+
+impl Deciders {
+    /// Has this one decide on that.
+    pub fn set(&mut self, kind: Kind, decider: Decider) {
+        self.kinds[kind as usize] = Some(decider);
+    }
+
+    /// Who decides on that, if anybody.
+    #[must_use]
+    pub fn of(&self, kind: Kind) -> Option<Decider> {
+        self.kinds[kind as usize]
+    }
+}
+
+/// Which question of a session; each has another number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QuestionId(pub u32);
+
+/// Something that is to be decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Whose.
+    pub session: SessionId,
+    /// Which of its questions.
+    pub id: QuestionId,
+    /// By whom.
+    pub decider: Decider,
+    /// About what.
+    pub kind: Kind,
+    /// Who asks.
+    pub asker: Arc<Asker>,
+    /// As whom it is known; empty if it is not.
+    pub user: Box<str>,
+    /// The channel, where it is about one.
+    pub channel: Box<str>,
+    /// The method, of [`Kind::Rpc`].
+    pub method: Box<str>,
+    /// The token that came with the command, where the server itself has no use for tokens.
+    pub token: Credential,
+    /// What the client has sent along.
+    pub data: Option<Payload>,
+    /// The channels of which a client that comes back says that it was given them, of [`Kind::Connect`].
+    pub channels: Vec<Box<str>>,
+}
+
+/// A client, as far as it is the same for all that it asks.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Asker {
+    /// The connection's id.
+    pub client: Box<str>,
+    /// What carries its messages: `websocket`, `http_stream` or `sse`.
+    pub transport: &'static str,
+    /// What they are written in.
+    pub encoding: Encoding,
+    /// The kind of client, as it says, and its version.
+    pub name: Box<str>,
+    /// See `name`.
+    pub version: Box<str>,
+    /// Where it comes from.
+    pub address: IpAddr,
+    /// The chosen ones of its request, with lower-case names.
+    pub headers: Vec<(Box<str>, Box<[u8]>)>,
+    /// What the decider has said of the connection for itself.
+    pub meta: Option<Payload>,
+}
+
+impl Asker {
+    pub(crate) fn new(
+        transport: &'static str,
+        encoding: Encoding,
+        head: &Head<'_>,
+        chosen: &[String],
+    ) -> Self {
+        let headers = head.headers().map(|(name, value)| {
+            let name = name.to_ascii_lowercase().into_boxed_str();
+            (name, Box::from(value))
+        });
+        let is_chosen = |name: &str| chosen.iter().any(|one| one == name);
+        Self {
+            client: Box::default(),
+            transport,
+            encoding,
+            name: Box::default(),
+            version: Box::default(),
+            address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            headers: headers.filter(|(name, _)| is_chosen(name)).collect(),
+            meta: None,
+        }
+    }
+}
+
+impl Asker {
+    /// What the client says in place of headers, as far as it may and its request has not said it.
+    pub(crate) fn add_headers(
+        &mut self,
+        chosen: &[String],
+        said: &[(Cow<'_, str>, veche_centrifuge::Secret<'_>)],
+    ) {
+        for (name, value) in said {
+            let name = name.to_ascii_lowercase();
+            let is_known = self.headers.iter().any(|(known, _)| **known == *name);
+            if !is_known && chosen.contains(&name) {
+                self.headers.push((name.into(), value.as_bytes().into()));
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Asker {
+    /// Headers hold what is nobody's business.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asker")
+            .field("client", &self.client)
+            .field("transport", &self.transport)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A token. It shows itself to nobody.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Credential(pub Box<str>);
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+/// What was decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// So be it.
+    Granted(Box<Grant>),
+    /// The command fails, and the client is told this.
+    Error {
+        /// From 1; an application's own from 400 on.
+        code: u32,
+        /// For people.
+        message: Box<str>,
+        /// Whether the same command may succeed later.
+        is_temporary: bool,
+    },
+    /// The client is closed.
+    Disconnect {
+        /// From 3000 to 4999, an application's own from 4000 on. SDKs come back but for 3500 to 3999 and 4500 to 4999.
+        code: u16,
+        /// For people; at most 123 bytes reach the client.
+        reason: Box<str>,
+    },
+    /// Nobody knows: the command fails with error 100, which is temporary.
+    Failed,
+}
+
+/// What is granted; each kind has its own fields, the others mean nothing to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// [`Kind::Connect`]: who it is; empty for nobody.
+    pub user: Box<str>,
+    /// Until when it holds, in seconds since 1970; `None`: for ever. Of connections and subscriptions.
+    pub expires_at_s: Option<u64>,
+    /// Of refreshes: it does not hold any more.
+    pub is_expired: bool,
+    /// Of the client, for others to see: of the connection, or in the channel.
+    pub info: Option<Payload>,
+    /// What the client is told; [`Kind::Publish`]: what is published in place of what it has sent.
+    pub data: Option<Payload>,
+    /// [`Kind::Connect`]: channels that it is given.
+    pub channels: Vec<Given>,
+    /// [`Kind::Connect`]: comes back with each further question of the connection.
+    pub meta: Option<Payload>,
+    /// [`Kind::Publish`]: it is not kept.
+    pub skips_history: bool,
+}
+
+/// A channel that a client is given as it connects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Which.
+    pub channel: Box<str>,
+    /// Of the client in it, for others to see.
+    pub info: Option<Payload>,
+    /// What the client is told.
+    pub data: Option<Payload>,
+    /// Until when it is, in seconds since 1970; `None`: for ever.
+    pub expires_at_s: Option<u64>,
+}

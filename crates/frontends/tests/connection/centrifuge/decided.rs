@@ -1,0 +1,433 @@
+//! Commands that somebody else decides on: what he is asked, what comes of his word, and what goes on meanwhile.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use veche_frontends::Block;
+use veche_frontends::hooks::{Given, Grant, Kind, Question, Verdict};
+use veche_hub::{Payload, PayloadKind};
+
+use super::{CONNECT, Heard, ask, take};
+use crate::world::wire::{handshake, message, response, said};
+use crate::world::{Options, PUBLIC, Peer, World};
+
+const PATH: &str = "/centrifuge/asked/x/websocket";
+
+fn world() -> World {
+    super::world(3)
+}
+
+/// The only question that there is.
+fn question(world: &mut World, worker: usize) -> Question {
+    let mut questions = world.questions(worker);
+    assert_eq!(questions.len(), 1, "{questions:?}");
+    questions.remove(0)
+}
+
+fn granted(grant: Grant) -> Verdict {
+    Verdict::Granted(Box::new(grant))
+}
+
+fn json_payload(text: &'static str) -> Option<Payload> {
+    Some(Payload {
+        kind: PayloadKind::Json,
+        bytes: Bytes::from_static(text.as_bytes()),
+    })
+}
+
+fn error(code: u32, message: &str) -> Verdict {
+    Verdict::Error {
+        code,
+        message: message.into(),
+        is_temporary: false,
+    }
+}
+
+fn disconnect(code: u16, reason: &str) -> Verdict {
+    Verdict::Disconnect {
+        code,
+        reason: reason.into(),
+    }
+}
+
+/// Asks, has it decided, and hears the answer.
+fn decide(world: &mut World, peer: Peer, command: &str, verdict: Verdict) -> (Question, Heard) {
+    let before = ask(world, peer, command);
+    assert_eq!(before, Heard::default(), "it is answered before");
+    assert_eq!(world.blocked(peer), Some(Block::Verdict));
+    let question = question(world, 1);
+    world.judge(1, &question, verdict);
+    (question, take(world, peer))
+}
+
+/// A client that was let in as this user, on worker 1.
+fn let_in(world: &mut World, user: &str) -> Peer {
+    let peer = world.open(1, PATH);
+    let grant = Grant {
+        user: user.into(),
+        ..Grant::default()
+    };
+    let (_, heard) = decide(world, peer, CONNECT, granted(grant));
+    assert!(heard.lines[0]["connect"]["client"].is_string(), "{heard:?}");
+    peer
+}
+
+#[test]
+fn connecting_is_decided_with_what_the_client_says_and_gets() {
+    let mut world = world();
+    let peer = world.connect(1, PUBLIC);
+    let headers = "Cookie: a=b\r\nX-Secret: s\r\n";
+    world.ask(peer, handshake(PATH, headers));
+    let connect = json!({"id": 1, "connect": {
+        "token": "t", "data": {"k": 1}, "name": "js", "version": "7",
+        "headers": {"X-Custom": "c", "Cookie": "forged=1", "X-Other": "o"},
+        "subs": {"news": {"recover": true, "epoch": "e", "offset": 1}},
+    }});
+    let grant = Grant {
+        user: "ann".into(),
+        expires_at_s: Some(super::in_seconds(&world, 60)),
+        info: json_payload(r#"{"name":"Ann"}"#),
+        data: json_payload("[1]"),
+        channels: vec![
+            Given {
+                channel: "chat:1".into(),
+                data: json_payload("\"hi\""),
+                ..Given::default()
+            },
+            Given {
+                channel: "news".into(),
+                ..Given::default()
+            },
+            Given {
+                channel: "chat:1".into(),
+                ..Given::default()
+            },
+        ],
+        ..Grant::default()
+    };
+    let (question, heard) = decide(&mut world, peer, &connect.to_string(), granted(grant));
+    assert_eq!(question.kind, Kind::Connect);
+    assert_eq!((&*question.user, &*question.token.0), ("", "t"));
+    assert_eq!(question.data, json_payload(r#"{"k":1}"#));
+    assert_eq!(question.channels, ["news".into()]);
+    let asker = &question.asker;
+    assert_eq!((&*asker.name, &*asker.version), ("js", "7"));
+    assert_eq!(asker.transport, "websocket");
+    let headers: Vec<(&str, &[u8])> = asker
+        .headers
+        .iter()
+        .map(|(name, value)| (&**name, &**value))
+        .collect();
+    let expected: [(&str, &[u8]); 2] = [("cookie", b"a=b"), ("x-custom", b"c")];
+    assert_eq!(headers, expected);
+    let reply = &heard.lines[0]["connect"];
+    assert_eq!(reply["client"], json!(&*asker.client));
+    assert_eq!(reply["data"], json!([1]));
+    assert_eq!(reply["subs"]["chat:1"]["data"], "hi");
+    let subs = reply["subs"].as_object().expect("channels");
+    let names: Vec<&String> = subs.keys().collect();
+    assert_eq!(names, ["#ann", "chat:1", "news"]);
+    // As others see it.
+    let presence = r#"{"id":2,"presence":{"channel":"chat:1"}}"#;
+    let lines = ask(&mut world, peer, presence).lines;
+    let client = &lines[0]["presence"]["presence"][&*asker.client];
+    assert_eq!(client["conn_info"], json!({"name": "Ann"}), "{lines:?}");
+}
+
+#[test]
+fn refusals_reach_the_client_as_they_are() {
+    let internal = json!({"code": 100, "message": "internal server error", "temporary": true});
+    let own = json!({"code": 1000, "message": "no"});
+    for (command, key) in [
+        (r#"{"id":2,"rpc":{"method":"m"}}"#, "rpc"),
+        (r#"{"id":2,"subscribe":{"channel":"asked:1"}}"#, "subscribe"),
+        (
+            r#"{"id":2,"publish":{"channel":"asked:1","data":1}}"#,
+            "publish",
+        ),
+    ] {
+        for (verdict, error) in [
+            (error(1000, "no"), &own),
+            (error(0, "nothing"), &internal),
+            (Verdict::Failed, &internal),
+            (disconnect(1000, "not so"), &internal),
+        ] {
+            let mut world = world();
+            let peer = let_in(&mut world, "ann");
+            let (question, heard) = decide(&mut world, peer, command, verdict);
+            assert_eq!((question.kind.name(), &*question.user), (key, "ann"));
+            assert_eq!(heard.lines, [json!({"id": 2, "error": error})]);
+            assert_eq!(heard.closed, None);
+        }
+        let mut world = world();
+        let peer = let_in(&mut world, "ann");
+        let (_, heard) = decide(&mut world, peer, command, disconnect(4501, "out"));
+        assert_eq!(heard.closed, Some((4501, "out".to_owned())), "{key}");
+    }
+    for (verdict, error, closed) in [
+        (error(1000, "no"), Some(&own), None),
+        (Verdict::Failed, Some(&internal), None),
+        (disconnect(4000, ""), None, Some((4000, String::new()))),
+        // Who it is, and what it is given, makes no sense.
+        (
+            granted(Grant {
+                user: "a\nb".into(),
+                ..Grant::default()
+            }),
+            Some(&internal),
+            None,
+        ),
+        (
+            granted(Grant {
+                channels: vec![Given::default()],
+                ..Grant::default()
+            }),
+            Some(&internal),
+            None,
+        ),
+    ] {
+        let mut world = world();
+        let peer = world.open(1, PATH);
+        let (_, heard) = decide(&mut world, peer, CONNECT, verdict);
+        let lines: Vec<&Value> = heard.lines.iter().map(|line| &line["error"]).collect();
+        assert_eq!(lines, error.into_iter().collect::<Vec<_>>());
+        assert_eq!(heard.closed, closed);
+    }
+}
+
+#[test]
+fn who_has_said_who_he_is_stays_that() {
+    let mut world = world();
+    let peer = world.open(1, "/centrifuge/asked-named?user=ann");
+    let grant = |user: &str| {
+        granted(Grant {
+            user: user.into(),
+            ..Grant::default()
+        })
+    };
+    let (question, heard) = decide(&mut world, peer, CONNECT, grant("bob"));
+    assert_eq!(&*question.user, "ann");
+    assert_eq!(heard.lines[0]["error"]["code"], 100);
+    let (_, heard) = decide(&mut world, peer, CONNECT, grant(""));
+    let subs = &heard.lines[0]["connect"]["subs"];
+    assert!(subs["#ann"].is_object(), "{heard:?}");
+    // Whoever shows a token is whom it names: nobody is asked.
+    let exp = super::in_seconds(&world, 60);
+    let token = super::token(&json!({"sub": "eve", "exp": exp}));
+    let connect = json!({"token": token});
+    let (_, reply) = super::connect(&mut world, 1, "/centrifuge/asked-jwt", &connect);
+    assert!(reply["subs"]["#eve"].is_object());
+    assert!(world.questions(1).is_empty());
+    // And without one somebody is.
+    let peer = world.open(1, "/centrifuge/asked-jwt");
+    let (_, heard) = decide(&mut world, peer, CONNECT, grant("dan"));
+    assert!(heard.lines[0]["connect"]["subs"]["#dan"].is_object());
+}
+
+#[test]
+fn commands_wait_in_their_order_and_others_do_not() {
+    let mut world = world();
+    let (ann, bob) = (let_in(&mut world, "ann"), let_in(&mut world, "bob"));
+    let commands = [
+        r#"{"id":2,"rpc":{"method":"first","data":{"a":1}}}"#,
+        r#"{"id":3,"ping":{}}"#,
+        r#"{"id":4,"rpc":{"method":"second"}}"#,
+    ];
+    assert_eq!(ask(&mut world, ann, &commands.join("\n")), Heard::default());
+    let first = question(&mut world, 1);
+    assert_eq!(&*first.method, "first");
+    assert_eq!(first.data, json_payload(r#"{"a":1}"#));
+    // What comes while it waits waits too; others are served.
+    assert_eq!(
+        ask(&mut world, ann, r#"{"id":5,"ping":{}}"#),
+        Heard::default()
+    );
+    let pong = ask(&mut world, bob, r#"{"id":9,"ping":{}}"#);
+    assert_eq!(pong.lines, [json!({"id": 9, "ping": {}})]);
+    assert!(world.questions(1).is_empty());
+    // A verdict on something else, or for somebody else, changes nothing.
+    let mut other = first.clone();
+    other.id.0 += 1;
+    world.judge(1, &other, error(1, "wrong"));
+    let mut other = first.clone();
+    other.session.generation += 1;
+    world.judge(1, &other, error(1, "wrong"));
+    assert_eq!(take(&mut world, ann), Heard::default());
+    let data = |text| {
+        granted(Grant {
+            data: json_payload(text),
+            ..Grant::default()
+        })
+    };
+    world.judge(1, &first, data("\"one\""));
+    let heard = take(&mut world, ann);
+    assert_eq!(
+        heard.lines,
+        [
+            json!({"id": 2, "rpc": {"data": "one"}}),
+            json!({"id": 3, "ping": {}})
+        ]
+    );
+    let second = question(&mut world, 1);
+    assert_eq!(&*second.method, "second");
+    assert_ne!(second.id, first.id);
+    // The same verdict again is nobody's.
+    world.judge(1, &first, data("\"again\""));
+    world.judge(1, &second, granted(Grant::default()));
+    let heard = take(&mut world, ann);
+    assert_eq!(
+        heard.lines,
+        [json!({"id": 4, "rpc": {}}), json!({"id": 5, "ping": {}})]
+    );
+}
+
+#[test]
+fn who_leaves_meanwhile_leaves_nothing_behind() {
+    let mut world = world();
+    let (gone, closed) = (let_in(&mut world, "ann"), let_in(&mut world, "bob"));
+    let rpc = r#"{"id":2,"rpc":{"method":"m"}}"#;
+    for peer in [gone, closed] {
+        assert_eq!(ask(&mut world, peer, rpc), Heard::default());
+    }
+    let questions = world.questions(1);
+    assert_eq!(questions.len(), 2);
+    world.reset(gone);
+    world.settle();
+    // The server goes away: nothing holds it up.
+    world.drain();
+    let heard = take(&mut world, closed);
+    assert_eq!(heard.closed.map(|(code, _)| code), Some(3001));
+    assert_eq!(world.blocked(closed), None);
+    for question in &questions {
+        world.judge(1, question, granted(Grant::default()));
+    }
+    assert_eq!(take(&mut world, closed), Heard::default());
+    world.reset_all();
+    world.check_empty();
+}
+
+#[test]
+fn who_waits_is_pinged_and_not_given_up() {
+    let mut world = world();
+    let peer = world.open(1, PATH);
+    assert_eq!(ask(&mut world, peer, CONNECT), Heard::default());
+    let first = question(&mut world, 1);
+    // Longer than a client may stay without a connect command.
+    world.advance(60_000);
+    assert_eq!(take(&mut world, peer), Heard::default());
+    world.judge(1, &first, granted(Grant::default()));
+    assert!(take(&mut world, peer).lines[0]["connect"].is_object());
+    let rpc = r#"{"id":2,"rpc":{"method":"m"}}"#;
+    assert_eq!(ask(&mut world, peer, rpc), Heard::default());
+    let second = question(&mut world, 1);
+    for _ in 0..90 {
+        world.advance(1_000);
+    }
+    let heard = take(&mut world, peer);
+    assert_eq!(
+        (heard.lines.clone(), heard.closed),
+        (vec![json!({}); 3], None)
+    );
+    world.judge(1, &second, granted(Grant::default()));
+    assert_eq!(take(&mut world, peer).lines, [json!({"id": 2, "rpc": {}})]);
+}
+
+#[test]
+fn publications_are_published_as_decided() {
+    let mut world = world();
+    let (ann, bob) = (let_in(&mut world, "ann"), let_in(&mut world, "bob"));
+    let subscribe =
+        r#"{"id":2,"subscribe":{"channel":"asked:1","data":{"as":"guest"},"token":"x"}}"#;
+    let grant = Grant {
+        info: json_payload("\"guest\""),
+        data: json_payload("{\"hello\":1}"),
+        ..Grant::default()
+    };
+    let (question, heard) = decide(&mut world, bob, subscribe, granted(grant));
+    assert_eq!((&*question.channel, &*question.token.0), ("asked:1", "x"));
+    assert_eq!(question.data, json_payload(r#"{"as":"guest"}"#));
+    assert_eq!(heard.lines[0]["subscribe"]["data"], json!({"hello": 1}));
+    let publish = r#"{"id":2,"publish":{"channel":"asked:1","data":{"text":"darn"}}}"#;
+    for (data, published) in [
+        (None, json!({"text": "darn"})),
+        (json_payload(r#"{"text":"****"}"#), json!({"text": "****"})),
+    ] {
+        let grant = Grant {
+            data,
+            ..Grant::default()
+        };
+        let (question, heard) = decide(&mut world, ann, publish, granted(grant));
+        assert_eq!(question.kind, Kind::Publish);
+        assert_eq!(heard.lines, [json!({"id": 2, "publish": {}})]);
+        let heard = take(&mut world, bob);
+        let push = &heard.lines[0]["push"];
+        assert_eq!(push["pub"]["data"], published);
+        assert_eq!(push["pub"]["info"]["user"], "ann");
+    }
+    // What is not to be asked is not asked: another user's, and what is no command.
+    for (command, code) in [
+        (r#"{"id":3,"subscribe":{"channel":"asked:1#eve"}}"#, 103),
+        (
+            r#"{"id":3,"publish":{"channel":"asked:1#eve","data":1}}"#,
+            103,
+        ),
+        (r#"{"id":3,"publish":{"channel":"asked:1"}}"#, 107),
+        (r#"{"id":3,"publish":{"channel":"token:1","data":1}}"#, 103),
+        (
+            r#"{"id":3,"subscribe":{"channel":"asked:1","type":1}}"#,
+            108,
+        ),
+    ] {
+        let heard = ask(&mut world, ann, command);
+        assert_eq!(heard.lines[0]["error"]["code"], code, "{command}");
+    }
+    let heard = ask(
+        &mut world,
+        bob,
+        r#"{"id":3,"subscribe":{"channel":"asked:1"}}"#,
+    );
+    assert_eq!(heard.lines[0]["error"]["code"], 105);
+    assert!(world.questions(1).is_empty());
+}
+
+#[test]
+fn what_a_client_can_t_read_is_not_written() {
+    let binary = Payload {
+        kind: PayloadKind::Binary,
+        bytes: Bytes::from_static(&[0, 255]),
+    };
+    let grant = Grant {
+        data: Some(binary),
+        ..Grant::default()
+    };
+    let mut world = World::new(Options {
+        workers: 2,
+        ..Options::default()
+    });
+    let peer = let_in(&mut world, "ann");
+    let rpc = r#"{"id":2,"rpc":{"method":"m"}}"#;
+    let (_, heard) = decide(&mut world, peer, rpc, granted(grant.clone()));
+    let (code, _) = heard.closed.expect("closed");
+    assert_eq!(code, 3506);
+    // One that speaks Protobuf can: id 1, connect {}; then id 2, rpc { method "m" }.
+    let peer = world.connect(1, PUBLIC);
+    let headers = "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n";
+    let answer = world.ask(peer, handshake(PATH, headers));
+    assert_eq!(response(&answer, false).0.status, 101);
+    let binary = veche_proto::websocket::MessageKind::Binary;
+    world.ask(peer, message(binary, &[0x04, 0x08, 0x01, 0x22, 0x00]));
+    let connect = question(&mut world, 1);
+    world.judge(1, &connect, granted(Grant::default()));
+    world.settle();
+    world.take(peer);
+    let rpc = [0x07, 0x08, 0x02, 0x6a, 0x03, 0x12, 0x01, b'm'];
+    world.ask(peer, message(binary, &rpc));
+    let asked = question(&mut world, 1);
+    assert_eq!(&*asked.method, "m");
+    world.judge(1, &asked, granted(grant));
+    world.settle();
+    let reply = format!("{:?}", said(&world.take(peer)));
+    assert!(
+        reply.contains("Binary([8, 8, 2, 106, 4, 10, 2, 0, 255])"),
+        "{reply}"
+    );
+}
