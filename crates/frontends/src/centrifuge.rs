@@ -17,6 +17,7 @@ mod dialect;
 mod frame;
 mod instructed;
 mod one_way;
+mod renewing;
 mod subscribing;
 mod tokens;
 pub(crate) mod transport;
@@ -492,6 +493,7 @@ impl Centrifuge {
         if self.state == State::Fresh {
             return self.timeout(cx);
         }
+        self.ask_for_time(cx);
         let mut frame = Frame::new(self.dialect(), cx.shared.ports.outboxes.spare());
         let flow = self.end_expired(&mut frame, cx);
         frame.send(cx.id, &mut cx.shared.ports.outboxes);
@@ -526,6 +528,7 @@ impl Centrifuge {
                 false => Flow::GoOn,
             };
         }
+        self.ask_for_time(cx);
         let mut frame = Frame::new(self.dialect(), cx.shared.ports.outboxes.spare());
         let mut flow = self.end_expired(&mut frame, cx);
         let (interval_ms, pong_ms) = ping_times_ms(cx.shared);

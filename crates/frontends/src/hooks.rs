@@ -26,8 +26,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use veche_centrifuge::Encoding;
-use veche_hub::{Payload, SessionId};
+use bytes::Bytes;
+pub use veche_centrifuge::Encoding;
+use veche_centrifuge::{Data, is_json};
+use veche_hub::{Payload, PayloadKind, SessionId};
 use veche_proto::http::Head;
 
 /// What a question is about.
@@ -275,4 +277,24 @@ pub struct Given {
     pub data: Option<Payload>,
     /// Until when it is, in seconds since 1970; `None`: for ever.
     pub expires_at_s: Option<u64>,
+}
+
+/// What clients can be told as JSON: one value of it. `None` for what is none, or is nested too deep.
+#[must_use]
+pub fn json(text: &str) -> Option<Payload> {
+    is_json(text).then(|| Payload {
+        kind: PayloadKind::Json,
+        bytes: Bytes::copy_from_slice(text.as_bytes()),
+    })
+}
+
+/// What clients can be told as bytes. JSON is known as such, so that clients that speak JSON can be told it too.
+#[must_use]
+pub fn bytes(bytes: Vec<u8>) -> Payload {
+    let kind = match Data::of_bytes(&bytes) {
+        Data::Json(_) => PayloadKind::Json,
+        _ => PayloadKind::Binary,
+    };
+    let bytes = Bytes::from(bytes);
+    Payload { kind, bytes }
 }

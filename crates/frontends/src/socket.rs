@@ -514,6 +514,7 @@ impl Socket {
         }
         self.ping_deadline_ms(shared)
             .min(self.idle_deadline_ms(id, shared))
+            .min(self.renewal_ms(shared.now))
             .min(self.expiry_ms(shared.now))
     }
 

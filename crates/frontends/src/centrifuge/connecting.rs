@@ -14,6 +14,7 @@ use super::commands::{done, refuse};
 use super::deciding::Ask;
 use super::frame::Frame;
 use super::instructed::GIVEN;
+use super::renewing::renewer;
 use super::subscribing::{CHANNELS_MAX, join};
 use super::tokens::{Denied, Granted};
 use super::writing::{self, Welcome};
@@ -301,8 +302,11 @@ impl Centrifuge {
                     return Done::Close(DisconnectCode::Internal);
                 }
             };
+            let is_renewed = renewer(Kind::SubRefresh, cx.route).is_some();
+            let info = granted.info.clone();
+            let expires_ms = granted.expires_ms;
             self.subscriptions
-                .give(&granted.channel, granted.info.clone(), granted.expires_ms);
+                .give(&granted.channel, info, expires_ms, is_renewed);
             self.is_hurried |= granted.expires_ms.is_some();
             connecting.open += usize::from(joined.is_none());
             connecting.channels.push(Given {
@@ -396,7 +400,9 @@ impl Centrifuge {
             .collect();
         let (interval_ms, _) = ping_times_ms(cx.shared);
         let now = cx.shared.now;
-        let lease = cx.lease.as_deref();
+        // Of what somebody else sees to the client knows nothing.
+        let is_renewed = renewer(Kind::Refresh, cx.route).is_some();
+        let lease = cx.lease.as_deref().filter(|_| !is_renewed);
         let judge = self.judge(cx.id, cx.route);
         let session = self.address.as_ref().map(|address| address.text());
         let data = connecting.data.as_ref();

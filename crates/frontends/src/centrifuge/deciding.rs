@@ -6,15 +6,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use veche_centrifuge::{CommandError, Data, ErrorCode, Outcome};
-use veche_hub::Payload;
+use veche_centrifuge::{CommandError, Data, DisconnectCode, ErrorCode, Outcome};
 use veche_proto::http::Head;
 
 use super::commands::refuse;
 use super::connecting::unique;
 use super::frame::Frame;
-use super::{Centrifuge, Context, Done, Flow, Waiting, writing};
+use super::{Centrifuge, Context, Done, Flow, State, Waiting, writing};
 use crate::hooks::{Asker, Credential, Decider, Grant, Kind, Question, QuestionId, Verdict};
 use crate::route::Route;
 use crate::shared::NoteLevel;
@@ -32,6 +30,10 @@ pub(super) struct Deciding {
     verdict: Option<Verdict>,
     /// Of the last question.
     last: u32,
+    /// When the next command was asked about.
+    asked_ms: u64,
+    /// Whether the connection may stay, which is being asked.
+    pub(super) refresh: Option<QuestionId>,
 }
 
 /// What is asked, beside by whom.
@@ -140,14 +142,15 @@ impl Centrifuge {
     fn ask(&mut self, decider: Decider, kind: Kind, ask: Ask<'_>, cx: &mut Context<'_>) -> Done {
         match self.question(decider, kind, ask, cx) {
             Some(question) => {
+                self.deciding.asked_ms = cx.shared.now.mono_ms;
                 self.waiting = Some(Waiting::Verdict(question));
                 Done::Not(Block::Verdict)
             }
-            None => Done::Close(veche_centrifuge::DisconnectCode::Internal),
+            None => Done::Close(DisconnectCode::Internal),
         }
     }
 
-    fn question(
+    pub(super) fn question(
         &mut self,
         decider: Decider,
         kind: Kind,
@@ -167,7 +170,7 @@ impl Centrifuge {
             channel: ask.channel.into(),
             method: ask.method.into(),
             token: Credential(ask.token.into()),
-            data: ask.data.map(payload),
+            data: ask.data.map(|data| writing::payload(data).to_payload()),
             channels: ask.channels,
         });
         Some(id)
@@ -187,10 +190,14 @@ impl Centrifuge {
         &mut self,
         question: QuestionId,
         verdict: Verdict,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Option<Flow> {
         if !matches!(self.waiting, Some(Waiting::Verdict(open)) if open == question) {
-            return None;
+            return self.renewed(question, verdict, cx);
+        }
+        if self.state == State::Fresh {
+            // How long others took does not count against the client.
+            self.pinged_ms += cx.shared.now.mono_ms - self.deciding.asked_ms;
         }
         self.waiting = None;
         self.deciding.verdict = Some(verdict);
@@ -199,20 +206,12 @@ impl Centrifuge {
 }
 
 /// Whether a verdict makes sense.
-fn checked(verdict: Verdict) -> Result<Verdict, &'static str> {
+pub(super) fn checked(verdict: Verdict) -> Result<Verdict, &'static str> {
     match &verdict {
         Verdict::Error { code: 0, .. } => Err("an error has a code from 1 on"),
         Verdict::Disconnect { code, .. } if !CLOSES.contains(code) => {
             Err("a disconnect has a code from 3000 to 4999")
         }
         _ => Ok(verdict),
-    }
-}
-
-fn payload(data: Data<'_>) -> Payload {
-    let payload = writing::payload(data);
-    Payload {
-        kind: payload.kind,
-        bytes: Bytes::copy_from_slice(payload.bytes),
     }
 }

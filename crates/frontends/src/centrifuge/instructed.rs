@@ -7,9 +7,11 @@ use veche_centrifuge::{DisconnectCode, Push, PushBody, Refresh, UnsubscribeCode}
 use veche_hub::{Answer, ChannelName, Deed, Instruction, Joined, Joining, Subscribe, Ticket};
 
 use super::frame::Frame;
+use super::renewing::renewer;
 use super::subscribing::{CHANNELS_MAX, join};
 use super::writing::{self, Welcome};
 use super::{Centrifuge, Context, Flow, State};
+use crate::hooks::Kind;
 use crate::shared::NoteLevel;
 
 /// Tickets of what a back end wants have this bit, those of commands don't.
@@ -84,9 +86,11 @@ impl Centrifuge {
             Deed::Unsubscribe { channel } => self.dismiss(channel, cx),
             Deed::Refresh { .. } => {
                 self.is_hurried = true;
+                let is_renewed = renewer(Kind::Refresh, cx.route).is_some();
                 let judge = self.judge(cx.id, cx.route);
                 let ttl_s = |expires_ms| judge.ttl_s(expires_ms, cx.shared.now);
-                let ttl_s = cx.lease.as_deref().map(|lease| ttl_s(lease.expires_ms));
+                let lease = cx.lease.as_deref().filter(|_| !is_renewed);
+                let ttl_s = lease.map(|lease| ttl_s(lease.expires_ms));
                 let refresh = Refresh {
                     expires: ttl_s.is_some(),
                     ttl_s: ttl_s.unwrap_or(0),
@@ -128,7 +132,9 @@ impl Centrifuge {
         };
         let expires_ms = wanted.expires_at_s.map(|at_s| at_s.saturating_mul(1000));
         let info = wanted.chan_info.clone();
-        self.subscriptions.give(channel.as_str(), info, expires_ms);
+        let is_renewed = renewer(Kind::SubRefresh, cx.route).is_some();
+        self.subscriptions
+            .give(channel.as_str(), info, expires_ms, is_renewed);
         self.is_hurried |= expires_ms.is_some();
         match joined {
             Some(joined) => self.enrolled(wanted, joined.as_deref(), cx),

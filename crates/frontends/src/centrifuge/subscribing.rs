@@ -14,10 +14,11 @@ use super::channels::{Leave, may_subscribe, named};
 use super::commands::{done, refuse};
 use super::deciding::Ask;
 use super::frame::Frame;
+use super::renewing::renewer;
 use super::tokens::Denied;
 use super::writing::{self, Welcome};
 use super::{Centrifuge, Context, Done, Flow, GRACE_MS, Waiting};
-use crate::hooks::{Grant, Kind};
+use crate::hooks::{Grant, Kind, QuestionId};
 use crate::identity::Identity;
 use crate::shared::Now;
 
@@ -34,16 +35,20 @@ const FLAG_RECOVER_OR_FAIL: i64 = 2;
 #[derive(Default)]
 pub(super) struct Subscriptions {
     all: Vec<Subscription>,
-    /// Of all of them the earliest; milliseconds since 1970.
-    expires_ms: Option<u64>,
+    /// When the first has to be looked at; milliseconds since 1970.
+    due_ms: Option<u64>,
 }
 
 struct Subscription {
     channel: Box<str>,
     /// By the server's will: the client can't end it.
     is_given: bool,
-    /// The token for it holds until then; `None`: for ever.
+    /// The token for it holds until then, or what was granted; `None`: for ever.
     expires_ms: Option<u64>,
+    /// Somebody else says whether it goes on then, of which the client knows nothing.
+    is_renewed: bool,
+    /// He is being asked.
+    renewal: Option<QuestionId>,
     /// What is known of the client in this channel.
     info: Option<Payload>,
 }
@@ -104,13 +109,65 @@ impl Subscriptions {
     }
 
     /// One that the server wants.
-    pub(super) fn give(&mut self, channel: &str, info: Option<Payload>, expires_ms: Option<u64>) {
+    pub(super) fn give(
+        &mut self,
+        channel: &str,
+        info: Option<Payload>,
+        expires_ms: Option<u64>,
+        is_renewed: bool,
+    ) {
         self.add(Subscription {
             channel: channel.into(),
             is_given: true,
             expires_ms,
+            is_renewed,
+            renewal: None,
             info,
         });
+    }
+
+    /// Whether the server wants it.
+    pub(super) fn is_given(&self, channel: &str) -> bool {
+        self.find(channel).is_some_and(|one| one.is_given)
+    }
+
+    /// Those whose time is over, and about which somebody is to be asked.
+    pub(super) fn to_renew(&self, now_ms: u64) -> Vec<Box<str>> {
+        if self.due_ms.is_none_or(|due_ms| now_ms < due_ms) {
+            return Vec::new();
+        }
+        let is_over = |one: &&Subscription| {
+            one.asks_later() && one.expires_ms.is_some_and(|at_ms| now_ms >= at_ms)
+        };
+        let over = self.all.iter().filter(is_over);
+        over.map(|one| one.channel.clone()).collect()
+    }
+
+    /// Somebody is being asked about that.
+    pub(super) fn begin_renewal(&mut self, channel: &str, question: QuestionId) {
+        if let Some(one) = self.all.iter_mut().find(|one| *one.channel == *channel) {
+            one.renewal = Some(question);
+        }
+        self.settle();
+    }
+
+    /// About which channel that question was; `None` if there is no such subscription any more.
+    pub(super) fn end_renewal(&mut self, question: QuestionId) -> Option<Box<str>> {
+        let mut all = self.all.iter_mut();
+        let one = all.find(|one| one.renewal == Some(question))?;
+        one.renewal = None;
+        let channel = one.channel.clone();
+        self.settle();
+        Some(channel)
+    }
+
+    /// It holds until then; with what is known of the client from now on, if that is said.
+    pub(super) fn renew(&mut self, channel: &str, expires_ms: Option<u64>, info: Option<Payload>) {
+        if let Some(one) = self.all.iter_mut().find(|one| *one.channel == *channel) {
+            one.expires_ms = expires_ms;
+            one.info = info.or(one.info.take());
+        }
+        self.settle();
     }
 
     fn remove(&mut self, channel: &str) {
@@ -119,24 +176,37 @@ impl Subscriptions {
     }
 
     fn settle(&mut self) {
-        self.expires_ms = self.all.iter().filter_map(|one| one.expires_ms).min();
+        self.due_ms = self.all.iter().filter_map(Subscription::due_ms).min();
     }
 
-    /// When the first has expired for good, by the monotonic clock, or when to look again; but for one, of which an
-    /// answer comes.
+    /// When the first has expired for good, or somebody is to be asked about it, by the monotonic clock, or when to look
+    /// again; but for one, of which an answer comes.
     pub(super) fn deadline_ms(&self, now: Now, awaited: Option<&str>) -> u64 {
-        let left_ms = |expires_ms: u64| {
-            let end_ms = expires_ms.saturating_add(GRACE_MS);
-            end_ms.saturating_sub(now.wall_ms).min(LOOK_MS)
-        };
-        let mut first_ms = self.expires_ms;
+        let left_ms = |due_ms: u64| due_ms.saturating_sub(now.wall_ms).min(LOOK_MS);
+        let mut first_ms = self.due_ms;
         if first_ms.is_some() && awaited.is_some() {
             let others = self.all.iter().filter(|one| Some(&*one.channel) != awaited);
-            first_ms = others.filter_map(|one| one.expires_ms).min();
+            first_ms = others.filter_map(Subscription::due_ms).min();
         }
         first_ms
             .map(left_ms)
             .map_or(u64::MAX, |left_ms| now.mono_ms.saturating_add(left_ms))
+    }
+}
+
+impl Subscription {
+    /// Somebody will be asked when its time is over.
+    fn asks_later(&self) -> bool {
+        self.is_renewed && self.renewal.is_none()
+    }
+
+    /// When to look at it.
+    fn due_ms(&self) -> Option<u64> {
+        let expires_ms = self.expires_ms?;
+        match self.asks_later() {
+            true => Some(expires_ms),
+            false => Some(expires_ms.saturating_add(GRACE_MS)),
+        }
     }
 }
 
@@ -187,6 +257,7 @@ impl Centrifuge {
         }
         let has_tokens = matches!(cx.route.identity, Identity::Token(_));
         let mut terms = Terms::default();
+        let mut is_renewed = false;
         if !request.token.is_empty() && (has_tokens || leave != Leave::WithVerdict) {
             let judge = self.judge(cx.id, cx.route);
             match judge.subscription(&request.token, name, &self.info.user, cx.shared) {
@@ -207,7 +278,14 @@ impl Centrifuge {
                 ..Ask::default()
             };
             match self.decided(id, Kind::Subscribe, ask, frame, cx) {
-                Ok(Some(grant)) => terms = (*grant).into(),
+                Ok(Some(grant)) => {
+                    terms = (*grant).into();
+                    let now_ms = cx.shared.now.wall_ms;
+                    if terms.expires_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+                        return refuse(id, ErrorCode::Expired, frame);
+                    }
+                    is_renewed = renewer(Kind::SubRefresh, cx.route).is_some();
+                }
                 Ok(None) => return refuse(id, ErrorCode::PermissionDenied, frame),
                 Err(done) => return done,
             }
@@ -217,16 +295,13 @@ impl Centrifuge {
             data,
             expires_ms,
         } = terms;
-        if expires_ms.is_some_and(|expires_ms| expires_ms <= cx.shared.now.wall_ms)
-            && leave == Leave::WithVerdict
-        {
-            return refuse(id, ErrorCode::Expired, frame);
-        }
         let judge = self.judge(cx.id, cx.route);
         let asked = Asked {
             id,
             channel: name.into(),
-            ttl_s: expires_ms.map(|expires_ms| judge.ttl_s(expires_ms, cx.shared.now)),
+            ttl_s: expires_ms
+                .filter(|_| !is_renewed)
+                .map(|expires_ms| judge.ttl_s(expires_ms, cx.shared.now)),
             is_recovering: request.recover,
             or_fail: request.flag & FLAG_RECOVER_OR_FAIL != 0,
             wants_joins: request.join_leave,
@@ -249,6 +324,8 @@ impl Centrifuge {
             channel: name.into(),
             is_given: false,
             expires_ms,
+            is_renewed,
+            renewal: None,
             info,
         });
         match answer {
@@ -365,10 +442,11 @@ impl Centrifuge {
     /// has made ends the session, since the client can't.
     pub(super) fn end_expired(&mut self, frame: &mut Frame, cx: &mut Context<'_>) -> Flow {
         let now_ms = cx.shared.now.wall_ms;
-        let is_over = |expires_ms: u64| now_ms >= expires_ms.saturating_add(GRACE_MS);
-        if !self.subscriptions.expires_ms.is_some_and(is_over) {
+        let is_due = |due_ms: u64| now_ms >= due_ms;
+        if !self.subscriptions.due_ms.is_some_and(is_due) {
             return Flow::GoOn;
         }
+        let is_over = |expires_ms: u64| now_ms >= expires_ms.saturating_add(GRACE_MS);
         let awaited = self.channel_awaited();
         let all = self.subscriptions.all.iter();
         let expired =

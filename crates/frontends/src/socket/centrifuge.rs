@@ -200,7 +200,9 @@ impl Socket {
             Session::Centrifuge(session) => session.judged_deadline_ms(shared),
             _ => u64::MAX,
         };
-        deadline_ms.min(self.expiry_ms(shared.now))
+        deadline_ms
+            .min(self.renewal_ms(shared.now))
+            .min(self.expiry_ms(shared.now))
     }
 
     /// Something is due while somebody decides, and nothing of the client can be heard.

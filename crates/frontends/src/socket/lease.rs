@@ -47,6 +47,20 @@ impl Socket {
         left_ms.map_or(u64::MAX, |left_ms| now.mono_ms.saturating_add(left_ms))
     }
 
+    /// When somebody is to be asked whether the connection may stay, by the monotonic clock, or when to look again.
+    pub(super) fn renewal_ms(&self, now: Now) -> u64 {
+        let (Session::Centrifuge(session), Side::Server(route)) = (&self.session, &self.side)
+        else {
+            return u64::MAX;
+        };
+        let lease = self.lease.as_deref();
+        let lease = lease.filter(|_| session.asks_for_time(route));
+        let left_ms = lease.map(|lease| lease.expires_ms.saturating_sub(now.wall_ms));
+        left_ms.map_or(u64::MAX, |left_ms| {
+            now.mono_ms.saturating_add(left_ms.min(LOOK_MS))
+        })
+    }
+
     /// Holds until then, in seconds since 1970; `None`: for as long as it likes. Only where a token has opened it.
     pub(super) fn prolong(&mut self, expires_at_s: Option<u64>) {
         match (&mut self.lease, expires_at_s) {

@@ -431,3 +431,124 @@ fn what_a_client_can_t_read_is_not_written() {
         "{reply}"
     );
 }
+
+/// Time passes, and the client answers pings; what else it heard, and what was asked.
+fn pass(world: &mut World, peer: Peer, seconds: u64) -> (Heard, Vec<Question>) {
+    let (mut all, mut questions) = (Heard::default(), Vec::new());
+    for _ in 0..seconds {
+        world.advance(1_000);
+        questions.extend(world.questions(1));
+        let heard = take(world, peer);
+        all.lines.extend(heard.lines);
+        all.closed = all.closed.or(heard.closed);
+        if all.closed.is_none() {
+            let heard = ask(world, peer, "{}");
+            all.closed = heard.closed;
+        }
+    }
+    all.lines.retain(|line| *line != json!({}));
+    (all, questions)
+}
+
+fn until(world: &World, seconds: u64) -> Verdict {
+    granted(Grant {
+        user: "ann".into(),
+        expires_at_s: Some(super::in_seconds(world, seconds)),
+        ..Grant::default()
+    })
+}
+
+#[test]
+fn connections_stay_as_long_as_somebody_says() {
+    let expired = granted(Grant {
+        is_expired: true,
+        ..Grant::default()
+    });
+    for (last, code) in [(expired, 3005), (disconnect(4500, "out"), 4500)] {
+        let mut world = world();
+        let peer = world.open(1, PATH);
+        let verdict = until(&world, 30);
+        let (_, heard) = decide(&mut world, peer, CONNECT, verdict);
+        // The client has nothing to do with it.
+        assert_eq!(heard.lines[0]["connect"]["expires"], Value::Null);
+        let (heard, questions) = pass(&mut world, peer, 29);
+        assert_eq!((heard.closed, questions), (None, Vec::new()));
+        let (_, questions) = pass(&mut world, peer, 2);
+        assert_eq!(questions.len(), 1, "{questions:?}");
+        assert_eq!(
+            (questions[0].kind, &*questions[0].user),
+            (Kind::Refresh, "ann")
+        );
+        // Meanwhile it goes on, and no command waits.
+        let pong = ask(&mut world, peer, r#"{"id":2,"ping":{}}"#);
+        assert_eq!(pong.lines, [json!({"id": 2, "ping": {}})]);
+        let verdict = until(&world, 40);
+        world.judge(1, &questions[0], verdict);
+        let (heard, questions) = pass(&mut world, peer, 39);
+        assert_eq!((heard, questions), (Heard::default(), Vec::new()));
+        let (_, questions) = pass(&mut world, peer, 2);
+        assert_eq!(questions.len(), 1);
+        // Who can't say is asked again.
+        world.judge(1, &questions[0], Verdict::Failed);
+        let (heard, questions) = pass(&mut world, peer, 58);
+        assert_eq!((heard, questions), (Heard::default(), Vec::new()));
+        let (_, questions) = pass(&mut world, peer, 4);
+        assert_eq!(questions.len(), 1);
+        world.judge(1, &questions[0], last);
+        let heard = take(&mut world, peer);
+        assert_eq!(heard.closed.map(|(code, _)| code), Some(code));
+    }
+    // Who says nothing at all is not waited for longer than for a client's own token.
+    let mut world = world();
+    let peer = world.open(1, PATH);
+    let verdict = until(&world, 10);
+    decide(&mut world, peer, CONNECT, verdict);
+    let (heard, questions) = pass(&mut world, peer, 40);
+    assert_eq!(questions.len(), 1);
+    assert_eq!(heard.closed.map(|(code, _)| code), Some(3005));
+}
+
+#[test]
+fn subscriptions_stay_as_long_as_somebody_says() {
+    let mut world = world();
+    let peer = let_in(&mut world, "ann");
+    let subscribe = r#"{"id":2,"subscribe":{"channel":"asked:1"}}"#;
+    let verdict = until(&world, 30);
+    let (_, heard) = decide(&mut world, peer, subscribe, verdict);
+    assert_eq!(heard.lines, [json!({"id": 2, "subscribe": {}})]);
+    let (_, questions) = pass(&mut world, peer, 32);
+    assert_eq!(questions.len(), 1);
+    let first = &questions[0];
+    assert_eq!(
+        (first.kind, &*first.channel, &*first.user),
+        (Kind::SubRefresh, "asked:1", "ann")
+    );
+    let verdict = until(&world, 30);
+    world.judge(1, first, verdict);
+    let (heard, questions) = pass(&mut world, peer, 29);
+    assert_eq!((heard, questions), (Heard::default(), Vec::new()));
+    let (_, questions) = pass(&mut world, peer, 3);
+    assert_eq!(questions.len(), 1);
+    let expired = granted(Grant {
+        is_expired: true,
+        ..Grant::default()
+    });
+    world.judge(1, &questions[0], expired.clone());
+    let heard = take(&mut world, peer);
+    let push = json!({"channel": "asked:1", "unsubscribe": {"code": 2501, "reason": "subscription expired"}});
+    assert_eq!(heard.lines, [json!({ "push": push })]);
+    // It may ask again; and who has left it is not asked about.
+    let verdict = until(&world, 5);
+    decide(&mut world, peer, subscribe, verdict);
+    let (_, questions) = pass(&mut world, peer, 6);
+    let lines = ask(
+        &mut world,
+        peer,
+        r#"{"id":3,"unsubscribe":{"channel":"asked:1"}}"#,
+    )
+    .lines;
+    assert_eq!(lines, [json!({"id": 3, "unsubscribe": {}})]);
+    world.judge(1, &questions[0], expired);
+    let (heard, questions) = pass(&mut world, peer, 60);
+    assert_eq!((heard, questions), (Heard::default(), Vec::new()));
+}
