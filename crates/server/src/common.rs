@@ -19,6 +19,7 @@ use crate::addresses::Addresses;
 use crate::blocks::Blocks;
 use crate::events::Events;
 use crate::history::Keeper;
+use crate::hooks::Hooks;
 use crate::identity::Identities;
 use crate::logging::ServerLog;
 use crate::memory::Memory;
@@ -60,6 +61,8 @@ pub(crate) struct Common {
     pub(crate) identities: Arc<Identities>,
     /// Who is not let in.
     pub(crate) blocks: Blocks,
+    /// Who decides on clients' commands.
+    pub(crate) hooks: Hooks,
     /// What happens, for the back end.
     pub(crate) events: Events,
     /// What took longest.
@@ -90,6 +93,7 @@ impl Common {
             log: ServerLog::default(),
             access: Access::default(),
             identities: Arc::default(),
+            hooks: Hooks::default(),
             events: Events::new(Outbound::default()),
             slow: Board::default(),
             warned: AtomicU64::new(0),
@@ -104,6 +108,7 @@ impl Common {
             orders,
             trusts: Arc::clone(outbound.trusts()),
             identities: Arc::new(Identities::new(outbound.clone())),
+            hooks: Hooks::new(outbound.clone()),
             events: Events::new(outbound.clone()),
             ..self
         }

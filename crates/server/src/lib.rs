@@ -15,6 +15,7 @@ mod acme;
 mod addresses;
 mod apps;
 mod blocks;
+mod asking;
 mod cli;
 #[cfg(test)]
 mod codes;
@@ -27,6 +28,7 @@ mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod history;
+mod hooks;
 mod identity;
 mod logging;
 mod memory;

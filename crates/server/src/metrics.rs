@@ -7,6 +7,7 @@ mod calls;
 mod certificates;
 mod events;
 mod history;
+mod hooks;
 mod identity;
 mod logs;
 mod scripts;
@@ -64,6 +65,7 @@ impl Report {
         registry.register_collector(Box::new(acme::Acme(common.orders.clone())));
         registry.register_collector(Box::new(history::History(Arc::clone(&common))));
         registry.register_collector(Box::new(events::Told(Arc::clone(&common))));
+        registry.register_collector(Box::new(hooks::Decided(Arc::clone(&common))));
         registry.register_collector(Box::new(logs::Logs(Arc::clone(&common))));
         registry.register_collector(Box::new(identity::Identity(Arc::clone(&common.identities))));
         Self {

@@ -115,6 +115,11 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
             folder_of(file);
         }
     }
+    if let Some(hooks) = &config.hooks {
+        for file in hooks.files.iter().chain(&hooks.ca) {
+            folder_of(file);
+        }
+    }
     if let Some(file) = config.jwt.as_ref().and_then(|jwt| jwt.keys.file()) {
         folder_of(file);
     }

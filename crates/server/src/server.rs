@@ -67,6 +67,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     common.orders.set(&config);
     common.identities.begin(&config);
     common.events.reload(config.events.clone());
+    common.hooks.reload(config.hooks.as_ref());
     set_caps(&common, &config);
     let report = Report::new(
         Arc::clone(&common),
@@ -239,6 +240,7 @@ impl ServerControl for Server {
         switched.map_err(|error| error.to_string())?;
         self.common.identities.reload(&config, keys);
         self.common.events.reload(config.events.clone());
+        self.common.hooks.reload(config.hooks.as_ref());
         self.common.orders.set(&config);
         set_caps(&self.common, &config);
         self.report.configured(&config);

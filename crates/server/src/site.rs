@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use veche_frontends::access::Networks;
+use veche_frontends::hooks::{Decider, Deciders, Kind};
 use veche_frontends::identity::{Field, Identity};
 use veche_frontends::origin::{Pattern, Rule};
 use veche_frontends::publishing::Publishing;
@@ -211,7 +212,28 @@ fn route(
         pacing: websocket.and_then(|websocket| websocket.pacing),
         keeping: websocket.and_then(|websocket| websocket.keeping),
         has_positions: websocket.is_some_and(|websocket| websocket.has_positions),
+        deciders: match (&route.handler, &config.hooks) {
+            (config::Handler::Centrifuge { .. }, Some(hooks)) => Some(Arc::new(deciders(hooks))),
+            _ => None,
+        },
     }
+}
+
+/// The back end decides on what it has a URL for.
+fn deciders(hooks: &config::Hooks) -> Deciders {
+    let mut deciders = Deciders::default();
+    deciders.headers.clone_from(&hooks.headers);
+    deciders.emulated.clone_from(&hooks.client_headers);
+    // What a client may say counts only if its request does not say it.
+    deciders
+        .headers
+        .extend(hooks.client_headers.iter().cloned());
+    for kind in Kind::ALL {
+        if hooks.url(kind).is_some() {
+            deciders.set(kind, Decider::BackEnd);
+        }
+    }
+    deciders
 }
 
 /// Of routes that the configuration does not name.

@@ -17,6 +17,7 @@ mod journal;
 mod mail;
 mod output;
 mod preface;
+mod questions;
 mod readings;
 mod relays;
 mod sealed;
@@ -357,6 +358,7 @@ impl Rest {
         self.carry_out(driver);
         // Of a batch whose command before has just been answered.
         self.busy |= !self.shared.ports.censuses.is_empty();
+        self.ask_questions(driver);
         self.write_history();
         self.note_events();
         self.go_on_draining(driver);

@@ -20,8 +20,8 @@ use veche_outbound::Outbound;
 use veche_outbound::acme::{Ended, Failed, Order};
 use veche_tls::{Certificate, Proofs, Stamp, stamp};
 
+use crate::asking::Count;
 use crate::config::{self, Config};
-use crate::identity::Count;
 use crate::process::now;
 
 use folder::{Folder, Lock};

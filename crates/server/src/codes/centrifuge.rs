@@ -133,8 +133,13 @@ pub(super) const ERRORS: &[Row] = &[
     row(
         100,
         "internal server error",
-        "the server is short of memory, or has no keys to check a token with; worth another try",
-        &["limits.memory_limit"],
+        "the server is short of memory, has no keys to check a token with, or does not hear from the back end that decides; worth another try",
+        &[
+            "limits.memory_limit",
+            "hooks.timeout",
+            "hooks.waiting",
+            "hooks.failures",
+        ],
         "",
     ),
     row(
@@ -154,7 +159,7 @@ pub(super) const ERRORS: &[Row] = &[
     row(
         103,
         "permission denied",
-        "the namespace does not let clients subscribe or publish, or not this one, or not without a token; history and presence are for subscribers",
+        "the namespace does not let clients subscribe or publish, or not this one, or not without a token or the back end's word; history and presence are for subscribers",
         &["namespace.subscribe", "namespace.publish"],
         "",
     ),
@@ -182,8 +187,8 @@ pub(super) const ERRORS: &[Row] = &[
     row(
         108,
         "not available",
-        "the channel keeps no history; there is no token to refresh; what the server does not do",
-        &["namespace.history_size"],
+        "the channel keeps no history; there is no token to refresh; `rpc`, and nobody is asked; what the server does not do",
+        &["namespace.history_size", "hooks.rpc"],
         "",
     ),
     row(
@@ -196,7 +201,7 @@ pub(super) const ERRORS: &[Row] = &[
     row(
         110,
         "expired",
-        "a token to refresh a subscription with that has expired itself",
+        "a token to refresh a subscription with that has expired itself; so has what the back end has granted",
         &["jwt.leeway"],
         TOKENS,
     ),

@@ -25,6 +25,7 @@ mod acme;
 mod apps;
 mod events;
 mod history;
+mod hooks;
 mod identity;
 mod listeners;
 mod namespaces;
@@ -114,6 +115,11 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let history = checker.history(one(Section::History), &namespaces);
     let jwt = checker.jwt(one(Section::Jwt));
     let hook = checker.hook(one(Section::Hook));
+    let hooks = checker.hooks(
+        one(Section::Hooks),
+        all(Section::Namespace).zip(&namespaces),
+        &routes,
+    );
     let pam = checker.pam(one(Section::Pam));
     let events = checker.events(
         one(Section::Events),
@@ -169,6 +175,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         acme: acme.expect("a problem otherwise"),
         jwt,
         hook: hook.expect("a problem otherwise"),
+        hooks,
         pam: pam.expect("a problem otherwise"),
         events,
         api,

@@ -14,6 +14,7 @@ mod acme;
 mod app;
 mod events;
 mod history;
+mod hooks;
 mod identity;
 mod limits;
 mod namespace;
@@ -36,6 +37,7 @@ pub(crate) enum Section {
     Limits,
     Jwt,
     Hook,
+    Hooks,
     Pam,
     Events,
     Api,
@@ -44,7 +46,7 @@ pub(crate) enum Section {
 
 impl Section {
     /// In the order of the reference.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Server,
         Self::AccessLog,
         Self::Listen,
@@ -57,6 +59,7 @@ impl Section {
         Self::Limits,
         Self::Jwt,
         Self::Hook,
+        Self::Hooks,
         Self::Pam,
         Self::Events,
         Self::Api,
@@ -78,6 +81,7 @@ impl Section {
             Self::Limits => "limits",
             Self::Jwt => "jwt",
             Self::Hook => "hook",
+            Self::Hooks => "hooks",
             Self::Pam => "pam",
             Self::Events => "events",
             Self::Api => "api",
@@ -100,6 +104,7 @@ impl Section {
             Self::Limits => "[limits]",
             Self::Jwt => "[jwt]",
             Self::Hook => "[hook]",
+            Self::Hooks => "[hooks]",
             Self::Pam => "[pam]",
             Self::Events => "[events]",
             Self::Api => "[api]",
@@ -155,6 +160,9 @@ impl Section {
             }
             Self::Hook => {
                 "How the back end is asked who a client is, for routes with `identity = \"http:URL\"`. See [the guide](../guide/identity.md)."
+            }
+            Self::Hooks => {
+                "What clients of routes with `handler = \"centrifuge\"` may do by the word of the back end, which is asked over HTTP before their command is carried out, as Centrifugo asks its proxies. Each kind of command has a URL of its own, and those without one are not asked about; it is one back end for all such routes, and which channels are asked about each `[[namespace]]` says. See [the guide](../guide/hooks.md)."
             }
             Self::Pam => {
                 "How the passwords of clients are judged by the machine's PAM, for routes with `identity = \"pam:SERVICE\"`. See [the guide](../guide/identity.md#passwords-of-the-machine)."
@@ -234,6 +242,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
         .chain(limits::LIMITS)
         .chain(identity::JWT)
         .chain(identity::HOOK)
+        .chain(hooks::HOOKS)
         .chain(pam::PAM)
         .chain(events::EVENTS)
         .chain(API)

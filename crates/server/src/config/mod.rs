@@ -16,6 +16,7 @@ mod acme;
 mod checked;
 mod directives;
 mod effective;
+mod hooks;
 mod identity;
 mod names;
 mod raw;
@@ -31,6 +32,7 @@ mod tests;
 
 pub(crate) use acme::{Acme, Ordered};
 pub(crate) use checked::{EXPIRY_WARNING_DAYS, expires};
+pub(crate) use hooks::Hooks;
 pub(crate) use identity::{Hook, Jwt, KeySource, Pam, Published};
 pub(crate) use names::{ChannelPattern, Field, Identity, OriginRule};
 pub(crate) use raw::document;

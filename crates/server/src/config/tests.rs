@@ -13,6 +13,7 @@ mod admin;
 mod bad;
 mod events;
 mod history;
+mod hooks;
 mod identity;
 mod namespaces;
 mod operate;

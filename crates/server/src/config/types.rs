@@ -20,6 +20,7 @@ use crate::access_log::Template;
 use super::acme::{Acme, Ordered};
 use super::checked::listeners_called;
 use super::effective::Effective;
+use super::hooks::Hooks;
 use super::identity::{Hook, Jwt, Pam};
 use super::names::{ChannelPattern, Identity, MethodSet, OriginRule, RoutePath};
 use super::report::Problem;
@@ -53,6 +54,8 @@ pub(crate) struct Config {
     pub(crate) jwt: Option<Jwt>,
     /// `[hook]`
     pub(crate) hook: Hook,
+    /// `[hooks]`; `None`: nobody is asked.
+    pub(crate) hooks: Option<Hooks>,
     /// `[pam]`
     pub(crate) pam: Pam,
     /// `[events]`; `None`: nobody is told what happens.

@@ -1,18 +1,12 @@
 //! One request to the back end, signed.
 
-use std::fmt::Write as _;
 use std::sync::mpsc;
-use std::time::SystemTime;
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use sha2::Sha256;
-use veche_calls::{Call, Fetch, Http, Reply, Trust};
+use veche_calls::Reply;
 use veche_outbound::Outbound;
 
+use crate::asking::{Request, sign};
 use crate::config;
-
-/// The header that holds the signature.
-const SIGNATURE: &str = "veche-signature";
 
 /// Longest answer that is read, in bytes; nothing in it matters.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
@@ -33,30 +27,17 @@ pub(super) fn send(
     outbound: &Outbound,
 ) -> Result<(), Failed> {
     let mut headers = vec![("content-type".to_owned(), b"application/json".to_vec())];
-    if !options.secrets.is_empty() {
-        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        let secrets = options
-            .secrets
-            .iter()
-            .map(|secret| secret.expose().as_bytes());
-        let signature = signature(secrets, now.as_secs(), body);
-        headers.push((SIGNATURE.to_owned(), signature.into_bytes()));
-    }
-    let fetch = Fetch {
-        method: "POST".to_owned(),
-        url: options.url.clone(),
+    sign(&mut headers, &options.secrets, body);
+    let request = Request {
+        url: &options.url,
         headers,
-        body: body.to_vec(),
+        body: Some(body.to_vec()),
         timeout: options.timeout,
-        connect_timeout: options.timeout,
-        redirects_max: 0,
         body_bytes_max: ANSWER_BYTES_MAX,
-        connections_max: 1,
-        trust: options.ca.clone().map_or(Trust::System, Trust::File),
-        is_stream: false,
+        ca: options.ca.as_deref(),
     };
     let (done, outcome) = mpsc::sync_channel(1);
-    outbound.ask(Call::Http(Http::Fetch(Box::new(fetch))), move |outcome| {
+    outbound.ask(request.into_call(), move |outcome| {
         // Whoever waits has not gone.
         let _ = done.send(outcome);
     });
@@ -82,39 +63,9 @@ fn judge(status: u16) -> Result<(), Failed> {
     }
 }
 
-/// `t=SECONDS,v1=HEX`: HMAC-SHA256 of the seconds, a dot and the body; one for each secret.
-fn signature<'s>(secrets: impl Iterator<Item = &'s [u8]>, seconds: u64, body: &[u8]) -> String {
-    let mut text = format!("t={seconds}");
-    for secret in secrets {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
-        mac.update(seconds.to_string().as_bytes());
-        mac.update(b".");
-        mac.update(body);
-        text.push_str(",v1=");
-        for byte in mac.finalize().into_bytes() {
-            // Writing into a string can't fail.
-            let _ = write!(text, "{byte:02x}");
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bodies_are_signed_with_their_time() {
-        // By `printf '1700000000.{}' | openssl dgst -sha256 -hmac secret`.
-        let expected =
-            "t=1700000000,v1=b8569b78799ff9e3cbff0fc2d63a33a2b57f3282abd07c37ae5e8e7d79a5f163";
-        let secrets = [&b"secret"[..]];
-        let signed = signature(secrets.into_iter(), 1_700_000_000, b"{}");
-        assert_eq!(signed, expected);
-        let two = signature([&b"a"[..], b"secret"].into_iter(), 1_700_000_000, b"{}");
-        assert!(two.ends_with(&expected[12..]) && two.matches("v1=").count() == 2);
-    }
 
     #[test]
     fn a_status_says_whether_to_try_again() {

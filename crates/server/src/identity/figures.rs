@@ -1,24 +1,6 @@
 //! What has come of questions to issuers, back ends and PAM; read by `/metrics`.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// A number that any thread adds to: questions are rare beside messages.
-#[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
-
-impl Count {
-    pub(crate) fn add(&self, count: u64) {
-        self.0.fetch_add(count, Relaxed);
-    }
-
-    pub(crate) fn sub(&self, count: u64) {
-        self.0.fetch_sub(count, Relaxed);
-    }
-
-    pub(crate) fn read(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
+use crate::asking::Count;
 
 /// How a question to a back end or to PAM has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

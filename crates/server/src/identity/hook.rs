@@ -15,12 +15,10 @@ use veche_frontends::identity::{Desk, Finding, Unknown};
 use veche_hub::SessionId;
 use veche_outbound::Outbound;
 
-use super::breaker::Breaker;
 use super::cache::Digest;
-use super::fetch::{Answer, Get};
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
-use super::seldom::Seldom;
+use crate::asking::{Answer, Breaker, Request, Seldom};
 use crate::config::{self, as_ms};
 use crate::process::Clock;
 
@@ -157,9 +155,10 @@ impl Hook for BackEnd {
             }
             Ok(false) => self.figures.asked(Asked::Joined),
             Ok(true) => {
-                let get = Get {
+                let get = Request {
                     url: &self.url,
                     headers: passed,
+                    body: None,
                     timeout: self.options.timeout,
                     body_bytes_max: ANSWER_BYTES_MAX,
                     ca: self.options.ca.as_deref(),

@@ -17,8 +17,8 @@ use veche_hub::SessionId;
 use veche_jwt::Keys;
 use veche_outbound::Outbound;
 
-use super::fetch::{Answer, Get};
 use super::figures::Figures;
+use crate::asking::{Answer, Request};
 use crate::config::{Jwt, KeySource, Published};
 use crate::process::now;
 
@@ -111,7 +111,8 @@ impl Keyring {
 
     /// Whoever calls has said that a fetch is under way.
     fn fetch(&self, published: &Published) {
-        let get = Get {
+        let get = Request {
+            body: None,
             url: &published.url,
             headers: vec![(
                 "accept".to_owned(),

@@ -5,15 +5,12 @@
 //! answers, the state of a breaker) stays over a reload as long as it is asked for in the same way; PAM's rules may be others
 //! by then, so its answers don't.
 
-mod breaker;
 mod cache;
-mod fetch;
 mod figures;
 mod hook;
 mod keyring;
 mod pam;
 mod questions;
-mod seldom;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,7 +27,7 @@ use veche_pam::Service;
 use crate::config::{self, Config};
 use crate::process::now;
 
-pub(crate) use figures::{Asked, Count, Figures};
+pub(crate) use figures::{Asked, Figures};
 use hook::BackEnd;
 use keyring::Keyring;
 pub(crate) use pam::probe;

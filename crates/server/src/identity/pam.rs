@@ -27,7 +27,7 @@ use zeroize::Zeroizing;
 use super::cache::{Cache, Digest};
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
-use super::seldom::Seldom;
+use crate::asking::Seldom;
 use crate::config::{self, as_ms};
 use crate::process::{Clock, now};
 use guesses::Guesses;

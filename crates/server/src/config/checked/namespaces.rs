@@ -76,11 +76,13 @@ impl Checker<'_> {
                 subscribe: match word(table, "subscribe") {
                     "client" => Subscribing::Client,
                     "token" => Subscribing::Token,
+                    "hook" => Subscribing::Hook,
                     _ => Subscribing::Nobody,
                 },
                 publish: match word(table, "publish") {
                     "client" => Publishing::Client,
                     "subscriber" => Publishing::Subscriber,
+                    "hook" => Publishing::Hook,
                     _ => Publishing::Nobody,
                 },
             },

@@ -53,7 +53,7 @@ timeout = "1s"
             "14:17: ping_interval: expected a duration from \"1ms\" to \"1d\" or \"off\", found 25",
             "15:16: outbox_bytes: expected a size from \"1KiB\" to \"4GiB\", found \"64Kb\"",
             "16:18: header_timeout: expected a duration from \"1ms\" to \"1h\", found \"off\"",
-            "17:1: unknown directive \"timeout\" in [limits]; it belongs under [hook] or [pam] or [events]",
+            "17:1: unknown directive \"timeout\" in [limits]; it belongs under [hook] or [hooks] or [pam] or [events]",
         ],
     );
 }
@@ -89,7 +89,7 @@ fn sections() {
     says_after_listen(
         "[auth]\n",
         &[
-            "3:2: unknown section \"auth\"; there are [server], [access_log], [[listen]], [acme], [[app]], [[service]], [[route]], [[namespace]], [history], [limits], [jwt], [hook], [pam], [events], [api], [admin]",
+            "3:2: unknown section \"auth\"; there are [server], [access_log], [[listen]], [acme], [[app]], [[service]], [[route]], [[namespace]], [history], [limits], [jwt], [hook], [hooks], [pam], [events], [api], [admin]",
         ],
     );
     says(

@@ -8,8 +8,8 @@ use veche_calls::{Fault, FaultKind};
 use veche_frontends::identity::hook::Question;
 use veche_frontends::identity::{Finding, Unknown};
 
+use crate::asking::Answer;
 use crate::identity::cache::Digest;
-use crate::identity::fetch::Answer;
 
 /// In this header, or in a JSON body as `user`, the back end says who it is.
 pub(super) const USER_HEADER: &str = "x-veche-user";

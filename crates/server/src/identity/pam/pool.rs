@@ -11,8 +11,8 @@ use parking_lot::{Condvar, Mutex};
 use veche_pam::{Answer, Question};
 
 use super::helper::Helper;
+use crate::asking::Breaker;
 use crate::config;
-use crate::identity::breaker::Breaker;
 use crate::identity::cache::Digest;
 use crate::identity::figures::Figures;
 use crate::process::{Clock, now};

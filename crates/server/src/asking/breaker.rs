@@ -2,7 +2,7 @@
 
 /// See the module's text. Times are in monotonic milliseconds.
 #[derive(Debug)]
-pub(super) struct Breaker {
+pub(crate) struct Breaker {
     failures_max: u32,
     pause_ms: u64,
     failures: u32,
@@ -13,7 +13,7 @@ pub(super) struct Breaker {
 }
 
 impl Breaker {
-    pub(super) fn new(failures_max: u32, pause_ms: u64) -> Self {
+    pub(crate) fn new(failures_max: u32, pause_ms: u64) -> Self {
         Self {
             failures_max,
             pause_ms,
@@ -24,7 +24,7 @@ impl Breaker {
     }
 
     /// Whether one may ask now; whoever may has to say what came of it.
-    pub(super) fn may_ask(&mut self, now_ms: u64) -> bool {
+    pub(crate) fn may_ask(&mut self, now_ms: u64) -> bool {
         if self.paused_until_ms == 0 {
             return true;
         }
@@ -36,12 +36,12 @@ impl Breaker {
     }
 
     /// Whether all are turned away.
-    pub(super) fn is_paused(&self) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         self.paused_until_ms != 0
     }
 
     /// What came of a question; whether the back end is left alone from now on, and was not before.
-    pub(super) fn answered(&mut self, is_failure: bool, now_ms: u64) -> bool {
+    pub(crate) fn answered(&mut self, is_failure: bool, now_ms: u64) -> bool {
         if !is_failure {
             (self.failures, self.paused_until_ms, self.is_trying) = (0, 0, false);
             return false;

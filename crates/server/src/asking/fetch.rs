@@ -1,4 +1,4 @@
-//! GET requests to issuers and back ends, by the HTTP client that scripts have as well.
+//! Requests to issuers and back ends, by the HTTP client that scripts have as well.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,22 +9,24 @@ use veche_calls::{Body, Call, Fault, FaultKind, Fetch, Http, Outcome, Reply, Tru
 const CONNECTIONS_MAX: u32 = 64;
 
 /// A request, and what it may cost.
-pub(super) struct Get<'g> {
-    pub(super) url: &'g str,
-    pub(super) headers: Vec<(String, Vec<u8>)>,
-    pub(super) timeout: Duration,
-    pub(super) body_bytes_max: u64,
-    pub(super) ca: Option<&'g Path>,
+pub(crate) struct Request<'g> {
+    pub(crate) url: &'g str,
+    pub(crate) headers: Vec<(String, Vec<u8>)>,
+    /// Of a POST; without one it is a GET.
+    pub(crate) body: Option<Vec<u8>>,
+    pub(crate) timeout: Duration,
+    pub(crate) body_bytes_max: u64,
+    pub(crate) ca: Option<&'g Path>,
 }
 
-impl Get<'_> {
+impl Request<'_> {
     /// It follows no redirect: an answer of elsewhere is none.
-    pub(super) fn into_call(self) -> Call {
+    pub(crate) fn into_call(self) -> Call {
         Call::Http(Http::Fetch(Box::new(Fetch {
-            method: "GET".to_owned(),
+            method: if self.body.is_some() { "POST" } else { "GET" }.to_owned(),
             url: self.url.to_owned(),
             headers: self.headers,
-            body: Vec::new(),
+            body: self.body.unwrap_or_default(),
             timeout: self.timeout,
             connect_timeout: self.timeout,
             redirects_max: 0,
@@ -40,15 +42,15 @@ impl Get<'_> {
 }
 
 /// A whole answer.
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) headers: Vec<(String, Vec<u8>)>,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, Vec<u8>)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
     /// What has become of a request; the words of a fault have nothing of what was sent.
-    pub(super) fn of(outcome: Outcome) -> Result<Self, Fault> {
+    pub(crate) fn of(outcome: Outcome) -> Result<Self, Fault> {
         match outcome {
             Ok(Reply::Http(reply)) => {
                 let Body::Whole(body) = reply.body else {
@@ -65,7 +67,7 @@ impl Answer {
         }
     }
 
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(other, _)| other == name);
         found.and_then(|(_, value)| std::str::from_utf8(value).ok())
     }

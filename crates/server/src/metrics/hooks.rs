@@ -1,0 +1,78 @@
+//! How those who decide on clients' commands take their questions.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use veche_frontends::hooks::Kind;
+
+use super::NoExemplar;
+use crate::common::Common;
+use crate::hooks::{Asked, BUCKETS_MS};
+
+/// Zeros where nobody is asked.
+pub(super) struct Decided(pub(super) Arc<Common>);
+
+impl fmt::Debug for Decided {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Decided")
+    }
+}
+
+impl Collector for Decided {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let hooks = &self.0.hooks;
+        let (name, help) = (
+            "veche_hooks_questions",
+            "Clients' commands that [hooks] asks the back end about: those that it decided on or not, and those that it was spared",
+        );
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for kind in Kind::ALL {
+            let figures = hooks.figures().of(kind);
+            for (how, outcome) in Asked::ALL {
+                let labels = [("kind", kind.name()), ("outcome", outcome)];
+                let counter = ConstCounter::new(figures.asked[how as usize].read());
+                counter.encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let (name, help) = (
+            "veche_hooks_seconds",
+            "How long the back end took for those that it was asked",
+        );
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for kind in Kind::ALL {
+            let figures = hooks.figures().of(kind);
+            let bounds = BUCKETS_MS.iter().map(|&ms| ms as f64 / 1e3);
+            let took = figures.took.iter().map(|count| count.read());
+            let buckets: Vec<(f64, u64)> = bounds.chain([f64::INFINITY]).zip(took).collect();
+            let count = buckets.iter().map(|(_, count)| count).sum();
+            let sum = figures.took_us.read() as f64 / 1e6;
+            let labels = [("kind", kind.name())];
+            let mut metric = family.encode_family(&labels)?;
+            metric.encode_histogram::<NoExemplar>(sum, count, &buckets, None)?;
+        }
+        let (name, help) = (
+            "veche_hooks_waiting",
+            "Questions that wait for the back end",
+        );
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for kind in Kind::ALL {
+            let gauge = ConstGauge::new(hooks.figures().of(kind).waiting.read() as i64);
+            gauge.encode(family.encode_family(&[("kind", kind.name())])?)?;
+        }
+        let (name, help) = (
+            "veche_hooks_paused",
+            "Whether the back end is left alone for now, because it failed",
+        );
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for kind in Kind::ALL {
+            let gauge = ConstGauge::new(i64::from(hooks.is_paused(kind)));
+            gauge.encode(family.encode_family(&[("kind", kind.name())])?)?;
+        }
+        Ok(())
+    }
+}
