@@ -419,7 +419,6 @@ impl Centrifuge {
             ping_s: u32::try_from(interval_ms / 1000).unwrap_or(u32::MAX),
             pong: interval_ms > 0 && !self.is_one_way(),
             time_ms: i64::try_from(now.wall_ms).unwrap_or(0),
-            ..ConnectResult::default()
         };
         let mut written = frame.reply(connecting.id, Outcome::Connect(result));
         if self.is_one_way() {
