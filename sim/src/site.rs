@@ -58,6 +58,7 @@ pub(crate) fn shared(setup: &Setup, me: u16, workers: u16, seed: u64) -> Shared 
 
 fn site(setup: &Setup) -> Site {
     let route = Route {
+        deciders: None,
         path: "/connection/websocket".to_owned(),
         methods: Vec::new(),
         handler: Handler::Centrifuge,

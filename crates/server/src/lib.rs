@@ -14,8 +14,8 @@ mod account;
 mod acme;
 mod addresses;
 mod apps;
-mod blocks;
 mod asking;
+mod blocks;
 mod cli;
 #[cfg(test)]
 mod codes;
