@@ -50,6 +50,7 @@ setup-test: setup-run
 	@tests/setup/packages.sh test
 	@tests/setup/pebble.sh
 	@tests/setup/centrifuge.sh || echo "no npm centrifuge: the tests with it will be skipped"
+	@tests/setup/cent.sh > /dev/null || echo "no PyPI cent: the test with it will be skipped"
 	@tests/setup/centrifuge_python.sh > /dev/null || echo "no PyPI centrifuge-python: the tests with it will be skipped"
 
 setup-full: setup-test

@@ -28,13 +28,11 @@ impl Census {
         let mut all = Connections::default();
         for id in shared.hub.sessions_of(&self.channel) {
             let Some(connection) = find(id) else { continue };
-            let connected = connection.described(id, shared);
-            if self
-                .name
-                .as_deref()
-                .is_none_or(|name| name == &*connected.name)
+            let is_meant = |name: &str| connection.about().name == name;
+            if self.name.as_deref().is_none_or(is_meant)
+                && !all.push(connection.described(id, shared))
             {
-                all.push(connected);
+                break;
             }
         }
         Answer::Connections(all)
@@ -49,11 +47,19 @@ impl Connection {
         let own = channels
             .iter()
             .find_map(|channel| channel.strip_prefix('#'));
+        let client = match about.client {
+            "" => {
+                let worker = shared.hub.worker().0;
+                format!("{worker}.{}.{}", id.index, id.generation).into()
+            }
+            client => client.into(),
+        };
         Connected {
-            client: about.client.into(),
+            client,
             user: own.unwrap_or_default().into(),
             handler: about.handler,
             transport: about.transport,
+            protocol: about.protocol,
             route: about.route.into(),
             address: self.peer,
             name: about.name.into(),
@@ -69,6 +75,7 @@ pub(crate) struct About<'a> {
     pub(crate) client: &'a str,
     pub(crate) handler: &'static str,
     pub(crate) transport: &'static str,
+    pub(crate) protocol: &'static str,
     pub(crate) route: &'a str,
     pub(crate) name: &'a str,
     pub(crate) version: &'a str,

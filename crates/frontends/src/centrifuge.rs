@@ -214,6 +214,10 @@ impl Centrifuge {
         About {
             client: &self.info.client,
             handler: "centrifuge",
+            protocol: match self.encoding {
+                Encoding::Json => "json",
+                Encoding::Protobuf => "protobuf",
+            },
             name,
             version,
             ..About::default()

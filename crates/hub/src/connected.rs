@@ -12,7 +12,7 @@ pub const CONNECTED_MAX: usize = 1000;
 /// A connection, as a back end is told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connected {
-    /// Its id, where its protocol has one.
+    /// Its id: its protocol's own, or one that tells it apart from others here.
     pub client: Box<str>,
     /// Empty: it has none.
     pub user: Box<str>,
@@ -20,6 +20,8 @@ pub struct Connected {
     pub handler: &'static str,
     /// How it comes.
     pub transport: &'static str,
+    /// In which encoding, where its protocol has several.
+    pub protocol: &'static str,
     /// The path of its route.
     pub route: Box<str>,
     /// Whose it is, as far as proxies are believed.
@@ -40,19 +42,23 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// One more.
-    pub fn push(&mut self, one: Connected) {
+    /// One more; `false` if there are too many, whatever else comes.
+    pub fn push(&mut self, one: Connected) -> bool {
         match self.all.len() < CONNECTED_MAX {
             true => self.all.push(one),
             false => self.is_too_long = true,
         }
+        !self.is_too_long
     }
 
     /// Those of another worker as well.
     pub fn add(&mut self, more: Self) {
         self.is_too_long |= more.is_too_long;
         for one in more.all {
-            self.push(one);
+            if !self.push(one) {
+                self.all.clear();
+                return;
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use veche_hub::{
     Answer, ClientInfo, Connected, Connections, HistoryError, Info, Listing, Page, PresenceError,
     Publication, Published, UserStatus,
@@ -156,7 +156,7 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
             let _ = write!(text, "\"{key}\":{{\"presence\":{{");
             for (place, client) in clients.iter().enumerate() {
                 let comma = if place == 0 { "" } else { "," };
-                let id = serde_json::Value::from(&*client.client);
+                let id = Value::from(&*client.client);
                 let _ = write!(text, "{comma}{id}:");
                 write_client(text, client);
             }
@@ -203,7 +203,7 @@ fn write_listing(text: &mut String, key: &str, listing: &Listing) {
     let _ = write!(text, "\"{key}\":{{\"channels\":{{");
     for (place, (name, clients)) in channels.iter().enumerate() {
         let comma = if place == 0 { "" } else { "," };
-        let name = serde_json::Value::from(&**name);
+        let name = Value::from(&**name);
         let _ = write!(text, "{comma}{name}:{{\"num_clients\":{clients}}}");
     }
     text.push_str("}}");
@@ -215,27 +215,31 @@ fn write_connections(text: &mut String, key: &str, connections: &Connections) {
         return write_error(text, LIMIT_EXCEEDED, why);
     };
     let described = |one: &Connected| {
-        let channels: Vec<&str> = one.channels.iter().map(|name| &**name).collect();
-        json!({
-            "client": one.client,
+        let channels = one
+            .channels
+            .iter()
+            .map(|name| (name.to_string(), json!({})));
+        let described = json!({
             "user": one.user,
             "handler": one.handler,
             "transport": one.transport,
+            "protocol": one.protocol,
             "route": one.route,
             "address": one.address,
-            "name": one.name,
-            "version": one.version,
-            "channels": channels,
-        })
+            "app_name": one.name,
+            "app_version": one.version,
+            "state": {"channels": channels.collect::<Map<_, _>>()},
+        });
+        (one.client.to_string(), described)
     };
-    let all: Vec<_> = all.iter().map(described).collect();
-    let _ = write!(text, "\"{key}\":{{\"connections\":{}}}", json!(all));
+    let all: Map<_, _> = all.iter().map(described).collect();
+    let _ = write!(text, "\"{key}\":{{\"connections\":{}}}", Value::from(all));
 }
 
 /// A client as others see it.
 fn write_client(text: &mut String, client: &ClientInfo) {
-    let user = serde_json::Value::from(&*client.user);
-    let id = serde_json::Value::from(&*client.client);
+    let user = Value::from(&*client.user);
+    let id = Value::from(&*client.client);
     let _ = write!(text, "{{\"user\":{user},\"client\":{id}");
     let infos = [
         ("conn_info", &client.conn_info),
@@ -257,10 +261,7 @@ fn write_info(text: &mut String, info: &Info) {
     }
     for (place, (name, value)) in info.tags.iter().enumerate() {
         let before = if place == 0 { ",\"tags\":{" } else { "," };
-        let (name, value) = (
-            serde_json::Value::from(&**name),
-            serde_json::Value::from(&**value),
-        );
+        let (name, value) = (Value::from(&**name), Value::from(&**value));
         let _ = write!(text, "{before}{name}:{value}");
     }
     if !info.tags.is_empty() {
@@ -293,6 +294,6 @@ fn write_page(text: &mut String, page: &Page) {
 
 /// `"error":{…}`, without the braces around.
 pub fn write_error(text: &mut String, code: u32, message: &str) {
-    let message = serde_json::Value::from(message);
+    let message = Value::from(message);
     let _ = write!(text, "\"error\":{{\"code\":{code},\"message\":{message}}}");
 }

@@ -32,12 +32,20 @@ struct Wire<'a> {
     channel: Option<Text<'a>>,
     #[serde(borrow)]
     name: Option<Text<'a>>,
+    /// That of the original's commercial edition is a language of its own.
+    #[serde(borrow)]
+    expression: Option<Text<'a>>,
 }
 
 /// Reads `connections`: `user` or `channel`, and `name`.
 pub fn parse_connections(bytes: &[u8]) -> Result<Listing<'_>, BadCommand> {
     let wire: Wire<'_> = read(bytes)?;
-    let of = match (wire.user, wire.channel) {
+    let is_said = |text: &Text<'_>| !text.0.is_empty();
+    if wire.expression.as_ref().is_some_and(is_said) {
+        return bad("\"expression\" is not there: ask by \"user\", \"channel\" and \"name\"");
+    }
+    let user = wire.user.filter(is_said);
+    let of = match (user, wire.channel) {
         (Some(user), None) => Of::User(user),
         (None, Some(channel)) => Of::Channel(channel),
         _ => return bad("this call takes \"user\" or \"channel\""),
@@ -59,7 +67,13 @@ mod tests {
         assert_eq!(listing.name.map(|name| name.0).as_deref(), Some("js"));
         let listing = parse_connections(br#"{"channel":"chat:1"}"#).expect("good");
         assert!(matches!(listing.of, Of::Channel(channel) if channel.0 == "chat:1"));
-        for text in ["{}", r#"{"user":"ann","channel":"c"}"#] {
+        let error = parse_connections(br#"{"user":"ann","expression":"1"}"#).expect_err("bad");
+        assert!(error.0.contains("is not there"), "{error}");
+        for text in [
+            "{}",
+            r#"{"user":"","expression":""}"#,
+            r#"{"user":"ann","channel":"c"}"#,
+        ] {
             let error = parse_connections(text.as_bytes()).expect_err("bad");
             assert!(error.0.contains("\"user\" or \"channel\""), "{error}");
         }

@@ -172,7 +172,7 @@ fn a_batch_is_answered_in_order_whatever_becomes_of_each() {
         { "batch": { "commands": [] } },
     ] });
     let answer = call(&mut world, "/api/batch", &commands);
-    let replies = answer["result"]["replies"].as_array().expect("replies");
+    let replies = answer["replies"].as_array().expect("replies");
     assert_eq!(replies.len(), 10, "{answer}");
     assert_eq!(replies[0]["publish"]["offset"], 1);
     assert_eq!(replies[1]["publish"], json!({ "handed": 1 }));
@@ -187,7 +187,7 @@ fn a_batch_is_answered_in_order_whatever_becomes_of_each() {
     assert_eq!(replies[9]["error"]["code"], 104);
     let none = json!({ "commands": [] });
     let answer = call(&mut world, "/api/batch", &none);
-    assert_eq!(answer, json!({ "result": { "replies": [] } }));
+    assert_eq!(answer, json!({ "replies": [] }));
     for bad in [
         json!({ "commands": [{}] }),
         json!({ "commands": [{ "info": {}, "publish": {} }] }),
