@@ -323,6 +323,7 @@ impl Socket {
     pub(crate) fn paced_deadline_ms(&self, shared: &Shared) -> u64 {
         self.paced_until_ms()
             .min(self.ping_deadline_ms(shared))
+            .min(self.renewal_ms(shared.now))
             .min(self.expiry_ms(shared.now))
     }
 

@@ -135,6 +135,7 @@ impl Centrifuge {
                 .subs
                 .iter()
                 .map(|sub| (*sub.channel).into())
+                .take(CHANNELS_MAX)
                 .collect(),
             ..Ask::default()
         };
@@ -151,6 +152,10 @@ impl Centrifuge {
             ..
         } = *grant;
         let expires_ms = expires_at_s.map(|at_s| at_s.saturating_mul(1000));
+        // A name may stand in both of its lists.
+        if channels.len() > 2 * CHANNELS_MAX {
+            return Err(Done::Close(DisconnectCode::ChannelLimit));
+        }
         if let Some(why) = self.objection(&user, &channels) {
             return Err(self.undecided(id, Kind::Connect, why, frame, cx));
         }

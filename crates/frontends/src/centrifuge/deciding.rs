@@ -46,6 +46,9 @@ pub(super) struct Ask<'a> {
     pub(super) channels: Vec<Box<str>>,
 }
 
+/// So often one connection may ask who it is.
+const CONNECTS_MAX: u32 = 3;
+
 impl Deciding {
     /// The command that asked is done with.
     pub(super) fn forget(&mut self) {
@@ -101,6 +104,10 @@ impl Centrifuge {
             return Ok(None);
         };
         let Some(verdict) = self.deciding.verdict.take() else {
+            // Who is nobody yet may ask a few times, and not keep others from it.
+            if kind == Kind::Connect && self.deciding.last >= CONNECTS_MAX {
+                return Err(Done::Close(DisconnectCode::Stale));
+            }
             return Err(self.ask(decider, kind, ask, cx));
         };
         match checked(verdict) {

@@ -57,7 +57,7 @@ impl Centrifuge {
         let Some(decider) = renewer(Kind::SubRefresh, cx.route) else {
             return;
         };
-        for channel in self.subscriptions.to_renew(now_ms) {
+        for channel in self.subscriptions.to_renew(now_ms, self.channel_awaited()) {
             let ask = Ask {
                 channel: &channel,
                 ..Ask::default()

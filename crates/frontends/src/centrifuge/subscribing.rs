@@ -132,12 +132,14 @@ impl Subscriptions {
     }
 
     /// Those whose time is over, and about which somebody is to be asked.
-    pub(super) fn to_renew(&self, now_ms: u64) -> Vec<Box<str>> {
+    pub(super) fn to_renew(&self, now_ms: u64, awaited: Option<&str>) -> Vec<Box<str>> {
         if self.due_ms.is_none_or(|due_ms| now_ms < due_ms) {
             return Vec::new();
         }
         let is_over = |one: &&Subscription| {
-            one.asks_later() && one.expires_ms.is_some_and(|at_ms| now_ms >= at_ms)
+            // One of which an answer comes can't be ended before.
+            let is_awaited = Some(&*one.channel) == awaited;
+            one.asks_later() && !is_awaited && one.expires_ms.is_some_and(|at_ms| now_ms >= at_ms)
         };
         let over = self.all.iter().filter(is_over);
         over.map(|one| one.channel.clone()).collect()

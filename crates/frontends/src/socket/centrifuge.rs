@@ -191,7 +191,9 @@ impl Socket {
             Session::Centrifuge(session) => session.blocked_deadline_ms(shared.now),
             _ => u64::MAX,
         };
-        deadline_ms.min(self.expiry_ms(shared.now))
+        deadline_ms
+            .min(self.renewal_ms(shared.now))
+            .min(self.expiry_ms(shared.now))
     }
 
     /// When there is something to do while somebody decides on a command.

@@ -40,6 +40,11 @@ impl Breaker {
         self.paused_until_ms != 0
     }
 
+    /// Who was let ask did not: another one may try.
+    pub(crate) fn not_asked(&mut self) {
+        self.is_trying = false;
+    }
+
     /// What came of a question; whether the back end is left alone from now on, and was not before.
     pub(crate) fn answered(&mut self, is_failure: bool, now_ms: u64) -> bool {
         if !is_failure {
@@ -77,6 +82,8 @@ mod tests {
         assert!(!breaker.may_ask(1006), "one is enough to try");
         assert!(!breaker.answered(true, 1100), "that was known");
         assert!(!breaker.may_ask(2099) && breaker.may_ask(2100));
+        breaker.not_asked();
+        assert!(breaker.is_paused() && breaker.may_ask(2100) && !breaker.may_ask(2100));
         assert!(!breaker.answered(false, 2200));
         assert!(breaker.may_ask(2200) && breaker.may_ask(2200) && !breaker.is_paused());
     }

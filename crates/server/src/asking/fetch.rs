@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use veche_calls::{Body, Call, Fault, FaultKind, Fetch, Http, Outcome, Reply, Trust};
 
-/// Connections to one server at a time.
-const CONNECTIONS_MAX: u32 = 64;
+/// Connections to one server at a time, where nothing else is said.
+pub(crate) const CONNECTIONS_MAX: u32 = 64;
 
 /// A request, and what it may cost.
 pub(crate) struct Request<'g> {
@@ -17,6 +17,8 @@ pub(crate) struct Request<'g> {
     pub(crate) timeout: Duration,
     pub(crate) body_bytes_max: u64,
     pub(crate) ca: Option<&'g Path>,
+    /// To one server at a time; requests with another limit have connections of their own.
+    pub(crate) connections_max: u32,
 }
 
 impl Request<'_> {
@@ -31,7 +33,7 @@ impl Request<'_> {
             connect_timeout: self.timeout,
             redirects_max: 0,
             body_bytes_max: self.body_bytes_max,
-            connections_max: CONNECTIONS_MAX,
+            connections_max: self.connections_max,
             trust: match self.ca {
                 None => Trust::System,
                 Some(file) => Trust::File(file.to_owned()),

@@ -9,6 +9,6 @@ mod signature;
 
 pub(crate) use breaker::Breaker;
 pub(crate) use count::Count;
-pub(crate) use fetch::{Answer, Request};
+pub(crate) use fetch::{Answer, CONNECTIONS_MAX, Request};
 pub(crate) use seldom::Seldom;
 pub(crate) use signature::{SIGNATURE, sign};

@@ -17,8 +17,8 @@ use crate::asking::Answer;
 pub(super) struct Said {
     pub(super) verdict: Verdict,
     pub(super) how: Asked,
-    /// The back end is not well, rather than of that opinion.
-    pub(super) is_failure: bool,
+    /// The back end is not well, rather than of that opinion; `None`: it was not asked.
+    pub(super) is_failure: Option<bool>,
     /// For the log, where something is wrong.
     pub(super) trouble: Option<String>,
 }
@@ -99,16 +99,19 @@ pub(super) fn read(kind: Kind, answer: Result<Answer, Fault>) -> Said {
     let answer = match answer {
         Ok(answer) => answer,
         Err(fault) if fault.kind == FaultKind::Timeout => {
-            return failed(Asked::TimedOut, true, fault.words);
+            return failed(Asked::TimedOut, Some(true), fault.words);
         }
-        // What could not even be asked is the client's doing.
-        Err(fault) => return failed(Asked::Failed, fault.kind != FaultKind::Invalid, fault.words),
+        // What could not even be asked is the client's doing, and says nothing of the back end.
+        Err(fault) => {
+            let is_failure = (fault.kind != FaultKind::Invalid).then_some(true);
+            return failed(Asked::Failed, is_failure, fault.words);
+        }
     };
     if !(200..300).contains(&answer.status) {
         // What one client brings about by what it sends (500, say) shall not keep all others from being heard.
         let is_failure = matches!(answer.status, 502..=504);
         let why = format!("it answered with {}", answer.status);
-        return failed(Asked::Failed, is_failure, why);
+        return failed(Asked::Failed, Some(is_failure), why);
     }
     let verdict = match serde_json::from_slice::<Wire<'_>>(&answer.body) {
         Ok(wire) => verdict(kind, wire),
@@ -118,10 +121,10 @@ pub(super) fn read(kind: Kind, answer: Result<Answer, Fault>) -> Said {
         Ok((verdict, how)) => Said {
             verdict,
             how,
-            is_failure: false,
+            is_failure: Some(false),
             trouble: None,
         },
-        Err(why) => failed(Asked::Failed, false, why),
+        Err(why) => failed(Asked::Failed, Some(false), why),
     }
 }
 
@@ -339,13 +342,14 @@ mod tests {
         ] {
             let said = said(Kind::Subscribe, status, body);
             assert_eq!(said.verdict, Verdict::Failed, "{status} {body}");
-            assert_eq!((said.how, said.is_failure), (Asked::Failed, is_failure));
+            let expected = (Asked::Failed, Some(is_failure));
+            assert_eq!((said.how, said.is_failure), expected);
             assert!(said.trouble.is_some());
         }
         for (kind, how, is_failure) in [
-            (FaultKind::Timeout, Asked::TimedOut, true),
-            (FaultKind::Unreachable, Asked::Failed, true),
-            (FaultKind::Invalid, Asked::Failed, false),
+            (FaultKind::Timeout, Asked::TimedOut, Some(true)),
+            (FaultKind::Unreachable, Asked::Failed, Some(true)),
+            (FaultKind::Invalid, Asked::Failed, None),
         ] {
             let said = read(Kind::Rpc, Err(Fault::new(kind, "why")));
             assert_eq!((said.how, said.is_failure), (how, is_failure));

@@ -18,7 +18,7 @@ use veche_calls::Outcome;
 use veche_frontends::hooks::{Kind, Question, Verdict};
 use veche_outbound::Outbound;
 
-use crate::asking::{Answer, Breaker, Request, Seldom, sign};
+use crate::asking::{Answer, Breaker, CONNECTIONS_MAX, Request, Seldom, sign};
 use crate::config::{self, as_ms};
 use crate::process::{Clock, now};
 
@@ -173,6 +173,8 @@ impl BackEnd {
             timeout: self.options.timeout,
             body_bytes_max: ANSWER_BYTES_MAX,
             ca: self.options.ca.as_deref(),
+            // Each kind has another limit and so its own connections: one that hangs takes none of the others'.
+            connections_max: CONNECTIONS_MAX + 1 + self.kind as u32,
         };
         request.into_call()
     }
@@ -186,7 +188,13 @@ impl BackEnd {
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
         state.waiting -= 1;
-        let is_left_alone = state.breaker.answered(said.is_failure, now_ms);
+        let is_left_alone = match said.is_failure {
+            Some(is_failure) => state.breaker.answered(is_failure, now_ms),
+            None => {
+                state.breaker.not_asked();
+                false
+            }
+        };
         let trouble = said.trouble.as_ref();
         let trouble = trouble.filter(|_| state.warnings.is_due(now_ms) || is_left_alone);
         drop(state);

@@ -18,7 +18,7 @@ use veche_outbound::Outbound;
 use super::cache::Digest;
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
-use crate::asking::{Answer, Breaker, Request, Seldom};
+use crate::asking::{Answer, Breaker, CONNECTIONS_MAX, Request, Seldom};
 use crate::config::{self, as_ms};
 use crate::process::Clock;
 
@@ -162,6 +162,7 @@ impl Hook for BackEnd {
                     timeout: self.options.timeout,
                     body_bytes_max: ANSWER_BYTES_MAX,
                     ca: self.options.ca.as_deref(),
+                    connections_max: CONNECTIONS_MAX,
                 };
                 let me = Weak::clone(&self.me);
                 self.outbound.ask(get.into_call(), move |outcome| {

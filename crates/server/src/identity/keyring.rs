@@ -18,7 +18,7 @@ use veche_jwt::Keys;
 use veche_outbound::Outbound;
 
 use super::figures::Figures;
-use crate::asking::{Answer, Request};
+use crate::asking::{Answer, CONNECTIONS_MAX, Request};
 use crate::config::{Jwt, KeySource, Published};
 use crate::process::now;
 
@@ -121,6 +121,7 @@ impl Keyring {
             timeout: TIMEOUT,
             body_bytes_max: SET_BYTES_MAX,
             ca: published.ca.as_deref(),
+            connections_max: CONNECTIONS_MAX,
         };
         let me = Weak::clone(&self.me);
         self.outbound.ask(get.into_call(), move |outcome| {
