@@ -36,6 +36,8 @@ end
 
 -- A name, a password and nothing, or nil, nil and why not.
 local function credentials(req)
+  -- A form of another site could send anything but this, and have a browser log in as somebody else.
+  if (req.headers["content-type"] or ""):sub(1, 16) ~= "application/json" then return nil, nil, "JSON expected" end
   local body = req.json
   if type(body) ~= "table" then return nil, nil, "JSON expected" end
   local name, why = users.normal(body.name)
@@ -58,11 +60,14 @@ end)
 router:post("/api/login", function(req)
   local name, password, why = credentials(req)
   if not name then return 400, { error = why } end
-  if not users.may_try("login " .. name .. " " .. req.remote, 10) then
+  local tries = "login " .. name .. " " .. req.remote
+  -- By name, against guessing; by address, since each try costs time.
+  if not users.may_try(tries, 10) or not users.may_try("login " .. req.remote, 60) then
     return 429, { error = "Too many wrong passwords. Try again in a minute." }
   end
   -- The same words for a name that is not there: who is registered, strangers need not learn.
   if not users.is_password(name, password) then return 403, { error = "The name or the password is wrong." } end
+  users.forget_tries(tries)
   return enter(200, name)
 end)
 

@@ -33,6 +33,9 @@ function users.may_try(what, most)
   return tries:incr(what) <= most
 end
 
+-- The last one was right.
+function users.forget_tries(what) tries:delete(what) end
+
 -- False if the name is taken.
 function users.register(name, password)
   if passwords:get(name) then return false end

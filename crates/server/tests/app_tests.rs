@@ -563,7 +563,7 @@ fn the_examples_pass_and_their_tests_see_mistakes() {
             "conn:send(data, kind)",
             "conn:send(data:upper(), kind)",
         ),
-        ("chat", "conn:subscribe(room(conn))", ""),
+        ("rooms", "conn:subscribe(room(conn))", ""),
         ("rest-api", "return 204", "return 200"),
         ("slow-query", "veche.config.seconds", "0"),
         ("feed", "LASTING = 60", "LASTING = 6000"),

@@ -188,7 +188,10 @@ export class Dialog extends EventTarget {
     else this.isTyping = false;
     if (this.#ids.has(`${by} ${id}`)) return; // sent again because the answer was lost
     this.#ids.add(`${by} ${id}`);
-    this.log.push({ id, by, text: text.slice(0, TEXT_MAX), at: Number.isFinite(at) ? at : Date.now(), offset });
+    // Never before what was said before it, nor in the future: clocks differ, and `at` may be anything.
+    const [earliest, now] = [this.log.at(-1)?.at ?? 0, Date.now()];
+    const when = Math.max(earliest, Math.min(Number.isFinite(at) ? at : now, now));
+    this.log.push({ id, by, text: text.slice(0, TEXT_MAX), at: when, offset });
     this.#mark();
   }
 

@@ -85,7 +85,7 @@ export function show(chat) {
     const rows = messages.flatMap((message, index) => {
       const day = dayOf(message.at);
       const isNewDay = index === 0 || dayOf(messages[index - 1].at) !== day;
-      return isNewDay ? [{ id: `day ${day}`, day }, message] : [message];
+      return isNewDay ? [{ by: "day before", id: `${message.by} ${message.id}`, day }, message] : [message];
     });
     fill(page.messages, rows, ({ by, id }) => `${by} ${id}`, bubble, (element, message) => {
       if (message.by === chat.me) mark(element, dialog.stateOf(message));
