@@ -2,21 +2,36 @@
 //!
 //! The file has a line of JSON for each word of the back end, in order; the last one of a user or token counts. It is
 //! written before the back end gets its answer, without asking the disk: what the machine forgets when its power fails
-//! is the last seconds. At a start it is read and written anew without what is over.
+//! is the last seconds. While one process takes over from another both have it: each writes under a lock, and looks about
+//! once a second what the other one has written. Where most of it is over it is written anew.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
+use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 use veche_frontends::blocks::{Block, Issued, NotBlocked};
 
+use crate::process::now;
+
 /// Most users, and most tokens, and most users whose tokens don't hold.
 const BLOCKS_MAX: usize = 100_000;
+
+/// So many lines may be over before the file is written anew.
+const OVER_MAX: usize = 1000;
+
+/// So often somebody looks at the file.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How often, and how long each time, a worker waits for the other process's lock.
+const LOCK_TRIES: u32 = 20;
+const LOCK_WAIT: Duration = Duration::from_millis(1);
 
 /// When it is over, in seconds since 1970.
 type Until = Option<u64>;
@@ -27,7 +42,17 @@ pub(crate) struct Blocks {
     /// Nobody was ever blocked: the usual case costs nothing.
     is_used: AtomicBool,
     table: RwLock<Table>,
-    path: Mutex<Option<PathBuf>>,
+    /// Held while the file is written, so that it has the order of the table.
+    file: Mutex<Option<Log>>,
+}
+
+/// The file.
+#[derive(Debug)]
+struct Log {
+    path: PathBuf,
+    /// What of it the table has: which file, how many bytes, how many lines.
+    known: (u64, u64),
+    lines: usize,
 }
 
 #[derive(Debug, Default)]
@@ -48,17 +73,50 @@ impl Blocks {
         let Some(path) = path else {
             return Ok(blocks);
         };
+        let mut log = Log {
+            path: path.to_owned(),
+            known: (0, 0),
+            lines: 0,
+        };
         let failed = |error: io::Error| format!("{}: {error}", path.display());
-        let mut table = Table::default();
-        let lock = locked(path).map_err(failed)?;
-        table.read(path).map_err(failed)?;
+        // Nobody but another process waits for it here.
+        let _lock = log.lock(u32::MAX).map_err(failed)?;
+        let mut table = log.read().map_err(failed)?;
         table.forget(now_s);
-        table.write(path).map_err(failed)?;
-        drop(lock);
+        log.make_anew(&table).map_err(failed)?;
         blocks.is_used.store(!table.is_empty(), Relaxed);
         *blocks.table.write() = table;
-        *blocks.path.lock() = Some(path.to_owned());
+        *blocks.file.lock() = Some(log);
         Ok(blocks)
+    }
+
+    /// Learns what another process has written, and keeps the file small. When to be called next.
+    ///
+    /// # Errors
+    /// The file can't be read or written; what was known is known.
+    pub(crate) fn look(&self, now_s: u64) -> Option<(Instant, io::Result<()>)> {
+        let mut log = self.file.lock();
+        let log = log.as_mut()?;
+        let result = self.catch_up(log, now_s);
+        Some((now() + LOOK_EVERY, result))
+    }
+
+    fn catch_up(&self, log: &mut Log, now_s: u64) -> io::Result<()> {
+        let is_another = log.stands()? != log.known;
+        let is_long =
+            log.lines > OVER_MAX && log.lines > OVER_MAX + 2 * self.table.read().in_force(now_s);
+        if !is_another && !is_long {
+            return Ok(());
+        }
+        let _lock = log.lock(LOCK_TRIES)?;
+        let mut table = log.read()?;
+        table.forget(now_s);
+        if is_long {
+            log.make_anew(&table)?;
+        }
+        self.is_used.store(!table.is_empty(), Relaxed);
+        *self.table.write() = table;
+        Ok(())
     }
 
     /// Whether a user is not let in.
@@ -89,18 +147,20 @@ impl Blocks {
     /// # Errors
     /// It is not so.
     pub(crate) fn add(&self, block: &Block, now_s: u64) -> Result<(), NotBlocked> {
-        // Held while it is written, so that the file has the order of the table.
-        let mut table = self.table.write();
-        if !table.has_room(block) {
+        let mut log = self.file.lock();
+        if !self.table.read().has_room(block) {
+            let mut table = self.table.write();
             table.forget(now_s);
             if !table.has_room(block) {
                 return Err(NotBlocked::TooMany);
             }
         }
-        if let Some(path) = &*self.path.lock() {
-            append(path, block).map_err(|error| NotBlocked::NotWritten(error.to_string()))?;
+        // Whoever is being let in does not wait for the disk.
+        if let Some(log) = log.as_mut() {
+            let written = log.append(block);
+            written.map_err(|error| NotBlocked::NotWritten(error.to_string()))?;
         }
-        table.add(block);
+        self.table.write().add(block);
         self.is_used.store(true, Relaxed);
         Ok(())
     }
@@ -109,6 +169,17 @@ impl Blocks {
 impl Table {
     fn is_empty(&self) -> bool {
         self.users.is_empty() && self.tokens.is_empty() && self.tokens_of.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.users.len() + self.tokens.len() + self.tokens_of.len()
+    }
+
+    /// How many are not over.
+    fn in_force(&self, now_s: u64) -> usize {
+        let users = self.users.values().chain(self.tokens.values());
+        let all = users.chain(self.tokens_of.values().map(|(_, until)| until));
+        all.filter(|until| holds(**until, now_s)).count()
     }
 
     fn has_room(&self, block: &Block) -> bool {
@@ -155,31 +226,85 @@ impl Table {
         self.tokens_of.retain(|_, (_, until)| holds(*until, now_s));
     }
 
-    fn read(&mut self, path: &Path) -> io::Result<()> {
-        let file = match File::open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+    fn blocks(&self) -> impl Iterator<Item = Block> {
+        let users = self.users.iter().map(|(user, until_s)| Block::User {
+            user: user.to_string(),
+            until_s: *until_s,
+        });
+        let tokens = self.tokens.iter().map(|(id, until_s)| Block::Token {
+            id: id.to_string(),
+            until_s: *until_s,
+        });
+        let tokens_of = self.tokens_of.iter().map(|(user, what)| Block::TokensOf {
+            user: user.to_string(),
+            issued_before_s: what.0,
+            until_s: what.1,
+        });
+        users.chain(tokens).chain(tokens_of)
+    }
+}
+
+impl Log {
+    /// Another process may have the file: one of them at a time. A worker does not wait long.
+    fn lock(&self, tries: u32) -> io::Result<File> {
+        let mut path = self.path.as_os_str().to_owned();
+        path.push(".lock");
+        let file = private().create(true).append(true).open(path)?;
+        if tries == u32::MAX {
+            flock(&file, FlockOperation::LockExclusive)?;
+            return Ok(file);
+        }
+        for _ in 1..tries {
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                return Ok(file);
+            }
+            std::thread::sleep(LOCK_WAIT);
+        }
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(file)
+    }
+
+    /// Which file it is now, and how long.
+    fn stands(&self) -> io::Result<(u64, u64)> {
+        let found = fs::metadata(&self.path)?;
+        Ok((found.ino(), found.len()))
+    }
+
+    /// All that it says.
+    fn read(&mut self) -> io::Result<Table> {
+        let mut table = Table::default();
+        let mut bytes = Vec::new();
+        match File::open(&self.path) {
+            Ok(mut file) => file.read_to_end(&mut bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => return Err(error),
         };
-        let mut lines = BufReader::new(file).lines().enumerate().peekable();
-        while let Some((number, line)) = lines.next() {
-            let line = line?;
-            match read_line(&line) {
-                Some(block) => self.add(&block),
-                // The machine went down while it was written: nobody was told that it is in force.
-                None if lines.peek().is_none() => {}
-                None => {
-                    let what = format!("line {}: not a block: {line:?}", number + 1);
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-                }
+        // The last piece is empty, or was being written when the machine went down: nobody was told that it is in force.
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n');
+        let lines = whole.map_or(&[][..], |end| &bytes[..end]);
+        self.lines = 0;
+        for line in lines.split(|byte| *byte == b'\n') {
+            if whole.is_none() {
+                break;
             }
+            self.lines += 1;
+            let Some(block) = read_line(line) else {
+                let (number, line) = (self.lines, String::from_utf8_lossy(line));
+                let what = format!("line {number}: not a block: {line:?}");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            };
+            table.add(&block);
         }
-        Ok(())
+        self.known = match self.stands() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (0, 0),
+            stands => stands?,
+        };
+        Ok(table)
     }
 
     /// All of it, in place of what was there.
-    fn write(&self, path: &Path) -> io::Result<()> {
-        let mut new = path.as_os_str().to_owned();
+    fn make_anew(&mut self, table: &Table) -> io::Result<()> {
+        let mut new = self.path.as_os_str().to_owned();
         new.push(".new");
         let new = PathBuf::from(new);
         let mut file = BufWriter::new(
@@ -189,25 +314,60 @@ impl Table {
                 .write(true)
                 .open(&new)?,
         );
-        for (user, until_s) in &self.users {
-            let (user, until_s) = (user.to_string(), *until_s);
-            write_line(&mut file, &Block::User { user, until_s })?;
-        }
-        for (id, until_s) in &self.tokens {
-            let (id, until_s) = (id.to_string(), *until_s);
-            write_line(&mut file, &Block::Token { id, until_s })?;
-        }
-        for (user, (issued_before_s, until_s)) in &self.tokens_of {
-            let block = Block::TokensOf {
-                user: user.to_string(),
-                issued_before_s: *issued_before_s,
-                until_s: *until_s,
-            };
+        for block in table.blocks() {
             write_line(&mut file, &block)?;
         }
         file.into_inner()?.sync_all()?;
-        fs::rename(&new, path)
+        fs::rename(&new, &self.path)?;
+        self.lines = table.len();
+        self.known = self.stands()?;
+        Ok(())
     }
+
+    fn append(&mut self, block: &Block) -> io::Result<()> {
+        let _lock = self.lock(LOCK_TRIES)?;
+        // Opened each time: whoever has taken over may have written it anew.
+        let mut file = private()
+            .create(true)
+            .append(true)
+            .read(true)
+            .open(&self.path)?;
+        let found = file.metadata()?;
+        let before = found.len();
+        let is_known = self.known == (found.ino(), before);
+        let mut line = Vec::new();
+        if before > 0 {
+            let mut last = [0];
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+            if last != *b"\n" {
+                // Half a line, of a process that was killed: what comes shall not be a part of it.
+                let whole = whole_bytes(&mut file)?;
+                file.set_len(whole)?;
+            }
+        }
+        write_line(&mut line, block)?;
+        let written = file.write_all(&line);
+        if written.is_err() {
+            // Half a line would spoil the next one.
+            let _ = file.set_len(before);
+        }
+        written?;
+        self.lines += 1;
+        if is_known {
+            self.known = (found.ino(), file.metadata()?.len());
+        }
+        Ok(())
+    }
+}
+
+/// Up to where a file has whole lines.
+fn whole_bytes(file: &mut File) -> io::Result<u64> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    let end = bytes.iter().rposition(|byte| *byte == b'\n');
+    Ok(end.map_or(0, |end| end as u64 + 1))
 }
 
 fn holds(until: Until, now_s: u64) -> bool {
@@ -220,27 +380,6 @@ fn private() -> fs::OpenOptions {
     let mut options = File::options();
     options.mode(0o600);
     options
-}
-
-/// Two processes may have the file while one takes over from the other: one of them at a time.
-fn locked(path: &Path) -> io::Result<File> {
-    let mut lock = path.as_os_str().to_owned();
-    lock.push(".lock");
-    let file = private().create(true).append(true).open(lock)?;
-    flock(&file, FlockOperation::LockExclusive)?;
-    Ok(file)
-}
-
-fn append(path: &Path, block: &Block) -> io::Result<()> {
-    let _lock = locked(path)?;
-    // Opened each time: whoever has taken over may have written it anew.
-    let mut file = private().create(true).append(true).open(path)?;
-    let mut line = Vec::new();
-    write_line(&mut line, block)?;
-    let before = file.metadata()?.len();
-    file.write_all(&line)
-        // Half a line would spoil the next one.
-        .inspect_err(|_| drop(file.set_len(before)))
 }
 
 fn write_line(file: &mut impl io::Write, block: &Block) -> io::Result<()> {
@@ -257,8 +396,8 @@ fn write_line(file: &mut impl io::Write, block: &Block) -> io::Result<()> {
     writeln!(file, "{line}")
 }
 
-fn read_line(line: &str) -> Option<Block> {
-    let value: Value = serde_json::from_str(line).ok()?;
+fn read_line(line: &[u8]) -> Option<Block> {
+    let value: Value = serde_json::from_slice(line).ok()?;
     let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     let until_s = value.get("until").and_then(Value::as_u64);
     if let Some(user) = text("block") {
@@ -345,9 +484,9 @@ mod tests {
         ] {
             first.add(&block, 1).expect("written");
         }
-        // Nobody has heard that this one holds.
-        let mut text = fs::read_to_string(&path).expect("a file");
-        text.push_str("{\"block\":\"half");
+        // Nobody has heard that this one holds: it ends within a letter.
+        let mut text = fs::read(&path).expect("a file");
+        text.extend_from_slice(&"{\"block\":\"к".as_bytes()[..11]);
         fs::write(&path, &text).expect("written");
 
         let second = Blocks::open(Some(&path), 10).expect("opened");
@@ -358,14 +497,54 @@ mod tests {
         let lines = fs::read_to_string(&path).expect("a file");
         assert_eq!(lines.lines().count(), 2, "{lines}");
 
-        // The process before may go on for a while.
+        // The process before may go on for a while, and each hears of what the other one is told.
         first.add(&user("dan", None), 11).expect("written");
+        assert!(!second.has_user("dan", 11));
+        second.look(11).expect("a file").1.expect("read");
+        assert!(second.has_user("dan", 11) && second.has_user("ann", 11));
+        let user_no_more = Block::UserNoMore {
+            user: "ann".to_owned(),
+        };
+        second.add(&user_no_more, 11).expect("written");
+        first.look(11).expect("a file").1.expect("read");
+        assert!(!first.has_user("ann", 11) && first.has_user("dan", 11));
+        second.add(&user("ann", None), 11).expect("written");
+
+        // Half a line of one that was killed is no part of the next one.
+        let mut text = fs::read(&path).expect("a file");
+        text.extend_from_slice(b"{\"block\":\"half");
+        fs::write(&path, &text).expect("written");
+        second.add(&user("fay", None), 11).expect("written");
         let third = Blocks::open(Some(&path), 12).expect("opened");
-        assert!(third.has_user("dan", 12) && third.has_user("ann", 12));
+        for name in ["dan", "ann", "fay"] {
+            assert!(third.has_user(name, 12), "{name}");
+        }
 
         fs::write(&path, "nonsense\n{\"block\":\"ann\"}\n").expect("written");
         let error = Blocks::open(Some(&path), 12).expect_err("bad");
         assert!(error.contains("line 1: not a block"), "{error}");
+        let _ = fs::remove_dir_all(folder);
+    }
+
+    #[test]
+    fn the_file_stays_as_small_as_what_holds() {
+        let folder =
+            std::env::temp_dir().join(format!("veche-blocks-small-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("blocks");
+        let blocks = Blocks::open(Some(&path), 1).expect("opened");
+        for number in 0..OVER_MAX + 10 {
+            let until_s = Some(2);
+            blocks
+                .add(&user(&number.to_string(), until_s), 1)
+                .expect("written");
+            blocks.add(&user("ann", None), 1).expect("written");
+        }
+        blocks.look(3).expect("a file").1.expect("written");
+        let lines = || fs::read_to_string(&path).expect("a file").lines().count();
+        blocks.look(3).expect("a file").1.expect("written");
+        assert!(lines() < OVER_MAX, "{}", lines());
+        assert!(blocks.has_user("ann", 3) && !blocks.has_user("7", 3));
         let _ = fs::remove_dir_all(folder);
     }
 

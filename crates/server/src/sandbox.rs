@@ -137,10 +137,11 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
     paths
 }
 
-/// Logs are made and renamed, and certificates that were ordered; what channels remember.
+/// Logs are made and renamed, and certificates that were ordered; what channels remember, and who is not let in.
 fn written_by(config: &Config) -> BTreeSet<PathBuf> {
     let access = config.access_log.as_ref().map(|log| &log.file);
     let files = config.server.log.file.iter().chain(access);
+    let files = files.chain(&config.api.blocks);
     let folders = files.filter_map(|file| file.parent());
     folders
         .map(Path::to_owned)

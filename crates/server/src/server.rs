@@ -219,6 +219,15 @@ fn cannot_start(error: std::io::Error) -> String {
 }
 
 impl Server {
+    fn look_at_blocks(&self) -> Option<Instant> {
+        let (next, result) = self.common.blocks.look(unix_now_ms() / 1000)?;
+        if let Err(error) = result {
+            let what = "[api] blocks: what another process has written is not known";
+            self.common.warn_rarely(|| tracing::warn!(%error, "{what}"));
+        }
+        Some(next)
+    }
+
     fn tell(&self, letter: impl Fn() -> Letter) {
         let mut mailbox = self.mailbox.lock();
         for worker in 0..self.workers {
@@ -273,6 +282,7 @@ impl ServerControl for Server {
             self.common.identities.look(),
             self.common.orders.look(),
             self.common.history.look(),
+            self.look_at_blocks(),
         ];
         next.into_iter().chain(others.into_iter().flatten()).min()
     }

@@ -190,6 +190,13 @@ pub(super) const CLOSES: &[Row] = &[
         &[],
         "veche_pushes_total",
     ),
+    row(
+        close::BLOCKED.0,
+        close::BLOCKED.1,
+        "the back end called `block_user`; don't come back",
+        &["api.blocks"],
+        "veche_pushes_total",
+    ),
 ];
 
 /// What is not said with a Close: the transport just ends, which browsers show as 1006.
