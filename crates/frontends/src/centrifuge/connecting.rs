@@ -122,7 +122,10 @@ impl Centrifuge {
         cx: &mut Context<'_>,
     ) -> Result<Option<Admission>, Done> {
         if let Some(deciders) = cx.route.deciders.as_deref() {
+            let own = self.deciding.headers;
             self.change_asker(|asker| {
+                // Not what it has said with a command before, which was refused.
+                asker.headers.truncate(own);
                 asker.name = request.name.as_ref().into();
                 asker.version = request.version.as_ref().into();
                 asker.add_headers(&deciders.emulated, &request.headers);

@@ -30,6 +30,8 @@ pub(super) struct Deciding {
     verdict: Option<Verdict>,
     /// Of the last question.
     last: u32,
+    /// So many headers are its request's own.
+    pub(super) headers: usize,
     /// When the next command was asked about.
     asked_ms: u64,
     /// Whether the connection may stay, which is being asked.
@@ -71,6 +73,7 @@ impl Centrifuge {
     pub(crate) fn may_ask(&mut self, transport: &'static str, head: &Head<'_>, route: &Route) {
         if let Some(deciders) = &route.deciders {
             let asker = Asker::new(transport, self.encoding, head, &deciders.headers);
+            self.deciding.headers = asker.headers.len();
             self.deciding.asker = Some(Arc::new(asker));
         }
     }

@@ -88,7 +88,9 @@ impl Centrifuge {
                     None
                 }
                 Renewed::Later => {
-                    self.prolong(Some(now_ms + AGAIN_MS), cx);
+                    // Meanwhile somebody else may have prolonged it.
+                    let expires_ms = cx.lease.as_deref().map_or(0, |lease| lease.expires_ms);
+                    self.prolong(Some(expires_ms.max(now_ms + AGAIN_MS)), cx);
                     None
                 }
                 Renewed::Over => Some(DisconnectCode::Expired.into()),
@@ -103,7 +105,8 @@ impl Centrifuge {
                 None
             }
             Renewed::Later => {
-                let again_ms = Some(now_ms + AGAIN_MS);
+                let expires_ms = self.subscriptions.expires_ms(&channel);
+                let again_ms = expires_ms.map(|expires_ms| expires_ms.max(now_ms + AGAIN_MS));
                 self.subscriptions.renew(&channel, again_ms, None);
                 None
             }

@@ -163,6 +163,11 @@ impl Subscriptions {
         Some(channel)
     }
 
+    /// Until when it holds, if that has an end.
+    pub(super) fn expires_ms(&self, channel: &str) -> Option<u64> {
+        self.find(channel).and_then(|one| one.expires_ms)
+    }
+
     /// It holds until then; with what is known of the client from now on, if that is said.
     pub(super) fn renew(&mut self, channel: &str, expires_ms: Option<u64>, info: Option<Payload>) {
         if let Some(one) = self.all.iter_mut().find(|one| *one.channel == *channel) {

@@ -195,6 +195,47 @@ fn refusals_reach_the_client_as_they_are() {
 }
 
 #[test]
+fn who_is_nobody_asks_three_times() {
+    let mut world = world();
+    let peer = world.open(1, PATH);
+    for (id, secret) in [(1, "a"), (2, "b"), (3, "c")] {
+        let connect = json!({"id": id, "connect": {"headers": {"X-Custom": secret}}});
+        let (question, heard) = decide(&mut world, peer, &connect.to_string(), error(1000, "no"));
+        // What it has said before is forgotten.
+        let said: Vec<&[u8]> = question.asker.headers.iter().map(|one| &*one.1).collect();
+        assert_eq!(said, [secret.as_bytes()]);
+        assert_eq!((heard.lines.len(), heard.closed), (1, None));
+    }
+    let heard = ask(&mut world, peer, CONNECT);
+    assert_eq!(heard.closed.map(|(code, _)| code), Some(3502));
+    assert!(world.questions(1).is_empty());
+}
+
+#[test]
+fn a_client_is_not_given_more_channels_than_it_can_have() {
+    let mut world = world();
+    let peer = world.open(1, PATH);
+    let channels = (0..1000).map(|number| Given {
+        channel: format!("chat:{number}").into(),
+        ..Given::default()
+    });
+    let grant = Grant {
+        channels: channels.collect(),
+        ..Grant::default()
+    };
+    let (_, heard) = decide(&mut world, peer, CONNECT, granted(grant));
+    assert_eq!(heard.closed.map(|(code, _)| code), Some(3505));
+
+    let names: serde_json::Map<_, _> = (0..1000)
+        .map(|number| (format!("chat:{number}"), json!({})))
+        .collect();
+    let peer = world.open(1, PATH);
+    let connect = json!({"id": 1, "connect": {"subs": names}}).to_string();
+    let (question, _) = decide(&mut world, peer, &connect, granted(Grant::default()));
+    assert_eq!(question.channels.len(), 128);
+}
+
+#[test]
 fn who_has_said_who_he_is_stays_that() {
     let mut world = world();
     let peer = world.open(1, "/centrifuge/asked-named?user=ann");
