@@ -51,10 +51,26 @@ test.case("the right password lets in, no other does, and guessing ends soon", f
   test.equal(try("Ann", PASSWORD), 200)
   test.equal(try("ann", PASSWORD .. "!"), 403)
   test.equal(try("nobody", PASSWORD), 403)
-  for _ = 1, 8 do try("ann", "wrong password") end
+  for _ = 1, 8 do test.equal(try("ann", "wrong password"), 403) end
+  -- Who gets in has all his tries again.
+  test.equal(try("ann", PASSWORD), 200)
+  for _ = 1, 10 do test.equal(try("ann", "wrong password"), 403) end
   test.equal(try("ann", PASSWORD), 429)
   test.advance(61)
   test.equal(try("ann", PASSWORD), 200)
+end)
+
+test.case("names are not tried one after the other, and no form of another site logs in", function()
+  for number = 1, 60 do
+    test.equal(call("POST", "/api/login", { name = "somebody" .. number, password = PASSWORD }).status, 403)
+  end
+  test.equal(call("POST", "/api/login", { name = "another", password = PASSWORD }).status, 429)
+  register("ann")
+  local answer = test.request {
+    method = "POST", path = "/api/login", headers = { ["Content-Type"] = "text/plain" },
+    body = json.encode { name = "ann", password = PASSWORD },
+  }
+  test.equal(answer.status, 400)
 end)
 
 test.case("a token says who it is and when it ends", function()

@@ -6,6 +6,7 @@
 
 mod support;
 
+use std::process::Command;
 use std::time::Duration;
 
 use support::{ANN, BOB, Bench, limits};
@@ -154,8 +155,33 @@ fn script(filler: &str, place: &str) -> String {
     )
 }
 
+/// What LuaJIT's assertions say where memory ends just while a trace is being stitched to another one: a fault of its own
+/// (LuaJIT issue 1502), mended after the release that we build. It may strike here at any time, and is seldom.
+const KNOWN_FAULT: &str = "unbalanced stack after hot instruction";
+
+/// In a process of its own, which that fault ends.
 #[test]
 fn memory_that_is_filled_to_the_brim_ends_a_run_alone() {
+    for _ in 0..5 {
+        let output = Command::new(std::env::current_exe().expect("this binary"))
+            .args(["fill_to_the_brim", "--exact", "--ignored", "--nocapture"])
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        if !said.contains(KNOWN_FAULT) {
+            assert!(output.status.success(), "{said}");
+            let ran = String::from_utf8_lossy(&output.stdout);
+            assert!(ran.contains("1 passed"), "{ran}");
+            return;
+        }
+        eprintln!("known, and tried again: {said}");
+    }
+    panic!("the known fault is not seldom");
+}
+
+#[test]
+#[ignore = "not a test: the process of the one above"]
+fn fill_to_the_brim() {
     let (first, second) = FILLERS.split_at(FILLERS.len() / 2);
     std::thread::scope(|scope| {
         scope.spawn(|| fill_with(first));
