@@ -50,8 +50,8 @@ setup-test: setup-run
 	@tests/setup/packages.sh test
 	@tests/setup/pebble.sh
 	@tests/setup/centrifuge.sh || echo "no npm centrifuge: the tests with it will be skipped"
-	@tests/setup/cent.sh > /dev/null || echo "no PyPI cent: the test with it will be skipped"
-	@tests/setup/centrifuge_python.sh > /dev/null || echo "no PyPI centrifuge-python: the tests with it will be skipped"
+	@tests/setup/pypi.sh cent > /dev/null || echo "no PyPI cent: the test with it will be skipped"
+	@tests/setup/pypi.sh centrifuge-python > /dev/null || echo "no PyPI centrifuge-python: the tests with it will be skipped"
 
 setup-full: setup-test
 	@tests/setup/packages.sh full

@@ -2,7 +2,7 @@
 
     python cent_client.py
 
-The interpreter is one that has cent: tests/setup/cent.sh.
+The interpreter is one that has cent: tests/setup/pypi.sh cent.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
     python centrifuge_python.py
 
-The interpreter is one that has centrifuge-python: tests/setup/centrifuge_python.sh.
+The interpreter is one that has centrifuge-python: tests/setup/pypi.sh centrifuge-python.
 """
 
 import asyncio

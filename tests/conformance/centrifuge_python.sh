@@ -3,5 +3,5 @@
 # target/*/veche. Exit 3 where the client is not installed and can't be had.
 set -euo pipefail
 cd "$(dirname "$0")"
-python=$(../setup/centrifuge_python.sh) || { echo "SKIPPED: PyPI centrifuge-python can't be installed"; exit 3; }
+python=$(../setup/pypi.sh centrifuge-python) || { echo "SKIPPED: PyPI centrifuge-python can't be installed"; exit 3; }
 exec "$python" centrifuge_python.py

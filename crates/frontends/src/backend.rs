@@ -228,21 +228,18 @@ impl Backend {
         session: SessionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
-        let mut name = std::mem::take(&mut shared.scratch.name);
-        let channel = personal(&user.0, &mut name).map(|name| name.as_str().to_owned());
-        shared.scratch.name = name;
-        let inquiry = Inquiry {
-            channel: Text(channel?.into()),
-            question: Question::UserStatus,
+        let mut name = String::new();
+        let channel = personal(&user.0, &mut name)?;
+        let from = (session, ticket(self.next_number(), 0));
+        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+        let (status, open) = match hub.ask(from, channel, Question::UserStatus, ports) {
+            Outcome::Done(Answer::UserStatus(status)) => (Some(status), 0),
+            Outcome::Done(_) => (None, 0),
+            Outcome::Pending => (None, 1),
         };
-        let progress = self.ask(inquiry, session, shared)?;
-        if shared.is_blocked(&user.0)
-            && let Some(last) = self.exchanges.back_mut()
-            && let Content::Asked(answer) = &mut last.content
-        {
-            last.content = Content::AskedOfBlocked(answer.take());
-        }
-        Ok(progress)
+        let is_blocked = shared.is_blocked(&user.0);
+        self.owe(None, open, Content::UserStatus(status, is_blocked));
+        Ok(Progress::Done)
     }
 
     /// Lists the channels that have subscribers and whose names fit the pattern; all without one.
@@ -396,9 +393,8 @@ impl Backend {
             (Content::Instructed, Answer::Instructed { .. }) => {}
             (Content::Channels(all), Answer::Channels(more)) => all.add(more),
             (Content::Connections(all), Answer::Connections(more)) => all.add(more),
-            (Content::Asked(asked) | Content::AskedOfBlocked(asked), answer) => {
-                *asked = Some(answer);
-            }
+            (Content::UserStatus(status, _), Answer::UserStatus(found)) => *status = Some(found),
+            (Content::Asked(asked), answer) => *asked = Some(answer),
             _ => return,
         }
         exchange.open = exchange.open.saturating_sub(1);

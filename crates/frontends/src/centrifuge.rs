@@ -148,7 +148,7 @@ enum Done {
     Not(Block),
     Close(DisconnectCode),
     /// The session is to be closed with a code and words that are not the server's.
-    End(u16, Box<str>),
+    End(u16, Cow<'static, str>),
 }
 
 impl From<DisconnectCode> for Flow {
@@ -363,7 +363,7 @@ impl Centrifuge {
                     return Flow::Wait(Block::Answer);
                 }
                 Done::Close(code) => return code.into(),
-                Done::End(code, reason) => return Flow::Close(code, String::from(reason).into()),
+                Done::End(code, reason) => return Flow::Close(code, reason),
             }
             let queued = cx.shared.ports.outboxes.of(cx.id).queued();
             if queued + frame.len() > ANSWERS_BYTES_HIGH {
@@ -421,7 +421,7 @@ impl Centrifuge {
                 self.waiting = Some(waiting);
                 None
             }
-            Done::End(code, reason) => Some(Flow::Close(code, String::from(reason).into())),
+            Done::End(code, reason) => Some(Flow::Close(code, reason)),
             Done::Not(_) => None,
         }
     }
@@ -492,6 +492,14 @@ impl Centrifuge {
         }
     }
 
+    /// The same while somebody decides: its client is pinged, and nothing of it is heard.
+    pub(crate) fn judged_deadline_ms(&self, shared: &Shared) -> u64 {
+        match self.state {
+            State::Fresh => u64::MAX,
+            State::Connected => self.deadline_ms(shared),
+        }
+    }
+
     /// Looks at what is due while what comes is not read.
     pub(crate) fn timeout_blocked(&mut self, cx: &mut Context<'_>) -> Flow {
         if self.state == State::Fresh {
@@ -503,14 +511,6 @@ impl Centrifuge {
         frame.send(cx.id, &mut cx.shared.ports.outboxes);
         cx.shared.ports.outboxes.recycle(frame.into_bytes());
         flow
-    }
-
-    /// The same while somebody decides: its client is pinged, and nothing of it is heard.
-    pub(crate) fn judged_deadline_ms(&self, shared: &Shared) -> u64 {
-        match self.state {
-            State::Fresh => u64::MAX,
-            State::Connected => self.deadline_ms(shared),
-        }
     }
 
     /// Whether the next thing may be due earlier than was said last; that is known then.

@@ -190,12 +190,15 @@ impl Unknown {
     /// What a handshake gets.
     pub fn status(self) -> Status {
         match self {
-            Self::Missing | Self::NoToken | Self::Token(_) | Self::Revoked | Self::Stranger => {
-                Status::UNAUTHORIZED
-            }
-            Self::OfChannel | Self::NoPassword | Self::BadPassword | Self::WrongPassword => {
-                Status::UNAUTHORIZED
-            }
+            Self::Missing
+            | Self::NoToken
+            | Self::Token(_)
+            | Self::Revoked
+            | Self::OfChannel
+            | Self::Stranger
+            | Self::NoPassword
+            | Self::BadPassword
+            | Self::WrongPassword => Status::UNAUTHORIZED,
             Self::Malformed => Status::BAD_REQUEST,
             Self::Unwanted | Self::Blocked => Status::FORBIDDEN,
             Self::NoKeys | Self::NoAnswer | Self::NoJudge | Self::Crowded => {

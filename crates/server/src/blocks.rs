@@ -50,8 +50,9 @@ pub(crate) struct Blocks {
 #[derive(Debug)]
 struct Log {
     path: PathBuf,
-    /// What of it the table has: which file, how many bytes, how many lines.
+    /// What of it the table has: which file, and how many bytes.
     known: (u64, u64),
+    /// How many lines it has.
     lines: usize,
 }
 
@@ -80,7 +81,7 @@ impl Blocks {
         };
         let failed = |error: io::Error| format!("{}: {error}", path.display());
         // Nobody but another process waits for it here.
-        let _lock = log.lock(u32::MAX).map_err(failed)?;
+        let _lock = log.lock().map_err(failed)?;
         let mut table = log.read().map_err(failed)?;
         table.forget(now_s);
         log.make_anew(&table).map_err(failed)?;
@@ -108,7 +109,7 @@ impl Blocks {
         if !is_another && !is_long {
             return Ok(());
         }
-        let _lock = log.lock(LOCK_TRIES)?;
+        let _lock = log.lock_soon()?;
         let mut table = log.read()?;
         table.forget(now_s);
         if is_long {
@@ -245,16 +246,22 @@ impl Table {
 }
 
 impl Log {
-    /// Another process may have the file: one of them at a time. A worker does not wait long.
-    fn lock(&self, tries: u32) -> io::Result<File> {
-        let mut path = self.path.as_os_str().to_owned();
-        path.push(".lock");
-        let file = private().create(true).append(true).open(path)?;
-        if tries == u32::MAX {
-            flock(&file, FlockOperation::LockExclusive)?;
-            return Ok(file);
-        }
-        for _ in 1..tries {
+    /// What is locked: another process may have the file, one of them at a time.
+    fn lock_file(&self) -> io::Result<File> {
+        let path = beside(&self.path, ".lock");
+        private().create(true).append(true).open(path)
+    }
+
+    fn lock(&self) -> io::Result<File> {
+        let file = self.lock_file()?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        Ok(file)
+    }
+
+    /// The same by a worker, which does not wait long.
+    fn lock_soon(&self) -> io::Result<File> {
+        let file = self.lock_file()?;
+        for _ in 1..LOCK_TRIES {
             if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
                 return Ok(file);
             }
@@ -279,14 +286,12 @@ impl Log {
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => return Err(error),
         };
-        // The last piece is empty, or was being written when the machine went down: nobody was told that it is in force.
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n');
-        let lines = whole.map_or(&[][..], |end| &bytes[..end]);
         self.lines = 0;
-        for line in lines.split(|byte| *byte == b'\n') {
-            if whole.is_none() {
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            // The last one was being written when the machine went down: nobody was told that it is in force.
+            let Some(line) = line.strip_suffix(b"\n") else {
                 break;
-            }
+            };
             self.lines += 1;
             let Some(block) = read_line(line) else {
                 let (number, line) = (self.lines, String::from_utf8_lossy(line));
@@ -304,9 +309,7 @@ impl Log {
 
     /// All of it, in place of what was there.
     fn make_anew(&mut self, table: &Table) -> io::Result<()> {
-        let mut new = self.path.as_os_str().to_owned();
-        new.push(".new");
-        let new = PathBuf::from(new);
+        let new = beside(&self.path, ".new");
         let mut file = BufWriter::new(
             private()
                 .create(true)
@@ -325,7 +328,7 @@ impl Log {
     }
 
     fn append(&mut self, block: &Block) -> io::Result<()> {
-        let _lock = self.lock(LOCK_TRIES)?;
+        let _lock = self.lock_soon()?;
         // Opened each time: whoever has taken over may have written it anew.
         let mut file = private()
             .create(true)
@@ -333,32 +336,37 @@ impl Log {
             .read(true)
             .open(&self.path)?;
         let found = file.metadata()?;
-        let before = found.len();
+        let mut before = found.len();
         let is_known = self.known == (found.ino(), before);
-        let mut line = Vec::new();
         if before > 0 {
             let mut last = [0];
             file.seek(SeekFrom::End(-1))?;
             file.read_exact(&mut last)?;
             if last != *b"\n" {
                 // Half a line, of a process that was killed: what comes shall not be a part of it.
-                let whole = whole_bytes(&mut file)?;
-                file.set_len(whole)?;
+                before = whole_bytes(&mut file)?;
+                file.set_len(before)?;
             }
         }
+        let mut line = Vec::new();
         write_line(&mut line, block)?;
-        let written = file.write_all(&line);
-        if written.is_err() {
+        if let Err(error) = file.write_all(&line) {
             // Half a line would spoil the next one.
             let _ = file.set_len(before);
+            return Err(error);
         }
-        written?;
         self.lines += 1;
         if is_known {
             self.known = (found.ino(), file.metadata()?.len());
         }
         Ok(())
     }
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(suffix);
+    beside.into()
 }
 
 /// Up to where a file has whole lines.

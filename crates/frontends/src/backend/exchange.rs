@@ -59,8 +59,8 @@ pub(super) enum Content {
     Written(String),
     /// Nothing until the home has answered.
     Asked(Option<Answer>),
-    /// The same, of a user who is not let in.
-    AskedOfBlocked(Option<Answer>),
+    /// Whether a user is there, and whether he is not let in.
+    UserStatus(Option<UserStatus>, bool),
     /// Its code, and what it says.
     Refused(u32, String),
 }
@@ -97,7 +97,7 @@ impl Exchange {
             Content::Disconnected(count) => {
                 let _ = write!(text, "\"{key}\":{{\"disconnected\":{count}}}");
             }
-            Content::Instructed | Content::Asked(None) | Content::AskedOfBlocked(None) => {
+            Content::Instructed | Content::Asked(None) | Content::UserStatus(None, _) => {
                 let _ = write!(text, "\"{key}\":{{}}");
             }
             Content::Written(result) => {
@@ -106,12 +106,10 @@ impl Exchange {
             Content::Channels(listing) => write_listing(&mut text, key, listing),
             Content::Connections(all) => write_connections(&mut text, key, all),
             // Answers are written when they are complete.
-            Content::AskedOfBlocked(Some(Answer::UserStatus(status))) => {
-                write_status(&mut text, key, *status, true);
+            Content::UserStatus(Some(status), is_blocked) => {
+                write_status(&mut text, key, *status, *is_blocked);
             }
-            Content::Asked(Some(answer)) | Content::AskedOfBlocked(Some(answer)) => {
-                write_asked(&mut text, key, answer);
-            }
+            Content::Asked(Some(answer)) => write_asked(&mut text, key, answer),
         }
         text.push('}');
         out.extend_from_slice(text.as_bytes());
@@ -169,7 +167,6 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
                 "\"{key}\":{{\"num_clients\":{clients},\"num_users\":{users}}}"
             );
         }
-        Answer::UserStatus(status) => write_status(text, key, *status, false),
         Answer::History(Err(error)) | Answer::HistoryRemoved(Err(error)) => {
             let code = match error {
                 HistoryError::Off => NOT_AVAILABLE,
@@ -189,7 +186,8 @@ fn write_asked(text: &mut String, key: &str, answer: &Answer) {
         | Answer::Published(_)
         | Answer::Instructed { .. }
         | Answer::Channels(_)
-        | Answer::Connections(_) => {
+        | Answer::Connections(_)
+        | Answer::UserStatus(_) => {
             write_error(text, INTERNAL, "internal error");
         }
     }

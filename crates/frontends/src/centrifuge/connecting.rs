@@ -166,13 +166,7 @@ impl Centrifuge {
             return Err(refuse(id, ErrorCode::Expired, frame));
         }
         if self.info.user.is_empty() && !user.is_empty() {
-            if cx.shared.is_blocked(&user) {
-                return Err(Done::Close(DisconnectCode::PermissionDenied));
-            }
-            if !cx.shared.count_user_in(cx.id, &user) {
-                cx.shared.stats.turn_away(TurnedAway::UserConnections);
-                return Err(Done::Close(DisconnectCode::ConnectionLimit));
-            }
+            let_in(&user, cx).map_err(Done::Close)?;
             self.set_user(&user);
         }
         if let Some(expires_ms) = expires_ms {
@@ -213,12 +207,9 @@ impl Centrifuge {
         if cx.lease.is_some() && *self.info.user != *lease.user {
             return Err(DisconnectCode::InvalidToken);
         }
-        if cx.shared.is_blocked(&lease.user) {
-            return Err(DisconnectCode::PermissionDenied);
-        }
-        if cx.lease.is_none() && !cx.shared.count_user_in(cx.id, &lease.user) {
-            cx.shared.stats.turn_away(TurnedAway::UserConnections);
-            return Err(DisconnectCode::ConnectionLimit);
+        // One of the handshake was let in there.
+        if cx.lease.is_none() {
+            let_in(&lease.user, cx)?;
         }
         self.set_user(&lease.user);
         *cx.lease = Some(Box::new(lease));
@@ -246,26 +237,19 @@ impl Centrifuge {
         frame: &mut Frame,
         cx: &mut Context<'_>,
     ) -> Done {
-        let own = format!("#{}", self.info.user);
-        let own = (!self.info.user.is_empty()).then(|| Granted {
-            channel: own,
-            ..Granted::default()
-        });
-        let mut others = Vec::new();
+        let mut all = Vec::new();
+        if !self.info.user.is_empty() {
+            all.push(Granted {
+                channel: format!("#{}", self.info.user),
+                ..Granted::default()
+            });
+        }
         for one in welcome.channels {
             // Named twice, it is given once.
-            if !others
-                .iter()
-                .any(|other: &Granted| other.channel == one.channel)
-            {
-                others.push(one);
+            if !all.iter().any(|other| other.channel == one.channel) {
+                all.push(one);
             }
         }
-        let others = others
-            .into_iter()
-            .filter(|one| own.as_ref().is_none_or(|own| own.channel != one.channel));
-        let others: Vec<Granted> = others.collect();
-        let mut all: Vec<Granted> = own.into_iter().chain(others).collect();
         if self.is_one_way() {
             self.add_asked(&mut all, request, cx);
         }
@@ -474,6 +458,18 @@ impl Centrifuge {
         self.is_hurried = true;
         done(frame.reply(id, Outcome::Refresh(result)))
     }
+}
+
+/// Counts a client in as this user, if he is let in.
+fn let_in(user: &str, cx: &mut Context<'_>) -> Result<(), DisconnectCode> {
+    if cx.shared.is_blocked(user) {
+        return Err(DisconnectCode::PermissionDenied);
+    }
+    if !cx.shared.count_user_in(cx.id, user) {
+        cx.shared.stats.turn_away(TurnedAway::UserConnections);
+        return Err(DisconnectCode::ConnectionLimit);
+    }
+    Ok(())
 }
 
 /// A name that no other connection has: a UUID of random bits (RFC 9562, section 5.4).

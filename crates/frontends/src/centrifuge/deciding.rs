@@ -129,7 +129,9 @@ impl Centrifuge {
                 let _ = frame.reply(id, Outcome::Error(error));
                 Err(Done::Yes)
             }
-            Ok(Verdict::Disconnect { code, reason }) => Err(Done::End(code, reason)),
+            Ok(Verdict::Disconnect { code, reason }) => {
+                Err(Done::End(code, String::from(reason).into()))
+            }
             Ok(Verdict::Failed) => Err(refuse(id, ErrorCode::Internal, frame)),
             Err(why) => Err(self.undecided(id, kind, why, frame, cx)),
         }

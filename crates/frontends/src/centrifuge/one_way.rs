@@ -98,7 +98,7 @@ impl Centrifuge {
                 Flow::Wait(Block::Answer)
             }
             Done::Close(code) => code.into(),
-            Done::End(code, reason) => Flow::Close(code, String::from(reason).into()),
+            Done::End(code, reason) => Flow::Close(code, reason),
         }
     }
 

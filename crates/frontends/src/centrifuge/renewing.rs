@@ -3,6 +3,7 @@
 //! Clients know nothing of it, and no command waits for it. Whoever can't say is asked again in a while; meanwhile it
 //! goes on.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use veche_centrifuge::{DisconnectCode, Push, PushBody, UnsubscribeCode};
@@ -26,7 +27,7 @@ enum Renewed {
     /// It is over.
     Over,
     /// The client is closed.
-    End(u16, Box<str>),
+    End(u16, Cow<'static, str>),
 }
 
 /// Who is asked about the time of connections of a route, or of subscriptions, if anybody.
@@ -94,7 +95,7 @@ impl Centrifuge {
                     None
                 }
                 Renewed::Over => Some(DisconnectCode::Expired.into()),
-                Renewed::End(code, reason) => Some(Flow::Close(code, String::from(reason).into())),
+                Renewed::End(code, reason) => Some(Flow::Close(code, reason)),
             };
         }
         let channel = self.subscriptions.end_renewal(question)?;
@@ -126,7 +127,7 @@ impl Centrifuge {
                 cx.shared.ports.outboxes.recycle(frame.into_bytes());
                 None
             }
-            Renewed::End(code, reason) => Some(Flow::Close(code, String::from(reason).into())),
+            Renewed::End(code, reason) => Some(Flow::Close(code, reason)),
         }
     }
 
@@ -152,7 +153,7 @@ fn renewal(kind: Kind, verdict: Verdict, cx: &mut Context<'_>) -> Renewed {
                 false => Renewed::Until(expires_ms, grant),
             }
         }
-        Ok(Verdict::Disconnect { code, reason }) => Renewed::End(code, reason),
+        Ok(Verdict::Disconnect { code, reason }) => Renewed::End(code, String::from(reason).into()),
         Ok(Verdict::Error { .. } | Verdict::Failed) => Renewed::Later,
         Err(why) => {
             let what = format!("hook {}: {why}", kind.name());

@@ -90,6 +90,10 @@ impl Socket {
         if renewed.user != lease.user {
             return Err(NotRenewed::OtherUser);
         }
+        // The session may go by another name, by which it was not found.
+        if shared.is_blocked(&renewed.user) {
+            return Err(NotRenewed::Refused(Unknown::Blocked));
+        }
         shared.stats.tokens_renewed.add(1);
         let left_ms = renewed.expires_ms.saturating_sub(shared.now.wall_ms);
         **lease = renewed;

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use veche_calls::Reply;
 use veche_outbound::Outbound;
 
-use crate::asking::{CONNECTIONS_MAX, Request, sign};
+use crate::asking::{Request, sign};
 use crate::config;
 
 /// Longest answer that is read, in bytes; nothing in it matters.
@@ -35,7 +35,8 @@ pub(super) fn send(
         timeout: options.timeout,
         body_bytes_max: ANSWER_BYTES_MAX,
         ca: options.ca.as_deref(),
-        connections_max: CONNECTIONS_MAX,
+        // One after the other, and none that questions could hold.
+        connections_max: 1,
     };
     let (done, outcome) = mpsc::sync_channel(1);
     outbound.ask(request.into_call(), move |outcome| {
