@@ -30,11 +30,18 @@ pub(crate) struct Announcements {
     turns: VecDeque<Arc<str>>,
     waiting: usize,
     untold: u64,
+    /// Some have come since it was last tried to tell them.
+    is_new: bool,
 }
 
 impl Announcements {
     pub(crate) fn is_empty(&self) -> bool {
         self.turns.is_empty()
+    }
+
+    /// Whether some have come since it was last tried to tell them.
+    pub(crate) fn has_new(&self) -> bool {
+        self.is_new
     }
 
     /// Those that were not told for lack of room, so far.
@@ -48,6 +55,7 @@ impl Announcements {
             return;
         }
         self.waiting += 1;
+        self.is_new = true;
         let waiting = match self.channels.get_mut(channel) {
             Some(waiting) => waiting,
             None => {
@@ -90,6 +98,7 @@ impl Hub {
     /// Home: tells subscribers who has joined and left, as far as there is room. True if more of it can be told without
     /// waiting for credit.
     pub(crate) fn tell_announcements(&mut self, outlet: &mut impl Outlet) -> bool {
+        self.announcements.is_new = false;
         let mut told = 0;
         // One after the other, so far.
         let mut passed = 0;

@@ -46,6 +46,11 @@ impl Hub {
         has_more_to_tell || !self.busy.is_empty()
     }
 
+    /// Whether something was left for the next [`sweep`](Self::sweep) that needs nothing but to be called.
+    pub fn has_to_sweep(&self) -> bool {
+        !self.busy.is_empty() || self.announcements.has_new()
+    }
+
     /// Local: a publication of a home on another worker.
     ///
     /// It is queued whatever the limits of the queue say: it keeps its credit until its sweep is

@@ -262,6 +262,7 @@ fn a_full_queue_refuses_and_a_sweep_makes_room() {
     publish_from_source("d", &name, &mut home, &mut desk);
     assert_eq!((home.counts().queued, home.counts().stalled), (2, 1));
     assert!(desk.take().is_empty());
+    assert!(home.has_to_sweep());
 
     assert!(home.sweep(39, &mut desk), "one delivery is left");
     assert_eq!(
@@ -273,6 +274,7 @@ fn a_full_queue_refuses_and_a_sweep_makes_room() {
     assert_eq!(desk.take(), ["b", "handed 20", "done 3"]);
     assert!(!home.sweep(100, &mut desk));
     assert_eq!(desk.take(), vec!["d"; 20]);
+    assert!(!home.has_to_sweep());
 }
 
 #[test]
@@ -314,9 +316,11 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
         join(&mut home, &mut desk, index, blocked);
     }
     join(&mut home, &mut desk, MANY, free);
+    assert!(home.has_to_sweep(), "nobody has tried yet");
     assert!(!home.sweep(100, &mut desk), "nothing can go on by itself");
     assert_eq!(desk.take(), [format!("Joined {free}")]);
     assert!(home.has_to_tell());
+    assert!(!home.has_to_sweep(), "only credit helps");
 
     // With credit those that waited are told too, each to the one far away and to those who are here.
     desk.credits[usize::from(FAR.0)] = usize::MAX;

@@ -209,7 +209,9 @@ impl Rest {
     /// How long the driver may wait for something to happen.
     fn patience(&mut self) -> Option<u64> {
         let apps = self.apps_due_in_ms();
+        // Answers and verdicts are handed out after the sweep, and whoever gets one may publish or join at once.
         if std::mem::take(&mut self.busy)
+            || self.shared.hub.has_to_sweep()
             || !self.resumable.is_empty()
             || apps == Some(0)
             || !self.mailbox.sleep()
