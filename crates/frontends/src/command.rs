@@ -271,7 +271,12 @@ fn info(tags: &BTreeMap<Text<'_>, Text<'_>>) -> Result<Option<Arc<Info>>, BadCom
         .iter()
         .map(|(name, value)| (boxed(name), boxed(value)))
         .collect();
-    let info = || Arc::new(Info { client: None, tags });
+    let info = || {
+        Arc::new(Info {
+            tags,
+            ..Info::default()
+        })
+    };
     Ok((bytes > 0).then(info))
 }
 

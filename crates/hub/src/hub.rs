@@ -20,7 +20,9 @@ use crate::stalled::Stalled;
 use crate::streams::Streams;
 use crate::subscription::Subscriptions;
 use crate::user::Gone;
-use crate::{Answer, ChannelName, Encodings, Mail, Namespaces, Now, Options, Outlet, WorkerId};
+use crate::{
+    Answer, ChannelName, Encodings, Mail, Namespaces, Now, Options, Outlet, Wildcards, WorkerId,
+};
 
 /// One worker's hub.
 pub struct Hub {
@@ -36,6 +38,8 @@ pub struct Hub {
     pub(crate) log: Option<Box<Log>>,
     pub(crate) now: Now,
     pub(crate) namespaces: Arc<Namespaces>,
+    /// Those of the first namespaces.
+    pub(crate) wildcards: Option<Wildcards>,
     /// As home: what channels remember, and how many bytes that may take.
     pub(crate) streams: Streams,
     pub(crate) history_bytes_max: usize,
@@ -113,6 +117,7 @@ impl Hub {
             log: None,
             now: Now::default(),
             namespaces: Arc::default(),
+            wildcards: None,
             streams: Streams::new(epochs),
             history_bytes_max: usize::MAX,
             recent: Recent::default(),
@@ -260,10 +265,15 @@ impl Hub {
 
     /// The worker that orders a channel: all hubs of one seed agree.
     pub fn home_of(&self, channel: ChannelName<'_>) -> WorkerId {
-        self.home(self.channels.hash(channel.as_str()))
+        self.home(self.channels.hash(channel.as_str()), channel.as_str())
     }
 
-    pub(crate) fn home(&self, hash: u64) -> WorkerId {
+    pub(crate) fn home(&self, hash: u64, name: &str) -> WorkerId {
+        let hash = match self.wildcard_of(name) {
+            None => hash,
+            // All channels that are heard together are ordered together.
+            Some(wildcard) => self.channels.hash(wildcard),
+        };
         // Scaled instead of divided. The bits in the middle: the table of names uses both ends.
         let bits = u64::from((hash >> 24) as u32);
         WorkerId(((bits * u64::from(self.workers)) >> 32) as u16)
@@ -274,7 +284,7 @@ impl Hub {
         if let Some(index) = self.channels.find(hash, name) {
             return index;
         }
-        let home = match self.home(hash) {
+        let home = match self.home(hash, name) {
             home if home == self.me => Home::HERE,
             home => Home::away(home),
         };

@@ -34,6 +34,8 @@ pub struct Info {
     pub client: Option<Arc<ClientInfo>>,
     /// Names and values that were published with it.
     pub tags: Box<[(Box<str>, Box<str>)]>,
+    /// The channel that it was published to, for those who hear it [among others](crate::Wildcards).
+    pub channel: Option<Arc<str>>,
 }
 
 impl Info {

@@ -52,6 +52,7 @@ mod name;
 mod namespace;
 mod options;
 mod outlet;
+mod pattern;
 mod payload;
 mod pending;
 mod position;
@@ -68,6 +69,7 @@ mod subscription;
 mod sweep;
 mod time;
 mod user;
+mod wildcard;
 
 pub use connected::{CONNECTED_MAX, Connected, Connections};
 pub use happenings::{Happening, Told, What};
@@ -82,10 +84,12 @@ pub use mail::{Class, Mail, Registration};
 pub use membership::{Joining, SubscribeError};
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};
 pub use namespace::{
-    Access, History, Namespace, Namespaces, Publishing, Recovery, Subscribing, USERS, namespace_of,
+    Access, History, Namespace, Namespaces, Publishing, Recovery, Subscribing, USERS, is_private,
+    namespace_of,
 };
 pub use options::{IMMEDIATE_MAX, Options};
 pub use outlet::{Answer, Outlet};
+pub use pattern::{Pattern, PatternError};
 pub use payload::{
     Delivery, ENCODINGS_MAX, Encodings, Event, Format, Payload, PayloadKind, PayloadRef,
     Publication,
@@ -97,3 +101,4 @@ pub use question::Question;
 pub use stream::{Page, Query, RECOVERED_MAX, Recovered, Version};
 pub use time::Now;
 pub use user::UserStatus;
+pub use wildcard::Wildcards;

@@ -134,7 +134,7 @@ impl Hub {
         joining: &Joining,
     ) -> Option<Box<Joined>> {
         let hash = self.channels.hash(&name);
-        debug_assert_eq!(self.home(hash), self.me, "all workers have one seed");
+        debug_assert_eq!(self.home(hash, &name), self.me, "all workers have one seed");
         let index = match self.channels.find(hash, &name) {
             Some(index) => index,
             None => self.channels.insert(hash, name, Home::HERE),

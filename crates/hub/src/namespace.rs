@@ -1,10 +1,10 @@
-//! Namespaces: what stands before the first `:` of a channel's name carries its options.
+//! Namespaces: what stands before the first `:` of a channel's name carries its options, or a pattern that fits it.
 
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use crate::Told;
+use crate::{Pattern, Told, Wildcards};
 
 /// The namespace of users' own channels: `#ann` is the channel of the user `ann`.
 pub const USERS: &str = "#";
@@ -98,6 +98,9 @@ impl Namespace {
 #[derive(Clone, Debug, Default)]
 pub struct Namespaces {
     by_name: HashMap<Box<str>, Namespace, RandomState>,
+    /// Those whose name is a pattern; of two that fit a channel the first counts.
+    by_pattern: Vec<(Pattern, Namespace)>,
+    wildcards: Wildcards,
 }
 
 impl Namespaces {
@@ -106,18 +109,64 @@ impl Namespaces {
         Self::default()
     }
 
+    /// The channels of these namespaces are heard together.
+    #[must_use]
+    pub fn with_wildcards(wildcards: Wildcards) -> Self {
+        Self {
+            wildcards,
+            ..Self::default()
+        }
+    }
+
+    /// Which channels are heard together.
+    pub fn wildcards(&self) -> &Wildcards {
+        &self.wildcards
+    }
+
     /// The options of this namespace are these: `""` has the channels without a `:`, [`USERS`] those of users.
     pub fn insert(&mut self, name: &str, options: Namespace) {
         self.by_name.insert(name.into(), options);
     }
 
+    /// The options of the channels whose names fit a pattern. Where several fit, the one counts that is spelled out at the
+    /// first place where they differ.
+    pub fn insert_pattern(&mut self, pattern: Pattern, options: Namespace) {
+        let others = self.by_pattern.iter();
+        let place = others
+            .take_while(|(other, _)| !pattern.precedes(other))
+            .count();
+        self.by_pattern.insert(place, (pattern, options));
+    }
+
+    /// What stands for a parameter in a channel's name, where a pattern fits that.
+    pub fn parameter<'c>(&'c self, channel: &'c str, name: &str) -> Option<&'c str> {
+        let (pattern, _) = self.fitting(channel)?;
+        let mut parameters = pattern.parameters(channel);
+        parameters.find_map(|(one, given)| (one == name).then_some(given))
+    }
+
+    fn fitting(&self, channel: &str) -> Option<&(Pattern, Namespace)> {
+        if !channel.starts_with('/') {
+            return None;
+        }
+        let mut all = self.by_pattern.iter();
+        all.find(|(pattern, _)| pattern.fits(channel))
+    }
+
     /// The options of a channel.
     pub fn of(&self, channel: &str) -> Namespace {
+        if let Some((_, options)) = self.fitting(channel) {
+            return *options;
+        }
         if self.by_name.is_empty() {
             return Namespace::default();
         }
         let found = self.by_name.get(namespace_of(channel));
-        found.copied().unwrap_or_default()
+        let mut options = found.copied().unwrap_or_default();
+        if self.wildcards.of(channel) == Some(channel) {
+            options.history = None;
+        }
+        options
     }
 }
 
@@ -127,6 +176,12 @@ pub fn namespace_of(channel: &str) -> &str {
         [b'#', ..] => USERS,
         _ => channel.split_once(':').map_or("", |(name, _)| name),
     }
+}
+
+/// Whether a channel is private by its name: `$x`, `chat:$x`.
+pub fn is_private(channel: &str) -> bool {
+    let rest = channel.split_once(':').map_or(channel, |(_, rest)| rest);
+    rest.starts_with('$') || channel.starts_with('$')
 }
 
 #[cfg(test)]
@@ -162,5 +217,44 @@ mod tests {
         assert_eq!(all.of("chat:1"), chat);
         assert_eq!(all.of("chat"), Namespace::default());
         assert_eq!(all.of("other:1"), Namespace::default());
+    }
+
+    #[test]
+    fn patterns_go_before_names_and_what_is_spelled_out_before_parameters() {
+        let told = |told| Namespace {
+            told,
+            ..Namespace::default()
+        };
+        let mut all = Namespaces::new();
+        all.insert("", told(Told::Members));
+        for (pattern, options) in [
+            ("/users/:user", told(Told::Nothing)),
+            ("/users/all", told(Told::Occupancy)),
+        ] {
+            all.insert_pattern(Pattern::new(pattern).expect("a pattern"), options);
+        }
+        assert_eq!(all.of("/users/ann").told, Told::Nothing);
+        assert_eq!(all.of("/users/all").told, Told::Occupancy);
+        assert_eq!(all.of("/users/ann/x").told, Told::Members);
+        assert_eq!(all.parameter("/users/ann", "user"), Some("ann"));
+        assert_eq!(all.parameter("/users/all", "user"), None);
+        assert_eq!(all.parameter("users/ann", "user"), None);
+    }
+
+    #[test]
+    fn a_wildcard_channel_remembers_nothing() {
+        let news = Namespace {
+            history: Some(History {
+                size: 1,
+                ttl_ms: 1,
+                position_ttl_ms: 1,
+                recovery: Recovery::Missed,
+            }),
+            ..Namespace::default()
+        };
+        let mut all = Namespaces::with_wildcards(Wildcards::new(["news"]));
+        all.insert("news", news);
+        assert_eq!(all.of("news:1"), news);
+        assert_eq!(all.of("news:*").history, None);
     }
 }

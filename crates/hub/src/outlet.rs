@@ -44,7 +44,9 @@ pub trait Outlet {
     /// same call of the hub, and takes that credit.
     fn mail(&mut self, to: WorkerId, mail: Mail);
 
-    /// Whether a mail of this class can be sent to that worker now. Asked for data only.
+    /// Whether a mail of this class can be sent to that worker now. Asked for data only. A yes for
+    /// [`Class::Deliver`] is good for two mails: one for those who are subscribed to the channel, one
+    /// for those who hear it [among others](crate::Wildcards).
     fn has_credit(&self, to: WorkerId, class: Class) -> bool;
 
     /// A data mail from that worker is finished: its credit of this class goes back.

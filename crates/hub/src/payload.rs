@@ -98,7 +98,15 @@ pub(crate) enum Source<'a> {
     Kept(Payload),
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    /// Another one of the same.
+    pub(crate) fn share(&self) -> Source<'a> {
+        match self {
+            Source::Borrowed(payload) => Source::Borrowed(*payload),
+            Source::Kept(payload) => Source::Kept(payload.clone()),
+        }
+    }
+
     pub(crate) fn borrow(&self) -> PayloadRef<'_> {
         match self {
             Source::Borrowed(payload) => *payload,

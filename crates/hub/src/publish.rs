@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::channel::Channel;
 use crate::payload::{Ordered, Source};
 use crate::stalled::Request;
 use crate::{
@@ -77,7 +78,7 @@ impl Hub {
         outlet: &mut impl Outlet,
     ) -> Result<Outcome<Published>, NoCredit> {
         let hash = self.channels.hash(channel.as_str());
-        let home = self.home(hash);
+        let home = self.home(hash, channel.as_str());
         if home != self.me {
             if !outlet.has_credit(home, Class::Publish) {
                 return Err(NoCredit);
@@ -164,7 +165,8 @@ impl Hub {
             return found;
         }
         let has_key = terms.is_some_and(|terms| terms.idempotency_key.is_some());
-        if !has_key && self.namespaces.of(name).history.is_none() {
+        let is_heard = || self.overheard(name).is_some();
+        if !has_key && self.namespaces.of(name).history.is_none() && !is_heard() {
             return None;
         }
         Some(self.entry(hash, name))
@@ -188,6 +190,14 @@ impl Hub {
     /// Home: whether a publication of this channel can't be handed out now, and why.
     pub(crate) fn blocked_by_room(&self, index: u32, outlet: &impl Outlet) -> Option<Blocked> {
         let channel = &self.channels[index];
+        let blocked = self.blocked_there(channel, outlet);
+        blocked.or_else(|| {
+            let overheard = self.overheard(&channel.name)?;
+            self.blocked_there(&self.channels[overheard], outlet)
+        })
+    }
+
+    fn blocked_there(&self, channel: &Channel, outlet: &impl Outlet) -> Option<Blocked> {
         for share in channel.shares.as_slice() {
             let is_free = !self.stalled.reserves(share.worker)
                 && outlet.has_credit(share.worker, Class::Deliver);
@@ -280,9 +290,24 @@ impl Hub {
         published
     }
 
-    /// Sends an ordered publication to every worker with subscribers, this one included. Returns
-    /// the registered subscribers of all. The credits were looked at by [`blocked`](Self::blocked).
+    /// Hands an ordered publication to its subscribers, and to those who hear its channel among others. Returns how many
+    /// they are. The credits were looked at by [`blocked`](Self::blocked).
     pub(crate) fn feed(
+        &mut self,
+        index: u32,
+        mut ordered: Ordered<'_>,
+        outlet: &mut impl Outlet,
+    ) -> u32 {
+        let overheard = match ordered.event {
+            Event::Published => self.feed_overheard(index, &mut ordered, outlet),
+            Event::Joined | Event::Left => 0,
+        };
+        overheard + self.hand_out(index, ordered, outlet)
+    }
+
+    /// Sends it to every worker with subscribers of one entry, this one included. Returns the registered subscribers of
+    /// all.
+    pub(crate) fn hand_out(
         &mut self,
         index: u32,
         mut ordered: Ordered<'_>,

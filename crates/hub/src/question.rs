@@ -28,7 +28,7 @@ impl Hub {
         outlet: &mut impl Outlet,
     ) -> Outcome<Answer> {
         let hash = self.channels.hash(channel.as_str());
-        let home = self.home(hash);
+        let home = self.home(hash, channel.as_str());
         if home == self.me {
             let origin = Origin {
                 from: home,

@@ -97,8 +97,11 @@ impl Hub {
     /// A full queue here is emptied by the next sweep and needs no reservation.
     pub(crate) fn reserve(&mut self, channel: u32, blocked: Blocked) {
         if blocked == Blocked::Lane {
-            for share in self.channels[channel].shares.as_slice() {
-                self.stalled.reserved[usize::from(share.worker.0)] = true;
+            let overheard = self.overheard(&self.channels[channel].name);
+            for index in overheard.into_iter().chain([channel]) {
+                for share in self.channels[index].shares.as_slice() {
+                    self.stalled.reserved[usize::from(share.worker.0)] = true;
+                }
             }
         }
     }

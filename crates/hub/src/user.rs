@@ -56,7 +56,7 @@ impl Hub {
         let name = ChannelName::of_user(user, &mut buffer)?;
         let instruction = Arc::new(instruction);
         let hash = self.channels.hash(name.as_str());
-        let home = self.home(hash);
+        let home = self.home(hash, name.as_str());
         if home == self.me {
             return Ok(Outcome::Done(self.pass_on(
                 name.as_str(),

@@ -99,7 +99,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let (failed, failures) = std::sync::mpsc::sync_channel(workers);
     for (me, ((mailbox, sockets), hub)) in ends.into_iter().zip(hands).zip(hubs).enumerate() {
         let outboxes = Outboxes::new(outbox_bytes_max(&config)).with_random(random);
-        let ports = Ports::new(outboxes, Post::new(workers as u16, options.credits));
+        let ports = Ports::new(outboxes, Post::new(workers as u16, options.credits - 1));
         let (site, common) = (Arc::clone(&site), Arc::clone(&common));
         let report: Arc<Report> = Arc::clone(&report);
         let shelf = Arc::clone(&shelf);

@@ -10,7 +10,7 @@ use veche_frontends::origin::{Pattern, Rule};
 use veche_frontends::publishing::Publishing;
 use veche_frontends::route::{Handler, Route, Router};
 use veche_frontends::site::{ApiKey, Limits, Listener, Role, Site};
-use veche_hub::{History, Namespace, Namespaces};
+use veche_hub::{History, Namespace, Namespaces, Wildcards};
 use veche_proto::http;
 use veche_proto::websocket::{self, deflate};
 
@@ -106,7 +106,9 @@ pub(crate) fn history_bytes_max(config: &Config) -> usize {
 
 /// What channels remember.
 pub(crate) fn namespaces(config: &Config) -> Namespaces {
-    let mut namespaces = Namespaces::new();
+    let wildcards = config.namespaces.iter().filter(|one| one.wildcard);
+    let wildcards = Wildcards::new(wildcards.map(|one| &*one.name));
+    let mut namespaces = Namespaces::with_wildcards(wildcards);
     for namespace in &config.namespaces {
         let history = namespace.history.map(|history| History {
             size: history.size,
@@ -122,7 +124,10 @@ pub(crate) fn namespaces(config: &Config) -> Namespaces {
             leave_delay_ms: as_ms(namespace.leave_delay),
             told: namespace.told,
         };
-        namespaces.insert(&namespace.name, options);
+        match veche_hub::Pattern::new(&namespace.name) {
+            Ok(pattern) => namespaces.insert_pattern(pattern, options),
+            Err(_) => namespaces.insert(&namespace.name, options),
+        }
     }
     namespaces
 }

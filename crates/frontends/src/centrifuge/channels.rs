@@ -1,10 +1,10 @@
 //! What a channel's name says of who may do what there, beside the options of its namespace.
 //!
 //! `dialog:7#ann,bob` is for those users only; `$x` and `chat:$x` are private, which takes a token; `#ann` is the own
-//! channel of the user `ann`.
+//! channel of the user `ann`; and where a pattern has a parameter `user`, as in `/users/:user/orders`, it is for him.
 
 use veche_centrifuge::ErrorCode;
-use veche_hub::{Access, ChannelName, Publishing, Subscribing};
+use veche_hub::{ChannelName, Namespaces, Publishing, Subscribing, is_private};
 
 /// What may be done only with a token for the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +26,12 @@ pub(super) fn named(channel: &str) -> Result<ChannelName<'_>, ErrorCode> {
 pub(super) fn may_subscribe(
     channel: ChannelName<'_>,
     user: &str,
-    access: Access,
+    namespaces: &Namespaces,
 ) -> Result<Leave, ErrorCode> {
     let name = channel.as_str();
+    let access = namespaces.of(name).access;
     // Its user hears it anyway.
-    if channel.user().is_some() || !is_among(name, user) {
+    if channel.user().is_some() || !is_among(name, user, namespaces) {
         return Err(ErrorCode::PermissionDenied);
     }
     match access.subscribe {
@@ -46,40 +47,60 @@ pub(super) fn may_publish(
     channel: ChannelName<'_>,
     user: &str,
     is_subscribed: bool,
-    access: Access,
+    namespaces: &Namespaces,
 ) -> Option<Leave> {
     let name = channel.as_str();
+    if namespaces.wildcards().of(name) == Some(name) {
+        // It is there to hear others by.
+        return None;
+    }
+    let access = namespaces.of(name).access;
+    let is_among = |name| is_among(name, user, namespaces);
     let (may, leave) = match access.publish {
         Publishing::Nobody => (false, Leave::Granted),
         Publishing::Subscriber => (is_subscribed, Leave::Granted),
         Publishing::Client => {
-            let is_free = is_among(name, user) && !is_private(name);
+            let is_free = is_among(name) && !is_private(name);
             (is_subscribed || is_free, Leave::Granted)
         }
-        Publishing::Hook => (is_subscribed || is_among(name, user), Leave::WithVerdict),
+        Publishing::Hook => (is_subscribed || is_among(name), Leave::WithVerdict),
     };
     may.then_some(leave)
 }
 
 /// Whether the name is for everybody or names this user.
-fn is_among(name: &str, user: &str) -> bool {
+fn is_among(name: &str, user: &str, namespaces: &Namespaces) -> bool {
+    if let Some(owner) = namespaces.parameter(name, "user")
+        && (user.is_empty() || owner != user)
+    {
+        return false;
+    }
     match name.split_once('#') {
         None => true,
         Some((_, users)) => !user.is_empty() && users.split(',').any(|one| one == user),
     }
 }
 
-fn is_private(name: &str) -> bool {
-    let rest = name.split_once(':').map_or(name, |(_, rest)| rest);
-    rest.starts_with('$') || name.starts_with('$')
-}
-
 #[cfg(test)]
 mod tests {
+    use veche_hub::{Access, Namespace, Pattern, USERS, Wildcards};
+
     use super::*;
 
-    fn access(subscribe: Subscribing, publish: Publishing) -> Access {
-        Access { subscribe, publish }
+    /// All channels may be done this with.
+    fn access(subscribe: Subscribing, publish: Publishing) -> Namespaces {
+        let options = Namespace {
+            access: Access { subscribe, publish },
+            ..Namespace::default()
+        };
+        let mut all = Namespaces::with_wildcards(Wildcards::new(["news"]));
+        for name in ["", "$chat", "chat", "news", USERS] {
+            all.insert(name, options);
+        }
+        for pattern in ["/users/:user/orders", "/rooms/:room"] {
+            all.insert_pattern(Pattern::new(pattern).expect("a pattern"), options);
+        }
+        all
     }
 
     #[test]
@@ -102,6 +123,11 @@ mod tests {
             ("chat:1#,ann", "", NO, NO),
             ("#ann", "ann", NO, NO),
             ("#bob", "ann", NO, NO),
+            ("news:*", "", Ok(Granted), Ok(WithToken)),
+            ("/users/ann/orders", "ann", Ok(Granted), Ok(WithToken)),
+            ("/users/bob/orders", "ann", NO, NO),
+            ("/users/ann/orders", "", NO, NO),
+            ("/rooms/1", "", Ok(Granted), Ok(WithToken)),
         ] {
             let channel = ChannelName::new(name).expect("a name");
             let rows = [
@@ -112,7 +138,7 @@ mod tests {
             for (subscribe, expected) in rows {
                 let access = access(subscribe, Publishing::Client);
                 assert_eq!(
-                    may_subscribe(channel, user, access),
+                    may_subscribe(channel, user, &access),
                     expected,
                     "{name} {user} {subscribe:?}"
                 );
@@ -131,16 +157,21 @@ mod tests {
             ("chat:1#bob", "ann", false, true),
             ("#ann", "ann", true, true),
             ("#bob", "ann", false, true),
+            ("/users/ann/orders", "ann", true, true),
+            ("/users/bob/orders", "ann", false, true),
         ] {
             let channel = ChannelName::new(name).expect("a name");
             let may = |is_subscribed, publish| {
                 let access = access(Subscribing::Nobody, publish);
-                may_publish(channel, user, is_subscribed, access) == Some(Leave::Granted)
+                may_publish(channel, user, is_subscribed, &access) == Some(Leave::Granted)
             };
             assert_eq!(may(false, Publishing::Client), free, "{name} {user}");
             assert_eq!(may(true, Publishing::Client), subscribed, "{name} {user}");
             assert!(may(true, Publishing::Subscriber) && !may(false, Publishing::Subscriber));
             assert!(!may(true, Publishing::Nobody));
         }
+        let wildcard = ChannelName::new("news:*").expect("a name");
+        let access = access(Subscribing::Client, Publishing::Client);
+        assert_eq!(may_publish(wildcard, "ann", true, &access), None);
     }
 }

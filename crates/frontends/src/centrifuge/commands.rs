@@ -57,9 +57,9 @@ impl Centrifuge {
             Ok(channel) => channel,
             Err(code) => return refuse(id, code, frame),
         };
-        let access = cx.shared.site.namespaces.of(channel.as_str()).access;
         let is_subscribed = self.subscriptions.has(channel.as_str());
-        let Some(leave) = may_publish(channel, &self.info.user, is_subscribed, access) else {
+        let namespaces = &cx.shared.site.namespaces;
+        let Some(leave) = may_publish(channel, &self.info.user, is_subscribed, namespaces) else {
             return refuse(id, ErrorCode::PermissionDenied, frame);
         };
         let Some(data) = request.data else {

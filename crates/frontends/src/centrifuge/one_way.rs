@@ -119,8 +119,8 @@ impl Centrifuge {
             let Ok(channel) = ChannelName::new(&sub.channel) else {
                 continue;
             };
-            let access = cx.shared.site.namespaces.of(channel.as_str()).access;
-            let may = may_subscribe(channel, &self.info.user, access) == Ok(Leave::Granted);
+            let namespaces = &cx.shared.site.namespaces;
+            let may = may_subscribe(channel, &self.info.user, namespaces) == Ok(Leave::Granted);
             if may && !all.iter().any(|one| *one.channel == *channel.as_str()) {
                 all.push(Granted {
                     channel: sub.channel.clone().into_owned(),

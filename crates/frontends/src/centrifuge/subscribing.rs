@@ -250,8 +250,8 @@ impl Centrifuge {
         if self.subscriptions.has(name) {
             return refuse(id, ErrorCode::AlreadySubscribed, frame);
         }
-        let access = cx.shared.site.namespaces.of(name).access;
-        let leave = match may_subscribe(channel, &self.info.user, access) {
+        let namespaces = &cx.shared.site.namespaces;
+        let leave = match may_subscribe(channel, &self.info.user, namespaces) {
             Ok(leave) => leave,
             Err(code) => return refuse(id, code, frame),
         };

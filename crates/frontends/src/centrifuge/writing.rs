@@ -59,10 +59,19 @@ pub(crate) fn client(info: &ClientInfo) -> wire::ClientInfo<'_> {
     }
 }
 
+/// The tag that names the channel for those who hear it among others: not all SDKs show what the protocol has for it.
+const CHANNEL_TAG: &str = "channel";
+
 /// The tags of what was published, lent.
 pub(crate) fn tags(info: Option<&Info>) -> Vec<(&str, &str)> {
     let tags = info.map_or(&[][..], |info| &info.tags);
-    tags.iter().map(|(name, tag)| (&**name, &**tag)).collect()
+    let mut tags: Vec<_> = tags.iter().map(|(name, tag)| (&**name, &**tag)).collect();
+    if let Some(channel) = info.and_then(|info| info.channel.as_deref())
+        && !tags.iter().any(|(name, _)| *name == CHANNEL_TAG)
+    {
+        tags.push((CHANNEL_TAG, channel));
+    }
+    tags
 }
 
 /// What was published.
@@ -76,6 +85,9 @@ pub(crate) fn publication<'a>(
         info: info.and_then(|info| info.client.as_deref()).map(client),
         offset: position.map_or(0, |position| position.offset),
         tags,
+        channel: info
+            .and_then(|info| info.channel.as_deref())
+            .unwrap_or_default(),
         ..wire::Publication::new(data(payload))
     }
 }

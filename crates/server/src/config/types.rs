@@ -442,7 +442,7 @@ pub(crate) struct WebSocket {
 /// `[[namespace]]`: the options of channels of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Namespace {
-    /// What stands before the `:`; `""` for channels without one, `"#"` for those of users.
+    /// What stands before the `:`; `""` for channels without one, `"#"` for those of users; or a pattern.
     pub(crate) name: String,
     pub(crate) history: Option<History>,
     /// Whether channels know who is there.
@@ -455,6 +455,8 @@ pub(crate) struct Namespace {
     pub(crate) leave_delay: Duration,
     /// What clients may do there by themselves.
     pub(crate) access: veche_hub::Access,
+    /// Whether its channels can be heard together.
+    pub(crate) wildcard: bool,
 }
 
 /// What channels of a namespace remember.

@@ -87,6 +87,9 @@ pub(crate) enum Value {
 
 /// Whether channels can have it.
 fn is_namespace(name: &str) -> bool {
+    if name.starts_with('/') {
+        return veche_hub::Pattern::new(name).is_ok();
+    }
     let is_plain = !name.contains([':', '#']) && !name.contains(char::is_control);
     name.len() < veche_hub::NAME_BYTES_MAX && (is_plain || name == veche_hub::USERS)
 }
@@ -260,6 +263,7 @@ impl Kind {
                 "what stands before the \":\" of its channels".to_owned(),
                 "\"\" for channels without one".to_owned(),
                 "\"#\" for users' own".to_owned(),
+                "a pattern such as \"/users/:user\"".to_owned(),
             ],
             Self::List { expected } => vec![format!("a list of {expected}")],
             Self::Secrets => {

@@ -153,6 +153,7 @@ fn read_info(bytes: &Bytes) -> Option<Info> {
         tags.push((text(&mut rest)?, text(&mut rest)?));
     }
     Some(Info {
+        channel: None,
         client,
         tags: tags.into(),
     })
@@ -197,6 +198,7 @@ mod tests {
             })
         };
         Info {
+            channel: None,
             client: Some(Arc::new(ClientInfo {
                 user: "ann".into(),
                 client: "".into(),

@@ -1,6 +1,7 @@
 //! Clients of Centrifugo's protocol on the real server: what they miss comes back, what they get wrong has its code.
 
 mod hooks;
+mod names;
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Write as _};

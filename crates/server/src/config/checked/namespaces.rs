@@ -1,6 +1,6 @@
 //! `[[namespace]]`: what channels remember, and what clients may do with them.
 
-use veche_hub::{Access, Publishing, Recovery, Subscribing, Told};
+use veche_hub::{Access, Pattern, Publishing, Recovery, Subscribing, Told, USERS};
 
 use super::{Checker, identity, word};
 use crate::config::raw::Table;
@@ -21,8 +21,8 @@ impl Checker<'_> {
 
     fn namespace(&mut self, table: &Table, names: &mut Vec<String>) -> Option<Namespace> {
         let name = self.required(table, "name")?;
-        if names.contains(&name) {
-            let why = format!("name: another [[namespace]] is called {name:?} already");
+        if let Some(other) = names.iter().find(|other| is_same(other, &name)) {
+            let why = format!("name: another [[namespace]] is called {other:?} already");
             self.problems.add(table.value_at("name"), why);
         }
         names.push(name.clone());
@@ -45,6 +45,12 @@ impl Checker<'_> {
             other => unreachable!("{name} has a default and is a time: {other:?}"),
         };
         let flag = |name| matches!(table.value(name), Some(Value::Flag(true)));
+        let wildcard = flag("wildcard");
+        if wildcard && (name == USERS || name.starts_with('/')) {
+            let why =
+                "wildcard: neither users' own channels nor those of a pattern are heard together";
+            self.problems.add(table.value_at("wildcard"), why);
+        }
         let (presence, join_leave) = (flag("presence"), flag("join_leave"));
         let told = match word(table, "events") {
             "occupancy" => Told::Occupancy,
@@ -70,6 +76,7 @@ impl Checker<'_> {
             }),
             presence,
             join_leave,
+            wildcard,
             told,
             leave_delay: identity::duration(table, "leave_delay"),
             access: Access {
@@ -87,5 +94,13 @@ impl Checker<'_> {
                 },
             },
         })
+    }
+}
+
+/// Whether two names stand for the same channels.
+fn is_same(one: &str, other: &str) -> bool {
+    match (Pattern::new(one), Pattern::new(other)) {
+        (Ok(one), Ok(other)) => one.is_same(&other),
+        _ => one == other,
     }
 }

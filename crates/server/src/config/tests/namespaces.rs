@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use veche_hub::{Access, Recovery};
+use veche_hub::{Access, Recovery, Subscribing};
 
 use super::bad::says_after_listen;
 use super::{LISTEN, good};
@@ -19,6 +19,7 @@ leave_delay = "9s"
 history_size = 100
 [[namespace]]
 name = ""
+wildcard = true
 [[namespace]]
 name = "#"
 history_size = 3
@@ -38,6 +39,7 @@ history_bytes = "1GiB"
         told: veche_hub::Told::Nothing,
         leave_delay: Duration::from_secs(if name == "chat" { 9 } else { 5 }),
         access: Access::default(),
+        wildcard: name.is_empty(),
     };
     let chat = History {
         size: 100,
@@ -87,12 +89,49 @@ positions = true
 "##,
         &[
             "3:1: [[namespace]] without \"name\", which it has to have",
-            "6:8: name: expected what stands before the \":\" of its channels, \"\" for channels without one or \"#\" for users' own, found \"chat:1\"",
+            "6:8: name: expected what stands before the \":\" of its channels, \"\" for channels without one, \"#\" for users' own or a pattern such as \"/users/:user\", found \"chat:1\"",
             "10:1: unknown directive \"history_sise\" in [[namespace]]; did you mean \"history_size\"?",
             "12:8: name: another [[namespace]] is called \"a\" already",
             "13:12: recovery: expected \"missed\" or \"latest\", found \"all\"",
             "18:15: outbox_full: clients with positions are promised that nothing is missing; it has to be \"disconnect\"",
             "22:1: positions: it means nothing to handler \"echo\", only to \"push\"",
+        ],
+    );
+}
+
+#[test]
+fn names_may_be_patterns() {
+    let config = good(&format!(
+        "{LISTEN}[[namespace]]\nname = \"/users/:user\"\nsubscribe = \"client\"\n[[namespace]]\nname = \"/users/all\"\n"
+    ));
+    assert_eq!(config.warnings, []);
+    let namespaces = crate::site::namespaces(&config);
+    assert_eq!(namespaces.parameter("/users/ann", "user"), Some("ann"));
+    assert_eq!(
+        namespaces.of("/users/ann").access.subscribe,
+        Subscribing::Client
+    );
+    assert_eq!(
+        namespaces.of("/users/all").access.subscribe,
+        Subscribing::Nobody
+    );
+    says_after_listen(
+        r##"[[namespace]]
+name = "/users/:user"
+[[namespace]]
+name = "/users/:name"
+wildcard = true
+[[namespace]]
+name = "/users/"
+[[namespace]]
+name = "#"
+wildcard = true
+"##,
+        &[
+            "6:8: name: another [[namespace]] is called \"/users/:user\" already",
+            "7:12: wildcard: neither users' own channels nor those of a pattern are heard together",
+            "9:8: name: expected what stands before the \":\" of its channels, \"\" for channels without one, \"#\" for users' own or a pattern such as \"/users/:user\", found \"/users/\"",
+            "12:12: wildcard: neither users' own channels nor those of a pattern are heard together",
         ],
     );
 }

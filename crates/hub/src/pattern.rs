@@ -1,0 +1,182 @@
+//! Patterns of channels' names: `/users/:user/orders` is for `/users/ann/orders`, where `user` is `ann`.
+
+use std::fmt;
+
+/// A pattern: `/` and segments between slashes, each of which is a text or, behind a `:`, the name of a parameter that
+/// stands for any text without a slash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(Box<[Segment]>);
+
+/// In the order in which they count where two patterns fit: what is spelled out comes first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Segment {
+    Text(Box<str>),
+    Parameter(Box<str>),
+}
+
+/// Why a text is no pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// It does not begin with a slash.
+    #[error("a pattern begins with a slash")]
+    Start,
+    /// Two slashes, or one at the end.
+    #[error("a segment is empty")]
+    Empty,
+    /// Not a letter or `_`, and then letters, digits and `_`.
+    #[error("a parameter's name is made of letters, digits and _")]
+    Name,
+    /// Two parameters of one name.
+    #[error("two parameters have the same name")]
+    Twice,
+    /// What other rules give a meaning.
+    #[error("a segment that is spelled out can hold none of : # $ *")]
+    Sign,
+}
+
+impl Pattern {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn new(text: &str) -> Result<Self, PatternError> {
+        let rest = text.strip_prefix('/').ok_or(PatternError::Start)?;
+        let mut segments: Vec<Segment> = Vec::new();
+        for segment in rest.split('/') {
+            let segment = match segment.strip_prefix(':') {
+                _ if segment.is_empty() => return Err(PatternError::Empty),
+                Some(name) if is_name(name) => Segment::Parameter(name.into()),
+                Some(_) => return Err(PatternError::Name),
+                None if segment.contains([':', '#', '$', '*']) => return Err(PatternError::Sign),
+                None => Segment::Text(segment.into()),
+            };
+            if matches!(segment, Segment::Parameter(_)) && segments.contains(&segment) {
+                return Err(PatternError::Twice);
+            }
+            segments.push(segment);
+        }
+        Ok(Self(segments.into()))
+    }
+
+    /// Whether a channel's name is one of these.
+    #[must_use]
+    pub fn fits(&self, channel: &str) -> bool {
+        let Some(rest) = channel.strip_prefix('/') else {
+            return false;
+        };
+        let mut given = rest.split('/');
+        let fit = self.0.iter().all(|segment| match (segment, given.next()) {
+            (Segment::Text(text), Some(given)) => **text == *given,
+            (Segment::Parameter(_), Some(given)) => !given.is_empty(),
+            (_, None) => false,
+        });
+        fit && given.next().is_none()
+    }
+
+    /// The parameters of a channel that fits, with what stands for them.
+    pub fn parameters<'a>(&'a self, channel: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let given = channel.strip_prefix('/').unwrap_or(channel).split('/');
+        let all = self.0.iter().zip(given);
+        all.filter_map(|(segment, given)| match segment {
+            Segment::Parameter(name) => Some((&**name, given)),
+            Segment::Text(_) => None,
+        })
+    }
+
+    /// Whether it goes before another one where both fit: at the first place where they differ, this one is spelled out.
+    pub(crate) fn precedes(&self, other: &Self) -> bool {
+        let kinds = |pattern: &Self| -> Vec<bool> {
+            let kinds = pattern.0.iter();
+            kinds
+                .map(|one| matches!(one, Segment::Parameter(_)))
+                .collect()
+        };
+        kinds(self) < kinds(other)
+    }
+
+    /// Whether they fit the same names.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let pairs = || self.0.iter().zip(&other.0);
+        self.0.len() == other.0.len()
+            && pairs().all(|pair| match pair {
+                (Segment::Text(one), Segment::Text(other)) => one == other,
+                (Segment::Parameter(_), Segment::Parameter(_)) => true,
+                _ => false,
+            })
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let is_start = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
+    text.as_bytes().first().is_some_and(is_start)
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|segment| match segment {
+            Segment::Text(text) => write!(f, "/{text}"),
+            Segment::Parameter(name) => write!(f, "/:{name}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_fit_segment_by_segment() {
+        let pattern = Pattern::new("/users/:user/:kind").expect("a pattern");
+        for (channel, fits) in [
+            ("/users/ann/orders", true),
+            ("/users/a:b/#x", true),
+            ("/users/ann", false),
+            ("/users/ann/", false),
+            ("/users//orders", false),
+            ("/users/ann/orders/7", false),
+            ("users/ann/orders", false),
+            ("/Users/ann/orders", false),
+            ("/", false),
+            ("", false),
+        ] {
+            assert_eq!(pattern.fits(channel), fits, "{channel}");
+        }
+        let parameters: Vec<_> = pattern.parameters("/users/ann/orders").collect();
+        assert_eq!(parameters, [("user", "ann"), ("kind", "orders")]);
+        assert_eq!(pattern.to_string(), "/users/:user/:kind");
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused() {
+        for (text, why) in [
+            ("", PatternError::Start),
+            ("users/:user", PatternError::Start),
+            ("/", PatternError::Empty),
+            ("/users/", PatternError::Empty),
+            ("/users//x", PatternError::Empty),
+            ("/users/:", PatternError::Name),
+            ("/users/:7", PatternError::Name),
+            ("/users/:a-b", PatternError::Name),
+            ("/:a/:a", PatternError::Twice),
+            ("/users/x*", PatternError::Sign),
+            ("/users/x#", PatternError::Sign),
+        ] {
+            assert_eq!(Pattern::new(text), Err(why), "{text}");
+        }
+        assert!(Pattern::new("/a/a/:b").is_ok());
+    }
+
+    #[test]
+    fn what_is_spelled_out_goes_first() {
+        let pattern = |text| Pattern::new(text).expect("a pattern");
+        assert!(pattern("/users/me").precedes(&pattern("/users/:user")));
+        assert!(pattern("/users/:user").precedes(&pattern("/:kind/ann")));
+        assert!(!pattern("/a/:x").precedes(&pattern("/b/:y")));
+        assert!(pattern("/a/:x").is_same(&pattern("/a/:y")));
+        assert!(!pattern("/a/:x").is_same(&pattern("/a/x")));
+    }
+}

@@ -1,0 +1,311 @@
+//! Channels that are heard together: who is subscribed to the wildcard gets all that those get who are subscribed to one
+//! channel, in the same order, whatever the order of events, with any number of workers and few credits.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use veche_hub::{
+    Answer, ChannelName, Class, Delivery, Event, Hub, Instruction, Joining, Mail, Namespace,
+    Namespaces, NoCredit, Options, Outcome, Outlet, PayloadKind, PayloadRef, SessionId, Ticket,
+    Wildcards, WorkerId,
+};
+
+const WILDCARD: &str = "news:*";
+/// Heard by the wildcard, and not.
+const HEARD: [&str; 3] = ["news:1", "news:2", "news:3"];
+const UNHEARD: [&str; 3] = ["news:$secret", "news:4#ann", "chat:1"];
+
+/// Credits of each lane for publications; there is one more for deliveries, and one in reserve.
+const CREDITS: usize = 2;
+
+/// By worker and session.
+type Who = (WorkerId, u32);
+
+#[derive(Default)]
+struct Wires {
+    lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<Mail>>,
+    taken: BTreeMap<(WorkerId, WorkerId), usize>,
+    /// What each was given: the channel that it was published to, and its number.
+    given: BTreeMap<Who, Vec<(String, u32)>>,
+}
+
+struct Port<'w> {
+    me: WorkerId,
+    wires: &'w mut Wires,
+}
+
+impl Port<'_> {
+    fn taken(&self, to: WorkerId) -> usize {
+        self.wires.taken.get(&(self.me, to)).copied().unwrap_or(0)
+    }
+}
+
+impl Outlet for Port<'_> {
+    fn mail(&mut self, to: WorkerId, mail: Mail) {
+        if mail.class() != Class::Control {
+            *self.wires.taken.entry((self.me, to)).or_default() += 1;
+            assert!(self.taken(to) <= CREDITS + 2, "more than a yes is good for");
+        }
+        let lane = self.wires.lanes.entry((self.me, to)).or_default();
+        lane.push_back(mail);
+    }
+
+    fn has_credit(&self, to: WorkerId, class: Class) -> bool {
+        match class {
+            Class::Publish => self.taken(to) < CREDITS,
+            Class::Deliver => self.taken(to) < CREDITS + 1,
+            Class::Control => true,
+        }
+    }
+
+    fn mail_done(&mut self, from: WorkerId, _: Class) {
+        let taken = self.wires.taken.get_mut(&(from, self.me));
+        *taken.expect("it was taken") -= 1;
+    }
+
+    fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
+        assert_eq!(delivery.event, Event::Published);
+        let among = delivery.info.and_then(|info| info.channel.as_deref());
+        assert_eq!(among.is_some(), delivery.channel == WILDCARD);
+        let channel = among.unwrap_or(delivery.channel).to_owned();
+        let bytes = delivery.payload.bytes.try_into().expect("a number");
+        let given = self.wires.given.entry((self.me, session.index));
+        given
+            .or_default()
+            .push((channel, u32::from_be_bytes(bytes)));
+    }
+
+    fn answer(&mut self, _: SessionId, _: Ticket, _: Answer) {}
+
+    fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {
+        panic!("nobody is told to do anything");
+    }
+}
+
+struct World {
+    hubs: Vec<Hub>,
+    wires: Wires,
+    subscribed: BTreeMap<Who, &'static str>,
+    published: u32,
+}
+
+fn name(channel: &str) -> ChannelName<'_> {
+    ChannelName::new(channel).expect("a valid name")
+}
+
+fn session(index: u32) -> SessionId {
+    SessionId {
+        index,
+        generation: 0,
+    }
+}
+
+impl World {
+    fn new(workers: u16, seed: u64) -> Self {
+        let mut namespaces = Namespaces::with_wildcards(Wildcards::new(["news"]));
+        namespaces.insert("news", Namespace::default());
+        let namespaces = Arc::new(namespaces);
+        let hub = |me| {
+            let mut hub = Hub::new(WorkerId(me), workers, seed, Options::default());
+            hub.set_history(Arc::clone(&namespaces), usize::MAX);
+            hub
+        };
+        Self {
+            hubs: (0..workers).map(hub).collect(),
+            wires: Wires::default(),
+            subscribed: BTreeMap::new(),
+            published: 0,
+        }
+    }
+
+    fn at(&mut self, worker: WorkerId) -> (&mut Hub, Port<'_>) {
+        let port = Port {
+            me: worker,
+            wires: &mut self.wires,
+        };
+        (&mut self.hubs[usize::from(worker.0)], port)
+    }
+
+    fn subscribe(&mut self, worker: WorkerId, index: u32, channel: &'static str) {
+        let (hub, mut port) = self.at(worker);
+        let joining = Joining::default();
+        let result = hub.subscribe(
+            session(index),
+            name(channel),
+            Ticket(0),
+            &joining,
+            &mut port,
+        );
+        result.expect("there is room");
+        self.subscribed.insert((worker, index), channel);
+    }
+
+    fn unsubscribe(&mut self, (worker, index): Who, channel: &str) {
+        let (hub, mut port) = self.at(worker);
+        assert!(hub.unsubscribe(session(index), name(channel), &mut port));
+    }
+
+    /// Whether it was taken.
+    fn publish(&mut self, worker: WorkerId, channel: &str) -> bool {
+        let number = self.published.to_be_bytes();
+        let payload = PayloadRef {
+            kind: PayloadKind::Binary,
+            bytes: &number,
+        };
+        let (hub, mut port) = self.at(worker);
+        match hub.publish(None, name(channel), payload, None, &mut port) {
+            Ok(Outcome::Done(_) | Outcome::Pending) => self.published += 1,
+            Err(NoCredit) => return false,
+        }
+        true
+    }
+
+    fn carry(&mut self, from: WorkerId, to: WorkerId) -> bool {
+        let lane = self.wires.lanes.get_mut(&(from, to));
+        let Some(mail) = lane.and_then(VecDeque::pop_front) else {
+            return false;
+        };
+        let (hub, mut port) = self.at(to);
+        hub.receive(from, mail, &mut port);
+        true
+    }
+
+    fn settle(&mut self) {
+        loop {
+            let mut is_quiet = true;
+            for from in 0..self.hubs.len() as u16 {
+                for to in 0..self.hubs.len() as u16 {
+                    while self.carry(WorkerId(from), WorkerId(to)) {
+                        is_quiet = false;
+                    }
+                }
+                let (hub, mut port) = self.at(WorkerId(from));
+                hub.credit_returned(&mut port);
+                is_quiet &= !hub.sweep(100, &mut port);
+            }
+            let left: u32 = self.hubs.iter().map(|hub| hub.counts().stalled).sum();
+            let lanes = self.wires.lanes.values();
+            if is_quiet && left == 0 && lanes.clone().all(VecDeque::is_empty) {
+                return;
+            }
+        }
+    }
+
+    fn run(&mut self, random: &mut fastrand::Rng, steps: usize) -> BTreeMap<&'static str, u32> {
+        let mut taken = BTreeMap::new();
+        for _ in 0..steps {
+            let worker = WorkerId(random.u16(0..self.hubs.len() as u16));
+            match random.u8(..100) {
+                0..30 => {
+                    let channel = match random.bool() {
+                        true => HEARD[random.usize(..3)],
+                        false => UNHEARD[random.usize(..3)],
+                    };
+                    if self.publish(worker, channel) {
+                        *taken.entry(channel).or_default() += 1;
+                    }
+                }
+                30..80 => {
+                    let from = WorkerId(random.u16(0..self.hubs.len() as u16));
+                    self.carry(from, worker);
+                }
+                _ => {
+                    let (hub, mut port) = self.at(worker);
+                    hub.sweep(random.usize(1..40), &mut port);
+                }
+            }
+        }
+        self.settle();
+        taken
+    }
+
+    /// All who heard a channel heard the same; returns how often each was heard.
+    fn check(&self, taken: &BTreeMap<&'static str, u32>) {
+        let mut orders: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for (who, subscribed) in &self.subscribed {
+            let given = self.wires.given.get(who).map_or(&[][..], |given| given);
+            let hears = |channel: &&str| *channel == *subscribed || *subscribed == WILDCARD;
+            let expected: Vec<_> = match *subscribed {
+                WILDCARD => HEARD.to_vec(),
+                one => vec![one],
+            };
+            assert!(
+                given
+                    .iter()
+                    .all(|(channel, _)| expected.contains(&&**channel))
+            );
+            for channel in expected.into_iter().filter(hears) {
+                let numbers = given.iter().filter(|(one, _)| one == channel);
+                let numbers: Vec<u32> = numbers.map(|(_, number)| *number).collect();
+                assert_eq!(
+                    numbers.len() as u32,
+                    taken.get(channel).copied().unwrap_or(0)
+                );
+                let first = orders.entry(channel).or_insert_with(|| numbers.clone());
+                assert_eq!(*first, numbers, "{who:?} {channel}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_hears_many_channels_hears_what_those_hear_who_hear_one() {
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let workers = random.u16(1..4);
+        let mut world = World::new(workers, seed);
+        let homes = HEARD.map(|channel| world.hubs[0].home_of(name(channel)));
+        assert!(
+            homes
+                .iter()
+                .all(|home| *home == world.hubs[0].home_of(name(WILDCARD)))
+        );
+        for worker in 0..workers {
+            // Few are served at once, many by sweeps.
+            let many = [3, 24][random.usize(..2)];
+            for index in 0..many {
+                world.subscribe(WorkerId(worker), index, WILDCARD);
+            }
+            for index in many..many + 24 {
+                let channels = [HEARD, UNHEARD].concat();
+                let channel = channels[random.usize(..channels.len())];
+                world.subscribe(WorkerId(worker), index, channel);
+            }
+        }
+        world.settle();
+        let taken = world.run(&mut random, 1000);
+        assert!(
+            taken.values().sum::<u32>() > 20,
+            "{seed} {workers} {taken:?}"
+        );
+        world.check(&taken);
+
+        // Who unsubscribes hears nothing more, and the others all the same.
+        let all: Vec<_> = world.subscribed.clone().into_iter().collect();
+        for (who, channel) in all {
+            if channel == WILDCARD && random.bool() {
+                world.unsubscribe(who, channel);
+                world.subscribed.remove(&who);
+                world.wires.given.remove(&who);
+            }
+        }
+        world.settle();
+        world.wires.given.clear();
+        let taken = world.run(&mut random, 300);
+        world.check(&taken);
+        let heard = world.wires.given.keys();
+        assert!(heard.clone().all(|who| world.subscribed.contains_key(who)));
+    }
+}
+
+#[test]
+fn nobody_needs_to_be_subscribed_to_the_channel_itself() {
+    let mut world = World::new(1, 7);
+    let me = WorkerId(0);
+    assert!(world.publish(me, "news:1"));
+    world.subscribe(me, 0, WILDCARD);
+    assert!(world.publish(me, "news:1"));
+    world.settle();
+    assert_eq!(world.wires.given[&(me, 0)], [("news:1".to_owned(), 1)]);
+    assert_eq!(world.hubs[0].counts().entries, 1, "it is forgotten at once");
+}

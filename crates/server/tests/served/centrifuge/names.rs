@@ -1,0 +1,118 @@
+//! What names of channels do: a namespace that is heard as a whole, and patterns.
+
+use serde_json::{Value, json};
+
+use super::Client;
+use crate::support::{Lines, Options, Server, Setup, Socket, call, on_all};
+
+const CONFIG: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\nidentity = \"query:user\"\n\
+    [[route]]\npath = \"/push\"\nhandler = \"push\"\nchannels = [\"news:*\"]\n\
+    [[namespace]]\nname = \"news\"\nwildcard = true\nhistory_size = 10\nsubscribe = \"client\"\npublish = \"client\"\n\
+    [[namespace]]\nname = \"/users/:user/orders\"\nsubscribe = \"client\"\npublish = \"subscriber\"\nhistory_size = 10\n\
+    [[namespace]]\nname = \"/rooms/:room\"\nsubscribe = \"client\"\n";
+
+fn start(setup: Setup) -> Server {
+    let options = Options {
+        routes: CONFIG,
+        ..Options::default()
+    };
+    Server::with(setup, &options)
+}
+
+fn subscribe(id: u32, channel: &str) -> Value {
+    json!({ "id": id, "subscribe": { "channel": channel } })
+}
+
+#[test]
+fn a_namespace_is_heard_as_a_whole() {
+    on_all(|setup| {
+        let server = start(setup);
+        let mut lines = Lines::connect(server.push);
+        // On whatever workers they are.
+        let mut all: Vec<Client> = (0..24).map(|_| Client::connect(&server, "ann").0).collect();
+        for client in &mut all {
+            let joined = client.ask(subscribe(2, "news:*"));
+            assert_eq!(joined["subscribe"], json!({}), "it has no positions");
+        }
+        let (mut bob, _) = Client::connect(&server, "bob");
+        let joined = bob.ask(subscribe(2, "news:sport"));
+        assert_eq!(joined["subscribe"]["recoverable"], true);
+        for (channel, data) in [
+            ("news:sport", 1),
+            ("news:$secret", 2),
+            ("news:7#bob", 3),
+            ("other:1", 4),
+            ("news:art", 5),
+        ] {
+            let ack = lines.ask(&json!({ "channel": channel, "data": data, "ack": true }));
+            let heard = match channel {
+                "news:sport" => 25,
+                "news:art" => 24,
+                _ => 0,
+            };
+            assert_eq!(ack["result"]["handed"], heard, "{channel}: {ack}");
+        }
+        for client in &mut all {
+            for (channel, data) in [("news:sport", 1), ("news:art", 5)] {
+                let push = client.next();
+                assert_eq!(push["push"]["channel"], "news:*");
+                let heard =
+                    json!({ "data": data, "channel": channel, "tags": { "channel": channel } });
+                assert_eq!(push["push"]["pub"], heard);
+            }
+        }
+        assert_eq!(bob.publication(), json!({ "data": 1, "offset": 1 }));
+
+        // Clients hear others by it, and publish nothing to it.
+        let refused = bob.ask(json!({ "id": 3, "publish": { "channel": "news:*", "data": 1 } }));
+        assert_eq!(refused["error"]["code"], 103, "{refused}");
+        bob.ask(json!({ "id": 4, "publish": { "channel": "news:x", "data": 6 } }));
+        let heard = all[0].publication();
+        assert_eq!(
+            (&heard["data"], &heard["channel"]),
+            (&json!(6), &json!("news:x"))
+        );
+    });
+}
+
+#[test]
+fn routes_without_the_protocol_hear_it_too() {
+    on_all(|setup| {
+        let server = start(setup);
+        let mut socket = Socket::open(server.public, "/push?channel=news:*");
+        let mut lines = Lines::connect(server.push);
+        lines.ask(&json!({ "channel": "news:1", "data": "hi", "ack": true }));
+        assert_eq!(socket.text(), "hi");
+    });
+}
+
+#[test]
+fn a_pattern_has_its_options_and_its_user() {
+    on_all(|setup| {
+        let server = start(setup);
+        let (mut ann, _) = Client::connect(&server, "ann");
+        let joined = ann.ask(subscribe(2, "/users/ann/orders"));
+        assert_eq!(joined["subscribe"]["recoverable"], true, "{joined}");
+        for channel in [
+            "/users/bob/orders",
+            "/users/ann",
+            "/users/ann/orders/7",
+            "/users//orders",
+        ] {
+            let refused = ann.ask(subscribe(3, channel));
+            assert_eq!(refused["error"]["code"], 103, "{channel}: {refused}");
+        }
+        let joined = ann.ask(subscribe(4, "/rooms/lobby"));
+        assert_eq!(joined["subscribe"], json!({}));
+        let refused =
+            ann.ask(json!({ "id": 5, "publish": { "channel": "/rooms/lobby", "data": 1 } }));
+        assert_eq!(refused["error"]["code"], 103);
+        let request = json!({ "channel": "/users/ann/orders", "data": { "order": 7 } });
+        let answer = call(server.internal, "publish", &request);
+        assert_eq!(answer["result"]["offset"], 1, "{answer}");
+        assert_eq!(
+            ann.publication(),
+            json!({ "data": { "order": 7 }, "offset": 1 })
+        );
+    });
+}
