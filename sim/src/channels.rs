@@ -125,6 +125,7 @@ impl Kind {
                 0
             },
             told: Told::Nothing,
+            slow_miss: false,
         }
     }
 }

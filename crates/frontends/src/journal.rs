@@ -94,14 +94,17 @@ pub enum SlowKind {
     Handler,
     /// A request that an application answered, waits included.
     Request,
+    /// A client that reads too slowly; how long nothing has been heard of it.
+    Consumer,
 }
 
 impl SlowKind {
     /// All of them, with their names.
-    pub const ALL: [(Self, &'static str); 3] = [
+    pub const ALL: [(Self, &'static str); 4] = [
         (Self::Turn, "turn"),
         (Self::Handler, "handler"),
         (Self::Request, "request"),
+        (Self::Consumer, "consumer"),
     ];
 
     /// From how many milliseconds on it is noted.
@@ -111,6 +114,8 @@ impl SlowKind {
             Self::Turn => 5,
             Self::Handler => 4,
             Self::Request => 100,
+            // Whoever is noted is.
+            Self::Consumer => 0,
         }
     }
 }

@@ -110,6 +110,8 @@ pub struct Outbox {
     masked: bool,
     /// Something was published that its client can't read.
     misfit: bool,
+    /// It has missed something since it last had nothing unsent.
+    behind: bool,
     carried: Carried,
 }
 
@@ -131,6 +133,7 @@ impl Default for Outbox {
             full: false,
             masked: false,
             misfit: false,
+            behind: false,
             carried: Carried::Frames,
         }
     }
@@ -166,6 +169,8 @@ pub struct Outboxes {
     codecs: Codecs,
     /// Sessions whose outbox overflowed in this turn; the worker closes them.
     overflowed: Vec<SessionId>,
+    /// Sessions that began to miss publications in this turn.
+    fallen_behind: Vec<SessionId>,
     /// Sessions whose outbox became full in this turn: they may be empty again after the flush.
     filled: Vec<SessionId>,
     /// Sessions that have room again.
@@ -199,6 +204,7 @@ impl Outboxes {
             pool: Pool::default(),
             codecs: Codecs::default(),
             overflowed: Vec::new(),
+            fallen_behind: Vec::new(),
             filled: Vec::new(),
             drained: Vec::new(),
             backlogs: Backlogs::default(),
@@ -405,6 +411,7 @@ impl Outboxes {
     pub fn set_unsent(&mut self, id: SessionId, unsent: usize) {
         if let Some(outbox) = self.find(id) {
             outbox.unsent = u32::try_from(unsent).unwrap_or(u32::MAX);
+            outbox.behind &= unsent > 0;
             let is_full = outbox.full;
             if let Pushes::Lossy(_) = outbox.pushes {
                 self.go_on_with_backlog(id);
@@ -433,6 +440,14 @@ impl Outboxes {
             return;
         };
         let pushes = outbox.pushes;
+        if delivery.slow_miss && delivery.event == Event::Published {
+            // The other half is for what must not be missed.
+            let queued = outbox.queued();
+            let is_late = queued > 0 && queued + bytes.len() > self.outbox_bytes_max / 2;
+            if is_late && !matches!(pushes, Pushes::Lossy(_)) {
+                return self.miss(session);
+            }
+        }
         if let Pushes::Centrifuge(dialect, stage) = pushes {
             return self.deliver_centrifuge(session, dialect, stage, delivery);
         }
@@ -463,6 +478,20 @@ impl Outboxes {
             return events::write(self.buffer(session), delivery, is_chunked);
         }
         self.frame(session, kind, bytes, 0, delivery.encodings);
+    }
+
+    /// Bytes on their way out to a session.
+    pub(crate) fn queued(&self, id: SessionId) -> usize {
+        self.of(id).queued()
+    }
+
+    /// It goes without this publication.
+    fn miss(&mut self, session: SessionId) {
+        self.backlogs.note_missed();
+        let outbox = &mut self.boxes[session.index as usize];
+        if !std::mem::replace(&mut outbox.behind, true) {
+            self.fallen_behind.push(session);
+        }
     }
 
     /// Whether a publication of so many bytes goes into a session's outbox, and then counts; a full one is marked for
@@ -529,6 +558,11 @@ impl Outboxes {
     /// Sessions whose outbox overflowed since the last call.
     pub fn take_overflowed(&mut self, into: &mut Vec<SessionId>) {
         into.append(&mut self.overflowed);
+    }
+
+    /// Moves sessions that began to miss publications in this turn to the end of `into`.
+    pub fn take_fallen_behind(&mut self, into: &mut Vec<SessionId>) {
+        into.append(&mut self.fallen_behind);
     }
 
     /// Connections that were written to or finished in this turn, each once; the worker flushes them.

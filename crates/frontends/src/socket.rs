@@ -101,6 +101,16 @@ enum Phase {
 }
 
 impl Socket {
+    /// The path of its route.
+    pub(crate) fn path(&self) -> &str {
+        self.side.path()
+    }
+
+    /// How long nothing has come from the peer, in milliseconds.
+    pub(crate) fn silent_ms(&self, shared: &Shared) -> u64 {
+        u64::from((shared.now.mono_ms as u32).wrapping_sub(self.heard_ms))
+    }
+
     /// What a back end is told of it.
     pub(crate) fn about(&self) -> About<'_> {
         let about = match &self.session {

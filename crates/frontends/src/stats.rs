@@ -204,8 +204,9 @@ pub struct Stats {
     pub pushes_refused: Cell,
     /// Commands of back ends that were good but not carried out: too fast, short of memory.
     pub pushes_turned_away: [Cell; 2],
-    /// Publications that clients did not get because they read too slowly: the oldest, those replaced by later ones.
-    pub publications_dropped: [Cell; 2],
+    /// Publications that clients did not get because they read too slowly: the oldest, those replaced by later ones,
+    /// those of namespaces that would rather have them missed.
+    pub publications_dropped: [Cell; 3],
     /// Connections to which publications of here-homed channels were handed.
     pub fanned_out: Cell,
     /// Connections closed because they did not read.

@@ -85,6 +85,9 @@ pub struct Namespace {
     pub leave_delay_ms: u64,
     /// What the back end is told of them.
     pub told: Told,
+    /// Whether a subscriber who reads too slowly misses what is published meanwhile, rather than being disconnected. Only
+    /// where channels don't remember: there nothing may be missing.
+    pub slow_miss: bool,
 }
 
 impl Namespace {
@@ -98,6 +101,8 @@ impl Namespace {
 #[derive(Clone, Debug, Default)]
 pub struct Namespaces {
     by_name: HashMap<Box<str>, Namespace, RandomState>,
+    /// There is one where slow subscribers miss some.
+    has_slow_miss: bool,
     /// Those whose name is a pattern; of two that fit a channel the first counts.
     by_pattern: Vec<(Pattern, Namespace)>,
     wildcards: Wildcards,
@@ -125,12 +130,14 @@ impl Namespaces {
 
     /// The options of this namespace are these: `""` has the channels without a `:`, [`USERS`] those of users.
     pub fn insert(&mut self, name: &str, options: Namespace) {
+        self.has_slow_miss |= options.slow_miss;
         self.by_name.insert(name.into(), options);
     }
 
     /// The options of the channels whose names fit a pattern. Where several fit, the one counts that is spelled out at the
     /// first place where they differ.
     pub fn insert_pattern(&mut self, pattern: Pattern, options: Namespace) {
+        self.has_slow_miss |= options.slow_miss;
         let others = self.by_pattern.iter();
         let place = others
             .take_while(|(other, _)| !pattern.precedes(other))
@@ -143,6 +150,11 @@ impl Namespaces {
         let (pattern, _) = self.fitting(channel)?;
         let mut parameters = pattern.parameters(channel);
         parameters.find_map(|(one, given)| (one == name).then_some(given))
+    }
+
+    /// Whether subscribers of a channel who read too slowly miss what is published meanwhile.
+    pub(crate) fn slow_miss(&self, channel: &str) -> bool {
+        self.has_slow_miss && self.of(channel).slow_miss
     }
 
     fn fitting(&self, channel: &str) -> Option<&(Pattern, Namespace)> {

@@ -215,4 +215,6 @@ pub struct Delivery<'a> {
     pub encodings: &'a mut Encodings,
     /// How many sessions of this worker get this publication, this one included.
     pub receivers: u32,
+    /// Whoever reads too slowly misses it.
+    pub slow_miss: bool,
 }

@@ -15,6 +15,8 @@ pub(crate) struct Queued {
     pub(crate) audience: u32,
     /// How many they were.
     pub(crate) receivers: u32,
+    /// Whoever reads too slowly misses it.
+    pub(crate) slow_miss: bool,
     /// Whose credit goes back when it is done.
     pub(crate) from: Option<WorkerId>,
 }

@@ -90,6 +90,7 @@ impl Hub {
         outlet: &mut impl Outlet,
     ) {
         let channel = &mut self.channels[index];
+        let slow_miss = self.namespaces.slow_miss(&channel.name);
         if is_immediate(channel) {
             self.scratch.clear();
             let subscribers = channel.subscribers.as_slice();
@@ -102,6 +103,7 @@ impl Hub {
                 info: ordered.info.as_deref(),
                 encodings: &mut self.scratch,
                 receivers: subscribers.len() as u32,
+                slow_miss,
             };
             for slot in subscribers {
                 outlet.deliver(self.subscriptions.session(*slot), &mut delivery);
@@ -126,6 +128,7 @@ impl Hub {
             encodings: Encodings::default(),
             audience,
             receivers,
+            slow_miss,
             from,
         });
     }
@@ -205,6 +208,7 @@ fn sweep_slice(
                         info: queued.publication.info.as_deref(),
                         encodings: &mut queued.encodings,
                         receivers: queued.receivers,
+                        slow_miss: queued.slow_miss,
                     };
                     outlet.deliver(session, &mut delivery);
                 }

@@ -452,7 +452,7 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
         "Publications that clients did not get because they read too slowly",
         "outbox_full",
         |s| {
-            ["drop_oldest", "latest"]
+            ["drop_oldest", "latest", "miss"]
                 .into_iter()
                 .zip(&s.publications_dropped)
                 .collect()

@@ -123,6 +123,7 @@ pub(crate) fn namespaces(config: &Config) -> Namespaces {
             join_leave: namespace.join_leave,
             leave_delay_ms: as_ms(namespace.leave_delay),
             told: namespace.told,
+            slow_miss: namespace.slow_miss,
         };
         match veche_hub::Pattern::new(&namespace.name) {
             Ok(pattern) => namespaces.insert_pattern(pattern, options),

@@ -135,6 +135,9 @@ mod tests {
         assert_eq!(shown(&board, 2 * WINDOW_MS), [25]);
         assert_eq!(shown(&board, 9 * WINDOW_MS), [0; 0]);
         let value = board.show(9 * WINDOW_MS);
-        assert_eq!(value, json!({"turn": [], "handler": [], "request": []}));
+        assert_eq!(
+            value,
+            json!({"turn": [], "handler": [], "request": [], "consumer": []})
+        );
     }
 }

@@ -421,6 +421,12 @@ impl Rest {
         }
         self.hand_relays(driver);
         let mut sessions = std::mem::take(&mut self.sessions);
+        self.shared.ports.outboxes.take_fallen_behind(&mut sessions);
+        for id in sessions.drain(..) {
+            self.with(driver, id, |connection, shared| {
+                connection.fell_behind(id, shared)
+            });
+        }
         self.shared.ports.outboxes.take_overflowed(&mut sessions);
         for id in sessions.drain(..) {
             self.with(driver, id, |connection, shared| {

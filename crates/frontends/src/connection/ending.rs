@@ -5,6 +5,7 @@ use std::sync::Arc;
 use veche_hub::{Deed, Instruction, SessionId};
 
 use super::{Connection, Stage};
+use crate::journal::SlowKind;
 use crate::outbox::End;
 use crate::shared::{NoteLevel, Shared};
 use crate::step::{Block, Then};
@@ -75,6 +76,7 @@ impl Connection {
             return self.disconnect(id, code, reason, shared);
         }
         shared.stats.slow_consumers.add(1);
+        self.note_slow(id, "closed with", shared);
         shared.note(
             id,
             NoteLevel::Warn,
@@ -83,6 +85,27 @@ impl Connection {
         // What was written before stays: it is whole, it is within the budget, and the 101 may be among it.
         let (code, reason) = crate::close::SLOW_CONSUMER;
         self.disconnect(id, code, reason, shared);
+    }
+
+    /// The client does not read what it is sent, and has begun to miss what it may miss.
+    pub fn fell_behind(&mut self, id: SessionId, shared: &mut Shared) {
+        self.note_slow(id, "misses publications, with", shared);
+    }
+
+    /// Who does not keep up, for whoever wants to know.
+    fn note_slow(&self, id: SessionId, what: &str, shared: &mut Shared) {
+        let unsent = shared.ports.outboxes.queued(id) / 1024;
+        let (silent_ms, path) = match &self.stage {
+            Stage::Socket(socket) => (socket.silent_ms(shared), socket.path()),
+            _ => (0, ""),
+        };
+        let user = shared.hub.user_of(id).unwrap_or("a client");
+        let what = format!(
+            "{user} at {} on {path}: {what} {unsent} KiB unsent",
+            self.peer
+        );
+        let journal = &mut shared.ports.outboxes.journal;
+        journal.took(SlowKind::Consumer, silent_ms, || what);
     }
 
     /// The token that said who the client is holds no more.

@@ -107,6 +107,8 @@ pub struct Dropped {
     pub oldest: u64,
     /// Replaced by a later one of their channel.
     pub replaced: u64,
+    /// Of channels whose namespace would rather have them missed.
+    pub missed: u64,
 }
 
 impl Backlogs {
@@ -116,6 +118,11 @@ impl Backlogs {
             true => 0,
             false => self.of.get(&index).map_or(0, |backlog| backlog.bytes),
         }
+    }
+
+    /// Somebody goes without a publication whose namespace would have it so.
+    pub(super) fn note_missed(&mut self) {
+        self.dropped.missed += 1;
     }
 
     pub(super) fn forget(&mut self, index: u32) {

@@ -288,6 +288,7 @@ fn namespaces() -> Namespaces {
                 join_leave: name == "chat",
                 leave_delay_ms: 5_000,
                 told: Told::Nothing,
+                slow_miss: false,
             },
         );
     }

@@ -38,14 +38,24 @@ pub(super) fn run(control: &Control, form: Form) -> Result<(), Failure> {
 fn slow(kinds: &Value) -> String {
     let mut text = String::new();
     for (kind, from) in [
-        ("turn", "5 ms, in which all connections of a worker waited"),
-        ("handler", "4 ms without a wait, in which they did as well"),
+        (
+            "turn",
+            " above 5 ms, in which all connections of a worker waited",
+        ),
+        (
+            "handler",
+            " above 4 ms without a wait, in which they did as well",
+        ),
         (
             "request",
-            "100 ms until an application answered, waits included",
+            " above 100 ms until an application answered, waits included",
+        ),
+        (
+            "consumer",
+            " that did not read, and how long they had been silent",
         ),
     ] {
-        text += &format!("{kind}s above {from}:\n");
+        text += &format!("{kind}s{from}:\n");
         let longest = kinds[kind].as_array().map_or(&[][..], Vec::as_slice);
         for one in longest {
             text += &format!(
@@ -197,6 +207,7 @@ mod tests {
             "turn": [],
             "handler": [{"what": "chat: message\u{1b}", "ms": 12, "worker": 1, "ago_s": 7}],
             "request": [{"what": "GET /a", "ms": 900, "worker": 0, "ago_s": 61}],
+            "consumer": [{"what": "ann at 10.0.0.1 on /ws: closed with 1024 KiB unsent", "ms": 2000, "worker": 1, "ago_s": 3}],
         });
         let expected = "\
 turns above 5 ms, in which all connections of a worker waited:
@@ -205,6 +216,8 @@ handlers above 4 ms without a wait, in which they did as well:
       12 ms     7 s ago  worker 1    chat: message\u{20}
 requests above 100 ms until an application answered, waits included:
      900 ms    61 s ago  worker 0    GET /a
+consumers that did not read, and how long they had been silent:
+    2000 ms     3 s ago  worker 1    ann at 10.0.0.1 on /ws: closed with 1024 KiB unsent
 ";
         assert_eq!(slow(&kinds), expected);
     }

@@ -455,6 +455,8 @@ pub(crate) struct Namespace {
     pub(crate) leave_delay: Duration,
     /// What clients may do there by themselves.
     pub(crate) access: veche_hub::Access,
+    /// Whether who reads too slowly misses what is published, rather than being disconnected.
+    pub(crate) slow_miss: bool,
     /// Whether its channels can be heard together.
     pub(crate) wildcard: bool,
 }

@@ -37,9 +37,10 @@ impl Rest {
         self.shared.ports.outboxes.settle_filled();
         self.busy |= self.shared.ports.outboxes.settle_backlogs();
         let dropped = self.shared.ports.outboxes.take_dropped();
-        let [oldest, replaced] = &self.shared.stats.publications_dropped;
+        let [oldest, replaced, missed] = &self.shared.stats.publications_dropped;
         oldest.add(dropped.oldest);
         replaced.add(dropped.replaced);
+        missed.add(dropped.missed);
         let sent = self.shared.ports.outboxes.take_sent();
         self.shared.stats.messages_sent.add(sent.messages);
         self.shared.stats.message_bytes_sent.add(sent.bytes);

@@ -166,3 +166,51 @@ fn who_asks_must_also_read() {
         }
     });
 }
+
+/// Where a namespace would rather have it so, who does not read misses something, stays, and is named.
+#[test]
+fn a_slow_reader_may_miss_what_is_soon_out_of_date() {
+    on_each(|setup: Setup| {
+        let options = Options {
+            limits: "outbox_bytes = \"32KiB\"",
+            routes: "[[route]]\npath = \"/cursors\"\nhandler = \"push\"\nidentity = \"query:user\"\nchannels = [\"*\"]\n\
+                [[namespace]]\nname = \"cursors\"\nslow_consumer = \"miss\"\n",
+            ..Options::default()
+        };
+        let server = Server::with(setup, &options);
+        let mut slow = narrow(&server, "/cursors?user=slow&channel=cursors:1&channel=news");
+        let mut lines = Lines::connect(server.push);
+        let dropped = || {
+            let label = "outbox_full=\"miss\"";
+            Metrics::scrape(server.internal).sum("veche_publications_dropped_total", &[label])
+        };
+        let data = "x".repeat(1 << 10);
+        let mut published = 0;
+        while dropped() < 100.0 {
+            for _ in 0..100 {
+                let answer = lines.ask(&json!({"channel": "cursors:1", "data": data, "ack": true}));
+                assert_eq!(answer["result"]["handed"], 1, "it stays");
+            }
+            published += 100;
+            assert!(published < 100_000, "nothing is missed");
+        }
+        // There is room left for what must not be missed.
+        lines.ask(&json!({"channel": "news", "data": "news", "ack": true}));
+        let mut seen = 0;
+        while slow.text() != "news" {
+            seen += 1;
+        }
+        assert!(seen < published, "{seen} of {published}");
+        // It has caught up, and misses nothing any more.
+        lines.ask(&json!({"channel": "cursors:1", "data": "here", "ack": true}));
+        assert_eq!(slow.text(), "here");
+
+        let output = server.command(&["status", "--slow"]).output();
+        let said = output.expect("veche runs").stdout;
+        let said = String::from_utf8_lossy(&said);
+        assert!(
+            said.contains("slow at 127.0.0.1 on /cursors: misses publications"),
+            "{said}"
+        );
+    });
+}

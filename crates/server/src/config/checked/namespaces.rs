@@ -51,6 +51,12 @@ impl Checker<'_> {
                 "wildcard: neither users' own channels nor those of a pattern are heard together";
             self.problems.add(table.value_at("wildcard"), why);
         }
+        let slow_miss = word(table, "slow_consumer") == "miss";
+        if slow_miss && size.is_some() {
+            let why =
+                "slow_consumer: with history_size clients are promised that nothing is missing";
+            self.problems.add(table.value_at("slow_consumer"), why);
+        }
         let (presence, join_leave) = (flag("presence"), flag("join_leave"));
         let told = match word(table, "events") {
             "occupancy" => Told::Occupancy,
@@ -77,6 +83,7 @@ impl Checker<'_> {
             presence,
             join_leave,
             wildcard,
+            slow_miss,
             told,
             leave_delay: identity::duration(table, "leave_delay"),
             access: Access {

@@ -92,6 +92,15 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "What of its channels is told to the back end, by `[events]`. `\"occupancy\"`: when a channel gets its first subscriber and has lost its last one for `leave_delay`; in the namespace `\"#\"`, when users come and go; and when somebody wants the latest publication of a channel with `recovery = \"latest\"` that has none. `\"members\"`: also who joins and leaves.",
     ),
     row(
+        "slow_consumer",
+        Kind::Word {
+            words: &["disconnect", "miss"],
+            hidden: &[],
+        },
+        Default::Toml("\"disconnect\""),
+        "What becomes of a subscriber that reads more slowly than is published. `\"disconnect\"`: it is closed when `outbox_bytes` wait for it, or its route's `outbox_full` says what is dropped. `\"miss\"`: what is published while half of that waits is not for it, and it stays; for what is soon out of date, such as cursors and typing. Not with `history_size`. Counted in `veche_publications_dropped_total`, and `veche status --slow` names such clients.",
+    ),
+    row(
         "subscribe",
         Kind::Word {
             words: &["none", "token", "client", "hook"],

@@ -20,6 +20,7 @@ history_size = 100
 [[namespace]]
 name = ""
 wildcard = true
+slow_consumer = "miss"
 [[namespace]]
 name = "#"
 history_size = 3
@@ -40,6 +41,7 @@ history_bytes = "1GiB"
         leave_delay: Duration::from_secs(if name == "chat" { 9 } else { 5 }),
         access: Access::default(),
         wildcard: name.is_empty(),
+        slow_miss: name.is_empty(),
     };
     let chat = History {
         size: 100,
@@ -126,12 +128,15 @@ name = "/users/"
 [[namespace]]
 name = "#"
 wildcard = true
+history_size = 7
+slow_consumer = "miss"
 "##,
         &[
             "6:8: name: another [[namespace]] is called \"/users/:user\" already",
             "7:12: wildcard: neither users' own channels nor those of a pattern are heard together",
             "9:8: name: expected what stands before the \":\" of its channels, \"\" for channels without one, \"#\" for users' own or a pattern such as \"/users/:user\", found \"/users/\"",
             "12:12: wildcard: neither users' own channels nor those of a pattern are heard together",
+            "14:17: slow_consumer: with history_size clients are promised that nothing is missing",
         ],
     );
 }
