@@ -100,7 +100,7 @@ pub(crate) enum Source<'a> {
 
 impl<'a> Source<'a> {
     /// Another one of the same.
-    pub(crate) fn share(&self) -> Source<'a> {
+    pub(crate) fn share(&self) -> Self {
         match self {
             Source::Borrowed(payload) => Source::Borrowed(*payload),
             Source::Kept(payload) => Source::Kept(payload.clone()),
