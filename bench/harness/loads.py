@@ -69,6 +69,23 @@ def push(server, quick, users, burst, control="lines"):
     return report | {"value": report["cpu_ns_per_message"]}
 
 
+def fanout(server, quick, subscribers, burst, control="lines", path="/fanout?channel=news", value="cpu_ns_per_delivery"):
+    """One channel, many subscribers; `last_us` is from a request to the last subscriber's last byte."""
+    to = f"127.0.0.1:{server.extra_push}"
+    options = ["-c", subscribers, "--publish", to, "--control", control, "--burst", burst, *_interval(quick)]
+    report = _driver(server, "fanout", path, options)
+    return report | {"value": report[value]}
+
+
+def echo_beside_fanout(server, quick, subscribers):
+    """How long an echo waits while publications go to many, and how long a turn's 512 deliveries take on average."""
+    to = f"127.0.0.1:{server.extra_push}"
+    options = ["-c", subscribers, "--publish", to, "--echo", "/echo", *_interval(quick)]
+    report = _driver(server, "fanout", "/fanout?channel=news", options)
+    turn_us = 512 * report["cpu_ns_per_delivery"] / 1e3
+    return report | {"turn_us": turn_us, "value": report["echo_p99_us"] / turn_us}
+
+
 def idle(server, quick, connections, path, user_bytes):
     """Bytes of resident memory that a connection adds while it does nothing."""
     command = [servers.driver(), "idle", "--address", f"127.0.0.1:{server.port}", "--path", path]

@@ -146,6 +146,21 @@ def _push(name, what, burst, target):
     )
 
 
+def _fanout(subscribers, burst, target):
+    load = partial(Subject, load=loads.fanout, subscribers=subscribers, burst=burst)
+    ours, peer, alone = _pushed(servers.veche, 9702), _pushed(servers.uwebsockets_fanout, 9712), _pushed(servers.send_to_all, 9754)
+    return Scenario(
+        f"fanout-{subscribers}" + (f"-burst{burst}" if burst > 1 else ""),
+        f"publications of 128 B to {subscribers:,} subscribers, " + ("each alone" if burst == 1 else f"{burst} at once"),
+        "ns of CPU per delivery",
+        load(ours),
+        [
+            load(peer, control="frames", target=target),
+            load(alone, path="/fanout?user=all", control="ticks", rounds=5),
+        ],
+    )
+
+
 def _memory(name, path, user_bytes, target, ours=servers.veche, peer=None):
     load = partial(Subject, load=loads.idle, connections=10_000, user_bytes=user_bytes)
     return Scenario(
@@ -197,6 +212,30 @@ SCENARIOS = [
     _storm(19_500),
     _push("push-single", "pushes to 1,000 users in turn", burst=1, target=1.25),
     _push("push-burst", "pushes to 1,000 users in bursts of 16", burst=16, target=0.15),
+    *(_fanout(subscribers, burst, target) for subscribers in (1000, 5000) for burst, target in ((1, 0.95), (16, 0.5))),
+    Scenario(
+        "fanout-last",
+        "a publication of 128 B until it is at the last of 5,000 subscribers",
+        "µs, median",
+        Subject(_pushed(servers.veche, 9702), loads.fanout, subscribers=5000, burst=1, value="last_us"),
+        [
+            Subject(
+                _pushed(servers.send_to_all, 9754), loads.fanout, path="/fanout?user=all", control="ticks",
+                subscribers=5000, burst=1, value="last_us", target=1.2,
+            ),
+            Subject(
+                _pushed(servers.uwebsockets_fanout, 9712), loads.fanout, control="frames",
+                subscribers=5000, burst=1, value="last_us", rounds=5,
+            ),
+        ],
+    ),
+    Scenario(
+        "fanout-echo",
+        "p99 of an echo on the worker that publishes to 5,000 subscribers, by the time of one turn's 512 deliveries",
+        "turns",
+        Subject(_pushed(servers.veche, 9702), loads.echo_beside_fanout, subscribers=5000),
+        target=1.0,
+    ),
     _memory("memory-echo", "/echo", user_bytes=0, target=400, peer=servers.uwebsockets),
     _memory("memory-push", "/push", user_bytes=16, target=700),
     _memory("memory-tls", "/push", user_bytes=16, target=14 * 1024, ours=servers.veche_tls, peer=servers.uwebsockets_tls),

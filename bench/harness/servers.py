@@ -243,6 +243,18 @@ def _nginx(name, port, certificate=None, key=None):
     return Server(name, port, ["nginx", "-p", directory, "-c", config], "nginx", tls=bool(tls))
 
 
+def uwebsockets_fanout():
+    """`BINARY PORT`: who is on /fanout is subscribed to one topic, to which is published what comes on /control."""
+    binary = os.environ.get("PEER_UWEBSOCKETS_FANOUT", "")
+    return Server("uwebsockets", 9712, [binary, "9712"], binary)
+
+
+def send_to_all():
+    """A yardstick: one send of a prepared frame for each subscriber."""
+    command = [driver(), "send-alone", "--address", "127.0.0.1:9753", "--control", "127.0.0.1:9754", "--all", "--size", "128"]
+    return Server("send alone", 9753, command, driver(), http=False)
+
+
 def send_alone():
     command = [driver(), "send-alone", "--address", "127.0.0.1:9751", "--control", "127.0.0.1:9752"]
     return Server("send alone", 9751, command, driver(), http=False)

@@ -4,6 +4,7 @@
 
 mod closed_loop;
 mod cpu;
+mod fanout;
 mod fleet;
 mod frame;
 mod handshake;
@@ -101,7 +102,14 @@ enum Command {
         #[command(flatten)]
         plan: push::Plan,
     },
-    /// Not a load but the yardstick of `push`: a server that does nothing but epoll and one send per message.
+    /// Subscribers of one channel, and a publisher that publishes a burst when all have the last one.
+    Fanout {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        plan: fanout::Plan,
+    },
+    /// Not a load but the yardstick of `push` and `fanout`: a server that does nothing but epoll and one send per message.
     SendAlone {
         #[arg(long)]
         address: SocketAddr,
@@ -109,6 +117,9 @@ enum Command {
         control: SocketAddr,
         #[arg(long, default_value_t = 20)]
         size: usize,
+        /// Each byte is for all receivers, not for the next one.
+        #[arg(long)]
+        all: bool,
     },
 }
 
@@ -131,11 +142,13 @@ fn main() -> anyhow::Result<()> {
             serde_json::to_value(idle::run(&target, user_bytes)?)?
         }
         Command::Push { target, plan } => serde_json::to_value(push::run(&target, &plan)?)?,
+        Command::Fanout { target, plan } => serde_json::to_value(fanout::run(&target, &plan)?)?,
         Command::SendAlone {
             address,
             control,
             size,
-        } => return send_alone::run(address, control, size),
+            all,
+        } => return send_alone::run(address, control, size, all),
     };
     println!("{report}");
     Ok(())

@@ -1,6 +1,7 @@
 //! The yardstick of the push scenarios: what a push would cost if finding the user, reading the line and making the
 //! frame cost nothing. Receivers connect like users (`?user=` in the target, a minimal 101); each byte on the
-//! control connection makes one `send` of a frame that was prepared before, to the receivers in turn by name.
+//! control connection makes one `send` of a frame that was prepared before, to the receivers in turn by name, or, of
+//! `fanout`, one for each of them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
+use crate::fanout;
 use crate::frame::{self, TEXT};
 use crate::handshake;
 use crate::poll::Poll;
@@ -25,7 +27,7 @@ struct Receiver {
 }
 
 /// Serves one control connection after another, until killed.
-pub fn run(address: SocketAddr, control: SocketAddr, size: usize) -> anyhow::Result<()> {
+pub fn run(address: SocketAddr, control: SocketAddr, size: usize, all: bool) -> anyhow::Result<()> {
     let (users, controls) = (TcpListener::bind(address)?, TcpListener::bind(control)?);
     users.set_nonblocking(true)?;
     let mut poll = Poll::new()?;
@@ -44,7 +46,7 @@ pub fn run(address: SocketAddr, control: SocketAddr, size: usize) -> anyhow::Res
         for name in ready {
             match name {
                 ACCEPT => {
-                    while let Some(receiver) = accept(&users, size)? {
+                    while let Some(receiver) = accept(&users, size, all)? {
                         receivers.push(receiver);
                     }
                 }
@@ -67,7 +69,8 @@ pub fn run(address: SocketAddr, control: SocketAddr, size: usize) -> anyhow::Res
                         receivers.clear();
                         continue;
                     }
-                    for _ in 0..count {
+                    let sends = if all { count * receivers.len() } else { count };
+                    for _ in 0..sends {
                         send_next(&mut receivers, next)?;
                         next += 1;
                     }
@@ -87,7 +90,7 @@ fn send_next(receivers: &mut [Receiver], number: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn accept(listener: &TcpListener, size: usize) -> anyhow::Result<Option<Receiver>> {
+fn accept(listener: &TcpListener, size: usize, all: bool) -> anyhow::Result<Option<Receiver>> {
     let mut stream = match listener.accept() {
         Ok((stream, _)) => stream,
         Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
@@ -120,7 +123,11 @@ fn accept(listener: &TcpListener, size: usize) -> anyhow::Result<Option<Receiver
     let frames = (0..VARIANTS)
         .map(|variant| {
             let mut bytes = Vec::new();
-            frame::plain(&mut bytes, TEXT, &message(&user, variant, size));
+            let data = match all {
+                true => fanout::message(variant, size),
+                false => message(&user, variant, size),
+            };
+            frame::plain(&mut bytes, TEXT, &data);
             bytes
         })
         .collect();
