@@ -5,6 +5,7 @@ use std::sync::Arc;
 use veche_hub::{Answer, Connected, Connections, SessionId, Ticket, WorkerId};
 
 use crate::connection::Connection;
+use crate::members::connection_id;
 use crate::shared::Shared;
 
 /// Who hears a channel, which may be a user's own. Every worker says it of its connections.
@@ -48,10 +49,7 @@ impl Connection {
             .iter()
             .find_map(|channel| channel.strip_prefix('#'));
         let client = match about.client {
-            "" => {
-                let worker = shared.hub.worker().0;
-                format!("{worker}.{}.{}", id.index, id.generation).into()
-            }
+            "" => connection_id(shared.hub.worker(), id),
             client => client.into(),
         };
         Connected {

@@ -23,6 +23,7 @@ mod http;
 pub mod identity;
 pub mod journal;
 mod lines;
+mod members;
 pub mod origin;
 pub mod outbox;
 pub mod pace;

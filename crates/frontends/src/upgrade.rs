@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use veche_centrifuge::Encoding;
-use veche_hub::{Answer, ChannelName, Joining, Position, SessionId, Since, Ticket};
+use veche_hub::{Answer, ChannelName, Joining, Position, SessionId, Since, Subscribing, Ticket};
 use veche_proto::http::{Head, Status};
 use veche_proto::websocket::handshake::{self, Upgrade};
 use veche_proto::websocket::{self, Decoder};
@@ -127,7 +127,7 @@ pub(crate) fn judge<'a, 'b>(
         _ => Session::Echo,
     };
     let (channels, since) = match session {
-        Session::Push(_) => (channels(head, route)?, since(head, route)?),
+        Session::Push(_) => (channels(head, route, shared)?, since(head, route)?),
         _ => (Vec::new(), None),
     };
     Ok(Candidate {
@@ -181,11 +181,18 @@ fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, Refused
     Ok((!all.is_empty()).then(|| all.into()))
 }
 
-/// What a client asks to hear, each channel once.
-fn channels(head: &Head<'_>, route: &Route) -> Result<Vec<String>, Refused> {
+/// What a client asks to hear, each channel once. A route's patterns are of single channels: by one that hears a whole
+/// namespace, more would come than the route lets through, unless that namespace is open to all.
+fn channels(head: &Head<'_>, route: &Route, shared: &Shared) -> Result<Vec<String>, Refused> {
+    let namespaces = &shared.site.namespaces;
+    let is_open = |name: &str| {
+        namespaces.wildcards().of(name) != Some(name)
+            || namespaces.of(name).access.subscribe == Subscribing::Client
+    };
     let mut channels = Vec::new();
     for channel in head.query_all("channel") {
-        if !route.allows_channel(&channel) || ChannelName::new(&channel).is_err() {
+        let is_allowed = route.allows_channel(&channel) && is_open(&channel);
+        if !is_allowed || ChannelName::new(&channel).is_err() {
             let why = "this route does not allow that channel";
             return Err(refused(Status::FORBIDDEN, why, Handshake::ForbiddenChannel));
         }
@@ -361,13 +368,11 @@ impl Candidate<'_, '_> {
                 unreachable!("checked before; users by their identity")
             };
             let answers = shared.ports.answers.len();
-            if let Err(error) = shared.hub.subscribe(
-                id,
-                name,
-                Ticket(number as u32),
-                &self.joining,
-                &mut shared.ports,
-            ) {
+            let mut joining = self.joining.clone();
+            joining.client = shared.member(id, name);
+            let ticket = Ticket(number as u32);
+            let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+            if let Err(error) = hub.subscribe(id, name, ticket, &joining, ports) {
                 shared.hub.close(id, &mut shared.ports);
                 registration.withdraw(id, shared);
                 return Err(refused(

@@ -92,7 +92,7 @@ pub struct Namespace {
 
 impl Namespace {
     /// Whether its channels know who is there.
-    pub(crate) fn has_members(&self) -> bool {
+    pub fn has_members(&self) -> bool {
         self.presence || self.join_leave || self.told == Told::Members
     }
 }

@@ -195,6 +195,15 @@ impl Encodings {
     }
 }
 
+impl Delivery<'_> {
+    /// The channel that it was published to, also where the subscription is to another one, by which it is heard.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        let among = self.info.and_then(|info| info.channel.as_deref());
+        among.unwrap_or(self.channel)
+    }
+}
+
 /// What a subscriber is given: borrowed for the call.
 #[derive(Debug)]
 pub struct Delivery<'a> {

@@ -90,7 +90,8 @@ impl Hub {
         outlet: &mut impl Outlet,
     ) {
         let channel = &mut self.channels[index];
-        let slow_miss = self.namespaces.slow_miss(&channel.name);
+        // What has a place must not be missed, whatever this worker knows of the namespace by now.
+        let slow_miss = ordered.position.is_none() && self.namespaces.slow_miss(&channel.name);
         if is_immediate(channel) {
             self.scratch.clear();
             let subscribers = channel.subscribers.as_slice();

@@ -42,7 +42,8 @@ impl Wildcards {
 
     /// The channel by which all of this one's namespace are heard, which may be this one itself.
     pub fn of(&self, channel: &str) -> Option<&str> {
-        if self.0.is_empty() {
+        // What may fit a pattern belongs to no namespace of that kind, whether there is one or not.
+        if self.0.is_empty() || channel.starts_with('/') {
             return None;
         }
         let namespace = namespace_of(channel);
@@ -109,6 +110,8 @@ mod tests {
             ("*", Some("*")),
             ("chat:1", None),
             ("#ann", None),
+            ("/users/ann", None),
+            ("/news:1", None),
         ] {
             assert_eq!(wildcards.of(channel), expected, "{channel}");
         }

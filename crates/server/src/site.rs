@@ -106,8 +106,7 @@ pub(crate) fn history_bytes_max(config: &Config) -> usize {
 
 /// What channels remember.
 pub(crate) fn namespaces(config: &Config) -> Namespaces {
-    let wildcards = config.namespaces.iter().filter(|one| one.wildcard);
-    let wildcards = Wildcards::new(wildcards.map(|one| &*one.name));
+    let wildcards = Wildcards::new(config.wildcards.iter().map(|name| &**name));
     let mut namespaces = Namespaces::with_wildcards(wildcards);
     for namespace in &config.namespaces {
         let history = namespace.history.map(|history| History {

@@ -37,6 +37,10 @@ impl Board {
         let mut windows = self.0.lock();
         turn_to(&mut windows, at_ms / WINDOW_MS);
         let kind = &mut windows[0].kinds[slow.kind as usize];
+        if slow.kind == SlowKind::Consumer {
+            // One that falls behind again and again is one.
+            kind.retain(|other| who(&other.slow) != who(&slow));
+        }
         insert(
             kind,
             Noted {
@@ -88,6 +92,11 @@ fn turn_to(windows: &mut [Window; 2], number: u64) {
     windows[0].number = number;
 }
 
+/// Which client it is.
+fn who(slow: &Slow) -> &str {
+    slow.what.split_once(": ").map_or("", |(who, _)| who)
+}
+
 /// The longest first, and not more than are kept.
 fn insert(longest: &mut Vec<Noted>, noted: Noted) {
     let place = longest.partition_point(|other| other.slow.lasted_ms >= noted.slow.lasted_ms);
@@ -116,6 +125,27 @@ mod tests {
         list.iter()
             .map(|one| one["ms"].as_u64().expect("a number"))
             .collect()
+    }
+
+    #[test]
+    fn a_client_is_named_once() {
+        let board = Board::default();
+        for (what, lasted_ms) in [
+            ("ann at 10.0.0.1 on /ws: misses 1", 9),
+            ("bob at 10.0.0.1 on /ws: misses 1", 5),
+            ("ann at 10.0.0.1 on /ws: misses 2", 3),
+        ] {
+            let slow = Slow {
+                kind: SlowKind::Consumer,
+                what: what.into(),
+                lasted_ms,
+            };
+            board.note(slow, 0, 1000);
+        }
+        let shown = board.show(1000);
+        let named = shown["consumer"].as_array().expect("a list");
+        assert_eq!(named.len(), 2);
+        assert_eq!(named[1]["what"], "ann at 10.0.0.1 on /ws: misses 2");
     }
 
     #[test]

@@ -97,7 +97,8 @@ impl Connection {
         let unsent = shared.ports.outboxes.queued(id) / 1024;
         let (silent_ms, path) = match &self.stage {
             Stage::Socket(socket) => (socket.silent_ms(shared), socket.path()),
-            _ => (0, ""),
+            // A response that does not end.
+            _ => (0, "HTTP"),
         };
         let user = shared.hub.user_of(id).unwrap_or("a client");
         let what = format!(

@@ -172,7 +172,7 @@ impl Outboxes {
         let waiting = Waiting {
             content,
             payload_bytes: bytes.len() as u32,
-            channel: (keeping == Keeping::Latest).then(|| delivery.channel.into()),
+            channel: (keeping == Keeping::Latest).then(|| delivery.source().into()),
             is_promised: false,
         };
         self.wait(session, waiting);

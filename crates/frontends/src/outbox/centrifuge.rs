@@ -188,6 +188,17 @@ impl Outboxes {
         delivery: &Delivery<'_>,
     ) {
         let bytes_max = self.outbox_bytes_max;
+        let waiting = match dialect.is_single() {
+            true => self
+                .sides
+                .early_singles
+                .get(&session.index)
+                .map_or(0, |early| early.bytes),
+            false => self.sides.early.get(&session.index).map_or(0, Vec::len),
+        };
+        if delivery.slow_miss && waiting > 0 && waiting + push.len() > bytes_max / 2 {
+            return self.miss(session);
+        }
         if dialect.is_single() {
             let early = self.sides.early_singles.entry(session.index).or_default();
             if early.bytes > 0 && early.bytes + push.len() > bytes_max {

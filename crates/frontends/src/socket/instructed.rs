@@ -79,7 +79,7 @@ impl Socket {
         };
         let joining = Joining {
             since: wanted.since.map(|since| Arc::from([since])),
-            ..Joining::default()
+            client: shared.member(id, name),
         };
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);
         let answers = ports.answers.len();

@@ -242,8 +242,12 @@ impl Here {
     ) -> Result<(), String> {
         let name = ChannelName::new(channel).map_err(|error| error.to_string())?;
         let ticket = self.tickets.issue(who, channel, token);
+        let joining = Joining {
+            client: shared.member(who, name),
+            ..Joining::default()
+        };
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);
-        let result = hub.subscribe(who, name, ticket, &Joining::default(), ports);
+        let result = hub.subscribe(who, name, ticket, &joining, ports);
         result.map_err(|error| {
             self.tickets.take(who, ticket);
             error.to_string()

@@ -112,6 +112,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let routes = checker.routes(all(Section::Route), &listeners, &mut apps, has_keys);
     checker.unused_apps(&apps);
     let namespaces = checker.namespaces(all(Section::Namespace));
+    let wildcards = Checker::wildcards(all(Section::Namespace));
     let history = checker.history(one(Section::History), &namespaces);
     let jwt = checker.jwt(one(Section::Jwt));
     let hook = checker.hook(one(Section::Hook));
@@ -169,6 +170,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
             .into_iter()
             .map(|namespace| namespace.expect("a problem otherwise"))
             .collect(),
+        wildcards,
         history,
         access_log,
         limits,

@@ -158,6 +158,9 @@ impl Effective {
                         format!("{} removed", self.section_title(setting)),
                     );
                 }
+                None if setting.holds_on() => {
+                    changes.note(setting.directive, setting.title());
+                }
                 None => {}
             }
         }
@@ -167,6 +170,9 @@ impl Effective {
                     setting.directive,
                     format!("{} added", new.section_title(setting)),
                 );
+            }
+            if setting.holds_on() && self.find(setting.directive, setting.index).is_none() {
+                changes.note(setting.directive, setting.title());
             }
         }
         changes
@@ -188,6 +194,13 @@ impl Effective {
 }
 
 impl Setting {
+    /// Whether what it says of a section that comes or goes with a reload waits for a restart all the same.
+    fn holds_on(&self) -> bool {
+        self.directive.section == Section::Namespace
+            && self.directive.change == Change::Restart
+            && matches!(self.value, Some(Value::Flag(true)))
+    }
+
     /// Whether its value is what people call a section of several by.
     fn names_section(&self) -> bool {
         matches!(

@@ -64,6 +64,8 @@ pub(crate) struct Config {
     pub(crate) api: Api,
     /// `[admin]`
     pub(crate) admin: Admin,
+    /// The namespaces whose channels can be heard together.
+    pub(crate) wildcards: Vec<String>,
     /// What is allowed but should be known: each goes to the log once, at start and at reload.
     pub(crate) warnings: Vec<Problem>,
     /// Every directive's value and where it came from.
@@ -72,13 +74,14 @@ pub(crate) struct Config {
 
 impl Config {
     /// This configuration as a running server can take it over: what needs a restart (listeners, workers, io,
-    /// control, the folder of history) stays as it is in `running`, and routes are bound to the listeners that are there.
+    /// control, the folder of history, which channels are heard together) stays as it is in `running`, and routes are bound to the listeners that are there.
     pub(crate) fn on_top_of(mut self, running: &Self) -> Self {
         self.server = Server {
             log: self.server.log,
             ..running.server.clone()
         };
         self.history.clone_from(&running.history);
+        self.wildcards.clone_from(&running.wildcards);
         let new = std::mem::replace(&mut self.listeners, running.listeners.clone());
         for listener in &mut self.listeners {
             // Port 0 is another port each time, but the same for as long as the process lives.
@@ -457,8 +460,6 @@ pub(crate) struct Namespace {
     pub(crate) access: veche_hub::Access,
     /// Whether who reads too slowly misses what is published, rather than being disconnected.
     pub(crate) slow_miss: bool,
-    /// Whether its channels can be heard together.
-    pub(crate) wildcard: bool,
 }
 
 /// What channels of a namespace remember.

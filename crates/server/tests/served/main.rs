@@ -35,6 +35,7 @@ mod main_job;
 mod mysql;
 mod pam;
 mod peer;
+mod present;
 mod proxy;
 mod proxy_protocol;
 mod rates;

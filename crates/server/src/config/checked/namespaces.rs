@@ -19,6 +19,18 @@ impl Checker<'_> {
             .collect()
     }
 
+    /// The names of those whose channels can be heard together.
+    pub(super) fn wildcards<'t>(tables: impl Iterator<Item = &'t Table>) -> Vec<String> {
+        let has = |table: &&Table| matches!(table.value("wildcard"), Some(Value::Flag(true)));
+        let names = tables
+            .filter(has)
+            .filter_map(|table| match table.value("name") {
+                Some(Value::Text(name)) => Some(name),
+                _ => None,
+            });
+        names.collect()
+    }
+
     fn namespace(&mut self, table: &Table, names: &mut Vec<String>) -> Option<Namespace> {
         let name = self.required(table, "name")?;
         if let Some(other) = names.iter().find(|other| is_same(other, &name)) {
@@ -45,10 +57,9 @@ impl Checker<'_> {
             other => unreachable!("{name} has a default and is a time: {other:?}"),
         };
         let flag = |name| matches!(table.value(name), Some(Value::Flag(true)));
-        let wildcard = flag("wildcard");
-        if wildcard && (name == USERS || name.starts_with('/')) {
-            let why =
-                "wildcard: neither users' own channels nor those of a pattern are heard together";
+        let is_closed = name == USERS || name.starts_with(['/', '$']);
+        if flag("wildcard") && is_closed {
+            let why = "wildcard: neither users' own channels, nor private ones, nor those of a pattern are heard together";
             self.problems.add(table.value_at("wildcard"), why);
         }
         let slow_miss = word(table, "slow_consumer") == "miss";
@@ -82,7 +93,6 @@ impl Checker<'_> {
             }),
             presence,
             join_leave,
-            wildcard,
             slow_miss,
             told,
             leave_delay: identity::duration(table, "leave_delay"),

@@ -26,7 +26,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             "wildcard",
             Kind::Flag { words: &[] },
             Default::Toml("false"),
-            "Whether its channels can be heard together: who is subscribed to `chat:*` (`*` for the namespace `\"\"`) hears all of them but what is private or for named users; `subscribe` says who may. What comes that way has no place in `chat:*`, which remembers nothing, and names its channel as `channel`, and in the tag `channel` for SDKs that don't show that. All channels of such a namespace are ordered by one worker.",
+            "Whether its channels can be heard together: who is subscribed to `chat:*` (`*` for the namespace `\"\"`) hears all of them but what is private or for named users; `subscribe` says who may; on routes with `handler = \"push\"` only where that is `\"client\"`. No name with a slash in front is heard by `*`. What comes that way has no place in `chat:*`, which remembers nothing, and names its channel as `channel`, and in the tag `channel` for SDKs that don't show that. All channels of such a namespace are ordered by one worker.",
         )
     },
     row(
@@ -98,7 +98,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         Default::Toml("\"disconnect\""),
-        "What becomes of a subscriber that reads more slowly than is published. `\"disconnect\"`: it is closed when `outbox_bytes` wait for it, or its route's `outbox_full` says what is dropped. `\"miss\"`: what is published while half of that waits is not for it, and it stays; for what is soon out of date, such as cursors and typing. Not with `history_size`. Counted in `veche_publications_dropped_total`, and `veche status --slow` names such clients.",
+        "What becomes of a subscriber that reads more slowly than is published. `\"disconnect\"`: it is closed when `outbox_bytes` wait for it, or its route's `outbox_full` says what is dropped. `\"miss\"`: what is published while half of that waits is not for it, and it stays; for what is soon out of date, such as cursors and typing. On routes whose `outbox_full` drops something that is what counts. Not with `history_size`. Counted in `veche_publications_dropped_total`, and `veche status --slow` names such clients.",
     ),
     row(
         "subscribe",

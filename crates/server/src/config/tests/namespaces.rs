@@ -40,7 +40,6 @@ history_bytes = "1GiB"
         told: veche_hub::Told::Nothing,
         leave_delay: Duration::from_secs(if name == "chat" { 9 } else { 5 }),
         access: Access::default(),
-        wildcard: name.is_empty(),
         slow_miss: name.is_empty(),
     };
     let chat = History {
@@ -62,6 +61,7 @@ history_bytes = "1GiB"
         namespace("#", Some(users)),
     ];
     assert_eq!(config.namespaces, expected);
+    assert_eq!(config.wildcards, [""]);
     assert_eq!(config.limits.history_bytes, 1 << 30);
 }
 
@@ -133,12 +133,30 @@ slow_consumer = "miss"
 "##,
         &[
             "6:8: name: another [[namespace]] is called \"/users/:user\" already",
-            "7:12: wildcard: neither users' own channels nor those of a pattern are heard together",
+            "7:12: wildcard: neither users' own channels, nor private ones, nor those of a pattern are heard together",
             "9:8: name: expected what stands before the \":\" of its channels, \"\" for channels without one, \"#\" for users' own or a pattern such as \"/users/:user\", found \"/users/\"",
-            "12:12: wildcard: neither users' own channels nor those of a pattern are heard together",
+            "12:12: wildcard: neither users' own channels, nor private ones, nor those of a pattern are heard together",
             "14:17: slow_consumer: with history_size clients are promised that nothing is missing",
         ],
     );
+}
+
+#[test]
+fn a_reload_leaves_what_is_heard_together_as_it_is() {
+    let with = |namespaces: &str| good(&format!("{LISTEN}{namespaces}"));
+    let plain = with("[[namespace]]\nname = \"news\"\n");
+    let heard = with("[[namespace]]\nname = \"news\"\nwildcard = true\n");
+    let none = with("");
+    for (old, new) in [
+        (&plain, &heard),
+        (&heard, &plain),
+        (&none, &heard),
+        (&heard, &none),
+    ] {
+        let changes = old.effective.changes(&new.effective);
+        assert_eq!(changes.restart, ["namespace[1].wildcard"]);
+        assert_eq!(new.clone().on_top_of(old).wildcards, old.wildcards);
+    }
 }
 
 #[test]
