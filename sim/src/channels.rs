@@ -1,7 +1,8 @@
 //! The channels of a world, and what kind each is.
 
 use veche_hub::{
-    Access, History, Namespace, Namespaces, Publishing, Recovery, Subscribing, Told, USERS,
+    Access, Differences, History, Namespace, Namespaces, Publishing, Recovery, Subscribing, Told,
+    USERS,
 };
 
 use crate::setup::{FOREVER_MS, Setup};
@@ -126,6 +127,9 @@ impl Kind {
             },
             told: Told::Nothing,
             slow_miss: false,
+            // Its publications go out together with the one before, of which no client wants to know.
+            differences: Differences::Always,
+            tags_filter: false,
         }
     }
 }

@@ -32,6 +32,7 @@
 mod codes;
 mod depth;
 mod emulation;
+mod fossil;
 mod malformed;
 mod publication;
 mod push;
@@ -42,6 +43,7 @@ mod write;
 
 pub use codes::{DisconnectCode, ErrorCode, UnsubscribeCode, reconnects, resubscribes};
 pub use emulation::Emulation;
+pub use fossil::{DELTA_BYTES_MAX, fossil_delta};
 pub use malformed::Malformed;
 pub use publication::{ClientInfo, Data, Delta, Publication, StreamPosition, is_json};
 pub use push::{Disconnect, Push, PushBody, Refresh, Subscribe, Unsubscribe};

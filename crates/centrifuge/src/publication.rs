@@ -50,16 +50,14 @@ pub enum Delta {
     Off,
     /// Agreed on, and these are whole data. JSON clients get them as a JSON string that holds their JSON form.
     Whole,
-    /// Agreed on, and these are a delta from the data before, as [`Data::Text`], or [`Data::Binary`] for Protobuf
-    /// clients. For JSON clients a delta is between JSON forms ([`write_json`]); where it is not UTF-8, whole
-    /// data have to be sent.
-    ///
-    /// [`write_json`]: Data::write_json
+    /// Agreed on, and these are a delta from the data before ([`fossil_delta`](crate::fossil_delta)), as [`Data::Text`],
+    /// or [`Data::Binary`] for Protobuf clients. It is between whole data as clients have them: JSON as it stands, a text
+    /// as JSON string.
     Patch,
 }
 
 impl Data<'_> {
-    /// Appends what JSON clients get as `data`: the form between which deltas for them are made.
+    /// Appends what JSON clients get as `data`.
     ///
     /// # Errors
     /// Binary data have none; nothing was written then.

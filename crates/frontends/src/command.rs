@@ -88,6 +88,8 @@ struct Wire<'a> {
     #[serde(default)]
     skip_history: bool,
     #[serde(default)]
+    delta: bool,
+    #[serde(default)]
     ack: bool,
     #[serde(borrow)]
     id: Option<&'a RawValue>,
@@ -210,7 +212,7 @@ pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<Command<'a>, 
         wire.idempotency_key.as_ref(),
         wire.version,
         wire.version_epoch.as_ref(),
-        wire.skip_history,
+        (wire.skip_history, wire.delta),
         &wire.tags.unwrap_or_default(),
     )?;
     Ok(Command {
@@ -227,7 +229,7 @@ fn terms(
     key: Option<&Text<'_>>,
     version: Option<u64>,
     version_epoch: Option<&Text<'_>>,
-    skip_history: bool,
+    (skip_history, delta): (bool, bool),
     tags: &BTreeMap<Text<'_>, Text<'_>>,
 ) -> Result<Option<Arc<Terms>>, BadCommand> {
     for (name, text) in [("idempotency_key", key), ("version_epoch", version_epoch)] {
@@ -251,6 +253,7 @@ fn terms(
         }),
         is_passing: skip_history,
         info: info(tags)?,
+        has_difference: delta,
     };
     Ok((terms != Terms::default()).then(|| Arc::new(terms)))
 }

@@ -12,6 +12,7 @@ pub(crate) mod marks;
 mod masks;
 mod positions;
 mod sending;
+mod wishes;
 
 use std::net::IpAddr;
 
@@ -30,6 +31,7 @@ pub(crate) use masks::Masks;
 pub use masks::Random;
 pub(crate) use positions::{write_data, write_value};
 pub use sending::Sending;
+pub(crate) use wishes::{Deltas, Wish};
 
 /// Above this many bytes on their way out a connection's input is not worked on: whoever asks must also read.
 pub const ANSWERS_BYTES_HIGH: usize = 64 << 10;
@@ -178,6 +180,7 @@ pub struct Outboxes {
     backlogs: Backlogs,
     sides: centrifuge::Sides,
     pushes_encoded: u64,
+    deltas_made: u64,
     outbox_bytes_max: usize,
     sent: Sent,
     now_ms: u32,
@@ -210,6 +213,7 @@ impl Outboxes {
             backlogs: Backlogs::default(),
             sides: centrifuge::Sides::default(),
             pushes_encoded: 0,
+            deltas_made: 0,
             outbox_bytes_max,
             sent: Sent::default(),
             now_ms: 0,

@@ -148,6 +148,7 @@ impl Hub {
             at_ms: self.now.wall_ms,
             event,
             info: Some(Arc::new(info)),
+            previous: None,
         };
         if self.pending_of(index) > 0 {
             // Not ahead of what was published before.

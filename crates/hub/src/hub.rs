@@ -178,8 +178,9 @@ impl Hub {
             Mail::Deliver {
                 channel,
                 publication,
+                previous,
             } => {
-                self.receive_deliver(from, &channel, publication, outlet);
+                self.receive_deliver(from, &channel, publication, previous, outlet);
             }
             Mail::Ask {
                 channel,

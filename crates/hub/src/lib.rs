@@ -84,8 +84,8 @@ pub use mail::{Class, Mail, Registration};
 pub use membership::{Joining, SubscribeError};
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};
 pub use namespace::{
-    Access, History, Namespace, Namespaces, Publishing, Recovery, Subscribing, USERS, is_private,
-    namespace_of,
+    Access, Differences, History, Namespace, Namespaces, Publishing, Recovery, Subscribing, USERS,
+    is_private, namespace_of,
 };
 pub use options::{IMMEDIATE_MAX, Options};
 pub use outlet::{Answer, Outlet};

@@ -88,6 +88,8 @@ pub enum Mail {
         channel: Arc<str>,
         /// What.
         publication: Publication,
+        /// What was published before, if it goes out together with that.
+        previous: Option<Payload>,
     },
     /// To the home: tell, or do.
     Ask {

@@ -69,6 +69,19 @@ pub enum Publishing {
     Hook,
 }
 
+/// Which publications go out together with the one before, so that those who have that one can be told what has changed
+/// alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Differences {
+    /// None.
+    #[default]
+    Off,
+    /// Those that ask for it.
+    Asked,
+    /// All that channels keep.
+    Always,
+}
+
 /// The options of channels of one namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Namespace {
@@ -88,6 +101,10 @@ pub struct Namespace {
     /// Whether a subscriber who reads too slowly misses what is published meanwhile, rather than being disconnected. Only
     /// where channels don't remember: there nothing may be missing.
     pub slow_miss: bool,
+    /// Whether subscribers can be told differences alone, and of which publications; where channels remember.
+    pub differences: Differences,
+    /// Whether subscribers may say which tags a publication has to have for them.
+    pub tags_filter: bool,
 }
 
 impl Namespace {

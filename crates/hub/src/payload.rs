@@ -65,6 +65,8 @@ pub(crate) struct Ordered<'a> {
     pub(crate) at_ms: u64,
     pub(crate) event: Event,
     pub(crate) info: Option<Arc<Info>>,
+    /// What was published before, if it goes out together with that.
+    pub(crate) previous: Option<Payload>,
 }
 
 impl From<Publication> for Ordered<'_> {
@@ -75,6 +77,7 @@ impl From<Publication> for Ordered<'_> {
             at_ms: publication.at_ms,
             event: publication.event,
             info: publication.info,
+            previous: None,
         }
     }
 }
@@ -219,6 +222,9 @@ pub struct Delivery<'a> {
     pub event: Event,
     /// What is said of it beside its payload.
     pub info: Option<&'a Info>,
+    /// What was published before, where it may be told as what has changed since: subscribers who were given the one
+    /// with the position before this one have that.
+    pub previous: Option<PayloadRef<'a>>,
     /// The encodings made so far. For an only receiver it does not pay to add one: encode
     /// straight into the outbox.
     pub encodings: &'a mut Encodings,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::log::Append;
-use crate::payload::Source;
+use crate::payload::{Ordered, Source};
 use crate::publish::{Blocked, Origin};
 use crate::{Answer, Event, Hub, Namespaces, Outlet, Publication, Published, Terms};
 
@@ -285,6 +285,7 @@ impl Hub {
         let stream = self.stream_of(index);
         let (origin, now_ms) = (pending.origin, self.now.wall_ms);
         let mut is_kept = false;
+        let mut previous = None;
         let published = match pending.task {
             Task::Feed(publication, terms) => {
                 let position = publication.position;
@@ -293,6 +294,7 @@ impl Hub {
                     log.bytes -= publication.payload.bytes.len();
                 }
                 if is_kept {
+                    previous = self.previous(index, stream, terms.as_deref());
                     let history = self.namespaces.of(&self.channels[index].name).history;
                     let kept = (publication.payload.clone(), publication.info.clone());
                     let at_ms = publication.at_ms;
@@ -300,7 +302,11 @@ impl Hub {
                     let found = self.streams.append(stream, kept, at_ms, &history, now_ms);
                     debug_assert_eq!(Some(found), position);
                 }
-                let handed = self.feed(index, (*publication).into(), outlet);
+                let ordered = Ordered {
+                    previous,
+                    ..(*publication).into()
+                };
+                let handed = self.feed(index, ordered, outlet);
                 let published = Published { handed, position };
                 self.keep_key(index, terms.as_deref(), published);
                 Some(published)

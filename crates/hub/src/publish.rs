@@ -6,8 +6,8 @@ use crate::channel::Channel;
 use crate::payload::{Ordered, Source};
 use crate::stalled::Request;
 use crate::{
-    Answer, ChannelName, Class, Event, Hub, Info, Mail, Outcome, Outlet, Payload, PayloadRef,
-    Position, SessionId, Ticket, Version, WorkerId,
+    Answer, ChannelName, Class, Differences, Event, Hub, Info, Mail, Outcome, Outlet, Payload,
+    PayloadRef, Position, SessionId, Ticket, Version, WorkerId,
 };
 
 /// A publication can't be taken now, for lack of credit or of room in a queue. Nothing of it was
@@ -30,6 +30,8 @@ pub struct Terms {
     pub is_passing: bool,
     /// What is said of it beside its payload.
     pub info: Option<Arc<Info>>,
+    /// Those who have the one before may be told what has changed alone, where its namespace lets them.
+    pub has_difference: bool,
 }
 
 /// What became of a publication.
@@ -260,6 +262,7 @@ impl Hub {
         let info = terms.and_then(|terms| terms.info.clone());
         let mut published = Published::default();
         let mut is_stale = false;
+        let mut previous = None;
         if let Some(history) = history {
             let stream = self.stream_of(index);
             let version = terms.and_then(|terms| terms.version.as_ref());
@@ -268,6 +271,7 @@ impl Hub {
             published.position = Some(match is_stale {
                 true => self.streams.get(stream).position(),
                 false => {
+                    previous = self.previous(index, stream, terms);
                     let kept = (payload.keep(), info.clone());
                     self.streams.append(stream, kept, at_ms, &history, at_ms)
                 }
@@ -280,6 +284,7 @@ impl Hub {
                 at_ms,
                 event: Event::Published,
                 info,
+                previous,
             };
             published.handed = self.feed(index, ordered, outlet);
         }
@@ -288,6 +293,21 @@ impl Hub {
             self.recent.keep(name, key, published, self.now.mono_ms);
         }
         published
+    }
+
+    /// What was published before to a channel, if the one that is about to be kept goes out together with it.
+    pub(crate) fn previous(
+        &self,
+        index: u32,
+        stream: u32,
+        terms: Option<&Terms>,
+    ) -> Option<Payload> {
+        let is_wanted = match self.namespaces.of(&self.channels[index].name).differences {
+            Differences::Off => false,
+            Differences::Asked => terms.is_some_and(|terms| terms.has_difference),
+            Differences::Always => true,
+        };
+        is_wanted.then(|| self.streams.get(stream).latest_payload())?
     }
 
     /// Hands an ordered publication to its subscribers, and to those who hear its channel among others. Returns how many
@@ -323,6 +343,7 @@ impl Hub {
                 Mail::Deliver {
                     channel,
                     publication: ordered.keep(),
+                    previous: ordered.previous.clone(),
                 },
             );
         }

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 
-use crate::{Encodings, Publication, WorkerId};
+use crate::{Encodings, Payload, Publication, WorkerId};
 
 /// A publication and who gets it.
 #[derive(Debug)]
 pub(crate) struct Queued {
     pub(crate) publication: Publication,
+    /// What was published before, if it goes out together with that. Mostly shared with what waits in front of it.
+    pub(crate) previous: Option<Payload>,
     /// What front ends made of it so far.
     pub(crate) encodings: Encodings,
     /// It goes to the subscribers at places below this one: those who were there when it came.

@@ -267,6 +267,11 @@ impl Stream {
         }
     }
 
+    /// What was published last, if it is kept.
+    pub(crate) fn latest_payload(&self) -> Option<Payload> {
+        self.records.back().map(|record| record.payload.clone())
+    }
+
     fn latest(&self) -> Recovered {
         let count = self.records.len();
         let publications: Vec<_> = self.publications(count.saturating_sub(1)..count).collect();

@@ -9,7 +9,8 @@ use crate::payload::Ordered;
 use crate::queue::Queued;
 use crate::subscription::NONE;
 use crate::{
-    Class, Delivery, Encodings, Hub, IMMEDIATE_MAX, Outlet, Publication, SessionId, WorkerId,
+    Class, Delivery, Encodings, Hub, IMMEDIATE_MAX, Outlet, Payload, Publication, SessionId,
+    WorkerId,
 };
 
 /// After so many deliveries it is another channel's turn.
@@ -60,10 +61,15 @@ impl Hub {
         from: WorkerId,
         channel: &str,
         publication: Publication,
+        previous: Option<Payload>,
         outlet: &mut impl Outlet,
     ) {
+        let ordered = Ordered {
+            previous,
+            ..publication.into()
+        };
         match self.find(channel) {
-            Some(index) => self.fan_out(index, publication.into(), Some(from), outlet),
+            Some(index) => self.fan_out(index, ordered, Some(from), outlet),
             // The last subscriber left; the home doesn't know yet.
             None => outlet.mail_done(from, Class::Deliver),
         }
@@ -102,6 +108,7 @@ impl Hub {
                 at_ms: ordered.at_ms,
                 event: ordered.event,
                 info: ordered.info.as_deref(),
+                previous: ordered.previous.as_ref().map(Payload::borrow),
                 encodings: &mut self.scratch,
                 receivers: subscribers.len() as u32,
                 slow_miss,
@@ -126,6 +133,7 @@ impl Hub {
         });
         queue.waiting.push_back(Queued {
             publication,
+            previous: ordered.previous,
             encodings: Encodings::default(),
             audience,
             receivers,
@@ -207,6 +215,7 @@ fn sweep_slice(
                         at_ms: queued.publication.at_ms,
                         event: queued.publication.event,
                         info: queued.publication.info.as_deref(),
+                        previous: queued.previous.as_ref().map(Payload::borrow),
                         encodings: &mut queued.encodings,
                         receivers: queued.receivers,
                         slow_miss: queued.slow_miss,

@@ -90,6 +90,8 @@ impl Hub {
             at_ms: ordered.at_ms,
             event: Event::Published,
             info: Some(Arc::new(info)),
+            // It is another channel's: whoever hears several has no one publication before.
+            previous: None,
         };
         self.hand_out(wildcard, passed_on, outlet)
     }

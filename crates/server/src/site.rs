@@ -123,6 +123,8 @@ pub(crate) fn namespaces(config: &Config) -> Namespaces {
             leave_delay_ms: as_ms(namespace.leave_delay),
             told: namespace.told,
             slow_miss: namespace.slow_miss,
+            differences: namespace.differences,
+            tags_filter: false,
         };
         match veche_hub::Pattern::new(&namespace.name) {
             Ok(pattern) => namespaces.insert_pattern(pattern, options),

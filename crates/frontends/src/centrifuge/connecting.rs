@@ -21,6 +21,7 @@ use super::writing::{self, Welcome};
 use super::{Centrifuge, Context, Done, State, Waiting, ping_times_ms};
 use crate::hooks::{self, Grant, Kind};
 use crate::identity::{Identity, Lease, is_valid_user};
+use crate::outbox::Wish;
 use crate::shared::NoteLevel;
 use crate::stats::TurnedAway;
 
@@ -366,7 +367,11 @@ impl Centrifuge {
             }
             if given.wants_joins {
                 let outboxes = &mut cx.shared.ports.outboxes;
-                outboxes.watch(cx.id, &given.granted.channel, true);
+                let wish = Wish {
+                    joins: true,
+                    ..Wish::default()
+                };
+                outboxes.wish(cx.id, &given.granted.channel, wish);
             }
             welcomes.push(welcome);
         }

@@ -7,7 +7,7 @@ use veche_centrifuge::{
     SubscribeRequest, SubscribeResult, UnsubscribeCode,
 };
 use veche_hub::{
-    Answer, ChannelName, ClientInfo, Joined, Joining, Payload, SubscribeError, Ticket,
+    Answer, ChannelName, ClientInfo, Differences, Joined, Joining, Payload, SubscribeError, Ticket,
 };
 
 use super::channels::{Leave, may_subscribe, named};
@@ -20,6 +20,7 @@ use super::writing::{self, Welcome};
 use super::{Centrifuge, Context, Done, Flow, GRACE_MS, Waiting};
 use crate::hooks::{Grant, Kind, QuestionId};
 use crate::identity::Identity;
+use crate::outbox::{Deltas, Wish};
 use crate::shared::Now;
 
 /// Most channels that one client can be subscribed to.
@@ -27,6 +28,9 @@ pub(crate) const CHANNELS_MAX: usize = 128;
 
 /// A subscription that holds for longer is looked at again then: the wall clock may have been set.
 const LOOK_MS: u64 = 60 * 60 * 1000;
+
+/// The one kind of deltas.
+const DELTA: &str = "fossil";
 
 /// The flag by which a client would rather be refused than not recover.
 const FLAG_RECOVER_OR_FAIL: i64 = 2;
@@ -61,7 +65,7 @@ pub(super) struct Asked {
     ttl_s: Option<u32>,
     is_recovering: bool,
     or_fail: bool,
-    wants_joins: bool,
+    wish: Wish,
     /// What the client is told.
     data: Option<Payload>,
 }
@@ -251,6 +255,7 @@ impl Centrifuge {
             return refuse(id, ErrorCode::AlreadySubscribed, frame);
         }
         let namespaces = &cx.shared.site.namespaces;
+        let options = namespaces.of(name);
         let leave = match may_subscribe(channel, &self.info.user, namespaces) {
             Ok(leave) => leave,
             Err(code) => return refuse(id, code, frame),
@@ -302,6 +307,14 @@ impl Centrifuge {
             data,
             expires_ms,
         } = terms;
+        let wish = Wish {
+            joins: request.join_leave,
+            // Of a kind that is not known none are granted.
+            deltas: match request.delta == DELTA && options.differences != Differences::Off {
+                true => Deltas::Begun,
+                false => Deltas::Off,
+            },
+        };
         let judge = self.judge(cx.id, cx.route);
         let asked = Asked {
             id,
@@ -311,7 +324,7 @@ impl Centrifuge {
                 .map(|expires_ms| judge.ttl_s(expires_ms, cx.shared.now)),
             is_recovering: request.recover,
             or_fail: request.flag & FLAG_RECOVER_OR_FAIL != 0,
-            wants_joins: request.join_leave,
+            wish,
             data,
         };
         let since = request
@@ -351,7 +364,7 @@ impl Centrifuge {
     ) -> Done {
         let outboxes = &mut cx.shared.ports.outboxes;
         let bytes_max = outboxes.outbox_bytes_max();
-        let welcome = Welcome::new(joined, asked.is_recovering, self.encoding, (bytes_max, 0));
+        let mut welcome = Welcome::new(joined, asked.is_recovering, self.encoding, (bytes_max, 0));
         if asked.is_recovering {
             cx.shared.stats.recovery(welcome.is_whole());
             if asked.or_fail && !welcome.is_whole() {
@@ -359,9 +372,17 @@ impl Centrifuge {
                 return refuse(asked.id, ErrorCode::UnrecoverablePosition, frame);
             }
         }
-        if asked.wants_joins {
-            outboxes.watch(cx.id, &asked.channel, true);
+        let mut wish = asked.wish.clone();
+        if joined.is_none() {
+            // Nobody knows what was before.
+            wish.deltas = Deltas::Off;
+        } else if wish.deltas != Deltas::Off {
+            welcome = welcome.with_deltas();
+            if welcome.has_publications() {
+                wish.deltas = Deltas::Going;
+            }
         }
+        outboxes.wish(cx.id, &asked.channel, wish);
         let publications = welcome.publications();
         let data = asked.data.as_ref();
         let result = SubscribeResult {
@@ -395,7 +416,7 @@ impl Centrifuge {
     /// Ends a subscription.
     pub(super) fn leave(&mut self, channel: &str, cx: &mut Context<'_>) {
         self.subscriptions.remove(channel);
-        cx.shared.ports.outboxes.watch(cx.id, channel, false);
+        cx.shared.ports.outboxes.forget_wish(cx.id, channel);
         cx.shared.ports.outboxes.clear_mark(cx.id, channel);
         if let Ok(channel) = ChannelName::new(channel) {
             let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.ports);

@@ -1,9 +1,10 @@
 //! From the hub's words to those of the protocol: publications, clients, what somebody joins.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use veche_centrifuge as wire;
-use veche_centrifuge::{BinaryInJson, Data, Encoding, Outcome};
+use veche_centrifuge::{BinaryInJson, Data, Delta, Encoding, Outcome};
 use veche_hub::{
     ClientInfo, Epoch, Info, Joined, PayloadKind, PayloadRef, Position, Publication, Since,
 };
@@ -25,6 +26,23 @@ pub(crate) fn quoted(payload: PayloadRef<'_>, encoding: Encoding) -> Option<Stri
     match (data(payload), encoding) {
         (Data::Text(text), Encoding::Protobuf) => Some(serde_json::Value::from(text).to_string()),
         _ => None,
+    }
+}
+
+/// What a client that takes deltas has of a publication: from one of these to the next they go. In both encodings the
+/// same, and text looks as [`quoted`].
+pub(crate) fn whole(payload: PayloadRef<'_>) -> Cow<'_, [u8]> {
+    match quoted(payload, Encoding::Protobuf) {
+        Some(text) => Cow::Owned(text.into_bytes()),
+        None => Cow::Borrowed(payload.bytes),
+    }
+}
+
+/// As what a delta goes to clients: as text, unless what it makes is none.
+pub(crate) fn patch(bytes: &[u8]) -> Data<'_> {
+    match str::from_utf8(bytes) {
+        Ok(text) => Data::Text(text),
+        Err(_) => Data::Binary(bytes),
     }
 }
 
@@ -98,6 +116,8 @@ pub(super) struct Publications<'a> {
     tags: Vec<Vec<(&'a str, &'a str)>>,
     /// Of those that have a form of their own in this encoding.
     quoted: Vec<Option<String>>,
+    /// Where deltas are agreed on: from the one before to each, where that is less.
+    patches: Option<Vec<Option<Vec<u8>>>>,
 }
 
 impl<'a> Publications<'a> {
@@ -107,19 +127,49 @@ impl<'a> Publications<'a> {
             all,
             tags: all.iter().map(|one| tags(one.info.as_deref())).collect(),
             quoted: quoted.collect(),
+            patches: None,
+        }
+    }
+
+    /// The first is whole, and of the others only what has changed.
+    fn with_deltas(self) -> Self {
+        let mut previous = None;
+        let patches = self.all.iter().map(|one| {
+            let new = whole(one.payload.borrow());
+            let old = previous.replace(new.clone());
+            old.and_then(|old: Cow<'_, [u8]>| wire::fossil_delta(&old, &new))
+        });
+        Self {
+            patches: Some(patches.collect()),
+            ..self
         }
     }
 
     pub(super) fn wire(&self) -> Vec<wire::Publication<'_>> {
         let all = self.all.iter().zip(&self.tags).zip(&self.quoted);
-        all.map(|((one, tags), quoted)| {
-            let payload = match quoted {
-                Some(text) => as_json(text),
-                None => one.payload.borrow(),
-            };
-            publication(payload, one.position, one.info.as_deref(), tags)
-        })
-        .collect()
+        all.enumerate()
+            .map(|(place, ((one, tags), quoted))| {
+                let payload = match quoted {
+                    Some(text) => as_json(text),
+                    None => one.payload.borrow(),
+                };
+                let publication = publication(payload, one.position, one.info.as_deref(), tags);
+                let Some(patches) = &self.patches else {
+                    return publication;
+                };
+                match &patches[place] {
+                    Some(bytes) => wire::Publication {
+                        delta: Delta::Patch,
+                        data: patch(bytes),
+                        ..publication
+                    },
+                    None => wire::Publication {
+                        delta: Delta::Whole,
+                        ..publication
+                    },
+                }
+            })
+            .collect()
     }
 
     /// Bytes of their payloads.
@@ -142,6 +192,7 @@ pub(super) struct Welcome<'a> {
     is_whole: bool,
     /// He has asked for what he missed.
     was_recovering: bool,
+    has_deltas: bool,
     each_bytes: usize,
 }
 
@@ -170,8 +221,23 @@ impl<'a> Welcome<'a> {
             publications,
             is_whole,
             was_recovering,
+            has_deltas: false,
             each_bytes,
         }
+    }
+
+    /// What he has missed he is told as what has changed.
+    pub(super) fn with_deltas(self) -> Self {
+        Self {
+            publications: self.publications.with_deltas(),
+            has_deltas: true,
+            ..self
+        }
+    }
+
+    /// Whether he is told something that he has missed: then he has the latest.
+    pub(super) fn has_publications(&self) -> bool {
+        !self.publications.all.is_empty()
     }
 
     /// Whether nothing is missing.
@@ -210,6 +276,7 @@ impl<'a> Welcome<'a> {
             publications,
             recovered: self.is_whole,
             was_recovering: self.was_recovering,
+            delta: self.has_deltas,
             ..wire::SubscribeResult::default()
         }
     }

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use veche_centrifuge::{Encoding, Push, PushBody};
+use veche_centrifuge::{Delta, Encoding, Publication, Push, PushBody, fossil_delta};
 use veche_hub::{Delivery, Event, Format, Position, SessionId};
 
 use super::marks::AllMarks;
+use super::wishes::{Form, Wish, Wishes};
 use super::{Carried, Outboxes, Pushes, events};
 use crate::centrifuge::{Dialect, kind, writing};
 
@@ -20,17 +21,24 @@ struct Forms {
     frame: u32,
 }
 
-fn forms(dialect: Dialect) -> Forms {
-    let (place, frame) = match (dialect.encoding, dialect.is_one_way) {
-        (Encoding::Json, false) => (5, 2),
-        (Encoding::Protobuf, false) => (6, 3),
-        (Encoding::Json, true) => (7, 4),
-        (Encoding::Protobuf, true) => (8, 5),
+/// What has changed since the publication before; nothing where that is no less.
+const PATCH: Format = Format(u32::MAX - 5);
+
+fn forms(dialect: Dialect, form: Form) -> Forms {
+    // Only who subscribes by himself can agree on deltas. Whole data look the same in Protobuf, agreed or not.
+    let place = match (dialect.encoding, dialect.is_one_way, form) {
+        (Encoding::Json, false, Form::Plain) => 0,
+        (Encoding::Protobuf, false, Form::Plain | Form::Whole) => 1,
+        (Encoding::Json, true, _) => 2,
+        (Encoding::Protobuf, true, _) => 3,
+        (Encoding::Json, false, Form::Whole) => 4,
+        (Encoding::Json, false, Form::Patch) => 5,
+        (Encoding::Protobuf, false, Form::Patch) => 6,
     };
     Forms {
-        push: Format(u32::MAX - place),
-        event: Format(u32::MAX - 4 - place),
-        frame: frame << 16,
+        push: Format(u32::MAX - 8 - place),
+        event: Format(u32::MAX - 16 - place),
+        frame: (2 + place) << 16,
     }
 }
 
@@ -42,8 +50,7 @@ pub(super) struct Sides {
     /// The same for clients that get each in a message of its own.
     early_singles: HashMap<u32, Singles>,
     pub(super) marks: AllMarks,
-    /// Channels of which the client wants to know who comes and goes.
-    watched: HashMap<u32, Vec<Box<str>>>,
+    wishes: Wishes,
 }
 
 /// Pushes that wait.
@@ -69,9 +76,7 @@ impl Sides {
             self.early_singles.remove(&index);
         }
         self.marks.forget(index);
-        if !self.watched.is_empty() {
-            self.watched.remove(&index);
-        }
+        self.wishes.forget_all(index);
     }
 }
 
@@ -105,17 +110,14 @@ impl Outboxes {
         }
     }
 
-    /// Whether the client is told who comes and goes in a channel.
-    pub(crate) fn watch(&mut self, id: SessionId, channel: &str, is_watched: bool) {
-        let watched = &mut self.sides.watched;
-        if is_watched {
-            watched.entry(id.index).or_default().push(channel.into());
-        } else if let Some(channels) = watched.get_mut(&id.index) {
-            channels.retain(|one| **one != *channel);
-            if channels.is_empty() {
-                watched.remove(&id.index);
-            }
-        }
+    /// How the client is told of a channel from now on; before anything of it is.
+    pub(crate) fn wish(&mut self, id: SessionId, channel: &str, wish: Wish) {
+        self.sides.wishes.set(id.index, channel, wish);
+    }
+
+    /// It is not subscribed to the channel any more.
+    pub(crate) fn forget_wish(&mut self, id: SessionId, channel: &str) {
+        self.sides.wishes.forget(id.index, channel);
     }
 
     /// Whether the session was to get what its client can't read.
@@ -135,18 +137,26 @@ impl Outboxes {
         stage: Stage,
         delivery: &mut Delivery<'_>,
     ) {
-        if delivery.event != Event::Published {
-            let channels = self.sides.watched.get(&session.index);
-            let mut channels = channels.into_iter().flatten();
-            if !channels.any(|channel| **channel == *delivery.channel) {
-                return;
+        let mut form = match self.sides.wishes.find(session.index, delivery.channel) {
+            Some(wish) => match wish.form(delivery) {
+                Some(form) => form,
+                None => return,
+            },
+            None if delivery.event == Event::Published => Form::Plain,
+            None => return,
+        };
+        let mut patch = Bytes::new();
+        if form == Form::Patch {
+            patch = self.patch(delivery);
+            if patch.is_empty() {
+                form = Form::Whole;
             }
         }
-        let forms = forms(dialect);
+        let forms = forms(dialect, form);
         let push = match delivery.encodings.find(forms.push) {
             Some(push) => push.clone(),
             None => {
-                let push = push(dialect, delivery);
+                let push = push(dialect, form, &patch, delivery);
                 self.pushes_encoded += 1;
                 delivery.encodings.find_or_encode(forms.push, || push)
             }
@@ -178,6 +188,20 @@ impl Outboxes {
             }
             Carried::Lines { .. } | Carried::Bytes { .. } => self.carry(session, &push),
         }
+    }
+
+    /// What has changed since the publication before, made once for all who are told that alone, in whatever encoding.
+    /// Nothing where it is no less than the whole.
+    fn patch(&mut self, delivery: &mut Delivery<'_>) -> Bytes {
+        if let Some(patch) = delivery.encodings.find(PATCH) {
+            return patch.clone();
+        }
+        self.deltas_made += 1;
+        let new = writing::whole(delivery.payload);
+        let previous = delivery.previous.map(writing::whole);
+        let patch = previous.and_then(|previous| fossil_delta(&previous, &new));
+        let patch = patch.map_or_else(Bytes::new, Bytes::from);
+        delivery.encodings.find_or_encode(PATCH, || patch)
     }
 
     fn keep_early(
@@ -222,6 +246,11 @@ impl Outboxes {
     pub fn pushes_encoded(&self) -> u64 {
         self.pushes_encoded
     }
+
+    /// How many deltas have been made for those pushes.
+    pub fn deltas_made(&self) -> u64 {
+        self.deltas_made
+    }
 }
 
 /// Whether a session has been told of its channels.
@@ -232,7 +261,7 @@ pub(super) enum Stage {
 }
 
 /// Nothing for what can't be told in this encoding.
-fn push(dialect: Dialect, delivery: &Delivery<'_>) -> Bytes {
+fn push(dialect: Dialect, form: Form, patch: &[u8], delivery: &Delivery<'_>) -> Bytes {
     let tags = writing::tags(delivery.info);
     let quoted = writing::quoted(delivery.payload, dialect.encoding);
     let payload = quoted.as_deref().map_or(delivery.payload, writing::as_json);
@@ -240,12 +269,22 @@ fn push(dialect: Dialect, delivery: &Delivery<'_>) -> Bytes {
     let body = match (delivery.event, client) {
         (Event::Joined, Some(client)) => PushBody::Join(writing::client(client)),
         (Event::Left, Some(client)) => PushBody::Leave(writing::client(client)),
-        _ => PushBody::Publication(writing::publication(
-            payload,
-            delivery.position,
-            delivery.info,
-            &tags,
-        )),
+        _ => {
+            let publication =
+                writing::publication(payload, delivery.position, delivery.info, &tags);
+            PushBody::Publication(match form {
+                Form::Plain => publication,
+                Form::Whole => Publication {
+                    delta: Delta::Whole,
+                    ..publication
+                },
+                Form::Patch => Publication {
+                    delta: Delta::Patch,
+                    data: writing::patch(patch),
+                    ..publication
+                },
+            })
+        }
     };
     let push = Push {
         channel: delivery.channel,

@@ -1,6 +1,7 @@
 //! Clients of Centrifugo's protocol: what each command is answered, in which order, and why sessions end.
 
 mod decided;
+mod deltas;
 mod members;
 mod one_way;
 mod streams;

@@ -20,8 +20,8 @@ use veche_frontends::{
     ApiKey, AppId, Limits, Listener, Now, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
 };
 use veche_hub::{
-    History, Hub, Namespace, Namespaces, Publishing as Publishes, Recovery, SessionId, Subscribing,
-    Told, WorkerId,
+    Differences, History, Hub, Namespace, Namespaces, Publishing as Publishes, Recovery, SessionId,
+    Subscribing, Told, WorkerId,
 };
 use veche_jwt::{Keys, Rules};
 use veche_proto::websocket::{self, deflate};
@@ -289,6 +289,11 @@ fn namespaces() -> Namespaces {
                 leave_delay_ms: 5_000,
                 told: Told::Nothing,
                 slow_miss: false,
+                differences: match name {
+                    "chat" => Differences::Asked,
+                    _ => Differences::Always,
+                },
+                tags_filter: name == "chat",
             },
         );
     }

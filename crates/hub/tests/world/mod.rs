@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, Deed, Epoch, History, Hub, Instruction, Joined, Joining, Mail,
-    Namespace, Namespaces, NoCredit, Now, Options, Outcome, PayloadKind, PayloadRef, Position,
-    Published, Recovery, SessionId, Since, SubscribeError, Ticket, USERS, WorkerId,
+    Answer, ChannelName, Class, Deed, Differences, Epoch, History, Hub, Instruction, Joined,
+    Joining, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, PayloadKind, PayloadRef,
+    Position, Published, Recovery, SessionId, Since, SubscribeError, Ticket, USERS, WorkerId,
 };
 
 use disk::Disk;
@@ -67,6 +67,7 @@ fn namespaces() -> Namespaces {
             position_ttl_ms: 2_000,
             recovery: Recovery::Missed,
         }),
+        differences: Differences::Always,
         ..Namespace::default()
     };
     let mut namespaces = Namespaces::new();
@@ -151,6 +152,8 @@ pub(crate) struct Wires {
     pub(crate) disconnect_counts: BTreeMap<Ticket, u32>,
     /// Of the channels that remember.
     pub(crate) epochs: BTreeMap<String, Epoch>,
+    /// How many deliveries came together with what their receiver was given before.
+    pub(crate) previous: u64,
 }
 
 /// `Class` as a key: 0 for publications, 1 for deliveries.
@@ -456,6 +459,11 @@ impl World {
             }
             self.settle(random);
         }
+    }
+
+    /// How many deliveries came together with what their receiver was given before.
+    pub(crate) fn previous(&self) -> u64 {
+        self.wires.previous
     }
 
     /// Closes all; nothing may be left anywhere.

@@ -29,6 +29,7 @@ impl Wires {
             disconnected: Vec::new(),
             disconnect_counts: BTreeMap::new(),
             epochs: BTreeMap::new(),
+            previous: 0,
         }
     }
 
@@ -148,6 +149,15 @@ impl Outlet for Port<'_> {
             .get_mut(ticket)
             .expect("members have a life");
         assert!(life.answered, "delivered before the answer");
+        // What goes out together with it is what whoever has the one before was given.
+        if let Some(previous) = delivery.previous
+            && let (Some(Some(last)), Some(here)) = (life.positions.last(), delivery.position)
+            && last.offset + 1 == here.offset
+        {
+            let last = life.received.last().expect("it has a position");
+            assert_eq!(previous.bytes, last.to_le_bytes());
+            self.wires.previous += 1;
+        }
         life.received.push(number);
         life.positions.push(delivery.position);
     }

@@ -456,6 +456,8 @@ pub(crate) struct Namespace {
     pub(crate) told: Told,
     /// How long a user who has gone may come back; 0: not at all.
     pub(crate) leave_delay: Duration,
+    /// Whether clients may be told differences alone.
+    pub(crate) differences: veche_hub::Differences,
     /// What clients may do there by themselves.
     pub(crate) access: veche_hub::Access,
     /// Whether who reads too slowly misses what is published, rather than being disconnected.

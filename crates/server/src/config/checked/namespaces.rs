@@ -1,6 +1,6 @@
 //! `[[namespace]]`: what channels remember, and what clients may do with them.
 
-use veche_hub::{Access, Pattern, Publishing, Recovery, Subscribing, Told, USERS};
+use veche_hub::{Access, Differences, Pattern, Publishing, Recovery, Subscribing, Told, USERS};
 
 use super::{Checker, identity, word};
 use crate::config::raw::Table;
@@ -45,7 +45,7 @@ impl Checker<'_> {
             _ => None,
         };
         if size.is_none() {
-            for option in ["history_ttl", "position_ttl", "recovery"] {
+            for option in ["history_ttl", "position_ttl", "recovery", "delta"] {
                 if table.has(option) {
                     let why = format!("{option}: without history_size nothing is kept");
                     self.warn(table.key_at(option), &why);
@@ -79,6 +79,15 @@ impl Checker<'_> {
             let why = "leave_delay: without presence, join_leave or events nobody sees who leaves";
             self.warn(table.key_at("leave_delay"), why);
         }
+        let differences = match (word(table, "delta"), flag("delta_publish")) {
+            ("fossil", true) => Differences::Always,
+            ("fossil", false) => Differences::Asked,
+            _ => Differences::Off,
+        };
+        if differences == Differences::Off && table.has("delta_publish") {
+            let why = "delta_publish: without delta nobody is told differences";
+            self.warn(table.key_at("delta_publish"), why);
+        }
         let ttl = duration("history_ttl");
         Some(Namespace {
             name,
@@ -96,6 +105,7 @@ impl Checker<'_> {
             slow_miss,
             told,
             leave_delay: identity::duration(table, "leave_delay"),
+            differences,
             access: Access {
                 subscribe: match word(table, "subscribe") {
                     "client" => Subscribing::Client,

@@ -61,6 +61,21 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "What a client gets that comes back. `\"missed\"`: every publication since, at most 300, or word that they are not all there any more. `\"latest\"`: the latest one, if it does not have that; for channels whose publications are states, such as prices.",
     ),
     row(
+        "delta",
+        Kind::Word {
+            words: &["off", "fossil"],
+            hidden: &[],
+        },
+        Default::Toml("\"off\""),
+        "Whether clients of routes with `handler = \"centrifuge\"` that ask for it are told what has changed since the publication before, in place of the whole. `\"fossil\"`: in Fossil's format, which the SDKs read. Needs `history_size`. Which publications go out so, says `delta_publish`.",
+    ),
+    row(
+        "delta_publish",
+        Kind::Flag { words: &[] },
+        Default::Toml("false"),
+        "Whether that is done with every publication, those of clients too, and not only with those that say `\"delta\":true`.",
+    ),
+    row(
         "presence",
         Kind::Flag { words: &[] },
         Default::Toml("false"),

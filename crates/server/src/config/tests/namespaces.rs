@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use veche_hub::{Access, Recovery, Subscribing};
+use veche_hub::{Access, Differences, Recovery, Subscribing};
 
 use super::bad::says_after_listen;
 use super::{LISTEN, good};
@@ -17,6 +17,7 @@ name = "chat"
 presence = true
 leave_delay = "9s"
 history_size = 100
+delta = "fossil"
 [[namespace]]
 name = ""
 wildcard = true
@@ -26,6 +27,8 @@ name = "#"
 history_size = 3
 history_ttl = "2d"
 recovery = "latest"
+delta = "fossil"
+delta_publish = true
 [limits]
 history_bytes = "1GiB"
 "##
@@ -39,6 +42,11 @@ history_bytes = "1GiB"
         join_leave: false,
         told: veche_hub::Told::Nothing,
         leave_delay: Duration::from_secs(if name == "chat" { 9 } else { 5 }),
+        differences: match name {
+            "chat" => Differences::Asked,
+            "#" => Differences::Always,
+            _ => Differences::Off,
+        },
         access: Access::default(),
         slow_miss: name.is_empty(),
     };
@@ -162,14 +170,17 @@ fn a_reload_leaves_what_is_heard_together_as_it_is() {
 #[test]
 fn what_means_nothing_without_a_history_is_warned_of() {
     let config = good(&format!(
-        "{LISTEN}[[namespace]]\nname = \"a\"\nhistory_size = \"off\"\nhistory_ttl = \"1h\"\n"
+        "{LISTEN}[[namespace]]\nname = \"a\"\nhistory_size = \"off\"\nhistory_ttl = \"1h\"\ndelta_publish = true\n"
     ));
     let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert!(
-        warnings[0].ends_with("history_ttl: without history_size nothing is kept"),
-        "{warnings:?}"
-    );
+    let endings = [
+        "history_ttl: without history_size nothing is kept",
+        "delta_publish: without delta nobody is told differences",
+    ];
+    assert_eq!(warnings.len(), endings.len(), "{warnings:?}");
+    for (warning, ending) in warnings.iter().zip(endings) {
+        assert!(warning.ends_with(ending), "{warnings:?}");
+    }
     assert_eq!(config.namespaces[0].history, None);
 }
 

@@ -1,0 +1,254 @@
+//! Deltas in Fossil's format: how to make new data of those before. Only made here; clients take them apart.
+//!
+//! A delta is the size of the new data and a line break, then pieces, then a checksum and a `;`. A piece is `N@M,`, copy
+//! `N` bytes from place `M` of the old data, or `N:` and as many bytes. Numbers are written to the base of 64.
+//! (<https://fossil-scm.org/home/doc/trunk/www/delta_format.wiki>)
+//!
+//! What has not changed is mostly at the beginning and at the end, and is found there first. In between, each place is
+//! looked up in a table of the old data's blocks by a hash that rolls along. The cost is linear: a place is compared with
+//! a few blocks at most, and what is found is passed over.
+
+use std::ops::Range;
+
+/// Of data with more bytes no delta is made, nor from them.
+pub const DELTA_BYTES_MAX: usize = 1 << 20;
+
+/// So much is looked up at once: what has less in common is hardly worth a copy.
+const BLOCK: usize = 16;
+
+/// A place is compared with so many blocks of its hash.
+const CANDIDATES_MAX: usize = 8;
+
+/// In the table: no block.
+const NONE: u32 = u32::MAX;
+
+const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
+
+/// The delta by which `new` is made of `old`, if it is smaller than `new` and neither is larger than
+/// [`DELTA_BYTES_MAX`]. Where `new` is UTF-8, so is the delta, whatever `old` is.
+#[must_use]
+pub fn fossil_delta(old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+    if old.len().max(new.len()) > DELTA_BYTES_MAX {
+        return None;
+    }
+    let mut delta = Delta::new(new);
+    let is_same = |(a, b): &(&u8, &u8)| a == b;
+    let begin = old.iter().zip(new).take_while(is_same).count();
+    let (old_rest, new_rest) = (&old[begin..], &new[begin..]);
+    let rest = old_rest.iter().rev().zip(new_rest.iter().rev());
+    let end = rest.take_while(is_same).count();
+    let between = begin..new.len() - end;
+    delta.copy(0..begin, 0);
+    if between.len() >= BLOCK && old.len() >= BLOCK {
+        delta.copy_from_anywhere(old, between.clone());
+    }
+    delta.copy(between.end..new.len(), old.len() - end);
+    delta.end()
+}
+
+/// A delta that is being written.
+struct Delta<'a> {
+    new: &'a [u8],
+    /// Cuts are between characters only.
+    is_text: bool,
+    out: Vec<u8>,
+    /// Up to where it is written.
+    written: usize,
+}
+
+impl<'a> Delta<'a> {
+    fn new(new: &'a [u8]) -> Self {
+        let mut out = Vec::with_capacity(64);
+        put_number(&mut out, new.len() as u32);
+        out.push(b'\n');
+        Self {
+            new,
+            is_text: simdutf8::basic::from_utf8(new).is_ok(),
+            out,
+            written: 0,
+        }
+    }
+
+    /// The bytes at these places are those from `source` on in the old data. Copied, unless it takes less to write them.
+    fn copy(&mut self, mut places: Range<usize>, mut source: usize) {
+        if self.is_text {
+            while places.start < places.end && self.is_within(places.start) {
+                places.start += 1;
+                source += 1;
+            }
+            while places.start < places.end && self.is_within(places.end) {
+                places.end -= 1;
+            }
+        }
+        let count = places.len();
+        if count <= digits(count) + digits(source) + 2 {
+            return;
+        }
+        self.insert_up_to(places.start);
+        put_number(&mut self.out, count as u32);
+        self.out.push(b'@');
+        put_number(&mut self.out, source as u32);
+        self.out.push(b',');
+        self.written = places.end;
+    }
+
+    /// Whether a cut before this place would be within a character.
+    fn is_within(&self, place: usize) -> bool {
+        self.new.get(place).is_some_and(|byte| byte & 0xc0 == 0x80)
+    }
+
+    fn insert_up_to(&mut self, place: usize) {
+        let bytes = &self.new[self.written..place];
+        if !bytes.is_empty() {
+            put_number(&mut self.out, bytes.len() as u32);
+            self.out.push(b':');
+            self.out.extend_from_slice(bytes);
+        }
+        self.written = place;
+    }
+
+    /// Copies what stands somewhere in the old data.
+    fn copy_from_anywhere(&mut self, old: &[u8], places: Range<usize>) {
+        let blocks = Blocks::new(old);
+        let mut at = places.start;
+        let mut hash = None;
+        while at + BLOCK <= places.end {
+            let rolled = match hash {
+                Some((hash, gone)) => roll(hash, gone, self.new[at + BLOCK - 1]),
+                None => hash_of(&self.new[at..at + BLOCK]),
+            };
+            hash = Some((rolled, self.new[at]));
+            // What is written already is not compared again.
+            let free = self.written.max(places.start)..places.end;
+            if let Some((found, source)) = blocks.find(rolled, self.new, at, free) {
+                let end = found.end;
+                self.copy(found, source);
+                if self.written > at {
+                    debug_assert!(self.written <= end);
+                    at = self.written;
+                    hash = None;
+                    continue;
+                }
+            }
+            at += 1;
+        }
+    }
+
+    fn end(mut self) -> Option<Vec<u8>> {
+        // What is left alone may be too much: it need not be copied to see that.
+        let left = self.new.len() - self.written;
+        if self.out.len() + left >= self.new.len() {
+            return None;
+        }
+        self.insert_up_to(self.new.len());
+        put_number(&mut self.out, checksum(self.new));
+        self.out.push(b';');
+        (self.out.len() < self.new.len()).then_some(self.out)
+    }
+}
+
+/// The blocks of the old data by their hashes.
+struct Blocks<'a> {
+    old: &'a [u8],
+    /// The first block of each hash; as many as a power of two.
+    first: Vec<u32>,
+    /// The next block of the same, by block.
+    next: Vec<u32>,
+}
+
+impl<'a> Blocks<'a> {
+    fn new(old: &'a [u8]) -> Self {
+        let count = old.len() / BLOCK;
+        let mut blocks = Self {
+            old,
+            first: vec![NONE; count.next_power_of_two()],
+            next: vec![NONE; count],
+        };
+        // From behind, so that the first ones are met first.
+        for block in (0..count).rev() {
+            let bytes = &old[block * BLOCK..][..BLOCK];
+            let slot = blocks.slot(hash_of(bytes));
+            blocks.next[block] = std::mem::replace(&mut blocks.first[slot], block as u32);
+        }
+        blocks
+    }
+
+    fn slot(&self, hash: u32) -> usize {
+        // The upper bits depend on all of the block.
+        let mixed = hash.wrapping_mul(0x9e37_79b1);
+        (mixed ^ mixed >> 16) as usize & (self.first.len() - 1)
+    }
+
+    /// The most of `new` around `at`, among its `free` places, that stands in the old data; and where.
+    fn find(
+        &self,
+        hash: u32,
+        new: &[u8],
+        at: usize,
+        free: Range<usize>,
+    ) -> Option<(Range<usize>, usize)> {
+        let mut best: Option<(Range<usize>, usize)> = None;
+        let mut block = self.first[self.slot(hash)];
+        for _ in 0..CANDIDATES_MAX {
+            if block == NONE {
+                break;
+            }
+            let source = block as usize * BLOCK;
+            block = self.next[source / BLOCK];
+            if self.old[source..source + BLOCK] != new[at..at + BLOCK] {
+                continue;
+            }
+            let is_same = |(a, b): &(&u8, &u8)| a == b;
+            let ahead = self.old[source..].iter().zip(&new[at..free.end]);
+            let ahead = ahead.take_while(is_same).count();
+            let behind = self.old[..source].iter().rev();
+            let behind = behind.zip(new[free.start..at].iter().rev());
+            let behind = behind.take_while(is_same).count();
+            let found = at - behind..at + ahead;
+            if best
+                .as_ref()
+                .is_none_or(|(best, _)| best.len() < found.len())
+            {
+                best = Some((found, source - behind));
+            }
+        }
+        best
+    }
+}
+
+const FACTOR: u32 = 0x0100_0193;
+
+/// By which the oldest byte of a block counts.
+const FACTOR_OLDEST: u32 = FACTOR.wrapping_pow(BLOCK as u32 - 1);
+
+fn hash_of(block: &[u8]) -> u32 {
+    block.iter().fold(0, |hash: u32, byte| {
+        hash.wrapping_mul(FACTOR).wrapping_add((*byte).into())
+    })
+}
+
+/// The hash of the block that begins one place later.
+fn roll(hash: u32, gone: u8, come: u8) -> u32 {
+    let rest = hash.wrapping_sub(u32::from(gone).wrapping_mul(FACTOR_OLDEST));
+    rest.wrapping_mul(FACTOR).wrapping_add(come.into())
+}
+
+/// Digits of a number.
+fn digits(number: usize) -> usize {
+    (usize::BITS - (number | 1).leading_zeros()).div_ceil(6) as usize
+}
+
+fn put_number(out: &mut Vec<u8>, number: u32) {
+    for place in (0..digits(number as usize)).rev() {
+        out.push(DIGITS[(number >> (6 * place)) as usize & 63]);
+    }
+}
+
+/// The sum of all groups of four bytes, the first of each being the highest.
+fn checksum(bytes: &[u8]) -> u32 {
+    bytes.chunks(4).fold(0, |sum: u32, chunk| {
+        let mut four = [0; 4];
+        four[..chunk.len()].copy_from_slice(chunk);
+        sum.wrapping_add(u32::from_be_bytes(four))
+    })
+}
