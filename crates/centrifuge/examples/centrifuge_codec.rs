@@ -2,7 +2,8 @@
 //! JSON.
 //!
 //! `{"read":"BASE64","encoding":"json"|"protobuf","as":"commands"|"connect"|"emulation"}` is answered by what was read,
-//! or by `{"error":…}`; `{"write":true}` by a sample of everything that can be written, in both encodings.
+//! or by `{"error":…}`; `{"write":true}` by a sample of everything that can be written, in both encodings;
+//! `{"delta":["OLD","NEW"]}`, both in base64, by the delta, or by `null` where it would be no less.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -15,7 +16,7 @@ use veche_centrifuge::{
     Batch, ClientInfo, Command, ConnectRequest, ConnectResult, Data, Delta, DisconnectCode,
     Encoding, ErrorCode, HistoryResult, Limits, Malformed, Outcome, PresenceResult,
     PresenceStatsResult, Publication, Push, PushBody, Refresh, RefreshResult, Reply, Request,
-    RpcResult, SubRefreshResult, Subscribe, SubscribeResult, UnsubscribeCode,
+    RpcResult, SubRefreshResult, Subscribe, SubscribeResult, UnsubscribeCode, fossil_delta,
 };
 
 #[derive(Deserialize)]
@@ -25,6 +26,9 @@ enum Question {
         read: String,
         encoding: String,
         r#as: String,
+    },
+    Delta {
+        delta: (String, String),
     },
     Write {},
 }
@@ -45,6 +49,11 @@ fn main() -> io::Result<()> {
                 };
                 look(encoding, &message, &r#as)
                     .unwrap_or_else(|error| json!({ "error": error.to_string() }))
+            }
+            Question::Delta { delta: (old, new) } => {
+                let bytes = |text| BASE64_STANDARD.decode(text).map_err(io::Error::other);
+                let delta = fossil_delta(&bytes(old)?, &bytes(new)?);
+                json!(delta.map(|delta| BASE64_STANDARD.encode(delta)))
             }
             Question::Write {} => json!(samples()),
         };

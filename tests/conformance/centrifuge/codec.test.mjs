@@ -233,3 +233,47 @@ for (const [encoding, text] of [['json', (data) => data], ['protobuf', (data) =>
     assert.equal(text(applied('push whole text').newData), 'say "hi"\n');
   });
 }
+
+// Numbers that are the same each time.
+function random(seed) {
+  let state = seed;
+  return (below) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+}
+
+test('the client makes of our deltas what was meant, of whatever to whatever', () => {
+  const pick = random(7);
+  const letters = Array.from('abcäöü€😀😁 {}":,0123456789');
+  const text = (length) => Array.from({ length }, () => letters[pick(letters.length)]).join('');
+  // A text of which parts are taken out, replaced, and put elsewhere.
+  const changed = (old) => {
+    const parts = Array.from(old);
+    for (let count = pick(5); count >= 0; count -= 1) {
+      const at = pick(parts.length + 1);
+      const taken = parts.splice(at, pick(60));
+      const put = [[], Array.from(text(pick(30))), taken.reverse()][pick(3)];
+      parts.splice(pick(parts.length + 1), 0, ...put);
+    }
+    return parts.join('');
+  };
+  const pairs = Array.from({ length: 500 }, () => {
+    const old = text(pick(800));
+    return [JSON.stringify(old), JSON.stringify(changed(old))];
+  });
+  const deltas = ask(...pairs.map((pair) => ({ delta: pair.map(base64) })));
+  let applied = 0;
+  pairs.forEach(([old, fresh], number) => {
+    if (deltas[number] === null) return;
+    applied += 1;
+    const delta = Buffer.from(deltas[number], 'base64');
+    assert.ok(delta.length < Buffer.byteLength(fresh));
+    // As it comes in JSON: a string, so it has to be text.
+    const json = codecs.json.applyDeltaIfNeeded({ delta: true, data: new TextDecoder('utf-8', { fatal: true }).decode(delta) }, Buffer.from(old));
+    assert.equal(json.newData, JSON.parse(fresh));
+    const protobuf = codecs.protobuf.applyDeltaIfNeeded({ delta: true, data: new Uint8Array(delta) }, new Uint8Array(Buffer.from(old)));
+    assert.equal(Buffer.from(protobuf.newData).toString(), fresh);
+  });
+  assert.ok(applied > 250, `${applied} deltas of 500`);
+});

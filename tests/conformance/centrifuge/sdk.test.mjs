@@ -35,6 +35,14 @@ subscribe = "client"
 publish = "subscriber"
 
 [[namespace]]
+name = "state"
+history_size = 10
+subscribe = "client"
+publish = "subscriber"
+delta = "fossil"
+delta_publish = true
+
+[[namespace]]
 name = "room"
 subscribe = "client"
 presence = true
@@ -173,6 +181,53 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
         way.mend();
         const lost = await again;
         assert.deepEqual([lost.wasRecovering, lost.recovered], [true, false]);
+        client.disconnect();
+      } finally {
+        way.close();
+      }
+    });
+
+    test('who wants deltas is told what has changed, also of what was missed', async () => {
+      const way = await tunnel(server.port);
+      try {
+        const channel = `state:${format}`;
+        const state = (number) => ({ number, text: 'the same “each time”, ünd 😀 längs enough to be worth it', even: number % 2 === 0 });
+        const [client] = await connected('/named/websocket?user=ann', {}, way.port);
+        const [subscription] = await subscribed(client, channel, { delta: 'fossil' });
+        const [other] = await connected('/connection/websocket');
+        const [plain] = await subscribed(other, channel);
+        const [heard, whole] = [[], []];
+        subscription.on('publication', ({ data, offset }) => heard.push([offset, unwrap(data)]));
+        plain.on('publication', ({ data, offset }) => whole.push([offset, unwrap(data)]));
+        for (const number of [1, 2, 3]) await server.publish(channel, state(number));
+        await subscription.publish(wrap(state(4)));
+        await until('four', () => heard.length === 4 && whole.length === 4);
+        assert.deepEqual(
+          [subscription.deltaStats().numFullPayloads, subscription.deltaStats().numDeltaPayloads],
+          [1, 3],
+        );
+        // What is missed is one whole and deltas, and so it goes on.
+        const gone = next(client, 'connecting');
+        way.cut();
+        await gone;
+        for (const number of [5, 6, 7]) await server.publish(channel, state(number));
+        const back = next(subscription, 'subscribed');
+        way.mend();
+        assert.deepEqual((await back).recovered, true);
+        await server.publish(channel, state(8));
+        await until('eight', () => heard.length === 8);
+        assert.deepEqual(
+          [subscription.deltaStats().numFullPayloads, subscription.deltaStats().numDeltaPayloads],
+          [2, 6],
+        );
+        // Text, what is not kept, and what comes behind it.
+        await server.publish(channel, 'a text');
+        await server.api('publish', { channel, data: state(9), skip_history: true });
+        await server.publish(channel, state(10));
+        await server.publish(channel, state(11));
+        await until('all', () => heard.length === 12 && whole.length === 12);
+        assert.deepEqual(heard, whole);
+        assert.equal(subscription.deltaStats().numDeltaPayloads, 7);
         client.disconnect();
       } finally {
         way.close();

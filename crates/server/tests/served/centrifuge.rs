@@ -1,5 +1,6 @@
 //! Clients of Centrifugo's protocol on the real server: what they miss comes back, what they get wrong has its code.
 
+mod deltas;
 mod hooks;
 mod names;
 
