@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use veche_centrifuge::{
     Batch, ClientInfo, Command, ConnectRequest, ConnectResult, Data, Delta, DisconnectCode,
-    Encoding, ErrorCode, HistoryResult, Limits, Malformed, Outcome, PresenceResult,
+    Encoding, ErrorCode, Filter, HistoryResult, Limits, Malformed, Outcome, PresenceResult,
     PresenceStatsResult, Publication, Push, PushBody, Refresh, RefreshResult, Reply, Request,
     RpcResult, SubRefreshResult, Subscribe, SubscribeResult, UnsubscribeCode, fossil_delta,
 };
@@ -82,6 +82,23 @@ fn look(encoding: Encoding, message: &[u8], what: &str) -> Result<Value, Malform
     })
 }
 
+/// Which of some publications pass, each with one tag: `k` with one of these values, or none.
+fn filter(data: Data<'_>) -> Value {
+    match Filter::read(data) {
+        Ok(filter) => {
+            let passes =
+                |value: Option<&'static str>| filter.passes(|name| value.filter(|_| name == "k"));
+            json!([
+                passes(None),
+                passes(Some("v")),
+                passes(Some("12")),
+                passes(Some(""))
+            ])
+        }
+        Err(error) => json!(error.to_string()),
+    }
+}
+
 /// A command with all its fields, by the names of the protocol.
 fn command(command: &Command<'_>) -> Value {
     let (name, fields) = match &command.request {
@@ -92,7 +109,7 @@ fn command(command: &Command<'_>) -> Value {
                 "channel": request.channel, "token": &*request.token, "recover": request.recover,
                 "epoch": request.epoch, "offset": request.offset, "data": data(request.data),
                 "positioned": request.positioned, "recoverable": request.recoverable,
-                "join_leave": request.join_leave, "delta": request.delta, "tf": request.has_filter,
+                "join_leave": request.join_leave, "delta": request.delta, "tf": request.filter.map(filter),
                 "flag": request.flag, "type": request.kind,
             }),
         ),

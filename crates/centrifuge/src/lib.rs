@@ -32,6 +32,7 @@
 mod codes;
 mod depth;
 mod emulation;
+mod filter;
 mod fossil;
 mod malformed;
 mod publication;
@@ -43,6 +44,7 @@ mod write;
 
 pub use codes::{DisconnectCode, ErrorCode, UnsubscribeCode, reconnects, resubscribes};
 pub use emulation::Emulation;
+pub use filter::{BadFilter, FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_NODES_MAX, Filter};
 pub use fossil::{DELTA_BYTES_MAX, fossil_delta};
 pub use malformed::Malformed;
 pub use publication::{ClientInfo, Data, Delta, Publication, StreamPosition, is_json};

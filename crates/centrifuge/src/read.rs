@@ -1,6 +1,7 @@
 //! From bytes to commands. One of the transport's messages, or the body of a request, holds any number of them; what
 //! one of them means does not depend on the others. [`json`] and [`protobuf`] say what they look like.
 
+pub(crate) mod filter;
 pub(crate) mod json;
 pub(crate) mod protobuf;
 mod wire;

@@ -146,9 +146,10 @@ pub struct SubscribeRequest<'a> {
     /// The kind of deltas that it knows (`fossil`); empty if none.
     #[serde(borrow, deserialize_with = "json::text")]
     pub delta: Cow<'a, str>,
-    /// Whether it wants only publications whose tags pass a filter. What filter is not read.
-    #[serde(rename = "tf", deserialize_with = "json::is_there")]
-    pub has_filter: bool,
+    /// It wants only publications whose tags pass this: JSON, or binary data where it is Protobuf. What filter it is,
+    /// [`Filter::read`](crate::Filter::read) says.
+    #[serde(rename = "tf", borrow, deserialize_with = "json::raw")]
+    pub filter: Option<Data<'a>>,
     /// Bits of what else the client can do. 1: numbers in place of channels' names, which need not be granted. 2: it
     /// would rather be refused, with [`UnrecoverablePosition`](crate::ErrorCode::UnrecoverablePosition), than not
     /// recover.

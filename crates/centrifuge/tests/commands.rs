@@ -45,6 +45,11 @@ fn check(json: &str, expected: (u32, Request<'_>)) {
     if let Some(data) = data_of(&mut expected[0].request) {
         *data = data.map(|data| Data::Binary(data.bytes()));
     }
+    let filter = oracle.subscribe.and_then(|request| request.tf);
+    let filter = filter.map(|filter| prost::Message::encode_to_vec(&filter));
+    if let Request::Subscribe(request) = &mut expected[0].request {
+        request.filter = filter.as_deref().map(Data::Binary);
+    }
     assert_eq!(read(Encoding::Protobuf, &wire), expected);
 }
 
@@ -121,7 +126,9 @@ fn subscribe() {
                 recoverable: true,
                 join_leave: true,
                 delta: "fossil".into(),
-                has_filter: true,
+                filter: Some(Data::Json(
+                    r#"{"op":"and","nodes":[{"key":"k","cmp":"in","vals":["v"]}]}"#,
+                )),
                 flag: 3,
                 kind: -1,
             }),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::channel::{Channel, Home};
 use crate::publish::Origin;
-use crate::stream::{Page, Query, Recovered};
+use crate::stream::{Page, Query, RECOVERED_MAX, Recovered};
 use crate::streams::{Eviction, Gone};
-use crate::{Hub, Namespaces, Now, Position, Since};
+use crate::{Hub, Joining, Namespaces, Now, Position};
 
 /// So many streams give up something for one publication at most: what it takes in is about as much.
 const EVICTIONS_MAX: usize = 32;
@@ -97,13 +97,15 @@ impl Hub {
     }
 
     /// What somebody joins who is about to be counted.
-    pub(crate) fn join(&mut self, index: u32, since: Option<&Arc<[Since]>>) -> Option<Box<Joined>> {
+    pub(crate) fn join(&mut self, index: u32, joining: &Joining) -> Option<Box<Joined>> {
         let history = self.namespaces.of(&self.channels[index].name).history?;
         let stream = self.stream_of(index);
         let stream = self.streams.trimmed(stream, &history, self.now.wall_ms);
+        let since = joining.since.as_ref();
+        let latest_max = if joining.picks { RECOVERED_MAX } else { 1 };
         let joined = Joined {
             position: stream.position(),
-            recovered: since.map(|since| stream.recover(since, history.recovery)),
+            recovered: since.map(|since| stream.recover(since, history.recovery, latest_max)),
         };
         if !stream.has_records() {
             self.happened_empty(index);

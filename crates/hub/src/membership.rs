@@ -35,6 +35,9 @@ pub struct Joining {
     pub since: Option<Arc<[Since]>>,
     /// As whom others see it there.
     pub client: Option<Arc<ClientInfo>>,
+    /// It chooses among what it has missed: also where those who come back get the latest publication only, it gets all
+    /// that are kept.
+    pub picks: bool,
 }
 
 impl Hub {
@@ -72,7 +75,7 @@ impl Hub {
             members.insert(registration.slot, Arc::clone(client));
         }
         let Some(home) = self.channels[index].home.elsewhere() else {
-            let joined = self.join(index, joining.since.as_ref());
+            let joined = self.join(index, joining);
             self.make_live(index, registration.slot);
             self.member_in(index, joining.client.as_ref());
             if joined.is_some() {
@@ -139,7 +142,7 @@ impl Hub {
             Some(index) => index,
             None => self.channels.insert(hash, name, Home::HERE),
         };
-        let joined = self.join(index, joining.since.as_ref());
+        let joined = self.join(index, joining);
         let channel = &mut self.channels[index];
         let was_vacant = channel.subscribers_all() == 0;
         channel.add_share(from);

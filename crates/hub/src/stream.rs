@@ -235,13 +235,19 @@ impl Stream {
         !self.records.is_empty()
     }
 
-    /// What somebody has missed who knows the channel up to one of these places.
-    pub(crate) fn recover(&self, since: &[Since], recovery: Recovery) -> Recovered {
+    /// What somebody has missed who knows the channel up to one of these places; with so many of the latest where those
+    /// are what one gets.
+    pub(crate) fn recover(
+        &self,
+        since: &[Since],
+        recovery: Recovery,
+        latest_max: usize,
+    ) -> Recovered {
         let lost = Recovered::default();
         let Some(since) = since.iter().find(|since| self.is_of(since)) else {
             return match recovery {
                 Recovery::Missed => lost,
-                Recovery::Latest => self.latest(),
+                Recovery::Latest => self.latest(latest_max),
             };
         };
         if recovery == Recovery::Latest {
@@ -251,7 +257,7 @@ impl Stream {
                     is_whole: true,
                     publications: Vec::new(),
                 },
-                false => self.latest(),
+                false => self.latest(latest_max),
             };
         }
         let Some(missed) = self.top.checked_sub(since.offset) else {
@@ -272,9 +278,10 @@ impl Stream {
         self.records.back().map(|record| record.payload.clone())
     }
 
-    fn latest(&self) -> Recovered {
+    fn latest(&self, latest_max: usize) -> Recovered {
         let count = self.records.len();
-        let publications: Vec<_> = self.publications(count.saturating_sub(1)..count).collect();
+        let first = count.saturating_sub(latest_max);
+        let publications: Vec<_> = self.publications(first..count).collect();
         Recovered {
             is_whole: !publications.is_empty(),
             publications,
@@ -413,7 +420,7 @@ mod tests {
             (&[foreign, since(7)], Some(&[8])),
         ];
         for (asked, expected) in rows {
-            let recovered = stream.recover(asked, Recovery::Missed);
+            let recovered = stream.recover(asked, Recovery::Missed, 1);
             assert_eq!(recovered.is_whole, expected.is_some(), "{asked:?}");
             let expected = expected.unwrap_or_default();
             assert_eq!(offsets(&recovered.publications), expected, "{asked:?}");
@@ -423,11 +430,11 @@ mod tests {
     #[test]
     fn a_new_stream_and_an_empty_one_recover_those_who_missed_nothing() {
         let mut stream = Stream::new(epoch(), 0);
-        assert!(stream.recover(&[since(0)], Recovery::Missed).is_whole);
-        assert!(!stream.recover(&[since(1)], Recovery::Missed).is_whole);
+        assert!(stream.recover(&[since(0)], Recovery::Missed, 1).is_whole);
+        assert!(!stream.recover(&[since(1)], Recovery::Missed, 1).is_whole);
         assert!(
             !stream
-                .recover(&[since(0)], Recovery::Latest)
+                .recover(&[since(0)], Recovery::Latest, 1)
                 .publications
                 .len()
                 > 0
@@ -435,8 +442,8 @@ mod tests {
         stream = self::stream(3);
         stream.trim(&HISTORY, 5_000);
         assert!(!stream.has_records());
-        assert!(stream.recover(&[since(3)], Recovery::Missed).is_whole);
-        assert!(!stream.recover(&[since(2)], Recovery::Missed).is_whole);
+        assert!(stream.recover(&[since(3)], Recovery::Missed, 1).is_whole);
+        assert!(!stream.recover(&[since(2)], Recovery::Missed, 1).is_whole);
         let page = stream.page(&Query {
             limit: 9,
             ..Query::default()
@@ -454,7 +461,7 @@ mod tests {
             (&[], &[8]),
         ];
         for (asked, expected) in rows {
-            let recovered = stream.recover(asked, Recovery::Latest);
+            let recovered = stream.recover(asked, Recovery::Latest, 1);
             assert!(recovered.is_whole);
             assert_eq!(offsets(&recovered.publications), expected, "{asked:?}");
         }
@@ -470,8 +477,8 @@ mod tests {
             };
             stream.append((payload, None), 0);
         }
-        assert!(!stream.recover(&[since(0)], Recovery::Missed).is_whole);
-        let recovered = stream.recover(&[since(1)], Recovery::Missed);
+        assert!(!stream.recover(&[since(0)], Recovery::Missed, 1).is_whole);
+        let recovered = stream.recover(&[since(1)], Recovery::Missed, 1);
         assert_eq!(recovered.publications.len(), RECOVERED_MAX);
     }
 

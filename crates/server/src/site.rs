@@ -124,7 +124,7 @@ pub(crate) fn namespaces(config: &Config) -> Namespaces {
             told: namespace.told,
             slow_miss: namespace.slow_miss,
             differences: namespace.differences,
-            tags_filter: false,
+            tags_filter: namespace.tags_filter,
         };
         match veche_hub::Pattern::new(&namespace.name) {
             Ok(pattern) => namespaces.insert_pattern(pattern, options),

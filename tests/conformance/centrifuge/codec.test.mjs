@@ -66,7 +66,7 @@ const zeros = {
   connect: { token: '', data: null, subs: {}, name: '', version: '', headers: {}, flag: 0 },
   subscribe: {
     channel: '', token: '', recover: false, offset: 0, epoch: '', data: null, positioned: false, recoverable: false,
-    join_leave: false, delta: '', flag: 0, type: 0, tf: false,
+    join_leave: false, delta: '', flag: 0, type: 0, tf: null,
   },
   publish: { channel: '', data: null, type: 0 },
   history: { channel: '', limit: 0, since: null, reverse: false },
@@ -86,7 +86,8 @@ function request(name, fields) {
   for (const key of Object.keys(known).filter((key) => key in fields)) {
     known[key] = key === 'data' ? JSON.stringify(fields.data) : fields[key];
   }
-  if (name === 'subscribe') known.tf = known.tf !== false;
+  // Which publications pass: those without `k`, with `v`, with `12`, and with nothing in it.
+  if (name === 'subscribe' && known.tf) known.tf = [false, true, false, false];
   for (const [channel, sub] of Object.entries(known.subs ?? {})) {
     known.subs = { ...known.subs, [channel]: { recover: false, offset: 0, epoch: '', ...sub } };
   }

@@ -43,6 +43,12 @@ delta = "fossil"
 delta_publish = true
 
 [[namespace]]
+name = "orders"
+history_size = 10
+subscribe = "client"
+tags_filter = true
+
+[[namespace]]
 name = "room"
 subscribe = "client"
 presence = true
@@ -228,6 +234,50 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
         await until('all', () => heard.length === 12 && whole.length === 12);
         assert.deepEqual(heard, whole);
         assert.equal(subscription.deltaStats().numDeltaPayloads, 7);
+        client.disconnect();
+      } finally {
+        way.close();
+      }
+    });
+
+    test('who wants publications with certain tags gets those, also of what was missed', async () => {
+      const way = await tunnel(server.port);
+      try {
+        const channel = `orders:${format}`;
+        const [client] = await connected('/named/websocket?user=ann', {}, way.port);
+        const tagsFilter = {
+          op: 'or',
+          nodes: [
+            { key: 'side', cmp: 'eq', val: 'sell' },
+            { op: 'and', nodes: [{ key: 'price', cmp: 'gte', val: '99.5' }, { key: 'side', cmp: 'in', vals: ['buy', 'swap'] }] },
+          ],
+        };
+        const [subscription] = await subscribed(client, channel, { tagsFilter });
+        const heard = [];
+        subscription.on('publication', ({ data }) => heard.push(unwrap(data)));
+        const publish = (data, tags) => server.api('publish', { channel, data, tags });
+        await publish(1, { side: 'sell' });
+        await publish(2, { side: 'buy', price: '99' });
+        await publish(3, { side: 'buy', price: '100' });
+        await publish(4, {});
+        await publish(5, { side: 'sell', price: '1' });
+        await until('three', () => heard.length === 3);
+        const gone = next(client, 'connecting');
+        way.cut();
+        await gone;
+        await publish(6, { side: 'buy' });
+        await publish(7, { side: 'swap', price: '99.50' });
+        const back = next(subscription, 'subscribed');
+        way.mend();
+        assert.equal((await back).recovered, true);
+        await publish(8, { side: 'lend' });
+        await publish(9, { side: 'sell' });
+        await until('five', () => heard.length === 5);
+        assert.deepEqual(heard, [1, 3, 5, 7, 9]);
+        const refused = client.newSubscription(`chat:filter-${format}`, { tagsFilter });
+        const ended = next(refused, 'unsubscribed');
+        refused.subscribe();
+        assert.equal((await ended).code, 107);
         client.disconnect();
       } finally {
         way.close();

@@ -75,9 +75,32 @@ where
     Ok(object.map(|object| object.0))
 }
 
-/// Whether there is anything.
-pub(crate) fn is_there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    Option::<IgnoredAny>::deserialize(deserializer).map(|value| value.is_some())
+/// A value as it stands, to be read later if at all.
+pub(crate) fn raw<'de, D>(deserializer: D) -> Result<Option<Data<'de>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let raw = Option::<&RawValue>::deserialize(deserializer)?;
+    Ok(raw.map(|raw| Data::Json(raw.get())))
+}
+
+/// A list of texts.
+pub(crate) fn texts<'de, D>(deserializer: D) -> Result<Vec<Cow<'de, str>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let texts: Vec<Text<'de>> = zero(deserializer)?;
+    Ok(texts.into_iter().map(|text| text.0).collect())
+}
+
+/// A list of objects.
+pub(crate) fn objects<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let objects = Option::<Vec<Object<T>>>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(objects.into_iter().map(|object| object.0).collect())
 }
 
 /// A text that no log may hold.

@@ -160,7 +160,7 @@ impl<'a> Message<'a> for SubscribeRequest<'a> {
             10 => self.recoverable = field.bool()?,
             11 => self.join_leave = field.bool()?,
             12 => self.delta = field.text()?,
-            13 => self.has_filter = field.bytes().map(|_| true)?,
+            13 => self.filter = Some(Data::Binary(field.bytes()?)),
             14 => self.flag = field.i64()?,
             15 => self.kind = field.i32()?,
             _ => {}

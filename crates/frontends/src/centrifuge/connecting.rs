@@ -286,6 +286,7 @@ impl Centrifuge {
             let joining = Joining {
                 since,
                 client: Some(self.info_with(granted.info.as_ref())),
+                ..Joining::default()
             };
             let ticket = self.next_ticket();
             let joined = match join(channel, ticket, &joining, cx) {

@@ -120,6 +120,7 @@ impl Centrifuge {
         let joining = Joining {
             since: wanted.since.map(|since| Arc::from([since])),
             client: Some(self.info_with(wanted.chan_info.as_ref())),
+            ..Joining::default()
         };
         let ticket = Ticket(GIVEN | self.given.next);
         let joined = match join(channel, ticket, &joining, cx) {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use veche_centrifuge::{
-    DisconnectCode, ErrorCode, Outcome, Push, PushBody, SubRefreshRequest, SubRefreshResult,
-    SubscribeRequest, SubscribeResult, UnsubscribeCode,
+    BadFilter, DisconnectCode, ErrorCode, Filter, Outcome, Push, PushBody, SubRefreshRequest,
+    SubRefreshResult, SubscribeRequest, SubscribeResult, UnsubscribeCode,
 };
 use veche_hub::{
-    Answer, ChannelName, ClientInfo, Differences, Joined, Joining, Payload, SubscribeError, Ticket,
+    Answer, ChannelName, ClientInfo, Differences, Joined, Joining, Namespace, Payload, Recovery,
+    SubscribeError, Ticket,
 };
 
 use super::channels::{Leave, may_subscribe, named};
@@ -16,7 +17,7 @@ use super::deciding::Ask;
 use super::frame::Frame;
 use super::renewing::renewer;
 use super::tokens::Denied;
-use super::writing::{self, Welcome};
+use super::writing::{self, Sieve, Welcome};
 use super::{Centrifuge, Context, Done, Flow, GRACE_MS, Waiting};
 use crate::hooks::{Grant, Kind, QuestionId};
 use crate::identity::Identity;
@@ -64,6 +65,8 @@ pub(super) struct Asked {
     /// In how many seconds its token ends.
     ttl_s: Option<u32>,
     is_recovering: bool,
+    /// Of what is kept it gets the latest that passes its filter.
+    picks: bool,
     or_fail: bool,
     wish: Wish,
     /// What the client is told.
@@ -221,6 +224,34 @@ impl Subscription {
     }
 }
 
+/// How a client wants to be told, as far as it may.
+fn wish(request: &SubscribeRequest<'_>, options: Namespace) -> Result<Wish, BadFilter> {
+    // Of a kind that is not known none are granted.
+    let wants_deltas = request.delta == DELTA;
+    let filter = match request.filter {
+        None => None,
+        // What was before is not what passed before.
+        Some(_) if !options.tags_filter || wants_deltas => return Err(BadFilter),
+        Some(filter) => Some(Arc::new(Filter::read(filter)?)),
+    };
+    Ok(Wish {
+        joins: request.join_leave,
+        deltas: match wants_deltas && options.differences != Differences::Off {
+            true => Deltas::Begun,
+            false => Deltas::Off,
+        },
+        filter,
+    })
+}
+
+/// Whether a client gets the latest publication that passes its filter when it comes back.
+fn picks(wish: &Wish, options: Namespace) -> bool {
+    let gets_latest = options
+        .history
+        .is_some_and(|history| history.recovery == Recovery::Latest);
+    wish.filter.is_some() && gets_latest
+}
+
 impl Centrifuge {
     /// As whom others see the client in a channel.
     pub(super) fn info_in(&self, channel: &str) -> Arc<ClientInfo> {
@@ -260,10 +291,13 @@ impl Centrifuge {
             Ok(leave) => leave,
             Err(code) => return refuse(id, code, frame),
         };
-        // Maps, and publications by their tags.
-        if request.kind != 0 || request.has_filter {
+        // Maps.
+        if request.kind != 0 {
             return refuse(id, ErrorCode::NotAvailable, frame);
         }
+        let Ok(wish) = wish(request, options) else {
+            return refuse(id, ErrorCode::BadRequest, frame);
+        };
         if self.subscriptions.len() >= CHANNELS_MAX {
             return refuse(id, ErrorCode::LimitExceeded, frame);
         }
@@ -307,14 +341,6 @@ impl Centrifuge {
             data,
             expires_ms,
         } = terms;
-        let wish = Wish {
-            joins: request.join_leave,
-            // Of a kind that is not known none are granted.
-            deltas: match request.delta == DELTA && options.differences != Differences::Off {
-                true => Deltas::Begun,
-                false => Deltas::Off,
-            },
-        };
         let judge = self.judge(cx.id, cx.route);
         let asked = Asked {
             id,
@@ -323,6 +349,7 @@ impl Centrifuge {
                 .filter(|_| !is_renewed)
                 .map(|expires_ms| judge.ttl_s(expires_ms, cx.shared.now)),
             is_recovering: request.recover,
+            picks: picks(&wish, options),
             or_fail: request.flag & FLAG_RECOVER_OR_FAIL != 0,
             wish,
             data,
@@ -333,6 +360,7 @@ impl Centrifuge {
         let joining = Joining {
             since,
             client: Some(self.info_with(info.as_ref())),
+            picks: asked.picks,
         };
         let ticket = self.next_ticket();
         let answer = match join(channel, ticket, &joining, cx) {
@@ -364,7 +392,13 @@ impl Centrifuge {
     ) -> Done {
         let outboxes = &mut cx.shared.ports.outboxes;
         let bytes_max = outboxes.outbox_bytes_max();
-        let mut welcome = Welcome::new(joined, asked.is_recovering, self.encoding, (bytes_max, 0));
+        let sieve = Sieve {
+            filter: asked.wish.filter.as_deref(),
+            only_latest: asked.picks,
+        };
+        let is_recovering = asked.is_recovering;
+        let bytes_max = (bytes_max, 0);
+        let mut welcome = Welcome::sifted(joined, is_recovering, self.encoding, bytes_max, sieve);
         if asked.is_recovering {
             cx.shared.stats.recovery(welcome.is_whole());
             if asked.or_fail && !welcome.is_whole() {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use veche_centrifuge as wire;
-use veche_centrifuge::{BinaryInJson, Data, Delta, Encoding, Outcome};
+use veche_centrifuge::{BinaryInJson, Data, Delta, Encoding, Filter, Outcome};
 use veche_hub::{
     ClientInfo, Epoch, Info, Joined, PayloadKind, PayloadRef, Position, Publication, Since,
 };
@@ -92,6 +92,16 @@ pub(crate) fn tags(info: Option<&Info>) -> Vec<(&str, &str)> {
     tags
 }
 
+/// Whether somebody with this filter wants what was published.
+pub(crate) fn passes(filter: &Filter, info: Option<&Info>) -> bool {
+    let tags = info.map_or(&[][..], |info| &info.tags);
+    filter.passes(|name| {
+        let mut tags = tags.iter();
+        let found = tags.find(|(one, _)| **one == *name);
+        found.map(|(_, tag)| &**tag)
+    })
+}
+
 /// What was published.
 pub(crate) fn publication<'a>(
     payload: PayloadRef<'a>,
@@ -112,7 +122,7 @@ pub(crate) fn publication<'a>(
 
 /// Several publications, which lend what they hold to the wire's.
 pub(super) struct Publications<'a> {
-    all: &'a [Publication],
+    all: Vec<&'a Publication>,
     tags: Vec<Vec<(&'a str, &'a str)>>,
     /// Of those that have a form of their own in this encoding.
     quoted: Vec<Option<String>>,
@@ -121,12 +131,13 @@ pub(super) struct Publications<'a> {
 }
 
 impl<'a> Publications<'a> {
-    pub(super) fn new(all: &'a [Publication], encoding: Encoding) -> Self {
+    pub(super) fn new(all: impl IntoIterator<Item = &'a Publication>, encoding: Encoding) -> Self {
+        let all: Vec<_> = all.into_iter().collect();
         let quoted = all.iter().map(|one| quoted(one.payload.borrow(), encoding));
         Self {
-            all,
-            tags: all.iter().map(|one| tags(one.info.as_deref())).collect(),
             quoted: quoted.collect(),
+            tags: all.iter().map(|one| tags(one.info.as_deref())).collect(),
+            all,
             patches: None,
         }
     }
@@ -184,6 +195,21 @@ impl<'a> Publications<'a> {
     }
 }
 
+/// What somebody wants of what he has missed.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sieve<'f> {
+    pub(super) filter: Option<&'f Filter>,
+    /// Of what passes he gets the latest.
+    pub(super) only_latest: bool,
+}
+
+impl Sieve<'_> {
+    fn passes(&self, publication: &Publication) -> bool {
+        let info = publication.info.as_deref();
+        self.filter.is_none_or(|filter| passes(filter, info))
+    }
+}
+
 /// What somebody joins, with what is said of it: lends itself to a result.
 pub(super) struct Welcome<'a> {
     joined: Option<&'a Joined>,
@@ -203,14 +229,32 @@ impl<'a> Welcome<'a> {
         joined: Option<&'a Joined>,
         was_recovering: bool,
         encoding: Encoding,
+        bytes: (usize, usize),
+    ) -> Self {
+        Self::sifted(joined, was_recovering, encoding, bytes, Sieve::default())
+    }
+
+    /// The same, of what passes.
+    pub(super) fn sifted(
+        joined: Option<&'a Joined>,
+        was_recovering: bool,
+        encoding: Encoding,
         (bytes_max, each_bytes): (usize, usize),
+        sieve: Sieve<'_>,
     ) -> Self {
         let epoch = joined.map_or_else(String::new, |joined| joined.position.epoch.to_string());
         let recovered = joined.and_then(|joined| joined.recovered.as_ref());
         let missed = recovered.map_or(&[][..], |recovered| &recovered.publications);
-        let mut publications = Publications::new(missed, encoding);
         let mut is_whole = recovered.is_some_and(|recovered| recovered.is_whole);
-        let bytes = publications.bytes() + missed.len() * each_bytes;
+        let mut passing: Vec<_> = missed.iter().filter(|one| sieve.passes(one)).collect();
+        if sieve.only_latest && !missed.is_empty() {
+            // Of nothing it can't be said that he has it.
+            is_whole &= !passing.is_empty();
+            passing.drain(..passing.len().saturating_sub(1));
+        }
+        let bytes = passing.len() * each_bytes;
+        let mut publications = Publications::new(passing, encoding);
+        let bytes = bytes + publications.bytes();
         if bytes > bytes_max || !publications.fit(encoding) {
             publications = Publications::new(&[], encoding);
             is_whole = false;

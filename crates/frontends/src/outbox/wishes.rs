@@ -1,8 +1,12 @@
 //! How clients of Centrifugo's protocol want to be told of a channel, where that is not as usual.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use veche_centrifuge::Filter;
 use veche_hub::{Delivery, Event};
+
+use crate::centrifuge::writing;
 
 /// What a client has agreed on with one subscription.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -10,6 +14,8 @@ pub(crate) struct Wish {
     /// It is told who comes and goes.
     pub(crate) joins: bool,
     pub(crate) deltas: Deltas,
+    /// It wants publications with certain tags only.
+    pub(crate) filter: Option<Arc<Filter>>,
 }
 
 /// Whether a client is told differences alone.
@@ -39,6 +45,11 @@ impl Wish {
     pub(super) fn form(&mut self, delivery: &Delivery<'_>) -> Option<Form> {
         if delivery.event != Event::Published {
             return self.joins.then_some(Form::Plain);
+        }
+        if let Some(filter) = &self.filter
+            && !writing::passes(filter, delivery.info)
+        {
+            return None;
         }
         if self.deltas == Deltas::Off {
             return Some(Form::Plain);

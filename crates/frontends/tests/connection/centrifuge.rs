@@ -2,6 +2,7 @@
 
 mod decided;
 mod deltas;
+mod filters;
 mod members;
 mod one_way;
 mod streams;
@@ -167,7 +168,7 @@ fn commands_that_fail_say_why() {
         ),
         (
             json!({ "subscribe": { "channel": "open:2", "tf": {} } }),
-            108,
+            107,
         ),
         (json!({ "unsubscribe": { "channel": "#ann" } }), 103),
         (json!({ "unsubscribe": { "channel": "" } }), 102),

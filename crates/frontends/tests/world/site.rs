@@ -267,7 +267,7 @@ fn namespaces() -> Namespaces {
     let mut namespaces = Namespaces::new();
     for (name, size, recovery) in [
         ("chat", 3, Recovery::Missed),
-        ("price", 1, Recovery::Latest),
+        ("price", 4, Recovery::Latest),
     ] {
         let history = Some(History {
             size,
@@ -293,7 +293,7 @@ fn namespaces() -> Namespaces {
                     "chat" => Differences::Asked,
                     _ => Differences::Always,
                 },
-                tags_filter: name == "chat",
+                tags_filter: true,
             },
         );
     }

@@ -458,6 +458,8 @@ pub(crate) struct Namespace {
     pub(crate) leave_delay: Duration,
     /// Whether clients may be told differences alone.
     pub(crate) differences: veche_hub::Differences,
+    /// Whether clients may say which tags a publication has to have for them.
+    pub(crate) tags_filter: bool,
     /// What clients may do there by themselves.
     pub(crate) access: veche_hub::Access,
     /// Whether who reads too slowly misses what is published, rather than being disconnected.

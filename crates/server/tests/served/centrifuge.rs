@@ -1,6 +1,7 @@
 //! Clients of Centrifugo's protocol on the real server: what they miss comes back, what they get wrong has its code.
 
 mod deltas;
+mod filters;
 mod hooks;
 mod names;
 

@@ -106,6 +106,7 @@ impl Checker<'_> {
             told,
             leave_delay: identity::duration(table, "leave_delay"),
             differences,
+            tags_filter: flag("tags_filter"),
             access: Access {
                 subscribe: match word(table, "subscribe") {
                     "client" => Subscribing::Client,

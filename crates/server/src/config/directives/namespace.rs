@@ -76,6 +76,12 @@ pub(super) static NAMESPACE: &[Directive] = &[
         "Whether that is done with every publication, those of clients too, and not only with those that say `\"delta\":true`.",
     ),
     row(
+        "tags_filter",
+        Kind::Flag { words: &[] },
+        Default::Toml("false"),
+        "Whether clients of routes with `handler = \"centrifuge\"` may say, when they subscribe, which tags a publication has to have for them; the others they don't get. Not together with deltas. See [the guide](../guide/centrifuge.md#by-tags).",
+    ),
+    row(
         "presence",
         Kind::Flag { words: &[] },
         Default::Toml("false"),

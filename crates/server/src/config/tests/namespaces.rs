@@ -22,6 +22,7 @@ delta = "fossil"
 name = ""
 wildcard = true
 slow_consumer = "miss"
+tags_filter = true
 [[namespace]]
 name = "#"
 history_size = 3
@@ -47,6 +48,7 @@ history_bytes = "1GiB"
             "#" => Differences::Always,
             _ => Differences::Off,
         },
+        tags_filter: name.is_empty(),
         access: Access::default(),
         slow_miss: name.is_empty(),
     };

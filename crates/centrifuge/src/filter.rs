@@ -1,0 +1,277 @@
+//! Filters: which tags a publication has to have for a subscriber. A tree of comparisons, which the client sends with its
+//! subscription; how it is read is in `read/filter.rs`.
+
+use std::cmp::Ordering;
+
+use crate::Data;
+use crate::read::filter::{self, Wire};
+
+/// The longest filter, as it comes.
+pub const FILTER_BYTES_MAX: usize = 4096;
+
+/// So many comparisons, and what combines them, may a filter have; and so many values in all to choose from.
+pub const FILTER_NODES_MAX: usize = 64;
+const VALUES_MAX: usize = 256;
+
+/// So deep they may stand in each other.
+pub const FILTER_DEPTH_MAX: usize = 8;
+
+/// What came is no filter, or one with more in it than allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no filter of tags, or too large a one")]
+pub struct BadFilter;
+
+/// Which publications a subscriber wants, by their tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    root: Node,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Node {
+    Leaf { key: Box<str>, test: Test },
+    And(Box<[Node]>),
+    Or(Box<[Node]>),
+    Not(Box<Node>),
+}
+
+/// What a tag is looked at for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Test {
+    Equals(Box<str>),
+    EqualsNot(Box<str>),
+    In(Box<[Box<str>]>),
+    NotIn(Box<[Box<str>]>),
+    Exists,
+    Misses,
+    Begins(Box<str>),
+    Ends(Box<str>),
+    Contains(Box<str>),
+    /// As a number it compares with this one in one of these ways.
+    Number(Box<str>, &'static [Ordering]),
+}
+
+impl Filter {
+    /// Reads the filter of a [`SubscribeRequest`](crate::SubscribeRequest): JSON, or binary data, which are Protobuf.
+    ///
+    /// # Errors
+    /// It means nothing, or is over a limit.
+    pub fn read(data: Data<'_>) -> Result<Self, BadFilter> {
+        if data.bytes().len() > FILTER_BYTES_MAX {
+            return Err(BadFilter);
+        }
+        let wire = filter::read(data)?;
+        let (mut nodes, mut values) = (0, 0);
+        let root = node(&wire, &mut nodes, &mut values)?;
+        Ok(Self { root })
+    }
+
+    /// Whether a publication is wanted, whose tags `tag` knows by name.
+    pub fn passes<'t>(&self, tag: impl Fn(&str) -> Option<&'t str>) -> bool {
+        passes(&self.root, &tag)
+    }
+}
+
+fn node(wire: &Wire<'_>, nodes: &mut usize, values: &mut usize) -> Result<Node, BadFilter> {
+    *nodes += 1;
+    *values += wire.vals.len();
+    if *nodes > FILTER_NODES_MAX || *values > VALUES_MAX {
+        return Err(BadFilter);
+    }
+    let mut inner = || {
+        let read = |one| node(one, &mut *nodes, &mut *values);
+        let all: Result<Box<[_]>, _> = wire.nodes.iter().map(read).collect();
+        all.and_then(|all| (!all.is_empty()).then_some(all).ok_or(BadFilter))
+    };
+    Ok(match &*wire.op {
+        "" => leaf(wire)?,
+        "and" => Node::And(inner()?),
+        "or" => Node::Or(inner()?),
+        "not" => match <[Node; 1]>::try_from(inner()?.into_vec()) {
+            Ok([one]) => Node::Not(Box::new(one)),
+            Err(_) => return Err(BadFilter),
+        },
+        _ => return Err(BadFilter),
+    })
+}
+
+fn leaf(wire: &Wire<'_>) -> Result<Node, BadFilter> {
+    use Ordering::{Equal, Greater, Less};
+    let value = || match wire.val.is_empty() || !wire.vals.is_empty() {
+        true => Err(BadFilter),
+        false => Ok(Box::from(&*wire.val)),
+    };
+    let values = || match wire.vals.is_empty() || !wire.val.is_empty() {
+        true => Err(BadFilter),
+        false => Ok(wire.vals.iter().map(|one| Box::from(&**one)).collect()),
+    };
+    let number = |ways: &'static [Ordering]| value().map(|value| Test::Number(value, ways));
+    let test = match &*wire.cmp {
+        "eq" => Test::Equals(value()?),
+        "neq" => Test::EqualsNot(value()?),
+        "in" => Test::In(values()?),
+        "nin" => Test::NotIn(values()?),
+        "ex" | "nex" if !wire.val.is_empty() || !wire.vals.is_empty() => return Err(BadFilter),
+        "ex" => Test::Exists,
+        "nex" => Test::Misses,
+        "sw" => Test::Begins(value()?),
+        "ew" => Test::Ends(value()?),
+        "ct" => Test::Contains(value()?),
+        "lt" => number(&[Less])?,
+        "lte" => number(&[Less, Equal])?,
+        "gt" => number(&[Greater])?,
+        "gte" => number(&[Greater, Equal])?,
+        _ => return Err(BadFilter),
+    };
+    if wire.key.is_empty() && !matches!(test, Test::Exists | Test::Misses) {
+        return Err(BadFilter);
+    }
+    let key = Box::from(&*wire.key);
+    Ok(Node::Leaf { key, test })
+}
+
+fn passes<'t>(node: &Node, tag: &impl Fn(&str) -> Option<&'t str>) -> bool {
+    match node {
+        Node::And(nodes) => nodes.iter().all(|node| passes(node, tag)),
+        Node::Or(nodes) => nodes.iter().any(|node| passes(node, tag)),
+        Node::Not(node) => !passes(node, tag),
+        Node::Leaf { key, test } => test.passes(tag(key)),
+    }
+}
+
+impl Test {
+    fn passes(&self, tag: Option<&str>) -> bool {
+        // A tag that is not there is among values as an empty one would be.
+        let is_among =
+            |values: &[Box<str>]| values.iter().any(|one| **one == *tag.unwrap_or_default());
+        match self {
+            Self::Equals(value) => tag == Some(value),
+            Self::EqualsNot(value) => tag != Some(value),
+            Self::In(values) => is_among(values),
+            Self::NotIn(values) => !is_among(values),
+            Self::Exists => tag.is_some(),
+            Self::Misses => tag.is_none(),
+            Self::Begins(value) => tag.is_some_and(|tag| tag.starts_with(&**value)),
+            Self::Ends(value) => tag.is_some_and(|tag| tag.ends_with(&**value)),
+            Self::Contains(value) => tag.is_some_and(|tag| tag.contains(&**value)),
+            Self::Number(value, ways) => {
+                let numbers = tag.and_then(Number::of).zip(Number::of(value));
+                numbers.is_some_and(|(tag, value)| ways.contains(&tag.compare(&value)))
+            }
+        }
+    }
+}
+
+/// A decimal number, such as `-1.50`; without an exponent.
+#[derive(Debug)]
+struct Number<'a> {
+    is_negative: bool,
+    /// Without zeros at its beginning.
+    whole: &'a str,
+    /// Without zeros at its end.
+    fraction: &'a str,
+}
+
+impl<'a> Number<'a> {
+    /// `None` for what is none; the original's limits count too, where a client could tell.
+    fn of(text: &'a str) -> Option<Self> {
+        const BYTES_MAX: usize = 200;
+        const FRACTION_MAX: usize = 19;
+        if text.len() > BYTES_MAX {
+            return None;
+        }
+        let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+        let is_digits =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_digits(whole) || !is_digits(fraction) || fraction.len() > FRACTION_MAX {
+            return None;
+        }
+        let (whole, fraction) = (
+            whole.trim_start_matches('0'),
+            fraction.trim_end_matches('0'),
+        );
+        let is_zero = whole.is_empty() && fraction.is_empty();
+        Some(Self {
+            is_negative: text.starts_with('-') && !is_zero,
+            whole,
+            fraction,
+        })
+    }
+
+    fn compare(&self, other: &Self) -> Ordering {
+        let size = |one: &Self| (one.whole.len(), one.whole, one.fraction);
+        match (self.is_negative, other.is_negative) {
+            (false, true) => Ordering::Greater,
+            (true, false) => Ordering::Less,
+            (false, false) => size(self).cmp(&size(other)),
+            (true, true) => size(other).cmp(&size(self)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_compare_as_numbers() {
+        let ordered = [
+            "-100",
+            "-20.5",
+            "-20.25",
+            "-3",
+            "-0.001",
+            "0",
+            "0.001",
+            "0.01",
+            "1",
+            "1.05",
+            "1.5",
+            "2",
+            "10",
+            "18446744073709551616",
+            "18446744073709551617.1",
+        ];
+        for (place, one) in ordered.iter().enumerate() {
+            for (other_place, other) in ordered.iter().enumerate() {
+                let (one, other) = (Number::of(one).unwrap(), Number::of(other).unwrap());
+                assert_eq!(
+                    one.compare(&other),
+                    place.cmp(&other_place),
+                    "{one:?} {other:?}"
+                );
+            }
+        }
+        for (one, other) in [
+            ("0", "-0.0"),
+            ("1", "+1.00"),
+            ("007", "7"),
+            ("-1.50", "-1.5"),
+        ] {
+            let (one, other) = (Number::of(one).unwrap(), Number::of(other).unwrap());
+            assert_eq!(one.compare(&other), Ordering::Equal, "{one:?} {other:?}");
+        }
+        let long = "1".repeat(201);
+        for none in [
+            "",
+            "+",
+            "-",
+            ".",
+            ".5",
+            "5.",
+            "-.5",
+            "1e5",
+            "1.2.3",
+            "0x1",
+            " 1",
+            "1 ",
+            "+-1",
+            "٣",
+            "1.00000000000000000000",
+            &long,
+        ] {
+            assert!(Number::of(none).is_none(), "{none}");
+        }
+    }
+}

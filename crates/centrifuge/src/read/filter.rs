@@ -1,0 +1,62 @@
+//! A filter as it comes: a tree, in either encoding. What it means is not looked at here, only how deep it goes.
+
+use std::borrow::Cow;
+
+use super::json;
+use super::wire;
+use crate::filter::{BadFilter, FILTER_DEPTH_MAX};
+use crate::{Data, depth};
+
+/// A node with all the fields that one can have.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+pub(crate) struct Wire<'a> {
+    #[serde(borrow, deserialize_with = "json::text")]
+    pub(crate) op: Cow<'a, str>,
+    #[serde(borrow, deserialize_with = "json::text")]
+    pub(crate) key: Cow<'a, str>,
+    #[serde(borrow, deserialize_with = "json::text")]
+    pub(crate) cmp: Cow<'a, str>,
+    #[serde(borrow, deserialize_with = "json::text")]
+    pub(crate) val: Cow<'a, str>,
+    #[serde(borrow, deserialize_with = "json::texts")]
+    pub(crate) vals: Vec<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "json::objects")]
+    pub(crate) nodes: Vec<Wire<'a>>,
+}
+
+/// Reads a filter of no more bytes than one may have: that bounds what it takes here.
+pub(crate) fn read(data: Data<'_>) -> Result<Wire<'_>, BadFilter> {
+    match data {
+        // Each node is an object, and has its inner ones or its values in a list.
+        Data::Json(text) if depth::is_over(text, 2 * FILTER_DEPTH_MAX) => Err(BadFilter),
+        Data::Json(text) => json::one(text).map_err(|_| BadFilter),
+        Data::Text(_) => Err(BadFilter),
+        Data::Binary(bytes) => protobuf(bytes, FILTER_DEPTH_MAX),
+    }
+}
+
+fn protobuf(mut bytes: &[u8], depth_max: usize) -> Result<Wire<'_>, BadFilter> {
+    let depth_left = depth_max.checked_sub(1).ok_or(BadFilter)?;
+    let mut node = Wire::default();
+    while !bytes.is_empty() {
+        let (number, value) = wire::field(&mut bytes).map_err(|_| BadFilter)?;
+        if !(1..=6).contains(&number) {
+            continue;
+        }
+        let value = value.bytes().ok_or(BadFilter)?;
+        if number == 6 {
+            node.nodes.push(protobuf(value, depth_left)?);
+            continue;
+        }
+        let text = Cow::Borrowed(super::text(value).map_err(|_| BadFilter)?);
+        match number {
+            1 => node.op = text,
+            2 => node.key = text,
+            3 => node.cmp = text,
+            4 => node.val = text,
+            _ => node.vals.push(text),
+        }
+    }
+    Ok(node)
+}

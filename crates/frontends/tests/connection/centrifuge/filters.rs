@@ -1,0 +1,218 @@
+//! Clients that want publications with certain tags only.
+
+use serde_json::{Value, json};
+use veche_proto::websocket::MessageKind;
+
+use super::{ask, connect, take, world};
+use crate::world::wire::{Said, message, said};
+use crate::world::{PUSH, Peer, World};
+
+fn publish(world: &mut World, back_end: Peer, channel: &str, data: u32, tags: &Value) {
+    let line = json!({ "channel": channel, "data": data, "tags": tags });
+    assert!(world.ask(back_end, format!("{line}\n")).is_empty());
+}
+
+/// Subscribed, and the reply.
+fn subscribe(world: &mut World, worker: usize, request: &Value) -> (Peer, Value) {
+    let (peer, _) = connect(world, worker, "/centrifuge/named?user=ann", &json!({}));
+    let command = json!({ "id": 2, "subscribe": request });
+    let mut heard = ask(world, peer, &command.to_string());
+    assert_eq!(heard.lines.len(), 1, "{heard:?}");
+    (peer, heard.lines[0].take())
+}
+
+/// The data of the publications that came, with their offsets.
+fn told(world: &mut World, peer: Peer) -> Vec<(u64, u64)> {
+    let heard = take(world, peer);
+    let publications = heard.lines.iter().map(|line| &line["push"]["pub"]);
+    publications.map(numbers).collect()
+}
+
+fn numbers(publication: &Value) -> (u64, u64) {
+    let number = |name: &str| publication[name].as_u64().expect("a number");
+    (number("data"), number("offset"))
+}
+
+fn only(side: &str) -> Value {
+    json!({ "key": "side", "cmp": "eq", "val": side })
+}
+
+#[test]
+fn others_are_not_told() {
+    let mut world = world(3);
+    let back_end = world.connect(0, PUSH);
+    for channel in ["chat:1", "chat:2", "chat:3"] {
+        let (all, _) = subscribe(&mut world, 0, &json!({ "channel": channel }));
+        let filtered = |filter: Value| json!({ "channel": channel, "tf": filter });
+        let (sell, _) = subscribe(&mut world, 1, &filtered(only("sell")));
+        let not = json!({ "op": "not", "nodes": [only("sell")] });
+        let (rest, _) = subscribe(&mut world, 2, &filtered(not));
+        // The same in Protobuf: a leaf with key, cmp and val.
+        let leaf = b"\x12\x04side\x1a\x02eq\x22\x04sell";
+        let mut request = vec![0x0a, channel.len() as u8];
+        request.extend_from_slice(channel.as_bytes());
+        request.extend_from_slice(&[0x6a, leaf.len() as u8]);
+        request.extend_from_slice(leaf);
+        let command = [&[8, 2, 0x2a, request.len() as u8], &request[..]].concat();
+        let both = [
+            &b"\x04\x08\x01\x22\x00"[..],
+            &[command.len() as u8],
+            &command,
+        ]
+        .concat();
+        let binary = world.open(2, "/centrifuge?cf_protocol=protobuf");
+        world.ask(binary, message(MessageKind::Binary, &both));
+
+        let sides = ["sell", "buy", "buy", "sell", ""];
+        for (number, side) in (1..).zip(sides) {
+            let tags = match side {
+                "" => json!({}),
+                side => json!({ "side": side, "n": "1" }),
+            };
+            publish(&mut world, back_end, channel, number, &tags);
+        }
+        let of = |numbers: &[u64]| -> Vec<_> { numbers.iter().map(|one| (*one, *one)).collect() };
+        assert_eq!(told(&mut world, all), of(&[1, 2, 3, 4, 5]));
+        assert_eq!(told(&mut world, sell), of(&[1, 4]));
+        assert_eq!(told(&mut world, rest), of(&[2, 3, 5]));
+        let bytes = world.take(binary);
+        let pushes = said(&bytes);
+        assert_eq!(pushes.len(), 2, "{pushes:?}");
+        assert!(pushes.iter().all(|one| matches!(one, Said::Binary(_))));
+        for peer in [all, sell, rest, binary] {
+            world.reset(peer);
+        }
+    }
+}
+
+#[test]
+fn what_was_missed_passes_the_filter_too() {
+    let mut world = world(3);
+    let back_end = world.connect(0, PUSH);
+    for channel in ["chat:1", "chat:2", "chat:3"] {
+        let (first, reply) = subscribe(&mut world, 0, &json!({ "channel": channel }));
+        let epoch = &reply["subscribe"]["epoch"];
+        for (number, side) in (1..).zip(["buy", "sell", "buy", "sell", "buy"]) {
+            publish(
+                &mut world,
+                back_end,
+                channel,
+                number,
+                &json!({ "side": side }),
+            );
+        }
+        for (side, offset, expected) in [
+            ("buy", 2, &[(3, 3), (5, 5)][..]),
+            ("sell", 3, &[(4, 4)]),
+            ("sell", 4, &[]),
+            ("none", 2, &[]),
+        ] {
+            let request = json!({ "channel": channel, "tf": only(side), "recover": true, "offset": offset, "epoch": epoch });
+            let (peer, reply) = subscribe(&mut world, 1, &request);
+            let result = &reply["subscribe"];
+            assert_eq!(result["recovered"], true, "{reply}");
+            assert_eq!(result["offset"], 5, "{reply}");
+            let missed = result["publications"].as_array().into_iter().flatten();
+            assert_eq!(missed.map(numbers).collect::<Vec<_>>(), expected, "{reply}");
+            world.reset(peer);
+        }
+        world.reset(first);
+    }
+}
+
+#[test]
+fn where_the_latest_counts_it_is_the_latest_that_passes() {
+    let mut world = world(3);
+    let back_end = world.connect(0, PUSH);
+    for channel in ["price:1", "price:2", "price:3"] {
+        for (number, side) in (1..).zip(["buy", "sell", "sell", "buy"]) {
+            publish(
+                &mut world,
+                back_end,
+                channel,
+                number,
+                &json!({ "side": side }),
+            );
+        }
+        for (filter, is_whole, expected) in [
+            (Value::Null, true, &[(4, 4)][..]),
+            (only("buy"), true, &[(4, 4)]),
+            (only("sell"), true, &[(3, 3)]),
+            (only("none"), false, &[]),
+        ] {
+            let request = json!({ "channel": channel, "tf": filter, "recover": true });
+            let (peer, reply) = subscribe(&mut world, 1, &request);
+            let result = &reply["subscribe"];
+            assert_eq!(result["recovered"] == true, is_whole, "{reply}");
+            let missed = result["publications"].as_array().into_iter().flatten();
+            assert_eq!(missed.map(numbers).collect::<Vec<_>>(), expected, "{reply}");
+            world.reset(peer);
+        }
+    }
+}
+
+#[test]
+fn filters_that_may_not_be_are_refused() {
+    let mut world = world(1);
+    let good = only("buy");
+    for (request, code) in [
+        (json!({ "channel": "chat:1", "tf": good }), Value::Null),
+        (json!({ "channel": "chat:1", "tf": null }), Value::Null),
+        (json!({ "channel": "chat:1", "tf": {} }), json!(107)),
+        (json!({ "channel": "chat:1", "tf": 7 }), json!(107)),
+        (
+            json!({ "channel": "chat:1", "tf": { "op": "and", "nodes": [good, {}] } }),
+            json!(107),
+        ),
+        (
+            json!({ "channel": "chat:1", "tf": good, "delta": "fossil" }),
+            json!(107),
+        ),
+        // The namespace does not let them.
+        (json!({ "channel": "open:1", "tf": good }), json!(107)),
+        // Nor is said more to who may not subscribe.
+        (json!({ "channel": "news", "tf": {} }), json!(103)),
+    ] {
+        let (peer, reply) = subscribe(&mut world, 0, &request);
+        assert_eq!(reply["error"]["code"], code, "{request}: {reply}");
+        world.reset(peer);
+    }
+}
+
+#[test]
+fn a_filter_ends_with_its_subscription_and_hides_nobody() {
+    let mut world = world(1);
+    let back_end = world.connect(0, PUSH);
+    let (ann, _) = connect(&mut world, 0, "/centrifuge/named?user=ann", &json!({}));
+    let request = json!({ "channel": "chat:1", "tf": only("sell"), "join_leave": true });
+    let heard = ask(
+        &mut world,
+        ann,
+        &json!({ "id": 2, "subscribe": request }).to_string(),
+    );
+    assert_eq!(heard.lines[0]["error"], Value::Null, "{heard:?}");
+    take(&mut world, ann);
+    let (bob, _) = connect(&mut world, 0, "/centrifuge/named?user=bob", &json!({}));
+    ask(
+        &mut world,
+        bob,
+        &json!({ "id": 2, "subscribe": { "channel": "chat:1" } }).to_string(),
+    );
+    let heard = take(&mut world, ann);
+    let user = &heard.lines[0]["push"]["join"]["info"]["user"];
+    assert_eq!(user, "bob", "{heard:?}");
+    publish(&mut world, back_end, "chat:1", 1, &json!({ "side": "buy" }));
+    assert_eq!(told(&mut world, ann), []);
+    ask(
+        &mut world,
+        ann,
+        &json!({ "id": 3, "unsubscribe": { "channel": "chat:1" } }).to_string(),
+    );
+    ask(
+        &mut world,
+        ann,
+        &json!({ "id": 4, "subscribe": { "channel": "chat:1" } }).to_string(),
+    );
+    publish(&mut world, back_end, "chat:1", 2, &json!({ "side": "buy" }));
+    assert_eq!(told(&mut world, ann), [(2, 2)]);
+}

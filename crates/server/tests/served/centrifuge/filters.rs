@@ -1,0 +1,87 @@
+//! Filters by tags on the real server, live and with what was missed.
+
+use super::*;
+
+const FILTERS: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\nidentity = \"query:user\"\n\
+    [[namespace]]\nname = \"orders\"\nhistory_size = 1000\nsubscribe = \"client\"\ntags_filter = true\n\
+    [[namespace]]\nname = \"plain\"\nsubscribe = \"client\"\n";
+
+fn start(setup: Setup) -> Server {
+    let options = Options {
+        routes: FILTERS,
+        ..Options::default()
+    };
+    Server::with(setup, &options)
+}
+
+/// Some publications with tags: every third is a sale, and each has its number.
+fn publish(lines: &mut Lines, channel: &str, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let side = if number.is_multiple_of(3) {
+            "sell"
+        } else {
+            "buy"
+        };
+        let tags = json!({ "side": side, "n": number.to_string() });
+        lines.ask(&json!({ "channel": channel, "data": number, "tags": tags, "ack": true }));
+    }
+}
+
+#[test]
+fn clients_get_what_passes_their_filter() {
+    on_all(|setup| {
+        let server = start(setup);
+        let mut lines = Lines::connect(server.push);
+        let large_sales = json!({ "op": "and", "nodes": [
+            { "key": "side", "cmp": "in", "vals": ["sell", "gift"] },
+            { "op": "not", "nodes": [{ "key": "n", "cmp": "lt", "val": "6" }] },
+        ] });
+        for channel in ["orders:1", "orders:2", "orders:3"] {
+            let (mut ann, _) = Client::connect(&server, "ann");
+            let request = json!({ "channel": channel, "tf": large_sales });
+            let joined = ann.ask(json!({ "id": 2, "subscribe": request }));
+            let epoch = joined["subscribe"]["epoch"].clone();
+            assert_eq!(joined["error"], Value::Null, "{joined}");
+            publish(&mut lines, channel, 1..11);
+            for number in [6, 9] {
+                let publication = ann.publication();
+                assert_eq!(
+                    (&publication["data"], &publication["offset"]),
+                    (&json!(number), &json!(number))
+                );
+                assert_eq!(publication["tags"]["side"], "sell");
+            }
+            // Nothing else came before the answer to this.
+            assert_eq!(ann.ask(json!({ "id": 3, "ping": {} }))["ping"], json!({}));
+            drop(ann);
+            publish(&mut lines, channel, 11..17);
+            let (mut ann, _) = Client::connect(&server, "ann");
+            let back = json!({ "channel": channel, "tf": large_sales, "recover": true,
+                "epoch": epoch, "offset": 9 });
+            let joined = ann.ask(json!({ "id": 2, "subscribe": back }));
+            let joined = &joined["subscribe"];
+            assert_eq!(
+                (&joined["recovered"], &joined["offset"]),
+                (&json!(true), &json!(16))
+            );
+            let missed = joined["publications"].as_array().expect("some");
+            let offsets: Vec<_> = missed.iter().map(|one| one["offset"].as_u64()).collect();
+            assert_eq!(offsets, [Some(12), Some(15)]);
+            publish(&mut lines, channel, 17..19);
+            assert_eq!(ann.publication()["data"], 18);
+        }
+        let (mut ann, _) = Client::connect(&server, "ann");
+        let filter = json!({ "key": "side", "cmp": "ex" });
+        for (request, code) in [
+            (json!({ "channel": "plain:1", "tf": filter }), 107),
+            (json!({ "channel": "orders:1", "tf": { "op": "and" } }), 107),
+            (
+                json!({ "channel": "orders:1", "tf": filter, "delta": "fossil" }),
+                107,
+            ),
+        ] {
+            let answer = ann.ask(json!({ "id": 9, "subscribe": request }));
+            assert_eq!(answer["error"]["code"], code, "{answer}");
+        }
+    });
+}
