@@ -5,4 +5,5 @@ pub mod connection;
 pub mod http;
 pub mod proxy;
 pub mod script;
+pub mod session;
 pub mod websocket;

@@ -30,9 +30,9 @@ pub struct Filter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Node {
     Leaf { key: Box<str>, test: Test },
-    And(Box<[Node]>),
-    Or(Box<[Node]>),
-    Not(Box<Node>),
+    And(Box<[Self]>),
+    Or(Box<[Self]>),
+    Not(Box<Self>),
 }
 
 /// What a tag is looked at for.

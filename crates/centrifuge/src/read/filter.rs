@@ -22,7 +22,7 @@ pub(crate) struct Wire<'a> {
     #[serde(borrow, deserialize_with = "json::texts")]
     pub(crate) vals: Vec<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "json::objects")]
-    pub(crate) nodes: Vec<Wire<'a>>,
+    pub(crate) nodes: Vec<Self>,
 }
 
 /// Reads a filter of no more bytes than one may have: that bounds what it takes here.
