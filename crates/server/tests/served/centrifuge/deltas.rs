@@ -77,7 +77,7 @@ fn fields(mut message: &[u8]) -> Vec<(u8, &[u8], u64)> {
     fields
 }
 
-fn field<'a>(message: &'a [u8], number: u8) -> Option<&'a [u8]> {
+fn field(message: &[u8], number: u8) -> Option<&[u8]> {
     let mut all = fields(message).into_iter();
     all.find(|one| one.0 == number).map(|one| one.1)
 }
