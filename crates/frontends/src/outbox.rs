@@ -449,6 +449,7 @@ impl Outboxes {
             let queued = outbox.queued();
             let is_late = queued > 0 && queued + bytes.len() > self.outbox_bytes_max / 2;
             if is_late && !matches!(pushes, Pushes::Lossy(_)) {
+                self.sides.missed(session.index, delivery.channel);
                 return self.miss(session);
             }
         }

@@ -92,13 +92,13 @@ pub(crate) fn tags(info: Option<&Info>) -> Vec<(&str, &str)> {
     tags
 }
 
-/// Whether somebody with this filter wants what was published.
+/// Whether somebody with this filter wants what was published. It sees the tags that clients see.
 pub(crate) fn passes(filter: &Filter, info: Option<&Info>) -> bool {
-    let tags = info.map_or(&[][..], |info| &info.tags);
     filter.passes(|name| {
-        let mut tags = tags.iter();
-        let found = tags.find(|(one, _)| **one == *name);
-        found.map(|(_, tag)| &**tag)
+        let info = info?;
+        let found = info.tags.iter().find(|(one, _)| **one == *name);
+        let channel = info.channel.as_deref().filter(|_| name == CHANNEL_TAG);
+        found.map(|(_, tag)| &**tag).or(channel)
     })
 }
 

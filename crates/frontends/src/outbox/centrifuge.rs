@@ -67,6 +67,13 @@ struct Single {
 }
 
 impl Sides {
+    /// A client goes without a publication: it has not what the next delta is made from.
+    pub(super) fn missed(&mut self, index: u32, channel: &str) {
+        if let Some(wish) = self.wishes.find(index, channel) {
+            wish.missed();
+        }
+    }
+
     pub(super) fn forget(&mut self, index: u32) {
         // Most workers have none.
         if !self.early.is_empty() {

@@ -41,6 +41,13 @@ pub(super) enum Form {
 }
 
 impl Wish {
+    /// The client goes without a publication.
+    pub(super) fn missed(&mut self) {
+        if self.deltas == Deltas::Going {
+            self.deltas = Deltas::Begun;
+        }
+    }
+
     /// How a publication, or who came or went, is told now; `None`: not at all.
     pub(super) fn form(&mut self, delivery: &Delivery<'_>) -> Option<Form> {
         if delivery.event != Event::Published {
@@ -107,5 +114,87 @@ impl Wishes {
         let mut wishes = self.0.get_mut(&index)?.iter_mut();
         let found = wishes.find(|(one, _)| **one == *channel);
         found.map(|(_, wish)| wish)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use veche_hub::{Encodings, Epoch, PayloadKind, PayloadRef, Position};
+
+    use super::*;
+
+    /// How a publication is told, with an offset or none, and together with the one before or not.
+    fn form(wish: &mut Wish, offset: u64, has_previous: bool) -> Form {
+        let payload = PayloadRef {
+            kind: PayloadKind::Json,
+            bytes: b"1",
+        };
+        let mut delivery = Delivery {
+            channel: "c",
+            payload,
+            position: (offset > 0).then_some(Position {
+                epoch: Epoch::UNKNOWN,
+                offset,
+            }),
+            at_ms: 0,
+            event: Event::Published,
+            info: None,
+            previous: has_previous.then_some(payload),
+            encodings: &mut Encodings::default(),
+            receivers: 1,
+            slow_miss: false,
+        };
+        let form = wish.form(&delivery).expect("it is told");
+        // Who comes and goes is told to those who want it, and changes nothing.
+        delivery.event = Event::Joined;
+        assert_eq!(wish.form(&delivery), wish.joins.then_some(Form::Plain));
+        form
+    }
+
+    #[test]
+    fn a_delta_needs_the_one_before() {
+        let mut wish = Wish {
+            joins: true,
+            ..Wish::default()
+        };
+        assert_eq!(form(&mut wish, 1, true), Form::Plain);
+        let mut wish = Wish {
+            deltas: Deltas::Begun,
+            ..Wish::default()
+        };
+        for (offset, has_previous, expected) in [
+            (1, true, Form::Whole),
+            (2, true, Form::Patch),
+            (3, false, Form::Whole),
+            (4, true, Form::Patch),
+            (0, true, Form::Whole),
+            (0, true, Form::Whole),
+            (5, true, Form::Whole),
+            (6, true, Form::Patch),
+        ] {
+            assert_eq!(form(&mut wish, offset, has_previous), expected, "{offset}");
+        }
+        wish.missed();
+        assert_eq!(form(&mut wish, 8, true), Form::Whole);
+        assert_eq!(form(&mut wish, 9, true), Form::Patch);
+    }
+
+    #[test]
+    fn wishes_are_of_one_channel_and_end() {
+        let mut all = Wishes::default();
+        let wish = Wish {
+            joins: true,
+            ..Wish::default()
+        };
+        all.set(1, "a", wish.clone());
+        all.set(1, "b", wish.clone());
+        assert!(all.find(1, "a").is_some() && all.find(1, "c").is_none());
+        assert!(all.find(2, "a").is_none());
+        all.set(1, "b", Wish::default());
+        all.forget(1, "a");
+        assert!(all.0.is_empty(), "nothing is kept for what is as usual");
+        all.set(1, "a", wish);
+        all.forget_all(1);
+        assert!(all.0.is_empty());
     }
 }

@@ -4,6 +4,8 @@ use super::*;
 
 const FILTERS: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\nidentity = \"query:user\"\n\
     [[namespace]]\nname = \"orders\"\nhistory_size = 1000\nsubscribe = \"client\"\ntags_filter = true\n\
+    [[namespace]]\nname = \"news\"\nwildcard = true\nhistory_size = 10\nsubscribe = \"client\"\n\
+    tags_filter = true\ndelta = \"fossil\"\ndelta_publish = true\n\
     [[namespace]]\nname = \"plain\"\nsubscribe = \"client\"\n";
 
 fn start(setup: Setup) -> Server {
@@ -82,6 +84,43 @@ fn clients_get_what_passes_their_filter() {
         ] {
             let answer = ann.ask(json!({ "id": 9, "subscribe": request }));
             assert_eq!(answer["error"]["code"], code, "{answer}");
+        }
+    });
+}
+
+#[test]
+fn who_hears_many_channels_may_choose_and_gets_no_deltas() {
+    on_all(|setup| {
+        let server = start(setup);
+        let mut lines = Lines::connect(server.push);
+        let (mut ann, _) = Client::connect(&server, "ann");
+        let filter = json!({ "op": "or", "nodes": [
+            { "key": "channel", "cmp": "ew", "val": ":a" },
+            { "key": "side", "cmp": "eq", "val": "sell" },
+        ] });
+        let request = json!({ "channel": "news:*", "tf": filter });
+        let joined = ann.ask(json!({ "id": 2, "subscribe": request }));
+        assert_eq!(joined["error"], Value::Null, "{joined}");
+        // Each has another one before it than those who hear all of them were told.
+        let (mut bob, _) = Client::connect(&server, "bob");
+        let request = json!({ "channel": "news:*", "delta": "fossil" });
+        let joined = bob.ask(json!({ "id": 2, "subscribe": request }));
+        assert_eq!(joined["subscribe"], json!({}), "{joined}");
+        let (mut cyd, _) = Client::connect(&server, "cyd");
+        let request = json!({ "channel": "news:b", "delta": "fossil" });
+        let joined = cyd.ask(json!({ "id": 2, "subscribe": request }));
+        assert_eq!(joined["subscribe"]["delta"], true, "{joined}");
+        for (channel, number) in [("news:a", 1), ("news:b", 2), ("news:b", 3), ("news:a", 4)] {
+            let tags = json!({ "side": if number == 3 { "sell" } else { "buy" } });
+            let data = json!({ "number": number, "what": "the same each time, so that a delta is shorter" });
+            lines.ask(&json!({ "channel": channel, "data": data, "tags": tags, "ack": true }));
+            assert_eq!(bob.publication()["data"], data);
+            if channel == "news:b" {
+                assert_eq!(cyd.publication()["delta"] == true, number == 3);
+            }
+        }
+        for number in [1, 3, 4] {
+            assert_eq!(ann.publication()["data"]["number"], number);
         }
     });
 }
