@@ -7,11 +7,11 @@ use crate::Data;
 use crate::read::filter::{self, Wire};
 
 /// The longest filter, as it comes.
-pub const FILTER_BYTES_MAX: usize = 4096;
+pub const FILTER_BYTES_MAX: usize = 2048;
 
 /// So many comparisons, and what combines them, may a filter have; and so many values in all to choose from.
 pub const FILTER_NODES_MAX: usize = 64;
-const VALUES_MAX: usize = 256;
+const VALUES_MAX: usize = 128;
 
 /// So deep they may stand in each other.
 pub const FILTER_DEPTH_MAX: usize = 8;

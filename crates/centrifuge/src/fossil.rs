@@ -11,7 +11,8 @@
 use std::ops::Range;
 
 /// Of data with more bytes no delta is made, nor from them.
-pub const DELTA_BYTES_MAX: usize = 1 << 20;
+/// A worker makes them between other things, and a delta of random data of that size takes it some milliseconds.
+pub const DELTA_BYTES_MAX: usize = 128 << 10;
 
 /// So much is looked up at once: what has less in common is hardly worth a copy.
 const BLOCK: usize = 16;

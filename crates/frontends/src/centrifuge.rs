@@ -67,6 +67,8 @@ pub(crate) struct Centrifuge {
     info: Arc<ClientInfo>,
     state: State,
     subscriptions: Subscriptions,
+    /// What the client has missed was compared, for deltas.
+    has_compared: bool,
     /// What came last, as far as it is not worked on.
     message: Vec<u8>,
     /// Bytes of it that are done with, and commands.
@@ -190,6 +192,7 @@ impl Centrifuge {
             info: Arc::new(nobody),
             state: State::Fresh,
             subscriptions: Subscriptions::default(),
+            has_compared: false,
             message: Vec::new(),
             taken: 0,
             commands: 0,
@@ -366,7 +369,9 @@ impl Centrifuge {
                 Done::End(code, reason) => return Flow::Close(code, reason),
             }
             let queued = cx.shared.ports.outboxes.of(cx.id).queued();
-            if queued + frame.len() > ANSWERS_BYTES_HIGH {
+            // What takes long is done once a turn.
+            let has_compared = std::mem::take(&mut self.has_compared);
+            if has_compared || queued + frame.len() > ANSWERS_BYTES_HIGH {
                 return Flow::Wait(Block::Output);
             }
         }

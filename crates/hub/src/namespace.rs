@@ -194,6 +194,7 @@ impl Namespaces {
         let mut options = found.copied().unwrap_or_default();
         if self.wildcards.of(channel) == Some(channel) {
             options.history = None;
+            options.differences = Differences::Off;
         }
         options
     }

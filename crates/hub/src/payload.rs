@@ -192,6 +192,11 @@ impl Encodings {
         bytes
     }
 
+    /// Keeps this one too, however many there are: for what all others are made of.
+    pub fn keep(&mut self, format: Format, bytes: Bytes) {
+        self.made.push((format, bytes));
+    }
+
     /// Forgets them and keeps the room.
     pub(crate) fn clear(&mut self) {
         self.made.clear();

@@ -63,6 +63,8 @@ pub struct Recovered {
     pub is_whole: bool,
     /// What he has missed, oldest first; none if something is missing.
     pub publications: Vec<Publication>,
+    /// They are the latest, of which he may have some, and of what was before nothing is known.
+    pub are_latest: bool,
 }
 
 /// A part of a channel's history.
@@ -252,24 +254,32 @@ impl Stream {
         };
         if recovery == Recovery::Latest {
             let is_known = since.offset == self.top;
-            return match is_known {
-                true => Recovered {
-                    is_whole: true,
-                    publications: Vec::new(),
-                },
-                false => self.latest(latest_max),
+            let missed = match (is_known, latest_max) {
+                (true, _) => Some(0),
+                // Whoever picks among them wants none that he has.
+                (false, 2..) => self.missed_since(since.offset),
+                (false, _) => None,
             };
+            return missed.map_or_else(|| self.latest(latest_max), |missed| self.last(missed));
         }
-        let Some(missed) = self.top.checked_sub(since.offset) else {
-            return lost;
-        };
-        if missed > self.records.len().min(RECOVERED_MAX) as u64 {
-            return lost;
-        }
-        let first = self.records.len() - missed as usize;
+        let missed = self.missed_since(since.offset);
+        missed.map_or(lost, |missed| self.last(missed))
+    }
+
+    /// How many publications somebody has missed who knows the channel up to that offset, where all of them are kept.
+    fn missed_since(&self, offset: u64) -> Option<usize> {
+        let missed = self.top.checked_sub(offset)?;
+        let missed = usize::try_from(missed).ok()?;
+        (missed <= self.records.len().min(RECOVERED_MAX)).then_some(missed)
+    }
+
+    /// So many of the last, which are all that somebody has missed.
+    fn last(&self, missed: usize) -> Recovered {
+        let count = self.records.len();
         Recovered {
             is_whole: true,
-            publications: self.publications(first..self.records.len()).collect(),
+            publications: self.publications(count - missed..count).collect(),
+            are_latest: false,
         }
     }
 
@@ -285,6 +295,7 @@ impl Stream {
         Recovered {
             is_whole: !publications.is_empty(),
             publications,
+            are_latest: true,
         }
     }
 

@@ -83,7 +83,7 @@ fn no_character_is_cut_in_two() {
 /// What would take a long time if what is compared had no bounds.
 #[test]
 fn the_same_over_and_over_costs_little() {
-    let same = vec![b'a'; 200_000];
+    let same = vec![b'a'; DELTA_BYTES_MAX];
     let mut broken = same.clone();
     for place in (0..broken.len()).step_by(37) {
         broken[place] = b'b';

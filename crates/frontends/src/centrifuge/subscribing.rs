@@ -54,9 +54,12 @@ struct Subscription {
     is_renewed: bool,
     /// He is being asked.
     renewal: Option<QuestionId>,
-    /// What is known of the client in this channel.
-    info: Option<Payload>,
+    /// What is known of the client in this channel; boxed, since few have it.
+    info: Option<Box<Payload>>,
 }
+
+// A client may have as many as there are channels for it.
+const _: () = assert!(size_of::<Subscription>() <= 56);
 
 /// A subscribe command whose channel's home has yet to answer.
 pub(super) struct Asked {
@@ -129,7 +132,7 @@ impl Subscriptions {
             expires_ms,
             is_renewed,
             renewal: None,
-            info,
+            info: info.map(Box::new),
         });
     }
 
@@ -179,7 +182,7 @@ impl Subscriptions {
     pub(super) fn renew(&mut self, channel: &str, expires_ms: Option<u64>, info: Option<Payload>) {
         if let Some(one) = self.all.iter_mut().find(|one| *one.channel == *channel) {
             one.expires_ms = expires_ms;
-            one.info = info.or(one.info.take());
+            one.info = info.map(Box::new).or(one.info.take());
         }
         self.settle();
     }
@@ -256,7 +259,7 @@ impl Centrifuge {
     /// As whom others see the client in a channel.
     pub(super) fn info_in(&self, channel: &str) -> Arc<ClientInfo> {
         let subscription = self.subscriptions.find(channel);
-        self.info_with(subscription.and_then(|one| one.info.as_ref()))
+        self.info_with(subscription.and_then(|one| one.info.as_deref()))
     }
 
     pub(super) fn info_with(&self, chan_info: Option<&Payload>) -> Arc<ClientInfo> {
@@ -294,6 +297,9 @@ impl Centrifuge {
         // Maps.
         if request.kind != 0 {
             return refuse(id, ErrorCode::NotAvailable, frame);
+        }
+        if request.filter.is_some() && cx.shared.is_short_of_memory {
+            return refuse(id, ErrorCode::Internal, frame);
         }
         let Ok(wish) = wish(request, options) else {
             return refuse(id, ErrorCode::BadRequest, frame);
@@ -374,7 +380,7 @@ impl Centrifuge {
             expires_ms,
             is_renewed,
             renewal: None,
-            info,
+            info: info.map(Box::new),
         });
         match answer {
             None => Done::Waits(Waiting::Subscribe(Box::new(asked))),
@@ -413,6 +419,7 @@ impl Centrifuge {
         } else if wish.deltas != Deltas::Off {
             welcome = welcome.with_deltas();
             if welcome.has_publications() {
+                self.has_compared = true;
                 wish.deltas = Deltas::Going;
             }
         }

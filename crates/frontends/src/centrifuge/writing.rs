@@ -38,7 +38,7 @@ pub(crate) fn whole(payload: PayloadRef<'_>) -> Cow<'_, [u8]> {
     }
 }
 
-/// As what a delta goes to clients: as text, unless what it makes is none.
+/// As what a delta goes to clients: as text, if it is some. Deltas to text are.
 pub(crate) fn patch(bytes: &[u8]) -> Data<'_> {
     match str::from_utf8(bytes) {
         Ok(text) => Data::Text(text),
@@ -120,6 +120,9 @@ pub(crate) fn publication<'a>(
     }
 }
 
+/// So much of what somebody has missed is compared; the rest of it he is told whole. It is done for each who comes back.
+pub(super) const COMPARED_BYTES_MAX: usize = 64 << 10;
+
 /// Several publications, which lend what they hold to the wire's.
 pub(super) struct Publications<'a> {
     all: Vec<&'a Publication>,
@@ -142,13 +145,16 @@ impl<'a> Publications<'a> {
         }
     }
 
-    /// The first is whole, and of the others only what has changed.
+    /// The first is whole, and of the others only what has changed, as far as that is looked for.
     fn with_deltas(self) -> Self {
         let mut previous = None;
+        let mut left = COMPARED_BYTES_MAX;
         let patches = self.all.iter().map(|one| {
             let new = whole(one.payload.borrow());
             let old = previous.replace(new.clone());
-            old.and_then(|old: Cow<'_, [u8]>| wire::fossil_delta(&old, &new))
+            let old = old.filter(|old: &Cow<'_, [u8]>| old.len() + new.len() <= left)?;
+            left -= old.len() + new.len();
+            wire::fossil_delta(&old, &new)
         });
         Self {
             patches: Some(patches.collect()),
@@ -247,9 +253,10 @@ impl<'a> Welcome<'a> {
         let missed = recovered.map_or(&[][..], |recovered| &recovered.publications);
         let mut is_whole = recovered.is_some_and(|recovered| recovered.is_whole);
         let mut passing: Vec<_> = missed.iter().filter(|one| sieve.passes(one)).collect();
-        if sieve.only_latest && !missed.is_empty() {
+        if sieve.only_latest {
             // Of nothing it can't be said that he has it.
-            is_whole &= !passing.is_empty();
+            let are_latest = recovered.is_some_and(|recovered| recovered.are_latest);
+            is_whole &= !are_latest || !passing.is_empty();
             passing.drain(..passing.len().saturating_sub(1));
         }
         let bytes = passing.len() * each_bytes;

@@ -208,7 +208,8 @@ impl Outboxes {
         let previous = delivery.previous.map(writing::whole);
         let patch = previous.and_then(|previous| fossil_delta(&previous, &new));
         let patch = patch.map_or_else(Bytes::new, Bytes::from);
-        delivery.encodings.find_or_encode(PATCH, || patch)
+        delivery.encodings.keep(PATCH, patch.clone());
+        patch
     }
 
     fn keep_early(
@@ -269,6 +270,10 @@ pub(super) enum Stage {
 
 /// Nothing for what can't be told in this encoding.
 fn push(dialect: Dialect, form: Form, patch: &[u8], delivery: &Delivery<'_>) -> Bytes {
+    // A delta that can be told may make something that can't.
+    if !dialect.encoding.can_carry(writing::data(delivery.payload)) {
+        return Bytes::new();
+    }
     let tags = writing::tags(delivery.info);
     let quoted = writing::quoted(delivery.payload, dialect.encoding);
     let payload = quoted.as_deref().map_or(delivery.payload, writing::as_json);

@@ -80,6 +80,7 @@ impl Socket {
         let joining = Joining {
             since: wanted.since.map(|since| Arc::from([since])),
             client: shared.member(id, name),
+            ..Joining::default()
         };
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);
         let answers = ports.answers.len();

@@ -105,6 +105,23 @@ fn the_first_is_whole_and_then_come_deltas() {
     }
 }
 
+/// It would be told as text, and make what is none.
+#[test]
+fn binary_data_reach_no_client_of_json_by_a_delta() {
+    let mut world = world(1);
+    let back_end = world.connect(0, PUSH);
+    let (mut client, _) = Client::subscribe(&mut world, 0, wants("price:1"));
+    let first = json!({ "log": "a".repeat(200) });
+    publish(&mut world, back_end, "price:1", &first, &Value::Null);
+    assert_eq!(client.take(&mut world), [(first, false)]);
+    // The same, and another line.
+    let line = json!({ "channel": "price:1", "binary": "eyJsb2ciOiJhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYSJ9CnsibG9nIjoibW9yZSJ9" });
+    assert!(world.ask(back_end, format!("{line}\n")).is_empty());
+    let heard = take(&mut world, client.peer);
+    assert!(heard.lines.is_empty(), "{heard:?}");
+    assert_eq!(heard.closed.map(|(code, _)| code), Some(3506));
+}
+
 #[test]
 fn deltas_are_for_channels_that_remember_and_clients_that_ask() {
     let mut world = world(1);

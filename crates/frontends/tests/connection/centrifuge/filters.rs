@@ -134,15 +134,29 @@ fn where_the_latest_counts_it_is_the_latest_that_passes() {
                 &json!({ "side": side }),
             );
         }
-        for (filter, is_whole, expected) in [
-            (Value::Null, true, &[(4, 4)][..]),
-            (only("buy"), true, &[(4, 4)]),
-            (only("sell"), true, &[(3, 3)]),
-            (only("none"), false, &[]),
+        let mut epoch = Value::Null;
+        for (filter, offset, is_whole, expected) in [
+            (Value::Null, None, true, &[(4, 4)][..]),
+            (only("buy"), None, true, &[(4, 4)]),
+            (only("sell"), None, true, &[(3, 3)]),
+            (only("none"), None, true, &[]),
+            // Of another life of the channel: what passed before the last few is not known.
+            (only("sell"), Some(99), true, &[(3, 3)]),
+            (only("none"), Some(99), false, &[]),
+            // Whoever knows where he was gets nothing again, and has missed nothing where nothing passes.
+            (only("sell"), Some(1), true, &[(3, 3)]),
+            (only("sell"), Some(2), true, &[(3, 3)]),
+            (only("sell"), Some(3), true, &[]),
+            (only("none"), Some(1), true, &[]),
         ] {
-            let request = json!({ "channel": channel, "tf": filter, "recover": true });
+            let mut request = json!({ "channel": channel, "tf": filter, "recover": true });
+            if let Some(offset) = offset {
+                request["offset"] = json!(offset);
+                request["epoch"] = epoch.clone();
+            }
             let (peer, reply) = subscribe(&mut world, 1, &request);
             let result = &reply["subscribe"];
+            epoch = result["epoch"].clone();
             assert_eq!(result["recovered"] == true, is_whole, "{reply}");
             let missed = result["publications"].as_array().into_iter().flatten();
             assert_eq!(missed.map(numbers).collect::<Vec<_>>(), expected, "{reply}");
