@@ -25,12 +25,15 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use bytes::Bytes;
 pub use veche_centrifuge::Encoding;
 use veche_centrifuge::{Data, is_json};
 use veche_hub::{Payload, PayloadKind, SessionId};
 use veche_proto::http::Head;
+
+use crate::app::AppId;
 
 /// What a question is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,11 +50,24 @@ pub enum Kind {
     Publish,
     /// What a method gives.
     Rpc,
+    /// What a client says without waiting for a reply: it learns nothing of the verdict, unless that closes it.
+    Message,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
+        Self::Connect,
+        Self::Refresh,
+        Self::Subscribe,
+        Self::SubRefresh,
+        Self::Publish,
+        Self::Rpc,
+        Self::Message,
+    ];
+
+    /// Those that a back end can be asked about.
+    pub const OF_BACK_ENDS: [Self; 6] = [
         Self::Connect,
         Self::Refresh,
         Self::Subscribe,
@@ -70,6 +86,7 @@ impl Kind {
             Self::SubRefresh => "sub_refresh",
             Self::Publish => "publish",
             Self::Rpc => "rpc",
+            Self::Message => "message",
         }
     }
 }
@@ -79,12 +96,42 @@ impl Kind {
 pub enum Decider {
     /// The back end, by HTTP.
     BackEnd,
+    /// An application of this worker.
+    App {
+        /// Which.
+        app: AppId,
+        /// How long it may take, in milliseconds; 0: as long as it likes.
+        timeout_ms: u64,
+    },
+}
+
+/// What an application decides on. This changes with its code, for connections that are there too.
+#[derive(Debug, Default)]
+pub struct Kinds(AtomicU8);
+
+impl Kinds {
+    /// From now on it decides on these, and on no others.
+    pub fn set(&self, kinds: impl Iterator<Item = Kind>) {
+        let bits = kinds.fold(0, |bits, kind| bits | Self::bit(kind));
+        self.0.store(bits, Ordering::Relaxed);
+    }
+
+    /// Whether it decides on that.
+    #[must_use]
+    pub fn has(&self, kind: Kind) -> bool {
+        self.0.load(Ordering::Relaxed) & Self::bit(kind) != 0
+    }
+
+    fn bit(kind: Kind) -> u8 {
+        1 << kind as u8
+    }
 }
 
 /// Who decides what on a route, and what it gets to see.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Deciders {
     kinds: [Option<Decider>; Kind::ALL.len()],
+    app: Option<(Decider, Arc<Kinds>)>,
     /// Lower-case names of the headers of the client's request that come with questions.
     pub headers: Vec<String>,
     /// Of those the ones that a client may also say in its connect command, since pages can't set headers of a WebSocket.
@@ -98,10 +145,16 @@ impl Deciders {
         self.kinds[kind as usize] = Some(decider);
     }
 
+    /// Has an application decide on these, before anybody else.
+    pub fn set_app(&mut self, app: AppId, timeout_ms: u64, kinds: Arc<Kinds>) {
+        self.app = Some((Decider::App { app, timeout_ms }, kinds));
+    }
+
     /// Who decides on that, if anybody.
     #[must_use]
     pub fn of(&self, kind: Kind) -> Option<Decider> {
-        self.kinds[kind as usize]
+        let app = self.app.as_ref().filter(|(_, kinds)| kinds.has(kind));
+        app.map_or(self.kinds[kind as usize], |(app, _)| Some(*app))
     }
 }
 
@@ -297,4 +350,31 @@ pub fn bytes(bytes: Vec<u8>) -> Payload {
     };
     let bytes = Bytes::from(bytes);
     Payload { kind, bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_application_decides_before_the_back_end_on_what_it_has_handlers_for() {
+        let kinds = Arc::new(Kinds::default());
+        let mut deciders = Deciders::default();
+        deciders.set(Kind::Rpc, Decider::BackEnd);
+        deciders.set(Kind::Connect, Decider::BackEnd);
+        let (app, timeout_ms) = (AppId(7), 1000);
+        deciders.set_app(app, timeout_ms, Arc::clone(&kinds));
+        let of = |deciders: &Deciders| Kind::ALL.map(|kind| deciders.of(kind));
+        let (none, back_end) = (None, Some(Decider::BackEnd));
+        let by_app = Some(Decider::App { app, timeout_ms });
+        let expected = [back_end, none, none, none, none, back_end, none];
+        assert_eq!(of(&deciders), expected);
+        kinds.set([Kind::Rpc, Kind::Message].into_iter());
+        let expected = [back_end, none, none, none, none, by_app, by_app];
+        assert_eq!(of(&deciders), expected);
+        kinds.set(Kind::ALL.into_iter());
+        assert_eq!(of(&deciders), [by_app; 7]);
+        kinds.set(std::iter::empty());
+        assert_eq!(of(&deciders)[5], back_end);
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use veche_centrifuge::{
     DisconnectCode, ErrorCode, HistoryRequest, Outcome, PresenceStatsResult, PublishRequest,
-    Request, RpcRequest, RpcResult,
+    Request, RpcRequest, RpcResult, SendRequest,
 };
 use veche_hub::{self as hub, Answer, HistoryError, Info, PresenceError, Query, Question, Terms};
 
@@ -36,8 +36,7 @@ impl Centrifuge {
             }
             Request::History(request) => self.history(id, request, frame, cx),
             Request::Ping => done(frame.reply(id, Outcome::Ping)),
-            // Nobody listens.
-            Request::Send(_) => Done::Close(DisconnectCode::NotAvailable),
+            Request::Send(request) => self.send(id, request, frame, cx),
             Request::Rpc(request) => self.rpc(id, request, frame, cx),
             Request::Refresh(request) => self.refresh(id, request, frame, cx),
             Request::SubRefresh(request) => self.sub_refresh(id, request, frame, cx),
@@ -141,6 +140,26 @@ impl Centrifuge {
             }
             // Nobody listens.
             Ok(None) => refuse(id, ErrorCode::NotAvailable, frame),
+            Err(done) => done,
+        }
+    }
+
+    /// What is said without a reply. It waits all the same: messages of a client are taken one by one, in order.
+    fn send(
+        &mut self,
+        id: u32,
+        request: &SendRequest<'_>,
+        frame: &mut Frame,
+        cx: &mut Context<'_>,
+    ) -> Done {
+        let ask = Ask {
+            data: request.data,
+            ..Ask::default()
+        };
+        match self.decided(id, Kind::Message, ask, frame, cx) {
+            Ok(Some(_)) => Done::Yes,
+            // Nobody listens.
+            Ok(None) => Done::Close(DisconnectCode::NotAvailable),
             Err(done) => done,
         }
     }

@@ -115,6 +115,8 @@ impl Centrifuge {
         };
         match checked(verdict) {
             Ok(Verdict::Granted(grant)) => Ok(Some(grant)),
+            // Nobody waits for a reply.
+            Ok(Verdict::Error { .. } | Verdict::Failed) if kind == Kind::Message => Err(Done::Yes),
             Ok(Verdict::Error {
                 code,
                 message,
@@ -148,7 +150,10 @@ impl Centrifuge {
     ) -> Done {
         let what = format!("hook {}: {why}", kind.name());
         cx.shared.note(cx.id, NoteLevel::Warn, what);
-        refuse(id, ErrorCode::Internal, frame)
+        match kind {
+            Kind::Message => Done::Yes,
+            _ => refuse(id, ErrorCode::Internal, frame),
+        }
     }
 
     fn ask(&mut self, decider: Decider, kind: Kind, ask: Ask<'_>, cx: &mut Context<'_>) -> Done {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use veche_frontends::access::{Access, Networks};
 use veche_frontends::admin::Look;
-use veche_frontends::hooks::{Decider, Deciders, Kind};
+use veche_frontends::hooks::{Decider, Deciders, Kind, Kinds};
 use veche_frontends::identity::token::{Keychain, Place, Tokens};
 use veche_frontends::identity::{Desk, Identity};
 use veche_frontends::origin::Rule;
@@ -317,11 +317,15 @@ fn namespaces() -> Namespaces {
 /// Everything is decided by somebody else.
 fn deciders() -> Deciders {
     let mut deciders = Deciders::default();
-    for kind in Kind::ALL {
+    for kind in Kind::OF_BACK_ENDS {
         deciders.set(kind, Decider::BackEnd);
     }
     deciders.headers = vec!["cookie".into(), "x-custom".into()];
     deciders.emulated = vec!["x-custom".into()];
+    // The application of the tests has no part in it but for what back ends are not asked about.
+    let kinds = Arc::new(Kinds::default());
+    kinds.set([Kind::Message].into_iter());
+    deciders.set_app(apps::SCRIPTED, 0, kinds);
     deciders
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use veche_frontends::Block;
-use veche_frontends::hooks::{Given, Grant, Kind, Question, Verdict};
+use veche_frontends::hooks::{Decider, Given, Grant, Kind, Question, Verdict};
 use veche_hub::{Payload, PayloadKind};
 
 use super::{CONNECT, Heard, ask, take};
@@ -592,4 +592,39 @@ fn subscriptions_stay_as_long_as_somebody_says() {
     world.judge(1, &questions[0], expired);
     let (heard, questions) = pass(&mut world, peer, 60);
     assert_eq!((heard, questions), (Heard::default(), Vec::new()));
+}
+
+#[test]
+fn messages_without_a_reply_wait_in_their_order_too() {
+    let mut world = world();
+    let peer = let_in(&mut world, "ann");
+    let commands = [
+        r#"{"send":{"data":{"n":1}}}"#,
+        r#"{"send":{"data":{"n":2}}}"#,
+        r#"{"send":{}}"#,
+        r#"{"id":2,"ping":{}}"#,
+    ];
+    assert_eq!(ask(&mut world, peer, &commands.join("\n")), Heard::default());
+    // What comes of them the client does not learn.
+    for (data, verdict) in [
+        (json_payload(r#"{"n":1}"#), granted(Grant::default())),
+        (json_payload(r#"{"n":2}"#), error(1000, "no")),
+    ] {
+        let question = question(&mut world, 1);
+        assert_eq!((question.kind, &question.data), (Kind::Message, &data));
+        assert!(matches!(question.decider, Decider::App { .. }));
+        world.judge(1, &question, verdict);
+        assert_eq!(take(&mut world, peer), Heard::default());
+    }
+    let third = question(&mut world, 1);
+    world.judge(1, &third, Verdict::Failed);
+    let heard = take(&mut world, peer);
+    assert_eq!(heard.lines, [json!({"id": 2, "ping": {}})]);
+    for (verdict, closed) in [
+        (disconnect(1000, "not so"), None),
+        (disconnect(4501, "out"), Some((4501, "out".to_owned()))),
+    ] {
+        let (_, heard) = decide(&mut world, peer, commands[0], verdict);
+        assert_eq!((heard.lines.len(), heard.closed), (0, closed));
+    }
 }
