@@ -4,12 +4,13 @@
 //! effects, coroutines that were spawned, waits that were answered, times to wake up at. All borrows are short: none
 //! lasts while Lua runs.
 
+mod questions;
 mod queues;
 mod requests;
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Token};
 use crate::modules::kept::Kept;
 use crate::raw::{Coroutine, Reference};
 use crate::streams::Streams;
+pub(crate) use questions::Open;
 pub(crate) use queues::QueueWaits;
 pub(crate) use requests::{Ended, Requests, Writing};
 
@@ -90,6 +92,8 @@ pub(crate) struct Desk {
     /// By time; the second number parts those of the same time: the seed in a test, otherwise whoever came first.
     sleepers: RefCell<BinaryHeap<Reverse<(u64, u64, Token)>>>,
     requests: RefCell<Requests>,
+    /// By number: what is not decided.
+    questions: RefCell<BTreeMap<u64, Open>>,
     /// Calls to the world under way.
     calls: RefCell<HashSet<Token, RandomState>>,
     /// The Redis servers that the script knows, by number.
@@ -149,6 +153,7 @@ impl Desk {
             woken: RefCell::default(),
             sleepers: RefCell::default(),
             requests: RefCell::default(),
+            questions: RefCell::default(),
             calls: RefCell::default(),
             keyspaces: Kept::new("redis: no such server"),
             outcome: RefCell::default(),

@@ -7,6 +7,7 @@ use veche_calls::Call;
 use veche_calls::channel::Inquiry;
 
 use crate::dial::Dial;
+use crate::hooks::Ruling;
 
 /// A connection of the worker that the VM belongs to. An index is used again, with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -253,6 +254,13 @@ pub enum Effect {
     HangUp {
         /// Who dialed.
         token: Token,
+    },
+    /// A question of [`Vm::decide`](crate::Vm::decide) is decided.
+    Ruled {
+        /// Its number.
+        question: u64,
+        /// What was decided.
+        ruling: Ruling,
     },
     /// A handler that had waited has ended: its connection takes the next message.
     Ready {

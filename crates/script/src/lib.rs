@@ -9,7 +9,7 @@
 //! # Calls
 //!
 //! * *The world speaks*: [`Vm::opened`], [`Vm::message`], [`Vm::drained`], [`Vm::closed`], [`Vm::request`],
-//!   [`Vm::handshake`], [`Vm::answer`].
+//!   [`Vm::handshake`], [`Vm::decide`], [`Vm::answer`].
 //! * *Other servers speak*: [`Vm::client_opened`], [`Vm::client_failed`], [`Vm::client_full`]; then as a client.
 //! * *Time passes*: [`Vm::turn`], at [`Vm::deadline_ms`] at the latest.
 //! * *After each of them*: [`Vm::take_effects`].
@@ -23,6 +23,7 @@ mod connections;
 mod desk;
 mod dial;
 mod effects;
+pub mod hooks;
 mod modules;
 mod pattern;
 mod raw;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use crate::effects::{ConnectionId, Token};
+use crate::hooks::Hook;
 use crate::raw::Coroutine;
 
 /// Whose a coroutine is.
@@ -22,6 +23,8 @@ pub(crate) enum Owner {
     Request(u64),
     /// A handshake, by the number of its request.
     Handshake(u64),
+    /// What a client of Centrifugo's protocol asks, by the question's number.
+    Question(u64, Hook),
     /// What a script has spawned, by its number.
     Spawned(u64),
 }
@@ -36,6 +39,7 @@ impl Owner {
             Self::Connection(_) => "handler of a connection, after a wait",
             Self::Request(_) => "request",
             Self::Handshake(_) => "handshake",
+            Self::Question(_, hook) => hook.path(),
             Self::Spawned(_) => "spawned",
         }
     }
@@ -118,16 +122,12 @@ impl Tasks {
         self.vacate(place)
     }
 
-    /// Takes the task of a request, if it is not running at the moment. Looks through all of them.
-    pub(crate) fn take_request(&mut self, number: u64) -> Option<Task> {
-        let is_it = |task: &Option<Task>| {
-            task.as_ref().is_some_and(|task| match task.owner {
-                Owner::Request(of) | Owner::Handshake(of) => of == number,
-                _ => false,
-            })
-        };
-        let place = self.slots.iter().position(is_it)?;
-        self.take(place as u32)
+    /// Takes the task whose owner is so, if it is not running at the moment, and its place. Looks through all of them.
+    pub(crate) fn take_of(&mut self, is_it: impl Fn(Owner) -> bool) -> Option<(u32, Task)> {
+        let mut slots = self.slots.iter();
+        let place = slots.position(|task| task.as_ref().is_some_and(|task| is_it(task.owner)))?;
+        let place = place as u32;
+        Some((place, self.take(place)?))
     }
 
     /// Requests and handshakes that are not answered yet.

@@ -7,6 +7,7 @@
 mod clients;
 mod handler;
 mod handover;
+mod hooks;
 pub(crate) mod load;
 mod service;
 mod turn;
@@ -22,6 +23,7 @@ use crate::Now;
 use crate::app::Role;
 use crate::desk::{Desk, Ended};
 use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Verdict};
+use crate::hooks::Hook;
 use crate::modules;
 use crate::raw::{Argument, Coroutine, Failure, Machine, Ran, Reference};
 use crate::request::Request;
@@ -93,8 +95,11 @@ pub struct Vm {
     /// The metatable of connections.
     metatable: Reference,
     kinds: [Reference; 2],
+    /// What decides on what clients of Centrifugo's protocol ask.
+    hooks: [Option<Reference>; Hook::ALL.len()],
     serve: Reference,
     shake: Reference,
+    rule: Reference,
     task_failed: Function,
     /// Calls that came when their turn's time was over.
     postponed: VecDeque<Postponed>,
@@ -117,7 +122,7 @@ pub struct Vm {
     gate: Option<VecDeque<u32>>,
     desk: Rc<Desk>,
     tasks_max: usize,
-    #[expect(dead_code, reason = "the last to go: everything above points into it")]
+    /// The last to go: everything above points into it.
     lua: Lua,
 }
 
@@ -484,8 +489,14 @@ impl Vm {
             }
             Ran::Failed(failure) => {
                 self.close_streams(&coroutine);
+                let is_ruled = match owner {
+                    Owner::Question(number, _) => self.rule_as_raised(number, &coroutine),
+                    _ => false,
+                };
                 self.bury(coroutine);
-                self.failed(owner, failure);
+                if !is_ruled {
+                    self.failed(owner, failure);
+                }
             }
         }
     }
@@ -512,7 +523,8 @@ impl Vm {
             Owner::Request(number) | Owner::Handshake(number) => self.abandon(number, owner),
             Owner::Stop => self.is_stopping = false,
             Owner::Run => self.run = Service::Over,
-            Owner::Spawned(_) => {}
+            // A handler that ends has ruled.
+            Owner::Question(..) | Owner::Spawned(_) => {}
         }
     }
 
@@ -539,6 +551,7 @@ impl Vm {
                 self.desk.log(level_of(&failure), failure.traceback);
                 self.abandon(number, owner);
             }
+            Owner::Question(number, _) => self.question_failed(number, failure),
             Owner::Spawned(number) => {
                 let told = self.machine.guarded(false, || {
                     let failed = &self.task_failed;

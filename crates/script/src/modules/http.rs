@@ -81,29 +81,42 @@ fn decoded(text: &str) -> Cow<'_, [u8]> {
 fn headers(lua: &Lua, request: &Request) -> mlua::Result<Value> {
     let table = lua.create_table()?;
     for (name, value) in request.headers() {
-        match table.get::<Option<LuaString>>(name)? {
-            None => table.set(name, value)?,
-            Some(before) => {
-                let separator = if name == "cookie" { "; " } else { ", " };
-                let joined = format!("{}{separator}{value}", before.to_string_lossy());
-                table.set(name, joined)?;
-            }
-        }
+        add_header(&table, name, value)?;
     }
     Ok(Value::Table(table))
+}
+
+/// One line of a head.
+pub(super) fn add_header(table: &Table, name: &str, value: &str) -> mlua::Result<()> {
+    match table.get::<Option<LuaString>>(name)? {
+        None => table.set(name, value),
+        Some(before) => {
+            let separator = if name == "cookie" { "; " } else { ", " };
+            let joined = format!("{}{separator}{value}", before.to_string_lossy());
+            table.set(name, joined)
+        }
+    }
 }
 
 fn cookies(lua: &Lua, request: &Request) -> mlua::Result<Value> {
     let table = lua.create_table()?;
     let lines = request.headers().filter(|(name, _)| *name == "cookie");
-    for pair in lines.flat_map(|(_, value)| value.split(';')) {
+    for (_, line) in lines {
+        add_cookies(&table, line)?;
+    }
+    Ok(Value::Table(table))
+}
+
+/// Those of one line; of a name that comes more than once the first counts.
+pub(super) fn add_cookies(table: &Table, line: &str) -> mlua::Result<()> {
+    for pair in line.split(';') {
         if let Some((name, value)) = pair.trim().split_once('=')
             && !table.contains_key(name)?
         {
             table.set(name, value.trim_matches('"'))?;
         }
     }
-    Ok(Value::Table(table))
+    Ok(())
 }
 
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {

@@ -19,6 +19,7 @@ const MODULES: &[(&str, &str)] = &[
     ("channels", include_str!("../../lua/channels.lua")),
     ("connections", include_str!("../../lua/connections.lua")),
     ("events", include_str!("../../lua/events.lua")),
+    ("centrifuge", include_str!("../../lua/centrifuge.lua")),
     ("router", include_str!("../../lua/router.lua")),
     ("websocket", include_str!("../../lua/websocket.lua")),
 ];

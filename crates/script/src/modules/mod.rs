@@ -12,6 +12,7 @@ mod core;
 mod dict;
 mod far;
 mod hash;
+pub(crate) mod hooks;
 mod http;
 mod http_client;
 mod json;
@@ -58,6 +59,7 @@ pub(crate) fn install(
     mysql::install(lua, desk, native)?;
     redis::install(lua, desk, native)?;
     http::install(lua, desk, native)?;
+    hooks::install(lua, desk, native)?;
     http_client::install(lua, desk, native, folder)?;
     let own_words = lua.create_function(|_, error: mlua::Value| {
         Ok(match error {

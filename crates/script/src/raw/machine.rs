@@ -310,6 +310,22 @@ impl Machine {
         }
     }
 
+    /// What a failed coroutine has raised, if that is a table.
+    pub(crate) fn raised(&self, coroutine: &Coroutine) -> Option<mlua::Table> {
+        let state = coroutine.state;
+        // SAFETY: a failed coroutine has its error on top of its stack, which has room for another value.
+        let value = unsafe {
+            self.lua.exec_raw::<mlua::Value>((), |main| {
+                ffi::lua_pushvalue(state, -1);
+                ffi::lua_xmove(state, main, 1);
+            })
+        };
+        match value {
+            Ok(mlua::Value::Table(table)) => Some(table),
+            _ => None,
+        }
+    }
+
     /// What a failed coroutine says, in words.
     fn error_text(&self, state: *mut lua_State) -> String {
         // SAFETY: a failed coroutine has its error on top of its stack, which has room for another value.

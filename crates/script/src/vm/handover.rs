@@ -113,6 +113,7 @@ impl Vm {
         for (number, owner) in self.tasks.requests() {
             self.abandon(number, owner);
         }
+        self.desk.give_up_questions();
         self.end_clients();
     }
 }

@@ -13,8 +13,9 @@ use crate::app::{App, Role};
 use crate::code::{Code, CodeError};
 use crate::desk::Desk;
 use crate::effects::{Kind, Level};
+use crate::hooks::Hook;
 use crate::modules;
-use crate::raw::{Machine, Natives};
+use crate::raw::{Machine, Natives, Reference};
 use crate::task::Tasks;
 use crate::watch::Watch;
 
@@ -167,6 +168,7 @@ impl Vm {
             return Err(LoadError::NoRun { script });
         }
         warn_of_strangers(&app_table, app.role, &desk)?;
+        let hooks = hooks(&machine, &app_table, &inner, &desk)?;
         let mut client_handlers = [None; HANDLERS];
         for (handler, name) in [
             (Handler::Message, "client_message"),
@@ -184,6 +186,8 @@ impl Vm {
             ],
             serve: machine.keep(inner.get::<Function>("serve")?)?,
             shake: machine.keep(inner.get::<Function>("shake")?)?,
+            rule: machine.keep(inner.get::<Function>("rule")?)?,
+            hooks,
             task_failed: inner.get("task_failed")?,
             reclaim: inner.get("reclaim")?,
             client_handlers,
@@ -266,6 +270,55 @@ fn restrict(lua: &Lua) -> mlua::Result<()> {
         }
     })?;
     globals.set("collectgarbage", collect_some)
+}
+
+/// What the script decides on: functions of `app.centrifuge`, which has `rpc` as a table by method too.
+fn hooks(
+    machine: &Machine,
+    app: &Table,
+    inner: &Table,
+    desk: &Desk,
+) -> Result<[Option<Reference>; Hook::ALL.len()], LoadError> {
+    let mut hooks = [None; Hook::ALL.len()];
+    let table = match app.raw_get("centrifuge")? {
+        Value::Nil => return Ok(hooks),
+        Value::Table(table) => table,
+        other => {
+            let what = other.type_name();
+            let why = format!("app.centrifuge is a {what}; a table of functions expected");
+            return Err(LoadError::Script(why));
+        }
+    };
+    for hook in Hook::ALL {
+        let function = match table.raw_get(hook.name())? {
+            Value::Nil => continue,
+            Value::Function(function) => function,
+            Value::Table(table) if is_callable(&table) => {
+                inner.get::<Function>("as_function")?.call(table)?
+            }
+            Value::Table(methods) if hook == Hook::Rpc => {
+                inner.get::<Function>("by_method")?.call(methods)?
+            }
+            other => {
+                let (path, what) = (hook.path(), other.type_name());
+                let why = format!("app.{path} is a {what}; a function expected");
+                return Err(LoadError::Script(why));
+            }
+        };
+        hooks[hook as usize] = Some(machine.keep(function)?);
+    }
+    for pair in table.pairs::<Value, Value>() {
+        if let (Value::String(key), _) = pair? {
+            let key = key.to_string_lossy();
+            let names = Hook::ALL.map(Hook::name);
+            if !names.contains(&&*key) {
+                let names = names.join(", ");
+                let words = format!("app.centrifuge.{key} is never called: handlers are {names}");
+                desk.log(Level::Warn, words);
+            }
+        }
+    }
+    Ok(hooks)
 }
 
 /// `require` of what is `loaded` already and of modules beside the script.

@@ -200,9 +200,26 @@ impl Vm {
 
     /// Ends the coroutine of a request: its wait fails. One that has not begun never does.
     pub(super) fn cancel_request(&mut self, number: u64, words: &str) {
-        match self.tasks.take_request(number) {
-            Some(task) if task.token.is_some() => self.fail_task(task, words),
-            Some(task) => self.machine.discard(task.coroutine),
+        let is_it = |owner| match owner {
+            Owner::Request(of) | Owner::Handshake(of) => of == number,
+            _ => false,
+        };
+        self.end_task(is_it, words);
+    }
+
+    /// The same for the one whose owner is so.
+    pub(super) fn end_task(&mut self, is_it: impl Fn(Owner) -> bool, words: &str) {
+        match self.tasks.take_of(is_it) {
+            Some((_, task)) if task.token.is_some() => self.fail_task(task, words),
+            Some((place, task)) => {
+                // The place is soon another's.
+                if let Some(gate) = &mut self.gate {
+                    gate.retain(|other| *other != place);
+                }
+                let is_its = |one: &Postponed| matches!(one, Postponed::Task(at) if *at == place);
+                self.postponed.retain(|one| !is_its(one));
+                self.machine.discard(task.coroutine);
+            }
             None => {}
         }
     }

@@ -292,6 +292,7 @@ fn words(effect: &Effect, effects: &Effects) -> String {
         } => format!("ask {channel} {inquiry:?}"),
         Effect::Call { call, .. } => format!("call {call:?}"),
         Effect::CancelCall { .. } => "cancel call".to_owned(),
+        Effect::Ruled { question, ruling } => format!("rule {question} {ruling:?}"),
         Effect::Failed { of } => format!("failed {}", name(*of)),
         Effect::Log { level, text } => match level {
             Level::Info => text.clone(),

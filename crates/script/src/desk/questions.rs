@@ -1,0 +1,43 @@
+//! Questions that a script decides on: each is ruled once.
+
+use super::Desk;
+use crate::effects::Effect;
+use crate::hooks::{Asked, Hook, Ruling};
+use crate::modules::hooks::is_binary;
+
+/// One that is not decided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    pub(crate) hook: Hook,
+    /// What came with it is bytes.
+    pub(crate) is_binary: bool,
+}
+
+impl Desk {
+    /// From now on a ruling is owed.
+    pub(crate) fn open_question(&self, number: u64, asked: &Asked<'_>) {
+        let (hook, is_binary) = (asked.hook, is_binary(asked));
+        let open = Open { hook, is_binary };
+        self.questions.borrow_mut().insert(number, open);
+    }
+
+    /// One that is not decided; `None` if it is.
+    pub(crate) fn question(&self, number: u64) -> Option<Open> {
+        self.questions.borrow().get(&number).copied()
+    }
+
+    /// Decides, unless it was done before.
+    pub(crate) fn rule(&self, question: u64, ruling: Ruling) {
+        if self.questions.borrow_mut().remove(&question).is_some() {
+            self.effect(Effect::Ruled { question, ruling });
+        }
+    }
+
+    /// Nobody will decide on what is open.
+    pub(crate) fn give_up_questions(&self) {
+        for (question, _) in self.questions.take() {
+            let ruling = Ruling::Failed;
+            self.effect(Effect::Ruled { question, ruling });
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! `app.centrifuge`: questions as its handlers get them, and what they return.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mlua::{Lua, LuaString, MultiValue, Table, Value};
+
+use super::{fault, http, json};
+use crate::desk::{Desk, Open};
+use crate::hooks::{Asked, Blob, Caller, Data, Given, Granted, Hook, Ruling};
+
+/// How many channels a client may be given, and more than it can have: what is beyond that only takes time.
+const CHANNELS_MAX: usize = 1024;
+
+/// Longest words of an error or a disconnect, in bytes.
+const WORDS_BYTES_MAX: usize = 1024;
+
+pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(desk);
+    let rule = lua.create_function(move |lua, (number, results): (f64, MultiValue)| {
+        let number = number as u64;
+        // One that was given up waits for nothing.
+        if let Some(open) = own.question(number) {
+            let ruling = ruling(lua, open, results.front().unwrap_or(&Value::Nil))?;
+            own.rule(number, ruling);
+        }
+        Ok(())
+    })?;
+    native.set("rule", rule)
+}
+
+/// The client that asks, as a table of values.
+pub(crate) fn client(lua: &Lua, asked: &Asked<'_>) -> mlua::Result<Table> {
+    let Caller {
+        id,
+        user,
+        transport,
+        protocol,
+        name,
+        version,
+        remote,
+        headers,
+        meta,
+    } = asked.caller;
+    let client = lua.create_table()?;
+    let encoding = match is_binary(asked) {
+        true => "binary",
+        false => "json",
+    };
+    let texts = [
+        ("id", id),
+        ("user", user),
+        ("transport", transport),
+        ("protocol", protocol),
+        ("encoding", encoding),
+        ("name", name),
+        ("version", version),
+        ("token", asked.token),
+    ];
+    for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+        client.raw_set(name, text)?;
+    }
+    let remote: IpAddr = remote.to_canonical();
+    client.raw_set("remote", remote.to_string())?;
+    let (said, cookies) = (lua.create_table()?, lua.create_table()?);
+    for (name, value) in headers {
+        // Of a name that comes more than once all count, as in requests: RFC 9110, section 5.3.
+        let text = String::from_utf8_lossy(value);
+        http::add_header(&said, name, &text)?;
+        if &**name == "cookie" {
+            http::add_cookies(&cookies, &text)?;
+        }
+    }
+    client.raw_set("headers", said)?;
+    client.raw_set("cookies", cookies)?;
+    if let Some(meta) = meta {
+        client.raw_set("meta", json::decode(lua, meta)?)?;
+    }
+    if asked.hook == Hook::Connect {
+        let channels = asked.channels.iter().map(|channel| &**channel);
+        client.raw_set("channels", lua.create_sequence_from(channels)?)?;
+    }
+    Ok(client)
+}
+
+/// What the client has sent along, as a value; nil for nothing.
+pub(crate) fn data(lua: &Lua, data: Option<Data<'_>>) -> mlua::Result<Value> {
+    match data {
+        None => Ok(Value::Nil),
+        Some(Data::Json(text)) => json::decode(lua, text),
+        Some(Data::Text(text)) => lua.create_string(text).map(Value::String),
+        Some(Data::Binary(bytes)) => lua.create_string(bytes).map(Value::String),
+    }
+}
+
+/// Whether what the client sends is bytes.
+pub(crate) fn is_binary(asked: &Asked<'_>) -> bool {
+    matches!(asked.data, Some(Data::Binary(_)))
+}
+
+/// What a handler has raised that is meant for the client; `None` for any other table.
+pub(crate) fn raised(lua: &Lua, open: Open, value: &Table) -> Option<mlua::Result<Ruling>> {
+    let is_meant = ["error", "disconnect"].into_iter().any(|name| {
+        let value = value.raw_get::<Value>(name);
+        value.is_ok_and(|value| !value.is_nil())
+    });
+    is_meant.then(|| ruling(lua, open, &Value::Table(value.clone())))
+}
+
+/// What a handler has returned.
+fn ruling(lua: &Lua, open: Open, value: &Value) -> mlua::Result<Ruling> {
+    let hook = open.hook;
+    let table = match value {
+        Value::Table(table) => table,
+        Value::Nil if hook == Hook::Message => {
+            return Ok(Ruling::Granted(Box::default()));
+        }
+        other => {
+            return Err(fault(format!(
+                "{} returned {}: a table expected, {{}} if there is nothing to say",
+                hook.path(),
+                match other {
+                    Value::Nil => "nothing".to_owned(),
+                    Value::Integer(_) => "a number".to_owned(),
+                    other => format!("a {}", other.type_name()),
+                }
+            )));
+        }
+    };
+    let result = Fields { lua, open, table };
+    if let Some(said) = result.table("error")? {
+        result.alone("error")?;
+        let error = Fields {
+            lua,
+            open,
+            table: &said,
+        };
+        error.only("error", &["code", "message", "temporary"])?;
+        return Ok(Ruling::Error {
+            code: error.code("error", 1, u32::MAX)?,
+            message: error.words("message")?,
+            is_temporary: error.flag("temporary")?,
+        });
+    }
+    if let Some(said) = result.table("disconnect")? {
+        result.alone("disconnect")?;
+        let disconnect = Fields {
+            lua,
+            open,
+            table: &said,
+        };
+        disconnect.only("disconnect", &["code", "reason"])?;
+        let code = disconnect.code("disconnect", 3000, 4999)?;
+        return Ok(Ruling::Disconnect {
+            code: u16::try_from(code).unwrap_or(u16::MAX),
+            reason: disconnect.words("reason")?,
+        });
+    }
+    result.only("a result", hook.fields())?;
+    let mut granted = Granted {
+        user: result.user()?,
+        expires_at_s: result.time()?,
+        is_expired: result.flag("expired")?,
+        info: result.blob("info", "b64info")?,
+        data: result.blob("data", "b64data")?,
+        channels: Vec::new(),
+        meta: result.json("meta")?,
+        skips_history: result.flag("skip_history")?,
+    };
+    result.subs(&mut granted.channels)?;
+    result.channels(&mut granted.channels)?;
+    Ok(Ruling::Granted(Box::new(granted)))
+}
+
+/// A table that a handler has returned, or one in it. No metamethod of it is called.
+struct Fields<'a> {
+    lua: &'a Lua,
+    open: Open,
+    table: &'a Table,
+}
+
+impl Fields<'_> {
+    fn bad(&self, name: &str, expected: &str, found: &Value) -> mlua::Error {
+        let path = self.open.hook.path();
+        let found = match found {
+            Value::Nil => "nothing".to_owned(),
+            Value::Integer(number) => number.to_string(),
+            Value::Number(number) => number.to_string(),
+            other => format!("a {}", other.type_name()),
+        };
+        fault(format!(
+            "{path}: {name}: {expected} expected, found {found}"
+        ))
+    }
+
+    fn get(&self, name: &str) -> mlua::Result<Value> {
+        self.table.raw_get(name)
+    }
+
+    /// Whoever writes a field that means nothing thinks that it does.
+    fn only(&self, what: &str, names: &[&str]) -> mlua::Result<()> {
+        for pair in self.table.pairs::<Value, Value>() {
+            let (key, _) = pair?;
+            let is_known = match &key {
+                Value::String(key) => names.iter().any(|name| key.as_bytes() == name.as_bytes()),
+                _ => false,
+            };
+            if !is_known {
+                let key = match &key {
+                    Value::String(key) => key.to_string_lossy(),
+                    Value::Integer(_) => "[number]".to_owned(),
+                    other => format!("[{}]", other.type_name()),
+                };
+                let path = self.open.hook.path();
+                let has = match names {
+                    [] => "nothing".to_owned(),
+                    names => names.join(", "),
+                };
+                let why = format!("{path}: {what} has no field {key:?}: it may have {has}");
+                return Err(fault(why));
+            }
+        }
+        Ok(())
+    }
+
+    fn alone(&self, name: &str) -> mlua::Result<()> {
+        self.only(&format!("what has {name:?}"), &[name])
+    }
+
+    fn table(&self, name: &str) -> mlua::Result<Option<Table>> {
+        match self.get(name)? {
+            Value::Nil => Ok(None),
+            Value::Table(table) => Ok(Some(table)),
+            other => Err(self.bad(name, "a table", &other)),
+        }
+    }
+
+    fn flag(&self, name: &str) -> mlua::Result<bool> {
+        match self.get(name)? {
+            Value::Nil => Ok(false),
+            Value::Boolean(flag) => Ok(flag),
+            other => Err(self.bad(name, "true or false", &other)),
+        }
+    }
+
+    fn words(&self, name: &str) -> mlua::Result<String> {
+        let value = self.get(name)?;
+        match &value {
+            Value::Nil => Ok(String::new()),
+            Value::String(text) if text.as_bytes().len() <= WORDS_BYTES_MAX => {
+                Ok(text.to_string_lossy())
+            }
+            other => Err(self.bad(name, "a string of at most 1024 bytes", other)),
+        }
+    }
+
+    fn code(&self, what: &str, min: u32, max: u32) -> mlua::Result<u32> {
+        let value = self.get("code")?;
+        let code = whole(&value).and_then(|number| u32::try_from(number).ok());
+        match code.filter(|code| (min..=max).contains(code)) {
+            Some(code) => Ok(code),
+            None => {
+                let expected = format!("a whole number from {min} to {max}");
+                Err(self.bad(&format!("{what}.code"), &expected, &value))
+            }
+        }
+    }
+
+    fn user(&self) -> mlua::Result<String> {
+        let value = self.get("user")?;
+        match &value {
+            Value::Nil => Ok(String::new()),
+            Value::String(text) => self.text("user", text),
+            value => match whole(value) {
+                Some(number) => Ok(number.to_string()),
+                None => Err(self.bad("user", "a string or a whole number", value)),
+            },
+        }
+    }
+
+    fn text(&self, name: &str, text: &LuaString) -> mlua::Result<String> {
+        match text.to_str() {
+            Ok(text) => Ok(text.to_owned()),
+            Err(_) => Err(fault(format!(
+                "{}: {name} is not UTF-8",
+                self.open.hook.path()
+            ))),
+        }
+    }
+
+    /// Seconds since 1970; 0 is no time.
+    fn time(&self) -> mlua::Result<Option<u64>> {
+        match self.get("expire_at")? {
+            Value::Nil => Ok(None),
+            Value::Integer(seconds) => Ok(u64::try_from(seconds).ok().filter(|&at_s| at_s > 0)),
+            Value::Number(seconds) if seconds.is_finite() => {
+                Ok(Some(seconds as u64).filter(|&at_s| at_s > 0))
+            }
+            other => Err(self.bad("expire_at", "seconds since 1970", &other)),
+        }
+    }
+
+    fn json(&self, name: &str) -> mlua::Result<Option<Blob>> {
+        match self.get(name)? {
+            Value::Nil => Ok(None),
+            value => self.encoded(name, &value).map(Some),
+        }
+    }
+
+    fn encoded(&self, name: &str, value: &Value) -> mlua::Result<Blob> {
+        let encoded = json::encode(self.lua, value);
+        encoded.map(Blob::Json).map_err(|error| {
+            let why = super::words(&error);
+            let why = why.strip_prefix("json.encode: ").unwrap_or(&why);
+            fault(format!("{}: {name}: {why}", self.open.hook.path()))
+        })
+    }
+
+    /// A value, which goes out as JSON; where the client has sent bytes a string is bytes too. Or the bytes of its
+    /// sibling.
+    fn blob(&self, name: &str, base64: &str) -> mlua::Result<Option<Blob>> {
+        match self.get(base64)? {
+            Value::Nil => {}
+            Value::String(text) => {
+                let bytes = STANDARD.decode(&*text.as_bytes());
+                let bytes = bytes.map_err(|error| {
+                    let path = self.open.hook.path();
+                    fault(format!("{path}: {base64} is no base64: {error}"))
+                })?;
+                return Ok(Some(Blob::Bytes(bytes)));
+            }
+            other => return Err(self.bad(base64, "a string", &other)),
+        }
+        match self.get(name)? {
+            Value::Nil => Ok(None),
+            Value::String(bytes) if self.open.is_binary => {
+                Ok(Some(Blob::Bytes(bytes.as_bytes().to_vec())))
+            }
+            value => self.encoded(name, &value).map(Some),
+        }
+    }
+
+    fn channel(&self, name: &str, channel: &Value) -> mlua::Result<String> {
+        match channel {
+            Value::String(channel) => self.text(name, channel),
+            other => Err(self.bad(name, "names of channels", other)),
+        }
+    }
+
+    fn subs(&self, channels: &mut Vec<Given>) -> mlua::Result<()> {
+        let Some(subs) = self.table("subs")? else {
+            return Ok(());
+        };
+        for pair in subs.pairs::<Value, Value>() {
+            let (channel, sub) = pair?;
+            let channel = self.channel("subs", &channel)?;
+            self.room_for(channels)?;
+            let (lua, open) = (self.lua, self.open);
+            channels.push(match sub {
+                Value::Table(table) => {
+                    let table = &table;
+                    let sub = Fields { lua, open, table };
+                    sub.only("one of subs", Hook::Subscribe.fields())?;
+                    Given {
+                        channel,
+                        info: sub.blob("info", "b64info")?,
+                        data: sub.blob("data", "b64data")?,
+                        expires_at_s: sub.time()?,
+                    }
+                }
+                other => return Err(self.bad("subs", "a table for each channel", &other)),
+            });
+        }
+        // In an order of its own, whatever Lua's is.
+        channels.sort_by(|one, other| one.channel.cmp(&other.channel));
+        Ok(())
+    }
+
+    fn channels(&self, channels: &mut Vec<Given>) -> mlua::Result<()> {
+        let Some(list) = self.table("channels")? else {
+            return Ok(());
+        };
+        for index in 1..=list.raw_len() {
+            let channel: Value = list.raw_get(index)?;
+            let channel = self.channel("channels", &channel)?;
+            self.room_for(channels)?;
+            channels.push(Given {
+                channel,
+                ..Given::default()
+            });
+        }
+        Ok(())
+    }
+
+    fn room_for(&self, channels: &[Given]) -> mlua::Result<()> {
+        match channels.len() < CHANNELS_MAX {
+            true => Ok(()),
+            false => {
+                let path = self.open.hook.path();
+                let why = format!("{path}: more than {CHANNELS_MAX} channels");
+                Err(fault(why))
+            }
+        }
+    }
+}
+
+/// A number without a fraction.
+fn whole(value: &Value) -> Option<i64> {
+    match *value {
+        Value::Integer(number) => Some(number),
+        Value::Number(number) if number.fract() == 0.0 && number.abs() < 9e15 => {
+            Some(number as i64)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,125 @@
+//! What a script decides for clients of Centrifugo's protocol: one coroutine for each question, one ruling for each.
+//!
+//! It does not know who asks, nor what becomes of a ruling: [`Effect::Ruled`](crate::Effect::Ruled) has the question's
+//! number.
+
+use super::{OVER_MEMORY, Postponed, Vm, level_of};
+use crate::Now;
+use crate::effects::Level;
+use crate::hooks::{Asked, Hook, Ruling};
+use crate::modules;
+use crate::raw::{Argument, Coroutine, Failure, Reference};
+use crate::task::Owner;
+
+impl Vm {
+    /// What the script decides on.
+    pub fn hooks(&self) -> impl Iterator<Item = Hook> {
+        let has = |hook: &Hook| self.hooks[*hook as usize].is_some();
+        Hook::ALL.into_iter().filter(has)
+    }
+
+    /// Asks. `number` is one that no other question has, of whatever application; there is exactly one
+    /// [`Effect::Ruled`](crate::Effect::Ruled) with it, at the latest when this VM [ends](Self::finish).
+    pub fn decide(&mut self, number: u64, asked: &Asked<'_>, now: Now) {
+        self.set_now(now);
+        self.desk.open_question(number, asked);
+        if !self.machine.has_room() {
+            self.desk.log(Level::Error, OVER_MEMORY);
+            return self.desk.rule(number, Ruling::Failed);
+        }
+        let Some(handler) = self.hooks[asked.hook as usize] else {
+            return self.desk.rule(number, Ruling::Failed);
+        };
+        let coroutine = match self.prepare_question(handler, number, asked) {
+            Ok(coroutine) => coroutine,
+            Err(error) => {
+                self.desk.log(Level::Error, modules::words(&error));
+                return self.desk.rule(number, Ruling::Failed);
+            }
+        };
+        let owner = Owner::Question(number, asked.hook);
+        let is_late = self.is_over_time();
+        if let Some(gate) = &mut self.gate {
+            gate.push_back(self.tasks.keep_prepared(coroutine, owner));
+        } else if is_late {
+            let place = self.tasks.keep_prepared(coroutine, owner);
+            self.postponed.push_back(Postponed::Task(place));
+        } else {
+            self.run(coroutine, owner, &[]);
+            self.settle_after_call();
+        }
+    }
+
+    /// The script has taken too long for its ruling: what it waits for fails.
+    pub fn decide_no_more(&mut self, number: u64, now: Now) {
+        self.set_now(now);
+        if self.desk.question(number).is_none() {
+            return;
+        }
+        self.desk.rule(number, Ruling::Failed);
+        self.end_task(
+            |owner| matches!(owner, Owner::Question(of, _) if of == number),
+            crate::TOO_LATE,
+        );
+        self.settle_after_call();
+    }
+
+    /// A call of the handler with what is asked, which has not begun.
+    fn prepare_question(
+        &mut self,
+        handler: Reference,
+        number: u64,
+        asked: &Asked<'_>,
+    ) -> mlua::Result<Coroutine> {
+        let client = modules::hooks::client(&self.lua, asked)?;
+        let data = modules::hooks::data(&self.lua, asked.data)?;
+        let client = self.machine.keep(client)?;
+        let data = self.machine.keep(data)?;
+        let subject = Argument::Bytes(asked.subject.as_bytes());
+        let mut arguments = vec![
+            Argument::Registered(handler),
+            Argument::Number(number as f64),
+            Argument::Registered(client),
+        ];
+        match asked.hook {
+            Hook::Refresh => {}
+            Hook::SubRefresh => arguments.push(subject),
+            Hook::Connect | Hook::Message => arguments.push(Argument::Registered(data)),
+            Hook::Subscribe | Hook::Publish | Hook::Rpc => {
+                arguments.extend([subject, Argument::Registered(data)]);
+            }
+        }
+        let coroutine = self.machine.prepare(self.rule, &arguments);
+        self.machine.release(client);
+        self.machine.release(data);
+        Ok(coroutine)
+    }
+
+    /// A handler has raised something; whether it was meant for the client.
+    pub(super) fn rule_as_raised(&mut self, number: u64, coroutine: &Coroutine) -> bool {
+        let Some(open) = self.desk.question(number) else {
+            return false;
+        };
+        let Some(table) = self.machine.raised(coroutine) else {
+            return false;
+        };
+        let ruling = self
+            .machine
+            .guarded(false, || modules::hooks::raised(&self.lua, open, &table));
+        match ruling {
+            None => return false,
+            Some(Ok(ruling)) => self.desk.rule(number, ruling),
+            Some(Err(error)) => {
+                self.desk.log(Level::Error, modules::words(&error));
+                self.desk.rule(number, Ruling::Failed);
+            }
+        }
+        true
+    }
+
+    /// A handler has failed.
+    pub(super) fn question_failed(&self, number: u64, failure: Failure) {
+        self.desk.log(level_of(&failure), failure.traceback);
+        self.desk.rule(number, Ruling::Failed);
+    }
+}

@@ -1,0 +1,514 @@
+//! What scripts decide for clients of Centrifugo's protocol: what handlers get, what comes of what they return and raise.
+
+mod support;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use support::{Bench, load_error};
+use veche_script::Effect;
+use veche_script::hooks::{Asked, Blob, Caller, Data, Given, Granted, Hook, Ruling};
+
+fn asked(hook: Hook) -> Asked<'static> {
+    Asked {
+        hook,
+        caller: Caller {
+            id: "c1",
+            user: "ann",
+            transport: "websocket",
+            protocol: "json",
+            name: "",
+            version: "",
+            remote: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            headers: &[],
+            meta: None,
+        },
+        subject: match hook {
+            Hook::Rpc => "m",
+            Hook::Connect | Hook::Refresh | Hook::Message => "",
+            _ => "chat:1",
+        },
+        token: "",
+        channels: &[],
+        data: Some(Data::Json(br#"{"a":[1,null]}"#)),
+    }
+}
+
+/// A script with the handlers of `on`.
+fn bench(handlers: &str) -> Bench {
+    Bench::new(&format!(
+        "local veche = require 'veche'
+        local on = {{}}
+        {handlers}
+        return {{ centrifuge = on }}"
+    ))
+}
+
+/// The rulings so far, by their numbers; whatever else was done is told.
+fn rulings(bench: &mut Bench) -> (Vec<(u64, Ruling)>, Vec<String>) {
+    let (mut rulings, mut told) = (Vec::new(), Vec::new());
+    for (line, effect) in bench.effects() {
+        match effect {
+            Effect::Ruled { question, ruling } => rulings.push((question, ruling)),
+            _ => told.push(line),
+        }
+    }
+    (rulings, told)
+}
+
+fn ask(bench: &mut Bench, asked: &Asked<'_>) -> (Ruling, Vec<String>) {
+    bench.vm.turn(bench.now);
+    bench.vm.decide(7, asked, bench.now);
+    let (mut rulings, told) = rulings(bench);
+    assert_eq!(rulings.len(), 1, "{rulings:?} {told:?}");
+    let (number, ruling) = rulings.remove(0);
+    assert_eq!(number, 7);
+    (ruling, told)
+}
+
+/// What one handler that consists of this comes to.
+fn decided(hook: Hook, body: &str) -> (Ruling, Vec<String>) {
+    let name = hook.name();
+    let mut bench = bench(&format!("on.{name} = function(...) {body} end"));
+    ask(&mut bench, &asked(hook))
+}
+
+fn granted(hook: Hook, body: &str) -> Granted {
+    match decided(hook, body) {
+        (Ruling::Granted(granted), told) if told.is_empty() => *granted,
+        other => panic!("{other:?} of {body}"),
+    }
+}
+
+fn json(text: &str) -> Option<Blob> {
+    Some(Blob::Json(text.into()))
+}
+
+fn bytes(bytes: &[u8]) -> Option<Blob> {
+    Some(Blob::Bytes(bytes.into()))
+}
+
+#[test]
+fn handlers_get_what_is_asked() {
+    for (hook, arguments) in [
+        (Hook::Connect, "nil,data"),
+        (Hook::Refresh, "nil,nil"),
+        (Hook::Subscribe, "chat:1,data"),
+        (Hook::SubRefresh, "chat:1,nil"),
+        (Hook::Publish, "chat:1,data"),
+        (Hook::Rpc, "m,data"),
+        (Hook::Message, "nil,data"),
+    ] {
+        let body = "local client, one, two = ...
+            if type(one) == 'table' then one, two = nil, one end
+            local data = two and (two.a[1] == 1 and two.a[2] == veche.null and 'data')
+            veche.log.info(tostring(one) .. ',' .. tostring(data), client.id, client.user)
+            return {}";
+        let (ruling, told) = decided(hook, body);
+        assert_eq!(ruling, Ruling::Granted(Box::default()), "{told:?}");
+        assert_eq!(told, [format!("{arguments}\tc1\tann")], "{hook:?}");
+    }
+    let headers: [(Box<str>, Box<[u8]>); 3] = [
+        ("cookie".into(), b"sid=s; a=\"b\"".as_slice().into()),
+        ("x-list".into(), b"1".as_slice().into()),
+        ("x-list".into(), b"2".as_slice().into()),
+    ];
+    let channels: [Box<str>; 1] = ["news".into()];
+    let mut connect = asked(Hook::Connect);
+    connect.caller = Caller {
+        user: "",
+        name: "js",
+        version: "5",
+        headers: &headers,
+        meta: Some(br#"{"k":1}"#),
+        ..connect.caller
+    };
+    connect.token = "t";
+    connect.channels = &channels;
+    connect.data = Some(Data::Binary(b"\xff\x00"));
+    let mut bench = bench(
+        "function on.connect(c, data)
+            local all = { c.id, c.user or 'nobody', c.transport, c.protocol, c.encoding, c.name, c.version, c.token,
+                c.remote, c.cookies.sid, c.cookies.a, c.headers['x-list'], c.meta.k, c.channels[1], #data }
+            veche.log.info(table.concat(all, ' '))
+            return { data = data }
+        end",
+    );
+    let (ruling, told) = ask(&mut bench, &connect);
+    assert_eq!(
+        told,
+        ["c1 nobody websocket json binary js 5 t 127.0.0.1 s b 1, 2 1 news 2"]
+    );
+    // What came as bytes goes as bytes.
+    let Ruling::Granted(granted) = ruling else {
+        panic!("{ruling:?}");
+    };
+    assert_eq!(granted.data, bytes(b"\xff\x00"));
+}
+
+#[test]
+fn results_have_the_fields_of_the_back_end_s() {
+    let all = granted(
+        Hook::Connect,
+        "return { user = 'ann', expire_at = 1900000000, info = { name = 'Ann' }, data = veche.null,
+            channels = { 'news', 'chat:1' }, meta = { k = 1 },
+            subs = { ['chat:2'] = { data = 'two', b64info = 'AP8=', expire_at = 7 }, ['chat:1'] = {} } }",
+    );
+    let given = |channel: &str| Given {
+        channel: channel.into(),
+        ..Given::default()
+    };
+    let expected = Granted {
+        user: "ann".into(),
+        expires_at_s: Some(1_900_000_000),
+        info: json(r#"{"name":"Ann"}"#),
+        data: json("null"),
+        channels: vec![
+            given("chat:1"),
+            Given {
+                data: json("\"two\""),
+                info: bytes(b"\x00\xff"),
+                expires_at_s: Some(7),
+                ..given("chat:2")
+            },
+            given("news"),
+            given("chat:1"),
+        ],
+        meta: json(r#"{"k":1}"#),
+        ..Granted::default()
+    };
+    assert_eq!(all, expected);
+    let body = "return { user = 42, expire_at = 0, channels = {}, subs = {} }";
+    let expected = Granted {
+        user: "42".into(),
+        ..Granted::default()
+    };
+    assert_eq!(granted(Hook::Connect, body), expected);
+    let expected = Granted {
+        is_expired: true,
+        ..Granted::default()
+    };
+    for hook in [Hook::Refresh, Hook::SubRefresh] {
+        assert_eq!(granted(hook, "return { expired = true }"), expected);
+    }
+    let expected = Granted {
+        data: json("[1,\"x\",{}]"),
+        skips_history: true,
+        ..Granted::default()
+    };
+    let body = "return { data = { 1, 'x', {} }, skip_history = true }";
+    assert_eq!(granted(Hook::Publish, body), expected);
+    let expected = Granted {
+        data: bytes(b"hi"),
+        ..Granted::default()
+    };
+    assert_eq!(
+        granted(Hook::Rpc, "return { b64data = veche.base64.encode 'hi' }"),
+        expected
+    );
+    for body in ["", "return nil", "return {}"] {
+        assert_eq!(granted(Hook::Message, body), Granted::default());
+    }
+}
+
+#[test]
+fn errors_and_disconnects_are_returned_or_raised() {
+    let error = Ruling::Error {
+        code: 1000,
+        message: "too many".into(),
+        is_temporary: true,
+    };
+    let disconnect = Ruling::Disconnect {
+        code: 4501,
+        reason: "banned".into(),
+    };
+    let said = "{ error = { code = 1000, message = 'too many', temporary = true } }";
+    let out = "{ disconnect = { code = 4501, reason = 'banned' } }";
+    for hook in Hook::ALL {
+        for (said, expected) in [(said, &error), (out, &disconnect)] {
+            for body in [
+                format!("return {said}"),
+                format!("error({said})"),
+                format!("veche.sleep(0); (function() error({said}) end)()"),
+            ] {
+                let mut bench = bench(&format!("function on.{}() {body} end", hook.name()));
+                bench.vm.decide(1, &asked(hook), bench.now);
+                bench.pass_time();
+                let (rulings, told) = rulings(&mut bench);
+                assert_eq!(rulings, [(1, expected.clone())], "{hook:?} {body}");
+                assert_eq!(told, [""; 0], "{body}");
+            }
+        }
+    }
+    let bare = decided(Hook::Rpc, "return { error = { code = 1 } }").0;
+    let expected = Ruling::Error {
+        code: 1,
+        message: String::new(),
+        is_temporary: false,
+    };
+    assert_eq!(bare, expected);
+}
+
+#[test]
+fn what_a_handler_does_wrong_is_told_and_fails_the_command() {
+    for (hook, body, why) in [
+        (
+            Hook::Rpc,
+            "local t = nil return t.x",
+            "app.lua:3: attempt to index local 't' (a nil value)",
+        ),
+        (Hook::Rpc, "error 'own words'", "app.lua:3: own words"),
+        (Hook::Rpc, "error { code = 1 }", "an error object, a table"),
+        (
+            Hook::Rpc,
+            "error { error = 'no' }",
+            "centrifuge.rpc: error: a table expected, found a string",
+        ),
+        (
+            Hook::Rpc,
+            "",
+            "centrifuge.rpc returned nothing: a table expected",
+        ),
+        (
+            Hook::Connect,
+            "return true",
+            "centrifuge.connect returned a boolean: a table expected",
+        ),
+        (
+            Hook::Message,
+            "return 7",
+            "centrifuge.message returned a number: a table expected",
+        ),
+        (
+            Hook::Rpc,
+            "return { name = 'Ann' }",
+            "centrifuge.rpc: a result has no field \"name\": it may have data, b64data",
+        ),
+        (
+            Hook::Message,
+            "return { data = 1 }",
+            "centrifuge.message: a result has no field \"data\": it may have nothing",
+        ),
+        (
+            Hook::Refresh,
+            "return { user = 'ann' }",
+            "no field \"user\"",
+        ),
+        (Hook::Connect, "return { 'ann' }", "no field \"[number]\""),
+        (
+            Hook::Connect,
+            "return { user = {} }",
+            "user: a string or a whole number expected, found a table",
+        ),
+        (
+            Hook::Connect,
+            "return { user = 1.5 }",
+            "user: a string or a whole number expected, found 1.5",
+        ),
+        (
+            Hook::Connect,
+            "return { user = '\\255' }",
+            "centrifuge.connect: user is not UTF-8",
+        ),
+        (
+            Hook::Connect,
+            "return { expire_at = 'soon' }",
+            "expire_at: seconds since 1970 expected, found a string",
+        ),
+        (
+            Hook::Connect,
+            "return { channels = { 1 } }",
+            "channels: names of channels expected, found 1",
+        ),
+        (
+            Hook::Connect,
+            "return { subs = { news = true } }",
+            "subs: a table for each channel expected",
+        ),
+        (
+            Hook::Connect,
+            "return { subs = { news = { user = 1 } } }",
+            "one of subs has no field \"user\"",
+        ),
+        (
+            Hook::Connect,
+            "local all = {} for i = 1, 1025 do all[i] = 'c' .. i end return { channels = all }",
+            "centrifuge.connect: more than 1024 channels",
+        ),
+        (
+            Hook::Publish,
+            "return { skip_history = 1 }",
+            "skip_history: true or false expected, found 1",
+        ),
+        (
+            Hook::Rpc,
+            "return { data = print }",
+            "centrifuge.rpc: data: a function has no form in JSON",
+        ),
+        (
+            Hook::Rpc,
+            "return { data = '\\255' }",
+            "centrifuge.rpc: data: a string is not UTF-8",
+        ),
+        (
+            Hook::Rpc,
+            "return { b64data = '?' }",
+            "centrifuge.rpc: b64data is no base64",
+        ),
+        (
+            Hook::Rpc,
+            "return { error = { code = 0 } }",
+            "error.code: a whole number from 1 to 4294967295 expected, found 0",
+        ),
+        (
+            Hook::Rpc,
+            "return { error = { code = 1, mesage = '' } }",
+            "error has no field \"mesage\"",
+        ),
+        (
+            Hook::Rpc,
+            "return { error = { code = 1 }, data = 1 }",
+            "what has \"error\" has no field \"data\"",
+        ),
+        (
+            Hook::Rpc,
+            "return { disconnect = { code = 1000 } }",
+            "disconnect.code: a whole number from 3000 to 4999 expected, found 1000",
+        ),
+        (
+            Hook::Rpc,
+            "while true do end",
+            "it ran too long without waiting and was stopped",
+        ),
+    ] {
+        let (ruling, told) = decided(hook, body);
+        assert_eq!(ruling, Ruling::Failed, "{body}");
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("Error: "), "{told:?}");
+        assert!(told[0].contains(why), "{} for {body}", told[0]);
+    }
+    // A handler that was raised in says where.
+    let (_, told) = decided(Hook::Rpc, "local t = nil return t.x");
+    assert!(told[0].contains("stack traceback:\n"), "{told:?}");
+}
+
+#[test]
+fn handlers_wait_and_each_question_is_ruled_once() {
+    let mut bench = bench(
+        "function on.rpc(client, method)
+            veche.sleep(tonumber(method))
+            return { data = method }
+        end",
+    );
+    for (number, method) in [(1, "3"), (2, "1"), (3, "2")] {
+        let question = Asked {
+            subject: method,
+            ..asked(Hook::Rpc)
+        };
+        bench.vm.decide(number, &question, bench.now);
+    }
+    assert_eq!(rulings(&mut bench).0, []);
+    let data = |text: &str| {
+        Ruling::Granted(Box::new(Granted {
+            data: json(text),
+            ..Granted::default()
+        }))
+    };
+    bench.advance(1000);
+    assert_eq!(rulings(&mut bench).0, [(2, data("\"1\""))]);
+    // One that takes too long is given up; the others are not.
+    bench.vm.decide_no_more(1, bench.now);
+    bench.vm.decide_no_more(1, bench.now);
+    let (all, told) = rulings(&mut bench);
+    assert_eq!(all, [(1, Ruling::Failed)]);
+    assert!(told[0].contains("longer than request_timeout"), "{told:?}");
+    // The VM ends.
+    bench.vm.finish();
+    assert_eq!(rulings(&mut bench).0, [(3, Ruling::Failed)]);
+    bench.advance(5000);
+    assert_eq!(rulings(&mut bench), (vec![], vec![]));
+}
+
+#[test]
+fn questions_wait_for_the_start_and_one_that_is_given_up_before_never_begins() {
+    let mut bench = Bench::new(
+        "local veche = require 'veche'
+        local app = { centrifuge = {} }
+        function app.start() veche.sleep(1) veche.log.info 'started' end
+        function app.centrifuge.rpc(client, method) veche.log.info(method) return {} end
+        return app",
+    );
+    for (number, method) in [(1, "first"), (2, "second"), (3, "third")] {
+        let question = Asked {
+            subject: method,
+            ..asked(Hook::Rpc)
+        };
+        bench.vm.decide(number, &question, bench.now);
+    }
+    bench.vm.decide_no_more(2, bench.now);
+    assert_eq!(rulings(&mut bench).0, [(2, Ruling::Failed)]);
+    bench.advance(1000);
+    let (all, told) = rulings(&mut bench);
+    let numbers: Vec<u64> = all.iter().map(|(number, _)| *number).collect();
+    assert_eq!(
+        (numbers, told),
+        (
+            vec![1, 3],
+            vec!["started".into(), "first".into(), "third".into()]
+        )
+    );
+}
+
+#[test]
+fn methods_may_stand_in_a_table() {
+    let mut bench =
+        bench("on.rpc = { m = function(client, data) return { data = data.a } end, n = 7 }");
+    let (ruling, _) = ask(&mut bench, &asked(Hook::Rpc));
+    let Ruling::Granted(granted) = ruling else {
+        panic!("{ruling:?}");
+    };
+    assert_eq!(granted.data, json("[1,null]"));
+    for method in ["n", "x", "__index"] {
+        let question = Asked {
+            subject: method,
+            ..asked(Hook::Rpc)
+        };
+        let (ruling, told) = ask(&mut bench, &question);
+        let expected = Ruling::Error {
+            code: 104,
+            message: "method not found".into(),
+            is_temporary: false,
+        };
+        assert_eq!((ruling, told.len()), (expected, 0), "{method}");
+    }
+    assert_eq!(bench.vm.hooks().collect::<Vec<_>>(), [Hook::Rpc]);
+    // What nobody handles fails.
+    assert_eq!(ask(&mut bench, &asked(Hook::Publish)).0, Ruling::Failed);
+}
+
+#[test]
+fn handlers_that_are_none_are_told_of() {
+    for (script, why) in [
+        (
+            "return { centrifuge = 'x' }",
+            "app.centrifuge is a string; a table of functions expected",
+        ),
+        (
+            "return { centrifuge = { publish = {} } }",
+            "app.centrifuge.publish is a table; a function expected",
+        ),
+        (
+            "return { centrifuge = { rpc = 'x' } }",
+            "app.centrifuge.rpc is a string; a function expected",
+        ),
+    ] {
+        assert_eq!(load_error(script), why);
+    }
+    let mut bench = Bench::new("return { centrifuge = { conect = function() end } }");
+    let told = bench.told();
+    assert_eq!(
+        told,
+        [
+            "Warn: app.centrifuge.conect is never called: handlers are connect, refresh, subscribe, sub_refresh, publish, rpc, message"
+        ]
+    );
+}
