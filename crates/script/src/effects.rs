@@ -133,6 +133,8 @@ pub enum Effect {
         channel: String,
         /// Text or binary.
         kind: Kind,
+        /// It is text, and one value of JSON.
+        is_json: bool,
         /// The publication.
         data: Span,
     },

@@ -278,10 +278,11 @@ fn publishing() {
         r##"veche.publish("news", "hello")
         veche.push("ann", '{"a":1}')
         veche.publish("raw", "\255", "binary")
+        veche.publish("news", { 1, { b = veche.null } })
         print(pcall(veche.publish, "raw", "\255"))
         print(pcall(veche.publish, "", "x"))
         print(pcall(veche.publish, "a\nb", "x"))
-        print(pcall(veche.publish, "x", {}))
+        print(pcall(veche.publish, "x", {}, "text"))
         print(pcall(veche.push, nil, "x"))
         print(pcall(veche.publish, "#ann", "x"))
         print(pcall(veche.push, "", "x"))"##,
@@ -289,18 +290,19 @@ fn publishing() {
     assert_eq!(told[0], "publish news text hello");
     assert_eq!(told[1], "publish #ann text {\"a\":1}");
     assert_eq!(told[2], "publish raw binary \u{fffd}");
-    for (line, words) in told[3..].iter().zip([
+    assert_eq!(told[3], r#"publish news text [1,{"b":null}]"#);
+    for (line, words) in told[4..].iter().zip([
         "not UTF-8",
         "channel name",
         "channel name",
-        "a string expected",
+        "a string, or a table for JSON, expected",
         "#1 to 'push': a string expected",
         "users' own channels",
         "#1 to 'push'",
     ]) {
         assert!(line.starts_with("false") && line.contains(words), "{line}");
     }
-    assert_eq!(told.len(), 10);
+    assert_eq!(told.len(), 11);
 }
 
 #[test]

@@ -33,6 +33,8 @@
 ---The VM ends: newer code has taken over, the app was taken out of the configuration, or the server stops. In the last two
 ---cases its connections are still there, and close once it has ended or has taken too long.
 ---@field stop? fun()
+---What decides on what clients of Centrifugo's protocol ask, on routes with `handler = "centrifuge"` that lead to this app.
+---@field centrifuge? veche.centrifuge
 
 ---@class veche.accept
 ---@field user? string Who the client is.

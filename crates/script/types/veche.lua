@@ -40,13 +40,13 @@ function veche.spawn(f, ...) end
 ---Publishes to a channel of subscribers, on all workers. Nothing waits, and nothing says who got it.
 ---Errors: a bad name; text that is not UTF-8; more than 4 GiB in one turn.
 ---@param channel string 1 to 255 bytes of UTF-8 without control characters.
----@param data string
+---@param data string|table A table is published as JSON.
 ---@param kind? "text"|"binary" "text" unless told.
 function veche.publish(channel, data, kind) end
 
 ---Publishes to all connections of a user, on all workers. Errors as those of `publish`.
 ---@param user string
----@param data string
+---@param data string|table A table is published as JSON.
 ---@param kind? "text"|"binary" "text" unless told.
 function veche.push(user, data, kind) end
 

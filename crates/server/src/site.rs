@@ -220,7 +220,15 @@ fn route(
         keeping: websocket.and_then(|websocket| websocket.keeping),
         has_positions: websocket.is_some_and(|websocket| websocket.has_positions),
         deciders: match (&route.handler, &config.hooks) {
-            (config::Handler::Centrifuge { .. }, Some(hooks)) => Some(Arc::new(deciders(hooks))),
+            (config::Handler::Centrifuge { app, .. }, Some(hooks)) => {
+                let mut deciders = deciders(hooks);
+                if let Some(app) = app.map(|app| &config.apps[app]) {
+                    let timeout_ms = app.request_timeout.map_or(0, as_ms);
+                    let id = library.id(&app.name);
+                    deciders.set_app(id, timeout_ms, library.kinds(id));
+                }
+                Some(Arc::new(deciders))
+            }
             _ => None,
         },
     }
@@ -235,7 +243,7 @@ fn deciders(hooks: &config::Hooks) -> Deciders {
     deciders
         .headers
         .extend(hooks.client_headers.iter().cloned());
-    for kind in Kind::ALL {
+    for kind in Kind::OF_BACK_ENDS {
         if hooks.url(kind).is_some() {
             deciders.set(kind, Decider::BackEnd);
         }

@@ -24,6 +24,11 @@ path = "/tokens/websocket"
 handler = "centrifuge"
 identity = "jwt"
 
+[[route]]
+path = "/script/websocket"
+handler = "centrifuge"
+script = "app.lua"
+
 [jwt]
 secret_file = "secret"
 leeway = "0s"
@@ -73,9 +78,25 @@ history_size = 10
 drain_time = "200ms"
 `;
 
+const APP = `
+local veche = require "veche"
+local on = {}
+function on.connect(client, data) return { user = data.name, data = { hello = data.name } } end
+on.rpc = {
+  add = function(client, data)
+    veche.sleep(0.01)
+    return { data = { sum = data[1] + data[2], by = client.user } }
+  end,
+  refuse = function() error { error = { code = 1000, message = "not so" } } end,
+  leave = function() return { disconnect = { code = 4501, reason = "enough" } } end,
+}
+function on.message(client, data) veche.push(client.user, { said = data }) end
+return { centrifuge = on }
+`;
+
 let server;
 before(async () => {
-  server = await start(CONFIG);
+  server = await start(CONFIG, { 'app.lua': APP });
 });
 after(() => server?.stop());
 
@@ -112,6 +133,23 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
   };
 
   describe(format, () => {
+    test('a script decides, answers methods and hears messages', async () => {
+      const data = wrap({ name: `ann-${format}` });
+      const [ann, context] = await connected('/script/websocket', { data });
+      assert.deepEqual(unwrap(context.data), { hello: `ann-${format}` });
+      const sums = await Promise.all([[1, 2], [3, 4]].map((pair) => ann.rpc('add', wrap(pair))));
+      const expected = [3, 7].map((sum) => ({ sum, by: `ann-${format}` }));
+      assert.deepEqual(sums.map((reply) => unwrap(reply.data)), expected);
+      await assert.rejects(ann.rpc('refuse', wrap(1)), { code: 1000, message: 'not so' });
+      await assert.rejects(ann.rpc('unknown', wrap(1)), { code: 104 });
+      const heard = next(ann, 'publication');
+      await ann.send(wrap({ n: 1 }));
+      assert.deepEqual(unwrap((await heard).data), { said: { n: 1 } });
+      const gone = next(ann, 'disconnected');
+      ann.rpc('leave', wrap(1)).catch(() => {});
+      assert.equal((await gone).code, 4501);
+    });
+
     test('a client connects, subscribes, publishes and hears', async () => {
       const [ann, context] = await connected('/named/websocket?user=ann');
       assert.match(context.client, /^[0-9a-f]{8}-[0-9a-f]{4}-4/);

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use mlua::{Lua, LuaString, Table, Value, Variadic};
 
-use super::fault;
+use super::{fault, json};
 use crate::desk::{Desk, Woken};
 use crate::effects::{Effect, Kind, Level, Token};
 
@@ -84,10 +84,16 @@ fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua:
             let Value::String(to) = to else {
                 return Err(fault(format!("bad argument #1 to '{what}': a string expected")));
             };
-            let Value::String(data) = data else {
-                return Err(fault(format!(
-                    "bad argument #2 to '{what}': a string expected (tables go through veche.json.encode)"
-                )));
+            let is_json = kind.is_none() && data.is_table();
+            let data = match data {
+                Value::String(data) => data,
+                // So that whoever knows JSON from text gets it as such.
+                table @ Value::Table(_) if is_json => lua.create_string(json::encode(lua, &table)?)?,
+                _ => {
+                    return Err(fault(format!(
+                        "bad argument #2 to '{what}': a string, or a table for JSON, expected"
+                    )));
+                }
             };
             let kind = match kind.as_ref().map(LuaString::as_bytes).as_deref() {
                 None | Some(b"text") => Kind::Text,
@@ -118,6 +124,7 @@ fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua:
             effects.list.push(Effect::Publish {
                 channel,
                 kind,
+                is_json,
                 data,
             });
             Ok(())
@@ -167,7 +174,7 @@ fn log(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<mlua::Function> {
                 line.push('\t');
             }
             match value {
-                Value::Table(_) => match super::json::encode(lua, value) {
+                Value::Table(_) => match json::encode(lua, value) {
                     Ok(text) => line.push_str(&String::from_utf8_lossy(&text)),
                     Err(_) => line.push_str(&value.to_string()?),
                 },

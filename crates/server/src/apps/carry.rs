@@ -109,8 +109,16 @@ impl Here {
                     Effect::Publish {
                         channel,
                         kind,
+                        is_json,
                         data,
-                    } => self.publish(channel, kind, data.of(bytes), shared),
+                    } => {
+                        let kind = match (kind, is_json) {
+                            (Kind::Text, false) => PayloadKind::Text,
+                            (Kind::Text, true) => PayloadKind::Json,
+                            (Kind::Binary, _) => PayloadKind::Binary,
+                        };
+                        self.publish(channel, kind, data.of(bytes), shared);
+                    }
                     Effect::Respond {
                         to,
                         status,
@@ -200,6 +208,7 @@ impl Here {
                     }
                     Effect::Dial { token, dial } => self.dial(id, token, *dial),
                     Effect::HangUp { token } => self.hang_up(id, token),
+                    Effect::Ruled { question, ruling } => self.ruled(question, ruling, shared),
                     Effect::Ready { of } => shared.app_ready.push(session(of)),
                     Effect::Failed { of } => {
                         let (code, reason) = FAILED;
@@ -257,22 +266,22 @@ impl Here {
     pub(super) fn publish(
         &mut self,
         channel: String,
-        kind: Kind,
+        kind: PayloadKind,
         data: &[u8],
         shared: &mut Shared,
     ) {
         if let Some(journal) = &self.journal {
             let (channel, data) = (channel.clone(), data.to_vec());
+            let kind = match kind {
+                PayloadKind::Text | PayloadKind::Json => Kind::Text,
+                PayloadKind::Binary => Kind::Binary,
+            };
             journal.write(Entry::Published {
                 channel,
                 kind,
                 data,
             });
         }
-        let kind = match kind {
-            Kind::Text => PayloadKind::Text,
-            Kind::Binary => PayloadKind::Binary,
-        };
         let payload = PayloadRef { kind, bytes: data };
         // Behind those that wait: order is the publisher's.
         if self.held.is_empty() {
@@ -304,9 +313,10 @@ impl Here {
             self.held.publications.pop_front();
         }
         shared.app_ready.append(&mut self.held.sessions);
+        self.hand_held_verdicts(shared);
     }
 
-    fn app_name(&self, id: AppId) -> &str {
+    pub(super) fn app_name(&self, id: AppId) -> &str {
         let app = self.apps.get(usize::from(id.0)).and_then(Option::as_ref);
         app.map_or("", |app| app.volume.app.name.as_str())
     }

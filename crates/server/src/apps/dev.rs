@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use veche_frontends::Shared;
-use veche_script::Kind;
+use veche_hub::PayloadKind;
 
 use super::here::Here;
 use crate::dev::{CHANNEL, Dev};
@@ -37,7 +37,12 @@ impl Here {
         };
         notices.due_ms = now_ms + EVERY_MS;
         for notice in notices.dev.due() {
-            self.publish(CHANNEL.to_owned(), Kind::Text, notice.as_bytes(), shared);
+            self.publish(
+                CHANNEL.to_owned(),
+                PayloadKind::Text,
+                notice.as_bytes(),
+                shared,
+            );
         }
     }
 }

@@ -12,6 +12,7 @@ use veche_script::{ConnectionId, Effects, Handler, Kind, Token, Vm, World};
 
 use super::calls::{Calls, Gate};
 use super::carry::Held;
+use super::decide::{Questions, decides_on};
 use super::dev::Notices;
 use super::dial::Asked;
 use super::far::Far;
@@ -38,6 +39,8 @@ pub(crate) struct Here {
     pub(super) spare: Effects,
     pub(super) tickets: Tickets,
     pub(super) held: Held,
+    /// What Centrifuge clients ask and has not been decided.
+    pub(super) questions: Questions,
     /// For the worker, who has the sockets.
     pub(super) asked: Vec<Asked>,
     /// For the other workers.
@@ -147,6 +150,7 @@ impl Here {
             spare: Effects::default(),
             tickets: Tickets::default(),
             held: Held::default(),
+            questions: Questions::default(),
             asked: Vec::new(),
             far: Far::new(workers),
             finds: Finds::default(),
@@ -198,8 +202,10 @@ impl Here {
         if let Some(wake) = &self.wake {
             attach(&world, wake);
         }
+        let vm = self.vm(volume, &world)?;
+        decides_on(&vm, &volume.kinds);
         Ok(Application {
-            vm: self.vm(volume, &world)?,
+            vm,
             volume: Arc::clone(volume),
             world,
             before: Vec::new(),
@@ -473,6 +479,7 @@ impl Apps for Here {
     fn turn(&mut self, shared: &mut Shared) {
         self.now_ms = shared.now.mono_ms;
         self.publish_held(shared);
+        self.give_up_questions(shared);
         self.hand_in_outcomes(shared);
         self.hand_in_found(shared);
         for index in 0..self.apps.len() {
@@ -507,7 +514,8 @@ impl Apps for Here {
             old.chain([app.vm.deadline_ms(), app.life_due_ms(), app.exit_due_ms()])
         });
         let notices = self.notices.as_ref().map(Notices::due_ms);
-        let due = due.chain(notices).chain([self.finds.due_ms()]);
+        let own = [self.finds.due_ms(), self.questions.due_ms()];
+        let due = due.chain(notices).chain(own);
         let due = due.min().unwrap_or(u64::MAX);
         if self.calls.is_busy() {
             return 0;

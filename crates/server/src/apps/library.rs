@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use veche_frontends::AppId;
+use veche_frontends::hooks::Kinds;
 use veche_outbound::Outbound;
 use veche_script::{App, Code, Limits, Role, Vm, World};
 use veche_store::Store;
@@ -24,6 +25,8 @@ pub(crate) struct Volume {
     seed: Option<u64>,
     /// Of a service's instance.
     pub(crate) seat: Option<Seat>,
+    /// What it decides on for Centrifuge clients, for all that ask it.
+    pub(crate) kinds: Arc<Kinds>,
 }
 
 /// The place of a service's instance, and when it begins again.
@@ -75,10 +78,18 @@ pub(crate) fn seeded(shelf: &Shelf, seed: u64) -> Shelf {
     Arc::new(volumes.collect())
 }
 
+/// An application, whether it is in the configuration or not.
+#[derive(Debug)]
+struct Named {
+    name: String,
+    /// What it decides on for Centrifuge clients.
+    kinds: Arc<Kinds>,
+}
+
 /// Gives applications their ids: open sessions keep theirs over a reload, so a name keeps its number for good.
 #[derive(Debug, Default)]
 pub(crate) struct Library {
-    names: Mutex<Vec<String>>,
+    names: Mutex<Vec<Named>>,
     pub(crate) store: Arc<Store>,
     /// What applications ask of the world goes through here.
     pub(crate) outbound: Outbound,
@@ -142,11 +153,21 @@ impl Library {
     /// The number of an application.
     pub(crate) fn id(&self, name: &str) -> AppId {
         let mut names = self.names.lock();
-        let known = names.iter().position(|known| known == name);
+        let known = names.iter().position(|known| known.name == name);
         AppId(known.unwrap_or_else(|| {
-            names.push(name.to_owned());
+            names.push(Named {
+                name: name.to_owned(),
+                kinds: Arc::default(),
+            });
             names.len() - 1
         }) as u16)
+    }
+
+    /// What it decides on: whoever loads its code says so there.
+    pub(crate) fn kinds(&self, AppId(id): AppId) -> Arc<Kinds> {
+        let names = self.names.lock();
+        let named = names.get(usize::from(id));
+        named.map_or_else(Arc::default, |named| Arc::clone(&named.kinds))
     }
 
     /// Reads an application's code, and tries it.
@@ -169,6 +190,10 @@ impl Library {
             role,
         };
         // Each worker loads it again; what all of them would stumble over is found here, and the modules are read.
+        let kinds = match role {
+            Role::Clients => self.kinds(self.id(&app.name)),
+            Role::Service { .. } => Arc::default(),
+        };
         let store = Arc::clone(&self.store);
         let trial = Vm::new(&app, &code, &World::with_store(Arc::clone(&store)), 0);
         trial.map_err(|error| failed(&error))?;
@@ -179,6 +204,7 @@ impl Library {
             store,
             seed: None,
             seat,
+            kinds,
         })
     }
 }

@@ -5,6 +5,7 @@
 
 mod calls;
 mod carry;
+mod decide;
 mod dev;
 mod dial;
 mod far;

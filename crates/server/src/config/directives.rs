@@ -253,6 +253,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Directive> {
 pub(crate) const HANDLERS: &[&str] = &["push", "echo", "static", "api", "lua", "centrifuge"];
 /// Those of them that open WebSockets.
 pub(crate) const WEBSOCKET_HANDLERS: &[&str] = &["push", "echo", "api", "lua", "centrifuge"];
+/// Handlers that may lead to an application.
+pub(crate) const APP_HANDLERS: &[&str] = &["lua", "centrifuge"];
 /// The names that `role` takes.
 pub(crate) const ROLES: &[&str] = &["public", "internal", "push"];
 

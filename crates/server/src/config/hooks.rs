@@ -7,7 +7,7 @@ use veche_frontends::hooks::Kind;
 
 use super::types::Secret;
 
-/// How the back end is asked. At least one kind has a URL.
+/// How the back end is asked. Without any URL it is not, and an application decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hooks {
     /// By kind; `None`: that is not asked.

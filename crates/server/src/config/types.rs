@@ -393,6 +393,8 @@ pub(crate) enum Handler {
     },
     /// Clients of Centrifugo's protocol.
     Centrifuge {
+        /// Its place in [`Config::apps`], if one decides on clients' commands.
+        app: Option<usize>,
         identity: Identity,
         websocket: WebSocket,
     },

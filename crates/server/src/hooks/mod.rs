@@ -77,7 +77,7 @@ impl Hooks {
     pub(crate) fn reload(&self, options: Option<&config::Hooks>) {
         let mut back_ends = self.back_ends.lock();
         let options = options.map(|options| Arc::new(options.clone()));
-        for (kind, place) in Kind::ALL.into_iter().zip(back_ends.iter_mut()) {
+        for (kind, place) in Kind::OF_BACK_ENDS.into_iter().zip(back_ends.iter_mut()) {
             let wanted = options.as_ref().and_then(|options| {
                 let url = options.url(kind)?;
                 Some((url, options))

@@ -31,7 +31,7 @@ impl Collector for Decided {
             "Clients' commands that [hooks] asks the back end about: those that it decided on or not, and those that it was spared",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for kind in Kind::ALL {
+        for kind in Kind::OF_BACK_ENDS {
             let figures = hooks.figures().of(kind);
             for (how, outcome) in Asked::ALL {
                 let labels = [("kind", kind.name()), ("outcome", outcome)];
@@ -44,7 +44,7 @@ impl Collector for Decided {
             "How long the back end took for those that it was asked",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
-        for kind in Kind::ALL {
+        for kind in Kind::OF_BACK_ENDS {
             let figures = hooks.figures().of(kind);
             let bounds = BUCKETS_MS.iter().map(|&ms| ms as f64 / 1e3);
             let took = figures.took.iter().map(|count| count.read());
@@ -60,7 +60,7 @@ impl Collector for Decided {
             "Questions that wait for the back end",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for kind in Kind::ALL {
+        for kind in Kind::OF_BACK_ENDS {
             let gauge = ConstGauge::new(hooks.figures().of(kind).waiting.read() as i64);
             gauge.encode(family.encode_family(&[("kind", kind.name())])?)?;
         }
@@ -69,7 +69,7 @@ impl Collector for Decided {
             "Whether the back end is left alone for now, because it failed",
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for kind in Kind::ALL {
+        for kind in Kind::OF_BACK_ENDS {
             let gauge = ConstGauge::new(i64::from(hooks.is_paused(kind)));
             gauge.encode(family.encode_family(&[("kind", kind.name())])?)?;
         }

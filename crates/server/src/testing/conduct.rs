@@ -180,6 +180,7 @@ impl Conduct<'_> {
                     channel,
                     kind,
                     data,
+                    ..
                 } => {
                     let (to, name) = match channel.strip_prefix('#') {
                         Some(user) => ("user", user),

@@ -31,6 +31,12 @@ impl Rest {
         while let Some(question) = self.shared.ports.questions.pop_front() {
             let (session, id) = (question.session, question.id);
             let verdict = match question.decider {
+                Decider::App { app, timeout_ms } => {
+                    self.with_here(|here, shared| here.decide(app, timeout_ms, &question, shared));
+                    // It may have published, or begun something.
+                    self.busy = true;
+                    None
+                }
                 Decider::BackEnd => {
                     let findings = Arc::clone(&self.findings);
                     let done = move |verdict| findings.judge(session, id, verdict);

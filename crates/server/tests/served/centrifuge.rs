@@ -4,6 +4,7 @@ mod deltas;
 mod filters;
 mod hooks;
 mod names;
+mod scripts;
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -1,12 +1,12 @@
 //! The guide to Lua: each of its applications runs, and each row of its table of waiting is true.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::peer::{self, Peer};
 use crate::support::{Http, Options, Server, Setup, Socket, get, on_all, until};
@@ -190,6 +190,49 @@ fn its_applications_run() {
             &format!("/10/x?url=http://{}/none", server.public),
         );
         assert_eq!(asked.text(), "the back end says 404\n");
+        assert!(!server.log().contains("ERROR"), "{}", server.log());
+    });
+}
+
+/// What the guide to hooks shows: its script and the configuration beside it.
+#[test]
+fn its_handlers_for_centrifuge_clients_decide() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/hooks.md");
+    let guide = fs::read_to_string(path).expect("the guide");
+    let section = guide.split("\n## In Lua\n").nth(1).expect("the section");
+    let block = |mark: &str| {
+        let rest = section.split_once(mark).expect("it shows one").1;
+        rest.split("```").next().expect("an end").to_owned()
+    };
+    let (routes, script) = (block("```toml\n"), block("```lua\n"));
+    on_all(|setup| {
+        let server = Server::serving(setup, &routes, &[("app.lua", &script)]);
+        let open = |headers: &[(&str, &str)]| {
+            let socket = TcpStream::connect(server.public).expect("a connection");
+            Socket::upgrade(socket, "/connection/websocket", headers).expect("it opens")
+        };
+        let ask = |socket: &mut Socket, command: Value| {
+            socket.say(&command.to_string());
+            serde_json::from_str::<Value>(&socket.text()).expect("JSON")
+        };
+        let refused = ask(&mut open(&[]), json!({"id": 1, "connect": {}}));
+        assert_eq!(refused["error"]["message"], "log in first");
+        let mut ann = open(&[("Cookie", "session=ann")]);
+        let hello = ask(&mut ann, json!({"id": 1, "connect": {}}));
+        assert!(hello["connect"]["subs"]["#ann"].is_object(), "{hello}");
+        let all = json!({"channel": "chat:all"});
+        ask(&mut ann, json!({"id": 2, "subscribe": all}));
+        for (id, sum) in [(3, 2), (4, 4)] {
+            let rpc = json!({"method": "add", "data": 2});
+            let reply = ask(&mut ann, json!({"id": id, "rpc": rpc}));
+            assert_eq!(reply["rpc"]["data"], sum, "{reply}");
+        }
+        let push = ask(&mut ann, json!({"send": {"data": 1}}));
+        let data = &push["push"]["pub"]["data"];
+        assert_eq!(*data, json!({"text": "ann waves"}));
+        let publish = json!({"channel": "chat:all", "data": 7});
+        let reply = ask(&mut ann, json!({"id": 5, "publish": publish}));
+        assert_eq!(reply["error"]["message"], "a text, please");
         assert!(!server.log().contains("ERROR"), "{}", server.log());
     });
 }

@@ -604,7 +604,10 @@ fn messages_without_a_reply_wait_in_their_order_too() {
         r#"{"send":{}}"#,
         r#"{"id":2,"ping":{}}"#,
     ];
-    assert_eq!(ask(&mut world, peer, &commands.join("\n")), Heard::default());
+    assert_eq!(
+        ask(&mut world, peer, &commands.join("\n")),
+        Heard::default()
+    );
     // What comes of them the client does not learn.
     for (data, verdict) in [
         (json_payload(r#"{"n":1}"#), granted(Grant::default())),

@@ -151,6 +151,22 @@ impl Checker<'_> {
         Some(index)
     }
 
+    /// The same where there need not be one. `None`: something is wrong with it.
+    pub(super) fn app_of_clients(
+        &mut self,
+        table: &Table,
+        apps: &mut Apps,
+    ) -> Option<Option<usize>> {
+        if table.has("app") || table.has("script") {
+            return self.app_of_route(table, apps).map(Some);
+        }
+        for beside in BESIDE.into_iter().filter(|name| table.has(name)) {
+            let why = format!("{beside}: without \"script\" there is nothing that it is about");
+            self.problems.add(table.key_at(beside), why);
+        }
+        Some(None)
+    }
+
     fn script_of_route(&mut self, table: &Table, script: &str, apps: &mut Apps) -> Option<usize> {
         let path = self.script(table, script)?;
         let app = app_of(table, script.to_owned(), path.clone());

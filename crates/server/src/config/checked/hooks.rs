@@ -19,37 +19,46 @@ impl Checker<'_> {
         namespaces: impl Iterator<Item = (&'t Table, &'t Option<Namespace>)>,
         routes: &[Option<Route>],
     ) -> Option<Hooks> {
-        self.asked_of_channels(table, namespaces);
-        let given = Kind::ALL.into_iter().filter(|kind| table.has(kind.name()));
-        let given: Vec<Kind> = given.collect();
-        let Some(&first) = given.first() else {
-            for option in OPTIONS {
-                if table.has(option) {
-                    let why = format!("{option}: without a URL nobody is asked anything");
-                    self.warn(table.key_at(option), why);
-                }
+        // A route with a problem may be meant to have one.
+        let mut all = routes.iter().map(Option::as_ref);
+        let has_app = all.any(|route| route.is_none_or(is_decided_by_app));
+        self.asked_of_channels(table, namespaces, has_app);
+        let kinds = Kind::OF_BACK_ENDS.into_iter();
+        let given: Vec<Kind> = kinds.filter(|kind| table.has(kind.name())).collect();
+        if given.is_empty() {
+            // What clients' requests say an application gets to see too.
+            let meant: &[&str] = match has_app {
+                true => &["headers", "client_headers"],
+                false => &[],
+            };
+            let idle = OPTIONS.into_iter().filter(|name| !meant.contains(name));
+            for option in idle.filter(|option| table.has(option)) {
+                let why = format!("{option}: without a URL nobody is asked anything");
+                self.warn(table.key_at(option), why);
             }
-            return None;
-        };
+            if !has_app {
+                return None;
+            }
+        }
         let is_it = |route: &Option<Route>| {
             let handler = route.as_ref().map(|route| &route.handler);
             handler.is_none_or(|handler| matches!(handler, Handler::Centrifuge { .. }))
         };
-        if !routes.iter().any(is_it) {
+        if let Some(first) = given.first().filter(|_| !routes.iter().any(is_it)) {
             let name = first.name();
             let why = format!(
                 "{name}: no route has handler = \"centrifuge\", so there is nothing to ask"
             );
             self.warn(table.key_at(name), why);
         }
-        if given.contains(&Kind::SubRefresh) && !given.contains(&Kind::Subscribe) {
+        if given.contains(&Kind::SubRefresh) && !given.contains(&Kind::Subscribe) && !has_app {
             let why = "sub_refresh: without subscribe no subscription is the back end's";
             self.warn(table.key_at("sub_refresh"), why);
         }
         let mut urls: [Option<String>; Kind::ALL.len()] = Default::default();
         let mut is_sound = true;
         let mut is_far = false;
-        for kind in given {
+        for &kind in &given {
             let name = kind.name();
             let Some(url) = text(table, name) else {
                 is_sound = false;
@@ -67,7 +76,7 @@ impl Checker<'_> {
         let files = secrets.iter().filter_map(|(.., file)| file.clone());
         let files = files.collect();
         let secrets: Vec<_> = secrets.into_iter().map(|(_, secret, _)| secret).collect();
-        if is_far && secrets.is_empty() {
+        if let Some(first) = given.first().filter(|_| is_far && secrets.is_empty()) {
             let name = first.name();
             let why = format!("{name}: without secrets anybody may say that he is this server");
             self.warn(table.value_at(name), why);
@@ -95,6 +104,7 @@ impl Checker<'_> {
         &mut self,
         table: &Table,
         namespaces: impl Iterator<Item = (&'t Table, &'t Option<Namespace>)>,
+        has_app: bool,
     ) {
         let (mut subscribe, mut publish) = (Vec::new(), Vec::new());
         for (table, namespace) in namespaces {
@@ -108,10 +118,11 @@ impl Checker<'_> {
         }
         for (name, asked) in [("subscribe", subscribe), ("publish", publish)] {
             match table.has(name) {
+                false if has_app => {}
                 false => {
                     for namespace in asked {
                         let why = format!(
-                            "{name}: \"hook\" needs somebody to ask: {name} = \"URL\" in a section [hooks]"
+                            "{name}: \"hook\" needs somebody to ask: {name} = \"URL\" in a section [hooks], or an app on a route with handler = \"centrifuge\""
                         );
                         self.problems.add(namespace.value_at(name), why);
                     }
@@ -126,6 +137,11 @@ impl Checker<'_> {
             }
         }
     }
+}
+
+/// Whether an application may decide on what clients of that route ask.
+fn is_decided_by_app(route: &Route) -> bool {
+    matches!(&route.handler, Handler::Centrifuge { app: Some(_), .. })
 }
 
 /// Those that mean nothing where nobody is asked.

@@ -275,8 +275,10 @@ impl Checker<'_> {
             });
         }
         if handler == "centrifuge" {
+            let app = self.app_of_clients(table, apps);
             let identity = self.identity(table);
             return Some(Handler::Centrifuge {
+                app: app?,
                 identity: identity?,
                 websocket: websocket?,
             });

@@ -59,7 +59,7 @@ pub(super) static APP: &[Directive] = &[
         "request_timeout",
         REQUEST_TIMEOUT,
         Default::Toml("\"1m\""),
-        "How long an HTTP handler may take to answer, and from one write to the next where it answers in parts. Beyond it the client gets 504, or a response that breaks off, and what the handler waits for fails. `\"off\"` or `0`: as long as it likes.",
+        "How long an HTTP handler may take to answer, and from one write to the next where it answers in parts. Beyond it the client gets 504, or a response that breaks off, and what the handler waits for fails. The same goes for handlers that decide on what Centrifuge clients ask, which get error 100 then. `\"off\"` or `0`: as long as it likes.",
     ),
     row(
         "options",

@@ -33,7 +33,7 @@ pub(super) static HOOKS: &[Directive] = &[
     row(
         "subscribe",
         URL,
-        Default::Unset("channels with `subscribe = \"hook\"` are a mistake"),
+        Default::Unset("channels with `subscribe = \"hook\"` are a mistake, unless an app decides"),
         "Asked whether a client may hear a channel of a namespace with `subscribe = \"hook\"`. Whoever shows a subscription token on a route with `identity = \"jwt\"` needs no leave.",
     ),
     row(
@@ -45,7 +45,7 @@ pub(super) static HOOKS: &[Directive] = &[
     row(
         "publish",
         URL,
-        Default::Unset("channels with `publish = \"hook\"` are a mistake"),
+        Default::Unset("channels with `publish = \"hook\"` are a mistake, unless an app decides"),
         "Asked whether a client may publish to a channel of a namespace with `publish = \"hook\"`; it may change what is published.",
     ),
     row(
@@ -74,7 +74,7 @@ pub(super) static HOOKS: &[Directive] = &[
         "headers",
         NAMES,
         Default::Toml("[\"cookie\", \"authorization\"]"),
-        "The headers of the client's own request, its handshake, that the back end gets to see with each question.",
+        "The headers of the client's own request, its handshake, that the back end, and an app that decides, gets to see with each question.",
     ),
     row(
         "client_headers",

@@ -128,7 +128,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         Default::Toml("\"none\""),
-        "Which clients of routes with `handler = \"centrifuge\"` may subscribe by themselves. `\"none\"`: none of them, and so it is in namespaces that are not named here (error 103). `\"token\"`: those with a subscription token for the channel. `\"client\"`: every one; but a channel whose name goes on with a `$` behind the namespace (`chat:$42`, `$42`) is private and needs a token, and one that ends with a `#` and users (`dialog:7#ann,bob`) is for those users only. `\"hook\"`: whom the back end lets in, which `[hooks]` asks; of private channels too, and of those of named users for these. Nobody subscribes to another user's own channel (`#ann`); his own every user hears anyway. See [the guide](../guide/centrifuge.md).",
+        "Which clients of routes with `handler = \"centrifuge\"` may subscribe by themselves. `\"none\"`: none of them, and so it is in namespaces that are not named here (error 103). `\"token\"`: those with a subscription token for the channel. `\"client\"`: every one; but a channel whose name goes on with a `$` behind the namespace (`chat:$42`, `$42`) is private and needs a token, and one that ends with a `#` and users (`dialog:7#ann,bob`) is for those users only. `\"hook\"`: whom the back end lets in, which `[hooks]` asks, or the route's app; of private channels too, and of those of named users for these. Nobody subscribes to another user's own channel (`#ann`); his own every user hears anyway. See [the guide](../guide/centrifuge.md).",
     ),
     row(
         "publish",
@@ -137,7 +137,7 @@ pub(super) static NAMESPACE: &[Directive] = &[
             hidden: &[],
         },
         Default::Toml("\"none\""),
-        "Which of these clients may publish by themselves: none, those who are subscribed to the channel, or every one, subscribed or not (to private channels only subscribers, to channels of named users only those). `\"hook\"`: whom the back end lets, which `[hooks]` asks each time; to channels of named users only those.",
+        "Which of these clients may publish by themselves: none, those who are subscribed to the channel, or every one, subscribed or not (to private channels only subscribers, to channels of named users only those). `\"hook\"`: whom the back end lets, which `[hooks]` asks each time, or the route's app; to channels of named users only those.",
     ),
 ];
 

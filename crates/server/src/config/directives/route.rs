@@ -1,7 +1,9 @@
 //! The rows of `[[route]]`.
 
 use super::app::{CPU_BUDGET, MEMORY, REQUEST_TIMEOUT, SCRIPT};
-use super::{Change, Default, Directive, HANDLERS, NETWORKS, Section, WEBSOCKET_HANDLERS};
+use super::{
+    APP_HANDLERS, Change, Default, Directive, HANDLERS, NETWORKS, Section, WEBSOCKET_HANDLERS,
+};
 use crate::config::value::Kind;
 
 pub(super) static ROUTE: &[Directive] = &[
@@ -108,16 +110,16 @@ pub(super) static ROUTE: &[Directive] = &[
             expected: "the name of an [[app]]",
         },
         default: Default::Unset("`script` says what is run"),
-        handlers: &["lua"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
-        doc: "The app that this route leads to, by the `name` of its `[[app]]`. Several routes may lead to one app.",
+        doc: "The app that this route leads to, by the `name` of its `[[app]]`. Several routes may lead to one app. With `\"centrifuge\"` it decides on what clients ask, as far as it has [handlers](../guide/hooks.md#in-lua) for that.",
     },
     Directive {
         section: Section::Route,
         name: "script",
         kind: SCRIPT,
         default: Default::Unset("`app` says what is run"),
-        handlers: &["lua"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
         doc: "The Lua file that this route leads to, instead of `app`. Routes with the same script share one app.",
     },
@@ -126,7 +128,7 @@ pub(super) static ROUTE: &[Directive] = &[
         name: "memory",
         kind: MEMORY,
         default: Default::Unset("as of an `[[app]]`"),
-        handlers: &["lua"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
         doc: "Beside `script`: see `memory` of `[[app]]`.",
     },
@@ -135,7 +137,7 @@ pub(super) static ROUTE: &[Directive] = &[
         name: "cpu_budget",
         kind: CPU_BUDGET,
         default: Default::Unset("as of an `[[app]]`"),
-        handlers: &["lua"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
         doc: "Beside `script`: see `cpu_budget` of `[[app]]`.",
     },
@@ -144,7 +146,7 @@ pub(super) static ROUTE: &[Directive] = &[
         name: "request_timeout",
         kind: REQUEST_TIMEOUT,
         default: Default::Unset("as of an `[[app]]`"),
-        handlers: &["lua"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
         doc: "Beside `script`: see `request_timeout` of `[[app]]`.",
     },
@@ -153,7 +155,7 @@ pub(super) static ROUTE: &[Directive] = &[
         name: "options",
         kind: Kind::Table,
         default: Default::Unset("an empty table"),
-        handlers: &["lua"],
+        handlers: APP_HANDLERS,
         change: Change::Reload,
         doc: "Beside `script`: see `options` of `[[app]]`.",
     },

@@ -7,6 +7,7 @@ use veche_hub::{Publishing, Subscribing};
 
 use super::bad::says_after_listen;
 use super::{LISTEN, good};
+use crate::config::types::Handler;
 
 const ROUTE: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\n";
 const ROOMS: &str = "[[namespace]]\nname = \"room\"\nsubscribe = \"hook\"\npublish = \"hook\"\n";
@@ -23,7 +24,8 @@ fn a_back_end_decides_on_what_it_has_urls_for() {
         (Subscribing::Hook, Publishing::Hook)
     );
     let hooks = config.hooks.expect("there are some");
-    let urls: Vec<Option<&str>> = Kind::ALL.into_iter().map(|kind| hooks.url(kind)).collect();
+    let kinds = Kind::OF_BACK_ENDS.into_iter();
+    let urls: Vec<Option<&str>> = kinds.map(|kind| hooks.url(kind)).collect();
     let expected = [
         None,
         None,
@@ -50,8 +52,8 @@ fn mistakes_in_hooks_are_told() {
     says_after_listen(
         ROOMS,
         &[
-            "5:13: subscribe: \"hook\" needs somebody to ask: subscribe = \"URL\" in a section [hooks]",
-            "6:11: publish: \"hook\" needs somebody to ask: publish = \"URL\" in a section [hooks]",
+            "5:13: subscribe: \"hook\" needs somebody to ask: subscribe = \"URL\" in a section [hooks], or an app on a route with handler = \"centrifuge\"",
+            "6:11: publish: \"hook\" needs somebody to ask: publish = \"URL\" in a section [hooks], or an app on a route with handler = \"centrifuge\"",
         ],
     );
     says_after_listen(
@@ -95,4 +97,46 @@ fn what_comes_to_nothing_is_warned_of() {
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].ends_with(ends), "{warnings:?}");
     }
+}
+
+#[test]
+fn an_app_decides_on_a_route_that_leads_to_it() {
+    let app = "[[app]]\nname = \"chat\"\nscript = \"api.lua\"\n";
+    for route in [
+        "app = \"chat\"\n",
+        "script = \"api.lua\"\nmemory = \"2MiB\"\n",
+    ] {
+        let hooks = "[hooks]\nclient_headers = [\"X-Token\"]\n";
+        let config = good(&format!("{LISTEN}{ROUTE}{route}{app}{ROOMS}{hooks}"));
+        let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+        assert!(
+            warnings
+                .iter()
+                .all(|why| why.contains("no route leads to it")),
+            "{warnings:?}"
+        );
+        let Handler::Centrifuge { app: Some(app), .. } = &config.routes[0].handler else {
+            panic!("{:?}", config.routes);
+        };
+        assert_eq!(*app, usize::from(route.starts_with("script")));
+        let hooks = config.hooks.expect("what it gets to see");
+        assert_eq!(hooks.headers, ["cookie", "authorization"]);
+        assert_eq!(hooks.client_headers, ["x-token"]);
+        assert!(Kind::ALL.into_iter().all(|kind| hooks.url(kind).is_none()));
+    }
+    let handler = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\n";
+    says_after_listen(
+        &format!("{handler}app = \"caht\"\n{app}"),
+        &["6:7: app: no [[app]] has the name \"caht\"; did you mean \"chat\"?"],
+    );
+    says_after_listen(
+        &format!("{handler}memory = \"2MiB\"\n"),
+        &["6:1: memory: without \"script\" there is nothing that it is about"],
+    );
+    let config = good(&format!(
+        "{LISTEN}{ROUTE}script = \"api.lua\"\n[hooks]\nwaiting = 1000\n"
+    ));
+    let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].ends_with("waiting: without a URL nobody is asked anything"));
 }

@@ -1,0 +1,263 @@
+//! Questions of Centrifuge clients that applications decide on: from a session's question to a script's, and back.
+//!
+//! Each gets exactly one verdict: the script's; none of use where it fails, takes too long, or ends, and where too many
+//! wait already.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tracing::{error, warn};
+use veche_frontends::hooks::{self, Encoding, Given, Grant, Kind, Kinds, Question, QuestionId};
+use veche_frontends::hooks::{Asker, Verdict};
+use veche_frontends::{AppId, Shared};
+use veche_hub::{Payload, PayloadKind, SessionId};
+use veche_script::Vm;
+use veche_script::hooks::{Asked, Blob, Caller, Data, Hook, Ruling};
+
+use super::here::{Here, LOG};
+use crate::asking::Seldom;
+
+/// Most questions that wait for one application of one worker.
+const WAITING_MAX: usize = 4096;
+
+/// Those of one worker.
+#[derive(Default)]
+pub(super) struct Questions {
+    last: u64,
+    waiting: BTreeMap<u64, Waiting>,
+    /// How many of them are whose, by application.
+    counts: Vec<usize>,
+    /// When they are given up, in monotonic milliseconds, by number.
+    due: BTreeSet<(u64, u64)>,
+    /// What was decided while publications waited for credit: whoever goes on publishing waits with them.
+    held: Vec<(SessionId, QuestionId, Verdict)>,
+    warnings: Seldom,
+}
+
+struct Waiting {
+    app: AppId,
+    session: SessionId,
+    id: QuestionId,
+    due_ms: u64,
+}
+
+impl Questions {
+    /// When the next is to be given up; `u64::MAX` if none is.
+    pub(super) fn due_ms(&self) -> u64 {
+        self.due.first().map_or(u64::MAX, |(due_ms, _)| *due_ms)
+    }
+
+    fn take(&mut self, number: u64) -> Option<Waiting> {
+        let waiting = self.waiting.remove(&number)?;
+        self.due.remove(&(waiting.due_ms, number));
+        *self.count(waiting.app) -= 1;
+        Some(waiting)
+    }
+
+    fn count(&mut self, AppId(app): AppId) -> &mut usize {
+        let place = usize::from(app);
+        if self.counts.len() <= place {
+            self.counts.resize(place + 1, 0);
+        }
+        &mut self.counts[place]
+    }
+}
+
+impl Here {
+    /// Has an application decide. The verdict is left in the ports, now or later, whatever happens.
+    pub(crate) fn decide(
+        &mut self,
+        app: AppId,
+        timeout_ms: u64,
+        question: &Question,
+        shared: &mut Shared,
+    ) {
+        let (session, id) = (question.session, question.id);
+        let now_ms = shared.now.mono_ms;
+        let crowd = *self.questions.count(app);
+        if crowd >= WAITING_MAX || self.app(app).is_none() {
+            if crowd >= WAITING_MAX && self.questions.warnings.is_due(now_ms) {
+                let app = self.app_name(app);
+                warn!(target: LOG, app, "{crowd} questions of clients wait: more are not asked");
+            }
+            let verdicts = &mut shared.ports.verdicts;
+            return verdicts.push_back((session, id, Verdict::Failed));
+        }
+        self.questions.last += 1;
+        let number = self.questions.last;
+        let due_ms = match timeout_ms {
+            0 => u64::MAX,
+            timeout_ms => now_ms.saturating_add(timeout_ms),
+        };
+        let waiting = Waiting {
+            app,
+            session,
+            id,
+            due_ms,
+        };
+        self.questions.waiting.insert(number, waiting);
+        *self.questions.count(app) += 1;
+        if due_ms != u64::MAX {
+            self.questions.due.insert((due_ms, number));
+        }
+        let asked = asked(question);
+        self.run(app, None, shared, |app, now| {
+            app.vm.decide(number, &asked, now);
+        });
+    }
+
+    /// Gives up what has taken too long.
+    pub(super) fn give_up_questions(&mut self, shared: &mut Shared) {
+        let now_ms = shared.now.mono_ms;
+        while let Some(&(due_ms, number)) = self.questions.due.first()
+            && due_ms <= now_ms
+        {
+            self.questions.due.pop_first();
+            let Some(app) = self.questions.waiting.get(&number).map(|one| one.app) else {
+                continue;
+            };
+            self.run(app, None, shared, |app, now| {
+                for vm in app.vms() {
+                    vm.decide_no_more(number, now);
+                }
+            });
+            // Where no VM knows it any more it is over all the same.
+            self.ruled(number, Ruling::Failed, shared);
+        }
+    }
+
+    /// An application has decided.
+    pub(super) fn ruled(&mut self, number: u64, ruling: Ruling, shared: &mut Shared) {
+        let Some(Waiting {
+            session, id, app, ..
+        }) = self.questions.take(number)
+        else {
+            return;
+        };
+        let verdict = verdict(ruling).unwrap_or_else(|why| {
+            let app = self.app_name(app);
+            error!(target: LOG, app, "app.centrifuge: {why}");
+            Verdict::Failed
+        });
+        match self.held.is_empty() {
+            true => shared.ports.verdicts.push_back((session, id, verdict)),
+            false => self.questions.held.push((session, id, verdict)),
+        }
+    }
+
+    /// What was published is with the hub: verdicts follow.
+    pub(super) fn hand_held_verdicts(&mut self, shared: &mut Shared) {
+        let held = self.questions.held.drain(..);
+        shared.ports.verdicts.extend(held);
+    }
+}
+
+/// The VM's code is in force from now on.
+pub(super) fn decides_on(vm: &Vm, kinds: &Kinds) {
+    kinds.set(vm.hooks().map(|hook| match hook {
+        Hook::Connect => Kind::Connect,
+        Hook::Refresh => Kind::Refresh,
+        Hook::Subscribe => Kind::Subscribe,
+        Hook::SubRefresh => Kind::SubRefresh,
+        Hook::Publish => Kind::Publish,
+        Hook::Rpc => Kind::Rpc,
+        Hook::Message => Kind::Message,
+    }));
+}
+
+/// A session's question as scripts know it.
+fn asked(question: &Question) -> Asked<'_> {
+    let asker: &Asker = &question.asker;
+    let hook = match question.kind {
+        Kind::Connect => Hook::Connect,
+        Kind::Refresh => Hook::Refresh,
+        Kind::Subscribe => Hook::Subscribe,
+        Kind::SubRefresh => Hook::SubRefresh,
+        Kind::Publish => Hook::Publish,
+        Kind::Rpc => Hook::Rpc,
+        Kind::Message => Hook::Message,
+    };
+    let meta = asker.meta.as_ref();
+    Asked {
+        hook,
+        caller: Caller {
+            id: &asker.client,
+            user: &question.user,
+            transport: asker.transport,
+            protocol: match asker.encoding {
+                Encoding::Json => "json",
+                Encoding::Protobuf => "protobuf",
+            },
+            name: &asker.name,
+            version: &asker.version,
+            remote: asker.address,
+            headers: &asker.headers,
+            meta: meta.map(|meta| &*meta.bytes),
+        },
+        subject: match question.kind {
+            Kind::Rpc => &question.method,
+            _ => &question.channel,
+        },
+        token: &question.token.0,
+        channels: &question.channels,
+        data: question.data.as_ref().map(data),
+    }
+}
+
+fn data(payload: &Payload) -> Data<'_> {
+    match (payload.kind, std::str::from_utf8(&payload.bytes)) {
+        (PayloadKind::Json, _) => Data::Json(&payload.bytes),
+        (PayloadKind::Text, Ok(text)) => Data::Text(text),
+        _ => Data::Binary(&payload.bytes),
+    }
+}
+
+/// What a script has decided, as sessions know it.
+fn verdict(ruling: Ruling) -> Result<Verdict, &'static str> {
+    Ok(match ruling {
+        Ruling::Granted(granted) => {
+            let channels = granted.channels.into_iter().map(|given| {
+                Ok::<_, &'static str>(Given {
+                    channel: given.channel.into(),
+                    info: payload(given.info)?,
+                    data: payload(given.data)?,
+                    expires_at_s: given.expires_at_s,
+                })
+            });
+            Verdict::Granted(Box::new(Grant {
+                user: granted.user.into(),
+                expires_at_s: granted.expires_at_s,
+                is_expired: granted.is_expired,
+                info: payload(granted.info)?,
+                data: payload(granted.data)?,
+                channels: channels.collect::<Result<_, _>>()?,
+                meta: payload(granted.meta)?,
+                skips_history: granted.skips_history,
+            }))
+        }
+        Ruling::Error {
+            code,
+            message,
+            is_temporary,
+        } => Verdict::Error {
+            code,
+            message: message.into(),
+            is_temporary,
+        },
+        Ruling::Disconnect { code, reason } => Verdict::Disconnect {
+            code,
+            reason: reason.into(),
+        },
+        Ruling::Failed => Verdict::Failed,
+    })
+}
+
+fn payload(blob: Option<Blob>) -> Result<Option<Payload>, &'static str> {
+    Ok(match blob {
+        None => None,
+        Some(Blob::Bytes(bytes)) => Some(hooks::bytes(bytes)),
+        Some(Blob::Json(text)) => {
+            let text = String::from_utf8(text).map_err(|_| "a result is not UTF-8")?;
+            Some(hooks::json(&text).ok_or("a result is nested too deep")?)
+        }
+    })
+}
