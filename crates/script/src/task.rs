@@ -25,6 +25,8 @@ pub(crate) enum Owner {
     Handshake(u64),
     /// What a client of Centrifugo's protocol asks, by the question's number.
     Question(u64, Hook),
+    /// What has happened to channels and users.
+    Events,
     /// What a script has spawned, by its number.
     Spawned(u64),
 }
@@ -40,6 +42,7 @@ impl Owner {
             Self::Request(_) => "request",
             Self::Handshake(_) => "handshake",
             Self::Question(_, hook) => hook.path(),
+            Self::Events => "events",
             Self::Spawned(_) => "spawned",
         }
     }

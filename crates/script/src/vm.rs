@@ -5,6 +5,7 @@
 //! in order, whatever others do meanwhile.
 
 mod clients;
+mod events;
 mod handler;
 mod handover;
 mod hooks;
@@ -114,6 +115,8 @@ pub struct Vm {
     role: Role,
     /// Of a service: how far its `run` is.
     run: Service,
+    /// `app.events` is under way.
+    is_told: bool,
     /// `app.stop` is under way.
     is_stopping: bool,
     /// Wakes those who wait for being told to stop.
@@ -521,6 +524,7 @@ impl Vm {
             Owner::Start => self.open_gate(),
             // One that has not answered is answered for.
             Owner::Request(number) | Owner::Handshake(number) => self.abandon(number, owner),
+            Owner::Events => self.is_told = false,
             Owner::Stop => self.is_stopping = false,
             Owner::Run => self.run = Service::Over,
             // A handler that ends has ruled.
@@ -552,6 +556,7 @@ impl Vm {
                 self.abandon(number, owner);
             }
             Owner::Question(number, _) => self.question_failed(number, failure),
+            Owner::Events => self.events_failed(failure),
             Owner::Spawned(number) => {
                 let told = self.machine.guarded(false, || {
                     let failed = &self.task_failed;

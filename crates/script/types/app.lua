@@ -30,11 +30,22 @@
 ---An HTTP request. A body, or a status from 200 to 599, headers and a body; each but the last may be left out. A table
 ---as the body is JSON; a file (`veche.file`) is sent; a function writes the body in parts. A router (`veche.router`) is as good as a function.
 ---@field request? veche.respond
+---What has happened to channels and users, where the app is that of `[events]`: in order, the next ones when it is done with
+---these. `lost` were lost before, for lack of room.
+---@field events? fun(events: veche.event[], lost: integer)
 ---The VM ends: newer code has taken over, the app was taken out of the configuration, or the server stops. In the last two
 ---cases its connections are still there, and close once it has ended or has taken too long.
 ---@field stop? fun()
 ---What decides on what clients of Centrifugo's protocol ask, on routes with `handler = "centrifuge"` that lead to this app.
 ---@field centrifuge? veche.centrifuge
+
+---@class veche.event
+---@field type "online"|"offline"|"occupied"|"vacated"|"joined"|"left"|"empty"
+---@field channel? string
+---@field user? string Who has come or gone.
+---@field client? string The id of his connection.
+---@field info? any What others see of the connection.
+---@field at number Seconds since 1970.
 
 ---@class veche.accept
 ---@field user? string Who the client is.

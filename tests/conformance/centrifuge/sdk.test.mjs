@@ -93,10 +93,11 @@ on.rpc = {
 function on.message(client, data) veche.push(client.user, { said = data }) end
 return { centrifuge = on }
 `;
+const FILES = { 'app.lua': APP };
 
 let server;
 before(async () => {
-  server = await start(CONFIG, { 'app.lua': APP });
+  server = await start(CONFIG, FILES);
 });
 after(() => server?.stop());
 
@@ -528,7 +529,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
     }
 
     test('the server goes away, and clients come back', async () => {
-      const other = await start(CONFIG);
+      const other = await start(CONFIG, FILES);
       const [client] = await connected('/connection/websocket', {}, other.port);
       const gone = next(client, 'connecting');
       await other.stop();

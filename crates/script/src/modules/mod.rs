@@ -15,7 +15,7 @@ mod hash;
 pub(crate) mod hooks;
 mod http;
 mod http_client;
-mod json;
+pub(crate) mod json;
 pub(crate) mod kept;
 pub(crate) mod lua;
 mod metrics;

@@ -3,7 +3,7 @@
 use crate::Role;
 
 /// Functions of an application that Veche calls.
-pub(super) const HANDLERS: usize = 9;
+pub(super) const HANDLERS: usize = 10;
 
 /// A function of the application that Veche calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum Handler {
     Close,
     /// For each HTTP request.
     Request,
+    /// For what has happened to channels and users.
+    Events,
     /// The VM is about to end.
     Stop,
     /// A service's own work; the only one that a service has beside `Stop`.
@@ -37,6 +39,7 @@ impl Handler {
         (Self::Drain, "drain"),
         (Self::Close, "close"),
         (Self::Request, "request"),
+        (Self::Events, "events"),
         (Self::Stop, "stop"),
         (Self::Run, "run"),
     ];

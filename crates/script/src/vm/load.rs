@@ -203,6 +203,7 @@ impl Vm {
             has_begun: false,
             role: app.role,
             run: Service::Idle,
+            is_told: false,
             is_stopping: false,
             told_to_stop: inner.get("told_to_stop")?,
             gate: Some(VecDeque::new()),

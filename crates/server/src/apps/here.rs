@@ -15,6 +15,7 @@ use super::carry::Held;
 use super::decide::{Questions, decides_on};
 use super::dev::Notices;
 use super::dial::Asked;
+use super::events::Heard;
 use super::far::Far;
 use super::find::Finds;
 use super::handover::Exit;
@@ -41,6 +42,8 @@ pub(crate) struct Here {
     pub(super) held: Held,
     /// What Centrifuge clients ask and has not been decided.
     pub(super) questions: Questions,
+    /// What has happened and an application is to be told.
+    pub(super) heard: Heard,
     /// For the worker, who has the sockets.
     pub(super) asked: Vec<Asked>,
     /// For the other workers.
@@ -151,6 +154,7 @@ impl Here {
             tickets: Tickets::default(),
             held: Held::default(),
             questions: Questions::default(),
+            heard: Heard::default(),
             asked: Vec::new(),
             far: Far::new(workers),
             finds: Finds::default(),
@@ -498,13 +502,14 @@ impl Apps for Here {
             self.tend(id, shared);
             self.see_out(id, shared);
         }
+        self.tell_events(shared);
         self.tell_developer(shared);
         self.calls.flush();
         self.show(shared);
     }
 
     fn deadline_ms(&self) -> u64 {
-        if !self.asked.is_empty() {
+        if !self.asked.is_empty() || self.has_events_to_tell() {
             return 0;
         }
         let apps = self.apps.iter().flatten();

@@ -25,6 +25,8 @@ pub(crate) struct Volume {
     seed: Option<u64>,
     /// Of a service's instance.
     pub(crate) seat: Option<Seat>,
+    /// It is told what happens to channels and users.
+    pub(crate) hears_events: bool,
     /// What it decides on for Centrifuge clients, for all that ask it.
     pub(crate) kinds: Arc<Kinds>,
 }
@@ -56,7 +58,10 @@ impl Volume {
 
     /// Whether the other one would run just the same.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.app == other.app && self.seat == other.seat && self.code.is_same(&other.code)
+        self.app == other.app
+            && self.seat == other.seat
+            && self.hears_events == other.hears_events
+            && self.code.is_same(&other.code)
     }
 }
 
@@ -111,8 +116,10 @@ impl Library {
             }
             shelf[usize::from(id)] = Some(Arc::new(volume));
         };
-        for app in &config.apps {
-            put(self.id(&app.name), self.read(app, Role::Clients, None)?);
+        for (place, app) in config.apps.iter().enumerate() {
+            let mut volume = self.read(app, Role::Clients, None)?;
+            volume.hears_events = config.listener == Some(place);
+            put(self.id(&app.name), volume);
         }
         for service in &config.services {
             for (name, volume) in self.instances(service)? {
@@ -204,6 +211,7 @@ impl Library {
             store,
             seed: None,
             seat,
+            hears_events: false,
             kinds,
         })
     }

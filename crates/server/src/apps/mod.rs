@@ -8,6 +8,7 @@ mod carry;
 mod decide;
 mod dev;
 mod dial;
+mod events;
 mod far;
 mod find;
 mod handover;

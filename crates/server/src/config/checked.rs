@@ -110,7 +110,6 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let mut apps = checker.apps(all(Section::App));
     let services = checker.services(all(Section::Service), &apps);
     let routes = checker.routes(all(Section::Route), &listeners, &mut apps, has_keys);
-    checker.unused_apps(&apps);
     let namespaces = checker.namespaces(all(Section::Namespace));
     let wildcards = Checker::wildcards(all(Section::Namespace));
     let history = checker.history(one(Section::History), &namespaces);
@@ -122,6 +121,8 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         &routes,
     );
     let pam = checker.pam(one(Section::Pam));
+    let listener = checker.listener(one(Section::Events), &mut apps);
+    checker.unused_apps(&apps);
     let events = checker.events(
         one(Section::Events),
         all(Section::Namespace).zip(&namespaces),
@@ -178,6 +179,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         jwt,
         hook: hook.expect("a problem otherwise"),
         hooks,
+        listener,
         pam: pam.expect("a problem otherwise"),
         events,
         api,

@@ -54,6 +54,8 @@ pub(crate) struct Config {
     pub(crate) jwt: Option<Jwt>,
     /// `[hook]`
     pub(crate) hook: Hook,
+    /// Of `[events]`: the place in `apps` of the one that is told.
+    pub(crate) listener: Option<usize>,
     /// `[hooks]`; `None`: nobody is asked.
     pub(crate) hooks: Option<Hooks>,
     /// `[pam]`

@@ -5,7 +5,7 @@
 //! Nothing is ever waited for by a worker.
 
 mod delivery;
-mod wire;
+pub(crate) mod wire;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use veche_hub::{ClientInfo, Happening, Payload, PayloadKind, USERS, What};
+use veche_hub::{ClientInfo, Happening, PayloadKind, USERS, What};
 
 /// What one request carries.
 pub(super) struct Delivery<'e> {
@@ -58,7 +58,18 @@ impl Delivery<'_> {
     }
 }
 
-fn event(happening: &Happening) -> Event<'_> {
+/// What one is about.
+pub(crate) struct About<'e> {
+    pub(crate) kind: &'static str,
+    pub(crate) channel: Option<&'e str>,
+    pub(crate) user: Option<&'e str>,
+    pub(crate) client: Option<&'e str>,
+    /// JSON.
+    pub(crate) info: Option<&'e [u8]>,
+}
+
+/// What is told of it, to whomever.
+pub(crate) fn about(happening: &Happening) -> About<'_> {
     let channel = &*happening.channel;
     // A user's channel stands for himself.
     let user = channel.strip_prefix(USERS);
@@ -71,28 +82,37 @@ fn event(happening: &Happening) -> Event<'_> {
         What::Left(client) => ("left", Some(client)),
         What::Empty => ("empty", None),
     };
-    Event {
+    let info = client.and_then(|client| client.conn_info.as_ref());
+    About {
         kind,
         channel: user.is_none().then_some(channel),
         user: user.or_else(|| client.map(|client| &*client.user)),
         client: client.map(|client| &*client.client),
-        conn_info: client
-            .and_then(|client| client.conn_info.as_ref())
-            .and_then(json),
-        time: happening.at_ms,
+        info: info
+            .filter(|info| info.kind == PayloadKind::Json)
+            .map(|info| &*info.bytes),
     }
 }
 
-fn json(payload: &Payload) -> Option<&RawValue> {
-    let is_json = payload.kind == PayloadKind::Json;
-    is_json
-        .then(|| serde_json::from_slice(&payload.bytes).ok())
-        .flatten()
+fn event(happening: &Happening) -> Event<'_> {
+    let about = about(happening);
+    Event {
+        kind: about.kind,
+        channel: about.channel,
+        user: about.user,
+        client: about.client,
+        conn_info: about
+            .info
+            .and_then(|info| serde_json::from_slice::<&RawValue>(info).ok()),
+        time: happening.at_ms,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use veche_hub::Payload;
 
     use super::*;
 

@@ -9,7 +9,7 @@ use sha2::Sha256;
 
 use super::asked::{Asked, answer};
 use crate::support::metrics::Metrics;
-use crate::support::{Server, Setup, Socket, call, on_all, until};
+use crate::support::{Server, Setup, Socket, call, get, on_all, until};
 
 const SECRET: &str = "a secret that both sides know";
 
@@ -162,5 +162,78 @@ fn what_the_back_end_does_not_take_comes_again_and_in_order() {
         // The server goes on meanwhile as if nothing were.
         let answer = call(server.internal, "push", &json!({ "user": "v1", "data": 1 }));
         assert_eq!(answer["result"]["handed"], 1);
+    });
+}
+
+#[test]
+fn an_application_hears_it_too_and_batch_by_batch() {
+    const APP: &str = "local veche = require 'veche'
+        local app, told = {}, veche.dict('told')
+        local is_busy = false
+        function app.events(events, lost)
+          assert(not is_busy and lost == 0 and #events > 0)
+          is_busy = true
+          for _, event in ipairs(events) do
+            assert(event.at > 1600000000)
+            local about = event.type .. ' ' .. (event.channel or event.user)
+            if event.type == 'joined' then about = about .. ' ' .. event.user .. ' ' .. #event.client end
+            told:incr(about, 1, 0)
+            veche.sleep(0.01)
+          end
+          is_busy = false
+          if told:get('vacated room:bad') then error 'enough' end
+        end
+        function app.request(req) return tostring(told:get(req.query.what) or 0) end
+        return app";
+    let routes = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\nidentity = \"query:user\"\n\
+        [[route]]\npath = \"/told\"\nhandler = \"lua\"\napp = \"hears\"\n\
+        [[app]]\nname = \"hears\"\nscript = \"app.lua\"\n\
+        [[namespace]]\nname = \"#\"\nevents = \"occupancy\"\nleave_delay = \"1s\"\n\
+        [[namespace]]\nname = \"room\"\nsubscribe = \"client\"\npresence = true\nevents = \"members\"\nleave_delay = \"off\"\n\
+        [[namespace]]\nname = \"price\"\nsubscribe = \"client\"\nevents = \"occupancy\"\nhistory_size = 1\nrecovery = \"latest\"\n\
+        [events]\napp = \"hears\"\n";
+    on_all(|setup| {
+        let server = Server::serving(setup, routes, &[("app.lua", APP)]);
+        let count = |what: &str| {
+            let what = what.replace(' ', "%20").replace('#', "%23");
+            get(server.public, &format!("/told?what={what}"))
+                .text()
+                .to_owned()
+        };
+        let connect = |channels: &[&str]| {
+            let mut socket = Socket::open(server.public, "/c?user=ann");
+            let connect = std::iter::once(json!({"id": 1, "connect": {}}));
+            let channels = channels
+                .iter()
+                .map(|channel| json!({"id": 2, "subscribe": {"channel": channel}}));
+            for command in connect.chain(channels) {
+                socket.say(&command.to_string());
+                socket.text();
+            }
+            socket
+        };
+        let ann = connect(&["room:1", "price:1"]);
+        for what in [
+            "online ann",
+            "occupied room:1",
+            "joined room:1 ann 36",
+            "empty price:1",
+        ] {
+            until(what, || count(what) == "1");
+        }
+        // Who comes back soon has not gone; the room was empty.
+        drop(ann);
+        until("the room to be empty", || count("vacated room:1") == "1");
+        let ann = connect(&["room:1"]);
+        until("her to be back", || count("occupied room:1") == "2");
+        drop(ann);
+        until("her to have gone", || count("offline ann") == "1");
+        assert_eq!(count("online ann"), "1");
+        assert_eq!(count("left room:1"), "2");
+        // A handler that fails loses what it was told, and no more.
+        drop(connect(&["room:bad"]));
+        until("it to fail", || server.log().contains("enough"));
+        drop(connect(&["room:2"]));
+        until("it to go on", || count("vacated room:2") == "1");
     });
 }

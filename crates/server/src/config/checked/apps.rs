@@ -134,12 +134,17 @@ impl Checker<'_> {
                 self.problems.add(table.key_at(beside), why);
             }
         }
-        let called = |checked: &Checked| checked.name.as_ref() == Some(&name);
+        self.called(table, &name, apps)
+    }
+
+    /// The place of the `[[app]]` with that name, which stands in `app`.
+    fn called(&mut self, table: &Table, name: &str, apps: &mut Apps) -> Option<usize> {
+        let called = |checked: &Checked| checked.name.as_deref() == Some(name);
         let Some(index) = apps.list.iter().position(called) else {
             let some_unread = apps.list.is_empty() && !self.problems.is_empty();
             if !apps.some_nameless && !some_unread {
                 let names = apps.list.iter().filter_map(|other| other.name.as_deref());
-                let nearest = nearest_hint(&name, names);
+                let nearest = nearest_hint(name, names);
                 self.problems.add(
                     table.value_at("app"),
                     format!("app: no [[app]] has the name {name:?}{nearest}"),
@@ -165,6 +170,12 @@ impl Checker<'_> {
             self.problems.add(table.key_at(beside), why);
         }
         Some(None)
+    }
+
+    /// The place of the app that is told of events, if one is.
+    pub(super) fn listener(&mut self, table: &Table, apps: &mut Apps) -> Option<usize> {
+        let name = text(table, "app")?;
+        self.called(table, &name, apps)
     }
 
     fn script_of_route(&mut self, table: &Table, script: &str, apps: &mut Apps) -> Option<usize> {

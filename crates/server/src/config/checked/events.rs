@@ -23,9 +23,14 @@ impl Checker<'_> {
             .filter(|(_, namespace)| told(namespace))
             .map(|(table, _)| table)
             .collect();
+        let has_app = table.has("app");
+        if has_app && told.is_empty() {
+            let why = "app: no [[namespace]] has events, so there is nothing to tell";
+            self.warn(table.key_at("app"), why);
+        }
         let Some(url) = text(table, "url") else {
-            for namespace in told {
-                let why = "events: there is no url in [events], so nobody is told";
+            for namespace in told.into_iter().filter(|_| !has_app) {
+                let why = "events: there is neither url nor app in [events], so nobody is told";
                 self.problems.add(namespace.value_at("events"), why);
             }
             for option in ["secrets", "timeout", "queue", "ca"] {

@@ -11,6 +11,14 @@ pub(super) static EVENTS: &[Directive] = &[
         "Where the back end takes events: batches of JSON by `POST`, one at a time and in order, each sent again until it is answered with 200 to 299. Which events there are, `events` of each `[[namespace]]` says.",
     ),
     row(
+        "app",
+        Kind::Text {
+            expected: "the name of an [[app]]",
+        },
+        Default::Unset("no app is told"),
+        "The `name` of the `[[app]]` whose handler `events` is told the same, beside the back end or without one.",
+    ),
+    row(
         "secrets",
         Kind::Secrets,
         Default::Toml("[]"),

@@ -31,10 +31,31 @@ fn a_back_end_is_told_what_it_is_to_know() {
 }
 
 #[test]
+fn an_app_is_told_too_or_alone() {
+    let app = "[[app]]\nname = \"chat\"\nscript = \"api.lua\"\n";
+    let url = "url = \"http://127.0.0.1:9/x\"\n";
+    for (url, is_sent) in [("", false), (url, true)] {
+        let config = good(&format!(
+            "{LISTEN}{app}{ROOMS}[events]\napp = \"chat\"\n{url}"
+        ));
+        // It has no route, and is of use.
+        assert_eq!(config.warnings, []);
+        assert_eq!(
+            (config.listener, config.events.is_some()),
+            (Some(0), is_sent)
+        );
+    }
+    says_after_listen(
+        &format!("{app}{ROOMS}[events]\napp = \"caht\"\n"),
+        &["10:7: app: no [[app]] has the name \"caht\"; did you mean \"chat\"?"],
+    );
+}
+
+#[test]
 fn mistakes_in_events_are_told() {
     says_after_listen(
         ROOMS,
-        &["5:10: events: there is no url in [events], so nobody is told"],
+        &["5:10: events: there is neither url nor app in [events], so nobody is told"],
     );
     says_after_listen(
         "[events]\nurl = \"ftp://x\"\nqueue = 1\n",

@@ -1,0 +1,65 @@
+//! What happens to channels and users, told to a script: batch by batch, the next one when it has dealt with the last.
+
+use mlua::Table;
+
+use super::{Handler, Vm};
+use crate::Now;
+use crate::effects::Level;
+use crate::event::Event;
+use crate::modules;
+use crate::raw::{Argument, Failure};
+use crate::task::Owner;
+
+impl Vm {
+    /// Whether it takes a batch now.
+    #[must_use]
+    pub fn takes_events(&self) -> bool {
+        self.has(Handler::Events) && self.gate.is_none() && !self.is_told
+    }
+
+    /// Tells it, where it [takes](Self::takes_events) some; `lost` were lost before for lack of room.
+    pub fn tell(&mut self, events: &[Event<'_>], lost: u64, now: Now) {
+        self.set_now(now);
+        let Some(function) = self.handlers[Handler::Events as usize] else {
+            return;
+        };
+        let list = match self.list_of(events) {
+            Ok(list) => list,
+            Err(error) => return self.desk.log(Level::Error, modules::words(&error)),
+        };
+        let list = match self.machine.keep(list) {
+            Ok(list) => list,
+            Err(error) => return self.desk.log(Level::Error, modules::words(&error)),
+        };
+        let arguments = [Argument::Registered(list), Argument::Number(lost as f64)];
+        let coroutine = self.machine.prepare(function, &arguments);
+        self.machine.release(list);
+        self.is_told = true;
+        self.run(coroutine, Owner::Events, &[]);
+        self.settle_after_call();
+    }
+
+    fn list_of(&self, events: &[Event<'_>]) -> mlua::Result<Table> {
+        let lua = &self.lua;
+        let list = lua.create_table_with_capacity(events.len(), 0)?;
+        for (index, event) in events.iter().enumerate() {
+            let table = lua.create_table()?;
+            table.raw_set("type", event.kind)?;
+            table.raw_set("channel", event.channel)?;
+            table.raw_set("user", event.user)?;
+            table.raw_set("client", event.client)?;
+            if let Some(info) = event.info {
+                table.raw_set("info", modules::json::decode(lua, info)?)?;
+            }
+            table.raw_set("at", event.at_ms as f64 / 1e3)?;
+            list.raw_set(index + 1, table)?;
+        }
+        Ok(list)
+    }
+
+    /// The handler has failed: what it was told nobody tells it again.
+    pub(super) fn events_failed(&mut self, failure: Failure) {
+        self.is_told = false;
+        self.desk.log(Level::Error, failure.traceback);
+    }
+}

@@ -1,0 +1,63 @@
+//! What happens to channels and users, as scripts are told it.
+
+mod support;
+
+use support::Bench;
+use veche_script::Event;
+
+const NEWS: Event<'static> = Event {
+    kind: "occupied",
+    channel: Some("news"),
+    user: None,
+    client: None,
+    info: None,
+    at_ms: 1_500,
+};
+
+#[test]
+fn batches_are_told_one_by_one() {
+    let mut bench = Bench::new(
+        "local veche = require 'veche'
+        local app = {}
+        function app.start() veche.sleep(1) end
+        function app.events(events, lost)
+          for i, event in ipairs(events) do
+            print(i, event.type, event.channel, event.user, event.client, event.info and event.info.name, event.at, lost)
+          end
+          if #events == 3 then error 'no more' end
+          veche.sleep(1)
+        end
+        return app",
+    );
+    // Not before it has started.
+    assert!(!bench.vm.takes_events());
+    bench.advance(1000);
+    assert!(bench.vm.takes_events());
+    let joined = Event {
+        kind: "joined",
+        user: Some("ann"),
+        client: Some("c1"),
+        info: Some(br#"{"name":"Ann"}"#),
+        ..NEWS
+    };
+    bench.vm.tell(&[NEWS, joined], 7, bench.now);
+    assert!(!bench.vm.takes_events());
+    assert_eq!(
+        bench.told(),
+        [
+            "1\toccupied\tnews\tnil\tnil\tnil\t1.5\t7",
+            "2\tjoined\tnews\tann\tc1\tAnn\t1.5\t7"
+        ]
+    );
+    bench.advance(1000);
+    assert!(bench.vm.takes_events());
+    // One that fails is done with them.
+    bench.vm.tell(&[NEWS; 3], 0, bench.now);
+    assert!(bench.vm.takes_events());
+    let told = bench.told();
+    assert!(told[3].contains("no more"), "{told:?}");
+    // Who has no handler takes none.
+    let mut bench = Bench::new("return { request = function() end }");
+    bench.vm.turn(bench.now);
+    assert!(!bench.vm.takes_events());
+}
