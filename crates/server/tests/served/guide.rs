@@ -125,7 +125,7 @@ fn its_applications_run() {
             guest.say("here");
             let own = json!({"nick": format!("guest{i}"), "text": "here"});
             until("its own words", || {
-                serde_json::from_str::<serde_json::Value>(&guest.text()).expect("JSON") == own
+                serde_json::from_str::<Value>(&guest.text()).expect("JSON") == own
             });
         }
 
