@@ -52,11 +52,13 @@ pub enum Kind {
     Rpc,
     /// What a client says without waiting for a reply: it learns nothing of the verdict, unless that closes it.
     Message,
+    /// That a client is gone that was connected. Nothing comes of the verdict.
+    Disconnect,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Connect,
         Self::Refresh,
         Self::Subscribe,
@@ -64,6 +66,7 @@ impl Kind {
         Self::Publish,
         Self::Rpc,
         Self::Message,
+        Self::Disconnect,
     ];
 
     /// Those that a back end can be asked about.
@@ -87,6 +90,7 @@ impl Kind {
             Self::Publish => "publish",
             Self::Rpc => "rpc",
             Self::Message => "message",
+            Self::Disconnect => "disconnect",
         }
     }
 }
@@ -194,6 +198,8 @@ pub struct Question {
     pub data: Option<Payload>,
     /// The channels of which a client that comes back says that it was given them, of [`Kind::Connect`].
     pub channels: Vec<Box<str>>,
+    /// The code and the words with which it ended, of [`Kind::Disconnect`].
+    pub end: Option<(u16, Box<str>)>,
 }
 
 /// A client, as far as it is the same for all that it asks.
@@ -374,14 +380,14 @@ mod tests {
         let of = |deciders: &Deciders| Kind::ALL.map(|kind| deciders.of(kind));
         let (none, back_end) = (None, Some(Decider::BackEnd));
         let by_app = Some(Decider::App { app, timeout_ms });
-        assert_eq!(of(&deciders), [by_app; 7]);
+        assert_eq!(of(&deciders), [by_app; 8]);
         kinds.set(std::iter::empty());
-        let expected = [back_end, none, none, none, none, back_end, none];
+        let expected = [back_end, none, none, none, none, back_end, none, none];
         assert_eq!(of(&deciders), expected);
         kinds.set([Kind::Rpc, Kind::Message].into_iter());
-        let expected = [back_end, none, none, none, none, by_app, by_app];
+        let expected = [back_end, none, none, none, none, by_app, by_app, none];
         assert_eq!(of(&deciders), expected);
         kinds.set(Kind::ALL.into_iter());
-        assert_eq!(of(&deciders), [by_app; 7]);
+        assert_eq!(of(&deciders), [by_app; 8]);
     }
 }

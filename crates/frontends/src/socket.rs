@@ -16,8 +16,8 @@ pub use lease::NotRenewed;
 use veche_hub::{Answer, SessionId, Ticket};
 use veche_proto::websocket::{self, Decoder, Event, Limits, MessageKind, Opcode, close};
 
-use crate::app::CLOSED_ABNORMALLY;
 use crate::app::session::App;
+use crate::app::{CLOSED_ABNORMALLY, CLOSED_WITHOUT_CODE};
 use crate::backend::{Backend, Progress, Shape};
 use crate::census::About;
 use crate::centrifuge::Centrifuge;
@@ -246,6 +246,8 @@ impl Socket {
                 Event::Pong(_) => Then::GoOn,
                 Event::Close { code, reason } => {
                     self.answer_close(id, code, reason, &mut shared.ports.outboxes);
+                    let reason = reason.to_owned();
+                    self.over(id, code.unwrap_or(CLOSED_WITHOUT_CODE), &reason, shared);
                     Then::End
                 }
             };

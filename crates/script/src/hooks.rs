@@ -21,11 +21,13 @@ pub enum Hook {
     Rpc,
     /// What it says without waiting for a reply.
     Message,
+    /// It is gone.
+    Disconnect,
 }
 
 impl Hook {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Connect,
         Self::Refresh,
         Self::Subscribe,
@@ -33,6 +35,7 @@ impl Hook {
         Self::Publish,
         Self::Rpc,
         Self::Message,
+        Self::Disconnect,
     ];
 
     /// As scripts name it.
@@ -52,6 +55,7 @@ impl Hook {
             Self::Publish => "centrifuge.publish",
             Self::Rpc => "centrifuge.rpc",
             Self::Message => "centrifuge.message",
+            Self::Disconnect => "centrifuge.disconnect",
         }
     }
 
@@ -73,7 +77,7 @@ impl Hook {
             Self::Subscribe => &["info", "b64info", "data", "b64data", "expire_at"],
             Self::Publish => &["data", "b64data", "skip_history"],
             Self::Rpc => &["data", "b64data"],
-            Self::Message => &[],
+            Self::Message | Self::Disconnect => &[],
         }
     }
 }
@@ -119,8 +123,10 @@ pub struct Asked<'a> {
     pub hook: Hook,
     /// By whom.
     pub caller: Caller<'a>,
-    /// The channel, or the method; otherwise empty.
+    /// The channel, the method, or why it is gone; otherwise empty.
     pub subject: &'a str,
+    /// With which it has ended.
+    pub code: u16,
     /// That came with the command.
     pub token: &'a str,
     /// Channels of which a client that comes back says that it was given them.
@@ -212,6 +218,7 @@ mod tests {
             "publish",
             "rpc",
             "message",
+            "disconnect",
         ];
         assert_eq!(names, expected);
     }

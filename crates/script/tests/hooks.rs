@@ -25,8 +25,10 @@ fn asked(hook: Hook) -> Asked<'static> {
         subject: match hook {
             Hook::Rpc => "m",
             Hook::Connect | Hook::Refresh | Hook::Message => "",
+            Hook::Disconnect => "bye",
             _ => "chat:1",
         },
+        code: 3001,
         token: "",
         channels: &[],
         data: Some(Data::Json(br#"{"a":[1,null]}"#)),
@@ -97,10 +99,11 @@ fn handlers_get_what_is_asked() {
         (Hook::Publish, "chat:1,data"),
         (Hook::Rpc, "m,data"),
         (Hook::Message, "nil,data"),
+        (Hook::Disconnect, "3001,bye"),
     ] {
         let body = "local client, one, two = ...
             if type(one) == 'table' then one, two = nil, one end
-            local data = two and (two.a[1] == 1 and two.a[2] == veche.null and 'data')
+            local data = two == 'bye' and two or two and (two.a[1] == 1 and two.a[2] == veche.null and 'data')
             veche.log.info(tostring(one) .. ',' .. tostring(data), client.id, client.user)
             return {}";
         let (ruling, told) = decided(hook, body);
@@ -508,7 +511,7 @@ fn handlers_that_are_none_are_told_of() {
     assert_eq!(
         told,
         [
-            "Warn: app.centrifuge.conect is never called: handlers are connect, refresh, subscribe, sub_refresh, publish, rpc, message"
+            "Warn: app.centrifuge.conect is never called: handlers are connect, refresh, subscribe, sub_refresh, publish, rpc, message, disconnect"
         ]
     );
 }

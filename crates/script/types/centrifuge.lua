@@ -83,3 +83,5 @@
 ---@field rpc? (fun(client: veche.centrifuge.client, method: string, data?: veche.centrifuge.data): veche.centrifuge.reply|veche.centrifuge.refusal)|table<string, fun(client: veche.centrifuge.client, data?: veche.centrifuge.data): veche.centrifuge.reply|veche.centrifuge.refusal>
 ---What a client says without asking for a reply. Messages of one client come one by one.
 ---@field message? fun(client: veche.centrifuge.client, data?: veche.centrifuge.data): veche.centrifuge.refusal?
+---A client that was connected is gone, maybe while another handler of its waits.
+---@field disconnect? fun(client: veche.centrifuge.client, code: integer, reason: string)

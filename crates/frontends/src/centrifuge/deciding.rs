@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use veche_centrifuge::{CommandError, Data, DisconnectCode, ErrorCode, Outcome};
+use veche_hub::SessionId;
 use veche_proto::http::Head;
 
 use super::commands::refuse;
@@ -15,7 +16,7 @@ use super::frame::Frame;
 use super::{Centrifuge, Context, Done, Flow, State, Waiting, writing};
 use crate::hooks::{Asker, Credential, Decider, Grant, Kind, Question, QuestionId, Verdict};
 use crate::route::Route;
-use crate::shared::NoteLevel;
+use crate::shared::{NoteLevel, Shared};
 use crate::step::Block;
 
 /// Codes with which a session can be closed by whoever decides.
@@ -189,8 +190,43 @@ impl Centrifuge {
             token: Credential(ask.token.into()),
             data: ask.data.map(|data| writing::payload(data).to_payload()),
             channels: ask.channels,
+            end: None,
         });
         Some(id)
+    }
+
+    /// It is over; whoever wants to know is told, once.
+    pub(crate) fn over(
+        &mut self,
+        id: SessionId,
+        (code, reason): (u16, &str),
+        route: &Route,
+        shared: &mut Shared,
+    ) {
+        if self.state != State::Connected {
+            return;
+        }
+        let deciders = route.deciders.as_deref();
+        let decider = deciders.and_then(|deciders| deciders.of(Kind::Disconnect));
+        // It asks nothing any more.
+        let (Some(decider), Some(asker)) = (decider, self.deciding.asker.take()) else {
+            return;
+        };
+        let (code, reason) = super::words(code, reason);
+        shared.ports.questions.push_back(Question {
+            session: id,
+            id: self.deciding.next(),
+            decider,
+            kind: Kind::Disconnect,
+            asker,
+            user: self.info.user.clone(),
+            channel: Box::default(),
+            method: Box::default(),
+            token: Credential::default(),
+            data: None,
+            channels: Vec::new(),
+            end: Some((code, reason.into())),
+        });
     }
 
     /// It has a name among connections from its first question on.

@@ -6,7 +6,7 @@
 use veche_hub::SessionId;
 use veche_proto::websocket::{Codecs, Event};
 
-use super::{Phase, Session, Socket};
+use super::{Phase, Session, Side, Socket};
 use crate::app::session::Pumped;
 use crate::app::{AppId, Apps, CLOSED_WITHOUT_CODE, Request};
 use crate::pace::Paced;
@@ -190,10 +190,17 @@ impl Socket {
         }
     }
 
-    /// Tells the application, if the session is one's, that it is over; for those who have not taken it out.
+    /// Tells the application, if the session is one's or one wants to know, that it is over; for those who have not taken
+    /// it out. The first time counts.
     pub(crate) fn over(&mut self, id: SessionId, code: u16, reason: &str, shared: &mut Shared) {
-        if matches!(self.session, Session::App(_)) {
-            shared.with_apps(|apps, shared| self.app_over(apps, id, code, reason, shared));
+        match (&mut self.session, &self.side) {
+            (Session::App(_), _) => {
+                shared.with_apps(|apps, shared| self.app_over(apps, id, code, reason, shared));
+            }
+            (Session::Centrifuge(session), Side::Server(route)) => {
+                session.over(id, (code, reason), route, shared);
+            }
+            _ => {}
         }
     }
 

@@ -166,17 +166,21 @@ impl Options {
                 ..route("/centrifuge/jwt", Handler::Centrifuge)
             },
             Route {
-                deciders: Some(Arc::new(deciders())),
+                deciders: Some(Arc::new(deciders(&[Kind::Message]))),
                 ..route("/centrifuge/asked/*", Handler::Centrifuge)
             },
             Route {
+                deciders: Some(Arc::new(deciders(&[Kind::Disconnect]))),
+                ..route("/centrifuge/asked-gone", Handler::Centrifuge)
+            },
+            Route {
                 identity: Identity::Query("user".into()),
-                deciders: Some(Arc::new(deciders())),
+                deciders: Some(Arc::new(deciders(&[Kind::Message]))),
                 ..route("/centrifuge/asked-named", Handler::Centrifuge)
             },
             Route {
                 identity: Identity::Token(tokens()),
-                deciders: Some(Arc::new(deciders())),
+                deciders: Some(Arc::new(deciders(&[Kind::Message]))),
                 ..route("/centrifuge/asked-jwt", Handler::Centrifuge)
             },
             Route {
@@ -315,7 +319,7 @@ fn namespaces() -> Namespaces {
 }
 
 /// Everything is decided by somebody else.
-fn deciders() -> Deciders {
+fn deciders(of_app: &[Kind]) -> Deciders {
     let mut deciders = Deciders::default();
     for kind in Kind::OF_BACK_ENDS {
         deciders.set(kind, Decider::BackEnd);
@@ -324,7 +328,7 @@ fn deciders() -> Deciders {
     deciders.emulated = vec!["x-custom".into()];
     // The application of the tests has no part in it but for what back ends are not asked about.
     let kinds = Arc::new(Kinds::default());
-    kinds.set([Kind::Message].into_iter());
+    kinds.set(of_app.iter().copied());
     deciders.set_app(apps::SCRIPTED, 0, kinds);
     deciders
 }

@@ -114,7 +114,7 @@ fn ruling(lua: &Lua, open: Open, value: &Value) -> mlua::Result<Ruling> {
     let hook = open.hook;
     let table = match value {
         Value::Table(table) => table,
-        Value::Nil if hook == Hook::Message => {
+        Value::Nil if matches!(hook, Hook::Message | Hook::Disconnect) => {
             return Ok(Ruling::Granted(Box::default()));
         }
         other => {

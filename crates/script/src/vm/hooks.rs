@@ -84,6 +84,9 @@ impl Vm {
         match asked.hook {
             Hook::Refresh => {}
             Hook::SubRefresh => arguments.push(subject),
+            Hook::Disconnect => {
+                arguments.extend([Argument::Number(asked.code.into()), subject]);
+            }
             Hook::Connect | Hook::Message => arguments.push(Argument::Registered(data)),
             Hook::Subscribe | Hook::Publish | Hook::Rpc => {
                 arguments.extend([subject, Argument::Registered(data)]);

@@ -161,6 +161,7 @@ pub(super) fn decides_on(vm: &Vm, kinds: &Kinds) {
         Hook::Publish => Kind::Publish,
         Hook::Rpc => Kind::Rpc,
         Hook::Message => Kind::Message,
+        Hook::Disconnect => Kind::Disconnect,
     }));
 }
 
@@ -175,6 +176,7 @@ fn asked(question: &Question) -> Asked<'_> {
         Kind::Publish => Hook::Publish,
         Kind::Rpc => Hook::Rpc,
         Kind::Message => Hook::Message,
+        Kind::Disconnect => Hook::Disconnect,
     };
     let meta = asker.meta.as_ref();
     Asked {
@@ -193,10 +195,12 @@ fn asked(question: &Question) -> Asked<'_> {
             headers: &asker.headers,
             meta: meta.map(|meta| &*meta.bytes),
         },
-        subject: match question.kind {
-            Kind::Rpc => &question.method,
-            _ => &question.channel,
+        subject: match (&question.end, question.kind) {
+            (Some((_, reason)), _) => reason,
+            (None, Kind::Rpc) => &question.method,
+            (None, _) => &question.channel,
         },
+        code: question.end.as_ref().map_or(0, |(code, _)| *code),
         token: &question.token.0,
         channels: &question.channels,
         data: question.data.as_ref().map(data),

@@ -166,6 +166,7 @@ mod tests {
             token: Credential::default(),
             data: None,
             channels: Vec::new(),
+            end: None,
         }
     }
 

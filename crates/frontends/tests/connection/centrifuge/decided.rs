@@ -631,3 +631,47 @@ fn messages_without_a_reply_wait_in_their_order_too() {
         assert_eq!((heard.lines.len(), heard.closed), (0, closed));
     }
 }
+
+#[test]
+fn who_is_gone_is_told_of_once_and_with_the_first_reason() {
+    let mut world = world();
+    // One that has not connected has not come.
+    let path = "/centrifuge/asked-gone";
+    let let_in = |world: &mut World| {
+        let peer = world.open(1, path);
+        let grant = Grant {
+            user: "ann".into(),
+            ..Grant::default()
+        };
+        decide(world, peer, CONNECT, granted(grant));
+        peer
+    };
+    let fresh = world.open(1, path);
+    world.reset(fresh);
+    world.settle();
+    assert!(world.questions(1).is_empty());
+    let peer = let_in(&mut world);
+    world.reset(peer);
+    world.settle();
+    let gone = question(&mut world, 1);
+    assert_eq!((gone.kind, &*gone.user), (Kind::Disconnect, "ann"));
+    assert_eq!(gone.end.map(|(code, _)| code), Some(1006));
+    // Its own close is followed by the transport's.
+    let peer = let_in(&mut world);
+    let (_, heard) = decide(
+        &mut world,
+        peer,
+        r#"{"id":2,"rpc":{"method":"m"}}"#,
+        disconnect(4501, "out"),
+    );
+    assert_eq!(heard.closed, Some((4501, "out".to_owned())));
+    world.reset(peer);
+    world.settle();
+    let gone = question(&mut world, 1);
+    assert_eq!(gone.end, Some((4501, "out".into())));
+    // Whatever is said of it, it is gone.
+    world.judge(1, &gone, disconnect(4000, "late"));
+    world.settle();
+    world.reset_all();
+    world.check_empty();
+}

@@ -65,6 +65,10 @@ function on.message(client, data)
   veche.publish("open:1", { said = data, by = client.user })
 end
 
+function on.disconnect(client, code, reason)
+  veche.publish("open:gone", { gone = client.user, code = code, reason = reason })
+end
+
 function app.request(req)
   if req.query.go then waiting:set("go", req.query.go == "1") end
   return tostring(waiting:get("count") or 0)
@@ -265,6 +269,32 @@ fn who_leaves_while_a_handler_waits_leaves_nothing_behind() {
         server.await_connections(0);
         let mut dan = connect(&server, "dan");
         assert_eq!(dan.ask(rpc(2, "echo"))["rpc"]["data"]["user"], "dan");
+    });
+}
+
+#[test]
+fn a_script_hears_who_is_gone_and_why() {
+    on_all(|setup| {
+        let server = start(setup, "");
+        let mut dan = connect(&server, "dan");
+        dan.ask(json!({"id": 2, "subscribe": {"channel": "open:gone"}}));
+        let mut ann = connect(&server, "ann");
+        // One that has not connected has not come.
+        drop(open(&server, &[]));
+        ann.socket.close(4123);
+        let gone = json!({"gone": "ann", "code": 4123, "reason": ""});
+        assert_eq!(dan.publication()["data"], gone);
+        drop(connect(&server, "bob"));
+        let gone = json!({"gone": "bob", "code": 1006, "reason": ""});
+        assert_eq!(dan.publication()["data"], gone);
+        let mut carl = connect(&server, "carl");
+        call(server.internal, "disconnect", &json!({"user": "carl"}));
+        let gone = dan.publication()["data"].take();
+        assert_eq!(
+            (&gone["gone"], &gone["code"]),
+            (&json!("carl"), &json!(3503))
+        );
+        assert_eq!(carl.socket.closed(), 3503);
     });
 }
 
