@@ -103,11 +103,12 @@ impl Centrifuge {
         frame: &mut Frame,
         cx: &mut Context<'_>,
     ) -> Result<Option<Box<Grant>>, Done> {
-        let decider = cx.route.deciders.as_deref().and_then(|all| all.of(kind));
-        let Some(decider) = decider else {
-            return Ok(None);
-        };
+        // Also where nobody decides on that any more: who was asked has said so.
         let Some(verdict) = self.deciding.verdict.take() else {
+            let decider = cx.route.deciders.as_deref().and_then(|all| all.of(kind));
+            let Some(decider) = decider else {
+                return Ok(None);
+            };
             // Who is nobody yet may ask a few times, and not keep others from it.
             if kind == Kind::Connect && self.deciding.last >= CONNECTS_MAX {
                 return Err(Done::Close(DisconnectCode::Stale));

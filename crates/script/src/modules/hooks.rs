@@ -86,12 +86,40 @@ pub(crate) fn client(lua: &Lua, asked: &Asked<'_>) -> mlua::Result<Table> {
 }
 
 /// What the client has sent along, as a value; nil for nothing.
-pub(crate) fn data(lua: &Lua, data: Option<Data<'_>>) -> mlua::Result<Value> {
+///
+/// # Errors
+/// Words for the client: what it has sent has no value here, or one that is too large.
+pub(crate) fn data(lua: &Lua, data: Option<Data<'_>>) -> Result<Value, &'static str> {
+    const NO_ROOM: &str = "not enough memory";
     match data {
         None => Ok(Value::Nil),
-        Some(Data::Json(text)) => json::decode(lua, text),
-        Some(Data::Text(text)) => lua.create_string(text).map(Value::String),
-        Some(Data::Binary(bytes)) => lua.create_string(bytes).map(Value::String),
+        Some(Data::Json(text)) => {
+            let value = serde_json::from_slice(text).map_err(|_| "data that can't be read")?;
+            if containers(&value) > CONTAINERS_MAX {
+                return Err("too many arrays and objects");
+            }
+            json::to_lua(lua, &value).map_err(|_| NO_ROOM)
+        }
+        Some(Data::Text(text)) => lua
+            .create_string(text)
+            .map(Value::String)
+            .map_err(|_| NO_ROOM),
+        Some(Data::Binary(bytes)) => lua
+            .create_string(bytes)
+            .map(Value::String)
+            .map_err(|_| NO_ROOM),
+    }
+}
+
+/// Arrays and objects of one client's data at most: as values each takes thirty times of what it does as text, and it is
+/// kept as long as the handler waits.
+const CONTAINERS_MAX: usize = 4096;
+
+fn containers(value: &serde_json::Value) -> usize {
+    match value {
+        serde_json::Value::Array(values) => 1 + values.iter().map(containers).sum::<usize>(),
+        serde_json::Value::Object(pairs) => 1 + pairs.values().map(containers).sum::<usize>(),
+        _ => 0,
     }
 }
 
@@ -290,13 +318,16 @@ impl Fields<'_> {
         }
     }
 
-    /// Seconds since 1970; 0 is no time.
+    /// Seconds since 1970; 0 is no time. Whoever has reckoned with what is left, which may be less than nothing, did not
+    /// mean for ever.
     fn time(&self) -> mlua::Result<Option<u64>> {
         match self.get("expire_at")? {
             Value::Nil => Ok(None),
-            Value::Integer(seconds) => Ok(u64::try_from(seconds).ok().filter(|&at_s| at_s > 0)),
-            Value::Number(seconds) if seconds.is_finite() => {
-                Ok(Some(seconds as u64).filter(|&at_s| at_s > 0))
+            Value::Integer(0) => Ok(None),
+            Value::Integer(seconds) if seconds > 0 => Ok(u64::try_from(seconds).ok()),
+            Value::Number(0.0) => Ok(None),
+            Value::Number(seconds) if seconds.is_finite() && seconds >= 1.0 => {
+                Ok(Some(seconds as u64))
             }
             other => Err(self.bad("expire_at", "seconds since 1970", &other)),
         }

@@ -11,6 +11,12 @@ use crate::raw::{Argument, Failure};
 use crate::task::Owner;
 
 impl Vm {
+    /// Whether the script wants to hear of events at all.
+    #[must_use]
+    pub fn hears_events(&self) -> bool {
+        self.has(Handler::Events)
+    }
+
     /// Whether it takes a batch now.
     #[must_use]
     pub fn takes_events(&self) -> bool {
@@ -48,8 +54,9 @@ impl Vm {
             table.raw_set("channel", event.channel)?;
             table.raw_set("user", event.user)?;
             table.raw_set("client", event.client)?;
-            if let Some(info) = event.info {
-                table.raw_set("info", modules::json::decode(lua, info)?)?;
+            // A client may call itself what is no text for us; the others' events are told all the same.
+            if let Some(Ok(info)) = event.info.map(|info| modules::json::decode(lua, info)) {
+                table.raw_set("info", info)?;
             }
             table.raw_set("at", event.at_ms as f64 / 1e3)?;
             list.raw_set(index + 1, table)?;

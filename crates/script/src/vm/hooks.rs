@@ -3,6 +3,8 @@
 //! It does not know who asks, nor what becomes of a ruling: [`Effect::Ruled`](crate::Effect::Ruled) has the question's
 //! number.
 
+use mlua::Value;
+
 use super::{OVER_MEMORY, Postponed, Vm, level_of};
 use crate::Now;
 use crate::effects::Level;
@@ -10,6 +12,9 @@ use crate::hooks::{Asked, Hook, Ruling};
 use crate::modules;
 use crate::raw::{Argument, Coroutine, Failure, Reference};
 use crate::task::Owner;
+
+/// Centrifugo's error of that name.
+const BAD_REQUEST: u32 = 107;
 
 impl Vm {
     /// What the script decides on.
@@ -30,7 +35,19 @@ impl Vm {
         let Some(handler) = self.hooks[asked.hook as usize] else {
             return self.desk.rule(number, Ruling::Failed);
         };
-        let coroutine = match self.prepare_question(handler, number, asked) {
+        let data = match modules::hooks::data(&self.lua, asked.data) {
+            Ok(data) => data,
+            // The client's fault, and none of the script's.
+            Err(why) => {
+                let ruling = Ruling::Error {
+                    code: BAD_REQUEST,
+                    message: why.to_owned(),
+                    is_temporary: false,
+                };
+                return self.desk.rule(number, ruling);
+            }
+        };
+        let coroutine = match self.prepare_question(handler, number, asked, data) {
             Ok(coroutine) => coroutine,
             Err(error) => {
                 self.desk.log(Level::Error, modules::words(&error));
@@ -70,9 +87,9 @@ impl Vm {
         handler: Reference,
         number: u64,
         asked: &Asked<'_>,
+        data: Value,
     ) -> mlua::Result<Coroutine> {
         let client = modules::hooks::client(&self.lua, asked)?;
-        let data = modules::hooks::data(&self.lua, asked.data)?;
         let client = self.machine.keep(client)?;
         let data = self.machine.keep(data)?;
         let subject = Argument::Bytes(asked.subject.as_bytes());

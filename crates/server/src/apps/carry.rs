@@ -24,12 +24,24 @@ const FAILED: (u16, &str) = (1011, "internal error");
 #[derive(Default)]
 pub(super) struct Held {
     publications: VecDeque<(String, Payload)>,
+    /// How many there have been that are with the hub by now.
+    went: u64,
     sessions: Vec<SessionId>,
 }
 
 impl Held {
     pub(super) fn is_empty(&self) -> bool {
         self.publications.is_empty()
+    }
+
+    /// How many there have been.
+    pub(super) fn came(&self) -> u64 {
+        self.went + self.publications.len() as u64
+    }
+
+    /// How many of them are with the hub.
+    pub(super) fn went(&self) -> u64 {
+        self.went
     }
 
     /// A session that gets no further message until everything is published.
@@ -307,10 +319,11 @@ impl Here {
                 let (hub, ports) = (&mut shared.hub, &mut shared.ports);
                 let result = hub.publish(None, name, payload.borrow(), None, ports);
                 if result.is_err() {
-                    return;
+                    return self.hand_held_verdicts(shared);
                 }
             }
             self.held.publications.pop_front();
+            self.held.went += 1;
         }
         shared.app_ready.append(&mut self.held.sessions);
         self.hand_held_verdicts(shared);

@@ -3,7 +3,7 @@
 //! Each gets exactly one verdict: the script's; none of use where it fails, takes too long, or ends, and where too many
 //! wait already.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tracing::{error, warn};
 use veche_frontends::hooks::{self, Encoding, Given, Grant, Kind, Kinds, Question, QuestionId};
@@ -16,25 +16,36 @@ use veche_script::hooks::{Asked, Blob, Caller, Data, Hook, Ruling};
 use super::here::{Here, LOG};
 use crate::asking::Seldom;
 
-/// Most questions that wait for one application of one worker.
+/// Most questions of one kind that wait for one application of one worker: those of which many come at once, such as
+/// renewals and farewells, take no place from others.
 const WAITING_MAX: usize = 4096;
+
+/// So many are given up in one turn.
+const GIVEN_UP_MAX: usize = 256;
 
 /// Those of one worker.
 #[derive(Default)]
 pub(super) struct Questions {
     last: u64,
     waiting: BTreeMap<u64, Waiting>,
-    /// How many of them are whose, by application.
-    counts: Vec<usize>,
+    /// How many of them are whose, by application and kind.
+    counts: Vec<[usize; Kind::ALL.len()]>,
     /// When they are given up, in monotonic milliseconds, by number.
     due: BTreeSet<(u64, u64)>,
     /// What was decided while publications waited for credit: whoever goes on publishing waits with them.
-    held: Vec<(SessionId, QuestionId, Verdict)>,
+    held: VecDeque<Held>,
     warnings: Seldom,
+}
+
+/// A verdict that waits until so many publications are with the hub.
+struct Held {
+    behind: u64,
+    verdict: (SessionId, QuestionId, Verdict),
 }
 
 struct Waiting {
     app: AppId,
+    kind: Kind,
     session: SessionId,
     id: QuestionId,
     due_ms: u64,
@@ -49,16 +60,16 @@ impl Questions {
     fn take(&mut self, number: u64) -> Option<Waiting> {
         let waiting = self.waiting.remove(&number)?;
         self.due.remove(&(waiting.due_ms, number));
-        *self.count(waiting.app) -= 1;
+        *self.count(waiting.app, waiting.kind) -= 1;
         Some(waiting)
     }
 
-    fn count(&mut self, AppId(app): AppId) -> &mut usize {
+    fn count(&mut self, AppId(app): AppId, kind: Kind) -> &mut usize {
         let place = usize::from(app);
         if self.counts.len() <= place {
-            self.counts.resize(place + 1, 0);
+            self.counts.resize(place + 1, [0; Kind::ALL.len()]);
         }
-        &mut self.counts[place]
+        &mut self.counts[place][kind as usize]
     }
 }
 
@@ -73,11 +84,12 @@ impl Here {
     ) {
         let (session, id) = (question.session, question.id);
         let now_ms = shared.now.mono_ms;
-        let crowd = *self.questions.count(app);
+        let crowd = *self.questions.count(app, question.kind);
         if crowd >= WAITING_MAX || self.app(app).is_none() {
             if crowd >= WAITING_MAX && self.questions.warnings.is_due(now_ms) {
                 let app = self.app_name(app);
-                warn!(target: LOG, app, "{crowd} questions of clients wait: more are not asked");
+                let kind = question.kind.name();
+                warn!(target: LOG, app, kind, "{crowd} questions of clients wait: more are not asked");
             }
             let verdicts = &mut shared.ports.verdicts;
             return verdicts.push_back((session, id, Verdict::Failed));
@@ -90,12 +102,13 @@ impl Here {
         };
         let waiting = Waiting {
             app,
+            kind: question.kind,
             session,
             id,
             due_ms,
         };
         self.questions.waiting.insert(number, waiting);
-        *self.questions.count(app) += 1;
+        *self.questions.count(app, question.kind) += 1;
         if due_ms != u64::MAX {
             self.questions.due.insert((due_ms, number));
         }
@@ -108,9 +121,14 @@ impl Here {
     /// Gives up what has taken too long.
     pub(super) fn give_up_questions(&mut self, shared: &mut Shared) {
         let now_ms = shared.now.mono_ms;
-        while let Some(&(due_ms, number)) = self.questions.due.first()
-            && due_ms <= now_ms
-        {
+        // The others are due still, so the next turn comes at once.
+        for _ in 0..GIVEN_UP_MAX {
+            let Some(&(due_ms, number)) = self.questions.due.first() else {
+                return;
+            };
+            if due_ms > now_ms {
+                return;
+            }
             self.questions.due.pop_first();
             let Some(app) = self.questions.waiting.get(&number).map(|one| one.app) else {
                 continue;
@@ -138,16 +156,22 @@ impl Here {
             error!(target: LOG, app, "app.centrifuge: {why}");
             Verdict::Failed
         });
+        let verdict = (session, id, verdict);
         match self.held.is_empty() {
-            true => shared.ports.verdicts.push_back((session, id, verdict)),
-            false => self.questions.held.push((session, id, verdict)),
+            true => shared.ports.verdicts.push_back(verdict),
+            false => {
+                let behind = self.held.came();
+                self.questions.held.push_back(Held { behind, verdict });
+            }
         }
     }
 
-    /// What was published is with the hub: verdicts follow.
+    /// Verdicts follow what was published before them, once that is with the hub.
     pub(super) fn hand_held_verdicts(&mut self, shared: &mut Shared) {
-        let held = self.questions.held.drain(..);
-        shared.ports.verdicts.extend(held);
+        let went = self.held.went();
+        while let Some(held) = self.questions.held.pop_front_if(|held| held.behind <= went) {
+            shared.ports.verdicts.push_back(held.verdict);
+        }
     }
 }
 

@@ -37,7 +37,12 @@ impl Here {
 
     /// Something has happened; whether an application is to be told.
     pub(crate) fn happened(&mut self, happenings: &[Happening], lost: u64) -> bool {
-        if self.listener().is_none() {
+        let Some(AppId(place)) = self.listener() else {
+            return false;
+        };
+        let app = self.apps[usize::from(place)].as_ref();
+        if !app.is_some_and(|app| app.vm.hears_events()) {
+            // Code that comes later is not told what was before it.
             return false;
         }
         let room = WAITING_MAX - self.heard.queue.len();
@@ -49,7 +54,8 @@ impl Here {
 
     /// Whether a batch can be handed over.
     pub(super) fn has_events_to_tell(&self) -> bool {
-        if self.heard.queue.is_empty() {
+        // What it publishes about them would wait behind what waits for credit.
+        if self.heard.queue.is_empty() || !self.held.is_empty() {
             return false;
         }
         match self.listener() {

@@ -190,7 +190,10 @@ impl Keychain for Keyring {
         }
         fetching.waiting.push((id, Arc::clone(desk)));
         if !std::mem::replace(&mut fetching.is_under_way, true) {
-            fetching.asked = Some(now);
+            // The first of all is due anyway, whoever comes to it first.
+            if fetching.due.is_some() {
+                fetching.asked = Some(now);
+            }
             drop(fetching);
             self.fetch(published);
         }

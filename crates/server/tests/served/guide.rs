@@ -205,6 +205,8 @@ fn its_handlers_for_centrifuge_clients_decide() {
         rest.split("```").next().expect("an end").to_owned()
     };
     let (routes, script) = (block("```toml\n"), block("```lua\n"));
+    // Somebody has logged in.
+    let script = script.replace("return app", "sessions:set('5d7f', 'ann')\nreturn app");
     on_all(|setup| {
         let server = Server::serving(setup, &routes, &[("app.lua", &script)]);
         let open = |headers: &[(&str, &str)]| {
@@ -217,7 +219,12 @@ fn its_handlers_for_centrifuge_clients_decide() {
         };
         let refused = ask(&mut open(&[]), json!({"id": 1, "connect": {}}));
         assert_eq!(refused["error"]["message"], "log in first");
-        let mut ann = open(&[("Cookie", "session=ann")]);
+        let forged = ask(
+            &mut open(&[("Cookie", "session=ann")]),
+            json!({"id": 1, "connect": {}}),
+        );
+        assert_eq!(forged["error"]["message"], "log in first");
+        let mut ann = open(&[("Cookie", "session=5d7f")]);
         let hello = ask(&mut ann, json!({"id": 1, "connect": {}}));
         assert!(hello["connect"]["subs"]["#ann"].is_object(), "{hello}");
         let all = json!({"channel": "chat:all"});
