@@ -267,7 +267,10 @@ fn pam_says_who_it_is() {
         for secret in ["right:", "pässwörd", "wrong-word", &encoded] {
             assert!(!log.contains(secret), "{secret} in {log}");
         }
-        assert!(log.contains("refused: ") && log.contains("name or password is wrong"));
+        until("a word of who was refused", || {
+            let log = server.log();
+            log.contains("refused: ") && log.contains("name or password is wrong")
+        });
         drop((ann, bob));
     });
     let environment = rules.read("environment");
