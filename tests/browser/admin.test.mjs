@@ -185,8 +185,12 @@ test("a channel is found, its history is shown, and what is published reaches it
   await page.waitForFunction(() => document.querySelectorAll("#channels-list tbody tr").length <= 2);
   await page.click("#channels-list tbody a >> text='chat:tea'");
   await has("#channel .history", "is it ready?");
-  await has("#channel", "2 subscribers, 0 members");
-  await has("#channel", "Nobody who is seen");
+  await has("#channel", "2 subscribers, 2 members");
+  await page.waitForFunction(() => {
+    const cells = document.querySelectorAll("#channel [aria-label='Who is there'] td");
+    const there = [...cells].map((cell) => cell.textContent);
+    return ["anna", "boris"].every((name) => there.includes(name));
+  });
   await page.fill("#channel textarea", '{"from":"the operator","text":"yes"}');
   await page.press("#channel textarea", "Control+Enter");
   await has("#channel .said", "Handed to 2 connections, at offset 2.");

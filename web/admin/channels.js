@@ -111,7 +111,7 @@ class Channel {
       return say(this.#membersNote, reason.code === NOT_KEPT ? "Its namespace keeps no presence." : `Not read: ${why}`);
     }
     const more = members.length > MEMBERS_SHOWN ? `The first ${MEMBERS_SHOWN} of ${whole(members.length)}.` : "";
-    say(this.#membersNote, members.length === 0 ? "Nobody who is seen: clients of push routes and apps listen without being seen." : more);
+    say(this.#membersNote, members.length === 0 ? "Nobody." : more);
     const told = (member) => {
       const info = { ...(member.conn_info !== undefined && { conn_info: member.conn_info }), ...(member.chan_info !== undefined && { chan_info: member.chan_info }) };
       return Object.keys(info).length === 0 ? "" : JSON.stringify(info);
