@@ -11,6 +11,7 @@ mod error;
 pub mod metrics;
 mod queue;
 mod shard;
+pub mod table;
 mod value;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ pub use counter::Counter;
 pub use dict::{Dict, Options, Version};
 pub use error::Error;
 pub use queue::{Parcel, Pushed, Queue, QueueOptions, Side, Waiter};
+use table::{Schema, Table, TableError};
 pub use value::{Kind, Value};
 
 /// Longest name of a dictionary or a counter, in bytes.
@@ -30,6 +32,9 @@ pub const NAME_BYTES_MAX: usize = 255;
 
 /// Most dictionaries of a process: each has locks of its own.
 pub const DICTS_MAX: usize = 1024;
+
+/// Most tables of a process.
+pub const TABLES_MAX: usize = 1024;
 
 /// Most queues of a process.
 pub const QUEUES_MAX: usize = 1024;
@@ -43,6 +48,7 @@ pub struct Store {
     dicts: Mutex<BTreeMap<Box<[u8]>, Arc<Dict>>>,
     counters: Mutex<BTreeMap<Box<[u8]>, Arc<Counter>>>,
     queues: Mutex<BTreeMap<Box<[u8]>, Arc<Queue>>>,
+    tables: Mutex<BTreeMap<Box<str>, Arc<Table>>>,
     /// What applications count for the operator.
     pub metrics: metrics::Metrics,
 }
@@ -93,6 +99,39 @@ impl Store {
         let queue = Arc::new(Queue::new(options.unwrap_or_default()));
         queues.insert(name.into(), Arc::clone(&queue));
         Ok(queue)
+    }
+
+    /// The table of that name, which comes to be with `schema` when it is first asked for; later that may be left out, or
+    /// has to be the same.
+    ///
+    /// # Errors
+    /// [`TableError::Schema`], [`TableError::Missing`], [`TableError::Differs`], [`TableError::TooMany`].
+    pub fn table(&self, name: &str, schema: Option<Schema>) -> Result<Arc<Table>, TableError> {
+        let mut tables = self.tables.lock();
+        if let Some(table) = tables.get(name) {
+            let other = schema.and_then(|schema| table.schema().difference(&schema));
+            return match other {
+                Some(words) => Err(TableError::Differs(words)),
+                None => Ok(Arc::clone(table)),
+            };
+        }
+        let is_good = (1..=NAME_BYTES_MAX).contains(&name.len());
+        if !is_good {
+            return Err(TableError::Schema(Error::Name.to_string()));
+        }
+        let schema = schema.ok_or(TableError::Missing)?;
+        if tables.len() >= TABLES_MAX {
+            return Err(TableError::TooMany { most: TABLES_MAX });
+        }
+        let table = Arc::new(Table::new(name, schema));
+        tables.insert(name.into(), Arc::clone(&table));
+        Ok(table)
+    }
+
+    /// All tables, by name.
+    #[must_use]
+    pub fn tables(&self) -> Vec<Arc<Table>> {
+        self.tables.lock().values().cloned().collect()
     }
 
     /// The counter of that name, which begins with 0 when it is first asked for.

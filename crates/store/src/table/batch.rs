@@ -1,0 +1,231 @@
+//! Several changes, all or none.
+//!
+//! A batch is carried out under the lock, change by change; where one is refused, what was done before it is taken back
+//! in reverse. Who watches is told when all of it is done, or nothing.
+
+use super::cell::Cell;
+use super::change::{Put, Room, row_bytes};
+use super::changes::Event;
+use super::error::TableError;
+use super::rows::Spot;
+use super::{State, Table};
+
+/// Most changes of a batch.
+pub const BATCH_MAX: usize = 10_000;
+
+/// A value that a batch keeps.
+#[derive(Clone, Debug)]
+enum Own {
+    Null,
+    Bits(u64),
+    Text(Box<[u8]>),
+}
+
+impl Own {
+    fn new(cell: Cell<'_>) -> Self {
+        match cell {
+            Cell::Null => Self::Null,
+            Cell::Bits(bits) => Self::Bits(bits),
+            Cell::Text(text) => Self::Text(text.into()),
+        }
+    }
+
+    fn cell(&self) -> Cell<'_> {
+        match self {
+            Self::Null => Cell::Null,
+            Self::Bits(bits) => Cell::Bits(*bits),
+            Self::Text(text) => Cell::Text(text),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(Put, Vec<Own>, Option<u64>),
+    Update(Own, Vec<(usize, Own)>),
+    Delete(Own),
+}
+
+/// Changes that were noted.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    steps: Vec<Step>,
+}
+
+/// What takes a change back.
+enum Undo {
+    /// The row was put in.
+    Remove(u32),
+    /// It had these values.
+    Restore(u32, Vec<Own>),
+    /// It was there.
+    Insert(Vec<Own>),
+}
+
+fn own(row: &[Cell<'_>]) -> Vec<Own> {
+    row.iter().copied().map(Own::new).collect()
+}
+
+fn cells(row: &[Own]) -> Vec<Cell<'_>> {
+    row.iter().map(Own::cell).collect()
+}
+
+impl Batch {
+    fn push(&mut self, step: Step) -> Result<(), TableError> {
+        if self.steps.len() == BATCH_MAX {
+            return Err(TableError::Batch { most: BATCH_MAX });
+        }
+        self.steps.push(step);
+        Ok(())
+    }
+
+    /// As [`Table::put`].
+    ///
+    /// # Errors
+    /// [`TableError::Batch`].
+    pub fn put(
+        &mut self,
+        how: Put,
+        row: &[Cell<'_>],
+        ttl_ms: Option<u64>,
+    ) -> Result<(), TableError> {
+        self.push(Step::Put(how, own(row), ttl_ms))
+    }
+
+    /// As [`Table::update`]; that there is no such row is an error here.
+    ///
+    /// # Errors
+    /// [`TableError::Batch`].
+    pub fn update(
+        &mut self,
+        key: Cell<'_>,
+        changes: &[(usize, Cell<'_>)],
+    ) -> Result<(), TableError> {
+        let changes = changes
+            .iter()
+            .map(|(column, cell)| (*column, Own::new(*cell)));
+        self.push(Step::Update(Own::new(key), changes.collect()))
+    }
+
+    /// As [`Table::delete`].
+    ///
+    /// # Errors
+    /// [`TableError::Batch`].
+    pub fn delete(&mut self, key: Cell<'_>) -> Result<(), TableError> {
+        self.push(Step::Delete(Own::new(key)))
+    }
+}
+
+impl Table {
+    /// Carries out a batch: all of it, or nothing where one of its changes is refused.
+    ///
+    /// # Errors
+    /// Those of its changes.
+    pub fn apply(&self, batch: &Batch, now_ms: u64) -> Result<(), TableError> {
+        let mut state = self.state.write();
+        state.refuse_while_loading()?;
+        // All of what has expired: what is taken back must not bring it back.
+        state.expire(self, now_ms, usize::MAX);
+        // What is evicted for a later change can't be taken back: room for all of it is made first.
+        let needed = batch.steps.iter().map(|step| match step {
+            Step::Put(_, row, _) => row_bytes(self, &cells(row)),
+            Step::Update(_, changes) => changes
+                .iter()
+                .map(|(_, own)| match own {
+                    Own::Text(text) => text.len(),
+                    Own::Null | Own::Bits(_) => 0,
+                })
+                .sum(),
+            Step::Delete(_) => 0,
+        });
+        state.make_room(self, needed.sum(), None, now_ms)?;
+        self.hold();
+        let mut undo = Vec::new();
+        for step in &batch.steps {
+            if let Err(error) = state.step(self, step, now_ms, &mut undo) {
+                for undo in undo.into_iter().rev() {
+                    state.undo(self, undo);
+                }
+                self.release(false);
+                return Err(error);
+            }
+        }
+        self.release(true);
+        Ok(())
+    }
+}
+
+impl State {
+    fn whole_row(&self, table: &Table, number: u32) -> Vec<Own> {
+        let spot = self.rows.find(number).expect("the row is there");
+        let columns = 0..table.shape.columns();
+        columns
+            .map(|column| Own::new(spot.get(&table.shape, column)))
+            .collect()
+    }
+
+    fn step(
+        &mut self,
+        table: &Table,
+        step: &Step,
+        now_ms: u64,
+        undo: &mut Vec<Undo>,
+    ) -> Result<(), TableError> {
+        let key = match step {
+            Step::Put(_, row, _) => row[0].cell(),
+            Step::Update(key, _) | Step::Delete(key) => key.cell(),
+        };
+        let number = self.find(table, key, now_ms).map(Spot::number);
+        match (step, number) {
+            (Step::Put(how, row, ttl_ms), number) => {
+                let before = number.map(|number| (number, self.whole_row(table, number)));
+                let row = cells(row);
+                let is_new = self.put(table, *how, &row, *ttl_ms, now_ms, Room::Made)?;
+                match before {
+                    Some((number, row)) => undo.push(Undo::Restore(number, row)),
+                    None if is_new => {
+                        let number = self.number(table, key).expect("it is in");
+                        undo.push(Undo::Remove(number));
+                    }
+                    None => {}
+                }
+            }
+            (Step::Update(_, changes), Some(number)) => {
+                let before = self.whole_row(table, number);
+                let changes = changes.iter().map(|(column, own)| (*column, own.cell()));
+                let changes: Vec<_> = changes.collect();
+                let spot = self.rows.find(number).expect("the row is there");
+                table.check_key_stays(spot, &changes)?;
+                self.change(table, number, &changes, now_ms, Room::Made)?;
+                undo.push(Undo::Restore(number, before));
+            }
+            (Step::Update(..), None) => return Err(TableError::NoRow(table.show(0, key))),
+            (Step::Delete(_), Some(number)) => {
+                undo.push(Undo::Insert(self.whole_row(table, number)));
+                self.remove(table, number, Event::Delete);
+            }
+            (Step::Delete(_), None) => {}
+        }
+        Ok(())
+    }
+
+    fn undo(&mut self, table: &Table, undo: Undo) {
+        match undo {
+            Undo::Remove(number) => {
+                self.remove(table, number, Event::Delete);
+            }
+            Undo::Restore(number, row) => {
+                let row = cells(&row);
+                let changes: Vec<_> = row.iter().copied().enumerate().skip(1).collect();
+                self.set(table, number, &changes);
+            }
+            Undo::Insert(row) => {
+                let row = cells(&row);
+                let number = self
+                    .new_number(table, row[0])
+                    .expect("there was room for it");
+                self.insert(table, number, &row, true);
+            }
+        }
+    }
+}

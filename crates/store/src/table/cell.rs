@@ -1,0 +1,337 @@
+//! A value of a row, checked and in the form in which columns keep it.
+
+use super::error::TableError;
+use super::schema::{Column, Type};
+
+/// One value. What the bits mean the column's [`Type`] says: a truth 0 or 1, a whole number itself or in two's
+/// complement of 64 bits, a number of either size as that of an `f64`, a word of an enum by its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cell<'a> {
+    /// None.
+    Null,
+    /// Of a type that has a fixed size.
+    Bits(u64),
+    /// A string, or bytes.
+    Text(&'a [u8]),
+}
+
+/// A value of foreign making, before it is known to fit a column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Given<'a> {
+    /// None.
+    Null,
+    /// A truth.
+    Bool(bool),
+    /// A whole number.
+    Whole(i128),
+    /// Any number.
+    Number(f64),
+    /// A string.
+    Text(&'a [u8]),
+    /// Something else, which is called so.
+    Other(&'static str),
+}
+
+impl std::fmt::Display for Given<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Null => out.write_str("nothing"),
+            Self::Bool(value) => write!(out, "{value}"),
+            Self::Whole(value) => write!(out, "{value}"),
+            Self::Number(value) => write!(out, "{value}"),
+            Self::Other(name) => write!(out, "a {name}"),
+            Self::Text(text) => {
+                const SHOWN_MAX: usize = 40;
+                let text = String::from_utf8_lossy(text);
+                match text.char_indices().nth(SHOWN_MAX) {
+                    Some((end, _)) => write!(out, "\"{}…\"", &text[..end]),
+                    None => write!(out, "\"{text}\""),
+                }
+            }
+        }
+    }
+}
+
+/// Where a number lies among the values of a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Before the first.
+    Before,
+    /// At this one.
+    At(u64),
+    /// Right behind this one, at none.
+    Behind(u64),
+    /// Behind the last.
+    After,
+}
+
+impl Column {
+    /// A value as this column keeps it.
+    ///
+    /// # Errors
+    /// [`TableError::Value`]: it is of another type, out of range or too long.
+    pub fn cell<'a>(&self, given: Given<'a>) -> Result<Cell<'a>, TableError> {
+        self.fit(given).map_err(|why| TableError::Value {
+            column: self.name.clone(),
+            value: given.to_string(),
+            why,
+        })
+    }
+
+    fn fit<'a>(&self, given: Given<'a>) -> Result<Cell<'a>, String> {
+        let wanted = || Err(format!("{} expected", article(&self.kind)));
+        match (&self.kind, given) {
+            (_, Given::Null) if self.is_nullable => Ok(Cell::Null),
+            (_, Given::Null) => Err("a value is missing".to_owned()),
+            (Type::Bool, Given::Bool(value)) => Ok(Cell::Bits(value.into())),
+            (Type::Unsigned(_) | Type::Signed(_), given) => {
+                let Some(place) = self.kind.place(given) else {
+                    return wanted();
+                };
+                match place {
+                    Place::At(bits) => Ok(Cell::Bits(bits)),
+                    Place::Behind(_) => wanted(),
+                    Place::Before | Place::After => {
+                        let [least, most] = whole_limits(&self.kind);
+                        Err(format!("out of range: from {least} to {most}"))
+                    }
+                }
+            }
+            (Type::F32 | Type::F64, given) => match self.kind.place(given) {
+                Some(Place::At(bits)) => Ok(Cell::Bits(bits)),
+                Some(_) => Err("out of range".to_owned()),
+                None => wanted(),
+            },
+            (Type::String(most), Given::Text(text)) => {
+                let Ok(decoded) = std::str::from_utf8(text) else {
+                    return Err("it is not UTF-8".to_owned());
+                };
+                // Bytes are counted first: where they are few enough, so are characters.
+                let is_too_long = text.len() > super::schema::TEXT_BYTES_MAX
+                    || (text.len() > *most && decoded.chars().nth(*most).is_some());
+                match is_too_long {
+                    false => Ok(Cell::Text(text)),
+                    true => Err(format!(
+                        "too long: at most {most} characters and {} bytes",
+                        super::schema::TEXT_BYTES_MAX
+                    )),
+                }
+            }
+            (Type::Bytes(most), Given::Text(text)) => match text.len() <= *most {
+                true => Ok(Cell::Text(text)),
+                false => Err(format!("too long: at most {most} bytes")),
+            },
+            (Type::Enum(words), Given::Text(text)) => {
+                let place = words.iter().position(|word| word.as_bytes() == text);
+                match place {
+                    Some(place) => Ok(Cell::Bits(place as u64)),
+                    None => Err(format!("one of {} expected", words.join(", "))),
+                }
+            }
+            _ => wanted(),
+        }
+    }
+}
+
+fn article(kind: &Type) -> String {
+    let name = match kind {
+        Type::Bool => "true or false",
+        Type::Unsigned(_) | Type::Signed(_) => "a whole number",
+        Type::F32 | Type::F64 => "a number",
+        Type::String(_) | Type::Bytes(_) => "a string",
+        Type::Enum(words) => return format!("one of {}", words.join(", ")),
+    };
+    format!("{name} ({kind})")
+}
+
+fn whole_limits(kind: &Type) -> [i128; 2] {
+    match kind {
+        Type::Signed(bits) => [-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1],
+        Type::Unsigned(bits) => [0, (1_i128 << bits) - 1],
+        _ => [0, 0],
+    }
+}
+
+impl Type {
+    /// Where a number lies among those of this type; `None` if either is something else.
+    pub(super) fn place(&self, given: Given<'_>) -> Option<Place> {
+        match self {
+            Self::Unsigned(_) | Self::Signed(_) => {
+                let (value, is_exact) = match given {
+                    Given::Whole(value) => (value, true),
+                    Given::Number(value) if value.is_nan() => return None,
+                    // Saturates, which is beyond all limits.
+                    Given::Number(value) => (value.floor() as i128, value.fract() == 0.0),
+                    // What Lua's numbers can't hold comes as digits.
+                    Given::Text(text) => (std::str::from_utf8(text).ok()?.parse().ok()?, true),
+                    _ => return None,
+                };
+                let [least, most] = whole_limits(self);
+                Some(match value {
+                    _ if value < least => Place::Before,
+                    _ if value > most => Place::After,
+                    _ if is_exact => Place::At(value as i64 as u64),
+                    _ => Place::Behind(value as i64 as u64),
+                })
+            }
+            Self::F32 | Self::F64 => {
+                let value = match given {
+                    Given::Whole(value) => value as f64,
+                    Given::Number(value) => value,
+                    _ => return None,
+                };
+                if value.is_nan() {
+                    return None;
+                }
+                // Beyond all that there can be: as a limit of a scan it is good.
+                if value.is_infinite() {
+                    return Some(if value < 0.0 {
+                        Place::Before
+                    } else {
+                        Place::After
+                    });
+                }
+                // Zero has one form, so that what compares as equal is.
+                let value = value + 0.0;
+                let value = if *self == Self::F32 {
+                    let rounded = f64::from(value as f32);
+                    if rounded.is_infinite() {
+                        return Some(if value < 0.0 {
+                            Place::Before
+                        } else {
+                            Place::After
+                        });
+                    }
+                    rounded
+                } else {
+                    value
+                };
+                Some(Place::At(value.to_bits()))
+            }
+            _ => None,
+        }
+    }
+
+    /// A value in [`bits`](Self::bits) bits, whose order as an unsigned number is that of the values.
+    pub(super) fn ordered(&self, bits: u64) -> u64 {
+        match self {
+            Self::Signed(size) => (bits ^ (1 << (size - 1))) & (u64::MAX >> (64 - size)),
+            Self::F32 => {
+                let bits = (f64::from_bits(bits) as f32).to_bits();
+                u64::from(if bits >> 31 == 0 {
+                    bits | 1 << 31
+                } else {
+                    !bits
+                })
+            }
+            Self::F64 if bits >> 63 == 0 => bits | 1 << 63,
+            Self::F64 => !bits,
+            _ => bits,
+        }
+    }
+
+    /// A number's value.
+    #[must_use]
+    pub fn number(&self, bits: u64) -> f64 {
+        match self {
+            Self::Signed(_) => bits as i64 as f64,
+            Self::F32 | Self::F64 => f64::from_bits(bits),
+            _ => bits as f64,
+        }
+    }
+
+    /// A whole number's value.
+    #[must_use]
+    pub fn whole(&self, bits: u64) -> Option<i128> {
+        match self {
+            Self::Signed(_) => Some((bits as i64).into()),
+            Self::Unsigned(_) => Some(bits.into()),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(kind: &str) -> Column {
+        Column::parse("c", kind).expect("a column")
+    }
+
+    #[test]
+    fn values_fit_or_it_is_said_why() {
+        for (kind, given, expected) in [
+            ("u8", Given::Number(255.0), Ok(Cell::Bits(255))),
+            ("i8", Given::Number(-128.0), Ok(Cell::Bits(-128_i64 as u64))),
+            (
+                "u64",
+                Given::Text(b"18446744073709551615"),
+                Ok(Cell::Bits(u64::MAX)),
+            ),
+            ("enum(m,f)", Given::Text(b"f"), Ok(Cell::Bits(1))),
+            (
+                "string(2)",
+                Given::Text("дя".as_bytes()),
+                Ok(Cell::Text("дя".as_bytes())),
+            ),
+            ("bool?", Given::Null, Ok(Cell::Null)),
+            (
+                "f32",
+                Given::Number(0.1),
+                Ok(Cell::Bits(f64::from(0.1_f32).to_bits())),
+            ),
+            ("f64", Given::Number(-0.0), Ok(Cell::Bits(0))),
+            ("u8", Given::Number(256.0), Err("from 0 to 255")),
+            ("i8", Given::Number(-129.0), Err("from -128 to 127")),
+            (
+                "u8",
+                Given::Number(1.5),
+                Err("a whole number (u8) expected"),
+            ),
+            ("u8", Given::Number(f64::NAN), Err("a whole number")),
+            ("u8", Given::Number(f64::INFINITY), Err("from 0 to 255")),
+            ("u8", Given::Bool(true), Err("a whole number")),
+            ("f32", Given::Number(1e39), Err("out of range")),
+            ("f64", Given::Number(f64::NAN), Err("a number")),
+            (
+                "string(2)",
+                Given::Text("дяд".as_bytes()),
+                Err("at most 2 characters"),
+            ),
+            ("string", Given::Text(b"\xff"), Err("not UTF-8")),
+            ("bytes(1)", Given::Text(b"ab"), Err("at most 1 bytes")),
+            ("enum(m,f)", Given::Text(b"x"), Err("one of m, f")),
+            ("u8", Given::Null, Err("missing")),
+        ] {
+            match (column(kind).cell(given), expected) {
+                (Ok(cell), Ok(expected)) => assert_eq!(cell, expected, "{kind}"),
+                (Err(error), Err(expected)) => {
+                    assert!(error.to_string().contains(expected), "{kind}: {error}");
+                }
+                (found, _) => panic!("{kind} {given}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn ordered_bits_have_the_order_of_the_values() {
+        let rising = [-1e300, -2.5, -1.0, -0.5, 0.0, 0.5, 1.0, 2.5, 1e300];
+        let bits = |kind: &Type, value: f64| match kind.place(Given::Number(value)) {
+            Some(Place::At(bits)) => kind.ordered(bits),
+            other => panic!("{other:?}"),
+        };
+        for (kind, values) in [(Type::F64, &rising[..]), (Type::F32, &rising[1..8])] {
+            assert!(
+                values
+                    .windows(2)
+                    .all(|two| bits(&kind, two[0]) < bits(&kind, two[1]))
+            );
+        }
+        for size in [8, 16, 32] {
+            let kind = Type::Signed(size);
+            let values = [-128.0, -1.0, 0.0, 1.0, 127.0].map(|value| bits(&kind, value));
+            assert!(values.is_sorted() && values[4] >> size == 0, "{values:?}");
+        }
+    }
+}

@@ -1,0 +1,592 @@
+//! Changes of one row: what is asked, what stands in the way, what is told to those who watch.
+//!
+//! Everything that can be refused is refused before anything is touched, so nothing has to be taken back.
+
+use std::sync::atomic::Ordering;
+
+use super::cell::{Cell, Given};
+use super::changes::Event;
+use super::error::TableError;
+use super::index::Made;
+use super::rows::Spot;
+use super::schema::Evict;
+use super::{Row, State, Table, is_expired, json};
+
+/// Expired rows that one change takes out, so that they go faster than new ones can come.
+const EXPIRED_PER_CHANGE: usize = 8;
+
+/// What is done where the key is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is an error.
+    Insert,
+    /// The row that is there stays.
+    Add,
+    /// The new one takes its place.
+    Upsert,
+}
+
+/// Whether there is room for a change already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// It is made, of what may be evicted.
+    Make,
+    /// Somebody has made it, for several changes.
+    Made,
+}
+
+/// A row's values, kept to see whether they are the same later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen(Vec<SeenCell>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum SeenCell {
+    Null,
+    Bits(u64),
+    Text(Box<[u8]>),
+}
+
+impl SeenCell {
+    fn is(&self, cell: Cell<'_>) -> bool {
+        match (self, cell) {
+            (Self::Null, Cell::Null) => true,
+            (Self::Bits(own), Cell::Bits(bits)) => *own == bits,
+            (Self::Text(own), Cell::Text(text)) => **own == *text,
+            _ => false,
+        }
+    }
+}
+
+impl Row<'_> {
+    /// Its values as they are.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        let columns = 0..self.table.schema.columns.len();
+        let cells = columns.map(|column| match self.get(column) {
+            Cell::Null => SeenCell::Null,
+            Cell::Bits(bits) => SeenCell::Bits(bits),
+            Cell::Text(text) => SeenCell::Text(text.into()),
+        });
+        Seen(cells.collect())
+    }
+}
+
+/// How an update went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Updated {
+    /// Done.
+    Yes,
+    /// There is no such row.
+    NoRow,
+    /// The row is not as it was seen.
+    Changed,
+}
+
+impl Table {
+    /// Puts a row in; whether it is new. `row` has a cell for each [visible](super::Schema::visible) column, made by
+    /// [`Column::cell`](super::Column::cell). It stays for `ttl_ms`, or as the schema says.
+    ///
+    /// # Errors
+    /// [`TableError::KeyTaken`], [`TableError::Taken`], [`TableError::Full`], [`TableError::Rows`],
+    /// [`TableError::Loading`].
+    pub fn put(
+        &self,
+        how: Put,
+        row: &[Cell<'_>],
+        ttl_ms: Option<u64>,
+        now_ms: u64,
+    ) -> Result<bool, TableError> {
+        let mut state = self.state.write();
+        state.refuse_while_loading()?;
+        state.tidy(self, now_ms);
+        state.put(self, how, row, ttl_ms, now_ms, Room::Make)
+    }
+
+    /// Changes values of a row, by the columns' places; if it is still as it was `seen`, where that is told.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`TableError::Value`] for the key itself.
+    pub fn update(
+        &self,
+        key: Cell<'_>,
+        changes: &[(usize, Cell<'_>)],
+        seen: Option<&Seen>,
+        now_ms: u64,
+    ) -> Result<Updated, TableError> {
+        let mut state = self.state.write();
+        state.refuse_while_loading()?;
+        state.tidy(self, now_ms);
+        let Some(spot) = state.find(self, key, now_ms) else {
+            return Ok(Updated::NoRow);
+        };
+        let number = spot.number();
+        if let Some(seen) = seen {
+            let cells = seen.0.iter().enumerate();
+            let mut cells = cells.map(|(column, cell)| cell.is(spot.get(&self.shape, column)));
+            if !cells.all(|is_same| is_same) {
+                return Ok(Updated::Changed);
+            }
+        }
+        self.check_key_stays(spot, changes)?;
+        state.change(self, number, changes, now_ms, Room::Make)?;
+        Ok(Updated::Yes)
+    }
+
+    /// Adds to a number of a row; the sum's bits. `None` if there is no such row.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update); [`TableError::Value`] where the column has no number, or the sum does not fit.
+    pub fn incr(
+        &self,
+        key: Cell<'_>,
+        column: usize,
+        by: Given<'_>,
+        now_ms: u64,
+    ) -> Result<Option<u64>, TableError> {
+        let Some(about) = self
+            .schema
+            .visible()
+            .get(column)
+            .filter(|about| about.kind.is_number())
+        else {
+            return Err(TableError::Value {
+                column: self.schema.columns[column].name.clone(),
+                value: by.to_string(),
+                why: format!(
+                    "only numbers are added to, not a {}",
+                    self.schema.columns[column].kind
+                ),
+            });
+        };
+        let mut state = self.state.write();
+        state.refuse_while_loading()?;
+        state.tidy(self, now_ms);
+        let Some(spot) = state.find(self, key, now_ms) else {
+            return Ok(None);
+        };
+        let number = spot.number();
+        let bits = match spot.get(&self.shape, column) {
+            Cell::Bits(bits) => bits,
+            _ => 0,
+        };
+        let sum = match (about.kind.whole(bits), by) {
+            (Some(value), Given::Whole(by)) => Given::Whole(value.saturating_add(by)),
+            (Some(value), Given::Number(by)) if by.fract() == 0.0 => {
+                Given::Whole(value.saturating_add(by as i128))
+            }
+            (None, Given::Whole(by)) => Given::Number(about.kind.number(bits) + by as f64),
+            (None, Given::Number(by)) => Given::Number(about.kind.number(bits) + by),
+            (_, other) => other,
+        };
+        let cell = about.cell(sum)?;
+        let changes = [(column, cell)];
+        self.check_key_stays(spot, &changes)?;
+        state.change(self, number, &changes, now_ms, Room::Make)?;
+        match cell {
+            Cell::Bits(bits) => Ok(Some(bits)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Takes a row out; whether there was one.
+    ///
+    /// # Errors
+    /// [`TableError::Loading`].
+    pub fn delete(&self, key: Cell<'_>, now_ms: u64) -> Result<bool, TableError> {
+        let mut state = self.state.write();
+        state.refuse_while_loading()?;
+        state.tidy(self, now_ms);
+        let Some(spot) = state.find(self, key, now_ms) else {
+            return Ok(false);
+        };
+        let number = spot.number();
+        state.remove(self, number, Event::Delete);
+        Ok(true)
+    }
+
+    /// Takes all rows out.
+    ///
+    /// # Errors
+    /// [`TableError::Loading`].
+    pub fn clear(&self) -> Result<(), TableError> {
+        let mut state = self.state.write();
+        state.refuse_while_loading()?;
+        let empty = State::new(&self.schema, &self.shape);
+        let full = std::mem::replace(&mut *state, empty);
+        self.tell(|out| json::event(out, Event::Clear, None));
+        drop(state);
+        // Gives back what may be much memory, while nobody waits for it.
+        drop(full);
+        Ok(())
+    }
+
+    /// When a row expires that is put in now.
+    fn expiry<'a>(&self, ttl_ms: Option<u64>, now_ms: u64) -> Cell<'a> {
+        match ttl_ms.or(self.schema.ttl_ms) {
+            Some(ttl_ms) => Cell::Bits(now_ms.saturating_add(ttl_ms)),
+            None => Cell::Null,
+        }
+    }
+
+    pub(super) fn check_key_stays(
+        &self,
+        spot: Spot<'_>,
+        changes: &[(usize, Cell<'_>)],
+    ) -> Result<(), TableError> {
+        let key = spot.get(&self.shape, 0);
+        match changes
+            .iter()
+            .find(|(column, cell)| *column == 0 && *cell != key)
+        {
+            None => Ok(()),
+            Some((_, cell)) => Err(TableError::Value {
+                column: self.schema.columns[0].name.clone(),
+                value: self.show(0, *cell),
+                why: "a row's key can't be changed".to_owned(),
+            }),
+        }
+    }
+
+    /// A value for an error.
+    pub(super) fn show(&self, column: usize, cell: Cell<'_>) -> String {
+        let mut out = Vec::new();
+        json::value(&mut out, &self.schema.columns[column].kind, cell, false);
+        match cell {
+            // Shortened, where it is long.
+            Cell::Text(text) => Given::Text(text).to_string(),
+            _ => String::from_utf8_lossy(&out).into_owned(),
+        }
+    }
+}
+
+impl State {
+    pub(super) fn refuse_while_loading(&self) -> Result<(), TableError> {
+        match self.is_loading {
+            true => Err(TableError::Loading),
+            false => Ok(()),
+        }
+    }
+
+    /// As [`Table::put`].
+    pub(super) fn put(
+        &mut self,
+        table: &Table,
+        how: Put,
+        row: &[Cell<'_>],
+        ttl_ms: Option<u64>,
+        now_ms: u64,
+        room: Room,
+    ) -> Result<bool, TableError> {
+        let with_expiry: Vec<Cell<'_>>;
+        let row = match table.schema.has_ttl {
+            false => row,
+            true => {
+                let expiry = std::iter::once(table.expiry(ttl_ms, now_ms));
+                with_expiry = row.iter().copied().chain(expiry).collect();
+                &with_expiry
+            }
+        };
+        if let Some(number) = self.number(table, row[0])
+            && let Some(spot) = self.rows.find(number)
+        {
+            if is_expired(table, spot, now_ms) {
+                self.remove(table, number, Event::Expire);
+            } else {
+                return match how {
+                    Put::Add => Ok(false),
+                    Put::Insert => Err(TableError::KeyTaken {
+                        column: table.schema.columns[0].name.clone(),
+                        value: table.show(0, row[0]),
+                    }),
+                    Put::Upsert => {
+                        let changes = row.iter().copied().enumerate().skip(1);
+                        let changes: Vec<_> = changes.collect();
+                        self.change(table, number, &changes, now_ms, room)?;
+                        Ok(false)
+                    }
+                };
+            }
+        }
+        self.check_unique(table, |column| row[column], None, |_| true, now_ms)?;
+        if room == Room::Make {
+            self.make_room(table, row_bytes(table, row), None, now_ms)?;
+        }
+        let number = self.new_number(table, row[0])?;
+        self.insert(table, number, row, true);
+        table.tell(|out| {
+            json::event(
+                out,
+                Event::Insert,
+                Some((&table.schema, &|column| row[column])),
+            )
+        });
+        Ok(true)
+    }
+
+    /// Puts a row in that nothing stands in the way of.
+    pub(super) fn insert(
+        &mut self,
+        table: &Table,
+        number: u32,
+        row: &[Cell<'_>],
+        is_indexed: bool,
+    ) {
+        let Self {
+            rows,
+            indexes,
+            keys,
+            ..
+        } = self;
+        rows.insert(&table.shape, number, row);
+        let indexes = indexes.iter_mut().filter(|_| is_indexed);
+        for index in indexes.chain(keys) {
+            if let Some(made) = index.make(|column| row[column]) {
+                index.insert(made, number, &table.shape, rows);
+            }
+        }
+    }
+
+    /// The number of a row that is to be put in.
+    pub(super) fn new_number(&mut self, table: &Table, key: Cell<'_>) -> Result<u32, TableError> {
+        if let (Some(number), Cell::Bits(bits)) = (table.shape.key, key) {
+            return Ok(number.row(table.shape.kind(0), bits));
+        }
+        if self.rows.count() >= u32::MAX as usize {
+            return Err(TableError::Rows);
+        }
+        // Numbers go round: those behind the last one are free, later those that were given back.
+        let mut free = self.next_row;
+        for taken in self.rows.from(self.next_row) {
+            if taken.number() != free {
+                break;
+            }
+            free = match free.checked_add(1) {
+                Some(free) => free,
+                None => break,
+            };
+        }
+        if self.rows.find(free).is_some() {
+            free = 0;
+            for taken in self.rows.from(0) {
+                if taken.number() != free {
+                    break;
+                }
+                free += 1;
+            }
+        }
+        self.next_row = free.wrapping_add(1);
+        Ok(free)
+    }
+
+    /// Changes values of a row that is there; not its key.
+    pub(super) fn change(
+        &mut self,
+        table: &Table,
+        number: u32,
+        changes: &[(usize, Cell<'_>)],
+        now_ms: u64,
+        room: Room,
+    ) -> Result<(), TableError> {
+        let shape = &table.shape;
+        let spot = self.rows.find(number).expect("the row is there");
+        let real: Vec<_> = changes
+            .iter()
+            .copied()
+            .filter(|(column, cell)| *column > 0 && spot.get(shape, *column) != *cell)
+            .collect();
+        if real.is_empty() {
+            return Ok(());
+        }
+        let after = |column: usize| match changed(&real, column) {
+            Some(cell) => cell,
+            None => spot.get(shape, column),
+        };
+        self.check_unique(
+            table,
+            after,
+            Some(number),
+            |keys| {
+                keys.columns()
+                    .any(|column| changed(&real, column).is_some())
+            },
+            now_ms,
+        )?;
+        if room == Room::Make {
+            let grows = |&(column, cell): &(usize, Cell<'_>)| {
+                text_bytes(cell).saturating_sub(text_bytes(spot.get(shape, column)))
+            };
+            let needed = real.iter().map(grows).sum();
+            self.make_room(table, needed, Some(number), now_ms)?;
+        }
+        self.set(table, number, &real);
+        table.tell(|out| {
+            let spot = self.rows.find(number).expect("the row is there");
+            let value = |column: usize| spot.get(shape, column);
+            json::event(out, Event::Update, Some((&table.schema, &value)));
+        });
+        Ok(())
+    }
+
+    /// Changes values of a row that is there, whatever they are.
+    pub(super) fn set(&mut self, table: &Table, number: u32, changes: &[(usize, Cell<'_>)]) {
+        let shape = &table.shape;
+        let Self { rows, indexes, .. } = self;
+        let spot = rows.find(number).expect("the row is there");
+        let mut made: Vec<(usize, Option<Made>)> = Vec::new();
+        for (place, index) in indexes.iter_mut().enumerate() {
+            let mut columns = index.shape.columns();
+            if !columns.any(|column| changed(changes, column).is_some()) {
+                continue;
+            }
+            drop(columns);
+            let after = index.make(|column| match changed(changes, column) {
+                Some(cell) => cell,
+                None => spot.get(shape, column),
+            });
+            made.push((place, after));
+            if let Some(before) = index.make_of_spot(shape, spot) {
+                index.remove(before, number, shape, rows);
+            }
+        }
+        rows.set(shape, number, changes.iter().copied());
+        for (place, made) in made {
+            if let Some(made) = made {
+                indexes[place].insert(made, number, shape, rows);
+            }
+        }
+    }
+
+    /// Takes a row out that is there.
+    pub(super) fn remove(&mut self, table: &Table, number: u32, event: Event) {
+        let shape = &table.shape;
+        let Self {
+            rows,
+            indexes,
+            keys,
+            ..
+        } = self;
+        let spot = rows.find(number).expect("the row is there");
+        for index in indexes.iter_mut().chain(keys) {
+            if let Some(made) = index.make_of_spot(shape, spot) {
+                index.remove(made, number, shape, rows);
+            }
+        }
+        table.tell(|out| {
+            let key = spot.get(shape, 0);
+            json::gone(out, event, &table.schema, key);
+        });
+        rows.remove(number);
+    }
+
+    /// Whether another row has what is unique. `value`: of the row that is to be; `own`: its number, if it is there.
+    fn check_unique<'a>(
+        &self,
+        table: &Table,
+        value: impl Fn(usize) -> Cell<'a>,
+        own: Option<u32>,
+        is_affected: impl Fn(&super::KeyShape) -> bool,
+        now_ms: u64,
+    ) -> Result<(), TableError> {
+        for (index, about) in self.indexes.iter().zip(&table.schema.indexes) {
+            if !index.is_unique || !is_affected(&index.shape) || !index.shape.is_whole(&value) {
+                continue;
+            }
+            let Some(made) = index.make(&value) else {
+                continue;
+            };
+            let Some(other) = index.first(&made, &table.shape, &self.rows) else {
+                continue;
+            };
+            let spot = self.rows.find(other).expect("what is indexed is there");
+            if Some(other) != own && !is_expired(table, spot, now_ms) {
+                let values = index.shape.columns();
+                let values = values.map(|column| {
+                    let name = &table.schema.columns[column].name;
+                    format!("{name} {}", table.show(column, value(column)))
+                });
+                return Err(TableError::Taken {
+                    index: about.name.clone(),
+                    values: values.collect::<Vec<_>>().join(", "),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sees to it that so many bytes more are within the limit. `own`: a row that has to stay.
+    pub(super) fn make_room(
+        &mut self,
+        table: &Table,
+        needed: usize,
+        own: Option<u32>,
+        now_ms: u64,
+    ) -> Result<(), TableError> {
+        let bytes_max = table.schema.bytes_max;
+        if needed == 0 || self.bytes() + needed <= bytes_max {
+            return Ok(());
+        }
+        self.expire(table, now_ms, usize::MAX);
+        while self.bytes() + needed > bytes_max {
+            let first = match table.schema.evict {
+                Evict::Nothing => None,
+                Evict::Key => match &self.keys {
+                    Some(keys) => keys.lowest(),
+                    None => self.rows.from(0).next().map(Spot::number),
+                },
+                Evict::Index(place) => self.indexes[place].lowest(),
+            };
+            match first.filter(|first| Some(*first) != own) {
+                Some(first) => {
+                    self.remove(table, first, Event::Evict);
+                    table.evicted.fetch_add(1, Ordering::Relaxed);
+                }
+                None => return Err(TableError::Full { needed, bytes_max }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Before a change: some of what has expired goes, or all of it where it could hide what is unique.
+    pub(super) fn tidy(&mut self, table: &Table, now_ms: u64) {
+        let is_unique = self.indexes.iter().any(|index| index.is_unique);
+        let most = if is_unique {
+            usize::MAX
+        } else {
+            EXPIRED_PER_CHANGE
+        };
+        self.expire(table, now_ms, most);
+    }
+
+    /// Takes out rows that have expired.
+    pub(super) fn expire(&mut self, table: &Table, now_ms: u64, most: usize) {
+        if !table.schema.has_ttl {
+            return;
+        }
+        let expired: Vec<u32> = self.expired(table, now_ms).take(most).collect();
+        for number in expired {
+            self.remove(table, number, Event::Expire);
+        }
+    }
+}
+
+/// What a column is changed to, if it is.
+fn changed<'a>(changes: &[(usize, Cell<'a>)], column: usize) -> Option<Cell<'a>> {
+    let change = changes.iter().find(|(changed, _)| *changed == column);
+    change.map(|(_, cell)| *cell)
+}
+
+fn text_bytes(cell: Cell<'_>) -> usize {
+    match cell {
+        Cell::Text(text) => text.len(),
+        _ => 0,
+    }
+}
+
+/// About what a row takes.
+pub(super) fn row_bytes(table: &Table, row: &[Cell<'_>]) -> usize {
+    let values = row.iter().enumerate().map(|(column, cell)| {
+        let fixed = table.shape.kind(column).bits();
+        fixed.map_or(4, |bits| bits as usize / 8) + text_bytes(*cell)
+    });
+    values.sum::<usize>() + 5 * table.schema.indexes.len()
+}

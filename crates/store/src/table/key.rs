@@ -1,0 +1,377 @@
+//! What an index orders by: the values of its columns, made one comparable thing.
+//!
+//! Where all of them have a fixed size and are at most eight bytes together, that is a number of 64 bits; up to
+//! sixteen, one of 128; otherwise bytes. Nothing of it is kept but once for each leaf of an index: keys are made of a
+//! row when it is looked at.
+
+use super::cell::{Cell, Given, Place};
+use super::error::TableError;
+use super::leaf::Shape;
+use super::rows::Spot;
+use super::schema::{Column, IndexSchema, Schema, Type};
+
+/// A comparable form of some values in turn.
+pub(super) trait Key: Ord + Clone + Default + std::fmt::Debug + Send + Sync {
+    /// Puts a value of so many bits behind.
+    fn push_bits(&mut self, bits: u32, value: u64);
+
+    /// Puts a string behind.
+    fn push_text(&mut self, text: &[u8]);
+
+    /// The least of all keys that don't begin with this one and are greater, if there is any. `rest`: bits that are
+    /// still to come, where their number is fixed.
+    fn next(self, rest: u32) -> Option<Self>;
+
+    /// The least of all keys that begin with this one.
+    fn least(self, rest: u32) -> Self;
+
+    /// What it takes of the heap.
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
+macro_rules! number_key {
+    ($number:ty) => {
+        impl Key for $number {
+            fn push_bits(&mut self, bits: u32, value: u64) {
+                *self = self.checked_shl(bits).unwrap_or(0) | Self::from(value);
+            }
+
+            fn push_text(&mut self, _text: &[u8]) {
+                unreachable!("strings have no fixed size")
+            }
+
+            fn next(self, rest: u32) -> Option<Self> {
+                let next = self.checked_add(1)?;
+                let least = next.checked_shl(rest).unwrap_or(0);
+                // What leaves at the upper end was the last of all.
+                (least.checked_shr(rest).unwrap_or(0) == next).then_some(least)
+            }
+
+            fn least(self, rest: u32) -> Self {
+                self.checked_shl(rest).unwrap_or(0)
+            }
+        }
+    };
+}
+
+number_key!(u64);
+number_key!(u128);
+
+/// A key of bytes, whose order is that of the values.
+pub(super) type Bytes = Vec<u8>;
+
+impl Key for Bytes {
+    fn push_bits(&mut self, bits: u32, value: u64) {
+        let bytes = value.to_be_bytes();
+        self.extend_from_slice(&bytes[8 - bits as usize / 8..]);
+    }
+
+    fn push_text(&mut self, text: &[u8]) {
+        // A zero is followed by 255, the end by another zero: no string is the beginning of another one's form.
+        for byte in text {
+            self.push(*byte);
+            if *byte == 0 {
+                self.push(255);
+            }
+        }
+        self.extend_from_slice(&[0, 0]);
+    }
+
+    fn next(mut self, _rest: u32) -> Option<Self> {
+        while let Some(last) = self.pop() {
+            if last < 255 {
+                self.push(last + 1);
+                return Some(self);
+            }
+        }
+        None
+    }
+
+    fn least(self, _rest: u32) -> Self {
+        self
+    }
+
+    fn heap_bytes(&self) -> usize {
+        super::leaf::heap_bytes(self.capacity())
+    }
+}
+
+/// Which of the three forms an index's keys have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Narrow,
+    Medium,
+    Wide,
+}
+
+/// How keys of one index are made.
+#[derive(Clone, Debug)]
+pub(super) struct KeyShape {
+    /// Places in the table, types, and whether there may be no value.
+    parts: Box<[(usize, Type, bool)]>,
+    is_sparse: bool,
+}
+
+impl KeyShape {
+    pub(super) fn new(schema: &Schema, index: &IndexSchema) -> Self {
+        Self::of_columns(&schema.columns, &index.columns, index.is_sparse)
+    }
+
+    pub(super) fn of_columns(all: &[Column], columns: &[usize], is_sparse: bool) -> Self {
+        let parts = columns.iter().map(|&column| {
+            let Column {
+                kind, is_nullable, ..
+            } = &all[column];
+            (column, kind.clone(), *is_nullable)
+        });
+        Self {
+            parts: parts.collect(),
+            is_sparse,
+        }
+    }
+
+    pub(super) fn form(&self) -> Form {
+        match self.rest(0) {
+            Some(0..=64) => Form::Narrow,
+            Some(65..=128) => Form::Medium,
+            _ => Form::Wide,
+        }
+    }
+
+    /// Bits from that part on, if they have a fixed size.
+    fn rest(&self, from: usize) -> Option<u32> {
+        self.parts[from..]
+            .iter()
+            .map(|(_, kind, is_nullable)| Some(kind.bits()? + if *is_nullable { 8 } else { 0 }))
+            .sum()
+    }
+
+    fn push<K: Key>(&self, key: &mut K, part: usize, cell: Cell<'_>) {
+        let (_, kind, is_nullable) = &self.parts[part];
+        if *is_nullable {
+            key.push_bits(8, u64::from(cell != Cell::Null));
+        }
+        match (cell, kind.bits()) {
+            (Cell::Bits(bits), Some(size)) => key.push_bits(size, kind.ordered(bits)),
+            (Cell::Text(text), _) => key.push_text(text),
+            (_, Some(size)) => key.push_bits(size, 0),
+            (_, None) => {}
+        }
+    }
+
+    /// The key of a row whose values are told.
+    pub(super) fn of<'a, K: Key>(&self, value: impl Fn(usize) -> Cell<'a>) -> K {
+        let mut key = K::default();
+        for part in 0..self.parts.len() {
+            self.push(&mut key, part, value(self.parts[part].0));
+        }
+        key
+    }
+
+    #[inline]
+    pub(super) fn of_spot<K: Key>(&self, shape: &Shape, spot: Spot<'_>) -> K {
+        self.of(|column| spot.get(shape, column))
+    }
+
+    /// Whether the index has a row with these values.
+    pub(super) fn has<'a>(&self, value: impl Fn(usize) -> Cell<'a>) -> bool {
+        !self.is_sparse || value(self.parts[0].0) != Cell::Null
+    }
+
+    /// Whether none of its columns lacks a value.
+    pub(super) fn is_whole<'a>(&self, value: impl Fn(usize) -> Cell<'a>) -> bool {
+        self.parts
+            .iter()
+            .all(|(column, ..)| value(*column) != Cell::Null)
+    }
+
+    pub(super) fn columns(&self) -> impl Iterator<Item = usize> {
+        self.parts.iter().map(|(column, ..)| *column)
+    }
+
+    /// The keys that a scan is about: from the first, which counts, to the second, which does not; `None` if there can't
+    /// be any.
+    pub(super) fn range<K: Key>(&self, limits: &Limits<'_>) -> Option<(K, Option<K>)> {
+        let mut key = K::default();
+        for (part, value) in limits.values.iter().enumerate() {
+            self.push(&mut key, part, (*value)?);
+        }
+        let part = limits.values.len();
+        let rest = self.rest(part).unwrap_or(0);
+        if limits.low == Limit::None && limits.high == Limit::None {
+            return Some((key.clone().least(rest), key.next(rest)));
+        }
+        let (_, kind, is_nullable) = &self.parts[part];
+        // From here on there is a value.
+        let mut prefix = key.clone();
+        let mut before = rest;
+        if *is_nullable {
+            prefix.push_bits(8, 1);
+            before = before.saturating_sub(8);
+        }
+        let behind = self.rest(part + 1).unwrap_or(0);
+        let at = |cell: Cell<'_>| {
+            let mut key = prefix.clone();
+            match (cell, kind.bits()) {
+                (Cell::Bits(bits), Some(size)) => key.push_bits(size, kind.ordered(bits)),
+                (Cell::Text(text), _) => key.push_text(text),
+                _ => {}
+            }
+            key
+        };
+        let least = || Some(prefix.clone().least(before));
+        // The first key of what the limit lets through, or behind it.
+        let edge = |limit: &Limit<'_>| match limit {
+            Limit::None => unreachable!("looked at by the caller"),
+            Limit::Before => Some(least()),
+            Limit::After => Some(prefix.clone().next(before)),
+            Limit::At(cell) => Some(Some(at(*cell).least(behind))),
+            Limit::Behind(cell) => Some(at(*cell).next(behind)),
+        };
+        let low = match &limits.low {
+            Limit::None => least(),
+            limit => edge(limit).flatten(),
+        };
+        let high = match &limits.high {
+            Limit::None => prefix.clone().next(before),
+            limit => edge(limit).flatten(),
+        };
+        let low = low?;
+        match high {
+            Some(high) if high <= low => None,
+            high => Some((low, high)),
+        }
+    }
+
+    /// Reads what a scan is about.
+    ///
+    /// # Errors
+    /// [`TableError::Scan`], [`TableError::Value`].
+    pub(super) fn limits<'a>(
+        &self,
+        columns: &[Column],
+        values: &[Given<'a>],
+        range: &Range<'a>,
+    ) -> Result<Limits<'a>, TableError> {
+        if values.len() > self.parts.len() {
+            let count = self.parts.len();
+            return Err(TableError::Scan(format!(
+                "{} values for an index of {count} columns",
+                values.len()
+            )));
+        }
+        let mut limits = Limits::default();
+        for (part, value) in self.parts.iter().zip(values) {
+            limits.values.push(equal(&columns[part.0], *value)?);
+        }
+        if range.is_empty() {
+            return Ok(limits);
+        }
+        let Some(part) = self.parts.get(values.len()) else {
+            return Err(TableError::Scan(
+                "from, to, above and below are of the next column, and the index has no more"
+                    .to_owned(),
+            ));
+        };
+        let column = &columns[part.0];
+        let conflict =
+            || TableError::Scan("from and above, or to and below, are told both".to_owned());
+        limits.low = match (range.from, range.above) {
+            (Some(_), Some(_)) => return Err(conflict()),
+            (Some(value), None) => limit(column, value, false)?,
+            (None, Some(value)) => limit(column, value, true)?,
+            (None, None) => Limit::None,
+        };
+        limits.high = match (range.to, range.below) {
+            (Some(_), Some(_)) => return Err(conflict()),
+            (Some(value), None) => limit(column, value, true)?,
+            (None, Some(value)) => limit(column, value, false)?,
+            (None, None) => Limit::None,
+        };
+        Ok(limits)
+    }
+}
+
+/// Of the column behind those whose values are told.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Range<'a> {
+    /// At least this.
+    pub from: Option<Given<'a>>,
+    /// At most this.
+    pub to: Option<Given<'a>>,
+    /// More than this.
+    pub above: Option<Given<'a>>,
+    /// Less than this.
+    pub below: Option<Given<'a>>,
+}
+
+impl Range<'_> {
+    fn is_empty(&self) -> bool {
+        [self.from, self.to, self.above, self.below]
+            .iter()
+            .all(Option::is_none)
+    }
+}
+
+/// Which rows of an index are meant.
+#[derive(Debug, Default)]
+pub(super) struct Limits<'a> {
+    /// Of its first columns; `None` for what no row can have.
+    values: Vec<Option<Cell<'a>>>,
+    low: Limit<'a>,
+    high: Limit<'a>,
+}
+
+/// Where rows begin or end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Limit<'a> {
+    /// It is not told.
+    #[default]
+    None,
+    /// Before all that have a value.
+    Before,
+    /// Right before this value.
+    At(Cell<'a>),
+    /// Right behind it.
+    Behind(Cell<'a>),
+    /// Behind all.
+    After,
+}
+
+/// A value that rows should have; `None` for one of the right kind that no row can have.
+pub(super) fn equal<'a>(column: &Column, given: Given<'a>) -> Result<Option<Cell<'a>>, TableError> {
+    match (&column.kind, given) {
+        (_, Given::Null) if column.is_nullable => Ok(Some(Cell::Null)),
+        (kind, given) if kind.is_number() => match kind.place(given) {
+            Some(Place::At(bits)) => Ok(Some(Cell::Bits(bits))),
+            Some(_) => Ok(None),
+            None => column.cell(given).map(Some),
+        },
+        // Nothing that is too long is there.
+        (Type::String(_) | Type::Bytes(_), Given::Text(text)) => Ok(Some(Cell::Text(text))),
+        (Type::Enum(_), Given::Text(_)) => Ok(column.cell(given).ok()),
+        _ => column.cell(given).map(Some),
+    }
+}
+
+fn limit<'a>(column: &Column, given: Given<'a>, is_behind: bool) -> Result<Limit<'a>, TableError> {
+    let cell = match column.kind.place(given) {
+        Some(Place::Before) => return Ok(Limit::Before),
+        Some(Place::After) => return Ok(Limit::After),
+        Some(Place::Behind(bits)) => return Ok(Limit::Behind(Cell::Bits(bits))),
+        Some(Place::At(bits)) => Cell::Bits(bits),
+        None => match (&column.kind, given) {
+            (Type::String(_) | Type::Bytes(_), Given::Text(text)) => Cell::Text(text),
+            _ => match column.cell(given)? {
+                Cell::Null => return Err(TableError::Scan("a limit is no value".to_owned())),
+                cell => cell,
+            },
+        },
+    };
+    Ok(match is_behind {
+        true => Limit::Behind(cell),
+        false => Limit::At(cell),
+    })
+}

@@ -1,0 +1,300 @@
+//! The rows of a table by number: leaves in branches, both with the number that they begin with.
+//!
+//! Two levels are enough: a branch has up to 512 leaves, and the list of branches is short and seldom changes. Leaves
+//! are shared with whoever has taken a [`View`]: a writer copies the one that it changes then.
+
+use std::sync::Arc;
+
+use super::cell::Cell;
+use super::leaf::{Leaf, ROWS_FEW, Shape};
+
+/// Most leaves of a branch.
+const LEAVES_MAX: usize = 512;
+
+#[derive(Clone, Debug)]
+struct Branch {
+    /// The least number that stands in each leaf, or less.
+    firsts: Vec<u32>,
+    leaves: Vec<Arc<Leaf>>,
+}
+
+/// All rows.
+#[derive(Clone, Debug)]
+pub(super) struct Rows {
+    firsts: Vec<u32>,
+    /// Never empty, and none of them is; the very first leaf alone may be.
+    branches: Vec<Branch>,
+    count: usize,
+    bytes: usize,
+}
+
+/// Where a row stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot<'a> {
+    pub(super) leaf: &'a Leaf,
+    pub(super) place: usize,
+}
+
+impl<'a> Spot<'a> {
+    #[inline]
+    pub(super) fn get(self, shape: &Shape, column: usize) -> Cell<'a> {
+        self.leaf.get(shape, self.place, column)
+    }
+
+    pub(super) fn number(self) -> u32 {
+        self.leaf.number(self.place)
+    }
+}
+
+impl Rows {
+    pub(super) fn new(shape: &Shape) -> Self {
+        let leaf = Arc::new(Leaf::new(shape));
+        let bytes = leaf.bytes();
+        Self {
+            firsts: vec![0],
+            branches: vec![Branch {
+                firsts: vec![0],
+                leaves: vec![leaf],
+            }],
+            count: 0,
+            bytes,
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The branch and the leaf in it where a number belongs.
+    fn seek(&self, number: u32) -> (usize, usize) {
+        let branch = self
+            .firsts
+            .partition_point(|first| *first <= number)
+            .saturating_sub(1);
+        let firsts = &self.branches[branch].firsts;
+        let leaf = firsts
+            .partition_point(|first| *first <= number)
+            .saturating_sub(1);
+        (branch, leaf)
+    }
+
+    pub(super) fn find(&self, number: u32) -> Option<Spot<'_>> {
+        let (branch, leaf) = self.seek(number);
+        let leaf = &*self.branches[branch].leaves[leaf];
+        let place = leaf.find(number).ok()?;
+        Some(Spot { leaf, place })
+    }
+
+    /// A row that is not there yet.
+    pub(super) fn insert(&mut self, shape: &Shape, number: u32, row: &[Cell<'_>]) {
+        let (at, place) = self.seek(number);
+        let branch = &mut self.branches[at];
+        let leaf = Arc::make_mut(&mut branch.leaves[place]);
+        let before = leaf.bytes();
+        let Err(spot) = leaf.find(number) else {
+            unreachable!("the row is not there");
+        };
+        leaf.insert(shape, spot, number, row);
+        self.count += 1;
+        let mut new = None;
+        if leaf.is_over() {
+            // What is put in at the end often goes on there: the leaf stays full, and another one begins.
+            let cut = if spot + 1 == leaf.len() {
+                spot
+            } else {
+                leaf.len() / 2
+            };
+            new = Some(leaf.split_off(cut));
+        }
+        self.bytes = self.bytes - before + leaf.bytes();
+        if let Some(new) = new {
+            self.bytes += new.bytes();
+            let first = new.number(0);
+            branch.firsts.insert(place + 1, first);
+            branch.leaves.insert(place + 1, Arc::new(new));
+            self.split(at, place + 1);
+        }
+    }
+
+    /// Splits a branch that has too many leaves; `new` was put in last.
+    fn split(&mut self, at: usize, new: usize) {
+        let branch = &mut self.branches[at];
+        let len = branch.leaves.len();
+        if len <= LEAVES_MAX {
+            return;
+        }
+        let cut = if new + 1 == len { new } else { len / 2 };
+        let behind = Branch {
+            firsts: branch.firsts.split_off(cut),
+            leaves: branch.leaves.split_off(cut),
+        };
+        self.firsts.insert(at + 1, behind.firsts[0]);
+        self.branches.insert(at + 1, behind);
+    }
+
+    /// Changes values of a row that is there.
+    pub(super) fn set<'a>(
+        &mut self,
+        shape: &Shape,
+        number: u32,
+        changes: impl IntoIterator<Item = (usize, Cell<'a>)>,
+    ) {
+        let (at, place) = self.seek(number);
+        let branch = &mut self.branches[at];
+        let leaf = Arc::make_mut(&mut branch.leaves[place]);
+        let before = leaf.bytes();
+        let spot = leaf.find(number).expect("the row is there");
+        for (column, cell) in changes {
+            leaf.set(shape, spot, column, cell);
+        }
+        let new = leaf.is_over().then(|| leaf.split_off(leaf.len() / 2));
+        self.bytes = self.bytes - before + leaf.bytes();
+        if let Some(new) = new {
+            self.bytes += new.bytes();
+            branch.firsts.insert(place + 1, new.number(0));
+            branch.leaves.insert(place + 1, Arc::new(new));
+            self.split(at, place + 1);
+        }
+    }
+
+    /// Takes a row out that is there.
+    pub(super) fn remove(&mut self, number: u32) {
+        let (at, place) = self.seek(number);
+        let branch = &mut self.branches[at];
+        let leaf = Arc::make_mut(&mut branch.leaves[place]);
+        let before = leaf.bytes();
+        let spot = leaf.find(number).expect("the row is there");
+        leaf.remove(spot);
+        self.count -= 1;
+        self.bytes = self.bytes - before + leaf.bytes();
+        let len = leaf.len();
+        if len == 0 {
+            self.drop_leaf(at, place);
+        } else if len < ROWS_FEW {
+            self.join(at, place);
+        }
+    }
+
+    fn drop_leaf(&mut self, at: usize, place: usize) {
+        let branch = &mut self.branches[at];
+        if branch.leaves.len() > 1 {
+            self.bytes -= branch.leaves[place].bytes();
+            branch.leaves.remove(place);
+            let first = branch.firsts.remove(place);
+            // What belongs before the next leaf belongs into it from now on.
+            if place == 0 {
+                branch.firsts[0] = first;
+            }
+        } else if self.branches.len() > 1 {
+            self.bytes -= self.branches[at].leaves[0].bytes();
+            self.branches.remove(at);
+            let first = self.firsts.remove(at);
+            if at == 0 {
+                (self.firsts[0], self.branches[0].firsts[0]) = (first, first);
+            }
+        }
+    }
+
+    /// Joins a leaf with the one behind it, or before it, if both are small.
+    fn join(&mut self, at: usize, place: usize) {
+        let branch = &mut self.branches[at];
+        for place in [Some(place), place.checked_sub(1)].into_iter().flatten() {
+            let Some([one, other]) = branch.leaves.get(place..place + 2) else {
+                continue;
+            };
+            if !one.goes_with(other) {
+                continue;
+            }
+            let before = one.bytes() + other.bytes();
+            let other = Arc::unwrap_or_clone(branch.leaves.remove(place + 1));
+            branch.firsts.remove(place + 1);
+            let one = Arc::make_mut(&mut branch.leaves[place]);
+            one.append(other);
+            self.bytes = self.bytes - before + one.bytes();
+            return;
+        }
+    }
+
+    /// The rows from a number on, rising.
+    pub(super) fn from(&self, number: u32) -> impl Iterator<Item = Spot<'_>> {
+        let (at, place) = self.seek(number);
+        let leaves = self.branches[at..].iter().enumerate();
+        let leaves = leaves
+            .flat_map(move |(ahead, branch)| &branch.leaves[if ahead == 0 { place } else { 0 }..]);
+        leaves.enumerate().flat_map(move |(ahead, leaf)| {
+            let from = match ahead {
+                0 => leaf.find(number).unwrap_or_else(|place| place),
+                _ => 0,
+            };
+            (from..leaf.len()).map(move |place| Spot { leaf, place })
+        })
+    }
+
+    /// The rows up to a number, falling.
+    pub(super) fn down_from(&self, number: u32) -> impl Iterator<Item = Spot<'_>> {
+        let (at, place) = self.seek(number);
+        let leaves = self.branches[..=at].iter().rev().enumerate();
+        let leaves = leaves.flat_map(move |(behind, branch)| {
+            let end = match behind {
+                0 => place + 1,
+                _ => branch.leaves.len(),
+            };
+            branch.leaves[..end].iter().rev()
+        });
+        leaves.enumerate().flat_map(move |(behind, leaf)| {
+            let end = match behind {
+                0 => leaf
+                    .find(number)
+                    .map_or_else(|place| place, |place| place + 1),
+                _ => leaf.len(),
+            };
+            (0..end).rev().map(move |place| Spot { leaf, place })
+        })
+    }
+
+    /// How many rows have a number below that one.
+    pub(super) fn count_below(&self, number: u32) -> usize {
+        let (at, place) = self.seek(number);
+        let before = self.branches[..at].iter().flat_map(|branch| &branch.leaves);
+        let leaves = &self.branches[at].leaves;
+        let before = before.chain(&leaves[..place]).map(|leaf| leaf.len());
+        let here = leaves[place].find(number).unwrap_or_else(|place| place);
+        before.sum::<usize>() + here
+    }
+
+    /// The leaves, in order.
+    pub(super) fn leaves(&self) -> impl Iterator<Item = &Arc<Leaf>> {
+        self.branches.iter().flat_map(|branch| &branch.leaves)
+    }
+
+    /// The last number in use.
+    pub(super) fn last(&self) -> Option<u32> {
+        let leaf = self.branches.last()?.leaves.last()?;
+        let last = leaf.len().checked_sub(1)?;
+        Some(leaf.number(last))
+    }
+
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let numbers: Vec<u32> = self
+            .leaves()
+            .flat_map(|leaf| (0..leaf.len()).map(|place| leaf.number(place)))
+            .collect();
+        assert!(numbers.windows(2).all(|two| two[0] < two[1]), "in order");
+        assert_eq!(numbers.len(), self.count);
+        let bytes: usize = self.leaves().map(|leaf| leaf.bytes()).sum();
+        assert_eq!(bytes, self.bytes, "bytes are counted");
+        for (branch, first) in self.branches.iter().zip(&self.firsts) {
+            assert!(branch.leaves.len() == branch.firsts.len() && !branch.leaves.is_empty());
+            assert!(*first <= branch.firsts[0]);
+            for (leaf, first) in branch.leaves.iter().zip(&branch.firsts) {
+                assert!(leaf.len() <= super::leaf::ROWS_MAX);
+                assert!(leaf.len() == 0 || *first <= leaf.number(0));
+            }
+        }
+    }
+}

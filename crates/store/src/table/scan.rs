@@ -1,0 +1,354 @@
+//! Scans: rows in the order of an index, a slice at a time.
+//!
+//! The table is read under its lock for one slice; between two of them others may change it. A scan keeps what it has
+//! come to, not a place, and goes on behind that: it sees no row twice unless the row has moved ahead of it.
+
+use super::cell::Given;
+use super::error::TableError;
+use super::index::{AnyTree, Index, key_of};
+use super::key::{Bytes, Key, KeyShape, Range};
+use super::rows::Spot;
+use super::tree::{Entry, Tree};
+use super::{Row, State, Table, is_expired};
+
+/// What to look for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScanOptions<'a> {
+    /// Of the next column.
+    pub range: Range<'a>,
+    /// From the last to the first.
+    pub is_reverse: bool,
+    /// At most so many rows.
+    pub rows_max: Option<usize>,
+}
+
+/// Where a scan is.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    way: Way,
+    is_reverse: bool,
+    left: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Way {
+    /// There is nothing, or nothing any more.
+    Done,
+    /// By row number, where that is the key: from the first to before the second.
+    Rows(u64, u64),
+    /// By the keys' own index, or the one at that place.
+    Narrow(Option<usize>, Span<u64>),
+    Medium(Option<usize>, Span<u128>),
+    Wide(Option<usize>, Span<Bytes>),
+}
+
+/// From an entry on, to before another one.
+#[derive(Clone, Debug)]
+struct Span<K> {
+    low: Entry<K>,
+    high: Option<Entry<K>>,
+}
+
+impl<K: Key> Span<K> {
+    fn new((low, high): (K, Option<K>)) -> Self {
+        Self {
+            low: (low, 0),
+            high: high.map(|high| (high, 0)),
+        }
+    }
+}
+
+impl Table {
+    /// A scan by an index, or by the key: of the rows that have these values in its first columns.
+    ///
+    /// # Errors
+    /// [`TableError::Scan`], [`TableError::Value`].
+    pub fn scan(
+        &self,
+        index: Option<usize>,
+        values: &[Given<'_>],
+        options: &ScanOptions<'_>,
+    ) -> Result<Scan, TableError> {
+        let state;
+        let keys: &KeyShape = match index {
+            None => &self.key,
+            Some(place) => {
+                state = self.state.read();
+                &state.indexes[place].shape
+            }
+        };
+        let limits = keys.limits(&self.schema.columns, values, &options.range)?;
+        let form = keys.form();
+        use super::key::Form;
+        let way = match (index, form) {
+            (None, _) if self.shape.key.is_some() => keys
+                .range::<u64>(&limits)
+                .map(|(low, high)| Way::Rows(low, high.unwrap_or(1 << 32))),
+            (_, Form::Narrow) => keys
+                .range(&limits)
+                .map(|range| Way::Narrow(index, Span::new(range))),
+            (_, Form::Medium) => keys
+                .range(&limits)
+                .map(|range| Way::Medium(index, Span::new(range))),
+            (_, Form::Wide) => keys
+                .range(&limits)
+                .map(|range| Way::Wide(index, Span::new(range))),
+        };
+        Ok(Scan {
+            way: way.unwrap_or(Way::Done),
+            is_reverse: options.is_reverse,
+            left: options.rows_max.unwrap_or(usize::MAX),
+        })
+    }
+
+    /// Looks at the next rows of a scan, at most so many; whether there may be more.
+    ///
+    /// # Errors
+    /// [`TableError::Loading`].
+    pub fn next(
+        &self,
+        scan: &mut Scan,
+        rows_max: usize,
+        now_ms: u64,
+        mut look: impl FnMut(Row<'_>),
+    ) -> Result<bool, TableError> {
+        let state = self.state.read();
+        let most = rows_max.min(scan.left);
+        let mut slice = Slice {
+            table: self,
+            state: &state,
+            is_reverse: scan.is_reverse,
+            most,
+            now_ms,
+            seen: 0,
+        };
+        let is_done = match &mut scan.way {
+            Way::Done => return Ok(false),
+            Way::Rows(low, high) => slice.rows(low, high, &mut look),
+            Way::Narrow(place, span) => match state.index(*place)? {
+                Index {
+                    shape,
+                    tree: AnyTree::Narrow(tree),
+                    ..
+                } => slice.entries(shape, tree, span, &mut look),
+                _ => unreachable!("an index keeps its form"),
+            },
+            Way::Medium(place, span) => match state.index(*place)? {
+                Index {
+                    shape,
+                    tree: AnyTree::Medium(tree),
+                    ..
+                } => slice.entries(shape, tree, span, &mut look),
+                _ => unreachable!("an index keeps its form"),
+            },
+            Way::Wide(place, span) => match state.index(*place)? {
+                Index {
+                    shape,
+                    tree: AnyTree::Wide(tree),
+                    ..
+                } => slice.entries(shape, tree, span, &mut look),
+                _ => unreachable!("an index keeps its form"),
+            },
+        };
+        scan.left -= slice.seen;
+        if is_done || scan.left == 0 {
+            scan.way = Way::Done;
+        }
+        Ok(!matches!(scan.way, Way::Done))
+    }
+
+    /// How many rows a scan has still before it, without looking at them; `None` where some of them may have expired, so
+    /// that it takes looking.
+    ///
+    /// # Errors
+    /// [`TableError::Loading`].
+    pub fn count_ahead(&self, scan: &Scan) -> Result<Option<usize>, TableError> {
+        if self.schema.has_ttl {
+            return Ok(None);
+        }
+        let state = self.state.read();
+        let count = match &scan.way {
+            Way::Done => 0,
+            Way::Rows(low, high) => {
+                let below = |number: &u64| match u32::try_from(*number) {
+                    Ok(number) => state.rows.count_below(number),
+                    Err(_) => state.rows.count(),
+                };
+                below(high).saturating_sub(below(low))
+            }
+            Way::Narrow(place, span) => match state.index(*place)? {
+                Index {
+                    shape,
+                    tree: AnyTree::Narrow(tree),
+                    ..
+                } => state.between(self, shape, tree, span),
+                _ => unreachable!("an index keeps its form"),
+            },
+            Way::Medium(place, span) => match state.index(*place)? {
+                Index {
+                    shape,
+                    tree: AnyTree::Medium(tree),
+                    ..
+                } => state.between(self, shape, tree, span),
+                _ => unreachable!("an index keeps its form"),
+            },
+            Way::Wide(place, span) => match state.index(*place)? {
+                Index {
+                    shape,
+                    tree: AnyTree::Wide(tree),
+                    ..
+                } => state.between(self, shape, tree, span),
+                _ => unreachable!("an index keeps its form"),
+            },
+        };
+        Ok(Some(count.min(scan.left)))
+    }
+}
+
+impl State {
+    /// The index at that place, or that of the keys.
+    fn index(&self, place: Option<usize>) -> Result<&Index, TableError> {
+        match place {
+            None => Ok(self
+                .keys
+                .as_ref()
+                .expect("keys that are no row numbers have an index")),
+            Some(_) if self.is_loading => Err(TableError::Loading),
+            Some(place) => Ok(&self.indexes[place]),
+        }
+    }
+
+    fn between<K: Key>(
+        &self,
+        table: &Table,
+        keys: &KeyShape,
+        tree: &Tree<K>,
+        span: &Span<K>,
+    ) -> usize {
+        let key_of = key_of(keys, &table.shape, &self.rows);
+        let from = tree.seek(&span.low, &key_of);
+        let to = match &span.high {
+            Some(high) => tree.seek(high, &key_of),
+            None => tree.end(),
+        };
+        tree.between(from, to)
+    }
+}
+
+/// One slice of a scan.
+struct Slice<'a> {
+    table: &'a Table,
+    state: &'a State,
+    is_reverse: bool,
+    most: usize,
+    now_ms: u64,
+    seen: usize,
+}
+
+impl<'a> Slice<'a> {
+    /// Looks at a row, unless it has expired; whether there is room for more.
+    #[inline]
+    fn look(&mut self, spot: Spot<'a>, look: &mut impl FnMut(Row<'_>)) -> bool {
+        if !is_expired(self.table, spot, self.now_ms) {
+            self.seen += 1;
+            look(Row {
+                table: self.table,
+                spot,
+            });
+        }
+        self.seen < self.most
+    }
+
+    /// Whether it has come to the end.
+    fn rows(&mut self, low: &mut u64, high: &mut u64, look: &mut impl FnMut(Row<'_>)) -> bool {
+        let rows = &self.state.rows;
+        if self.is_reverse {
+            let Some(last) = high
+                .checked_sub(1)
+                .and_then(|last| u32::try_from(last).ok())
+            else {
+                return true;
+            };
+            for spot in rows.down_from(last) {
+                if u64::from(spot.number()) < *low {
+                    return true;
+                }
+                *high = spot.number().into();
+                if !self.look(spot, look) {
+                    return false;
+                }
+            }
+            return true;
+        }
+        let Ok(first) = u32::try_from(*low) else {
+            return true;
+        };
+        for spot in rows.from(first) {
+            if u64::from(spot.number()) >= *high {
+                return true;
+            }
+            *low = u64::from(spot.number()) + 1;
+            if !self.look(spot, look) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn entries<K: Key>(
+        &mut self,
+        keys: &KeyShape,
+        tree: &Tree<K>,
+        span: &mut Span<K>,
+        look: &mut impl FnMut(Row<'_>),
+    ) -> bool {
+        let (shape, rows) = (&self.table.shape, &self.state.rows);
+        let key_of = key_of(keys, shape, rows);
+        let spot_of = |row| rows.find(row).expect("what is indexed is there");
+        let mut last = None;
+        let mut is_done = true;
+        if self.is_reverse {
+            let at = match &span.high {
+                Some(high) => tree.seek(high, &key_of),
+                None => tree.end(),
+            };
+            for row in tree.down_from(at) {
+                let spot = spot_of(row);
+                let key: K = keys.of_spot(shape, spot);
+                if (&key, row) < (&span.low.0, span.low.1) {
+                    break;
+                }
+                last = Some((key, row));
+                if !self.look(spot, look) {
+                    is_done = false;
+                    break;
+                }
+            }
+            if let Some(last) = last {
+                span.high = Some(last);
+            }
+            return is_done;
+        }
+        for row in tree.from(tree.seek(&span.low, &key_of)) {
+            let spot = spot_of(row);
+            let key: K = keys.of_spot(shape, spot);
+            if let Some(high) = &span.high
+                && (&key, row) >= (&high.0, high.1)
+            {
+                break;
+            }
+            last = Some((key, row));
+            if !self.look(spot, look) {
+                is_done = false;
+                break;
+            }
+        }
+        match last {
+            Some((key, row)) if row < u32::MAX => span.low = (key, row + 1),
+            // Behind the very last number comes the next key; keys like it are none.
+            Some((key, row)) => span.low = (key, row),
+            None => {}
+        }
+        is_done
+    }
+}
