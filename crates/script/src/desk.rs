@@ -25,7 +25,7 @@ use crate::Now;
 use crate::connections::{Connections, Room};
 use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Token};
 use crate::modules::kept::Kept;
-use crate::raw::{Coroutine, Reference};
+use crate::raw::{Coroutine, Reference, Tables};
 use crate::streams::Streams;
 pub(crate) use questions::Open;
 pub(crate) use queues::QueueWaits;
@@ -98,6 +98,8 @@ pub(crate) struct Desk {
     calls: RefCell<HashSet<Token, RandomState>>,
     /// The Redis servers that the script knows, by number.
     pub(crate) keyspaces: Kept<Keyspace>,
+    /// The tables that the script knows, by number.
+    pub(crate) tables: RefCell<Tables>,
     /// What has become of the call whose coroutine goes on at the moment.
     outcome: RefCell<Option<(Token, Outcome)>>,
     /// Objects whose connections are being dialed.
@@ -156,6 +158,7 @@ impl Desk {
             questions: RefCell::default(),
             calls: RefCell::default(),
             keyspaces: Kept::new("redis: no such server"),
+            tables: RefCell::default(),
             outcome: RefCell::default(),
             dials: RefCell::default(),
             senders: RefCell::default(),

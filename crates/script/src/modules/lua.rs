@@ -15,6 +15,7 @@ const MODULES: &[(&str, &str)] = &[
     ("redis", include_str!("../../lua/redis.lua")),
     ("dict", include_str!("../../lua/dict.lua")),
     ("queue", include_str!("../../lua/queue.lua")),
+    ("table", include_str!("../../lua/table.lua")),
     ("metrics", include_str!("../../lua/metrics.lua")),
     ("channels", include_str!("../../lua/channels.lua")),
     ("connections", include_str!("../../lua/connections.lua")),

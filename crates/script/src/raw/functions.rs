@@ -48,6 +48,7 @@ impl Natives {
             closure(lua, super::redis::ask, desk, &metatable)?,
         )?;
         functions.set("client", super::clients::functions(lua, desk)?)?;
+        functions.set("table", super::tables::functions(lua, desk)?)?;
         Ok(Self {
             metatable,
             functions,

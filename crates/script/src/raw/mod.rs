@@ -28,9 +28,11 @@ mod machine;
 mod object;
 mod redis;
 mod system;
+mod tables;
 
 pub(crate) use functions::Natives;
 pub(crate) use machine::{
     Argument, Coroutine, Doom, Failure, Machine, Ran, Reference, counted_bytes, doom,
 };
 pub(crate) use system::{cpu_ns, learn_stack, on_signal, peek, signal};
+pub(crate) use tables::Tables;

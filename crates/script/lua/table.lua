@@ -1,0 +1,210 @@
+-- `veche.table`: what is easier said in Lua than in Rust. The methods that every row goes through are Rust's own.
+local inner = ...
+
+local native, await, can_wait, cannot_wait = inner.native.table, inner.await, inner.can_wait, inner.cannot_wait
+local try_park, leave, sleep = inner.try_park, inner.native.queue.leave, inner.native.sleep
+local null, base64 = inner.native.modules.null, inner.native.modules.base64
+local error, type, select, pairs, setmetatable, concat = error, type, select, pairs, setmetatable, table.concat
+local scan, more, sum, see, update_seen, note = native.scan, native.more, native.sum, native.see, native.update_seen, native.note
+local watch, next, decode = native.watch, native.next, inner.native.modules.json.decode
+
+-- Rows of a scan after which others get their turn.
+local ROWS_PER_TURN = 4096
+
+-- By number: the one object of each table, and what is known of it.
+local objects, known = {}, {}
+
+local function number_of(self, method)
+  local number = native.number(self)
+  if number then return number end
+  error("bad argument #1 to 'table:" .. method .. "': a table of veche.table expected (call it with a colon)", 3)
+end
+
+local methods = {}
+for _, name in pairs { "get", "has", "json", "insert", "add", "upsert", "incr", "delete" } do
+  methods[name] = native[name]
+end
+
+---------------------------------------------------------------------------------------------------- changes
+
+local update = native.update
+local UPDATES_MAX = 1000
+
+function methods.update(self, key, changes)
+  if type(changes) ~= "function" then return update(self, key, changes) end
+  for _ = 1, UPDATES_MAX do
+    local row, seen = see(self, key)
+    if not row then return false end
+    local result = changes(row)
+    if result == nil then return true end
+    local done = update_seen(self, key, result, seen)
+    if done ~= nil then return done end
+  end
+  error("table:update: others change that row all the time", 2)
+end
+
+local batch_methods, batches = {}, setmetatable({}, { __mode = "k" })
+for _, kind in pairs { "insert", "upsert", "update", "delete" } do
+  batch_methods[kind] = function(self, ...)
+    local batch = batches[self]
+    if not batch then error("the batch is over, or it is none (call batch:" .. kind .. " with a colon)", 2) end
+    return note(batch[1], batch[2], kind, ...)
+  end
+end
+local batch_meta = { __index = batch_methods, __metatable = false }
+
+function methods.batch(self, f)
+  if type(f) ~= "function" then error("bad argument #1 to 'table:batch': a function expected", 2) end
+  local noted = note(self)
+  local batch = setmetatable({}, batch_meta)
+  batches[batch] = { self, noted }
+  f(batch)
+  batches[batch] = nil
+  return note(self, noted)
+end
+
+function methods.clear(self) return native.clear(number_of(self, "clear")) end
+
+---------------------------------------------------------------------------------------------------- scans
+
+-- Lists that scans have come to the end of, for the next ones.
+local lists, LISTS_MAX = {}, 16
+
+-- What makes rows of these columns, and how many they are.
+local function maker_of(about, columns)
+  if not columns then return about.make, about.width end
+  local key = concat(columns, ",")
+  local make = about.makers[key]
+  if not make then
+    make = native.compile(columns)
+    if about.count == 100 then about.makers, about.count = {}, 0 end
+    about.makers[key], about.count = make, about.count + 1
+  end
+  return make, #columns
+end
+
+local function scanned(self, list, make, width, rows, cursor)
+  local at, seen, has_more = 0, 0, true
+  return function()
+    if at < rows then
+      local from = at * width
+      at = at + 1
+      return make(list, from)
+    end
+    while cursor and has_more do
+      seen = seen + rows
+      if seen >= ROWS_PER_TURN and can_wait() then
+        seen = 0
+        await(sleep, 0)
+      end
+      rows, has_more = more(self, list, cursor)
+      if rows > 0 then
+        at = 1
+        return make(list, 0)
+      end
+    end
+    if list then
+      if #lists < LISTS_MAX then lists[#lists + 1] = list end
+      list, rows, at, cursor = nil, 0, 0, nil
+    end
+  end
+end
+
+function methods.scan(self, ...)
+  local count = select("#", ...)
+  local options = count > 1 and select(count, ...)
+  local columns = type(options) == "table" and options.columns
+  local list = lists[#lists]
+  if list then lists[#lists] = nil else list = {} end
+  local rows, cursor = scan(self, list, ...)
+  local make, width = maker_of(known[native.number(self)], columns)
+  return scanned(self, list, make, width, rows, cursor)
+end
+
+-- Goes on adding up until that is done.
+local function whole_sum(self, done, ...)
+  if done == true then return ... end
+  if can_wait() then await(sleep, 0) end
+  return whole_sum(self, sum(self, done))
+end
+
+function methods.count(self, ...)
+  if select("#", ...) == 0 then
+    local _, rows = sum(self)
+    return rows
+  end
+  local rows = whole_sum(self, sum(self, nil, ...))
+  return rows
+end
+
+function methods.aggregate(self, column, ...)
+  if type(column) ~= "string" then error("bad argument #1 to 'table:aggregate': the name of a column expected", 2) end
+  local _, count, total, least, most, mean = whole_sum(self, sum(self, column, ...))
+  return { count = count, sum = total, min = least, max = most, mean = mean }
+end
+
+---------------------------------------------------------------------------------------------------- changes of others
+
+-- Bytes come as Base64.
+local function decoded(about, change)
+  local row = change.row
+  if row then
+    for name, kind in pairs(about.kinds) do
+      local value = row[name]
+      if value == null then
+        row[name] = nil
+      elseif kind == "bytes" then
+        row[name] = base64.decode(value)
+      end
+    end
+  end
+  if about.has_bytes_key and change.key then change.key = base64.decode(change.key) end
+  return change
+end
+
+function methods.changes(self, options)
+  local number = number_of(self, "changes")
+  if options ~= nil and type(options) ~= "table" then
+    error("bad argument #1 to 'table:changes': { capacity = … } expected", 2)
+  end
+  for name in pairs(options or {}) do
+    if name ~= "capacity" then error("bad argument #1 to 'table:changes': the only option is capacity", 2) end
+  end
+  local watch, about = watch(self, options and options.capacity), known[number]
+  return function()
+    local change, token = next(self, watch, false)
+    while not change do
+      if not can_wait() then error(cannot_wait(), 2) end
+      change, token = next(self, watch, true)
+      if not change then
+        local ok, why = try_park(token)
+        leave(token, ok)
+        if not ok then error(why, 2) end
+        change = next(self, watch, false)
+      end
+    end
+    return decoded(about, decode(change))
+  end
+end
+
+function methods.info(self) return native.info(number_of(self, "info")) end
+
+---------------------------------------------------------------------------------------------------- objects
+
+local meta = native.meta
+meta.__index = methods
+meta.__metatable = false
+function meta.__newindex() error("a table's fields can't be set: rows are put in with insert", 2) end
+
+return function(...)
+  local number, names, kinds, has_bytes_key = native.open(...)
+  local object = objects[number]
+  if not object then
+    object = native.new(number, names)
+    objects[number] = object
+    known[number] = {
+      make = native.compile(names), width = #names, makers = {}, count = 0, kinds = kinds, has_bytes_key = has_bytes_key,
+    }
+  end
+  return object
+end

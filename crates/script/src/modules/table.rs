@@ -1,0 +1,200 @@
+//! `veche.table`: what is asked of a table now and then. What is asked for every row is in
+//! [`raw::tables`](crate::raw).
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mlua::{Lua, LuaString, MultiValue, Table, Value};
+use veche_store::table::{Draft, Schema, TABLE_BYTES_LEAST, TableError, Type};
+
+use super::argument::{Arguments, WHOLE_MAX, as_number};
+use super::fault;
+use crate::desk::Desk;
+use crate::raw::Tables;
+
+/// Seconds that rows may stay: a year.
+const TTL_LIMITS: [f64; 2] = [0.001, 31_536_000.0];
+
+pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let table: Table = native.get("table")?;
+    let own = Rc::clone(desk);
+    // `open(name, schema)` → its number, its columns' names, their kinds by name, and whether the key is bytes.
+    let open = lua.create_function(move |lua, values: MultiValue| {
+        let arguments = Arguments::new("table", values);
+        let table = find(&own, &arguments)?;
+        let (names, kinds) = (lua.create_table()?, lua.create_table()?);
+        for column in table.schema().visible() {
+            let kind = match column.kind {
+                Type::Bytes(_) => "bytes",
+                _ => "other",
+            };
+            kinds.raw_set(&*column.name, kind)?;
+            names.raw_push(lua.create_string(column.name.as_bytes())?)?;
+        }
+        let is_bytes = matches!(table.schema().columns[0].kind, Type::Bytes(_));
+        let mut tables = own.tables.borrow_mut();
+        let number = tables.keep(table, &names)?;
+        Ok((number, tables.names(number), kinds, is_bytes))
+    })?;
+    table.set("open", open)?;
+    let own = Rc::clone(desk);
+    let clear = lua.create_function(move |_, number: u32| {
+        let table = known(&own.tables.borrow(), number);
+        table.clear().map_err(|error| told(table.name(), &error))
+    })?;
+    table.set("clear", clear)?;
+    let own = Rc::clone(desk);
+    let info = lua.create_function(move |lua, number: u32| info(lua, &own, number))?;
+    table.set("info", info)?;
+    // What makes a row of the values in a list: a constructor, which is much faster than one field after the other.
+    let compile = lua.create_function(|lua, names: Vec<LuaString>| {
+        let fields = names.iter().enumerate().map(|(place, name)| {
+            // Names of columns are letters, digits and `_`.
+            format!("[\"{}\"]=list[at+{}]", name.to_string_lossy(), place + 1)
+        });
+        let fields = fields.collect::<Vec<_>>().join(",");
+        let source = format!("return function(list, at) return {{{fields}}} end");
+        lua.load(source).set_name("=veche:table").eval::<Value>()
+    })?;
+    table.set("compile", compile)
+}
+
+fn told(name: &str, error: &TableError) -> mlua::Error {
+    fault(format!("table {name}: {error}"))
+}
+
+fn known(tables: &Tables, number: u32) -> Arc<veche_store::table::Table> {
+    tables.table(number)
+}
+
+fn find(desk: &Desk, arguments: &Arguments) -> mlua::Result<Arc<veche_store::table::Table>> {
+    let name = arguments.string(1)?.to_string_lossy();
+    let schema = match arguments.at(2) {
+        Value::Nil => None,
+        Value::Table(table) => Some(
+            schema(table).map_err(|words| arguments.bad(2, &format!("table {name}: {words}")))?,
+        ),
+        _ => return Err(arguments.expected(2, "a schema")),
+    };
+    let table = desk.world.store.table(&name, schema);
+    table.map_err(|error| {
+        let number = if matches!(error, TableError::Differs(_)) {
+            2
+        } else {
+            1
+        };
+        arguments.bad(number, &format!("table {name}: {error}"))
+    })
+}
+
+/// Reads a schema; words where it is none.
+fn schema(table: &Table) -> Result<Schema, String> {
+    let mut draft = Draft::default();
+    for pair in table.pairs::<Value, Value>() {
+        let (name, value) = pair.map_err(|error| error.to_string())?;
+        let name = text(&name).ok_or("the schema has names only")?;
+        match (name.as_str(), &value) {
+            ("key", value) => draft.key = text(value).ok_or("key: a string expected")?,
+            ("columns", Value::Table(columns)) => draft.columns = columns_of(columns)?,
+            ("columns", _) => return Err("columns: types by name expected".to_owned()),
+            ("indexes", Value::Table(indexes)) => draft.indexes = indexes_of(indexes)?,
+            ("indexes", _) => return Err("indexes: lists of columns by name expected".to_owned()),
+            ("ttl", Value::Boolean(has_ttl)) => draft.has_ttl = *has_ttl,
+            ("ttl", value) => {
+                let seconds = as_number(value)
+                    .filter(|seconds| (TTL_LIMITS[0]..=TTL_LIMITS[1]).contains(seconds));
+                let seconds =
+                    seconds.ok_or("ttl: true, or seconds from 0.001 to 31536000 expected")?;
+                draft.has_ttl = true;
+                draft.ttl_ms = Some((seconds * 1000.0).ceil() as u64);
+            }
+            ("bytes_max", value) => {
+                let bytes = as_number(value).filter(|bytes| {
+                    (TABLE_BYTES_LEAST as f64..=WHOLE_MAX).contains(bytes) && bytes.fract() == 0.0
+                });
+                let expected = "bytes_max: a whole number of at least 65536 expected";
+                draft.bytes_max = Some(bytes.ok_or(expected)? as usize);
+            }
+            ("evict", value) => {
+                draft.evict = Some(text(value).ok_or("evict: a string expected")?);
+            }
+            (name, _) => {
+                return Err(format!(
+                    "there is no \"{name}\" in a schema, but key, columns, indexes, ttl, bytes_max and evict"
+                ));
+            }
+        }
+    }
+    draft.check()
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.to_string_lossy()),
+        _ => None,
+    }
+}
+
+fn columns_of(columns: &Table) -> Result<Vec<(String, String)>, String> {
+    let mut found = Vec::new();
+    for pair in columns.pairs::<Value, Value>() {
+        let (name, kind) = pair.map_err(|error| error.to_string())?;
+        match (text(&name), text(&kind)) {
+            (Some(name), Some(kind)) => found.push((name, kind)),
+            _ => return Err("columns: types by name expected, as in { mark = \"u8\" }".to_owned()),
+        }
+    }
+    Ok(found)
+}
+
+fn indexes_of(indexes: &Table) -> Result<Vec<(String, Vec<String>, bool)>, String> {
+    let mut found = Vec::new();
+    for pair in indexes.pairs::<Value, Value>() {
+        let (name, about) = pair.map_err(|error| error.to_string())?;
+        let (Some(name), Value::Table(about)) = (text(&name), about) else {
+            return Err("indexes: lists of columns by name expected".to_owned());
+        };
+        let (mut columns, mut is_unique) = (Vec::new(), false);
+        for pair in about.pairs::<Value, Value>() {
+            let (key, value) = pair.map_err(|error| error.to_string())?;
+            match (as_number(&key), text(&key).as_deref(), &value) {
+                (Some(place), _, value) => {
+                    let column = text(value);
+                    let column =
+                        column.ok_or_else(|| format!("index {name}: names of columns expected"))?;
+                    columns.push((place, column));
+                }
+                (None, Some("unique"), Value::Boolean(value)) => is_unique = *value,
+                _ => {
+                    return Err(format!(
+                        "index {name}: names of columns, and unique = true, expected"
+                    ));
+                }
+            }
+        }
+        columns.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        let columns = columns.into_iter().map(|(_, column)| column).collect();
+        found.push((name, columns, is_unique));
+    }
+    Ok(found)
+}
+
+fn info(lua: &Lua, desk: &Desk, number: u32) -> mlua::Result<Table> {
+    let table = known(&desk.tables.borrow(), number);
+    let (schema, about) = (table.schema(), table.info());
+    let (columns, indexes) = (lua.create_table()?, lua.create_table()?);
+    for (column, bytes) in schema.columns.iter().zip(&about.columns) {
+        columns.raw_set(&*column.name, *bytes)?;
+    }
+    for (index, bytes) in schema.indexes.iter().zip(&about.indexes) {
+        indexes.raw_set(&*index.name, *bytes)?;
+    }
+    let result = lua.create_table()?;
+    result.raw_set("rows", about.rows)?;
+    result.raw_set("bytes", about.bytes)?;
+    result.raw_set("bytes_max", schema.bytes_max)?;
+    result.raw_set("evicted", about.evicted)?;
+    result.raw_set("columns", columns)?;
+    result.raw_set("indexes", indexes)?;
+    Ok(result)
+}

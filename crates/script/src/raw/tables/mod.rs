@@ -1,0 +1,635 @@
+//! Tables as scripts see them: objects whose methods are plain C functions.
+//!
+//! An object holds the number that its table has on the [`Desk`]; the names of its columns, as Lua's strings, are in the
+//! list that belongs to it. What a method is given is read where it lies on the stack, and rows are written there while
+//! the table is read: no value is copied on the way.
+//!
+//! A method says what went wrong as a value, which is raised when nothing is left that has a destructor ([`method`]).
+
+mod row;
+mod scan;
+
+use std::ffi::{CStr, c_int};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mlua::ffi::{self, lua_State};
+use mlua::{Lua, Table as LuaTable};
+use veche_store::table::{
+    Batch, CHANGES_DEFAULT, CHANGES_MAX, Cell, Changes, Given, Put, Seen, Table, TableError,
+    Updated,
+};
+use veche_store::{Parcel, Side, Value};
+
+use super::functions::{closure, desk};
+use super::object;
+use crate::desk::Desk;
+use crate::effects::ConnectionId;
+use row::{push_cell, push_row};
+
+/// Seconds that a row may stay: a year.
+const TTL_LIMITS: [f64; 2] = [0.001, 31_536_000.0];
+
+/// A table that a VM has asked for.
+pub(crate) struct Bound {
+    pub(crate) table: Arc<Table>,
+    /// Where Lua keeps the names of the columns: it has each string once, so whoever has the same place has the same
+    /// name. [`tables`](Desk::tables) keeps the strings.
+    names: Box<[*const u8]>,
+}
+
+/// What a VM has asked for so far, by number. It never shrinks: an object's number stays good.
+#[derive(Default)]
+pub(crate) struct Tables {
+    list: Vec<Box<Bound>>,
+    /// Keeps the names where they are.
+    _names: Vec<LuaTable>,
+}
+
+impl Tables {
+    /// The number of a table, the same if it is known; `names` are its columns', as Lua's strings.
+    pub(crate) fn keep(&mut self, table: Arc<Table>, names: &LuaTable) -> mlua::Result<u32> {
+        let known = self
+            .list
+            .iter()
+            .position(|bound| Arc::ptr_eq(&bound.table, &table));
+        if let Some(number) = known {
+            return Ok(number as u32);
+        }
+        let places = names
+            .sequence_values::<mlua::LuaString>()
+            .map(|name| Ok(name?.as_bytes().as_ptr()))
+            .collect::<mlua::Result<_>>()?;
+        self.list.push(Box::new(Bound {
+            table,
+            names: places,
+        }));
+        self._names.push(names.clone());
+        Ok(self.list.len() as u32 - 1)
+    }
+
+    /// The table of a number that was given out.
+    pub(crate) fn table(&self, number: u32) -> Arc<Table> {
+        Arc::clone(&self.list[number as usize].table)
+    }
+
+    /// The list of a table's names that counts.
+    pub(crate) fn names(&self, number: u32) -> LuaTable {
+        self._names[number as usize].clone()
+    }
+}
+
+/// The methods, and what makes objects.
+pub(crate) fn functions(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<LuaTable> {
+    let (functions, meta) = (lua.create_table()?, lua.create_table()?);
+    let all: [(&str, ffi::lua_CFunction); 19] = [
+        ("new", new),
+        ("number", number),
+        ("get", get),
+        ("has", has),
+        ("json", json),
+        ("insert", insert),
+        ("add", add),
+        ("upsert", upsert),
+        ("update", update),
+        ("incr", incr),
+        ("delete", delete),
+        ("see", see),
+        ("update_seen", update_seen),
+        ("note", note),
+        ("watch", watch),
+        ("next", next),
+        ("scan", scan::begin),
+        ("more", scan::more),
+        ("sum", scan::sum),
+    ];
+    for (name, function) in all {
+        functions.set(name, closure(lua, function, desk, &meta)?)?;
+    }
+    functions.set("meta", meta)?;
+    Ok(functions)
+}
+
+/// What a method's words are about.
+pub(super) struct Fault(String);
+
+impl Fault {
+    fn argument(method: &str, number: c_int, words: impl std::fmt::Display) -> Self {
+        Self(format!(
+            "bad argument #{number} to 'table:{method}': {words}"
+        ))
+    }
+}
+
+/// One call of a method.
+struct Call {
+    state: *mut lua_State,
+    method: &'static str,
+    bound: &'static Bound,
+    now_ms: u64,
+}
+
+impl Call {
+    fn table(&self) -> &Table {
+        &self.bound.table
+    }
+
+    fn fault(&self, error: &TableError) -> Fault {
+        Fault(format!("table {}: {error}", self.table().name()))
+    }
+
+    fn told<T>(&self, result: Result<T, TableError>) -> Result<T, Fault> {
+        result.map_err(|error| self.fault(&error))
+    }
+
+    /// The key at a place of the stack; `None` for one that no row can have.
+    fn key(&self, index: c_int) -> Result<Option<Cell<'static>>, Fault> {
+        // SAFETY: the argument stays on the stack for as long as the call lasts.
+        let given = unsafe { row::given(self.state, index) };
+        if given == Given::Null {
+            return Err(Fault::argument(self.method, index - 1, "a key expected"));
+        }
+        self.told(self.table().key(given))
+    }
+
+    /// The number of a column by its name.
+    fn column(&self, index: c_int) -> Result<usize, Fault> {
+        // SAFETY: as above.
+        match unsafe { row::given(self.state, index) } {
+            Given::Text(name) => {
+                let place = self.bound.column(name);
+                let missing = || TableError::Column(String::from_utf8_lossy(name).into_owned());
+                place.ok_or_else(|| self.fault(&missing()))
+            }
+            _ => Err(Fault::argument(
+                self.method,
+                index - 1,
+                "the name of a column expected",
+            )),
+        }
+    }
+
+    /// Milliseconds that a row stays, if that is told.
+    fn ttl(&self, index: c_int) -> Result<Option<u64>, Fault> {
+        // SAFETY: as above.
+        match unsafe { row::given(self.state, index) } {
+            Given::Null => Ok(None),
+            _ if !self.table().schema().has_ttl => Err(Fault::argument(
+                self.method,
+                index - 1,
+                "the table has no ttl",
+            )),
+            Given::Number(seconds) if (TTL_LIMITS[0]..=TTL_LIMITS[1]).contains(&seconds) => {
+                Ok(Some((seconds * 1000.0).ceil() as u64))
+            }
+            _ => Err(Fault::argument(
+                self.method,
+                index - 1,
+                "seconds from 0.001 to 31536000 expected",
+            )),
+        }
+    }
+}
+
+impl Bound {
+    fn column(&self, name: &[u8]) -> Option<usize> {
+        self.names.iter().position(|place| *place == name.as_ptr())
+    }
+}
+
+/// Carries a method out: the error is raised when nothing else is left of it.
+///
+/// # Safety
+/// In a function made by [`functions`], as its last step.
+unsafe fn method(
+    state: *mut lua_State,
+    name: &'static str,
+    run: impl FnOnce(&Call) -> Result<c_int, Fault>,
+) -> c_int {
+    // SAFETY: see above. An object with this metatable was made by `new`, of a number that the desk has given out; what
+    // it stands for lives as long as the desk, and moves nowhere.
+    unsafe {
+        let found = object::read(state, 1, ffi::lua_upvalueindex(2));
+        let result = match found {
+            None => Err(Fault(format!(
+                "bad argument #1 to 'table:{name}': a table of veche.table expected (call it with a colon)"
+            ))),
+            Some(id) => {
+                let desk = desk(state);
+                let bound: *const Bound = &raw const *desk.tables.borrow().list[id.index as usize];
+                let call = Call {
+                    state,
+                    method: name,
+                    bound: &*bound,
+                    now_ms: desk.world.now.get().mono_ms,
+                };
+                run(&call)
+            }
+        };
+        let Err(Fault(words)) = result else {
+            // LuaJIT reads all 64 bits of what a function returns, though an `int` fills the lower half alone. By way of
+            // memory the upper half is zero, however the compiler has merged what led here.
+            return std::hint::black_box(result.unwrap_or(0));
+        };
+        ffi::luaL_where(state, 1);
+        ffi::lua_pushlstring(state, words.as_ptr().cast(), words.len());
+        drop(words);
+        ffi::lua_concat(state, 2);
+        ffi::lua_error(state)
+    }
+}
+
+/// `new(number, names)` → an object.
+unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `closure`; `lua/table.lua` gives a number of the desk and a list; the stack has room.
+    unsafe {
+        let index = ffi::lua_tonumber(state, 1) as u32;
+        ffi::lua_settop(state, 2);
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
+        let id = ConnectionId {
+            index,
+            generation: 0,
+        };
+        object::push(state, id);
+        ffi::lua_pushvalue(state, 2);
+        ffi::lua_setfenv(state, -2);
+        1
+    }
+}
+
+/// `number(object)` → its number, nil if it is none.
+unsafe extern "C-unwind" fn number(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `closure`; there is room for a value.
+    unsafe {
+        match object::read(state, 1, ffi::lua_upvalueindex(2)) {
+            Some(id) => ffi::lua_pushnumber(state, id.index.into()),
+            None => ffi::lua_pushnil(state),
+        }
+    }
+    1
+}
+
+/// `get(table, key, …)` → a row, or the values of these columns.
+unsafe extern "C-unwind" fn get(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`; the columns' number is that of the arguments at most, and room is made for them.
+    unsafe {
+        method(state, "get", |call| {
+            let top = ffi::lua_gettop(state);
+            let Some(key) = call.key(2)? else {
+                ffi::lua_pushnil(state);
+                return Ok(1);
+            };
+            if top < 3 {
+                let found = call
+                    .table()
+                    .read(key, call.now_ms, |row| push_row(call, row));
+                if found.is_none() {
+                    ffi::lua_pushnil(state);
+                }
+                return Ok(1);
+            }
+            if ffi::lua_checkstack(state, top) == 0 {
+                return Err(Fault::argument("get", 2, "too many columns"));
+            }
+            let count = top - 2;
+            if count == 1 {
+                let column = call.column(3)?;
+                let found = call.table().read(key, call.now_ms, |row| {
+                    push_cell(
+                        state,
+                        &call.table().schema().columns[column],
+                        row.get(column),
+                    );
+                });
+                if found.is_none() {
+                    ffi::lua_pushnil(state);
+                }
+                return Ok(1);
+            }
+            let columns = (3..=top).map(|index| call.column(index));
+            let columns: Vec<usize> = columns.collect::<Result<_, _>>()?;
+            let found = call.table().read(key, call.now_ms, |row| {
+                for &column in &columns {
+                    push_cell(
+                        state,
+                        &call.table().schema().columns[column],
+                        row.get(column),
+                    );
+                }
+            });
+            if found.is_none() {
+                ffi::lua_pushnil(state);
+                return Ok(1);
+            }
+            Ok(count)
+        })
+    }
+}
+
+/// `has(table, key)` → whether there is such a row.
+unsafe extern "C-unwind" fn has(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`.
+    unsafe {
+        method(state, "has", |call| {
+            let key = call.key(2)?;
+            let found = key.and_then(|key| call.table().read(key, call.now_ms, |_| ()));
+            ffi::lua_pushboolean(state, found.is_some().into());
+            Ok(1)
+        })
+    }
+}
+
+/// `json(table, key)` → a row as JSON.
+unsafe extern "C-unwind" fn json(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`.
+    unsafe {
+        method(state, "json", |call| {
+            let key = call.key(2)?;
+            let mut out = Vec::with_capacity(256);
+            let found = key.and_then(|key| {
+                call.table()
+                    .read(key, call.now_ms, |row| row.write_json(&mut out))
+            });
+            match found {
+                Some(()) => _ = ffi::lua_pushlstring(state, out.as_ptr().cast(), out.len()),
+                None => ffi::lua_pushnil(state),
+            }
+            Ok(1)
+        })
+    }
+}
+
+unsafe fn put(state: *mut lua_State, name: &'static str, how: Put, is_told: bool) -> c_int {
+    // SAFETY: as the caller.
+    unsafe {
+        method(state, name, |call| {
+            let row = call.whole_row(2)?;
+            let ttl_ms = call.ttl(3)?;
+            let is_new = call.told(call.table().put(how, &row, ttl_ms, call.now_ms))?;
+            if !is_told {
+                return Ok(0);
+            }
+            ffi::lua_pushboolean(state, is_new.into());
+            Ok(1)
+        })
+    }
+}
+
+/// `insert(table, row, ttl)`
+unsafe extern "C-unwind" fn insert(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`.
+    unsafe { put(state, "insert", Put::Insert, false) }
+}
+
+/// `add(table, row, ttl)` → whether it was added.
+unsafe extern "C-unwind" fn add(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`.
+    unsafe { put(state, "add", Put::Add, true) }
+}
+
+/// `upsert(table, row, ttl)` → whether it is new.
+unsafe extern "C-unwind" fn upsert(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`.
+    unsafe { put(state, "upsert", Put::Upsert, true) }
+}
+
+/// `update(table, key, changes)` → whether there is such a row.
+unsafe extern "C-unwind" fn update(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`.
+    unsafe {
+        method(state, "update", |call| {
+            let key = call.key(2)?;
+            let changes = call.changes(3)?;
+            let updated = match key {
+                Some(key) => call.told(call.table().update(key, &changes, None, call.now_ms))?,
+                None => Updated::NoRow,
+            };
+            ffi::lua_pushboolean(state, (updated == Updated::Yes).into());
+            Ok(1)
+        })
+    }
+}
+
+/// `incr(table, key, column, by)` → the sum.
+unsafe extern "C-unwind" fn incr(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`.
+    unsafe {
+        method(state, "incr", |call| {
+            let key = call.key(2)?;
+            let column = call.column(3)?;
+            let by = match row::given(state, 4) {
+                Given::Null => Given::Whole(1),
+                by @ (Given::Number(_) | Given::Whole(_)) => by,
+                _ => return Err(Fault::argument("incr", 3, "a number expected")),
+            };
+            let sum = match key {
+                Some(key) => call.told(call.table().incr(key, column, by, call.now_ms))?,
+                None => None,
+            };
+            let sum = sum.map_or(Cell::Null, Cell::Bits);
+            push_cell(state, &call.table().schema().columns[column], sum);
+            Ok(1)
+        })
+    }
+}
+
+/// `delete(table, key)` → whether there was such a row.
+unsafe extern "C-unwind" fn delete(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`.
+    unsafe {
+        method(state, "delete", |call| {
+            let deleted = match call.key(2)? {
+                Some(key) => call.told(call.table().delete(key, call.now_ms))?,
+                None => false,
+            };
+            ffi::lua_pushboolean(state, deleted.into());
+            Ok(1)
+        })
+    }
+}
+
+/// `see(table, key)` → a row, and what it is compared with by `update_seen`.
+unsafe extern "C-unwind" fn see(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`.
+    unsafe {
+        method(state, "update", |call| {
+            let Some(key) = call.key(2)? else {
+                return Ok(0);
+            };
+            let seen = call.table().read(key, call.now_ms, |row| {
+                push_row(call, row);
+                row.seen()
+            });
+            let Some(seen) = seen else {
+                return Ok(0);
+            };
+            push_boxed(state, c"veche.seen", seen);
+            Ok(2)
+        })
+    }
+}
+
+/// `update_seen(table, key, changes, seen)` → whether there is such a row; nil if it has changed meanwhile.
+unsafe extern "C-unwind" fn update_seen(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`; the fourth argument is looked at before it is read.
+    unsafe {
+        method(state, "update", |call| {
+            let changes = call.changes(3)?;
+            let (Some(key), Some(seen)) = (call.key(2)?, boxed::<Seen>(state, 4, c"veche.seen"))
+            else {
+                return Ok(0);
+            };
+            match call.told(call.table().update(key, &changes, Some(seen), call.now_ms))? {
+                Updated::Changed => ffi::lua_pushnil(state),
+                updated => ffi::lua_pushboolean(state, (updated == Updated::Yes).into()),
+            }
+            Ok(1)
+        })
+    }
+}
+
+/// `note(table)` → a new batch; `note(table, batch, kind, …)` notes a change; `note(table, batch)` carries it out.
+unsafe extern "C-unwind" fn note(state: *mut lua_State) -> c_int {
+    const BATCH: &CStr = c"veche.batch";
+    // SAFETY: made by `functions`; the second argument is looked at before it is read.
+    unsafe {
+        method(state, "batch", |call| {
+            let Some(batch) = boxed::<Batch>(state, 2, BATCH) else {
+                push_boxed(state, BATCH, Batch::default());
+                return Ok(1);
+            };
+            let needed = |key: Option<Cell<'static>>| {
+                let no_row = || call.fault(&TableError::NoRow(row::given(state, 4).to_string()));
+                key.ok_or_else(no_row)
+            };
+            let noted = match row::given(state, 3) {
+                Given::Text(b"insert") | Given::Text(b"upsert") => {
+                    let how = match row::given(state, 3) {
+                        Given::Text(b"insert") => Put::Insert,
+                        _ => Put::Upsert,
+                    };
+                    let row = call.whole_row(4)?;
+                    let ttl_ms = call.ttl(5)?;
+                    batch.put(how, &row, ttl_ms)
+                }
+                Given::Text(b"update") => {
+                    let changes = call.changes(5)?;
+                    batch.update(needed(call.key(4)?)?, &changes)
+                }
+                Given::Text(b"delete") => match call.key(4)? {
+                    Some(key) => batch.delete(key),
+                    None => Ok(()),
+                },
+                _ => call.table().apply(batch, call.now_ms),
+            };
+            call.told(noted)?;
+            Ok(0)
+        })
+    }
+}
+
+const CHANGES: &CStr = c"veche.changes";
+
+/// `watch(table, capacity)` → an object by which changes come.
+unsafe extern "C-unwind" fn watch(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`.
+    unsafe {
+        method(state, "changes", |call| {
+            let capacity = match row::given(state, 2) {
+                Given::Null => CHANGES_DEFAULT,
+                Given::Number(number)
+                    if (1.0..=CHANGES_MAX as f64).contains(&number) && number.fract() == 0.0 =>
+                {
+                    number as usize
+                }
+                _ => {
+                    let words =
+                        format!("capacity: a whole number from 1 to {CHANGES_MAX} expected");
+                    return Err(Fault::argument("changes", 1, words));
+                }
+            };
+            push_boxed(state, CHANGES, call.table().watch(capacity));
+            Ok(1)
+        })
+    }
+}
+
+/// `next(table, changes, waits)` → the next change as JSON; if there is none false and, if it waits, the wait's token.
+unsafe extern "C-unwind" fn next(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`; the second argument is looked at before it is read.
+    unsafe {
+        method(state, "changes", |_| {
+            let Some(changes) = boxed::<Arc<Changes>>(state, 2, CHANGES) else {
+                return Ok(0);
+            };
+            let desk = desk(state);
+            let token = (ffi::lua_toboolean(state, 3) != 0).then(|| desk.token());
+            let waiter = token.map(|token| desk.world.queues.waiter(token));
+            if let Some(Parcel {
+                value: Value::Bytes(text),
+                ..
+            }) = changes.next(waiter)
+            {
+                ffi::lua_pushlstring(state, text.as_ptr().cast(), text.len());
+                return Ok(1);
+            }
+            ffi::lua_pushboolean(state, 0);
+            let Some(token) = token else {
+                return Ok(1);
+            };
+            let queue = Arc::clone(changes.queue());
+            desk.world.queues.begin(token, queue, Side::Pop);
+            ffi::lua_pushnumber(state, token.0 as f64);
+            Ok(2)
+        })
+    }
+}
+
+/// Puts an object on the stack that owns a value of Rust.
+///
+/// # Safety
+/// There is room for three values; all objects of that `kind` own such a value.
+unsafe fn push_boxed<T>(state: *mut lua_State, kind: &'static CStr, value: T) {
+    unsafe extern "C-unwind" fn collect<T>(state: *mut lua_State) -> c_int {
+        // SAFETY: called by the collector, once for each object of the metatable below.
+        unsafe {
+            let place = ffi::lua_touserdata(state, 1).cast::<*mut T>();
+            drop(Box::from_raw(place.read()));
+        }
+        0
+    }
+    // SAFETY: the memory has room for a pointer, which is there before the object has the metatable that frees it.
+    unsafe {
+        let place = ffi::lua_newuserdata(state, size_of::<*mut T>()).cast::<*mut T>();
+        place.write(Box::into_raw(Box::new(value)));
+        if ffi::luaL_newmetatable(state, kind.as_ptr()) != 0 {
+            ffi::lua_pushcclosure(state, collect::<T>, 0);
+            ffi::lua_setfield(state, -2, c"__gc".as_ptr());
+            ffi::lua_pushboolean(state, 0);
+            ffi::lua_setfield(state, -2, c"__metatable".as_ptr());
+        }
+        ffi::lua_setmetatable(state, -2);
+    }
+}
+
+/// The value that the object at `index` owns, if it is one of that `kind`.
+///
+/// # Safety
+/// As [`push_boxed`]; it is used for as long as the object is on the stack, and by nobody else.
+unsafe fn boxed<'a, T>(
+    state: *mut lua_State,
+    index: c_int,
+    kind: &'static CStr,
+) -> Option<&'a mut T> {
+    // SAFETY: see above; what is pushed is taken off again.
+    unsafe {
+        let memory = ffi::lua_touserdata(state, index);
+        if memory.is_null() || ffi::lua_getmetatable(state, index) == 0 {
+            return None;
+        }
+        ffi::lua_getfield(state, ffi::LUA_REGISTRYINDEX, kind.as_ptr());
+        let is_one = ffi::lua_rawequal(state, -1, -2) != 0;
+        ffi::lua_settop(state, -3);
+        is_one.then(|| &mut **memory.cast::<*mut T>())
+    }
+}

@@ -1,0 +1,165 @@
+//! Rows between Lua's stack and a table.
+
+use std::ffi::c_int;
+
+use mlua::ffi::{self, lua_State};
+use veche_store::table::{Cell, Column, Given, Row, TableError, Type};
+
+use super::{Call, Fault};
+
+/// Beyond it Lua's numbers don't hold every whole number.
+const EXACT_MAX: u128 = 1 << 53;
+
+/// A value as it lies on the stack.
+///
+/// # Safety
+/// A string's bytes live as long as the value stays there.
+pub(super) unsafe fn given<'a>(state: *mut lua_State, index: c_int) -> Given<'a> {
+    // SAFETY: see above; none of these raises an error, since a string is not converted.
+    unsafe {
+        match ffi::lua_type(state, index) {
+            ffi::LUA_TNIL | ffi::LUA_TNONE => Given::Null,
+            ffi::LUA_TBOOLEAN => Given::Bool(ffi::lua_toboolean(state, index) != 0),
+            ffi::LUA_TNUMBER => Given::Number(ffi::lua_tonumber(state, index)),
+            ffi::LUA_TSTRING => {
+                let mut length = 0;
+                let text = ffi::lua_tolstring(state, index, &raw mut length);
+                Given::Text(std::slice::from_raw_parts(text.cast::<u8>(), length))
+            }
+            // `veche.null`.
+            ffi::LUA_TLIGHTUSERDATA if ffi::lua_touserdata(state, index).is_null() => Given::Null,
+            ffi::LUA_TTABLE => Given::Other("table"),
+            ffi::LUA_TFUNCTION => Given::Other("function"),
+            ffi::LUA_TTHREAD => Given::Other("coroutine"),
+            _ => Given::Other("userdata"),
+        }
+    }
+}
+
+/// Looks at each field of the table at a place of the stack: its column's place, and its value.
+///
+/// # Safety
+/// What the table holds is not changed as long as values are used.
+unsafe fn fields<'a>(
+    call: &Call,
+    index: c_int,
+    mut look: impl FnMut(usize, Given<'a>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let state = call.state;
+    // SAFETY: see above. The stack of a method has room for a key and its value; the keys are those that `lua_next` has
+    // given, so it raises no error.
+    unsafe {
+        if ffi::lua_type(state, index) != ffi::LUA_TTABLE {
+            return Err(Fault::argument(call.method, index - 1, "a table expected"));
+        }
+        ffi::lua_pushnil(state);
+        while ffi::lua_next(state, index) != 0 {
+            let name = given(state, -2);
+            let column = match name {
+                Given::Text(name) => call.bound.column(name),
+                _ => None,
+            };
+            let Some(column) = column else {
+                let name = match name {
+                    Given::Text(name) => String::from_utf8_lossy(name).into_owned(),
+                    other => other.to_string(),
+                };
+                return Err(call.fault(&TableError::Column(name)));
+            };
+            look(column, given(state, -1))?;
+            ffi::lua_settop(state, -2);
+        }
+    }
+    Ok(())
+}
+
+impl Call {
+    /// A row with all columns; those that are not told have no value.
+    pub(super) fn whole_row(&self, index: c_int) -> Result<Vec<Cell<'static>>, Fault> {
+        let columns = self.table().schema().visible();
+        let mut row = vec![Cell::Null; columns.len()];
+        let mut told = 0_u128;
+        // SAFETY: the table stays on the stack for as long as the call lasts, and with it what it holds; nothing changes
+        // it meanwhile.
+        unsafe {
+            fields(self, index, |place, value| {
+                row[place] = self.told(columns[place].cell(value))?;
+                told |= 1 << place;
+                Ok(())
+            })?;
+        }
+        let missing =
+            |(place, column): &(usize, &Column)| told & 1 << place == 0 && !column.is_nullable;
+        match columns.iter().enumerate().find(missing) {
+            None => Ok(row),
+            Some((_, column)) => self.told(column.cell(Given::Null)).map(|_| row),
+        }
+    }
+
+    /// Those columns of a row that are told.
+    pub(super) fn changes(&self, index: c_int) -> Result<Vec<(usize, Cell<'static>)>, Fault> {
+        let columns = self.table().schema().visible();
+        let mut changes = Vec::with_capacity(columns.len());
+        // SAFETY: as above.
+        unsafe {
+            fields(self, index, |place, value| {
+                changes.push((place, self.told(columns[place].cell(value))?));
+                Ok(())
+            })?;
+        }
+        Ok(changes)
+    }
+}
+
+/// Puts a value on the stack.
+///
+/// # Safety
+/// There is room for it.
+#[inline]
+pub(super) unsafe fn push_cell(state: *mut lua_State, column: &Column, cell: Cell<'_>) {
+    // SAFETY: see above.
+    unsafe {
+        match (cell, &column.kind) {
+            (Cell::Null, _) => ffi::lua_pushnil(state),
+            (Cell::Text(text), _) => push_bytes(state, text),
+            (Cell::Bits(bits), Type::Bool) => ffi::lua_pushboolean(state, (bits != 0).into()),
+            (Cell::Bits(bits), Type::Enum(words)) => {
+                push_bytes(state, words[bits as usize].as_bytes());
+            }
+            (Cell::Bits(bits), kind @ (Type::Unsigned(64) | Type::Signed(64))) => {
+                match kind.whole(bits) {
+                    Some(whole) if whole.unsigned_abs() > EXACT_MAX => {
+                        push_bytes(state, whole.to_string().as_bytes());
+                    }
+                    _ => ffi::lua_pushnumber(state, kind.number(bits)),
+                }
+            }
+            (Cell::Bits(bits), kind) => ffi::lua_pushnumber(state, kind.number(bits)),
+        }
+    }
+}
+
+/// # Safety
+/// There is room for a value.
+unsafe fn push_bytes(state: *mut lua_State, bytes: &[u8]) {
+    // SAFETY: see above; the bytes are copied.
+    unsafe { _ = ffi::lua_pushlstring(state, bytes.as_ptr().cast(), bytes.len()) }
+}
+
+/// Puts a row on the stack, as a table of its own.
+pub(super) fn push_row(call: &Call, row: Row<'_>) {
+    let state = call.state;
+    let columns = call.table().schema().visible();
+    // SAFETY: in a method, whose object is the first value of the stack; its list has the names of all columns. There
+    // is room for four values.
+    unsafe {
+        ffi::lua_createtable(state, 0, columns.len() as c_int);
+        ffi::lua_getfenv(state, 1);
+        for (place, column) in columns.iter().enumerate() {
+            ffi::lua_rawgeti(state, -1, place as ffi::lua_Integer + 1);
+            push_cell(state, column, row.get(place));
+            ffi::lua_rawset(state, -4);
+        }
+        ffi::lua_settop(state, -2);
+    }
+}

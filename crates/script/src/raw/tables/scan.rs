@@ -1,0 +1,282 @@
+//! Scans: a slice of rows at a time, written value by value into a list that `lua/table.lua` makes rows of.
+
+use std::ffi::{CStr, c_int};
+
+use mlua::ffi::{self, lua_State};
+use veche_store::table::{Aggregate, Given, Range, Row, Scan, ScanOptions, TableError};
+
+use super::{Call, Fault, boxed, method, push_boxed, row};
+
+/// Rows of the first slice, and of later ones: most scans are short.
+const FIRST_ROWS: usize = 32;
+const SLICE_ROWS: usize = 256;
+/// Rows that are added up or counted under one lock.
+const SUMMED_ROWS: usize = 4096;
+
+const SCAN: &CStr = c"veche.scan";
+const SUMS: &CStr = c"veche.sums";
+
+/// A scan and the columns that are wanted of it.
+struct Wanted {
+    scan: Scan,
+    /// All, unless there are some.
+    columns: Vec<usize>,
+}
+
+/// What a scan is asked for.
+struct Asked {
+    scan: Scan,
+    columns: Vec<usize>,
+}
+
+impl Call {
+    /// Reads what stands from a place of the stack on: an index, values, options.
+    fn scan(&self, from: c_int) -> Result<Asked, Fault> {
+        let state = self.state;
+        // SAFETY: what is read stays on the stack for as long as the call lasts.
+        let top = unsafe { ffi::lua_gettop(state) };
+        let index = match unsafe { row::given(state, from) } {
+            Given::Text(b"key") => None,
+            Given::Text(name) => {
+                let place = self.table().schema().index(name);
+                let missing = || TableError::Index(String::from_utf8_lossy(name).into_owned());
+                Some(place.ok_or_else(|| self.fault(&missing()))?)
+            }
+            _ => {
+                return Err(Fault::argument(
+                    self.method,
+                    from - 1,
+                    "the name of an index expected, or \"key\"",
+                ));
+            }
+        };
+        let mut options = ScanOptions::default();
+        let mut columns = Vec::new();
+        let mut last = top;
+        // SAFETY: as above; the options stay at their place.
+        unsafe {
+            if top > from && ffi::lua_type(state, top) == ffi::LUA_TTABLE {
+                last = top - 1;
+                self.scan_options(top, &mut options, &mut columns)?;
+            }
+            let values = (from + 1..=last).map(|index| row::given(state, index));
+            let values: Vec<Given<'_>> = values.collect();
+            let scan = self.told(self.table().scan(index, &values, &options))?;
+            Ok(Asked { scan, columns })
+        }
+    }
+
+    /// # Safety
+    /// There is a table at that place, and it is not changed meanwhile.
+    unsafe fn scan_options<'a>(
+        &self,
+        index: c_int,
+        options: &mut ScanOptions<'a>,
+        columns: &mut Vec<usize>,
+    ) -> Result<(), Fault> {
+        let state = self.state;
+        let bad = |words: &str| Fault::argument(self.method, index - 1, words);
+        // SAFETY: see above; the stack has room for a key, its value and a column's name.
+        unsafe {
+            ffi::lua_pushnil(state);
+            while ffi::lua_next(state, index) != 0 {
+                let (name, value) = (row::given(state, -2), row::given(state, -1));
+                let Range {
+                    from,
+                    to,
+                    above,
+                    below,
+                } = &mut options.range;
+                match (name, value) {
+                    (Given::Text(b"from"), value) => *from = Some(value),
+                    (Given::Text(b"to"), value) => *to = Some(value),
+                    (Given::Text(b"above"), value) => *above = Some(value),
+                    (Given::Text(b"below"), value) => *below = Some(value),
+                    (Given::Text(b"reverse"), Given::Bool(value)) => options.is_reverse = value,
+                    (Given::Text(b"limit"), Given::Number(value))
+                        if value >= 0.0 && value.fract() == 0.0 =>
+                    {
+                        options.rows_max = Some(value as usize);
+                    }
+                    (Given::Text(b"columns"), Given::Other("table")) => {
+                        let list = ffi::lua_gettop(state);
+                        for place in 1..=ffi::lua_objlen(state, list) {
+                            ffi::lua_rawgeti(state, list, place as ffi::lua_Integer);
+                            let column = self.column(ffi::lua_gettop(state));
+                            ffi::lua_settop(state, -2);
+                            columns.push(column?);
+                        }
+                    }
+                    (Given::Text(b"reverse"), _) => {
+                        return Err(bad("reverse: true or false expected"));
+                    }
+                    (Given::Text(b"limit"), _) => {
+                        return Err(bad("limit: a whole number from 0 expected"));
+                    }
+                    (Given::Text(b"columns"), _) => {
+                        return Err(bad("columns: a list of names expected"));
+                    }
+                    _ => {
+                        return Err(bad(
+                            "the options are from, to, above, below, reverse, limit and columns",
+                        ));
+                    }
+                }
+                ffi::lua_settop(state, -2);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the values of a slice's rows into the list at a place of the stack, one behind the other; how many rows
+    /// these were, and whether there may be more.
+    fn fill(
+        &self,
+        list: c_int,
+        scan: &mut Scan,
+        columns: &[usize],
+        rows_max: usize,
+    ) -> Result<(usize, bool), Fault> {
+        let (state, all) = (self.state, self.table().schema().visible());
+        let (mut rows, mut at) = (0, 0);
+        // SAFETY: there is a table at that place, `lua/table.lua` sees to that, and room for a value.
+        let mut write = |row: &Row<'_>, column: usize| unsafe {
+            at += 1;
+            row::push_cell(state, &all[column], row.get(column));
+            ffi::lua_rawseti(state, list, at);
+        };
+        let result = self.table().next(scan, rows_max, self.now_ms, |row| {
+            rows += 1;
+            if columns.is_empty() {
+                (0..all.len()).for_each(|column| write(&row, column));
+            } else {
+                columns.iter().for_each(|&column| write(&row, column));
+            }
+        });
+        let has_more = self.told(result)?;
+        Ok((rows, has_more))
+    }
+}
+
+/// `scan(table, list, index, …)` → how many rows are in the list, and a scan to go on with.
+pub(super) unsafe extern "C-unwind" fn begin(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`.
+    unsafe {
+        method(state, "scan", |call| {
+            let Asked { mut scan, columns } = call.scan(3)?;
+            let (rows, has_more) = call.fill(2, &mut scan, &columns, FIRST_ROWS)?;
+            ffi::lua_pushnumber(state, rows as f64);
+            if !has_more {
+                return Ok(1);
+            }
+            push_boxed(state, SCAN, Wanted { scan, columns });
+            Ok(2)
+        })
+    }
+}
+
+/// `more(table, list, scan)` → how many rows are in the list, and whether there may be more.
+pub(super) unsafe extern "C-unwind" fn more(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`; the third argument is looked at before it is read.
+    unsafe {
+        method(state, "scan", |call| {
+            let Some(Wanted { scan, columns }) = boxed(state, 3, SCAN) else {
+                return Ok(0);
+            };
+            let (rows, has_more) = call.fill(2, scan, columns, SLICE_ROWS)?;
+            ffi::lua_pushnumber(state, rows as f64);
+            ffi::lua_pushboolean(state, has_more.into());
+            Ok(2)
+        })
+    }
+}
+
+/// Rows that are counted, or added up.
+struct Sums {
+    scan: Scan,
+    /// Where they are added up.
+    column: Option<usize>,
+    rows: u64,
+    aggregate: Aggregate,
+}
+
+/// `sum(table, column, index, …)` or `sum(table, sums)` → `true, rows, count, sum, least, greatest, mean`, or the sums so
+/// far to go on with. Without a column rows are counted only; without an index all of them.
+pub(super) unsafe extern "C-unwind" fn sum(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`; the second argument is looked at before it is read.
+    unsafe {
+        method(state, "aggregate", |call| {
+            if let Some(sums) = boxed::<Sums>(state, 2, SUMS) {
+                if call.add_up(sums)? {
+                    ffi::lua_settop(state, 2);
+                    return Ok(1);
+                }
+                return call.push_sums(sums);
+            }
+            let is_column = ffi::lua_type(state, 2) > ffi::LUA_TNIL;
+            if !is_column && ffi::lua_gettop(state) < 3 {
+                ffi::lua_pushboolean(state, 1);
+                ffi::lua_pushnumber(state, call.table().count(call.now_ms) as f64);
+                return Ok(2);
+            }
+            let column = is_column.then(|| call.column(2)).transpose()?;
+            let Asked { scan, .. } = call.scan(3)?;
+            if column.is_none()
+                && let Some(count) = call.told(call.table().count_ahead(&scan))?
+            {
+                ffi::lua_pushboolean(state, 1);
+                ffi::lua_pushnumber(state, count as f64);
+                return Ok(2);
+            }
+            let mut sums = Sums {
+                scan,
+                column,
+                rows: 0,
+                aggregate: Aggregate::default(),
+            };
+            if call.add_up(&mut sums)? {
+                push_boxed(state, SUMS, sums);
+                return Ok(1);
+            }
+            call.push_sums(&sums)
+        })
+    }
+}
+
+impl Call {
+    /// Goes on adding up; whether there may be more.
+    fn add_up(&self, sums: &mut Sums) -> Result<bool, Fault> {
+        let Sums {
+            scan,
+            column,
+            rows,
+            aggregate,
+        } = sums;
+        let table = self.table();
+        self.told(match column {
+            Some(column) => table.aggregate(*column, scan, SUMMED_ROWS, self.now_ms, aggregate),
+            None => table.next(scan, SUMMED_ROWS, self.now_ms, |_| *rows += 1),
+        })
+    }
+
+    fn push_sums(&self, sums: &Sums) -> Result<c_int, Fault> {
+        let Sums {
+            rows, aggregate, ..
+        } = sums;
+        let state = self.state;
+        // SAFETY: the stack of a method has room for these.
+        unsafe {
+            ffi::lua_pushboolean(state, 1);
+            ffi::lua_pushnumber(state, *rows as f64);
+            ffi::lua_pushnumber(state, aggregate.count as f64);
+            ffi::lua_pushnumber(state, aggregate.sum());
+            let (Some([least, most]), Some(mean)) = (aggregate.limits(), aggregate.mean()) else {
+                return Ok(4);
+            };
+            ffi::lua_pushnumber(state, least);
+            ffi::lua_pushnumber(state, most);
+            ffi::lua_pushnumber(state, mean);
+        }
+        Ok(7)
+    }
+}
