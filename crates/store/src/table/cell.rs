@@ -212,6 +212,29 @@ impl Type {
         }
     }
 
+    /// A value of which [`bits`](Self::bits) bits were kept.
+    #[inline]
+    pub(super) fn widen(&self, narrow: u64) -> u64 {
+        match self {
+            // Two's complement, made as long as it is outside.
+            Self::Signed(size) => ((narrow << (64 - size)) as i64 >> (64 - size)) as u64,
+            Self::F32 => f64::from(f32::from_bits(narrow as u32)).to_bits(),
+            _ => narrow,
+        }
+    }
+
+    /// Whether a widened value is one of this type.
+    pub(super) fn has(&self, bits: u64) -> bool {
+        match self {
+            Self::Bool => bits <= 1,
+            Self::Enum(words) => bits < words.len() as u64,
+            Self::F32 | Self::F64 => {
+                self.place(Given::Number(f64::from_bits(bits))) == Some(Place::At(bits))
+            }
+            _ => true,
+        }
+    }
+
     /// A value in [`bits`](Self::bits) bits, whose order as an unsigned number is that of the values.
     pub(super) fn ordered(&self, bits: u64) -> u64 {
         match self {

@@ -10,7 +10,7 @@ use super::error::TableError;
 use super::index::Made;
 use super::rows::Spot;
 use super::schema::Evict;
-use super::{Row, State, Table, is_expired, json};
+use super::{KeyShape, Row, State, Table, is_expired, json};
 
 /// Expired rows that one change takes out, so that they go faster than new ones can come.
 const EXPIRED_PER_CHANGE: usize = 8;
@@ -221,7 +221,7 @@ impl Table {
     }
 
     /// When a row expires that is put in now.
-    fn expiry<'a>(&self, ttl_ms: Option<u64>, now_ms: u64) -> Cell<'a> {
+    pub(super) fn expiry<'a>(&self, ttl_ms: Option<u64>, now_ms: u64) -> Cell<'a> {
         match ttl_ms.or(self.schema.ttl_ms) {
             Some(ttl_ms) => Cell::Bits(now_ms.saturating_add(ttl_ms)),
             None => Cell::Null,
@@ -247,6 +247,31 @@ impl Table {
         }
     }
 
+    /// There is a row with that key.
+    pub(super) fn key_taken(&self, key: Cell<'_>) -> TableError {
+        TableError::KeyTaken {
+            column: self.schema.columns[0].name.clone(),
+            value: self.show(0, key),
+        }
+    }
+
+    /// There is a row with these values, which are unique.
+    pub(super) fn taken<'a>(
+        &self,
+        index: &str,
+        keys: &KeyShape,
+        value: impl Fn(usize) -> Cell<'a>,
+    ) -> TableError {
+        let values = keys.columns().map(|column| {
+            let name = &self.schema.columns[column].name;
+            format!("{name} {}", self.show(column, value(column)))
+        });
+        TableError::Taken {
+            index: index.into(),
+            values: values.collect::<Vec<_>>().join(", "),
+        }
+    }
+
     /// A value for an error.
     pub(super) fn show(&self, column: usize, cell: Cell<'_>) -> String {
         let mut out = Vec::new();
@@ -261,7 +286,7 @@ impl Table {
 
 impl State {
     pub(super) fn refuse_while_loading(&self) -> Result<(), TableError> {
-        match self.is_loading {
+        match self.is_loading || self.is_replacing {
             true => Err(TableError::Loading),
             false => Ok(()),
         }
@@ -294,10 +319,7 @@ impl State {
             } else {
                 return match how {
                     Put::Add => Ok(false),
-                    Put::Insert => Err(TableError::KeyTaken {
-                        column: table.schema.columns[0].name.clone(),
-                        value: table.show(0, row[0]),
-                    }),
+                    Put::Insert => Err(table.key_taken(row[0])),
                     Put::Upsert => {
                         let changes = row.iter().copied().enumerate().skip(1);
                         let changes: Vec<_> = changes.collect();
@@ -484,7 +506,7 @@ impl State {
         table: &Table,
         value: impl Fn(usize) -> Cell<'a>,
         own: Option<u32>,
-        is_affected: impl Fn(&super::KeyShape) -> bool,
+        is_affected: impl Fn(&KeyShape) -> bool,
         now_ms: u64,
     ) -> Result<(), TableError> {
         for (index, about) in self.indexes.iter().zip(&table.schema.indexes) {
@@ -499,15 +521,7 @@ impl State {
             };
             let spot = self.rows.find(other).expect("what is indexed is there");
             if Some(other) != own && !is_expired(table, spot, now_ms) {
-                let values = index.shape.columns();
-                let values = values.map(|column| {
-                    let name = &table.schema.columns[column].name;
-                    format!("{name} {}", table.show(column, value(column)))
-                });
-                return Err(TableError::Taken {
-                    index: about.name.clone(),
-                    values: values.collect::<Vec<_>>().join(", "),
-                });
+                return Err(table.taken(&about.name, &index.shape, value));
             }
         }
         Ok(())

@@ -222,6 +222,10 @@ macro_rules! each_width {
 struct Cells {
     values: Values,
     /// For each row whether it has a value, once there was one without.
+    #[expect(
+        clippy::box_collection,
+        reason = "a column without gaps, as most are, takes 16 bytes less"
+    )]
     present: Option<Box<Vec<bool>>>,
 }
 
@@ -254,12 +258,7 @@ impl Cells {
             Values::Eight(list) => return Cell::Bits(list[place]),
             Values::Texts(texts) => return Cell::Text(&texts.bytes[texts.range(place)]),
         };
-        Cell::Bits(match kind {
-            // Two's complement, made as long as it is outside.
-            Type::Signed(size) => ((narrow << (64 - size)) as i64 >> (64 - size)) as u64,
-            Type::F32 => f64::from(f32::from_bits(narrow as u32)).to_bits(),
-            _ => narrow,
-        })
+        Cell::Bits(kind.widen(narrow))
     }
 
     /// `len`: how many there are.
@@ -404,7 +403,8 @@ fn cut<T: Copy>(list: &mut Vec<T>, place: usize) -> Vec<T> {
     behind
 }
 
-fn kept_bits(kind: &Type, cell: Cell<'_>) -> u64 {
+/// A value in as many bits as its type has.
+pub(super) fn kept_bits(kind: &Type, cell: Cell<'_>) -> u64 {
     match cell {
         Cell::Bits(bits) if *kind == Type::F32 => {
             u64::from((f64::from_bits(bits) as f32).to_bits())

@@ -12,17 +12,22 @@
 
 mod aggregate;
 mod batch;
+mod build;
+mod bulk;
 mod cell;
 mod change;
 mod changes;
 mod error;
 mod index;
+mod job;
 mod json;
 mod key;
 mod leaf;
+mod load;
 mod rows;
 mod scan;
 mod schema;
+mod snapshot;
 mod tree;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,7 +40,9 @@ pub use cell::{Cell, Given};
 pub use change::{Put, Seen, Updated};
 pub use changes::{CHANGES_DEFAULT, CHANGES_MAX, Changes};
 pub use error::TableError;
+pub use job::{Clocks, JOBS_MAX, Job, JobError, Place, Progress};
 pub use key::Range;
+pub use load::{Conflict, Format, LoadOptions};
 pub use scan::{Scan, ScanOptions};
 pub use schema::{
     COLUMN_NAME_BYTES_MAX, COLUMNS_MAX, Column, Draft, ENUM_WORDS_MAX, Evict, INDEXES_MAX,
@@ -75,6 +82,8 @@ struct State {
     next_row: u32,
     /// Somebody fills it: its indexes are not there yet, and nobody else may change it.
     is_loading: bool,
+    /// Somebody reads what will take its place: it is whole, and nobody else may change it.
+    is_replacing: bool,
 }
 
 /// A row while its table is read.
@@ -223,6 +232,7 @@ impl State {
             keys: shape.key.is_none().then(|| Index::new(keys, true)),
             next_row: 0,
             is_loading: false,
+            is_replacing: false,
         }
     }
 
@@ -278,5 +288,7 @@ fn is_expired(table: &Table, spot: Spot<'_>, now_ms: u64) -> bool {
     }
 }
 
+#[cfg(test)]
+mod file_tests;
 #[cfg(test)]
 mod tests;

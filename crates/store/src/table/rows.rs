@@ -132,6 +132,9 @@ impl Rows {
             firsts: branch.firsts.split_off(cut),
             leaves: branch.leaves.split_off(cut),
         };
+        // It has grown for one more, to twice of what it needs.
+        branch.firsts.shrink_to_fit();
+        branch.leaves.shrink_to_fit();
         self.firsts.insert(at + 1, behind.firsts[0]);
         self.branches.insert(at + 1, behind);
     }
@@ -269,6 +272,11 @@ impl Rows {
     /// The leaves, in order.
     pub(super) fn leaves(&self) -> impl Iterator<Item = &Arc<Leaf>> {
         self.branches.iter().flat_map(|branch| &branch.leaves)
+    }
+
+    /// The same, each let go by whoever has looked at it.
+    pub(super) fn into_leaves(self) -> impl Iterator<Item = Arc<Leaf>> {
+        self.branches.into_iter().flat_map(|branch| branch.leaves)
     }
 
     /// The last number in use.

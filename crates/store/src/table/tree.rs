@@ -208,6 +208,9 @@ impl<K: Key> Tree<K> {
             firsts: branch.firsts.split_off(cut),
             leaves: branch.leaves.split_off(cut),
         };
+        // It has grown for one more, to twice of what it needs.
+        branch.firsts.shrink_to_fit();
+        branch.leaves.shrink_to_fit();
         self.firsts.insert(at + 1, behind.firsts[0].clone());
         self.branches.insert(at + 1, behind);
     }

@@ -1,0 +1,203 @@
+//! Indexes of rows that are all there: sorted and put into full leaves, instead of row by row.
+//!
+//! Entries are sorted in pieces, each between two splitters that come of a sample, so that little more memory is taken
+//! than the index has in the end: the first pieces are large, when the index is small, the later ones smaller.
+
+use super::error::TableError;
+use super::index::{AnyTree, Index};
+use super::job::{Job, JobError};
+use super::key::{Key, KeyShape};
+use super::rows::{Rows, Spot};
+use super::tree::{Entry, Tree};
+use super::{State, Table};
+
+/// Memory that a piece may take beyond what the index lacks still, in bytes.
+const PIECE_BYTES: usize = 12 << 20;
+/// Entries of the sample that a piece is told by: the more, the closer it comes to what is meant.
+const SAMPLE: usize = 16 << 10;
+/// What an entry takes in an index, about.
+const ENTRY_BYTES: usize = 5;
+
+/// All indexes of the table but that of its keys, of rows that nobody changes: two or more of them at a time.
+pub(super) fn indexes(table: &Table, rows: &Rows, job: &Job) -> Result<Vec<Index>, JobError> {
+    let mut empty = State::new(&table.schema, &table.shape).indexes;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut done = Vec::with_capacity(empty.len());
+    while !empty.is_empty() {
+        let some: Vec<Index> = empty.drain(..threads.min(empty.len())).collect();
+        let names = table.schema.indexes[done.len()..].iter();
+        let pairs = some
+            .into_iter()
+            .zip(names.map(|index| &*index.name))
+            .collect();
+        done.extend(side_by_side(pairs, |(index, name)| {
+            fill(index, name, table, rows, job)
+        })?);
+    }
+    Ok(done)
+}
+
+/// Does each on a thread, the first one on this one.
+fn side_by_side<T: Send, R: Send>(
+    list: Vec<T>,
+    each: impl Fn(T) -> Result<R, JobError> + Sync,
+) -> Result<Vec<R>, JobError> {
+    let each = &each;
+    let mut list = list.into_iter();
+    let Some(first) = list.next() else {
+        return Ok(Vec::new());
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = list
+            .map(|one| {
+                let thread = std::thread::Builder::new().name("table".to_owned());
+                thread.spawn_scoped(scope, move || each(one))
+            })
+            .collect();
+        let mut done = vec![each(first)];
+        for thread in others {
+            done.push(match thread {
+                Ok(thread) => thread
+                    .join()
+                    .unwrap_or_else(|cause| std::panic::resume_unwind(cause)),
+                Err(error) => Err(JobError::Thread(error.to_string())),
+            });
+        }
+        done.into_iter().collect()
+    })
+}
+
+/// Fills an index that is empty.
+pub(super) fn fill(
+    mut index: Index,
+    name: &str,
+    table: &Table,
+    rows: &Rows,
+    job: &Job,
+) -> Result<Index, JobError> {
+    let source = Source {
+        keys: &index.shape,
+        unique: index.is_unique.then_some(name),
+        table,
+        rows,
+        job,
+    };
+    match &mut index.tree {
+        AnyTree::Narrow(tree) => source.fill(tree)?,
+        AnyTree::Medium(tree) => source.fill(tree)?,
+        AnyTree::Wide(tree) => source.fill(tree)?,
+    }
+    Ok(index)
+}
+
+/// What an index is made of.
+struct Source<'a> {
+    keys: &'a KeyShape,
+    /// Its name, if it is unique.
+    unique: Option<&'a str>,
+    table: &'a Table,
+    rows: &'a Rows,
+    job: &'a Job,
+}
+
+impl Source<'_> {
+    fn entries<K: Key>(&self, mut each: impl FnMut(Entry<K>)) -> Result<(), JobError> {
+        let shape = &self.table.shape;
+        for leaf in self.rows.leaves() {
+            self.job.check()?;
+            for place in 0..leaf.len() {
+                let spot = Spot { leaf, place };
+                if self.keys.has(|column| spot.get(shape, column)) {
+                    each((self.keys.of_spot(shape, spot), leaf.number(place)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Some entries, evenly spread over the rows, in order.
+    fn sample<K: Key>(&self) -> Result<Vec<Entry<K>>, JobError> {
+        let every = (self.rows.count() / SAMPLE).max(1);
+        let mut sample = Vec::with_capacity(SAMPLE * 2);
+        let mut seen = 0_usize;
+        let shape = &self.table.shape;
+        for leaf in self.rows.leaves() {
+            self.job.check()?;
+            let first = (every - seen % every) % every;
+            for place in (first..leaf.len()).step_by(every) {
+                let spot = Spot { leaf, place };
+                if self.keys.has(|column| spot.get(shape, column)) {
+                    sample.push((self.keys.of_spot(shape, spot), leaf.number(place)));
+                }
+            }
+            seen += leaf.len();
+        }
+        sample.sort_unstable();
+        Ok(sample)
+    }
+
+    fn fill<K: Key>(&self, tree: &mut Tree<K>) -> Result<(), JobError> {
+        let sample = self.sample::<K>()?;
+        let count = self.rows.count();
+        let each_stands_for = (count / sample.len().max(1)).max(1);
+        // Keys of bytes have theirs outside of the entry.
+        let heap = sample.iter().map(|entry| entry.0.heap_bytes()).max();
+        let entry_bytes = size_of::<Entry<K>>() + heap.unwrap_or(0);
+        let mut piece: Vec<Entry<K>> = Vec::new();
+        let mut low: Option<Entry<K>> = None;
+        let mut last: Option<Entry<K>> = None;
+        let mut sampled = 0;
+        loop {
+            let lacking = count.saturating_sub(tree.count()) * ENTRY_BYTES;
+            let most = (lacking + PIECE_BYTES) / entry_bytes;
+            sampled += (most / each_stands_for).max(1);
+            let high = sample.get(sampled).cloned();
+            // What the sample promises, and some more: the vector should not have to grow, nor be idle.
+            let expected = if high.is_some() {
+                most
+            } else {
+                lacking / ENTRY_BYTES
+            };
+            piece.reserve_exact(expected.min(count) * 17 / 16);
+            self.entries(|entry| {
+                let is_in = low.as_ref().is_none_or(|low| entry >= *low)
+                    && high.as_ref().is_none_or(|high| entry < *high);
+                if is_in {
+                    piece.push(entry);
+                }
+            })?;
+            piece.sort_unstable();
+            self.check_unique(last.as_ref(), &piece)?;
+            tree.append(&piece);
+            last = piece.pop().or(last);
+            piece = Vec::new();
+            low = Some(match high {
+                Some(high) => high,
+                None => return Ok(()),
+            });
+        }
+    }
+
+    fn check_unique<K: Key>(
+        &self,
+        last: Option<&Entry<K>>,
+        piece: &[Entry<K>],
+    ) -> Result<(), TableError> {
+        let Some(name) = self.unique else {
+            return Ok(());
+        };
+        let others = last.into_iter().chain(piece);
+        let offset = usize::from(last.is_none());
+        for (one, other) in others.zip(&piece[offset.min(piece.len())..]) {
+            if one.0 != other.0 {
+                continue;
+            }
+            let spot = self.rows.find(other.1).expect("it was just there");
+            let value = |column: usize| spot.get(&self.table.shape, column);
+            if self.keys.is_whole(value) {
+                return Err(self.table.taken(name, self.keys, value));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! Many rows at once, as files have them.
+//!
+//! A table that is empty is filled without its indexes: these are built at the end, of rows that nobody changes
+//! meanwhile, and that all of it worked is told as one event. Where something is wrong, it is empty again. A table that
+//! has rows gets more by ordinary puts, some under one lock; those before a mistake stay.
+
+use super::cell::Cell;
+use super::change::{Put, Room};
+use super::changes::Event;
+use super::error::TableError;
+use super::job::{Clocks, Job, JobError};
+use super::load::pack::Pack;
+use super::{State, Table, build, json};
+
+/// How rows get into a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// It was empty; nobody else changes it.
+    Fill,
+    /// As anybody puts them.
+    Puts,
+}
+
+/// Puts rows into a table until all of them are in. Where it is dropped before, what it filled is empty again.
+#[derive(Debug)]
+pub(super) struct Filler<'a> {
+    table: &'a Table,
+    mode: Mode,
+    how: Put,
+    clocks: Clocks,
+}
+
+impl<'a> Filler<'a> {
+    pub(super) fn new(table: &'a Table, how: Put, clocks: Clocks) -> Result<Self, TableError> {
+        let mut state = table.state.write();
+        state.refuse_while_loading()?;
+        state.expire(table, clocks.mono_ms, usize::MAX);
+        let mode = match state.rows.count() {
+            0 => {
+                *state = State::new(&table.schema, &table.shape);
+                state.is_loading = true;
+                Mode::Fill
+            }
+            _ => Mode::Puts,
+        };
+        drop(state);
+        Ok(Self {
+            table,
+            mode,
+            how,
+            clocks,
+        })
+    }
+
+    /// Puts rows in, under one lock; how many. An error comes with the row that it is about, counted from 0.
+    pub(super) fn put(&self, pack: &Pack) -> Result<u64, (usize, TableError)> {
+        let table = self.table;
+        let mut state = table.state.write();
+        let mut put = 0;
+        let mut row: Vec<Cell<'_>> = Vec::with_capacity(table.shape.columns());
+        if self.mode == Mode::Fill {
+            let expiry = table.expiry(None, self.clocks.mono_ms);
+            for place in 0..pack.len() {
+                row.clear();
+                row.extend(pack.cells(place));
+                if table.schema.has_ttl {
+                    row.push(expiry);
+                }
+                let is_put = state.fill(table, self.how, &row);
+                put += u64::from(is_put.map_err(|error| (place, error))?);
+            }
+            let last = pack.len().saturating_sub(1);
+            state
+                .check_fits(table, true)
+                .map_err(|error| (last, error))?;
+            return Ok(put);
+        }
+        state.refuse_while_loading().map_err(|error| (0, error))?;
+        let now_ms = self.clocks.mono_ms;
+        state.tidy(table, now_ms);
+        for place in 0..pack.len() {
+            row.clear();
+            row.extend(pack.cells(place));
+            let is_new = state.put(table, self.how, &row, None, now_ms, Room::Make);
+            let is_new = is_new.map_err(|error| (place, error))?;
+            put += u64::from(is_new || self.how == Put::Upsert);
+        }
+        Ok(put)
+    }
+
+    /// All rows are in.
+    pub(super) fn finish(mut self, job: &Job) -> Result<(), JobError> {
+        if self.mode == Mode::Puts {
+            return Ok(());
+        }
+        let table = self.table;
+        // Nobody may change rows meanwhile, so they are what they are.
+        let rows = table.state.read().rows.clone();
+        let indexes = build::indexes(table, &rows, job)?;
+        // Before anybody changes a row, so that none is copied for this.
+        drop(rows);
+        let mut state = table.state.write();
+        let empty = std::mem::replace(&mut state.indexes, indexes);
+        if let Err(error) = state.check_fits(table, false) {
+            state.indexes = empty;
+            return Err(error.into());
+        }
+        state.is_loading = false;
+        self.mode = Mode::Puts;
+        table.tell(|out| json::event(out, Event::Load, None));
+        Ok(())
+    }
+}
+
+impl Drop for Filler<'_> {
+    fn drop(&mut self) {
+        if self.mode == Mode::Fill {
+            let empty = State::new(&self.table.schema, &self.table.shape);
+            let full = std::mem::replace(&mut *self.table.state.write(), empty);
+            drop(full);
+        }
+    }
+}
+
+impl State {
+    /// Puts a row in whose secondary indexes are built later; whether it is in.
+    fn fill(&mut self, table: &Table, how: Put, row: &[Cell<'_>]) -> Result<bool, TableError> {
+        let there = self.number(table, row[0]);
+        if let Some(number) = there.filter(|number| self.rows.find(*number).is_some()) {
+            return match how {
+                Put::Add => Ok(false),
+                Put::Insert => Err(table.key_taken(row[0])),
+                Put::Upsert => {
+                    let changes = row.iter().copied().enumerate().skip(1);
+                    self.rows.set(&table.shape, number, changes);
+                    Ok(true)
+                }
+            };
+        }
+        let number = self.new_number(table, row[0])?;
+        self.insert(table, number, row, false);
+        Ok(true)
+    }
+
+    /// Whether the table keeps its limit; with the least that its indexes will take, where they are not there yet.
+    pub(super) fn check_fits(&self, table: &Table, lacks_indexes: bool) -> Result<(), TableError> {
+        let bytes_max = table.schema.bytes_max;
+        let whole = table.schema.indexes.iter().filter(|index| !index.is_sparse);
+        let lacking = self.rows.count() * 4 * whole.count();
+        let needed = self.bytes() + if lacks_indexes { lacking } else { 0 };
+        match needed.checked_sub(bytes_max) {
+            None | Some(0) => Ok(()),
+            Some(needed) => Err(TableError::Full { needed, bytes_max }),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! CSV files: the first line names the columns.
+
+use std::io::Read;
+
+use super::pack::Pack;
+use super::{Fault, Sink, value};
+use crate::table::job::Place;
+use crate::table::schema::Schema;
+
+/// What is read at a time, in bytes.
+const BLOCK: usize = 256 << 10;
+
+fn fault(error: &csv::Error) -> Fault {
+    let line = |position: &Option<csv::Position>| {
+        Place::Line(position.as_ref().map_or(1, csv::Position::line))
+    };
+    match error.kind() {
+        csv::ErrorKind::UnequalLengths {
+            pos,
+            expected_len,
+            len,
+        } => {
+            let why = format!("it has {len} fields, the first line {expected_len}");
+            Fault::Text(line(pos), why)
+        }
+        _ => Fault::Read(error.to_string()),
+    }
+}
+
+/// A whole file.
+pub(super) fn file(
+    reader: Box<dyn Read + '_>,
+    schema: &Schema,
+    pack: &mut Pack,
+    sink: &mut Sink<'_>,
+) -> Result<(), Fault> {
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .buffer_capacity(BLOCK)
+        .from_reader(reader);
+    let mut record = csv::ByteRecord::new();
+    let mut order: Option<Vec<usize>> = None;
+    // Its own copy of what a record says, since it is read over.
+    while reader
+        .read_byte_record(&mut record)
+        .map_err(|error| fault(&error))?
+    {
+        let line = record.position().map_or(1, csv::Position::line);
+        let wrong = |why: String| Fault::Text(Place::Line(line), why);
+        let Some(order) = &order else {
+            order = Some(columns(schema, &record).map_err(wrong)?);
+            continue;
+        };
+        pack.begin();
+        for (place, field) in order.iter().zip(&record) {
+            let column = &schema.columns[*place];
+            value::set_field(column, *place, field, pack)
+                .map_err(|error| wrong(error.to_string()))?;
+        }
+        value::fill(schema, pack).map_err(|error| wrong(error.to_string()))?;
+        pack.end(Place::Line(line));
+        if pack.is_full() {
+            sink(pack)?;
+        }
+    }
+    match order {
+        Some(_) => Ok(()),
+        None => Err(Fault::Text(
+            Place::Line(1),
+            "it is empty: a line with the names of the columns expected".to_owned(),
+        )),
+    }
+}
+
+/// Which columns the fields of the first line name.
+fn columns(schema: &Schema, names: &csv::ByteRecord) -> Result<Vec<usize>, String> {
+    let mut order = Vec::with_capacity(names.len());
+    for name in names {
+        let shown = String::from_utf8_lossy(name);
+        match schema.column(name.trim_ascii()) {
+            None => return Err(format!("there is no column \"{shown}\"")),
+            Some(place) if order.contains(&place) => {
+                return Err(format!("{shown} stands there twice"));
+            }
+            Some(place) => order.push(place),
+        }
+    }
+    Ok(order)
+}

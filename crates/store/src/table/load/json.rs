@@ -1,0 +1,273 @@
+//! JSON files: a list of objects, or one object with such a list; and lines with an object each.
+
+use super::object::{Cursor, Objects, Stop, is_space};
+use super::pack::Pack;
+use super::window::Window;
+use super::{Fault, Sink};
+use crate::table::job::Place;
+use crate::table::schema::Schema;
+
+/// How deep may be what is passed over beside the list.
+const DEPTH_MAX: usize = 128;
+
+pub(super) struct Reader<'a, 'b> {
+    pub(super) window: Window<'a>,
+    objects: Objects<'b>,
+    list: Option<&'b str>,
+    rows: u64,
+}
+
+fn bad<T>(at: u64, why: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault::Text(Place::Byte(at), why.into()))
+}
+
+impl<'a, 'b> Reader<'a, 'b> {
+    pub(super) fn new(window: Window<'a>, schema: &'b Schema, list: Option<&'b str>) -> Self {
+        Self {
+            window,
+            objects: Objects::new(schema),
+            list,
+            rows: 0,
+        }
+    }
+
+    /// The byte behind spaces, which has to be there.
+    fn next(&mut self) -> Result<u8, Fault> {
+        match self.window.skip(is_space)? {
+            Some(byte) => Ok(byte),
+            None => bad(self.window.offset(), "it ends too early"),
+        }
+    }
+
+    fn nothing_follows(&mut self) -> Result<(), Fault> {
+        match self.window.skip(is_space)? {
+            None => Ok(()),
+            Some(_) => bad(self.window.offset(), "something follows the end"),
+        }
+    }
+
+    /// A whole file.
+    pub(super) fn file(&mut self, pack: &mut Pack, sink: &mut Sink<'_>) -> Result<(), Fault> {
+        self.window.skip_mark()?;
+        match self.next()? {
+            b'[' => {
+                self.window.take(1);
+                self.elements(pack, sink)?;
+            }
+            b'{' => {
+                self.window.take(1);
+                self.fields(pack, sink)?;
+            }
+            _ => return bad(self.window.offset(), "a list or an object expected"),
+        }
+        self.nothing_follows()
+    }
+
+    /// The fields of the object around the list.
+    fn fields(&mut self, pack: &mut Pack, sink: &mut Sink<'_>) -> Result<(), Fault> {
+        let begin = self.window.offset();
+        let mut found: Option<String> = None;
+        let mut is_first = true;
+        loop {
+            match self.next()? {
+                b'}' if is_first => {
+                    self.window.take(1);
+                    break;
+                }
+                _ => is_first = false,
+            }
+            let name = self.name()?;
+            if self.next()? != b':' {
+                return bad(self.window.offset(), ": expected");
+            }
+            self.window.take(1);
+            let is_list = self.next()? == b'[';
+            match self.list {
+                Some(list) if list != name => self.pass()?,
+                Some(_) if !is_list => {
+                    return bad(self.window.offset(), format!("\"{name}\" is no list"));
+                }
+                None if !is_list => self.pass()?,
+                _ => {
+                    if let Some(other) = found {
+                        let why = format!(
+                            "there are the lists \"{other}\" and \"{name}\": tell which one (list)"
+                        );
+                        return bad(self.window.offset(), why);
+                    }
+                    found = Some(name);
+                    self.window.take(1);
+                    self.elements(pack, sink)?;
+                }
+            }
+            match self.next()? {
+                b',' => self.window.take(1),
+                b'}' => {
+                    self.window.take(1);
+                    break;
+                }
+                _ => return bad(self.window.offset(), ", or } expected"),
+            }
+        }
+        match (found, self.list) {
+            (Some(_), _) => Ok(()),
+            (None, Some(list)) => bad(begin, format!("there is no list \"{list}\"")),
+            (None, None) => bad(begin, "none of its fields is a list"),
+        }
+    }
+
+    fn name(&mut self) -> Result<String, Fault> {
+        loop {
+            let mut cursor = Cursor::new(self.window.rest());
+            let at = self.window.offset();
+            let name = cursor.string();
+            let name = name.map(|name| String::from_utf8_lossy(&name).into_owned());
+            let len = cursor.at;
+            match name {
+                Ok(name) => {
+                    self.window.take(len);
+                    return Ok(name);
+                }
+                Err(Stop::More) => {
+                    if !self.window.more()? {
+                        return bad(at, "it ends too early");
+                    }
+                }
+                Err(Stop::Bad(place, why)) => return bad(at + place as u64, why),
+            }
+        }
+    }
+
+    /// Passes over a value that nobody asks for; of it brackets and strings are looked at.
+    fn pass(&mut self) -> Result<(), Fault> {
+        let mut open: Vec<u8> = Vec::new();
+        loop {
+            let byte = self.next()?;
+            match byte {
+                b'"' => {
+                    self.name()?;
+                }
+                b'{' | b'[' => {
+                    if open.len() == DEPTH_MAX {
+                        return bad(self.window.offset(), "too deep");
+                    }
+                    open.push(if byte == b'{' { b'}' } else { b']' });
+                    self.window.take(1);
+                    continue;
+                }
+                b'}' | b']' => {
+                    if open.pop() != Some(byte) {
+                        return bad(self.window.offset(), "a bracket that does not fit");
+                    }
+                    self.window.take(1);
+                }
+                b',' | b':' if !open.is_empty() => {
+                    self.window.take(1);
+                    continue;
+                }
+                b'-' | b'+' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'E' => {
+                    self.window.skip(|byte| {
+                        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
+                    })?;
+                }
+                _ => return bad(self.window.offset(), "a value expected"),
+            }
+            if open.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The objects of a list, behind its bracket.
+    fn elements(&mut self, pack: &mut Pack, sink: &mut Sink<'_>) -> Result<(), Fault> {
+        if self.next()? == b']' {
+            self.window.take(1);
+            return Ok(());
+        }
+        loop {
+            self.next()?;
+            self.object(pack)?;
+            if pack.is_full() {
+                sink(pack)?;
+            }
+            match self.next()? {
+                b',' => self.window.take(1),
+                b']' => {
+                    self.window.take(1);
+                    return Ok(());
+                }
+                _ => return bad(self.window.offset(), ", or ] expected"),
+            }
+        }
+    }
+
+    fn object(&mut self, pack: &mut Pack) -> Result<(), Fault> {
+        loop {
+            let row = self.rows + 1;
+            let at = self.window.offset();
+            match self.objects.read(self.window.rest(), pack) {
+                Ok(len) => {
+                    pack.end(Place::Row(row, at));
+                    self.window.take(len);
+                    self.rows = row;
+                    return Ok(());
+                }
+                Err(Stop::More) => {
+                    if !self.window.more()? {
+                        return Err(Fault::Text(
+                            Place::Row(row, at),
+                            "it ends too early".to_owned(),
+                        ));
+                    }
+                }
+                Err(Stop::Bad(place, why)) => {
+                    return Err(Fault::Text(Place::Row(row, at + place as u64), why));
+                }
+            }
+        }
+    }
+
+    /// Objects, one on each line; empty lines are passed over.
+    pub(super) fn lines(&mut self, pack: &mut Pack, sink: &mut Sink<'_>) -> Result<(), Fault> {
+        self.window.skip_mark()?;
+        let mut line = 0;
+        let mut looked = 0;
+        loop {
+            let rest = self.window.rest();
+            let end = memchr::memchr(b'\n', &rest[looked..]).map(|end| end + looked);
+            let (len, taken) = match end {
+                Some(end) => (end, end + 1),
+                None => {
+                    looked = rest.len();
+                    if self.window.more()? {
+                        continue;
+                    }
+                    let all = self.window.rest().len();
+                    if all == 0 {
+                        return Ok(());
+                    }
+                    (all, all)
+                }
+            };
+            looked = 0;
+            line += 1;
+            let text = &self.window.rest()[..len];
+            if !text.trim_ascii().is_empty() {
+                let wrong = |why: String| Fault::Text(Place::Line(line), why);
+                let read = match self.objects.read(text, pack) {
+                    Ok(read) => read,
+                    Err(Stop::More) => return Err(wrong("it ends too early".to_owned())),
+                    Err(Stop::Bad(_, why)) => return Err(wrong(why)),
+                };
+                if !text[read..].trim_ascii().is_empty() {
+                    return Err(wrong("something follows the object".to_owned()));
+                }
+                pack.end(Place::Line(line));
+            }
+            self.window.take(taken);
+            if pack.is_full() {
+                sink(pack)?;
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A part of a file, which moves on: what is looked at stands in one piece.
+
+use std::io::Read;
+
+use super::Fault;
+use crate::table::job::Place;
+
+/// What is read at a time, in bytes.
+const BLOCK: usize = 256 << 10;
+/// The longest object or line, in bytes: above what 64 columns of 65,535 bytes take with all of them escaped.
+pub(super) const PIECE_MAX: usize = 32 << 20;
+
+pub(super) struct Window<'a> {
+    reader: Box<dyn Read + 'a>,
+    bytes: Vec<u8>,
+    from: usize,
+    to: usize,
+    /// Bytes of the file before those that are here.
+    before: u64,
+    is_ended: bool,
+}
+
+impl<'a> Window<'a> {
+    /// `bytes`: of an earlier window, to be used again.
+    pub(super) fn new(reader: Box<dyn Read + 'a>, mut bytes: Vec<u8>) -> Self {
+        if bytes.is_empty() {
+            bytes.resize(BLOCK, 0);
+        }
+        Self {
+            reader,
+            bytes,
+            from: 0,
+            to: 0,
+            before: 0,
+            is_ended: false,
+        }
+    }
+
+    /// Its memory, for the next one.
+    pub(super) fn into_bytes(mut self) -> Vec<u8> {
+        // Not what one very long object has needed.
+        self.bytes.truncate(BLOCK);
+        self.bytes.shrink_to_fit();
+        self.bytes
+    }
+
+    /// What is here and was not taken.
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.bytes[self.from..self.to]
+    }
+
+    /// Where in the file that begins.
+    pub(super) fn offset(&self) -> u64 {
+        self.before + self.from as u64
+    }
+
+    pub(super) fn take(&mut self, count: usize) {
+        self.from += count;
+    }
+
+    /// Reads more of the file behind what is here; false if there is no more.
+    pub(super) fn more(&mut self) -> Result<bool, Fault> {
+        if self.is_ended {
+            return Ok(false);
+        }
+        if self.from > 0 {
+            self.bytes.copy_within(self.from..self.to, 0);
+            self.before += self.from as u64;
+            (self.from, self.to) = (0, self.to - self.from);
+        }
+        if self.to == self.bytes.len() {
+            if self.to >= PIECE_MAX {
+                let why = format!("an object or a line has at most {PIECE_MAX} bytes");
+                return Err(Fault::Text(Place::Byte(self.offset()), why));
+            }
+            self.bytes.resize(self.to * 2, 0);
+        }
+        loop {
+            match self.reader.read(&mut self.bytes[self.to..]) {
+                Ok(0) => {
+                    self.is_ended = true;
+                    return Ok(false);
+                }
+                Ok(count) => {
+                    self.to += count;
+                    return Ok(true);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Fault::Read(error.to_string())),
+            }
+        }
+    }
+
+    /// Skips what `is_skipped`; the byte behind it, which is not taken.
+    pub(super) fn skip(&mut self, is_skipped: impl Fn(u8) -> bool) -> Result<Option<u8>, Fault> {
+        loop {
+            let rest = self.rest();
+            match rest.iter().position(|byte| !is_skipped(*byte)) {
+                Some(place) => {
+                    let byte = rest[place];
+                    self.take(place);
+                    return Ok(Some(byte));
+                }
+                None => {
+                    let all = rest.len();
+                    self.take(all);
+                    if !self.more()? {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Skips the mark that some editors put before UTF-8.
+    pub(super) fn skip_mark(&mut self) -> Result<(), Fault> {
+        while self.rest().len() < 3 && self.more()? {}
+        if self.rest().starts_with(b"\xef\xbb\xbf") {
+            self.take(3);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,689 @@
+//! A table as a file: all its rows as they were at one moment.
+//!
+//! ```text
+//! file    = piece of the header, piece of each block, piece of the footer; nothing behind it
+//! piece   = bytes, CRC-32 of them
+//! header  = "VECHETBL", version u32 = 1, length of what follows u32,
+//!           when it was written (wall clock, ms) u64, columns u16,
+//!           for each: length u16, name, length u32, type as a schema has it
+//! block   = length of what follows its count u32, rows u32 (1 to 65536), values of each column
+//! values  = 0, or 1 and a bit for each row that tells whether it has a value, the lowest first;
+//!           then for each row: numbers, as many bytes as the type has (0 where there is none);
+//!           strings, the length of each u16, then all of them
+//! footer  = 0xffffffff, rows u64, CRC-32 of all bytes before that are not a CRC-32
+//! ```
+//!
+//! All numbers are little-endian. Columns are in the order of the schema: the key, the others by name; last, where rows
+//! expire, when they do, as an absolute time of the wall clock. Rows stand in the order of their numbers: where the key is
+//! a whole number of at most 32 bits, in its order. Indexes are not there; they are built again.
+//!
+//! A file is written beside the one that it replaces, forced to the disk, and renamed: whatever happens, one of the two
+//! is there as a whole.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crc32fast::Hasher;
+
+use super::cell::{Cell, Given};
+use super::changes::Event;
+use super::error::TableError;
+use super::job::{self, Clocks, Job, JobError};
+use super::leaf::{Leaf, kept_bits};
+use super::rows::Rows;
+use super::schema::Column;
+use super::{State, Table, build, json};
+
+const MAGIC: &[u8; 8] = b"VECHETBL";
+const VERSION: u32 = 1;
+/// In place of a block's length.
+const FOOTER: u32 = u32::MAX;
+/// The longest header and the longest block, in bytes: above what a full leaf with the longest strings takes.
+const PIECE_MAX: u32 = 64 << 20;
+/// Most rows of a block.
+const ROWS_MAX: u32 = 1 << 16;
+/// What is read and written at a time, in bytes.
+const BUFFER: usize = 256 << 10;
+
+impl Table {
+    /// Writes all rows to a file, as they are at one moment. Others go on changing them meanwhile. The file takes the place
+    /// of the one that was there when all of it is on the disk; until then there is a hidden file beside it.
+    ///
+    /// The outcome is how many rows were written. Errors: [`JobError::File`], [`JobError::Table`] while the table is being
+    /// filled, [`JobError::Thread`], [`JobError::Cancelled`]; nothing has changed then.
+    pub fn start_save(self: &Arc<Self>, path: PathBuf, clocks: Clocks) -> Arc<Job> {
+        let table = Arc::clone(self);
+        job::start(move |job| table.save(&path, clocks, job))
+    }
+
+    /// Puts the rows of a file in place of those there are. These can be read until then; changes are refused. What has
+    /// expired since it was written is left out. Those who watch are told of one event.
+    ///
+    /// The outcome is how many rows there are. Errors: [`JobError::File`], [`JobError::Damaged`],
+    /// [`JobError::Columns`], [`JobError::Table`], [`JobError::Thread`], [`JobError::Cancelled`]; nothing has changed
+    /// then.
+    pub fn start_restore(self: &Arc<Self>, path: PathBuf, clocks: Clocks) -> Arc<Job> {
+        let table = Arc::clone(self);
+        job::start(move |job| {
+            let shown = path.display().to_string();
+            let fault = |error: io::Error| JobError::file(&shown, error);
+            let file = File::open(&path).map_err(fault)?;
+            job.add_total(file.metadata().map_err(fault)?.len());
+            table.restore(file, &shown, clocks, job)
+        })
+    }
+
+    /// As [`start_save`](Self::start_save), into any writer and on this thread.
+    ///
+    /// # Errors
+    /// The same; the file is called `name` there.
+    pub fn save_to(&self, out: impl Write, name: &str, clocks: Clocks) -> Result<u64, JobError> {
+        let rows = self.rows_to_save()?;
+        self.write(rows, out, name, clocks, &Job::default())
+    }
+
+    /// As [`start_restore`](Self::start_restore), from any reader and on this thread.
+    ///
+    /// # Errors
+    /// The same; the file is called `name` there.
+    pub fn restore_from(
+        &self,
+        reader: impl Read,
+        name: &str,
+        clocks: Clocks,
+    ) -> Result<u64, JobError> {
+        self.restore(reader, name, clocks, &Job::default())
+    }
+
+    fn rows_to_save(&self) -> Result<Rows, TableError> {
+        let state = self.state.read();
+        // What is replaced is whole until then.
+        match state.is_loading {
+            true => Err(TableError::Loading),
+            false => Ok(state.rows.clone()),
+        }
+    }
+
+    fn save(&self, path: &Path, clocks: Clocks, job: &Job) -> Result<u64, JobError> {
+        let shown = path.display().to_string();
+        let fault = |error: io::Error| JobError::file(&shown, error);
+        let draft = DraftFile::open(path).map_err(fault)?;
+        let rows = self.rows_to_save()?;
+        job.add_total(rows.bytes() as u64);
+        let count = self.write(rows, &draft.file, &shown, clocks, job)?;
+        job.check()?;
+        draft.publish(path).map_err(fault)?;
+        Ok(count)
+    }
+
+    fn write(
+        &self,
+        rows: Rows,
+        out: impl Write,
+        name: &str,
+        clocks: Clocks,
+        job: &Job,
+    ) -> Result<u64, JobError> {
+        let fault = |error: io::Error| JobError::file(name, error);
+        let mut out = Pieces {
+            out: BufWriter::with_capacity(BUFFER, out),
+            total: Hasher::new(),
+            job,
+        };
+        let mut piece = self.header(clocks);
+        out.write(&piece).map_err(fault)?;
+        let mut count = 0;
+        // Each is let go when it is written: whoever changes it then has no need to copy it.
+        for leaf in rows.into_leaves() {
+            job.check()?;
+            let written = self.block(&leaf, clocks, &mut piece);
+            drop(leaf);
+            if written > 0 {
+                out.write(&piece).map_err(fault)?;
+                job.add_rows(written);
+                count += written;
+            }
+        }
+        piece.clear();
+        piece.extend_from_slice(&FOOTER.to_le_bytes());
+        piece.extend_from_slice(&count.to_le_bytes());
+        let total = out.total.clone().finalize();
+        piece.extend_from_slice(&total.to_le_bytes());
+        out.write(&piece).map_err(fault)?;
+        out.out.flush().map_err(fault)?;
+        Ok(count)
+    }
+
+    fn header(&self, clocks: Clocks) -> Vec<u8> {
+        let columns = &self.schema.columns;
+        let mut about = clocks.wall_ms.to_le_bytes().to_vec();
+        about.extend_from_slice(&(columns.len() as u16).to_le_bytes());
+        for column in columns {
+            let kind = column.type_text();
+            about.extend_from_slice(&(column.name.len() as u16).to_le_bytes());
+            about.extend_from_slice(column.name.as_bytes());
+            about.extend_from_slice(&(kind.len() as u32).to_le_bytes());
+            about.extend_from_slice(kind.as_bytes());
+        }
+        let mut header = MAGIC.to_vec();
+        header.extend_from_slice(&VERSION.to_le_bytes());
+        header.extend_from_slice(&(about.len() as u32).to_le_bytes());
+        header.extend_from_slice(&about);
+        header
+    }
+
+    /// A leaf's rows but those that have expired; how many.
+    fn block(&self, leaf: &Leaf, clocks: Clocks, out: &mut Vec<u8>) -> u64 {
+        let shape = &self.shape;
+        let expires = self.schema.expires();
+        let stays = |place: &usize| {
+            let at_ms = expires.map(|column| leaf.get(shape, *place, column));
+            !matches!(at_ms, Some(Cell::Bits(at_ms)) if at_ms <= clocks.mono_ms)
+        };
+        let places: Vec<usize> = (0..leaf.len()).filter(stays).collect();
+        out.clear();
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&(places.len() as u32).to_le_bytes());
+        for (column, about) in self.schema.columns.iter().enumerate() {
+            let cells = places.iter().map(|place| {
+                match leaf.get(shape, *place, column) {
+                    // By the wall clock.
+                    Cell::Bits(at_ms) if Some(column) == expires => {
+                        let left_ms = at_ms.saturating_sub(clocks.mono_ms);
+                        Cell::Bits(clocks.wall_ms.saturating_add(left_ms))
+                    }
+                    cell => cell,
+                }
+            });
+            write_column(about, cells, out);
+        }
+        let length = (out.len() - 8) as u32;
+        out[..4].copy_from_slice(&length.to_le_bytes());
+        places.len() as u64
+    }
+
+    fn restore(
+        &self,
+        reader: impl Read,
+        name: &str,
+        clocks: Clocks,
+        job: &Job,
+    ) -> Result<u64, JobError> {
+        let mut state = self.state.write();
+        state.refuse_while_loading()?;
+        state.is_replacing = true;
+        drop(state);
+        let replacing = Replacing(self);
+        let mut parts = Parts {
+            reader: BufReader::with_capacity(BUFFER, reader),
+            name,
+            at: 0,
+            total: Hasher::new(),
+            piece: Vec::new(),
+        };
+        let mut new = self.read_rows(&mut parts, clocks, job)?;
+        let indexes = build::indexes(self, &new.rows, job)?;
+        if let Some(keys) = new.keys.take() {
+            let key = &self.schema.columns[0].name;
+            new.keys = Some(build::fill(keys, key, self, &new.rows, job)?);
+        }
+        new.indexes = indexes;
+        new.check_fits(self, false)?;
+        let count = new.rows.count() as u64;
+        let mut state = self.state.write();
+        let old = std::mem::replace(&mut *state, new);
+        // It is done with: somebody else may replace what there is now.
+        std::mem::forget(replacing);
+        self.tell(|out| json::event(out, Event::Load, None));
+        drop(state);
+        // Gives back what may be much memory, while nobody waits for it.
+        drop(old);
+        Ok(count)
+    }
+
+    fn read_rows(
+        &self,
+        parts: &mut Parts<'_, impl Read>,
+        clocks: Clocks,
+        job: &Job,
+    ) -> Result<State, JobError> {
+        parts.header(&self.schema.columns)?;
+        job.add_bytes(parts.at);
+        let mut new = State::new(&self.schema, &self.shape);
+        let mut read = 0_u64;
+        loop {
+            job.check()?;
+            let begin = parts.at;
+            let total = parts.total.clone().finalize();
+            let Some(rows) = parts.block()? else {
+                let [told, sum] = parts.footer();
+                if told != read {
+                    let why = format!("{told} rows are told, and there are {read}");
+                    return parts.damaged(begin, why);
+                }
+                if sum != u64::from(total) {
+                    return parts.damaged(begin, "a block is missing, or another one is there");
+                }
+                parts.end()?;
+                return Ok(new);
+            };
+            let put = self.read_block(&parts.piece[8..], rows, &mut new, clocks);
+            match put {
+                Ok(put) => job.add_rows(put),
+                Err(why) => return parts.damaged(begin, why),
+            }
+            new.check_fits(self, true)?;
+            read += u64::from(rows);
+            job.add_bytes(parts.at - begin);
+        }
+    }
+
+    /// Rows of a block, whose bytes are as they were written; nevertheless nothing is taken that no table can have.
+    fn read_block(
+        &self,
+        mut bytes: &[u8],
+        rows: u32,
+        new: &mut State,
+        clocks: Clocks,
+    ) -> Result<u64, String> {
+        let columns = &self.schema.columns;
+        let mut read = Vec::with_capacity(columns.len());
+        for column in columns {
+            let values = Values::read(column, rows as usize, &mut bytes);
+            read.push(values.ok_or_else(|| format!("the column {} is too short", column.name))?);
+        }
+        if !bytes.is_empty() {
+            return Err("something follows the last column".to_owned());
+        }
+        let expires = self.schema.expires();
+        let mut row = Vec::with_capacity(columns.len());
+        let mut put = 0;
+        for place in 0..rows as usize {
+            row.clear();
+            for (column, values) in columns.iter().zip(&read) {
+                let cell = values.get(column, place);
+                let cell = cell.ok_or_else(|| format!("no value of the column {}", column.name))?;
+                row.push(cell);
+            }
+            if let Some(column) = expires
+                && let Cell::Bits(at_ms) = row[column]
+            {
+                let left_ms = at_ms.saturating_sub(clocks.wall_ms);
+                if left_ms == 0 {
+                    continue;
+                }
+                row[column] = Cell::Bits(clocks.mono_ms.saturating_add(left_ms));
+            }
+            let number = match (self.shape.key, row[0]) {
+                (Some(number), Cell::Bits(bits)) => number.row(self.shape.kind(0), bits),
+                // Its own number comes from where it stands; that no key is there twice is seen when they are indexed.
+                _ => match u32::try_from(new.rows.count()) {
+                    Ok(number) if number < u32::MAX => number,
+                    _ => return Err("too many rows".to_owned()),
+                },
+            };
+            if new.rows.last().is_some_and(|last| number <= last) {
+                return Err("the keys don't rise".to_owned());
+            }
+            new.rows.insert(&self.shape, number, &row);
+            new.next_row = number.wrapping_add(1);
+            put += 1;
+        }
+        Ok(put)
+    }
+}
+
+/// Nobody else changes a table as long as it is there.
+struct Replacing<'a>(&'a Table);
+
+impl Drop for Replacing<'_> {
+    fn drop(&mut self) {
+        self.0.state.write().is_replacing = false;
+    }
+}
+
+/// A file that is written beside the one that it is to replace.
+struct DraftFile {
+    file: File,
+    path: PathBuf,
+    is_published: bool,
+}
+
+impl DraftFile {
+    fn open(path: &Path) -> io::Result<Self> {
+        let Some(name) = path.file_name() else {
+            return Err(io::Error::other("it is no name of a file"));
+        };
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(".saving");
+        let draft = path.with_file_name(hidden);
+        loop {
+            let mut options = File::options();
+            // What is left of one that was killed is written over, once nobody else writes there.
+            let file = options
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(&draft)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(io::Error::other("it is being saved already"));
+                }
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+            // Somebody may have renamed it after it was opened here: then it is a draft no more.
+            let own = file.metadata()?;
+            match fs::metadata(&draft) {
+                Ok(there) if (there.dev(), there.ino()) == (own.dev(), own.ino()) => {}
+                Ok(_) => continue,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            }
+            let draft = Self {
+                file,
+                path: draft,
+                is_published: false,
+            };
+            draft.file.set_len(0)?;
+            return Ok(draft);
+        }
+    }
+
+    /// Puts it in the place of the other one, on the disk too.
+    fn publish(mut self, path: &Path) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.path, path)?;
+        self.is_published = true;
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        File::open(folder)?.sync_all()
+    }
+}
+
+impl Drop for DraftFile {
+    fn drop(&mut self) {
+        if !self.is_published {
+            // Where that fails it is written over next time.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Writes pieces.
+struct Pieces<'a, W: Write> {
+    out: BufWriter<W>,
+    total: Hasher,
+    job: &'a Job,
+}
+
+impl<W: Write> Pieces<'_, W> {
+    fn write(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.total.update(piece);
+        self.out.write_all(piece)?;
+        self.out.write_all(&crc32fast::hash(piece).to_le_bytes())?;
+        self.job.add_bytes(piece.len() as u64 + 4);
+        Ok(())
+    }
+}
+
+fn write_column<'a>(
+    column: &Column,
+    cells: impl Iterator<Item = Cell<'a>> + Clone,
+    out: &mut Vec<u8>,
+) {
+    let has_gaps = column.is_nullable && cells.clone().any(|cell| cell == Cell::Null);
+    out.push(has_gaps.into());
+    if has_gaps {
+        for (place, cell) in cells.clone().enumerate() {
+            if place % 8 == 0 {
+                out.push(0);
+            }
+            let last = out.len() - 1;
+            out[last] |= u8::from(cell != Cell::Null) << (place % 8);
+        }
+    }
+    if let Some(bits) = column.kind.bits() {
+        for cell in cells {
+            let kept = kept_bits(&column.kind, cell).to_le_bytes();
+            out.extend_from_slice(&kept[..bits as usize / 8]);
+        }
+        return;
+    }
+    let texts = cells.map(|cell| match cell {
+        Cell::Text(text) => text,
+        Cell::Null | Cell::Bits(_) => b"",
+    });
+    for text in texts.clone() {
+        out.extend_from_slice(&(text.len() as u16).to_le_bytes());
+    }
+    texts.for_each(|text| out.extend_from_slice(text));
+}
+
+/// The values of a column in a block.
+struct Values<'a> {
+    present: Option<&'a [u8]>,
+    values: &'a [u8],
+    /// Where each string ends.
+    ends: Vec<usize>,
+}
+
+/// Cuts so many bytes off.
+fn cut<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+    let (first, rest) = bytes.split_at_checked(count)?;
+    *bytes = rest;
+    Some(first)
+}
+
+impl<'a> Values<'a> {
+    /// `None` if they are not there.
+    fn read(column: &Column, rows: usize, bytes: &mut &'a [u8]) -> Option<Self> {
+        let present = match cut(bytes, 1)? {
+            [0] => None,
+            [1] => Some(cut(bytes, rows.div_ceil(8))?),
+            _ => return None,
+        };
+        let mut ends = Vec::new();
+        let length = match column.kind.bits() {
+            Some(bits) => rows * (bits as usize / 8),
+            None => {
+                let mut end = 0;
+                for length in cut(bytes, rows * 2)?.as_chunks::<2>().0 {
+                    end += usize::from(u16::from_le_bytes(*length));
+                    ends.push(end);
+                }
+                end
+            }
+        };
+        Some(Self {
+            present,
+            values: cut(bytes, length)?,
+            ends,
+        })
+    }
+
+    /// `None` if it is no value of that column.
+    fn get(&self, column: &Column, place: usize) -> Option<Cell<'a>> {
+        if let Some(present) = self.present
+            && present[place / 8] >> (place % 8) & 1 == 0
+        {
+            return column.is_nullable.then_some(Cell::Null);
+        }
+        let Some(bits) = column.kind.bits() else {
+            let from = if place == 0 { 0 } else { self.ends[place - 1] };
+            let text = &self.values[from..self.ends[place]];
+            return column.cell(Given::Text(text)).ok();
+        };
+        let size = bits as usize / 8;
+        let mut narrow = [0; 8];
+        narrow[..size].copy_from_slice(&self.values[place * size..(place + 1) * size]);
+        let bits = column.kind.widen(u64::from_le_bytes(narrow));
+        column.kind.has(bits).then_some(Cell::Bits(bits))
+    }
+}
+
+/// Reads pieces.
+struct Parts<'a, R: Read> {
+    reader: BufReader<R>,
+    name: &'a str,
+    /// Where the next piece begins.
+    at: u64,
+    total: Hasher,
+    /// The last one, without its sum.
+    piece: Vec<u8>,
+}
+
+impl<R: Read> Parts<'_, R> {
+    fn damaged<T>(&self, at: u64, why: impl Into<String>) -> Result<T, JobError> {
+        Err(JobError::Damaged {
+            file: self.name.to_owned(),
+            at,
+            why: why.into(),
+        })
+    }
+
+    /// Reads so many bytes more into the piece.
+    fn read(&mut self, count: usize) -> Result<(), JobError> {
+        // Grows as bytes come, whatever is told.
+        let mut some = (&mut self.reader).take(count as u64);
+        let read = some.read_to_end(&mut self.piece);
+        let read = read.map_err(|error| JobError::file(self.name, error))?;
+        self.at += read as u64;
+        match read == count {
+            true => Ok(()),
+            false => self.damaged(self.at, "it ends there"),
+        }
+    }
+
+    fn number(&self, at: usize) -> u32 {
+        let bytes = self.piece[at..at + 4].first_chunk();
+        u32::from_le_bytes(*bytes.expect("four bytes"))
+    }
+
+    /// Reads the piece's sum, and compares.
+    fn check(&mut self, begin: u64) -> Result<(), JobError> {
+        let len = self.piece.len();
+        self.read(4)?;
+        let told = self.number(len);
+        self.piece.truncate(len);
+        if told != crc32fast::hash(&self.piece) {
+            return self.damaged(begin, "what begins there is not as it was written");
+        }
+        self.total.update(&self.piece);
+        Ok(())
+    }
+
+    fn header(&mut self, columns: &[Column]) -> Result<(), JobError> {
+        self.read(8)?;
+        if self.piece != MAGIC {
+            return self.damaged(0, "it is no file of a table");
+        }
+        self.read(8)?;
+        let (version, length) = (self.number(8), self.number(12));
+        if length > PIECE_MAX {
+            return self.damaged(12, "the header is too long");
+        }
+        self.read(length as usize)?;
+        self.check(0)?;
+        if version != VERSION {
+            let why = format!("its version is {version}, and only {VERSION} is known");
+            return self.damaged(8, why);
+        }
+        let Some(there) = read_columns(&self.piece[16..]) else {
+            return self.damaged(16, "a header expected");
+        };
+        match difference(columns, &there) {
+            None => Ok(()),
+            Some(why) => Err(JobError::Columns {
+                file: self.name.to_owned(),
+                why,
+            }),
+        }
+    }
+
+    /// Reads the next block; its rows, or nothing where it is the footer.
+    fn block(&mut self) -> Result<Option<u32>, JobError> {
+        let begin = self.at;
+        self.piece.clear();
+        self.read(8)?;
+        let (length, rows) = (self.number(0), self.number(4));
+        if length == FOOTER {
+            self.read(8)?;
+            self.check(begin)?;
+            return Ok(None);
+        }
+        if length > PIECE_MAX || rows == 0 || rows > ROWS_MAX {
+            return self.damaged(begin, "no block begins there");
+        }
+        self.read(length as usize)?;
+        self.check(begin)?;
+        Ok(Some(rows))
+    }
+
+    /// Rows and sum of a footer that was read.
+    fn footer(&self) -> [u64; 2] {
+        let rows = u64::from(self.number(4)) | u64::from(self.number(8)) << 32;
+        [rows, self.number(12).into()]
+    }
+
+    fn end(&mut self) -> Result<(), JobError> {
+        let mut byte = [0];
+        let read = self.reader.read(&mut byte);
+        match read.map_err(|error| JobError::file(self.name, error))? {
+            0 => Ok(()),
+            _ => self.damaged(self.at, "something follows the end"),
+        }
+    }
+}
+
+/// Names and types of columns.
+fn read_columns(mut bytes: &[u8]) -> Option<Vec<(String, String)>> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+    cut(&mut bytes, 8)?;
+    let count = u16::from_le_bytes(*cut(&mut bytes, 2)?.first_chunk()?);
+    let mut columns = Vec::new();
+    for _ in 0..count {
+        let length = u16::from_le_bytes(*cut(&mut bytes, 2)?.first_chunk()?);
+        let name = text(cut(&mut bytes, length.into())?)?;
+        let length = u32::from_le_bytes(*cut(&mut bytes, 4)?.first_chunk()?);
+        columns.push((name, text(cut(&mut bytes, length as usize)?)?));
+    }
+    bytes.is_empty().then_some(columns)
+}
+
+/// How a file's columns differ from those of a table.
+fn difference(own: &[Column], there: &[(String, String)]) -> Option<String> {
+    let of = |name: &str| there.iter().find(|(other, _)| other == name);
+    for (place, column) in own.iter().enumerate() {
+        let kind = column.type_text();
+        match of(&column.name) {
+            None if column.name.starts_with('(') => {
+                return Some("its rows don't expire, the table's do (ttl)".to_owned());
+            }
+            None => return Some(format!("it has no column {}", column.name)),
+            Some((name, other)) if *other != kind => {
+                return Some(format!("its column {name} is {other}, the table's {kind}"));
+            }
+            Some((name, _)) if place == 0 && there[0].0 != *name => {
+                return Some(format!("its key is {}, the table's {name}", there[0].0));
+            }
+            Some(_) => {}
+        }
+    }
+    let more = there
+        .iter()
+        .find(|(name, _)| own.iter().all(|column| *column.name != **name));
+    match more {
+        Some((name, _)) if name.starts_with('(') => {
+            Some("its rows expire, the table's don't (ttl)".to_owned())
+        }
+        Some((name, _)) => Some(format!("it has a column {name}, the table has not")),
+        None => (own.len() != there.len()).then(|| "a column is there twice".to_owned()),
+    }
+}
