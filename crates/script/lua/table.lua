@@ -2,6 +2,7 @@
 local inner = ...
 
 local native, await, can_wait, cannot_wait = inner.native.table, inner.await, inner.can_wait, inner.cannot_wait
+local pcall, now = inner.pcall, inner.native.now
 local try_park, leave, sleep = inner.try_park, inner.native.queue.leave, inner.native.sleep
 local null, base64 = inner.native.modules.null, inner.native.modules.base64
 local error, type, select, pairs, setmetatable, concat = error, type, select, pairs, setmetatable, table.concat
@@ -184,6 +185,42 @@ function methods.changes(self, options)
       end
     end
     return decoded(about, decode(change))
+  end
+end
+
+---------------------------------------------------------------------------------------------------- files
+
+local PROGRESS_S, PAUSE_MAX_S = 0.25, 0.02
+
+-- Waits for a job, and looks at it more and more seldom.
+local function finish(number, job, progress)
+  local pause, told = 0.0005, now()
+  while true do
+    local done, rows, bytes, total = native.job(number, job)
+    if done then return rows end
+    if progress and now() - told >= PROGRESS_S then
+      told = now()
+      local ok, why = pcall(progress, rows, bytes, total)
+      if not ok then
+        native.cancel(job)
+        error(why, 0)
+      end
+    end
+    local ok, why = try_park(sleep(pause))
+    if not ok then
+      native.cancel(job)
+      error(why, 3)
+    end
+    if pause < PAUSE_MAX_S then pause = pause * 2 end
+  end
+end
+
+for _, method in pairs { "save", "load", "load_json", "load_ndjson", "load_csv" } do
+  methods[method] = function(self, path, options)
+    local number = number_of(self, method)
+    if not can_wait() then error(cannot_wait(), 2) end
+    local job = native.begin(number, method, path, options)
+    return finish(number, job, type(options) == "table" and options.progress)
   end
 end
 

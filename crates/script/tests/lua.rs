@@ -105,3 +105,33 @@ fn every_function_has_its_types() {
         assert!(types.contains(&declared), "types/ has no {name}");
     }
 }
+
+/// The blocks of the guide are one script, from its beginning to its end.
+#[test]
+fn the_guide_of_tables_runs() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/tables.md");
+    let guide = fs::read_to_string(guide).expect("the guide");
+    let blocks = guide.split("```lua\n").skip(1);
+    let blocks: Vec<&str> = blocks
+        .map(|block| block.split("```").next().unwrap_or_default())
+        .collect();
+    assert!(
+        blocks.len() >= 7,
+        "the guide and this test have lost each other"
+    );
+    let source = format!(
+        "local t = {{}}\nfunction t.guide()\n{}\nend\nreturn t",
+        blocks.join("\n")
+    );
+    let told = run("guide", &source);
+    let last_two = &told[told.len() - 2..];
+    assert_eq!(last_two, ["passed guide", "done 1"], "{told:?}");
+    let row = r#"{"id":1,"location":3,"mark":5,"user":7,"visited_at":1503695452}"#;
+    for line in ["5", row, "insert\t11\t3"] {
+        assert!(
+            told.iter()
+                .any(|told| told == line || told.replace(' ', "\t") == line),
+            "{line}: {told:?}"
+        );
+    }
+}

@@ -1,11 +1,17 @@
 //! `veche.table`: what is asked of a table now and then. What is asked for every row is in
 //! [`raw::tables`](crate::raw).
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
-use veche_store::table::{Draft, Schema, TABLE_BYTES_LEAST, TableError, Type};
+use veche_store::table::{
+    Clocks, Conflict, Draft, Format, Job, LoadOptions, Schema, TABLE_BYTES_LEAST, TableError, Type,
+};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::fault;
@@ -15,7 +21,15 @@ use crate::raw::Tables;
 /// Seconds that rows may stay: a year.
 const TTL_LIMITS: [f64; 2] = [0.001, 31_536_000.0];
 
-pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+/// How long a test waits before it looks at a job again.
+const TEST_PAUSE: Duration = Duration::from_millis(1);
+
+pub(super) fn install(
+    lua: &Lua,
+    desk: &Rc<Desk>,
+    native: &Table,
+    folder: &Path,
+) -> mlua::Result<()> {
     let table: Table = native.get("table")?;
     let own = Rc::clone(desk);
     // `open(name, schema)` → its number, its columns' names, their kinds by name, and whether the key is bytes.
@@ -46,6 +60,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
     let own = Rc::clone(desk);
     let info = lua.create_function(move |lua, number: u32| info(lua, &own, number))?;
     table.set("info", info)?;
+    jobs(lua, desk, &table, folder)?;
     // What makes a row of the values in a list: a constructor, which is much faster than one field after the other.
     let compile = lua.create_function(|lua, names: Vec<LuaString>| {
         let fields = names.iter().enumerate().map(|(place, name)| {
@@ -197,4 +212,130 @@ fn info(lua: &Lua, desk: &Desk, number: u32) -> mlua::Result<Table> {
     result.raw_set("columns", columns)?;
     result.raw_set("indexes", indexes)?;
     Ok(result)
+}
+
+/// Files: a job begins and has a number; `job(number)` tells how far it is, and forgets it when it is over.
+fn jobs(lua: &Lua, desk: &Rc<Desk>, table: &Table, folder: &Path) -> mlua::Result<()> {
+    let running: Rc<RefCell<HashMap<u64, Arc<Job>>>> = Rc::default();
+    let (own, list, folder) = (Rc::clone(desk), Rc::clone(&running), folder.to_owned());
+    // `begin(number, method, path, options)`
+    let begin = lua.create_function(
+        move |_, (number, method, path, options): (u32, String, Value, Value)| {
+            let arguments = Given {
+                method: &method,
+                options: &options,
+            };
+            let path = match &path {
+                Value::String(path) => folder.join(path.to_string_lossy()),
+                _ => return Err(arguments.bad(1, "a path expected")),
+            };
+            let table = own.tables.borrow().table(number);
+            let now = own.world.now.get();
+            let clocks = Clocks {
+                mono_ms: now.mono_ms,
+                wall_ms: now.wall_ms,
+            };
+            let job = match method.as_str() {
+                "save" => table.start_save(path, clocks),
+                "load" => table.start_restore(path, clocks),
+                _ => table.start_load(path, arguments.load_options()?, clocks),
+            };
+            let token = own.token().0;
+            list.borrow_mut().insert(token, job);
+            Ok(token)
+        },
+    )?;
+    table.set("begin", begin)?;
+    let (own, list) = (Rc::clone(desk), Rc::clone(&running));
+    // True and the rows, or false and how far it is.
+    let job = lua.create_function(move |_, (number, token): (u32, u64)| {
+        let job = list.borrow().get(&token).map(Arc::clone);
+        let job = job.ok_or_else(|| fault("the job is over"))?;
+        // A test's clock does not wait for threads.
+        while own.world.is_seeded() && job.outcome().is_none() {
+            std::thread::sleep(TEST_PAUSE);
+        }
+        if let Some(outcome) = job.outcome() {
+            list.borrow_mut().remove(&token);
+            return match outcome {
+                Ok(rows) => Ok((true, rows as f64, 0.0, 0.0)),
+                Err(error) => {
+                    let table = own.tables.borrow().table(number);
+                    Err(fault(format!("table {}: {error}", table.name())))
+                }
+            };
+        }
+        let progress = job.progress();
+        let [rows, bytes, total] =
+            [progress.rows, progress.bytes, progress.bytes_total].map(|count| count as f64);
+        Ok((false, rows, bytes, total))
+    })?;
+    table.set("job", job)?;
+    let cancel = lua.create_function(move |_, token: u64| {
+        if let Some(job) = running.borrow_mut().remove(&token) {
+            job.cancel();
+        }
+        Ok(())
+    })?;
+    table.set("cancel", cancel)
+}
+
+/// What a method that reads files was given.
+struct Given<'a> {
+    method: &'a str,
+    options: &'a Value,
+}
+
+impl Given<'_> {
+    fn bad(&self, number: usize, words: &str) -> mlua::Error {
+        let method = self.method;
+        fault(format!(
+            "bad argument #{number} to 'table:{method}': {words}"
+        ))
+    }
+
+    fn load_options(&self) -> mlua::Result<LoadOptions> {
+        let mut options = LoadOptions {
+            format: match self.method {
+                "load_json" => Format::Json,
+                "load_ndjson" => Format::Ndjson,
+                _ => Format::Csv,
+            },
+            files: None,
+            list: None,
+            conflict: Conflict::Error,
+        };
+        let table = match self.options {
+            Value::Nil => return Ok(options),
+            Value::Table(table) => table,
+            _ => return Err(self.bad(2, "a table of options expected")),
+        };
+        for pair in table.pairs::<Value, Value>() {
+            let (name, value) = pair?;
+            let name = text(&name);
+            match (name.as_deref(), text(&value)) {
+                (Some("files"), Some(pattern)) => options.files = Some(pattern),
+                (Some("list"), Some(list)) if self.method == "load_json" => {
+                    options.list = Some(list);
+                }
+                (Some("conflict"), Some(conflict)) => {
+                    options.conflict = match conflict.as_str() {
+                        "error" => Conflict::Error,
+                        "replace" => Conflict::Replace,
+                        "skip" => Conflict::Skip,
+                        _ => {
+                            let words = "conflict: \"error\", \"replace\" or \"skip\" expected";
+                            return Err(self.bad(2, words));
+                        }
+                    };
+                }
+                (Some("progress"), _) if matches!(value, Value::Function(_)) => {}
+                _ => {
+                    let words = "the options are files, list (of JSON), conflict, each a string, and progress, a function";
+                    return Err(self.bad(2, words));
+                }
+            }
+        }
+        Ok(options)
+    }
 }

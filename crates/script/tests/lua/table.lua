@@ -290,6 +290,24 @@ function t.changes_are_told()
   check.equal("missed 2", (function() local c = slow() return c.kind .. " " .. c.count end)())
 end
 
+function t.tables_are_saved_and_loaded()
+  local v = visits("files")
+  for id = 1, 3000 do v:insert { id = id, user = id % 7, location = 1, visited_at = id, mark = 1 } end
+  check.equal(3000, v:save("visits.snapshot"))
+  v:update(5, { mark = 9 })
+  v:delete(6)
+  check.equal(3000, v:load("visits.snapshot"))
+  check.equal("1 true", v:get(5, "mark") .. " " .. tostring(v:has(6)))
+  check.equal(428, v:count("by_user", 5))
+  local other = veche.table("files 2", { key = "id:u32", columns = { a = "u8" } })
+  fails("table files 2: ", other.load, other, "visits.snapshot")
+  fails("table files 2: ", other.load_json, other, "nothing.json")
+  fails("conflict: \"error\", \"replace\" or \"skip\" expected", other.load_json, other, "x", { conflict = "x" })
+  fails("the options are files", other.load_csv, other, "x", { list = "x" })
+  fails("a path expected", other.load_csv, other)
+  check.equal(0, other:count())
+end
+
 function t.nothing_is_kept_of_scans()
   local v = visits("garbage")
   for id = 1, 100 do v:insert { id = id, user = 1, location = 1, visited_at = id, mark = 1 } end
