@@ -162,7 +162,7 @@ impl Bench {
         for round in 0..50_000 {
             // Files are read in threads, for which time passes as for everybody.
             if round % 10 == 9 && round > 1000 {
-                std::thread::sleep(std::time::Duration::from_millis(1));
+                std::thread::sleep(Duration::from_millis(1));
             }
             let due = self.vm.deadline_ms();
             if due > self.now.mono_ms + 3_600_000 {

@@ -1,5 +1,7 @@
 //! An index of a table, whatever its keys are.
 
+use std::cmp::Ordering;
+
 use super::cell::Cell;
 use super::key::{Bytes, Form, Key, KeyShape};
 use super::leaf::Shape;
@@ -41,12 +43,27 @@ pub(super) enum Made {
 }
 
 /// What makes keys of rows by their numbers, all of which are there.
-pub(super) fn key_of<'a, K: Key>(
-    keys: &'a KeyShape,
-    shape: &'a Shape,
-    rows: &'a Rows,
-) -> impl Fn(u32) -> K + 'a {
-    move |row| keys.of_spot(shape, rows.find(row).expect("what is indexed is there"))
+#[derive(Clone, Copy)]
+pub(super) struct Keys<'a> {
+    pub(super) keys: &'a KeyShape,
+    pub(super) shape: &'a Shape,
+    pub(super) rows: &'a Rows,
+}
+
+impl<'a> Keys<'a> {
+    #[inline]
+    pub(super) fn spot(&self, row: u32) -> Spot<'a> {
+        self.rows.find(row).expect("what is indexed is there")
+    }
+
+    pub(super) fn of<K: Key>(&self, row: u32) -> K {
+        self.keys.of_spot(self.shape, self.spot(row))
+    }
+
+    #[inline]
+    pub(super) fn compare<K: Key>(&self, row: u32, key: &K) -> Ordering {
+        self.keys.compare(self.shape, self.spot(row), key)
+    }
 }
 
 impl Index {
@@ -60,6 +77,14 @@ impl Index {
             shape,
             tree,
             is_unique,
+        }
+    }
+
+    fn keys<'a>(&'a self, shape: &'a Shape, rows: &'a Rows) -> Keys<'a> {
+        Keys {
+            keys: &self.shape,
+            shape,
+            rows,
         }
     }
 
@@ -85,21 +110,15 @@ impl Index {
 
     /// The first row with that key.
     pub(super) fn first(&self, made: &Made, shape: &Shape, rows: &Rows) -> Option<u32> {
-        fn first<K: Key>(tree: &Tree<K>, key: &K, key_of: impl Fn(u32) -> K) -> Option<u32> {
-            let at = tree.seek(&(key.clone(), 0), &key_of);
+        fn first<K: Key>(tree: &Tree<K>, key: &K, keys: &Keys<'_>) -> Option<u32> {
+            let at = tree.seek(&(key.clone(), 0), keys);
             let row = tree.from(at).next()?;
-            (key_of(row) == *key).then_some(row)
+            keys.compare(row, key).is_eq().then_some(row)
         }
         match (&self.tree, made) {
-            (AnyTree::Narrow(tree), Made::Narrow(key)) => {
-                first(tree, key, key_of(&self.shape, shape, rows))
-            }
-            (AnyTree::Medium(tree), Made::Medium(key)) => {
-                first(tree, key, key_of(&self.shape, shape, rows))
-            }
-            (AnyTree::Wide(tree), Made::Wide(key)) => {
-                first(tree, key, key_of(&self.shape, shape, rows))
-            }
+            (AnyTree::Narrow(tree), Made::Narrow(key)) => first(tree, key, &self.keys(shape, rows)),
+            (AnyTree::Medium(tree), Made::Medium(key)) => first(tree, key, &self.keys(shape, rows)),
+            (AnyTree::Wide(tree), Made::Wide(key)) => first(tree, key, &self.keys(shape, rows)),
             _ => unreachable!("an index makes its own keys"),
         }
     }
@@ -110,30 +129,40 @@ impl Index {
     }
 
     pub(super) fn insert(&mut self, made: Made, row: u32, shape: &Shape, rows: &Rows) {
+        let keys = Keys {
+            keys: &self.shape,
+            shape,
+            rows,
+        };
         match (&mut self.tree, made) {
             (AnyTree::Narrow(tree), Made::Narrow(key)) => {
-                tree.insert((key, row), key_of(&self.shape, shape, rows));
+                tree.insert((key, row), &keys);
             }
             (AnyTree::Medium(tree), Made::Medium(key)) => {
-                tree.insert((key, row), key_of(&self.shape, shape, rows));
+                tree.insert((key, row), &keys);
             }
             (AnyTree::Wide(tree), Made::Wide(key)) => {
-                tree.insert((key, row), key_of(&self.shape, shape, rows));
+                tree.insert((key, row), &keys);
             }
             _ => unreachable!("an index makes its own keys"),
         }
     }
 
     pub(super) fn remove(&mut self, made: Made, row: u32, shape: &Shape, rows: &Rows) {
+        let keys = Keys {
+            keys: &self.shape,
+            shape,
+            rows,
+        };
         match (&mut self.tree, made) {
             (AnyTree::Narrow(tree), Made::Narrow(key)) => {
-                tree.remove(&(key, row), key_of(&self.shape, shape, rows));
+                tree.remove(&(key, row), &keys);
             }
             (AnyTree::Medium(tree), Made::Medium(key)) => {
-                tree.remove(&(key, row), key_of(&self.shape, shape, rows));
+                tree.remove(&(key, row), &keys);
             }
             (AnyTree::Wide(tree), Made::Wide(key)) => {
-                tree.remove(&(key, row), key_of(&self.shape, shape, rows));
+                tree.remove(&(key, row), &keys);
             }
             _ => unreachable!("an index makes its own keys"),
         }
@@ -141,7 +170,7 @@ impl Index {
 
     #[cfg(test)]
     pub(super) fn check(&self, shape: &Shape, rows: &Rows) {
-        each_form!(&self.tree, tree => tree.check(key_of(&self.shape, shape, rows)));
+        each_form!(&self.tree, tree => tree.check(&self.keys(shape, rows)));
         let expected = rows
             .from(0)
             .filter(|spot| self.shape.has(|column| spot.get(shape, column)));

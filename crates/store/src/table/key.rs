@@ -4,6 +4,8 @@
 //! sixteen, one of 128; otherwise bytes. Nothing of it is kept but once for each leaf of an index: keys are made of a
 //! row when it is looked at.
 
+use std::cmp::Ordering;
+
 use super::cell::{Cell, Given, Place};
 use super::error::TableError;
 use super::leaf::Shape;
@@ -24,6 +26,9 @@ pub(super) trait Key: Ord + Clone + Default + std::fmt::Debug + Send + Sync {
 
     /// The least of all keys that begin with this one.
     fn least(self, rest: u32) -> Self;
+
+    /// What is left of it without so many bits at its end, where keys are numbers.
+    fn beginning(&self, rest: u32) -> Option<u128>;
 
     /// What it takes of the heap.
     fn heap_bytes(&self) -> usize {
@@ -51,6 +56,11 @@ macro_rules! number_key {
 
             fn least(self, rest: u32) -> Self {
                 self.checked_shl(rest).unwrap_or(0)
+            }
+
+            #[inline]
+            fn beginning(&self, rest: u32) -> Option<u128> {
+                Some(u128::from(self.checked_shr(rest).unwrap_or(0)))
             }
         }
     };
@@ -93,6 +103,10 @@ impl Key for Bytes {
         self
     }
 
+    fn beginning(&self, _rest: u32) -> Option<u128> {
+        None
+    }
+
     fn heap_bytes(&self) -> usize {
         super::leaf::heap_bytes(self.capacity())
     }
@@ -112,6 +126,8 @@ pub(super) struct KeyShape {
     /// Places in the table, types, and whether there may be no value.
     parts: Box<[(usize, Type, bool)]>,
     is_sparse: bool,
+    /// Bits of all parts but the first, where keys are numbers.
+    rest_behind_first: u32,
 }
 
 impl KeyShape {
@@ -126,10 +142,13 @@ impl KeyShape {
             } = &all[column];
             (column, kind.clone(), *is_nullable)
         });
-        Self {
+        let mut shape = Self {
             parts: parts.collect(),
             is_sparse,
-        }
+            rest_behind_first: 0,
+        };
+        shape.rest_behind_first = shape.rest(1).unwrap_or(0);
+        shape
     }
 
     pub(super) fn form(&self) -> Form {
@@ -173,6 +192,23 @@ impl KeyShape {
     #[inline]
     pub(super) fn of_spot<K: Key>(&self, shape: &Shape, spot: Spot<'_>) -> K {
         self.of(|column| spot.get(shape, column))
+    }
+
+    /// How the row of a spot stands to a key. Of the row no more columns are read than it takes: each is elsewhere in
+    /// memory, and most rows differ in the first.
+    #[inline]
+    pub(super) fn compare<K: Key>(&self, shape: &Shape, spot: Spot<'_>, key: &K) -> Ordering {
+        if let [(column, kind, false), ..] = &*self.parts
+            && self.parts.len() > 1
+            && let Some(beginning) = key.beginning(self.rest_behind_first)
+            && let Cell::Bits(bits) = spot.get(shape, *column)
+        {
+            match u128::from(kind.ordered(bits)).cmp(&beginning) {
+                Ordering::Equal => {}
+                other => return other,
+            }
+        }
+        self.of_spot::<K>(shape, spot).cmp(key)
     }
 
     /// Whether the index has a row with these values.

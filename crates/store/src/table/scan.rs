@@ -5,7 +5,7 @@
 
 use super::cell::Given;
 use super::error::TableError;
-use super::index::{AnyTree, Index, key_of};
+use super::index::{AnyTree, Index, Keys};
 use super::key::{Bytes, Key, KeyShape, Range};
 use super::rows::Spot;
 use super::tree::{Entry, Tree};
@@ -225,10 +225,14 @@ impl State {
         tree: &Tree<K>,
         span: &Span<K>,
     ) -> usize {
-        let key_of = key_of(keys, &table.shape, &self.rows);
-        let from = tree.seek(&span.low, &key_of);
+        let keys = Keys {
+            keys,
+            shape: &table.shape,
+            rows: &self.rows,
+        };
+        let from = tree.seek(&span.low, &keys);
         let to = match &span.high {
-            Some(high) => tree.seek(high, &key_of),
+            Some(high) => tree.seek(high, &keys),
             None => tree.end(),
         };
         tree.between(from, to)
@@ -297,52 +301,52 @@ impl<'a> Slice<'a> {
 
     fn entries<K: Key>(
         &mut self,
-        keys: &KeyShape,
+        keys: &'a KeyShape,
         tree: &Tree<K>,
         span: &mut Span<K>,
         look: &mut impl FnMut(Row<'_>),
     ) -> bool {
         let (shape, rows) = (&self.table.shape, &self.state.rows);
-        let key_of = key_of(keys, shape, rows);
-        let spot_of = |row| rows.find(row).expect("what is indexed is there");
+        let all = Keys { keys, shape, rows };
+        let spot_of = |row| all.spot(row);
         let mut last = None;
         let mut is_done = true;
         if self.is_reverse {
             let at = match &span.high {
-                Some(high) => tree.seek(high, &key_of),
+                Some(high) => tree.seek(high, &all),
                 None => tree.end(),
             };
             for row in tree.down_from(at) {
                 let spot = spot_of(row);
-                let key: K = keys.of_spot(shape, spot);
-                if (&key, row) < (&span.low.0, span.low.1) {
+                let (key, number) = &span.low;
+                if keys.compare(shape, spot, key).then(row.cmp(number)).is_lt() {
                     break;
                 }
-                last = Some((key, row));
+                last = Some((spot, row));
                 if !self.look(spot, look) {
                     is_done = false;
                     break;
                 }
             }
-            if let Some(last) = last {
-                span.high = Some(last);
+            if let Some((spot, row)) = last {
+                span.high = Some((keys.of_spot(shape, spot), row));
             }
             return is_done;
         }
-        for row in tree.from(tree.seek(&span.low, &key_of)) {
+        for row in tree.from(tree.seek(&span.low, &all)) {
             let spot = spot_of(row);
-            let key: K = keys.of_spot(shape, spot);
-            if let Some(high) = &span.high
-                && (&key, row) >= (&high.0, high.1)
+            if let Some((key, number)) = &span.high
+                && keys.compare(shape, spot, key).then(row.cmp(number)).is_ge()
             {
                 break;
             }
-            last = Some((key, row));
+            last = Some((spot, row));
             if !self.look(spot, look) {
                 is_done = false;
                 break;
             }
         }
+        let last = last.map(|(spot, row)| (keys.of_spot::<K>(shape, spot), row));
         match last {
             Some((key, row)) if row < u32::MAX => span.low = (key, row + 1),
             // Behind the very last number comes the next key; keys like it are none.

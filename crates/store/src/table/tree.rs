@@ -4,6 +4,7 @@
 //! where a leaf begins is kept, in branches as [rows](super::rows) have them, so that a search touches few rows: those
 //! of one leaf.
 
+use super::index::Keys;
 use super::key::Key;
 use super::leaf::{give_room, heap_bytes, make_room};
 
@@ -73,8 +74,8 @@ impl<K: Key> Tree<K> {
         self.bytes
     }
 
-    /// The place of the first entry that is not before that one. `key_of` makes the key of a row.
-    pub(super) fn seek(&self, entry: &Entry<K>, key_of: impl Fn(u32) -> K) -> Position {
+    /// The place of the first entry that is not before that one. `keys` makes those of rows.
+    pub(super) fn seek(&self, entry: &Entry<K>, keys: &Keys<'_>) -> Position {
         let branch = self
             .firsts
             .partition_point(|first| first <= entry)
@@ -83,10 +84,8 @@ impl<K: Key> Tree<K> {
         let leaf = firsts
             .partition_point(|first| first <= entry)
             .saturating_sub(1);
-        let place = leaves[leaf].partition_point(|&row| {
-            let key = key_of(row);
-            (&key, row) < (&entry.0, entry.1)
-        });
+        let place = leaves[leaf]
+            .partition_point(|&row| keys.compare(row, &entry.0).then(row.cmp(&entry.1)).is_lt());
         Position {
             branch,
             leaf,
@@ -168,8 +167,8 @@ impl<K: Key> Tree<K> {
     }
 
     /// An entry that is not there yet.
-    pub(super) fn insert(&mut self, entry: Entry<K>, key_of: impl Fn(u32) -> K) {
-        let at = self.seek(&entry, &key_of);
+    pub(super) fn insert(&mut self, entry: Entry<K>, keys: &Keys<'_>) {
+        let at = self.seek(&entry, keys);
         let branch = &mut self.branches[at.branch];
         let leaf = &mut branch.leaves[at.leaf];
         let before = leaf_bytes(leaf);
@@ -190,7 +189,7 @@ impl<K: Key> Tree<K> {
         leaf.truncate(cut);
         leaf.shrink_to(cut.next_multiple_of(STEP));
         self.bytes = self.bytes - before + leaf_bytes(leaf) + leaf_bytes(&new);
-        let first = (key_of(new[0]), new[0]);
+        let first = (keys.of(new[0]), new[0]);
         self.bytes += slot_bytes(&first);
         branch.firsts.insert(at.leaf + 1, first);
         branch.leaves.insert(at.leaf + 1, new);
@@ -216,8 +215,8 @@ impl<K: Key> Tree<K> {
     }
 
     /// Takes an entry out that is there; its row still is.
-    pub(super) fn remove(&mut self, entry: &Entry<K>, key_of: impl Fn(u32) -> K) {
-        let at = self.seek(entry, key_of);
+    pub(super) fn remove(&mut self, entry: &Entry<K>, keys: &Keys<'_>) {
+        let at = self.seek(entry, keys);
         let branch = &mut self.branches[at.branch];
         let leaf = &mut branch.leaves[at.leaf];
         let before = leaf_bytes(leaf);
@@ -305,10 +304,10 @@ impl<K: Key> Tree<K> {
     }
 
     #[cfg(test)]
-    pub(super) fn check(&self, key_of: impl Fn(u32) -> K) {
+    pub(super) fn check(&self, keys: &Keys<'_>) {
         let entries: Vec<Entry<K>> = self
             .from(self.start())
-            .map(|row| (key_of(row), row))
+            .map(|row| (keys.of(row), row))
             .collect();
         assert!(entries.windows(2).all(|two| two[0] < two[1]), "in order");
         assert_eq!(entries.len(), self.count);
@@ -317,7 +316,7 @@ impl<K: Key> Tree<K> {
             assert!(*first <= branch.firsts[0]);
             assert!(branch.firsts.is_sorted());
             for (leaf, first) in branch.leaves.iter().zip(&branch.firsts) {
-                assert!(leaf.iter().all(|&row| *first <= (key_of(row), row)));
+                assert!(leaf.iter().all(|&row| *first <= (keys.of(row), row)));
                 assert!(leaf.len() <= LEAF_MAX);
                 bytes += leaf_bytes(leaf) + slot_bytes(first);
             }
