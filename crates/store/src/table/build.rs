@@ -13,6 +13,11 @@ use super::{State, Table};
 
 /// Memory that a piece may take beyond what the index lacks still, in bytes.
 const PIECE_BYTES: usize = 12 << 20;
+/// Memory beyond which the system's allocator takes a mapping of its own, which goes back as a whole: what it takes of
+/// its heap instead often stays with it. What is not touched costs nothing.
+const OWN_MAPPING: usize = 33 << 20;
+/// Below that it does not matter.
+const PIECE_BYTES_FEW: usize = 1 << 20;
 /// Entries of the sample that a piece is told by: the more, the closer it comes to what is meant.
 const SAMPLE: usize = 16 << 10;
 /// What an entry takes in an index, about.
@@ -152,13 +157,16 @@ impl Source<'_> {
             let most = (lacking + PIECE_BYTES) / entry_bytes;
             sampled += (most / each_stands_for).max(1);
             let high = sample.get(sampled).cloned();
-            // What the sample promises, and some more: the vector should not have to grow, nor be idle.
-            let expected = if high.is_some() {
-                most
-            } else {
-                lacking / ENTRY_BYTES
+            // What the sample promises, and some more: the vector should not have to grow.
+            let expected = match high {
+                Some(_) => most,
+                None => lacking / ENTRY_BYTES,
             };
-            piece.reserve_exact(expected.min(count) * 17 / 16);
+            let expected = expected.min(count) * 17 / 16;
+            piece.reserve_exact(match count * size_of::<Entry<K>>() {
+                0..PIECE_BYTES_FEW => expected,
+                _ => expected.max(OWN_MAPPING / size_of::<Entry<K>>()),
+            });
             self.entries(|entry| {
                 let is_in = low.as_ref().is_none_or(|low| entry >= *low)
                     && high.as_ref().is_none_or(|high| entry < *high);

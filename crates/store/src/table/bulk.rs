@@ -95,7 +95,10 @@ impl<'a> Filler<'a> {
         }
         let table = self.table;
         // Nobody may change rows meanwhile, so they are what they are.
-        let rows = table.state.read().rows.clone();
+        let mut state = table.state.write();
+        state.rows.tighten();
+        let rows = state.rows.clone();
+        drop(state);
         let indexes = build::indexes(table, &rows, job)?;
         // Before anybody changes a row, so that none is copied for this.
         drop(rows);

@@ -244,6 +244,12 @@ impl Cells {
         }
     }
 
+    fn make_full_room(&mut self) {
+        each_width!(&mut self.values, list => list.reserve_exact(ROWS_MAX), texts => {
+            texts.ends.reserve_exact(ROWS_MAX);
+        });
+    }
+
     #[inline]
     fn get(&self, kind: &Type, place: usize) -> Cell<'_> {
         if let Some(present) = &self.present
@@ -502,6 +508,24 @@ impl Leaf {
                 .map(Cells::new)
                 .collect(),
         }
+    }
+
+    /// Gives back room that is not needed now.
+    pub(super) fn tighten(&mut self) {
+        let columns = self.cells.iter_mut();
+        columns.for_each(|cells| {
+            each_width!(&mut cells.values, list => list.shrink_to_fit(), texts => {
+                texts.ends.shrink_to_fit();
+                texts.bytes.shrink_to_fit();
+            });
+        });
+    }
+
+    /// An empty one with room for as many rows as it may have.
+    pub(super) fn with_room(shape: &Shape) -> Self {
+        let mut leaf = Self::new(shape);
+        leaf.cells.iter_mut().for_each(Cells::make_full_room);
+        leaf
     }
 
     pub(super) fn len(&self) -> usize {

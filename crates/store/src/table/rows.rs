@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::cell::Cell;
-use super::leaf::{Leaf, ROWS_FEW, Shape};
+use super::leaf::{Leaf, ROWS_FEW, ROWS_MAX, Shape};
 
 /// Most leaves of a branch.
 const LEAVES_MAX: usize = 512;
@@ -67,6 +67,20 @@ fn last_up_to(firsts: &[u32], number: u32) -> usize {
     firsts.partition_point(|first| *first <= number) - 1
 }
 
+/// Where a leaf is split that has too much since a row was put in at `spot`.
+fn cut(leaf: &Leaf, spot: usize) -> usize {
+    let number = leaf.number(spot);
+    if spot + 1 == leaf.len() {
+        return spot;
+    }
+    // Where rows follow each other up to this one, and behind it is a gap, the next one will be put there.
+    let goes_on = spot > 0 && leaf.number(spot - 1) + 1 == number;
+    match goes_on && leaf.number(spot + 1) - 1 > number {
+        true => spot + 1,
+        false => leaf.len() / 2,
+    }
+}
+
 impl Rows {
     pub(super) fn new(shape: &Shape) -> Self {
         let leaf = Arc::new(Leaf::new(shape));
@@ -108,31 +122,36 @@ impl Rows {
     pub(super) fn insert(&mut self, shape: &Shape, number: u32, row: &[Cell<'_>]) {
         let (at, place) = self.seek(number);
         let branch = &mut self.branches[at];
+        self.count += 1;
+        let last = branch.leaves[place].len().wrapping_sub(1);
+        if last == ROWS_MAX - 1 && branch.leaves[place].number(last) < number {
+            // What is put in at the end often goes on there: the leaf stays full, and another one has room at once.
+            let mut new = Leaf::with_room(shape);
+            new.insert(shape, 0, number, row);
+            self.add(at, place + 1, new);
+            return;
+        }
+        // A copy of a shared leaf may have less room than that has.
+        let before = branch.leaves[place].bytes();
         let leaf = Arc::make_mut(&mut branch.leaves[place]);
-        let before = leaf.bytes();
         let Err(spot) = leaf.find(number) else {
             unreachable!("the row is not there");
         };
         leaf.insert(shape, spot, number, row);
-        self.count += 1;
-        let mut new = None;
-        if leaf.is_over() {
-            // What is put in at the end often goes on there: the leaf stays full, and another one begins.
-            let cut = if spot + 1 == leaf.len() {
-                spot
-            } else {
-                leaf.len() / 2
-            };
-            new = Some(leaf.split_off(cut));
-        }
+        let new = leaf.is_over().then(|| leaf.split_off(cut(leaf, spot)));
         self.bytes = self.bytes - before + leaf.bytes();
         if let Some(new) = new {
-            self.bytes += new.bytes();
-            let first = new.number(0);
-            branch.firsts.insert(place + 1, first);
-            branch.leaves.insert(place + 1, Arc::new(new));
-            self.split(at, place + 1);
+            self.add(at, place + 1, new);
         }
+    }
+
+    /// A leaf that was not there yet.
+    fn add(&mut self, at: usize, place: usize, leaf: Leaf) {
+        self.bytes += leaf.bytes();
+        let branch = &mut self.branches[at];
+        branch.firsts.insert(place, leaf.number(0));
+        branch.leaves.insert(place, Arc::new(leaf));
+        self.split(at, place);
     }
 
     /// Splits a branch that has too many leaves; `new` was put in last.
@@ -163,8 +182,9 @@ impl Rows {
     ) {
         let (at, place) = self.seek(number);
         let branch = &mut self.branches[at];
+        // A copy of a shared leaf may have less room than that has.
+        let before = branch.leaves[place].bytes();
         let leaf = Arc::make_mut(&mut branch.leaves[place]);
-        let before = leaf.bytes();
         let spot = leaf.find(number).expect("the row is there");
         for (column, cell) in changes {
             leaf.set(shape, spot, column, cell);
@@ -172,10 +192,7 @@ impl Rows {
         let new = leaf.is_over().then(|| leaf.split_off(leaf.len() / 2));
         self.bytes = self.bytes - before + leaf.bytes();
         if let Some(new) = new {
-            self.bytes += new.bytes();
-            branch.firsts.insert(place + 1, new.number(0));
-            branch.leaves.insert(place + 1, Arc::new(new));
-            self.split(at, place + 1);
+            self.add(at, place + 1, new);
         }
     }
 
@@ -183,8 +200,9 @@ impl Rows {
     pub(super) fn remove(&mut self, number: u32) {
         let (at, place) = self.seek(number);
         let branch = &mut self.branches[at];
+        // A copy of a shared leaf may have less room than that has.
+        let before = branch.leaves[place].bytes();
         let leaf = Arc::make_mut(&mut branch.leaves[place]);
-        let before = leaf.bytes();
         let spot = leaf.find(number).expect("the row is there");
         leaf.remove(spot);
         self.count -= 1;
@@ -294,6 +312,20 @@ impl Rows {
         self.branches.into_iter().flat_map(|branch| branch.leaves)
     }
 
+    /// Gives back the room of leaves that many more rows would have.
+    pub(super) fn tighten(&mut self) {
+        let leaves = self
+            .branches
+            .iter_mut()
+            .flat_map(|branch| &mut branch.leaves);
+        for leaf in leaves.filter(|leaf| leaf.len() < ROWS_MAX) {
+            let before = leaf.bytes();
+            let leaf = Arc::make_mut(leaf);
+            leaf.tighten();
+            self.bytes = self.bytes - before + leaf.bytes();
+        }
+    }
+
     /// The last number in use.
     pub(super) fn last(&self) -> Option<u32> {
         let leaf = self.branches.last()?.leaves.last()?;
@@ -315,7 +347,7 @@ impl Rows {
             assert!(branch.leaves.len() == branch.firsts.len() && !branch.leaves.is_empty());
             assert!(*first <= branch.firsts[0]);
             for (leaf, first) in branch.leaves.iter().zip(&branch.firsts) {
-                assert!(leaf.len() <= super::leaf::ROWS_MAX);
+                assert!(leaf.len() <= ROWS_MAX);
                 assert!(leaf.len() == 0 || *first <= leaf.number(0));
             }
         }

@@ -225,6 +225,7 @@ impl Table {
             piece: Vec::new(),
         };
         let mut new = self.read_rows(&mut parts, clocks, job)?;
+        new.rows.tighten();
         let indexes = build::indexes(self, &new.rows, job)?;
         if let Some(keys) = new.keys.take() {
             let key = &self.schema.columns[0].name;

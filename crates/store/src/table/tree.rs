@@ -295,8 +295,9 @@ impl<K: Key> Tree<K> {
             }
             let mut leaf = Vec::with_capacity(LEAF_MAX);
             leaf.push(entry.1);
-            self.bytes += leaf_bytes(&leaf) + slot_bytes(entry);
-            branch.firsts.push(entry.clone());
+            let first = entry.clone();
+            self.bytes += leaf_bytes(&leaf) + slot_bytes(&first);
+            branch.firsts.push(first);
             branch.leaves.push(leaf);
             let new = branch.leaves.len() - 1;
             self.split(self.branches.len() - 1, new);
