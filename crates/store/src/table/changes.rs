@@ -3,10 +3,11 @@
 //! A change is told while the table's lock is held, which makes the order that of the changes; a queue that is full
 //! takes no more, and its owner is told how many he has missed, at the place where they are missing.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use super::Table;
+use super::sync::AtomicU64;
 use crate::queue::{Parcel, Pushed, Queue, QueueOptions, Waiter};
 use crate::value::Value;
 
@@ -68,6 +69,12 @@ impl Changes {
         }
     }
 
+    /// Whether something was missed, and nothing is in the queue that would wake its owner to be told.
+    #[cfg(all(test, feature = "model"))]
+    pub(super) fn sleeps_with_missed(&self) -> bool {
+        self.queue.is_empty() && self.missed.load(Ordering::Acquire) > 0
+    }
+
     fn push(&self, text: &Arc<[u8]>) {
         let count = self.missed.swap(0, Ordering::AcqRel);
         let is_told = count == 0 || self.queue.push(missed(count), None) == Pushed::Yes;
@@ -80,6 +87,14 @@ impl Changes {
             false => {
                 let count = if is_told { 0 } else { count };
                 self.missed.fetch_add(count + 1, Ordering::AcqRel);
+                // Who has emptied the queue meanwhile may sleep at it: a count alone would not wake him.
+                if self.queue.is_empty() {
+                    match self.missed.swap(0, Ordering::AcqRel) {
+                        0 => {}
+                        // There is room: nobody else pushes.
+                        count => drop(self.queue.push(missed(count), None)),
+                    }
+                }
             }
         }
     }

@@ -28,11 +28,10 @@ mod rows;
 mod scan;
 mod schema;
 mod snapshot;
+mod sync;
 mod tree;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-use parking_lot::{Mutex, RwLock};
+use std::sync::atomic::Ordering;
 
 pub use aggregate::Aggregate;
 pub use batch::{BATCH_MAX, Batch};
@@ -54,6 +53,7 @@ use index::Index;
 use key::KeyShape;
 use leaf::Shape;
 use rows::{Rows, Spot};
+use sync::{AtomicBool, AtomicU64, Mutex, RwLock};
 
 /// A table. Each operation is atomic; `now_ms` is monotonic and the same clock for all.
 #[derive(Debug)]
@@ -290,5 +290,11 @@ fn is_expired(table: &Table, spot: Spot<'_>, now_ms: u64) -> bool {
 
 #[cfg(test)]
 mod file_tests;
+#[cfg(all(test, feature = "model"))]
+mod model_tests;
+#[cfg(test)]
+mod snapshot_tests;
+#[cfg(test)]
+mod stress_tests;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,256 @@
+//! Threads on a table in many orders: a model checker chooses who runs next, at random and by a rule that finds what few
+//! changes of turn bring about. `cargo test -p veche-store --features model --lib model_tests`; `make test` has it.
+
+use std::sync::Arc;
+
+use shuttle::thread;
+
+use super::*;
+
+/// Orders of each kind that each model is tried in.
+const ORDERS: usize = 1500;
+
+fn check(model: impl Fn() + Send + Sync + 'static) {
+    let model = Arc::new(model);
+    let again = Arc::clone(&model);
+    shuttle::check_random(move || model(), ORDERS);
+    shuttle::check_pct(move || again(), ORDERS, 3);
+}
+
+fn pairs() -> Arc<Table> {
+    let draft = Draft {
+        key: "id:u32".to_owned(),
+        columns: vec![("n".to_owned(), "u32".to_owned())],
+        indexes: vec![("by_n".to_owned(), vec!["n".to_owned()], false)],
+        ..Draft::default()
+    };
+    let table = Table::new("t", draft.check().expect("a schema"));
+    for id in 1..=2 {
+        put(&table, id, 0);
+    }
+    Arc::new(table)
+}
+
+fn put(table: &Table, id: u64, n: u64) {
+    let row = [Cell::Bits(id), Cell::Bits(n)];
+    table.put(Put::Upsert, &row, None, 0).expect("room");
+}
+
+fn bits(row: &Row<'_>) -> u64 {
+    match row.get(1) {
+        Cell::Bits(n) => n,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn n(table: &Table, id: u64) -> u64 {
+    table
+        .read(Cell::Bits(id), 0, |row| bits(&row))
+        .expect("there")
+}
+
+/// The values of all rows, as one slice of a scan has them.
+fn all(table: &Table) -> Vec<u64> {
+    let mut scan = table
+        .scan(Some(0), &[], &ScanOptions::default())
+        .expect("a scan");
+    let mut found = Vec::new();
+    let mut look = |row: Row<'_>| match row.get(1) {
+        Cell::Bits(n) => found.push(n),
+        other => panic!("{other:?}"),
+    };
+    table
+        .next(&mut scan, 10, 0, &mut look)
+        .expect("not loading");
+    found
+}
+
+#[test]
+fn updates_by_functions_are_not_lost() {
+    check(|| {
+        let table = pairs();
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                let table = Arc::clone(&table);
+                thread::spawn(move || {
+                    for _ in 0..2 {
+                        loop {
+                            let look = |row: Row<'_>| (bits(&row), row.seen());
+                            let (n, seen) = table.read(Cell::Bits(1), 0, look).expect("there");
+                            let changes = [(1, Cell::Bits(n + 1))];
+                            let updated = table.update(Cell::Bits(1), &changes, Some(&seen), 0);
+                            match updated.expect("room") {
+                                Updated::Yes => break,
+                                Updated::Changed => {}
+                                Updated::NoRow => panic!("it is there"),
+                            }
+                        }
+                        let by = Given::Whole(1);
+                        table.incr(Cell::Bits(2), 1, by, 0).expect("a number");
+                    }
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().expect("done"));
+        assert_eq!((n(&table, 1), n(&table, 2)), (6, 6));
+        table.check();
+    });
+}
+
+#[test]
+fn batches_are_seen_whole_and_saved_whole() {
+    check(|| {
+        let table = pairs();
+        let writer = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || {
+                for n in 1..4 {
+                    let mut batch = Batch::default();
+                    for id in [1, 2] {
+                        let changes = [(1, Cell::Bits(n))];
+                        batch.update(Cell::Bits(id), &changes).expect("few");
+                    }
+                    table.apply(&batch, 0).expect("room");
+                }
+            })
+        };
+        let saver = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || {
+                let mut bytes = Vec::new();
+                let saved = table.save_to(&mut bytes, "f", Clocks::default());
+                assert_eq!(saved, Ok(2));
+                bytes
+            })
+        };
+        for _ in 0..2 {
+            let found = all(&table);
+            assert!(found.len() == 2 && found[0] == found[1], "{found:?}");
+        }
+        writer.join().expect("done");
+        let bytes = saver.join().expect("done");
+        assert_eq!(all(&table), [3, 3]);
+        let restored = table.restore_from(&bytes[..], "f", Clocks::default());
+        assert_eq!(restored, Ok(2));
+        let found = all(&table);
+        assert!(found.len() == 2 && found[0] == found[1], "{found:?}");
+    });
+}
+
+#[test]
+fn what_replaces_a_table_keeps_changes_out_until_it_is_there() {
+    check(|| {
+        let table = pairs();
+        let mut out = Vec::new();
+        table
+            .save_to(&mut out, "f", Clocks::default())
+            .expect("saved");
+        let writer = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || {
+                let changes = [(1, Cell::Bits(7))];
+                table.update(Cell::Bits(1), &changes, None, 0)
+            })
+        };
+        let other = {
+            let (table, out) = (Arc::clone(&table), out.clone());
+            thread::spawn(move || table.restore_from(&out[..], "f", Clocks::default()))
+        };
+        let first = table.restore_from(&out[..], "f", Clocks::default());
+        let results = [first, other.join().expect("done")];
+        assert!(results.iter().any(Result::is_ok), "{results:?}");
+        let updated = writer.join().expect("done");
+        assert!(matches!(
+            updated,
+            Ok(Updated::Yes) | Err(TableError::Loading)
+        ));
+        // Whoever was first, nobody is kept out for good, and its indexes are those of its rows.
+        put(&table, 2, 5);
+        table.check();
+    });
+}
+
+/// Counts what is told: changes, and those that were missed.
+fn count(changes: &Changes, told: &mut Vec<String>) -> u64 {
+    let mut count = 0;
+    while let Some(parcel) = changes.next(None) {
+        let crate::Value::Bytes(text) = parcel.value else {
+            panic!("{:?}", parcel.value)
+        };
+        let text = String::from_utf8_lossy(&text).into_owned();
+        count += match text.strip_prefix("{\"kind\":\"missed\",\"count\":") {
+            Some(rest) => rest.trim_end_matches('}').parse::<u64>().expect("a count"),
+            None => 1,
+        };
+        told.push(text);
+    }
+    count
+}
+
+#[test]
+fn each_change_is_told_once_or_counted_as_missed() {
+    check(|| {
+        let table = pairs();
+        let changes = table.watch(2);
+        let threads: Vec<_> = [1, 2]
+            .into_iter()
+            .map(|id| {
+                let table = Arc::clone(&table);
+                thread::spawn(move || (1..4).for_each(|n| put(&table, id, n)))
+            })
+            .collect();
+        let reader = {
+            let changes = Arc::clone(&changes);
+            thread::spawn(move || {
+                let mut told = Vec::new();
+                let mut sum = 0;
+                for _ in 0..3 {
+                    sum += count(&changes, &mut told);
+                    thread::yield_now();
+                }
+                (sum, told)
+            })
+        };
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().expect("done"));
+        let (mut sum, mut told) = reader.join().expect("done");
+        // Whoever sleeps at the queue is woken by what comes into it, not by a count.
+        assert!(
+            !changes.sleeps_with_missed(),
+            "nobody would be told: {told:?}"
+        );
+        sum += count(&changes, &mut told);
+        assert_eq!(sum, 6, "{told:?}");
+        for id in [1, 2] {
+            let of_row = told
+                .iter()
+                .filter(|text| text.contains(&format!("\"id\":{id}")));
+            let of_row: Vec<_> = of_row.collect();
+            assert!(of_row.is_sorted(), "{told:?}");
+        }
+    });
+}
+
+#[test]
+fn who_begins_to_watch_is_told_from_then_on() {
+    check(|| {
+        let table = pairs();
+        let gone = table.watch(10);
+        let writer = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || (1..3).for_each(|n| put(&table, 1, n)))
+        };
+        // The last one who watches goes as another one comes.
+        drop(gone);
+        let changes = table.watch(10);
+        put(&table, 2, 1);
+        writer.join().expect("done");
+        let mut told = Vec::new();
+        count(&changes, &mut told);
+        let own = told.iter().filter(|text| text.contains("\"id\":2"));
+        assert_eq!(own.count(), 1, "{told:?}");
+    });
+}

@@ -1,0 +1,161 @@
+//! Real threads on one table: rows move between groups, counters count, batches change pairs, and all who look see whole
+//! rows, each at most once.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fastrand::Rng;
+
+use super::file_tests::table;
+use super::*;
+
+const ROWS: u64 = 3000;
+const GROUPS: u64 = 8;
+const CHANGES_EACH: u64 = 15_000;
+/// Added to each row's number: two rows that are always changed together.
+const PAIR: u64 = 1_000_000;
+
+/// What a row has beside its group is made of it, so that half of a change is seen.
+fn values(id: u64, group: u64, turn: u64) -> [Cell<'static>; 5] {
+    let check = (id * 31 + group * 17 + turn) & 0xffff_ffff;
+    [id, check, 0, group, turn].map(Cell::Bits)
+}
+
+fn bits(row: &Row<'_>, column: usize) -> u64 {
+    match row.get(column) {
+        Cell::Bits(bits) => bits,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn look(table: &Table, index: Option<usize>, group: Option<u64>, random: &mut Rng) -> usize {
+    let mut seen = HashSet::new();
+    let given = group.map(|group| Given::Whole(group.into()));
+    let options = ScanOptions {
+        is_reverse: random.bool(),
+        ..ScanOptions::default()
+    };
+    let mut scan = table
+        .scan(index, given.as_slice(), &options)
+        .expect("a scan");
+    loop {
+        let mut slice: Vec<[u64; 2]> = Vec::new();
+        let more = table.next(&mut scan, random.usize(1..200), 0, |row| {
+            let [id, check, _, in_group, turn] = [0, 1, 2, 3, 4].map(|column| bits(&row, column));
+            let Cell::Bits(expected) = values(id, in_group, turn)[1] else {
+                unreachable!("all are bits")
+            };
+            assert_eq!(check, expected, "a torn row");
+            assert!(
+                group.is_none_or(|group| group == in_group),
+                "of another group"
+            );
+            assert!(seen.insert(id), "{id} twice");
+            slice.push([id, turn]);
+        });
+        // Of one slice nobody has changed anything: both of a pair are of the same batch.
+        for two in slice.windows(2) {
+            let [one, other] = [two[0], two[1]];
+            if one[0].min(other[0]) == PAIR && one[0].abs_diff(other[0]) == 1 {
+                assert_eq!(one[1], other[1], "half of a batch");
+            }
+        }
+        if !more.expect("nobody loads it") {
+            return seen.len();
+        }
+    }
+}
+
+#[test]
+fn threads_see_whole_rows_once_and_whole_batches() {
+    let columns = [
+        ("check", "u32"),
+        ("count", "u32"),
+        ("in_group", "u8"),
+        ("turn", "u32"),
+    ];
+    let table = table("id:u32", &columns, |draft| {
+        draft.indexes = vec![("by_group".to_owned(), vec!["in_group".to_owned()], false)];
+    });
+    for id in (0..ROWS).chain([PAIR, PAIR + 1]) {
+        table
+            .put(Put::Insert, &values(id, id % GROUPS, 0), None, 0)
+            .expect("room");
+    }
+    let is_over = AtomicBool::new(false);
+    let (table, is_over) = (&*table, &is_over);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3_u64)
+            .map(|writer| {
+                scope.spawn(move || {
+                    let mut random = Rng::with_seed(writer);
+                    for turn in 1..=CHANGES_EACH {
+                        // Each has rows of its own to move, and all count in the same.
+                        let id = random.u64(..ROWS / 3) * 3 + writer;
+                        let [_, check, _, group, turn_cell] =
+                            values(id, random.u64(..GROUPS), turn);
+                        let changes = [(1, check), (3, group), (4, turn_cell)];
+                        let updated = table.update(Cell::Bits(id), &changes, None, 0);
+                        assert_eq!(updated, Ok(Updated::Yes));
+                        let shared = Cell::Bits(random.u64(..16));
+                        table.incr(shared, 2, Given::Whole(1), 0).expect("a number");
+                        if turn % 8 == 0 && writer == 0 {
+                            let mut batch = Batch::default();
+                            for id in [PAIR, PAIR + 1] {
+                                let [_, check, _, group, turn_cell] =
+                                    values(id, turn % GROUPS, turn);
+                                let changes = [(1, check), (3, group), (4, turn_cell)];
+                                batch.update(Cell::Bits(id), &changes).expect("few");
+                            }
+                            table.apply(&batch, 0).expect("room");
+                        }
+                    }
+                })
+            })
+            .collect();
+        let readers: Vec<_> = (0..2)
+            .map(|reader| {
+                scope.spawn(move || {
+                    let mut random = Rng::with_seed(100 + reader);
+                    let mut scans = 0;
+                    while !is_over.load(Ordering::Relaxed) || scans < 20 {
+                        let group = random.u64(..GROUPS);
+                        look(table, Some(0), Some(group), &mut random);
+                        assert_eq!(look(table, None, None, &mut random) as u64, ROWS + 2);
+                        scans += 1;
+                    }
+                })
+            })
+            .collect();
+        let saver = scope.spawn(move || {
+            let mut saves = 0;
+            while !is_over.load(Ordering::Relaxed) || saves < 5 {
+                let mut bytes = Vec::new();
+                let saved = table.save_to(&mut bytes, "f", Clocks::default());
+                assert_eq!(saved, Ok(ROWS + 2));
+                let other = Table::new("other", table.schema().clone());
+                other
+                    .restore_from(&bytes[..], "f", Clocks::default())
+                    .expect("whole");
+                other.check();
+                let turn = |id: u64| other.read(Cell::Bits(id), 0, |row| bits(&row, 4));
+                assert_eq!(turn(PAIR), turn(PAIR + 1), "half of a batch was saved");
+                saves += 1;
+            }
+        });
+        writers
+            .into_iter()
+            .for_each(|writer| writer.join().expect("done"));
+        is_over.store(true, Ordering::Relaxed);
+        readers
+            .into_iter()
+            .for_each(|reader| reader.join().expect("done"));
+        saver.join().expect("done");
+    });
+    table.check();
+    let counted = (0..16).map(|id| table.read(Cell::Bits(id), 0, |row| bits(&row, 2)));
+    assert_eq!(
+        counted.map(|count| count.expect("there")).sum::<u64>(),
+        3 * CHANGES_EACH
+    );
+}
