@@ -44,7 +44,7 @@ def days_to(year, month, day):
 
 def date_of(days):
     """The inverse, by trying."""
-    year = 1970 + days // 366
+    year = 1970 + min(days // 366, days // 365)
     while days_to(year + 1, 1, 1) <= days:
         year += 1
     month = next(month for month in range(12, 0, -1) if days_to(year, month, 1) <= days)

@@ -1,0 +1,69 @@
+-- The service of the Highload Cup 2017: travellers, places, and who has been where. Its rules are in the README.
+
+local veche = require "veche"
+local data = require "tables"
+local queries = require "queries"
+local change = require "changes"
+
+local tables = data.tables
+local visits_of, average_of = queries.visits_of, queries.average_of
+local JSON = { ["Content-Type"] = "application/json" }
+local ID_MAX = 4294967295
+
+local ready = false
+
+local function get(req, kind, id, tail)
+  if tail == "" then
+    local row = tables[kind]:json(id)
+    if row then return 200, JSON, row end
+    return 404, ""
+  end
+  local query
+  if tail == "/visits" and kind == "users" then
+    query = visits_of
+  elseif tail == "/avg" and kind == "locations" then
+    query = average_of
+  end
+  if not query or not tables[kind]:has(id) then return 404, "" end
+  local answer = query(id, req.query)
+  if answer then return 200, JSON, answer end
+  return 400, ""
+end
+
+local function post(req, kind, id, tail)
+  if tail ~= "" or not tables[kind]:has(id) then return 404, "" end
+  local status = change(kind, req, id)
+  return status, JSON, status == 200 and "{}" or ""
+end
+
+local function post_new(req, kind)
+  if not tables[kind] then return 404, "" end
+  local status = change(kind, req)
+  return status, JSON, status == 200 and "{}" or ""
+end
+
+-- One function rather than a router: there are five paths, and this is what counts here.
+local function request(req)
+  if not ready then return 503, { ["Retry-After"] = 1 }, "" end
+  local path, method = req.path, req.method
+  local kind, id, tail = path:match("^/(%l+)/(%d+)(.*)$")
+  if not kind then
+    if method == "POST" then return post_new(req, path:match("^/(%l+)/new$")) end
+    return 404, ""
+  end
+  id = tonumber(id)
+  if not tables[kind] or id > ID_MAX then return 404, "" end
+  if method == "GET" or method == "HEAD" then return get(req, kind, id, tail) end
+  if method == "POST" then return post(req, kind, id, tail) end
+  return 405, { Allow = "GET, POST" }, ""
+end
+
+-- Meanwhile requests are answered, by 503: so whoever waits for the server sees that it is there.
+local function start()
+  veche.spawn(function()
+    if veche.config.data then data.load(veche.config.data) end
+    ready = true
+  end)
+end
+
+return { start = start, request = request }

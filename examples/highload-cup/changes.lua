@@ -1,0 +1,38 @@
+-- What POST does: a new row, or other values in one that is there. Most rules are those of the tables' columns, which
+-- refuse what is missing, unknown, null, of another type, too long or taken, and change nothing then.
+
+local veche = require "veche"
+local tables = require "tables".tables
+
+local MARK_MAX = 5
+
+-- The rules that columns don't have. An error, where a value is of another type, refuses it too.
+local function is_sound(kind, row)
+  if kind ~= "visits" then return true end
+  return (row.mark == nil or row.mark <= MARK_MAX)
+    and (row.user == nil or tables.users:has(row.user))
+    and (row.location == nil or tables.locations:has(row.location))
+end
+
+local function insert(kind, row)
+  if not is_sound(kind, row) then return false end
+  tables[kind]:insert(row)
+  return true
+end
+
+local function update(kind, row, id)
+  if row.id ~= nil or not is_sound(kind, row) then return false end
+  return tables[kind]:update(id, row)
+end
+
+-- Carries a request out: with an id it updates, without one it inserts. Returns the status.
+local function change(kind, req, id)
+  local row = req.json
+  if type(row) ~= "table" or not req.body:find("^%s*{") then return 400 end
+  local done, result = pcall(id and update or insert, kind, row, id)
+  if done then return result and 200 or 400 end
+  veche.log.debug(result)
+  return 400
+end
+
+return change

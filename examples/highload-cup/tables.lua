@@ -1,0 +1,51 @@
+-- The three tables: what may stand in them, and where it comes from. All workers share them.
+
+local veche = require "veche"
+
+local tables = {
+  users = veche.table("cup.users", {
+    key = "id:u32",
+    columns = {
+      email = "string(100)", first_name = "string(50)", last_name = "string(50)",
+      gender = "enum(m,f)", birth_date = "i32",
+    },
+    indexes = { by_email = { "email", unique = true } },
+  }),
+  locations = veche.table("cup.locations", {
+    key = "id:u32",
+    columns = { place = "string", country = "string(50)", city = "string(50)", distance = "u32" },
+  }),
+  visits = veche.table("cup.visits", {
+    key = "id:u32",
+    columns = { location = "u32", user = "u32", visited_at = "i32", mark = "u8" },
+    -- In the order in which they are asked for: those of one user, or of one place, by date.
+    indexes = { by_user = { "user", "visited_at" }, by_location = { "location", "visited_at" } },
+  }),
+}
+
+local state = veche.dict("cup")
+local LEASE = 10                  -- seconds; a loader that has not been heard of for so long is gone
+
+-- Puts the files of a folder or an archive in. Every worker calls it, one does it, all wait until it is done. If code is
+-- reloaded meanwhile, or if it fails, another one begins again; hence "replace".
+local function load(from)
+  while not state:get("loaded") do
+    if state:add("loader", veche.worker, LEASE) then
+      for _, kind in ipairs { "users", "locations", "visits" } do
+        local began = veche.time.monotonic()
+        local rows = tables[kind]:load_json(from, {
+          files = kind .. "_*.json",
+          conflict = "replace",
+          progress = function() state:set("loader", veche.worker, LEASE) end,
+        })
+        local took = veche.time.monotonic() - began
+        veche.log.info(("%d %s in %.1f s, %.1f MB"):format(rows, kind, took, tables[kind]:info().bytes / 1e6))
+      end
+      state:set("loaded", true)
+    else
+      veche.sleep(0.05)
+    end
+  end
+end
+
+return { tables = tables, load = load }
