@@ -10,7 +10,7 @@ local visits_of, average_of = queries.visits_of, queries.average_of
 local JSON = { ["Content-Type"] = "application/json" }
 local ID_MAX = 4294967295
 
-local ready = false
+local ready = not veche.config.data
 
 local function get(req, kind, id, tail)
   if tail == "" then
@@ -60,8 +60,9 @@ end
 
 -- Meanwhile requests are answered, by 503: so whoever waits for the server sees that it is there.
 local function start()
+  if ready then return end
   veche.spawn(function()
-    if veche.config.data then data.load(veche.config.data) end
+    data.load(veche.config.data)
     ready = true
   end)
 end

@@ -6,7 +6,7 @@ declare -A packages=(
   [run]="build-essential ca-certificates curl"
   [test]="chromium haproxy libnginx-mod-stream libpam-modules libpam0g mariadb-server netcat-openbsd nginx-light nodejs npm php-cli procps python3 python3-venv redis-server util-linux"
   [full]="bsdextrautils dnsutils openssl procps slowhttptest testssl.sh"
-  [bench]="apache2-utils nginx-light openssl procps python3 util-linux wrk"
+  [bench]="apache2-utils luajit nginx-light nodejs openssl php-cli procps python3 redis-server util-linux wrk"
   [package]="binutils dpkg musl-tools"
   [shootout]="libasio-dev libnginx-mod-http-lua libwebsocketpp-dev lua-nginx-websocket nodejs npm python3 python3-venv util-linux"
 )

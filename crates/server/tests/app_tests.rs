@@ -567,16 +567,22 @@ fn the_examples_pass_and_their_tests_see_mistakes() {
         ("rest-api", "return 204", "return 200"),
         ("slow-query", "veche.config.seconds", "0"),
         ("feed", "LASTING = 60", "LASTING = 6000"),
+        ("highload-cup", "return 400, \"\"", "return 200, JSON, \"{}\""),
     ] {
         let folder = Folder::empty();
         let copy = |from: &str| fs::read_to_string(examples.join(name).join(from)).expect("a file");
         for file in ["veche.toml", "app.lua", "app_test.lua"] {
             folder.write(file, &copy(file));
         }
-        if name == "feed" {
-            folder.write("source.lua", &copy("source.lua"));
+        let modules: &[&str] = match name {
+            "feed" => &["source.lua"],
+            "highload-cup" => &["tables.lua", "queries.lua", "born.lua", "changes.lua"],
+            _ => &[],
+        };
+        for file in modules {
+            folder.write(file, &copy(file));
         }
-        if !["rest-api", "slow-query"].contains(&name) {
+        if !["rest-api", "slow-query", "highload-cup"].contains(&name) {
             folder.write("public/index.html", &copy("public/index.html"));
         }
         let (code, out, _) = folder.run(&["--runs", "30"]);
