@@ -31,7 +31,7 @@ function read(each) {
         at = 0;
         fields[0] = 0;
       } else if (byte === 44) fields[++at] = 0;
-      else fields[at] = fields[at] * 10 + byte - 48;
+      else fields[at] = (fields[at] * 10 + byte - 48) | 0; // or V8 keeps doubles, a box for each
     }
   }
   fs.closeSync(descriptor);
