@@ -22,10 +22,10 @@ EXAMPLE = veche.ROOT / "examples" / "highload-cup"
 # What is replaced by what, in which file: each is a mistake that was made in the contest.
 BROKEN = [
     ("queries.lua", "above = from, below = to, columns = COLUMNS", "from = from, below = to, columns = COLUMNS"),
-    ("queries.lua", "far < distance", "far <= distance"),
+    ("queries.lua", "\"distance\") < distance", "\"distance\") <= distance"),
     ("queries.lua", "birth_date < before", "birth_date <= before"),
     ("queries.lua", "200000 * sum + count", "200000 * sum"),
-    ("queries.lua", "encode(place)", "'\"' .. place .. '\"'"),
+    ("queries.lua", "encode(locations:get(location, \"place\"))", "'\"' .. locations:get(location, \"place\") .. '\"'"),
     ("born.lua", "floor(year / 4)", "0"),
     ("changes.lua", "row.id ~= nil or ", ""),
     ("changes.lua", "row.mark <= MARK_MAX", "row.mark <= 255"),

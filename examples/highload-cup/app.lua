@@ -8,7 +8,6 @@ local change = require "changes"
 local tables = data.tables
 local visits_of, average_of = queries.visits_of, queries.average_of
 local JSON = { ["Content-Type"] = "application/json" }
-local ID_MAX = 4294967295
 
 local ready = not veche.config.data
 
@@ -52,7 +51,7 @@ local function request(req)
     return 404, ""
   end
   id = tonumber(id)
-  if not tables[kind] or id > ID_MAX then return 404, "" end
+  if not tables[kind] then return 404, "" end
   if method == "GET" or method == "HEAD" then return get(req, kind, id, tail) end
   if method == "POST" then return post(req, kind, id, tail) end
   return 405, { Allow = "GET, POST" }, ""

@@ -6,8 +6,15 @@ local tables = require "tables".tables
 
 local MARK_MAX = 5
 
--- The rules that columns don't have. An error, where a value is of another type, refuses it too.
+local NUMBERS = {
+  users = { "id", "birth_date" }, locations = { "id", "distance" }, visits = { "id", "location", "user", "visited_at", "mark" },
+}
+
+-- The rules that columns don't have. They take digits in a string for a number; here that is a mistake.
 local function is_sound(kind, row)
+  for _, name in ipairs(NUMBERS[kind]) do
+    if row[name] ~= nil and type(row[name]) ~= "number" then return false end
+  end
   if kind ~= "visits" then return true end
   return (row.mark == nil or row.mark <= MARK_MAX)
     and (row.user == nil or tables.users:has(row.user))

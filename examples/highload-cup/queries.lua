@@ -22,10 +22,12 @@ local function visits_of(user, query)
   local country = query.country
   local found, n = {}, 0
   for visit in visits:scan("by_user", user, { above = from, below = to, columns = COLUMNS }) do
-    local place, where, far = locations:get(visit.location, "place", "country", "distance")
-    if (country == nil or where == country) and (distance == nil or far < distance) then
+    local location = visit.location
+    if (country == nil or locations:get(location, "country") == country)
+      and (distance == nil or locations:get(location, "distance") < distance) then
+      local place = encode(locations:get(location, "place"))
       n = n + 1
-      found[n] = '{"mark":' .. visit.mark .. ',"visited_at":' .. visit.visited_at .. ',"place":' .. encode(place) .. '}'
+      found[n] = '{"mark":' .. visit.mark .. ',"visited_at":' .. visit.visited_at .. ',"place":' .. place .. '}'
     end
   end
   return '{"visits":[' .. concat(found, ",") .. ']}'
