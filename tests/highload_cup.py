@@ -33,7 +33,7 @@ BROKEN = [
     ("tables.lua", '{ "user", "visited_at" }', '{ "user" }'),
     ("tables.lua", '"string(100)"', '"bytes(100)"'),
     ("tables.lua", 'indexes = { by_email = { "email", unique = true } }', "indexes = {}"),
-    ("app.lua", "return 404, \"\"\n  local status", "return 400, \"\"\n  local status"),
+    ("app.lua", "return 404, \"\" end\n  local status", "return 400, \"\" end\n  local status"),
 ]
 
 
