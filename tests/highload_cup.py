@@ -23,9 +23,9 @@ EXAMPLE = veche.ROOT / "examples" / "highload-cup"
 BROKEN = [
     ("queries.lua", "above = from, below = to, columns = COLUMNS", "from = from, below = to, columns = COLUMNS"),
     ("queries.lua", "\"distance\") < distance", "\"distance\") <= distance"),
-    ("queries.lua", "birth_date < before", "birth_date <= before"),
+    ("queries.lua", "\"birth_date\") < before", "\"birth_date\") <= before"),
     ("queries.lua", "200000 * sum + count", "200000 * sum"),
-    ("queries.lua", "encode(locations:get(location, \"place\"))", "'\"' .. locations:get(location, \"place\") .. '\"'"),
+    ("queries.lua", "visit.location, visit.place = nil,", "visit.location, visit.place = location,"),
     ("born.lua", "floor(year / 4)", "0"),
     ("changes.lua", "row.id ~= nil or ", ""),
     ("changes.lua", "row.mark <= MARK_MAX", "row.mark <= 255"),

@@ -6,7 +6,7 @@ local tables = require "tables".tables
 local born = require "born"
 
 local users, locations, visits = tables.users, tables.locations, tables.visits
-local encode, floor, concat = veche.json.encode, math.floor, table.concat
+local encode, array, floor = veche.json.encode, veche.json.array, math.floor
 
 -- A whole number; nil if there is none, false if there is something else.
 local function whole(text)
@@ -20,26 +20,27 @@ local function visits_of(user, query)
   local from, to, distance = whole(query.fromDate), whole(query.toDate), whole(query.toDistance)
   if from == false or to == false or distance == false then return nil end
   local country = query.country
-  local found, n = {}, 0
+  local found, n = array(), 0
   for visit in visits:scan("by_user", user, { above = from, below = to, columns = COLUMNS }) do
     local location = visit.location
     if (country == nil or locations:get(location, "country") == country)
       and (distance == nil or locations:get(location, "distance") < distance) then
-      local place = encode(locations:get(location, "place"))
       n = n + 1
-      found[n] = '{"mark":' .. visit.mark .. ',"visited_at":' .. visit.visited_at .. ',"place":' .. place .. '}'
+      found[n] = visit
+      visit.location, visit.place = nil, locations:get(location, "place")
     end
   end
-  return '{"visits":[' .. concat(found, ",") .. ']}'
+  return encode { visits = found }
 end
 
 -- Sum and number of marks whose users are of that gender, and born before or after.
 local function marks_of(location, dates, gender, before, after)
   local sum, count = 0, 0
   for visit in visits:scan("by_location", location, dates) do
-    local birth_date, its_gender = users:get(visit.user, "birth_date", "gender")
-    if (gender == nil or its_gender == gender) and (before == nil or birth_date < before)
-      and (after == nil or birth_date > after) then
+    local user = visit.user
+    if (gender == nil or users:get(user, "gender") == gender)
+      and (before == nil or users:get(user, "birth_date") < before)
+      and (after == nil or users:get(user, "birth_date") > after) then
       sum, count = sum + visit.mark, count + 1
     end
   end
