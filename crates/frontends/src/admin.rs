@@ -40,6 +40,8 @@ pub enum Look {
     Slow,
     /// The configuration in force.
     Config,
+    /// The tables of scripts, and what they take.
+    Tables,
     /// The last lines of the log.
     Log {
         /// Without so many first ones.
@@ -54,6 +56,7 @@ impl Look {
             "figures" => Self::Figures,
             "slow" => Self::Slow,
             "config" => Self::Config,
+            "tables" => Self::Tables,
             "log" => Self::Log { after: 0 },
             _ => return None,
         })

@@ -23,6 +23,7 @@ mod common;
 mod config;
 mod descriptors;
 mod dev;
+mod dump;
 mod events;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]

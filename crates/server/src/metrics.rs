@@ -11,6 +11,7 @@ mod hooks;
 mod identity;
 mod logs;
 mod scripts;
+mod tables;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -40,6 +41,7 @@ use crate::dev::Dev;
 pub(crate) struct Report {
     common: Arc<Common>,
     registry: Registry,
+    store: Arc<Store>,
     uid: String,
     /// The configuration in force, as the admin page shows it.
     shown: Mutex<Value>,
@@ -58,7 +60,8 @@ impl Report {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Workers(Arc::clone(&common))));
         registry.register_collector(Box::new(calls::Calls(outbound)));
-        registry.register_collector(Box::new(scripts::Scripts(store)));
+        registry.register_collector(Box::new(scripts::Scripts(Arc::clone(&store))));
+        registry.register_collector(Box::new(tables::Tables(Arc::clone(&store))));
         registry.register_collector(Box::new(certificates::Certificates(Arc::clone(
             &common.sealing,
         ))));
@@ -71,6 +74,7 @@ impl Report {
         Self {
             common,
             registry,
+            store,
             uid,
             shown: Mutex::default(),
             dev: None,
@@ -103,6 +107,7 @@ impl Report {
             "slow_consumers": self.sum(|s| &s.slow_consumers),
             "services_running": self.sum(|s| &s.services_running),
             "service_restarts": self.sum(|s| &s.service_restarts),
+            "tables": tables::figures(&self.store),
         });
         let history = self.common.history.stats();
         if let Some(error) = history.last_error.filter(|_| history.is_failing) {
@@ -565,11 +570,15 @@ mod tests {
     use super::*;
 
     fn report(workers: usize) -> (Arc<Common>, Report) {
+        report_on(workers, Arc::default())
+    }
+
+    fn report_on(workers: usize, store: Arc<Store>) -> (Arc<Common>, Report) {
         let common = Arc::new(Common::new(workers, crate::process::now()));
         let report = Report::new(
             Arc::clone(&common),
             Outbound::default(),
-            Arc::default(),
+            store,
             "0".to_owned(),
         );
         (common, report)
@@ -601,11 +610,13 @@ mod tests {
     /// The page of the reference, from what a scrape says.
     #[test]
     fn the_reference_lists_every_metric() {
-        let (_, report) = report(1);
+        let store = Arc::new(Store::default());
+        tables::tests::make(&store, "users");
+        let (_, report) = report_on(1, store);
         let text = report.metrics();
         let mut page = String::from(
             "# Metrics\n\nWhat `GET /metrics` on an internal listener says, in the OpenMetrics format that Prometheus \
-             reads; each line once for each `worker`, or for each `client` of scripts. Counters end in `_total`.\n\nThis page is written by a test from \
+             reads; each line once for each `worker`, for each `client` of scripts, or for each `table` of theirs. Counters end in `_total`.\n\nThis page is written by a test from \
              a scrape; `VECHE_BLESS=1 cargo test -p veche reference` writes it anew.\n\n| metric | kind | labels | what \
              it counts |\n|---|---|---|---|\n",
         );

@@ -1,5 +1,6 @@
 //! The server process: workers come up on inherited sockets, and the control thread's orders reach them.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use crate::blocks::Blocks;
 use crate::common::Common;
 use crate::config::{Config, ConnectionCap, Io, MemoryLimit, as_ms, unix_now_ms};
 use crate::dev::Dev;
+use crate::dump::{Dumps, Wanted};
 use crate::files::DiskFiles;
 use crate::history::Keeper;
 use crate::memory;
@@ -38,6 +40,7 @@ struct Server {
     report: Arc<Report>,
     library: Library,
     dev: Option<Arc<Dev>>,
+    dumps: Dumps,
 }
 
 /// Address space for a worker's stack: scripts may nest what runs in C.
@@ -166,6 +169,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         report,
         library,
         dev,
+        dumps: Dumps::default(),
     })
 }
 
@@ -194,7 +198,7 @@ fn serve<D: Driver>(
     shared: Shared,
     mailbox: Mailbox<Letter>,
     common: Arc<Common>,
-    (sockets, doors): (Vec<(usize, std::os::fd::OwnedFd)>, Doors),
+    (sockets, doors): (Vec<(usize, OwnedFd)>, Doors),
     up: &std::sync::mpsc::SyncSender<Result<(), String>>,
 ) {
     let waker = driver.waker();
@@ -305,6 +309,10 @@ impl ServerControl for Server {
 
     fn status(&self) -> serde_json::Value {
         self.report.status()
+    }
+
+    fn dump(&self, wanted: Wanted, to: OwnedFd) {
+        self.dumps.begin(&self.library.store, wanted, to);
     }
 
     fn reopen_logs(&self) {

@@ -111,6 +111,7 @@ fn methods_are_those_of_the_api_and_looks() {
         ("figures", "", r#"{"result":{"look":"Figures"}}"#),
         ("slow", "{}", r#"{"result":{"look":"Slow"}}"#),
         ("config", "{}", r#"{"result":{"look":"Config"}}"#),
+        ("tables", "{}", r#"{"result":{"look":"Tables"}}"#),
         ("log", "", r#"{"result":{"look":"Log { after: 0 }"}}"#),
         (
             "log",

@@ -1,11 +1,14 @@
 //! The client's side of the control socket: one line of JSON there, one back.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::Value;
 
 use super::exit::{Exit, Failure, print_line};
@@ -53,8 +56,18 @@ impl Control {
 
     /// The same, and the connection, which the server holds until it is gone.
     fn open(&self, request: &Request) -> Result<(Value, BufReader<UnixStream>), Failure> {
+        self.open_with(request, None)
+    }
+
+    /// The same, and a descriptor with the request.
+    pub(super) fn open_with(
+        &self,
+        request: &Request,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<(Value, BufReader<UnixStream>), Failure> {
         let socket = UnixStream::connect(&self.socket).map_err(|error| self.nobody(&error))?;
-        let (line, connection) = exchange(socket, request).map_err(|error| self.silent(&error))?;
+        let (line, connection) =
+            exchange(socket, request, descriptor).map_err(|error| self.silent(&error))?;
         let answer: Value = serde_json::from_str(&line).map_err(|_| {
             self.silent(&io::Error::other(
                 "what it sent is no answer of a Veche server",
@@ -113,10 +126,16 @@ impl Control {
 fn exchange(
     mut socket: UnixStream,
     request: &Request,
+    descriptor: Option<OwnedFd>,
 ) -> io::Result<(String, BufReader<UnixStream>)> {
     socket.set_read_timeout(Some(ANSWER_WAIT))?;
     socket.set_write_timeout(Some(ANSWER_WAIT))?;
-    writeln!(socket, "{}", serde_json::to_string(request)?)?;
+    let line = format!("{}\n", serde_json::to_string(request)?);
+    let sent = match descriptor {
+        None => 0,
+        Some(descriptor) => send_with(&socket, line.as_bytes(), descriptor)?,
+    };
+    socket.write_all(&line.as_bytes()[sent..])?;
     let mut connection = BufReader::new(socket);
     let mut line = String::new();
     (&mut connection)
@@ -127,6 +146,22 @@ fn exchange(
     } else {
         Ok((line, connection))
     }
+}
+
+/// Sends a descriptor with the first of these bytes; how many those are.
+fn send_with(socket: &UnixStream, bytes: &[u8], descriptor: OwnedFd) -> io::Result<usize> {
+    let descriptors = [descriptor.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fits = ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    debug_assert!(fits, "the space is for one");
+    let sent = sendmsg(
+        socket,
+        &[IoSlice::new(bytes)],
+        &mut ancillary,
+        SendFlags::NOSIGNAL,
+    );
+    Ok(sent?)
 }
 
 /// `veche reload`

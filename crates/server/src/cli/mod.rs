@@ -19,6 +19,7 @@ use crate::supervisor::{self, Ended};
 mod bench;
 mod control;
 mod dev;
+mod dump;
 mod exit;
 mod generate;
 mod new;
@@ -78,6 +79,8 @@ enum Command {
         #[command(flatten)]
         control: ControlArgs,
     },
+    /// Write the rows of a table of the running server to standard output; without a name, list its tables
+    Dump(dump::DumpArgs),
     /// Make the running server read its configuration again; no connection is dropped
     Reload {
         #[command(flatten)]
@@ -240,6 +243,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             };
             status::run(&control::find(&file, control.control)?, form)
         }
+        Command::Dump(args) => dump::run(&file, args),
         Command::Reload { control } => control::reload(&control::find(&file, control.control)?),
         Command::Upgrade { control } => control::upgrade(&control::find(&file, control.control)?),
         Command::Stop {

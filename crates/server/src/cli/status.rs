@@ -117,6 +117,9 @@ fn table(status: &Value) -> String {
             .collect();
         counters(&mut rows, &rest);
     }
+    for (name, text) in tables(&status["report"]) {
+        rows.push(("table".to_owned(), format!("{name}: {text}")));
+    }
     if let Some(error) = status["report_error"].as_str() {
         rows.push(("counters".to_owned(), format!("none: {error}")));
     }
@@ -137,6 +140,24 @@ fn table(status: &Value) -> String {
     rows.iter()
         .map(|(title, text)| format!("{title:<width$}  {text}\n"))
         .collect()
+}
+
+/// The tables of a report: names, and what they take in words.
+pub(super) fn tables(report: &Value) -> impl Iterator<Item = (String, String)> {
+    let tables = report["tables"].as_array().into_iter().flatten();
+    tables.map(|table| {
+        let loading = match table["loading"] == true {
+            true => ", being loaded",
+            false => "",
+        };
+        let text = format!(
+            "{} rows, {} of {} bytes{loading}",
+            plain(&table["rows"]),
+            plain(&table["bytes"]),
+            plain(&table["bytes_max"])
+        );
+        (plain(&table["name"]), text)
+    })
 }
 
 /// The members that are one value each; what has parts is for `--json`.
@@ -228,7 +249,14 @@ consumers that did not read, and how long they had been silent:
             "version": "0.1.0", "state": "ready", "supervisor": {"pid": 10, "uptime_ms": 61_000},
             "server": {"pid": 11, "uptime_ms": 5_000}, "restarts": 1,
             "last_exit": {"how": "signal 9", "pid": 9}, "descriptors_max": 1024,
-            "report": {"workers": 2, "connections": 17, "by_worker": [1, 2]}, "report_error": null,
+            "report": {
+                "workers": 2, "connections": 17, "by_worker": [1, 2],
+                "tables": [
+                    {"name": "users\n", "rows": 3, "bytes": 700, "bytes_max": 65536, "loading": false},
+                    {"name": "places", "rows": 0, "bytes": 0, "bytes_max": 65536, "loading": true},
+                ],
+            },
+            "report_error": null,
             "listeners": [{"address": "127.0.0.1:8080", "role": "public", "name": "site\u{1b}[2J"}],
         });
         let expected = "\
@@ -243,6 +271,8 @@ last exit      signal 9
 descriptors    1024
 connections    17
 workers        2
+table          users : 3 rows, 700 of 65536 bytes
+table          places: 0 rows, 0 of 65536 bytes, being loaded
 listener       127.0.0.1:8080 public \"site\\u{1b}[2J\"
 ";
         assert_eq!(table(&status), expected);

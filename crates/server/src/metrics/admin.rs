@@ -6,7 +6,7 @@ use veche_frontends::Stats;
 use veche_frontends::admin::Look;
 use veche_frontends::stats::{Cell, TURN_BUCKETS_US};
 
-use super::{COUNTERS, GAUGES, LABELLED, Report};
+use super::{COUNTERS, GAUGES, LABELLED, Report, tables};
 use crate::config::unix_now_ms;
 
 /// What all metrics begin with.
@@ -19,6 +19,7 @@ impl Report {
             Look::Figures => self.figures(),
             Look::Slow => json!({"slow": self.common.slow.show(unix_now_ms())}),
             Look::Config => self.shown.lock().clone(),
+            Look::Tables => tables::seen(&self.store),
             Look::Log { after } => {
                 let (lines, count) = self.common.log.recent(after);
                 json!({"lines": lines, "count": count, "lost": self.common.log.lost()})

@@ -126,6 +126,25 @@ impl Link {
         Ok(())
     }
 
+    /// Sends a message with a descriptor ahead of it.
+    ///
+    /// # Errors
+    /// `WouldBlock`: the other side has not read what was said before, and nothing is sent. Those of
+    /// [`Self::send_descriptors`] and [`Self::send`].
+    pub(crate) fn send_with(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        message: &impl Serialize,
+    ) -> io::Result<()> {
+        self.flush()?;
+        // It would come in the middle of a line.
+        if !self.is_flushed() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.send_descriptors(&[descriptor])?;
+        self.send(message)
+    }
+
     /// Sends what waits, as far as the socket takes it.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         if self.ended {
@@ -276,6 +295,29 @@ mod tests {
                 got.local_addr().expect("bound")
             );
         }
+    }
+
+    #[test]
+    fn a_descriptor_goes_with_its_message_or_not_at_all() {
+        let (mut ours, mut theirs) = both();
+        let (here, there) = UnixStream::pair().expect("a socket pair");
+        ours.send_with(there.as_fd(), &"first").expect("sent");
+        ours.send(&"x".repeat(1 << 20)).expect("queued");
+        let busy = ours.send_with(there.as_fd(), &"second");
+        let busy = busy.expect_err("a line is on its way");
+        assert_eq!(busy.kind(), io::ErrorKind::WouldBlock);
+        theirs.receive().expect("received");
+        let first = theirs.next::<String>().expect("a line").expect("JSON");
+        let mut got = theirs.take_descriptors(1).expect("it came ahead");
+        assert_eq!(
+            (first.as_str(), theirs.take_descriptors(1).is_none()),
+            ("first", true)
+        );
+        let mut got = UnixStream::from(got.pop().expect("one"));
+        got.write_all(b"!").expect("sent");
+        let mut byte = [0];
+        io::Read::read_exact(&mut &here, &mut byte).expect("it is the other end");
+        assert_eq!(&byte, b"!");
     }
 
     #[test]

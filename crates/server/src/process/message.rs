@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::config::as_ms;
+use crate::dump::Wanted;
 
 /// Version of this conversation: said by both sides in their first message.
 pub(crate) const VERSION: u32 = 1;
@@ -49,6 +50,8 @@ pub(crate) enum ToServer {
         /// Comes back in the answer.
         id: u64,
     },
+    /// Write the rows of a table to the descriptor that travels ahead.
+    Dump(Wanted),
 }
 
 /// See [`ToServer::Start`].

@@ -30,6 +30,7 @@ use self::link::Link;
 use self::message::{ToServer, ToSupervisor, VERSION};
 use self::signals::Signals;
 use crate::config::{Config, as_ms};
+use crate::dump::Wanted;
 use crate::{acme, logging, sandbox};
 
 /// How long the supervisor may take to say `Start`; it says so at once.
@@ -71,6 +72,8 @@ pub(crate) trait ServerControl {
     fn drained(&self) -> bool;
     /// Figures for `veche status`: an object.
     fn status(&self) -> serde_json::Value;
+    /// Begins to write the rows of a table to a descriptor, by a thread of its own.
+    fn dump(&self, wanted: Wanted, to: OwnedFd);
     /// Somebody has moved the log files away, but for the server's own log: goes on in new ones.
     fn reopen_logs(&self);
     /// The process ends: what was to be kept is written, and let go of.
@@ -323,6 +326,16 @@ impl Process {
             ToServer::Status { id } => {
                 let report = control.status();
                 self.say(&ToSupervisor::Status { id, report });
+            }
+            ToServer::Dump(wanted) => {
+                let to = self
+                    .link
+                    .take_descriptors(1)
+                    .and_then(|mut some| some.pop());
+                match to {
+                    Some(to) => control.dump(wanted, to),
+                    None => warn!("the supervisor wants a dump and sent nothing to write to"),
+                }
             }
         }
     }

@@ -4,12 +4,15 @@
 //! is answered at a time, and who is silent for too long is dropped. What a command does is the supervisor's
 //! business.
 
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use serde_json::{Value, json};
 
 use super::request::{ANSWER_BYTES_MAX, Request, VERSION};
@@ -25,6 +28,8 @@ pub(crate) struct Client {
     pub(crate) id: u64,
     socket: UnixStream,
     received: Vec<u8>,
+    /// The last one that came with a request.
+    descriptor: Option<OwnedFd>,
     unsent: Vec<u8>,
     deadline: Instant,
     state: State,
@@ -51,6 +56,7 @@ impl Client {
             id,
             socket,
             received: Vec::new(),
+            descriptor: None,
             unsent: Vec::new(),
             deadline: now + PATIENCE,
             state: State::Waiting,
@@ -123,6 +129,11 @@ impl Client {
         .inspect(|_| self.deadline = now + PATIENCE)
     }
 
+    /// The descriptor that came with it, if one did.
+    pub(crate) fn take_descriptor(&mut self) -> Option<OwnedFd> {
+        self.descriptor.take()
+    }
+
     /// Answers the request; `extra` is an object whose members join `"ok": true`.
     pub(crate) fn answer(&mut self, result: Result<Value, String>, now: Instant) {
         let mut line = match result {
@@ -170,10 +181,24 @@ impl Client {
     fn fill(&mut self) {
         let mut bytes = [0; REQUEST_BYTES_MAX];
         let room = REQUEST_BYTES_MAX - self.received.len();
-        match self.socket.read(&mut bytes[..room]) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        // The kernel closes more than there is space for.
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let received = recvmsg(
+            &self.socket,
+            &mut [IoSliceMut::new(&mut bytes[..room])],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        );
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(some) = message {
+                self.descriptor = some.last().or(self.descriptor.take());
+            }
+        }
+        match received.map(|message| message.bytes) {
             Ok(0) => self.is_half_closed = true,
             Ok(n) => self.received.extend_from_slice(&bytes[..n]),
-            Err(e) if is_for_later(&e) => {}
+            Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => self.state = State::Gone,
         }
     }

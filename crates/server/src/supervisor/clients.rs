@@ -1,5 +1,6 @@
 //! Everybody who is connected to the control socket at the moment: a bounded crowd.
 
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -66,7 +67,7 @@ impl Clients {
     }
 
     /// Lets in who waits, and returns the requests that have come, with who asked.
-    fn pump(&mut self, now: Instant) -> Vec<(u64, Request)> {
+    fn pump(&mut self, now: Instant) -> Vec<(u64, Request, Option<OwnedFd>)> {
         while self.accepts() {
             match self.door.accept() {
                 Ok(Some(socket)) => {
@@ -82,7 +83,10 @@ impl Clients {
         }
         self.clients
             .iter_mut()
-            .filter_map(|client| client.pump(now).map(|request| (client.id, request)))
+            .filter_map(|client| {
+                let request = client.pump(now)?;
+                Some((client.id, request, client.take_descriptor()))
+            })
             .collect()
     }
 
@@ -116,9 +120,13 @@ impl Clients {
 
 impl Supervisor {
     pub(super) fn serve_clients(&mut self) {
-        for (client, request) in self.clients.pump(now()) {
+        for (client, request, descriptor) in self.clients.pump(now()) {
             match request.command {
                 Command::Status => self.ask_status(client),
+                Command::Dump => {
+                    let handed = self.hand_on(request.dump, descriptor);
+                    self.clients.answer(client, handed);
+                }
                 Command::Reload => self.reload(Some(client)),
                 Command::Upgrade => self.begin_upgrade(Some(client)),
                 Command::Stop => {

@@ -1,10 +1,12 @@
 //! What is said on the control socket: a line of JSON there, a line back.
 //!
 //! A request is `{"version":1,"command":"status"}`. An answer has `"ok": true` and more members, or `"ok": false`
-//! and an `"error"`. Both ends take their words from here: `client` in the supervisor, `cli::control` in the
+//! and an `"error"`. A `dump` comes with a descriptor (`SCM_RIGHTS`). Both ends take their words from here: `client` in the supervisor, `cli::control` in the
 //! commands.
 
 use serde::{Deserialize, Serialize};
+
+use crate::dump::Wanted;
 
 /// Version of requests and answers.
 pub(crate) const VERSION: u32 = 1;
@@ -12,7 +14,7 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// A request line.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
     /// [`VERSION`].
     pub(crate) version: u32,
@@ -21,6 +23,9 @@ pub(crate) struct Request {
     /// With `stop`: without draining.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) now: bool,
+    /// With `dump`: of what, and how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dump: Option<Wanted>,
 }
 
 impl Request {
@@ -30,6 +35,7 @@ impl Request {
             version: VERSION,
             command,
             now: false,
+            dump: None,
         }
     }
 }
@@ -40,6 +46,8 @@ impl Request {
 pub(crate) enum Command {
     /// How it goes; answered with `"status": {…}`.
     Status,
+    /// Write the rows of a table to the descriptor that comes with the request; answered when the server process has it.
+    Dump,
     /// Load the config file anew; answered when it is in force, or why not.
     Reload,
     /// Start the program that is installed by now, and have it take over; answered when it serves, or why not.

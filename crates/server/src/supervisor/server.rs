@@ -3,7 +3,7 @@
 //! It does not decide when to start or to kill one; the supervisor does.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -119,6 +119,15 @@ impl Server {
     /// Says something, as far as there is somebody to hear: that it died is seen by [`Self::reap`].
     pub(crate) fn say(&mut self, message: &ToServer) -> io::Result<()> {
         self.link.send(message)
+    }
+
+    /// The same with a descriptor.
+    pub(crate) fn say_with(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        message: &ToServer,
+    ) -> io::Result<()> {
+        self.link.send_with(descriptor, message)
     }
 
     /// What it has said. A server process that breaks the conversation is killed: it is ours, so this is a

@@ -1,11 +1,14 @@
 //! `veche status`: what the supervisor knows, and what the server process says of itself if it does so soon.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::Supervisor;
+use super::server::Server;
 use crate::config::as_ms;
+use crate::dump::Wanted;
 use crate::process::message::ToServer;
 use crate::process::now;
 
@@ -22,14 +25,9 @@ pub(super) struct PendingStatus {
 impl Supervisor {
     pub(super) fn ask_status(&mut self, client: u64) {
         let id = self.take_id();
-        let Some(server) = self.server.as_mut().filter(|server| server.is_ready) else {
-            let why = if self.server.is_some() {
-                "it is starting"
-            } else {
-                "it is not running"
-            };
-            self.send_status(client, Err(why.to_owned()));
-            return;
+        let server = match self.ready_server() {
+            Ok(server) => server,
+            Err(why) => return self.send_status(client, Err(why.to_owned())),
         };
         match server.say(&ToServer::Status { id }) {
             Ok(()) => self.statuses.push(PendingStatus {
@@ -38,6 +36,30 @@ impl Supervisor {
                 deadline: now() + REPORT_WAIT,
             }),
             Err(error) => self.send_status(client, Err(error.to_string())),
+        }
+    }
+
+    /// Hands a client's wish for a dump, and what it is to be written to, on to the server process.
+    pub(super) fn hand_on(
+        &mut self,
+        wanted: Option<Wanted>,
+        to: Option<OwnedFd>,
+    ) -> Result<Value, String> {
+        let (Some(wanted), Some(to)) = (wanted, to) else {
+            return Err("a dump is of a table, and to a descriptor".to_owned());
+        };
+        let server = self.ready_server();
+        let server = server.map_err(|why| format!("the server process has no tables: {why}"))?;
+        let said = server.say_with(to.as_fd(), &ToServer::Dump(wanted));
+        said.map_err(|error| format!("the server process can't be told: {error}"))?;
+        Ok(json!({}))
+    }
+
+    fn ready_server(&mut self) -> Result<&mut Server, &'static str> {
+        match self.server.as_mut() {
+            Some(server) if server.is_ready => Ok(server),
+            Some(_) => Err("it is starting"),
+            None => Err("it is not running"),
         }
     }
 

@@ -112,6 +112,24 @@ impl Table {
         now_ms: u64,
         mut look: impl FnMut(Row<'_>),
     ) -> Result<bool, TableError> {
+        self.next_while(scan, rows_max, now_ms, |row| {
+            look(row);
+            true
+        })
+    }
+
+    /// The same, which also ends behind the first row of which `look` says `false`: it has been looked at, and the scan
+    /// goes on behind it.
+    ///
+    /// # Errors
+    /// [`TableError::Loading`].
+    pub fn next_while(
+        &self,
+        scan: &mut Scan,
+        rows_max: usize,
+        now_ms: u64,
+        mut look: impl FnMut(Row<'_>) -> bool,
+    ) -> Result<bool, TableError> {
         let state = self.state.read();
         let most = rows_max.min(scan.left);
         let mut slice = Slice {
@@ -252,19 +270,25 @@ struct Slice<'a> {
 impl<'a> Slice<'a> {
     /// Looks at a row, unless it has expired; whether there is room for more.
     #[inline]
-    fn look(&mut self, spot: Spot<'a>, look: &mut impl FnMut(Row<'_>)) -> bool {
+    fn look(&mut self, spot: Spot<'a>, look: &mut impl FnMut(Row<'_>) -> bool) -> bool {
+        let mut goes_on = true;
         if !is_expired(self.table, spot, self.now_ms) {
             self.seen += 1;
-            look(Row {
+            goes_on = look(Row {
                 table: self.table,
                 spot,
             });
         }
-        self.seen < self.most
+        goes_on && self.seen < self.most
     }
 
     /// Whether it has come to the end.
-    fn rows(&mut self, low: &mut u64, high: &mut u64, look: &mut impl FnMut(Row<'_>)) -> bool {
+    fn rows(
+        &mut self,
+        low: &mut u64,
+        high: &mut u64,
+        look: &mut impl FnMut(Row<'_>) -> bool,
+    ) -> bool {
         let rows = &self.state.rows;
         if self.is_reverse {
             let Some(last) = high
@@ -304,7 +328,7 @@ impl<'a> Slice<'a> {
         keys: &'a KeyShape,
         tree: &Tree<K>,
         span: &mut Span<K>,
-        look: &mut impl FnMut(Row<'_>),
+        look: &mut impl FnMut(Row<'_>) -> bool,
     ) -> bool {
         let (shape, rows) = (&self.table.shape, &self.state.rows);
         let all = Keys { keys, shape, rows };

@@ -1,0 +1,142 @@
+//! `veche dump`: the rows of a table of the running server, on standard output.
+//!
+//! The server process writes them to a socket of which the other end goes there with the request ([`crate::dump`]).
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::control::{self, Control};
+use super::exit::{Exit, Failure};
+use super::{ControlArgs, status};
+use crate::dump::{Cut, Wanted, receive};
+use crate::supervisor::request::{Command, Request};
+
+/// How long the first rows may take: the server begins at once, if it knows what a dump is.
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+
+/// Of what, and how.
+#[derive(Args, Debug)]
+pub(super) struct DumpArgs {
+    /// Its name, as scripts give it to veche.table
+    #[arg(value_name = "TABLE")]
+    table: Option<String>,
+    /// As CSV with a header (RFC 4180); otherwise a JSON object a line (NDJSON)
+    #[arg(long, requires = "table")]
+    csv: bool,
+    /// In the order of this index; otherwise in that of the key
+    #[arg(long, value_name = "INDEX", requires = "table")]
+    index: Option<String>,
+    /// At most so many rows
+    #[arg(long, value_name = "ROWS", requires = "table")]
+    limit: Option<u64>,
+    #[command(flatten)]
+    control: ControlArgs,
+}
+
+pub(super) fn run(file: &Path, args: DumpArgs) -> Result<(), Failure> {
+    let control = control::find(file, args.control.control)?;
+    let Some(table) = args.table else {
+        return list(&control);
+    };
+    let wanted = Wanted {
+        table,
+        csv: args.csv,
+        index: args.index,
+        limit: args.limit,
+    };
+    dump(&control, wanted)
+}
+
+/// Name, rows and bytes of each.
+fn list(control: &Control) -> Result<(), Failure> {
+    let answer = control.ask(Command::Status)?;
+    let status = &answer["status"];
+    if let Some(why) = status["report_error"].as_str() {
+        let why = format!("the server process tells nothing: {why}");
+        return Err(Failure::new(Exit::NoServer, why));
+    }
+    let tables: Vec<(String, String)> = status::tables(&status["report"]).collect();
+    let width = tables.iter().map(|(name, _)| name.chars().count()).max();
+    let width = width.unwrap_or(0);
+    let lines = tables
+        .iter()
+        .map(|(name, text)| format!("{name:<width$}  {text}\n"));
+    quiet(lines.collect::<String>().as_bytes())
+}
+
+/// Writes it; that nobody reads it any more is no failure.
+fn quiet(text: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    sunk(out.write_all(text).and_then(|()| out.flush()))
+}
+
+fn sunk(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
+            Exit::Failed,
+            format!("standard output: {error}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn dump(control: &Control, wanted: Wanted) -> Result<(), Failure> {
+    let pair = UnixStream::pair();
+    let (ours, theirs) = pair.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let request = Request {
+        dump: Some(wanted),
+        ..Request::new(Command::Dump)
+    };
+    control.open_with(&request, Some(theirs.into()))?;
+    let mut rows =
+        Rows::from(ours).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let end = match receive(&mut rows, &mut io::stdout().lock()) {
+        Ok(end) => end,
+        Err(Cut::Sink(error)) => return sunk(Err(error)),
+        Err(Cut::Source(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            return Err(Failure::new(
+                Exit::NoServer,
+                "the server process has ended before all rows were written",
+            ));
+        }
+        Err(Cut::Source(error)) => {
+            let why = format!("the server process writes no rows: {error}");
+            return Err(Failure::new(Exit::NoServer, why));
+        }
+    };
+    match end.error {
+        None => Ok(()),
+        Some(why) => Err(Failure::new(Exit::Refused, why)),
+    }
+}
+
+/// Where rows come from: the first within [`FIRST_WAIT`], the others when whoever reads them gets to it.
+struct Rows {
+    socket: UnixStream,
+    is_first: bool,
+}
+
+impl Rows {
+    fn from(socket: UnixStream) -> io::Result<Self> {
+        socket.set_read_timeout(Some(FIRST_WAIT))?;
+        Ok(Self {
+            socket,
+            is_first: true,
+        })
+    }
+}
+
+impl Read for Rows {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.socket.read(bytes)?;
+        if self.is_first {
+            self.is_first = false;
+            self.socket.set_read_timeout(None)?;
+        }
+        Ok(count)
+    }
+}
