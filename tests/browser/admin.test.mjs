@@ -13,6 +13,17 @@ const { VECHE_BIN, VECHE_SHOTS } = process.env;
 const KEY = "the-operator's-own-key";
 const API_KEY = "the-back-end's-own-key";
 const HOSTILE = "room:<img src=x onerror=alert(1)>";
+/** Two tables, one of them with a name that means harm. */
+const TABLES = `
+local veche = require "veche"
+local columns = { name = "string", mark = "u8?" }
+local users = veche.table("users", { key = "id:u32", columns = columns, indexes = { by_mark = { "mark" } }, bytes_max = 1048576 })
+veche.table(${JSON.stringify(HOSTILE)}, { key = "id:u32", columns = columns })
+return { request = function()
+  for id = 1, 1234 do users:upsert { id = id, name = "user " .. id } end
+  return "done"
+end }
+`;
 const PAGE_BYTES_MAX = 200_000;
 const DESKTOP = { width: 1440, height: 900 };
 const PHONE = { width: 390, height: 844 };
@@ -50,6 +61,10 @@ before(async () => {
     identity = "query:user"
     channels = ["*"]
     [[route]]
+    path = "/tables"
+    handler = "lua"
+    script = "tables.lua"
+    [[route]]
     path = "/echo"
     handler = "echo"
     [[route]]
@@ -57,6 +72,7 @@ before(async () => {
     handler = "static"
     root = "builtin:demo"
   `;
+  writeFileSync(join(folder, "tables.lua"), TABLES);
   configure(config);
   serve();
   site = `http://127.0.0.1:${port}`;
@@ -281,6 +297,24 @@ test("nine thousand channels are shown a page at a time, and too many are told",
   await clients.evaluate(() => { for (const [name, { socket }] of Object.entries(globalThis.sockets)) if (name.startsWith("u")) socket.close(); });
 });
 
+test("tables: what they take, as a whole and by column and index", async () => {
+  await go("tables");
+  await has("#tables-note", "2 tables");
+  await has("#tables", HOSTILE);
+  assert.equal((await fetch(`${site}/tables`)).status, 200);
+  await has("#tables", "1,234");
+  await page.click("#tables a >> text=users");
+  await has("#table h2", "users");
+  await has("#table", "id (key)u32");
+  await has("#table", "marku8?");
+  await has("#table", "by_markmark");
+  await has("#table p.small", "at most 1 MiB, rows stay");
+  const share = await page.textContent("#tables tr:has-text('users') td:nth-child(4)");
+  assert.match(share, /^[\d.]+ %$/);
+  await go("tables/nothing");
+  await has("#table", "There is no table “nothing”.");
+});
+
 test("slow things, the configuration and the log", async () => {
   await go("slow");
   await has("#slow-clients", "did not read");
@@ -373,7 +407,7 @@ test("pictures, light and dark, large and small", { timeout: 120_000 }, async ()
     for (const [name, on] of Object.entries({ desktop: page, phone })) {
       for (const colorScheme of ["light", "dark"]) {
         await on.emulateMedia({ colorScheme });
-        for (const view of ["overview", "channels/chat:tea", "users/guest1", "slow", "config", "log"]) {
+        for (const view of ["overview", "channels/chat:tea", "users/guest1", "slow", "tables/users", "config", "log"]) {
           await on.evaluate((view) => (location.hash = view), view);
           await on.waitForSelector(`#view-${view.split("/")[0]}:not([hidden])`);
           await on.waitForTimeout(600);

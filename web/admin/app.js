@@ -9,9 +9,10 @@ import * as log from "./log.js";
 import * as overview from "./overview.js";
 import { pulse } from "./pulse.js";
 import * as slow from "./slow.js";
+import * as tables from "./tables.js";
 import * as users from "./users.js";
 
-const VIEWS = { overview, channels, users, slow, config, log };
+const VIEWS = { overview, channels, users, slow, tables, config, log };
 /** How long it is said that another server process answers. */
 const RESTARTED_SHOWN_MS = 60_000;
 

@@ -147,6 +147,8 @@ fn every_call_answers() {
         for kind in ["turn", "handler", "request"] {
             assert!(slow["slow"][kind].is_array(), "{slow}");
         }
+        let tables = ask(&server, "tables", &json!({}));
+        assert_eq!(tables, json!({"tables": []}));
         let gone = ask(&server, "disconnect", &json!({"user": "ann"}));
         assert_eq!((gone, ann.closed()), (json!({"disconnected": 1}), 3503));
     });
