@@ -19,6 +19,7 @@ mod centrifuge_one_way;
 mod churn;
 mod confined;
 mod dashboard;
+mod dump;
 mod events;
 mod examples;
 mod guide;
