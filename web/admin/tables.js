@@ -49,7 +49,7 @@ function draw(tables) {
   say(find("tables-note"), tables.length === 0 ? "No script has made a table." : `${count(tables.length, "table")}, ${bytes(total)} in all`);
   find("tables").hidden = tables.length === 0;
   const kinds = ["", "number", "number", "number", "number"];
-  const texts = (one) => [one.name, whole(one.rows), bytes(one.bytes), percent((one.bytes / one.bytes_max) * 100), whole(one.evicted)];
+  const texts = (one) => [one.name, whole(one.rows), bytes(one.bytes), percent(Math.round((one.bytes / one.bytes_max) * 1e4) / 100), whole(one.evicted)];
   const body = find("tables").tBodies[0];
   while (body.rows.length > tables.length) body.lastElementChild.remove();
   tables.forEach((one, at) => {
