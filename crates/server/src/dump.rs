@@ -17,7 +17,7 @@ use rustix::net::SendFlags;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use veche_store::Store;
-use veche_store::table::{Scan, ScanOptions, Table};
+use veche_store::table::{Row, Scan, ScanOptions, Table};
 
 /// Most dumps at once: who reads slowly holds a thread.
 const DUMPS_MAX: usize = 4;
@@ -140,7 +140,7 @@ fn write_rows(
         table.schema().write_csv_names(&mut frame);
     }
     loop {
-        let mut look = |row: veche_store::table::Row<'_>| {
+        let look = |row: Row<'_>| {
             if wanted.csv {
                 row.write_csv(&mut frame);
             } else {
@@ -150,7 +150,7 @@ fn write_rows(
             *rows += 1;
             frame.len() < FRAME_BYTES
         };
-        let more = table.next_while(&mut scan, FRAME_ROWS_MAX, now_ms(), &mut look);
+        let more = table.next_while(&mut scan, FRAME_ROWS_MAX, now_ms(), look);
         let more = more.map_err(|error| Stop::Error(format!("table {:?}: {error}", wanted.table)));
         let length = frame.len() - LENGTH_BYTES;
         if length > 0 {

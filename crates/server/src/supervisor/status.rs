@@ -1,4 +1,5 @@
-//! `veche status`: what the supervisor knows, and what the server process says of itself if it does so soon.
+//! `veche status`: what the supervisor knows, and what the server process says of itself if it does so soon. And `veche
+//! dump`, which it hands on to the server process without another look.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
