@@ -92,6 +92,7 @@ fn rows_are_written_as_ndjson_and_as_csv() {
             written(&server, &["dump", "users", "--csv", "--limit", "2"]),
             "id,mark,name,raw\r\n0,0,,\"AP8=\"\r\n1,1,\"user, \"\"1\"\"\nname\",\"AP8=\"\r\n"
         );
+        assert_eq!(written(&server, &["dump", "users", "--limit", "0"]), "");
         fill(&server, 0, 30_000, "");
         let by_mark = written(&server, &["dump", "users", "--index", "by_mark"]);
         let rows: Vec<Value> = by_mark

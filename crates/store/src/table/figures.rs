@@ -72,6 +72,28 @@ mod tests {
     }
 
     #[test]
+    fn a_scan_of_no_rows_looks_at_none() {
+        let draft = Draft {
+            key: "id:u32".to_owned(),
+            ..Draft::default()
+        };
+        let schema = draft.check().expect("a schema");
+        let table = Store::default().table("t", Some(schema)).expect("a table");
+        table
+            .put(Put::Insert, &[Cell::Bits(1)], None, 0)
+            .expect("room");
+        for (rows_max, of_slice, more) in [(Some(0), 5, false), (None, 0, true)] {
+            let options = crate::table::ScanOptions {
+                rows_max,
+                ..Default::default()
+            };
+            let mut scan = table.scan(None, &[], &options).expect("a scan");
+            let next = table.next(&mut scan, of_slice, 0, |_| panic!("a row"));
+            assert_eq!(next, Ok(more));
+        }
+    }
+
+    #[test]
     fn a_scan_ends_behind_the_row_that_is_enough() {
         let draft = Draft {
             key: "id:u32".to_owned(),

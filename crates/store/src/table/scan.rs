@@ -130,8 +130,11 @@ impl Table {
         now_ms: u64,
         mut look: impl FnMut(Row<'_>) -> bool,
     ) -> Result<bool, TableError> {
-        let state = self.state.read();
         let most = rows_max.min(scan.left);
+        if most == 0 {
+            return Ok(scan.left > 0 && !matches!(scan.way, Way::Done));
+        }
+        let state = self.state.read();
         let mut slice = Slice {
             table: self,
             state: &state,
