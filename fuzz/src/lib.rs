@@ -6,4 +6,5 @@ pub mod http;
 pub mod proxy;
 pub mod script;
 pub mod session;
+pub mod table;
 pub mod websocket;

@@ -1,0 +1,19 @@
+//! Replays the fuzzer's corpus: what it has found once stays found.
+
+use std::fs;
+use std::path::Path;
+
+#[path = "../../../fuzz/src/table.rs"]
+#[expect(unreachable_pub, reason = "public in the fuzz crate")]
+mod table;
+
+#[test]
+fn the_corpus_holds() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/table");
+    let mut inputs = 0;
+    for entry in fs::read_dir(corpus).unwrap() {
+        table::run(&fs::read(entry.unwrap().path()).unwrap());
+        inputs += 1;
+    }
+    assert!(inputs > 0, "the corpus is empty");
+}

@@ -1,0 +1,81 @@
+//! Any bytes as a file of a table: a snapshot, JSON, lines of JSON or CSV. No panic; what is refused leaves the table as
+//! it was; what is taken can be saved and comes back as it is.
+//!
+//! The first byte of the input chooses the format; the rest is the file.
+
+use std::sync::Arc;
+
+use veche_store::Store;
+use veche_store::table::{Clocks, Draft, Format, LoadOptions, Row, ScanOptions, Table};
+
+fn table(store: &Store, name: &str) -> Arc<Table> {
+    let columns = [
+        ("b", "bool?"),
+        ("e", "enum(m,f)?"),
+        ("f", "f64?"),
+        ("n", "i16?"),
+        ("s", "string(9)?"),
+        ("y", "bytes?"),
+    ];
+    let draft = Draft {
+        key: "k:u32".to_owned(),
+        columns: columns
+            .iter()
+            .map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned()))
+            .collect(),
+        indexes: vec![("by_s".to_owned(), vec!["s".to_owned()], true)],
+        ..Draft::default()
+    };
+    let schema = draft.check().expect("a schema");
+    store.table(name, Some(schema)).expect("a table")
+}
+
+fn rows(table: &Table) -> Vec<Vec<u8>> {
+    let mut scan = table
+        .scan(None, &[], &ScanOptions::default())
+        .expect("a scan");
+    let mut rows = Vec::new();
+    let mut look = |row: Row<'_>| {
+        let mut out = Vec::new();
+        row.write_json(&mut out);
+        rows.push(out);
+    };
+    while table.next(&mut scan, 100, 0, &mut look).expect("a scan") {}
+    rows
+}
+
+/// Runs one input; panics on a finding.
+pub fn run(input: &[u8]) {
+    let Some((choice, file)) = input.split_first() else {
+        return;
+    };
+    let (store, clocks) = (Store::default(), Clocks::default());
+    let table_a = table(&store, "a");
+    let format = match choice & 3 {
+        0 => None,
+        1 => Some(Format::Json),
+        2 => Some(Format::Ndjson),
+        _ => Some(Format::Csv),
+    };
+    let loaded = match format {
+        None => table_a.restore_from(file, "f", clocks),
+        Some(format) => table_a.load_from(file, "f", &LoadOptions::new(format), clocks),
+    };
+    let there = rows(&table_a);
+    match loaded {
+        Ok(count) => assert_eq!(count, there.len() as u64),
+        Err(_) => assert!(there.is_empty(), "half of it is there"),
+    }
+    let mut saved = Vec::new();
+    table_a.save_to(&mut saved, "f", clocks).expect("a vector");
+    let table_b = table(&store, "b");
+    let restored = table_b.restore_from(&saved[..], "f", clocks);
+    assert_eq!(restored, Ok(there.len() as u64));
+    assert_eq!(rows(&table_b), there);
+    let text = there.join(&b'\n');
+    let table_c = table(&store, "c");
+    let options = LoadOptions::new(Format::Ndjson);
+    let again = table_c.load_from(&text[..], "f", &options, clocks);
+    assert_eq!(again, Ok(there.len() as u64));
+    assert_eq!(rows(&table_c), there);
+}
