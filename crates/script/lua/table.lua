@@ -71,15 +71,22 @@ function methods.clear(self) return native.clear(number_of(self, "clear")) end
 -- Lists that scans have come to the end of, for the next ones.
 local lists, LISTS_MAX = {}, 16
 
+-- Functions that make rows of what is in a list, or return it as values, by the columns' names.
+local MAKERS_MAX = 100
+
+local function makers(names, as_values)
+  return { all = native.compile(names, as_values), width = #names, as_values = as_values, some = {}, count = 0 }
+end
+
 -- What makes rows of these columns, and how many they are.
 local function maker_of(about, columns)
-  if not columns then return about.make, about.width end
+  if not columns then return about.all, about.width end
   local key = concat(columns, ",")
-  local make = about.makers[key]
+  local make = about.some[key]
   if not make then
-    make = native.compile(columns)
-    if about.count == 100 then about.makers, about.count = {}, 0 end
-    about.makers[key], about.count = make, about.count + 1
+    make = native.compile(columns, about.as_values)
+    if about.count == MAKERS_MAX then about.some, about.count = {}, 0 end
+    about.some[key], about.count = make, about.count + 1
   end
   return make, #columns
 end
@@ -111,15 +118,35 @@ local function scanned(self, list, make, width, rows, cursor)
   end
 end
 
-function methods.scan(self, ...)
+local function last_of(...)
   local count = select("#", ...)
-  local options = count > 1 and select(count, ...)
-  local columns = type(options) == "table" and options.columns
+  return count > 1 and select(count, ...)
+end
+
+local function begin(self, makers, columns, ...)
   local list = lists[#lists]
   if list then lists[#lists] = nil else list = {} end
   local rows, cursor = scan(self, list, ...)
-  local make, width = maker_of(known[native.number(self)], columns)
+  local make, width = maker_of(makers, columns)
   return scanned(self, list, make, width, rows, cursor)
+end
+
+function methods.scan(self, ...)
+  local options = last_of(...)
+  local columns = type(options) == "table" and options.columns
+  local about = known[native.number(self)]
+  return begin(self, about and about.rows, columns, ...)
+end
+
+function methods.values(self, ...)
+  local options = last_of(...)
+  local columns = type(options) == "table" and options.columns
+  if not columns then error("bad argument to 'table:values': { columns = … } expected", 2) end
+  local about = known[native.number(self)]
+  if about and columns[1] ~= about.key then
+    error("bad argument to 'table:values': the first of the columns has to be " .. about.key .. ", the key", 2)
+  end
+  return begin(self, about and about.values, columns, ...)
 end
 
 -- Goes on adding up until that is done.
@@ -240,7 +267,7 @@ return function(...)
     object = native.new(number, names)
     objects[number] = object
     known[number] = {
-      make = native.compile(names), width = #names, makers = {}, count = 0, kinds = kinds, has_bytes_key = has_bytes_key,
+      rows = makers(names, false), values = makers(names, true), key = names[1], kinds = kinds, has_bytes_key = has_bytes_key,
     }
   end
   return object

@@ -112,6 +112,14 @@ function table:count(index, ...) end
 ---@return fun(): veche.row? rows Each is a table of its own.
 function table:scan(index, ...) end
 
+---The same without tables: values of the columns that the options name, of which the first is the key, so that it is never
+---nil. `for id, mark in visits:values("by_user", 7, { columns = { "id", "mark" } }) do … end`. Makes no garbage for a row,
+---and is faster than `scan`.
+---@param index string
+---@param ... any As of `scan`; options with columns at the end.
+---@return fun(): ... values
+function table:values(index, ...) end
+
 ---@class veche.scan_options
 ---@field from? any Of the next column, behind those whose values are given: at least this,
 ---@field to? any at most this,

@@ -567,7 +567,11 @@ fn the_examples_pass_and_their_tests_see_mistakes() {
         ("rest-api", "return 204", "return 200"),
         ("slow-query", "veche.config.seconds", "0"),
         ("feed", "LASTING = 60", "LASTING = 6000"),
-        ("highload-cup", "return 400, \"\"", "return 200, JSON, \"{}\""),
+        (
+            "highload-cup",
+            "return 400, \"\"",
+            "return 200, JSON, \"{}\"",
+        ),
     ] {
         let folder = Folder::empty();
         let copy = |from: &str| fs::read_to_string(examples.join(name).join(from)).expect("a file");

@@ -62,13 +62,22 @@ pub(super) fn install(
     table.set("info", info)?;
     jobs(lua, desk, &table, folder)?;
     // What makes a row of the values in a list: a constructor, which is much faster than one field after the other.
-    let compile = lua.create_function(|lua, names: Vec<LuaString>| {
-        let fields = names.iter().enumerate().map(|(place, name)| {
-            // Names of columns are letters, digits and `_`.
-            format!("[\"{}\"]=list[at+{}]", name.to_string_lossy(), place + 1)
-        });
+    let compile = lua.create_function(|lua, (names, as_values): (Vec<LuaString>, bool)| {
+        let fields = names
+            .iter()
+            .enumerate()
+            .map(|(place, name)| match as_values {
+                true => format!("list[at+{}]", place + 1),
+                // Names of columns are letters, digits and `_`.
+                false => format!("[\"{}\"]=list[at+{}]", name.to_string_lossy(), place + 1),
+            });
         let fields = fields.collect::<Vec<_>>().join(",");
-        let source = format!("return function(list, at) return {{{fields}}} end");
+        let fields = if as_values {
+            fields
+        } else {
+            format!("{{{fields}}}")
+        };
+        let source = format!("return function(list, at) return {fields} end");
         lua.load(source).set_name("=veche:table").eval::<Value>()
     })?;
     table.set("compile", compile)

@@ -221,7 +221,7 @@ proptest! {
         let mut random = Rng::with_seed(seed);
         let table = any_table(&mut random);
         put_some(&table, &mut random, count);
-        let mut out = csv::Writer::from_writer(Vec::new());
+        let mut out = ::csv::Writer::from_writer(Vec::new());
         let columns = table.schema().visible();
         out.write_record(columns.iter().map(|column| column.name.as_bytes())).expect("written");
         let options = ScanOptions::default();
