@@ -68,8 +68,8 @@ function methods.clear(self) return native.clear(number_of(self, "clear")) end
 
 ---------------------------------------------------------------------------------------------------- scans
 
--- Lists that scans have come to the end of, for the next ones.
-local lists, LISTS_MAX = {}, 16
+-- Scans that have come to their end, for the next ones.
+local pool, POOL_MAX = {}, 16
 
 -- Functions that make rows of what is in a list, or return it as values, by the columns' names.
 local MAKERS_MAX = 100
@@ -91,31 +91,40 @@ local function maker_of(about, columns)
   return make, #columns
 end
 
-local function scanned(self, list, make, width, rows, cursor)
-  local at, seen, has_more = 0, 0, true
-  return function()
-    if at < rows then
-      local from = at * width
-      at = at + 1
-      return make(list, from)
+-- A scan under way is a table: what rows are made of in its list, the rest in its fields. Nothing else is made for one, no
+-- function of its own and no row but for those that are returned.
+local function refill(state)
+  local cursor = state.cursor
+  while cursor do
+    state.seen = state.seen + state.count
+    if state.seen >= ROWS_PER_TURN and can_wait() then
+      state.seen = 0
+      await(sleep, 0)
     end
-    while cursor and has_more do
-      seen = seen + rows
-      if seen >= ROWS_PER_TURN and can_wait() then
-        seen = 0
-        await(sleep, 0)
-      end
-      rows, has_more = more(self, list, cursor)
-      if rows > 0 then
-        at = 1
-        return make(list, 0)
-      end
+    local count, has_more = more(state.of, state, cursor)
+    if not has_more then
+      cursor = nil
+      state.cursor = nil
     end
-    if list then
-      if #lists < LISTS_MAX then lists[#lists + 1] = list end
-      list, rows, at, cursor = nil, 0, 0, nil
+    state.count = count
+    if count > 0 then
+      state.at = 1
+      return state.make(state, 0)
     end
   end
+  if state.of then
+    state.of, state.count, state.at = nil, 0, 0
+    if #pool < POOL_MAX then pool[#pool + 1] = state end
+  end
+end
+
+local function step(state)
+  local at = state.at
+  if at < state.count then
+    state.at = at + 1
+    return state.make(state, at * state.width)
+  end
+  return refill(state)
 end
 
 local function last_of(...)
@@ -124,11 +133,12 @@ local function last_of(...)
 end
 
 local function begin(self, makers, columns, ...)
-  local list = lists[#lists]
-  if list then lists[#lists] = nil else list = {} end
-  local rows, cursor = scan(self, list, ...)
-  local make, width = maker_of(makers, columns)
-  return scanned(self, list, make, width, rows, cursor)
+  local state = pool[#pool]
+  if state then pool[#pool] = nil else state = {} end
+  local count, cursor = scan(self, state, ...)
+  state.make, state.width = maker_of(makers, columns)
+  state.of, state.count, state.cursor, state.at, state.seen = self, count, cursor, 0, 0
+  return step, state
 end
 
 function methods.scan(self, ...)

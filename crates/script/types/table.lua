@@ -109,7 +109,8 @@ function table:count(index, ...) end
 ---now and then, so that others get their turn, where it can wait.
 ---@param index string
 ---@param ... any Values of the first columns; then, if need be, options.
----@return fun(): veche.row? rows Each is a table of its own.
+---@return fun(scan): veche.row? next Each row is a table of its own.
+---@return table scan What `for` hands to `next`.
 function table:scan(index, ...) end
 
 ---The same without tables: values of the columns that the options name, of which the first is the key, so that it is never
@@ -117,7 +118,8 @@ function table:scan(index, ...) end
 ---and is faster than `scan`.
 ---@param index string
 ---@param ... any As of `scan`; options with columns at the end.
----@return fun(): ... values
+---@return fun(scan): ... next
+---@return table scan What `for` hands to `next`.
 function table:values(index, ...) end
 
 ---@class veche.scan_options
@@ -186,14 +188,16 @@ function table:changes(options) end
 ---@return integer rows
 function table:save(path) end
 
----Puts the rows of a file that `save` has written in place of those there are. Waits. Errors, and then nothing has changed:
+---Puts the rows of a file that `save` has written in place of those there are. Waits; meanwhile nothing can be changed. Errors, and then nothing has changed:
 ---the file can't be read; it is damaged, and at which byte; its columns are others; the table is full.
 ---@param path string
 ---@return integer rows
 function table:load(path) end
 
 ---Puts rows in from JSON: a file with a list of objects, or an object with a list in one of its fields. What stands in
----an object beyond the columns is an error. Several files are read in parallel. Waits; what is in before an error stays.
+---an object beyond the columns is an error. Several files are read in parallel. Waits. Into an empty table it is all or
+---nothing; meanwhile `get`, `has` and `json` work, and everything else is an error. Where there are rows already, what is in
+---before an error stays. Bytes are Base64.
 ---@param path string A file, a folder, or an archive (.zip), absolute or from the folder of the application; a file may be
 ---compressed (.gz).
 ---@param options? veche.table_load_options
@@ -214,15 +218,18 @@ function table:load_ndjson(path, options) end
 function table:load_csv(path, options) end
 
 ---@class veche.table_load_options
----@field files? string Which files of a folder or an archive: a pattern with * and ?, such as `"visits_*.json"`.
+---@field files? string Which files of a folder or an archive: a pattern with * and ?, such as `"visits_*.json"`; those with
+---the format's ending unless told. Folders in folders are not looked into.
 ---@field list? string JSON: the field with the list; the only one that is a list unless told.
----@field conflict? "error"|"replace"|"skip" What a row does whose key is there; `"error"` unless told.
+---@field conflict? "error"|"replace"|"skip" What a row does whose key is there; `"error"` unless told. Which of two rows of
+---different files comes first is not told.
 ---@field progress? fun(rows: integer, bytes: integer, bytes_total: integer) Called about four times a second.
 
 ---@class veche.table_info
 ---@field rows integer
 ---@field bytes integer
 ---@field bytes_max integer
+---@field evicted integer Rows that went for want of room, so far.
 ---@field columns table<string, integer> Bytes by column.
 ---@field indexes table<string, integer> Bytes by index.
 
