@@ -41,7 +41,7 @@ pub(crate) struct Bound {
 /// What a VM has asked for so far, by number. It never shrinks: an object's number stays good.
 #[derive(Default)]
 pub(crate) struct Tables {
-    list: Vec<Box<Bound>>,
+    list: Vec<Rc<Bound>>,
     /// Keeps the names where they are.
     _names: Vec<LuaTable>,
 }
@@ -60,7 +60,7 @@ impl Tables {
             .sequence_values::<mlua::LuaString>()
             .map(|name| Ok(name?.as_bytes().as_ptr()))
             .collect::<mlua::Result<_>>()?;
-        self.list.push(Box::new(Bound {
+        self.list.push(Rc::new(Bound {
             table,
             names: places,
         }));
@@ -125,7 +125,7 @@ impl Fault {
 struct Call {
     state: *mut lua_State,
     method: &'static str,
-    bound: &'static Bound,
+    bound: Rc<Bound>,
     now_ms: u64,
 }
 
@@ -206,8 +206,7 @@ unsafe fn method(
     name: &'static str,
     run: impl FnOnce(&Call) -> Result<c_int, Fault>,
 ) -> c_int {
-    // SAFETY: see above. An object with this metatable was made by `new`, of a number that the desk has given out; what
-    // it stands for lives as long as the desk, and moves nowhere.
+    // SAFETY: see above. An object with this metatable was made by `new`, of a number that the desk has given out.
     unsafe {
         let found = object::read(state, 1, ffi::lua_upvalueindex(2));
         let result = match found {
@@ -216,11 +215,11 @@ unsafe fn method(
             ))),
             Some(id) => {
                 let desk = desk(state);
-                let bound: *const Bound = &raw const *desk.tables.borrow().list[id.index as usize];
+                let bound = Rc::clone(&desk.tables.borrow().list[id.index as usize]);
                 let call = Call {
                     state,
                     method: name,
-                    bound: &*bound,
+                    bound,
                     now_ms: desk.world.now.get().mono_ms,
                 };
                 run(&call)

@@ -35,6 +35,7 @@ impl Call {
         let state = self.state;
         // SAFETY: what is read stays on the stack for as long as the call lasts.
         let top = unsafe { ffi::lua_gettop(state) };
+        // SAFETY: as above.
         let index = match unsafe { row::given(state, from) } {
             Given::Text(b"key") => None,
             Given::Text(name) => {
