@@ -31,7 +31,7 @@ BROKEN = [
     ("changes.lua", "row.mark <= MARK_MAX", "row.mark <= 255"),
     ("changes.lua", "tables.users:has(row.user)", "row.user > 0"),
     ("tables.lua", '{ "user", "visited_at" }', '{ "user" }'),
-    ("tables.lua", '"string(100)"', '"bytes(100)"'),
+    ("tables.lua", '"string(100)"', '"string(200)"'),
     ("tables.lua", 'indexes = { by_email = { "email", unique = true } }', "indexes = {}"),
     ("app.lua", "return 404, \"\" end\n  local status", "return 400, \"\" end\n  local status"),
 ]

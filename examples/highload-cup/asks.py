@@ -81,7 +81,7 @@ class Asks:
         """From 2000 to 2015, often a midnight at which there are visits."""
         at = 946684800 + self.below(15 * YEAR)
         if self.chance(0.5):
-            at -= (at - 946684800) % (DAY * 30)
+            at -= (at - 946684800) % (DAY * 180)
         return self.one_of([at] * 20 + [-5, 0, 4102444800, 10**12])
 
     def visits_filters(self):

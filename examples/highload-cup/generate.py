@@ -43,8 +43,8 @@ def users(sizes, first, count, rng, is_ascii):
         names, ends = (men, ends_m) if is_man else (women, ends_f)
         name, last = names[int(chance() * len(names))], begins[int(chance() * len(begins))] + ends[int(chance() * len(ends))]
         born = BORN[0] + DAY * int(chance() * ((BORN[1] - BORN[0]) // DAY))
-        if chance() < 0.1:  # it is a birthday to the second, or nearly
-            born = years_before(sizes.now, 18 + int(chance() * 50)) + int(chance() * 3) - 1
+        if chance() < 0.5:  # it is a birthday to the second, or nearly
+            born = years_before(sizes.now, 18 + int(chance() * 50)) + (-1, 0, 0, 0, 1)[int(chance() * 5)]
         gender = "m" if is_man else "f"
         yield (
             f'{{"first_name": "{name}", "last_name": "{last}", "birth_date": {born}, "gender": "{gender}", '
@@ -65,13 +65,13 @@ def locations(sizes, first, count, rng, is_ascii):
 
 
 def visits(sizes, first, count, rng, is_ascii):
-    """Every fourth at midnight, as filters are, and so that some are of the same second."""
+    """Every third at one of thirty midnights, as filters are, and so that some are of the same second."""
     chance, users, locations = rng.random, sizes.users, sizes.locations
     span, begin = VISITED[1] - VISITED[0], VISITED[0]
     for visit in range(first, first + count):
         at = int(chance() * span)
-        if visit % 4 == 0:
-            at -= at % (DAY * 30)
+        if visit % 3 == 0:
+            at -= at % (DAY * 180)
         yield (
             f'{{"user": {1 + int(chance() * users)}, "location": {1 + int(chance() * locations)}, '
             f'"visited_at": {begin + at}, "id": {visit}, "mark": {int(chance() * 6)}}}'
