@@ -3,7 +3,7 @@
 //! A batch is carried out under the lock, change by change; where one is refused, what was done before it is taken back
 //! in reverse. Who watches is told when all of it is done, or nothing.
 
-use super::cell::Cell;
+use super::cell::{Cell, OwnCell};
 use super::change::{Put, Room, row_bytes};
 use super::changes::Event;
 use super::error::TableError;
@@ -13,37 +13,11 @@ use super::{State, Table};
 /// Most changes of a batch.
 pub const BATCH_MAX: usize = 10_000;
 
-/// A value that a batch keeps.
-#[derive(Clone, Debug)]
-enum Own {
-    Null,
-    Bits(u64),
-    Text(Box<[u8]>),
-}
-
-impl Own {
-    fn new(cell: Cell<'_>) -> Self {
-        match cell {
-            Cell::Null => Self::Null,
-            Cell::Bits(bits) => Self::Bits(bits),
-            Cell::Text(text) => Self::Text(text.into()),
-        }
-    }
-
-    fn cell(&self) -> Cell<'_> {
-        match self {
-            Self::Null => Cell::Null,
-            Self::Bits(bits) => Cell::Bits(*bits),
-            Self::Text(text) => Cell::Text(text),
-        }
-    }
-}
-
 #[derive(Clone, Debug)]
 enum Step {
-    Put(Put, Vec<Own>, Option<u64>),
-    Update(Own, Vec<(usize, Own)>),
-    Delete(Own),
+    Put(Put, Vec<OwnCell>, Option<u64>),
+    Update(OwnCell, Vec<(usize, OwnCell)>),
+    Delete(OwnCell),
 }
 
 /// Changes that were noted.
@@ -57,17 +31,17 @@ enum Undo {
     /// The row was put in.
     Remove(u32),
     /// It had these values.
-    Restore(u32, Vec<Own>),
+    Restore(u32, Vec<OwnCell>),
     /// It was there.
-    Insert(Vec<Own>),
+    Insert(Vec<OwnCell>),
 }
 
-fn own(row: &[Cell<'_>]) -> Vec<Own> {
-    row.iter().copied().map(Own::new).collect()
+fn own(row: &[Cell<'_>]) -> Vec<OwnCell> {
+    row.iter().copied().map(OwnCell::new).collect()
 }
 
-fn cells(row: &[Own]) -> Vec<Cell<'_>> {
-    row.iter().map(Own::cell).collect()
+fn cells(row: &[OwnCell]) -> Vec<Cell<'_>> {
+    row.iter().map(OwnCell::cell).collect()
 }
 
 impl Batch {
@@ -103,8 +77,8 @@ impl Batch {
     ) -> Result<(), TableError> {
         let changes = changes
             .iter()
-            .map(|(column, cell)| (*column, Own::new(*cell)));
-        self.push(Step::Update(Own::new(key), changes.collect()))
+            .map(|(column, cell)| (*column, OwnCell::new(*cell)));
+        self.push(Step::Update(OwnCell::new(key), changes.collect()))
     }
 
     /// As [`Table::delete`].
@@ -112,7 +86,7 @@ impl Batch {
     /// # Errors
     /// [`TableError::Batch`].
     pub fn delete(&mut self, key: Cell<'_>) -> Result<(), TableError> {
-        self.push(Step::Delete(Own::new(key)))
+        self.push(Step::Delete(OwnCell::new(key)))
     }
 }
 
@@ -132,8 +106,8 @@ impl Table {
             Step::Update(_, changes) => changes
                 .iter()
                 .map(|(_, own)| match own {
-                    Own::Text(text) => text.len(),
-                    Own::Null | Own::Bits(_) => 0,
+                    OwnCell::Text(text) => text.len(),
+                    OwnCell::Null | OwnCell::Bits(_) => 0,
                 })
                 .sum(),
             Step::Delete(_) => 0,
@@ -156,11 +130,11 @@ impl Table {
 }
 
 impl State {
-    fn whole_row(&self, table: &Table, number: u32) -> Vec<Own> {
+    fn whole_row(&self, table: &Table, number: u32) -> Vec<OwnCell> {
         let spot = self.rows.find(number).expect("the row is there");
         let columns = 0..table.shape.columns();
         columns
-            .map(|column| Own::new(spot.get(&table.shape, column)))
+            .map(|column| OwnCell::new(spot.get(&table.shape, column)))
             .collect()
     }
 

@@ -15,6 +15,42 @@ pub enum Cell<'a> {
     Text(&'a [u8]),
 }
 
+impl Cell<'_> {
+    /// Bytes of a string.
+    pub(super) fn text_bytes(self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Null | Self::Bits(_) => 0,
+        }
+    }
+}
+
+/// A value that is kept without its row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum OwnCell {
+    Null,
+    Bits(u64),
+    Text(Box<[u8]>),
+}
+
+impl OwnCell {
+    pub(super) fn new(cell: Cell<'_>) -> Self {
+        match cell {
+            Cell::Null => Self::Null,
+            Cell::Bits(bits) => Self::Bits(bits),
+            Cell::Text(text) => Self::Text(text.into()),
+        }
+    }
+
+    pub(super) fn cell(&self) -> Cell<'_> {
+        match self {
+            Self::Null => Cell::Null,
+            Self::Bits(bits) => Cell::Bits(*bits),
+            Self::Text(text) => Cell::Text(text),
+        }
+    }
+}
+
 /// A value of foreign making, before it is known to fit a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Given<'a> {

@@ -3,6 +3,11 @@
 //! Bytes are Base64, since JSON knows only text. Whole numbers are written in full: whoever reads them into 64 bits of
 //! floating point, as Lua and browsers do, asks for those beyond 2^53 as strings.
 
+use std::io::Write as _;
+
+use base64::engine::general_purpose::STANDARD;
+use base64::write::EncoderWriter;
+
 use super::cell::Cell;
 use super::changes::Event;
 use super::schema::{Schema, Type};
@@ -55,7 +60,6 @@ pub(super) fn value(out: &mut Vec<u8>, kind: &Type, cell: Cell<'_>, is_exact: bo
 }
 
 fn number(out: &mut Vec<u8>, value: f64) {
-    use std::io::Write as _;
     let is_plain = value == 0.0 || (1e-5..1e17).contains(&value.abs());
     let written = match is_plain {
         true => write!(out, "{value}"),
@@ -91,17 +95,10 @@ fn string(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     out.push(b'"');
-    for three in bytes.chunks(3) {
-        let byte = |place: usize| u32::from(*three.get(place).unwrap_or(&0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..4 {
-            let is_there = digit <= three.len();
-            let six = bits >> (18 - 6 * digit) & 63;
-            out.push(if is_there { DIGITS[six as usize] } else { b'=' });
-        }
-    }
+    let mut writer = EncoderWriter::new(out, &STANDARD);
+    writer.write_all(bytes).expect("a vector takes everything");
+    let out = writer.finish().expect("a vector takes everything");
     out.push(b'"');
 }
 
