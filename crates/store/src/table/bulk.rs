@@ -96,7 +96,7 @@ impl<'a> Filler<'a> {
         let table = self.table;
         // Nobody may change rows meanwhile, so they are what they are.
         let mut state = table.state.write();
-        state.rows.tighten();
+        state.rows.tighten(&table.shape);
         let rows = state.rows.clone();
         drop(state);
         let indexes = build::indexes(table, &rows, job)?;

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::cell::{Cell, Given};
+use super::cell::{Cell, Given, OwnCell};
 use super::changes::Event;
 use super::error::TableError;
 use super::index::Made;
@@ -37,36 +37,14 @@ pub(super) enum Room {
 
 /// A row's values, kept to see whether they are the same later.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen(Vec<SeenCell>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum SeenCell {
-    Null,
-    Bits(u64),
-    Text(Box<[u8]>),
-}
-
-impl SeenCell {
-    fn is(&self, cell: Cell<'_>) -> bool {
-        match (self, cell) {
-            (Self::Null, Cell::Null) => true,
-            (Self::Bits(own), Cell::Bits(bits)) => *own == bits,
-            (Self::Text(own), Cell::Text(text)) => **own == *text,
-            _ => false,
-        }
-    }
-}
+pub struct Seen(Vec<OwnCell>);
 
 impl Row<'_> {
     /// Its values as they are.
     #[must_use]
     pub fn seen(&self) -> Seen {
         let columns = 0..self.table.schema.columns.len();
-        let cells = columns.map(|column| match self.get(column) {
-            Cell::Null => SeenCell::Null,
-            Cell::Bits(bits) => SeenCell::Bits(bits),
-            Cell::Text(text) => SeenCell::Text(text.into()),
-        });
+        let cells = columns.map(|column| OwnCell::new(self.get(column)));
         Seen(cells.collect())
     }
 }
@@ -122,7 +100,7 @@ impl Table {
         let number = spot.number();
         if let Some(seen) = seen {
             let cells = seen.0.iter().enumerate();
-            let mut cells = cells.map(|(column, cell)| cell.is(spot.get(&self.shape, column)));
+            let mut cells = cells.map(|(column, own)| own.cell() == spot.get(&self.shape, column));
             if !cells.all(|is_same| is_same) {
                 return Ok(Updated::Changed);
             }
@@ -274,12 +252,14 @@ impl Table {
 
     /// A value for an error.
     pub(super) fn show(&self, column: usize, cell: Cell<'_>) -> String {
-        let mut out = Vec::new();
-        json::value(&mut out, &self.schema.columns[column].kind, cell, false);
         match cell {
             // Shortened, where it is long.
             Cell::Text(text) => Given::Text(text).to_string(),
-            _ => String::from_utf8_lossy(&out).into_owned(),
+            cell => {
+                let mut out = Vec::new();
+                json::value(&mut out, &self.schema.columns[column].kind, cell, false);
+                String::from_utf8_lossy(&out).into_owned()
+            }
         }
     }
 }
@@ -435,7 +415,8 @@ impl State {
         )?;
         if room == Room::Make {
             let grows = |&(column, cell): &(usize, Cell<'_>)| {
-                text_bytes(cell).saturating_sub(text_bytes(spot.get(shape, column)))
+                cell.text_bytes()
+                    .saturating_sub(spot.get(shape, column).text_bytes())
             };
             let needed = real.iter().map(grows).sum();
             self.make_room(table, needed, Some(number), now_ms)?;
@@ -497,7 +478,7 @@ impl State {
             let key = spot.get(shape, 0);
             json::gone(out, event, &table.schema, key);
         });
-        rows.remove(number);
+        rows.remove(&table.shape, number);
     }
 
     /// Whether another row has what is unique. `value`: of the row that is to be; `own`: its number, if it is there.
@@ -589,18 +570,11 @@ fn changed<'a>(changes: &[(usize, Cell<'a>)], column: usize) -> Option<Cell<'a>>
     change.map(|(_, cell)| *cell)
 }
 
-fn text_bytes(cell: Cell<'_>) -> usize {
-    match cell {
-        Cell::Text(text) => text.len(),
-        _ => 0,
-    }
-}
-
 /// About what a row takes.
 pub(super) fn row_bytes(table: &Table, row: &[Cell<'_>]) -> usize {
     let values = row.iter().enumerate().map(|(column, cell)| {
         let fixed = table.shape.kind(column).bits();
-        fixed.map_or(4, |bits| bits as usize / 8) + text_bytes(*cell)
+        fixed.map_or(4, |bits| bits as usize / 8) + cell.text_bytes()
     });
     values.sum::<usize>() + 5 * table.schema.indexes.len()
 }

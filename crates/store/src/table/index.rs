@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 use super::cell::Cell;
 use super::key::{Bytes, Form, Key, KeyShape};
-use super::leaf::Shape;
 use super::rows::{Rows, Spot};
-use super::tree::Tree;
+use super::shape::Shape;
+use super::tree::{Edge, Tree};
 
 /// An index and how its keys are made.
 #[derive(Debug)]
@@ -34,6 +34,41 @@ macro_rules! each_form {
     };
 }
 
+/// A form that keys of indexes have.
+pub(super) trait Formed: Key {
+    /// The tree of an index whose keys have it, as all of those that made such a key.
+    fn tree(tree: &AnyTree) -> &Tree<Self>;
+}
+
+macro_rules! formed {
+    ($key:ty, $form:ident) => {
+        impl Formed for $key {
+            fn tree(tree: &AnyTree) -> &Tree<Self> {
+                match tree {
+                    AnyTree::$form(tree) => tree,
+                    _ => unreachable!("an index keeps its form"),
+                }
+            }
+        }
+    };
+}
+
+formed!(u64, Narrow);
+formed!(u128, Medium);
+formed!(Bytes, Wide);
+
+/// Does the same with whatever keys an index has, and one that it has made.
+macro_rules! each_made {
+    ($tree:expr, $made:expr, $name:ident, $key:ident => $do:expr) => {
+        match ($tree, $made) {
+            (AnyTree::Narrow($name), Made::Narrow($key)) => $do,
+            (AnyTree::Medium($name), Made::Medium($key)) => $do,
+            (AnyTree::Wide($name), Made::Wide($key)) => $do,
+            _ => unreachable!("an index makes its own keys"),
+        }
+    };
+}
+
 /// An entry that was made before its row changes.
 #[derive(Debug)]
 pub(super) enum Made {
@@ -45,24 +80,43 @@ pub(super) enum Made {
 /// What makes keys of rows by their numbers, all of which are there.
 #[derive(Clone, Copy)]
 pub(super) struct Keys<'a> {
-    pub(super) keys: &'a KeyShape,
-    pub(super) shape: &'a Shape,
-    pub(super) rows: &'a Rows,
+    keys: &'a KeyShape,
+    shape: &'a Shape,
+    rows: &'a Rows,
 }
 
 impl<'a> Keys<'a> {
+    fn new(keys: &'a KeyShape, shape: &'a Shape, rows: &'a Rows) -> Self {
+        Self { keys, shape, rows }
+    }
+
     #[inline]
     pub(super) fn spot(&self, row: u32) -> Spot<'a> {
         self.rows.find(row).expect("what is indexed is there")
     }
 
+    /// Makes the processor fetch all of these rows at once.
+    #[inline]
+    pub(super) fn fetch(&self, spots: &[Option<Spot<'_>>]) {
+        Spot::fetch(self.shape, spots);
+    }
+
     pub(super) fn of<K: Key>(&self, row: u32) -> K {
-        self.keys.of_spot(self.shape, self.spot(row))
+        self.of_spot(self.spot(row))
+    }
+
+    pub(super) fn of_spot<K: Key>(&self, spot: Spot<'_>) -> K {
+        self.keys.of_spot(self.shape, spot)
+    }
+
+    #[inline]
+    pub(super) fn compare_spot<K: Key>(&self, spot: Spot<'_>, key: &K) -> Ordering {
+        self.keys.compare(self.shape, spot, key)
     }
 
     #[inline]
     pub(super) fn compare<K: Key>(&self, row: u32, key: &K) -> Ordering {
-        self.keys.compare(self.shape, self.spot(row), key)
+        self.compare_spot(self.spot(row), key)
     }
 }
 
@@ -80,12 +134,8 @@ impl Index {
         }
     }
 
-    fn keys<'a>(&'a self, shape: &'a Shape, rows: &'a Rows) -> Keys<'a> {
-        Keys {
-            keys: &self.shape,
-            shape,
-            rows,
-        }
+    pub(super) fn keys<'a>(&'a self, shape: &'a Shape, rows: &'a Rows) -> Keys<'a> {
+        Keys::new(&self.shape, shape, rows)
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -111,16 +161,12 @@ impl Index {
     /// The first row with that key.
     pub(super) fn first(&self, made: &Made, shape: &Shape, rows: &Rows) -> Option<u32> {
         fn first<K: Key>(tree: &Tree<K>, key: &K, keys: &Keys<'_>) -> Option<u32> {
-            let at = tree.seek(&(key.clone(), 0), keys);
+            let at = tree.seek(&(key.clone(), 0), Edge::Before, keys);
             let row = tree.from(at).next()?;
             keys.compare(row, key).is_eq().then_some(row)
         }
-        match (&self.tree, made) {
-            (AnyTree::Narrow(tree), Made::Narrow(key)) => first(tree, key, &self.keys(shape, rows)),
-            (AnyTree::Medium(tree), Made::Medium(key)) => first(tree, key, &self.keys(shape, rows)),
-            (AnyTree::Wide(tree), Made::Wide(key)) => first(tree, key, &self.keys(shape, rows)),
-            _ => unreachable!("an index makes its own keys"),
-        }
+        let keys = self.keys(shape, rows);
+        each_made!(&self.tree, made, tree, key => first(tree, key, &keys))
     }
 
     /// The row that comes first of all.
@@ -129,43 +175,13 @@ impl Index {
     }
 
     pub(super) fn insert(&mut self, made: Made, row: u32, shape: &Shape, rows: &Rows) {
-        let keys = Keys {
-            keys: &self.shape,
-            shape,
-            rows,
-        };
-        match (&mut self.tree, made) {
-            (AnyTree::Narrow(tree), Made::Narrow(key)) => {
-                tree.insert((key, row), &keys);
-            }
-            (AnyTree::Medium(tree), Made::Medium(key)) => {
-                tree.insert((key, row), &keys);
-            }
-            (AnyTree::Wide(tree), Made::Wide(key)) => {
-                tree.insert((key, row), &keys);
-            }
-            _ => unreachable!("an index makes its own keys"),
-        }
+        let keys = Keys::new(&self.shape, shape, rows);
+        each_made!(&mut self.tree, made, tree, key => tree.insert((key, row), &keys));
     }
 
     pub(super) fn remove(&mut self, made: Made, row: u32, shape: &Shape, rows: &Rows) {
-        let keys = Keys {
-            keys: &self.shape,
-            shape,
-            rows,
-        };
-        match (&mut self.tree, made) {
-            (AnyTree::Narrow(tree), Made::Narrow(key)) => {
-                tree.remove(&(key, row), &keys);
-            }
-            (AnyTree::Medium(tree), Made::Medium(key)) => {
-                tree.remove(&(key, row), &keys);
-            }
-            (AnyTree::Wide(tree), Made::Wide(key)) => {
-                tree.remove(&(key, row), &keys);
-            }
-            _ => unreachable!("an index makes its own keys"),
-        }
+        let keys = Keys::new(&self.shape, shape, rows);
+        each_made!(&mut self.tree, made, tree, key => tree.remove(&(key, row), &keys));
     }
 
     #[cfg(test)]

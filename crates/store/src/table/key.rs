@@ -8,9 +8,9 @@ use std::cmp::Ordering;
 
 use super::cell::{Cell, Given, Place};
 use super::error::TableError;
-use super::leaf::Shape;
 use super::rows::Spot;
 use super::schema::{Column, IndexSchema, Schema, Type};
+use super::shape::Shape;
 
 /// A comparable form of some values in turn.
 pub(super) trait Key: Ord + Clone + Default + std::fmt::Debug + Send + Sync {
@@ -27,8 +27,8 @@ pub(super) trait Key: Ord + Clone + Default + std::fmt::Debug + Send + Sync {
     /// The least of all keys that begin with this one.
     fn least(self, rest: u32) -> Self;
 
-    /// What is left of it without so many bits at its end, where keys are numbers.
-    fn beginning(&self, rest: u32) -> Option<u128>;
+    /// About how far it is on the way from one key to another, from 0 to 1.
+    fn share(&self, low: &Self, high: &Self) -> f64;
 
     /// What it takes of the heap.
     fn heap_bytes(&self) -> usize {
@@ -59,8 +59,12 @@ macro_rules! number_key {
             }
 
             #[inline]
-            fn beginning(&self, rest: u32) -> Option<u128> {
-                Some(u128::from(self.checked_shr(rest).unwrap_or(0)))
+            fn share(&self, low: &Self, high: &Self) -> f64 {
+                match (self > low, self < high) {
+                    (false, _) => 0.0,
+                    (_, false) => 1.0,
+                    _ => (self - low) as f64 / (high - low) as f64,
+                }
             }
         }
     };
@@ -103,12 +107,12 @@ impl Key for Bytes {
         self
     }
 
-    fn beginning(&self, _rest: u32) -> Option<u128> {
-        None
+    fn share(&self, _low: &Self, _high: &Self) -> f64 {
+        0.5
     }
 
     fn heap_bytes(&self) -> usize {
-        super::leaf::heap_bytes(self.capacity())
+        super::room::heap_bytes(self.capacity())
     }
 }
 
@@ -126,8 +130,6 @@ pub(super) struct KeyShape {
     /// Places in the table, types, and whether there may be no value.
     parts: Box<[(usize, Type, bool)]>,
     is_sparse: bool,
-    /// Bits of all parts but the first, where keys are numbers.
-    rest_behind_first: u32,
 }
 
 impl KeyShape {
@@ -142,13 +144,10 @@ impl KeyShape {
             } = &all[column];
             (column, kind.clone(), *is_nullable)
         });
-        let mut shape = Self {
+        Self {
             parts: parts.collect(),
             is_sparse,
-            rest_behind_first: 0,
-        };
-        shape.rest_behind_first = shape.rest(1).unwrap_or(0);
-        shape
+        }
     }
 
     pub(super) fn form(&self) -> Form {
@@ -194,20 +193,9 @@ impl KeyShape {
         self.of(|column| spot.get(shape, column))
     }
 
-    /// How the row of a spot stands to a key. Of the row no more columns are read than it takes: each is elsewhere in
-    /// memory, and most rows differ in the first.
+    /// How the row of a spot stands to a key.
     #[inline]
     pub(super) fn compare<K: Key>(&self, shape: &Shape, spot: Spot<'_>, key: &K) -> Ordering {
-        if let [(column, kind, false), ..] = &*self.parts
-            && self.parts.len() > 1
-            && let Some(beginning) = key.beginning(self.rest_behind_first)
-            && let Cell::Bits(bits) = spot.get(shape, *column)
-        {
-            match u128::from(kind.ordered(bits)).cmp(&beginning) {
-                Ordering::Equal => {}
-                other => return other,
-            }
-        }
         self.of_spot::<K>(shape, spot).cmp(key)
     }
 

@@ -12,6 +12,7 @@
 
 mod aggregate;
 mod batch;
+mod block;
 mod build;
 mod bulk;
 mod cell;
@@ -26,9 +27,12 @@ mod json;
 mod key;
 mod leaf;
 mod load;
+mod numbers;
+mod room;
 mod rows;
 mod scan;
 mod schema;
+mod shape;
 mod snapshot;
 mod sync;
 mod tree;
@@ -52,10 +56,10 @@ pub use schema::{
 };
 
 use changes::Watchers;
-use index::Index;
+use index::{Formed as _, Index};
 use key::KeyShape;
-use leaf::Shape;
 use rows::{Rows, Spot};
+use shape::Shape;
 use sync::{AtomicBool, AtomicU64, Mutex, RwLock};
 
 /// A table. Each operation is atomic; `now_ms` is monotonic and the same clock for all.
@@ -196,12 +200,7 @@ impl Table {
         let state = self.state.read();
         let visible = 0..self.schema.columns.len();
         let mut columns: Vec<usize> = visible
-            .map(|column| {
-                let leaves = state.rows.leaves();
-                leaves
-                    .map(|leaf| leaf.column_bytes(&self.shape, column))
-                    .sum()
-            })
+            .map(|column| state.rows.column_bytes(&self.shape, column))
             .collect();
         columns[0] += state.keys.as_ref().map_or(0, Index::bytes);
         Info {
@@ -268,9 +267,10 @@ impl State {
     /// Rows that have expired and are still there.
     fn expired<'a>(&'a self, table: &'a Table, now_ms: u64) -> impl Iterator<Item = u32> + 'a {
         let due = table.schema.has_ttl.then(|| self.indexes.last()).flatten();
-        let numbers = due.and_then(|index| match &index.tree {
-            index::AnyTree::Medium(tree) => Some(tree.from(tree.start())),
-            _ => None,
+        // A time that may be missing has 72 bits.
+        let numbers = due.map(|index| {
+            let tree = u128::tree(&index.tree);
+            tree.from(tree.start())
         });
         let numbers = numbers.into_iter().flatten();
         numbers.take_while(move |row| {
@@ -295,6 +295,8 @@ fn is_expired(table: &Table, spot: Spot<'_>, now_ms: u64) -> bool {
 mod file_tests;
 #[cfg(all(test, feature = "model"))]
 mod model_tests;
+#[cfg(test)]
+mod search_tests;
 #[cfg(test)]
 mod snapshot_tests;
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! The rows of a table by number: leaves in branches, both with the number that they begin with.
 //!
-//! Two levels are enough: a branch has up to 512 leaves, and the list of branches is short and seldom changes. Leaves
-//! are shared with whoever has taken a [`View`]: a writer copies the one that it changes then.
-
-use std::sync::Arc;
+//! Two levels are enough: a branch has up to 512 leaves, and the list of branches is short and seldom changes. A copy of
+//! all rows shares their leaves: a writer copies those that it changes then.
 
 use super::cell::Cell;
-use super::leaf::{Leaf, ROWS_FEW, ROWS_MAX, Shape};
+use super::leaf::{Leaf, ROWS_FEW, ROWS_MAX};
+use super::shape::Shape;
 
 /// Most leaves of a branch.
 const LEAVES_MAX: usize = 512;
@@ -15,7 +14,7 @@ const LEAVES_MAX: usize = 512;
 struct Branch {
     /// The least number that stands in each leaf, or less.
     firsts: Vec<u32>,
-    leaves: Vec<Arc<Leaf>>,
+    leaves: Vec<Leaf>,
 }
 
 /// All rows.
@@ -26,6 +25,8 @@ pub(super) struct Rows {
     branches: Vec<Branch>,
     count: usize,
     bytes: usize,
+    /// Bytes of strings, by column.
+    texts: Box<[usize]>,
 }
 
 /// Where a row stands.
@@ -41,16 +42,28 @@ impl<'a> Spot<'a> {
         self.leaf.get(shape, self.place, column)
     }
 
+    /// Makes the processor fetch all of these rows at once. To read something of each is the way to that which the
+    /// language allows.
+    #[inline]
+    pub(super) fn fetch(shape: &Shape, spots: &[Option<Self>]) {
+        let mut sum = 0;
+        for spot in spots.iter().flatten() {
+            sum |= spot.leaf.first_byte(shape, spot.place);
+        }
+        std::hint::black_box(sum);
+    }
+
     pub(super) fn number(self) -> u32 {
         self.leaf.number(self.place)
     }
 }
 
-/// The place of the last number of a rising list that is at most this one; 0 if there is none.
+/// The place of the last number of a rising list that is at most this one; 0 if there is none. `usual`: how far two of
+/// them are apart where rows follow each other, as a power of two.
 ///
-/// Row numbers mostly are spread evenly, so the place is guessed first, which spares most of a search.
+/// So rows mostly are; otherwise most are spread evenly. Either makes a guess that spares most of a search.
 #[inline]
-fn last_up_to(firsts: &[u32], number: u32) -> usize {
+fn last_up_to(firsts: &[u32], number: u32, usual: u32) -> usize {
     let last = firsts.len() - 1;
     let (low, high) = (firsts[0], firsts[last]);
     if number >= high {
@@ -59,9 +72,14 @@ fn last_up_to(firsts: &[u32], number: u32) -> usize {
     if number <= low {
         return 0;
     }
+    let fits = |guess: usize| guess < last && firsts[guess] <= number && number < firsts[guess + 1];
+    let guess = ((number - low) >> usual) as usize;
+    if fits(guess) {
+        return guess;
+    }
     let ahead = u64::from(number - low) * last as u64;
     let guess = (ahead / u64::from(high - low)) as usize;
-    if firsts[guess] <= number && number < firsts[guess + 1] {
+    if fits(guess) {
         return guess;
     }
     firsts.partition_point(|first| *first <= number) - 1
@@ -83,7 +101,7 @@ fn cut(leaf: &Leaf, spot: usize) -> usize {
 
 impl Rows {
     pub(super) fn new(shape: &Shape) -> Self {
-        let leaf = Arc::new(Leaf::new(shape));
+        let leaf = Leaf::new();
         let bytes = leaf.bytes();
         Self {
             firsts: vec![0],
@@ -93,6 +111,7 @@ impl Rows {
             }],
             count: 0,
             bytes,
+            texts: vec![0; shape.columns()].into(),
         }
     }
 
@@ -104,16 +123,28 @@ impl Rows {
         self.bytes
     }
 
+    /// Memory of a column's values, with room for more of them; the key's, where it is the number: of the numbers.
+    pub(super) fn column_bytes(&self, shape: &Shape, column: usize) -> usize {
+        let width = shape.column_width(column);
+        let leaves = self.leaves().map(|leaf| match column {
+            0 => leaf.number_bytes() + leaf.room(shape) * width,
+            _ => leaf.room(shape) * width,
+        });
+        leaves.sum::<usize>() + self.texts[column]
+    }
+
     /// The branch and the leaf in it where a number belongs.
+    #[inline]
     fn seek(&self, number: u32) -> (usize, usize) {
-        let branch = last_up_to(&self.firsts, number);
-        let leaf = last_up_to(&self.branches[branch].firsts, number);
+        let branch = last_up_to(&self.firsts, number, (ROWS_MAX * LEAVES_MAX).ilog2());
+        let leaf = last_up_to(&self.branches[branch].firsts, number, ROWS_MAX.ilog2());
         (branch, leaf)
     }
 
+    #[inline]
     pub(super) fn find(&self, number: u32) -> Option<Spot<'_>> {
         let (branch, leaf) = self.seek(number);
-        let leaf = &*self.branches[branch].leaves[leaf];
+        let leaf = &self.branches[branch].leaves[leaf];
         let place = leaf.find(number).ok()?;
         Some(Spot { leaf, place })
     }
@@ -123,6 +154,9 @@ impl Rows {
         let (at, place) = self.seek(number);
         let branch = &mut self.branches[at];
         self.count += 1;
+        for (bytes, cell) in self.texts.iter_mut().zip(row) {
+            *bytes += cell.text_bytes();
+        }
         let last = branch.leaves[place].len().wrapping_sub(1);
         if last == ROWS_MAX - 1 && branch.leaves[place].number(last) < number {
             // What is put in at the end often goes on there: the leaf stays full, and another one has room at once.
@@ -131,14 +165,15 @@ impl Rows {
             self.add(at, place + 1, new);
             return;
         }
-        // A copy of a shared leaf may have less room than that has.
         let before = branch.leaves[place].bytes();
-        let leaf = Arc::make_mut(&mut branch.leaves[place]);
+        let leaf = &mut branch.leaves[place];
         let Err(spot) = leaf.find(number) else {
             unreachable!("the row is not there");
         };
         leaf.insert(shape, spot, number, row);
-        let new = leaf.is_over().then(|| leaf.split_off(cut(leaf, spot)));
+        let new = leaf
+            .is_over(shape)
+            .then(|| leaf.split_off(shape, cut(leaf, spot)));
         self.bytes = self.bytes - before + leaf.bytes();
         if let Some(new) = new {
             self.add(at, place + 1, new);
@@ -150,7 +185,7 @@ impl Rows {
         self.bytes += leaf.bytes();
         let branch = &mut self.branches[at];
         branch.firsts.insert(place, leaf.number(0));
-        branch.leaves.insert(place, Arc::new(leaf));
+        branch.leaves.insert(place, leaf);
         self.split(at, place);
     }
 
@@ -182,14 +217,17 @@ impl Rows {
     ) {
         let (at, place) = self.seek(number);
         let branch = &mut self.branches[at];
-        // A copy of a shared leaf may have less room than that has.
         let before = branch.leaves[place].bytes();
-        let leaf = Arc::make_mut(&mut branch.leaves[place]);
+        let leaf = &mut branch.leaves[place];
         let spot = leaf.find(number).expect("the row is there");
         for (column, cell) in changes {
+            let before = leaf.get(shape, spot, column).text_bytes();
+            self.texts[column] = self.texts[column] - before + cell.text_bytes();
             leaf.set(shape, spot, column, cell);
         }
-        let new = leaf.is_over().then(|| leaf.split_off(leaf.len() / 2));
+        let new = leaf
+            .is_over(shape)
+            .then(|| leaf.split_off(shape, leaf.len() / 2));
         self.bytes = self.bytes - before + leaf.bytes();
         if let Some(new) = new {
             self.add(at, place + 1, new);
@@ -197,21 +235,23 @@ impl Rows {
     }
 
     /// Takes a row out that is there.
-    pub(super) fn remove(&mut self, number: u32) {
+    pub(super) fn remove(&mut self, shape: &Shape, number: u32) {
         let (at, place) = self.seek(number);
         let branch = &mut self.branches[at];
-        // A copy of a shared leaf may have less room than that has.
         let before = branch.leaves[place].bytes();
-        let leaf = Arc::make_mut(&mut branch.leaves[place]);
+        let leaf = &mut branch.leaves[place];
         let spot = leaf.find(number).expect("the row is there");
-        leaf.remove(spot);
+        for (column, bytes) in self.texts.iter_mut().enumerate() {
+            *bytes -= leaf.get(shape, spot, column).text_bytes();
+        }
+        leaf.remove(shape, spot);
         self.count -= 1;
         self.bytes = self.bytes - before + leaf.bytes();
         let len = leaf.len();
         if len == 0 {
             self.drop_leaf(at, place);
         } else if len < ROWS_FEW {
-            self.join(at, place);
+            self.join(shape, at, place);
         }
     }
 
@@ -236,20 +276,20 @@ impl Rows {
     }
 
     /// Joins a leaf with the one behind it, or before it, if both are small.
-    fn join(&mut self, at: usize, place: usize) {
+    fn join(&mut self, shape: &Shape, at: usize, place: usize) {
         let branch = &mut self.branches[at];
         for place in [Some(place), place.checked_sub(1)].into_iter().flatten() {
             let Some([one, other]) = branch.leaves.get(place..place + 2) else {
                 continue;
             };
-            if !one.goes_with(other) {
+            if !one.goes_with(shape, other) {
                 continue;
             }
             let before = one.bytes() + other.bytes();
-            let other = Arc::unwrap_or_clone(branch.leaves.remove(place + 1));
+            let other = branch.leaves.remove(place + 1);
             branch.firsts.remove(place + 1);
-            let one = Arc::make_mut(&mut branch.leaves[place]);
-            one.append(other);
+            let one = &mut branch.leaves[place];
+            one.append(shape, &other);
             self.bytes = self.bytes - before + one.bytes();
             return;
         }
@@ -303,25 +343,24 @@ impl Rows {
     }
 
     /// The leaves, in order.
-    pub(super) fn leaves(&self) -> impl Iterator<Item = &Arc<Leaf>> {
+    pub(super) fn leaves(&self) -> impl Iterator<Item = &Leaf> {
         self.branches.iter().flat_map(|branch| &branch.leaves)
     }
 
     /// The same, each let go by whoever has looked at it.
-    pub(super) fn into_leaves(self) -> impl Iterator<Item = Arc<Leaf>> {
+    pub(super) fn into_leaves(self) -> impl Iterator<Item = Leaf> {
         self.branches.into_iter().flat_map(|branch| branch.leaves)
     }
 
     /// Gives back the room of leaves that many more rows would have.
-    pub(super) fn tighten(&mut self) {
+    pub(super) fn tighten(&mut self, shape: &Shape) {
         let leaves = self
             .branches
             .iter_mut()
             .flat_map(|branch| &mut branch.leaves);
         for leaf in leaves.filter(|leaf| leaf.len() < ROWS_MAX) {
             let before = leaf.bytes();
-            let leaf = Arc::make_mut(leaf);
-            leaf.tighten();
+            leaf.tighten(shape);
             self.bytes = self.bytes - before + leaf.bytes();
         }
     }

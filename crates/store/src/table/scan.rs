@@ -5,10 +5,10 @@
 
 use super::cell::Given;
 use super::error::TableError;
-use super::index::{AnyTree, Index, Keys};
-use super::key::{Bytes, Key, KeyShape, Range};
+use super::index::{Formed, Index, Keys};
+use super::key::{Bytes, Form, Key, KeyShape, Range};
 use super::rows::Spot;
-use super::tree::{Entry, Tree};
+use super::tree::{Edge, Entry};
 use super::{Row, State, Table, is_expired};
 
 /// What to look for.
@@ -21,6 +21,10 @@ pub struct ScanOptions<'a> {
     /// At most so many rows.
     pub rows_max: Option<usize>,
 }
+
+/// Rows that a scan fetches at a time: at first, and later.
+const AHEAD_FIRST: usize = 6;
+const AHEAD_MAX: usize = 12;
 
 /// Where a scan is.
 #[derive(Clone, Debug)]
@@ -42,10 +46,11 @@ enum Way {
     Wide(Option<usize>, Span<Bytes>),
 }
 
-/// From an entry on, to before another one.
+/// From an entry on, or from behind it, to before another one.
 #[derive(Clone, Debug)]
 struct Span<K> {
     low: Entry<K>,
+    edge: Edge,
     high: Option<Entry<K>>,
 }
 
@@ -53,6 +58,7 @@ impl<K: Key> Span<K> {
     fn new((low, high): (K, Option<K>)) -> Self {
         Self {
             low: (low, 0),
+            edge: Edge::Before,
             high: high.map(|high| (high, 0)),
         }
     }
@@ -79,7 +85,6 @@ impl Table {
         };
         let limits = keys.limits(&self.schema.columns, values, &options.range)?;
         let form = keys.form();
-        use super::key::Form;
         let way = match (index, form) {
             (None, _) if self.shape.key.is_some() => keys
                 .range::<u64>(&limits)
@@ -146,30 +151,9 @@ impl Table {
         let is_done = match &mut scan.way {
             Way::Done => return Ok(false),
             Way::Rows(low, high) => slice.rows(low, high, &mut look),
-            Way::Narrow(place, span) => match state.index(*place)? {
-                Index {
-                    shape,
-                    tree: AnyTree::Narrow(tree),
-                    ..
-                } => slice.entries(shape, tree, span, &mut look),
-                _ => unreachable!("an index keeps its form"),
-            },
-            Way::Medium(place, span) => match state.index(*place)? {
-                Index {
-                    shape,
-                    tree: AnyTree::Medium(tree),
-                    ..
-                } => slice.entries(shape, tree, span, &mut look),
-                _ => unreachable!("an index keeps its form"),
-            },
-            Way::Wide(place, span) => match state.index(*place)? {
-                Index {
-                    shape,
-                    tree: AnyTree::Wide(tree),
-                    ..
-                } => slice.entries(shape, tree, span, &mut look),
-                _ => unreachable!("an index keeps its form"),
-            },
+            Way::Narrow(place, span) => slice.entries(state.index(*place)?, span, &mut look),
+            Way::Medium(place, span) => slice.entries(state.index(*place)?, span, &mut look),
+            Way::Wide(place, span) => slice.entries(state.index(*place)?, span, &mut look),
         };
         scan.left -= slice.seen;
         if is_done || scan.left == 0 {
@@ -197,30 +181,9 @@ impl Table {
                 };
                 below(high).saturating_sub(below(low))
             }
-            Way::Narrow(place, span) => match state.index(*place)? {
-                Index {
-                    shape,
-                    tree: AnyTree::Narrow(tree),
-                    ..
-                } => state.between(self, shape, tree, span),
-                _ => unreachable!("an index keeps its form"),
-            },
-            Way::Medium(place, span) => match state.index(*place)? {
-                Index {
-                    shape,
-                    tree: AnyTree::Medium(tree),
-                    ..
-                } => state.between(self, shape, tree, span),
-                _ => unreachable!("an index keeps its form"),
-            },
-            Way::Wide(place, span) => match state.index(*place)? {
-                Index {
-                    shape,
-                    tree: AnyTree::Wide(tree),
-                    ..
-                } => state.between(self, shape, tree, span),
-                _ => unreachable!("an index keeps its form"),
-            },
+            Way::Narrow(place, span) => state.between(self, state.index(*place)?, span),
+            Way::Medium(place, span) => state.between(self, state.index(*place)?, span),
+            Way::Wide(place, span) => state.between(self, state.index(*place)?, span),
         };
         Ok(Some(count.min(scan.left)))
     }
@@ -239,21 +202,13 @@ impl State {
         }
     }
 
-    fn between<K: Key>(
-        &self,
-        table: &Table,
-        keys: &KeyShape,
-        tree: &Tree<K>,
-        span: &Span<K>,
-    ) -> usize {
-        let keys = Keys {
-            keys,
-            shape: &table.shape,
-            rows: &self.rows,
-        };
-        let from = tree.seek(&span.low, &keys);
+    /// How many entries a span has.
+    fn between<K: Formed>(&self, table: &Table, index: &Index, span: &Span<K>) -> usize {
+        let keys = index.keys(&table.shape, &self.rows);
+        let tree = K::tree(&index.tree);
+        let from = tree.seek(&span.low, span.edge, &keys);
         let to = match &span.high {
-            Some(high) => tree.seek(high, &keys),
+            Some(high) => tree.seek(high, Edge::Before, &keys),
             None => tree.end(),
         };
         tree.between(from, to)
@@ -326,60 +281,106 @@ impl<'a> Slice<'a> {
         true
     }
 
-    fn entries<K: Key>(
+    /// Whether it has come to the end.
+    fn entries<K: Formed>(
         &mut self,
-        keys: &'a KeyShape,
-        tree: &Tree<K>,
+        index: &'a Index,
         span: &mut Span<K>,
         look: &mut impl FnMut(Row<'_>) -> bool,
     ) -> bool {
-        let (shape, rows) = (&self.table.shape, &self.state.rows);
-        let all = Keys { keys, shape, rows };
-        let spot_of = |row| all.spot(row);
+        let keys = index.keys(&self.table.shape, &self.state.rows);
+        let tree = K::tree(&index.tree);
         let mut last = None;
         let mut is_done = true;
         if self.is_reverse {
             let at = match &span.high {
-                Some(high) => tree.seek(high, &all),
+                Some(high) => tree.seek(high, Edge::Before, &keys),
                 None => tree.end(),
             };
-            for row in tree.down_from(at) {
-                let spot = spot_of(row);
-                let (key, number) = &span.low;
-                if keys.compare(shape, spot, key).then(row.cmp(number)).is_lt() {
+            for spot in Ahead::new(tree.down_from(at), keys) {
+                let order = keys.compare_spot(spot, &span.low.0);
+                if order.then(spot.number().cmp(&span.low.1)).is_lt() {
                     break;
                 }
-                last = Some((spot, row));
+                last = Some(spot);
                 if !self.look(spot, look) {
                     is_done = false;
                     break;
                 }
             }
-            if let Some((spot, row)) = last {
-                span.high = Some((keys.of_spot(shape, spot), row));
+            if let Some(spot) = last {
+                span.high = Some((keys.of_spot(spot), spot.number()));
             }
             return is_done;
         }
-        for row in tree.from(tree.seek(&span.low, &all)) {
-            let spot = spot_of(row);
+        let at = tree.seek(&span.low, span.edge, &keys);
+        for spot in Ahead::new(tree.from(at), keys) {
             if let Some((key, number)) = &span.high
-                && keys.compare(shape, spot, key).then(row.cmp(number)).is_ge()
+                && keys
+                    .compare_spot(spot, key)
+                    .then(spot.number().cmp(number))
+                    .is_ge()
             {
                 break;
             }
-            last = Some((spot, row));
+            last = Some(spot);
             if !self.look(spot, look) {
                 is_done = false;
                 break;
             }
         }
-        let last = last.map(|(spot, row)| (keys.of_spot::<K>(shape, spot), row));
-        match last {
-            Some((key, row)) if row < u32::MAX => span.low = (key, row + 1),
-            // Behind the very last number comes the next key; keys like it are none.
-            Some((key, row)) => span.low = (key, row),
-            None => {}
+        if let Some(spot) = last {
+            span.low = (keys.of_spot(spot), spot.number());
+            span.edge = Edge::Behind;
         }
         is_done
+    }
+}
+
+/// Rows fetched side by side, some ahead of the one that is looked at.
+struct Ahead<'a, I> {
+    numbers: I,
+    keys: Keys<'a>,
+    spots: [Option<Spot<'a>>; AHEAD_MAX],
+    /// Of them, those that are there, and which is next.
+    count: usize,
+    next: usize,
+}
+
+impl<'a, I: Iterator<Item = u32>> Ahead<'a, I> {
+    fn new(numbers: I, keys: Keys<'a>) -> Self {
+        Self {
+            numbers,
+            keys,
+            spots: [None; AHEAD_MAX],
+            count: 0,
+            next: 0,
+        }
+    }
+}
+
+impl<'a, I: Iterator<Item = u32>> Iterator for Ahead<'a, I> {
+    type Item = Spot<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Spot<'a>> {
+        if self.next == self.count {
+            // Most scans are short: what they don't come to should not be fetched for them.
+            let most = match self.count {
+                0 => AHEAD_FIRST,
+                _ => AHEAD_MAX,
+            };
+            (self.next, self.count) = (0, 0);
+            for number in self.numbers.by_ref().take(most) {
+                self.spots[self.count] = Some(self.keys.spot(number));
+                self.count += 1;
+            }
+            self.keys.fetch(&self.spots[..self.count]);
+            if self.count == 0 {
+                return None;
+            }
+        }
+        self.next += 1;
+        self.spots[self.next - 1]
     }
 }

@@ -32,9 +32,10 @@ use super::cell::{Cell, Given};
 use super::changes::Event;
 use super::error::TableError;
 use super::job::{self, Clocks, Job, JobError};
-use super::leaf::{Leaf, kept_bits};
+use super::leaf::Leaf;
 use super::rows::Rows;
 use super::schema::Column;
+use super::shape::kept_bits;
 use super::{State, Table, build, json};
 
 const MAGIC: &[u8; 8] = b"VECHETBL";
@@ -225,7 +226,7 @@ impl Table {
             piece: Vec::new(),
         };
         let mut new = self.read_rows(&mut parts, clocks, job)?;
-        new.rows.tighten();
+        new.rows.tighten(&self.shape);
         let indexes = build::indexes(self, &new.rows, job)?;
         if let Some(keys) = new.keys.take() {
             let key = &self.schema.columns[0].name;

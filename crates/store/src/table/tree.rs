@@ -6,30 +6,40 @@
 
 use super::index::Keys;
 use super::key::Key;
-use super::leaf::{give_room, heap_bytes, make_room};
+use super::room::{give_room, heap_bytes, make_room};
+use super::rows::Spot;
 
 /// Most numbers of a leaf.
-pub(super) const LEAF_MAX: usize = 128;
+pub(super) const LEAF_MAX: usize = 256;
 /// A leaf with fewer looks for a neighbour to join.
 const LEAF_FEW: usize = LEAF_MAX / 4;
-const STEP: usize = LEAF_MAX / 8;
+const STEP: usize = LEAF_MAX / 16;
 /// Most leaves of a branch.
 const LEAVES_MAX: usize = 256;
+/// Rows of a leaf that are looked at side by side.
+const LOOKS: usize = 7;
 
 /// An entry in full: what orders it, and the row's number, which tells equal ones apart.
 pub(super) type Entry<K> = (K, u32);
 
+/// A leaf and where it begins.
+#[derive(Debug)]
+struct Leaf<K> {
+    /// An entry that is not behind any of its own, and behind all of the leaf before.
+    first: Entry<K>,
+    rows: Vec<u32>,
+}
+
 #[derive(Debug)]
 struct Branch<K> {
-    /// An entry that is not behind any of each leaf, and behind all of the leaf before.
-    firsts: Vec<Entry<K>>,
-    leaves: Vec<Vec<u32>>,
+    /// Where its first leaf begins, or before.
+    first: Entry<K>,
+    leaves: Vec<Leaf<K>>,
 }
 
 /// All entries.
 #[derive(Debug)]
 pub(super) struct Tree<K> {
-    firsts: Vec<Entry<K>>,
     branches: Vec<Branch<K>>,
     count: usize,
     bytes: usize,
@@ -43,46 +53,120 @@ pub(super) struct Position {
     place: usize,
 }
 
-fn leaf_bytes(leaf: &Vec<u32>) -> usize {
-    heap_bytes(leaf.capacity() * 4)
+/// On which side of an entry a place is, if it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Edge {
+    Before,
+    Behind,
 }
 
-/// What a leaf takes in its branch.
-fn slot_bytes<K: Key>(first: &Entry<K>) -> usize {
-    size_of::<Entry<K>>() + size_of::<Vec<u32>>() + first.0.heap_bytes()
+impl<K: Key> Branch<K> {
+    /// The place of an entry in a leaf, or of the first one behind it.
+    ///
+    /// Each row is somewhere else in memory, and to wait for it takes longer than all else. So some are fetched side by
+    /// side, which takes little longer than one: first some around the place where the entry should be if keys are spread
+    /// evenly, then what is left between two of them.
+    fn search(&self, leaf: usize, entry: &Entry<K>, edge: Edge, keys: &Keys<'_>) -> usize {
+        let is_before = |spot: Spot<'_>| {
+            let order = keys.compare_spot(spot, &entry.0);
+            let order = order.then_with(|| spot.number().cmp(&entry.1));
+            order.is_lt() || edge == Edge::Behind && order.is_eq()
+        };
+        let Leaf { first, rows } = &self.leaves[leaf];
+        let (mut low, mut high) = (0, rows.len());
+        let mut window = match self.leaves.get(leaf + 1) {
+            Some(next) if high > LOOKS => {
+                let share = entry.0.share(&first.0, &next.first.0);
+                let reach = (high / 4).max(LOOKS);
+                let begin = (share * high as f64) as usize;
+                let begin = begin.saturating_sub(reach / 2).min(high - reach);
+                begin..begin + reach
+            }
+            _ => 0..high,
+        };
+        let mut spots = [None; LOOKS];
+        while low < high {
+            let count = window.len().min(LOOKS);
+            let gaps = window.len() - count;
+            let place = |look: usize| window.start + gaps * (look + 1) / (count + 1) + look;
+            for (look, spot) in spots[..count].iter_mut().enumerate() {
+                *spot = Some(keys.spot(rows[place(look)]));
+            }
+            keys.fetch(&spots[..count]);
+            let (mut from, mut to) = (0, count);
+            while from < to {
+                let look = from.midpoint(to);
+                match spots[look] {
+                    Some(spot) if is_before(spot) => from = look + 1,
+                    _ => to = look,
+                }
+            }
+            if from > 0 {
+                low = place(from - 1) + 1;
+            }
+            if from < count {
+                high = place(from);
+            }
+            window = low..high;
+        }
+        low
+    }
 }
 
-/// How many numbers of a leaf are before something, all of them at its beginning.
+impl<K: Key> Leaf<K> {
+    /// What it takes, with its place in the branch.
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.first.0.heap_bytes() + heap_bytes(self.rows.capacity() * 4)
+    }
+}
+
+/// The place of the last thing of a rising list that begins at an entry or before; 0 if there is none.
 ///
-/// Each look costs several accesses to memory that is in no cache. Three places are looked at in one go: their accesses
-/// overlap, where those of a binary search would wait for each other.
-#[inline]
-fn search(leaf: &[u32], is_before: impl Fn(u32) -> bool) -> usize {
-    let (mut low, mut high) = (0, leaf.len());
-    while high - low > 3 {
-        let quarter = (high - low) / 4;
-        let places = [low + quarter, low + 2 * quarter, low + 3 * quarter];
-        let before = places.map(|place| is_before(leaf[place]));
-        match before.iter().filter(|&&is_before| is_before).count() {
-            0 => high = places[0],
-            1 => (low, high) = (places[0] + 1, places[1]),
-            2 => (low, high) = (places[1] + 1, places[2]),
-            _ => low = places[2] + 1,
+/// Keys mostly are spread evenly, so the place is guessed first, and what is right is not far.
+fn last_up_to<K: Key, T>(list: &[T], entry: &Entry<K>, first: impl Fn(&T) -> &Entry<K>) -> usize {
+    let is_up_to = |place: usize| first(&list[place]) <= entry;
+    let last = list.len() - 1;
+    let share = entry.0.share(&first(&list[0]).0, &first(&list[last]).0);
+    let guess = ((share * last as f64) as usize).min(last);
+    let mut step = 1;
+    let (mut low, mut high);
+    if is_up_to(guess) {
+        low = guess;
+        while low + step <= last && is_up_to(low + step) {
+            low += step;
+            step *= 2;
+        }
+        high = list.len().min(low + step);
+    } else {
+        high = guess;
+        while step <= high && !is_up_to(high - step) {
+            high -= step;
+            step *= 2;
+        }
+        low = high.saturating_sub(step);
+    }
+    while low + 1 < high {
+        let middle = low.midpoint(high);
+        match is_up_to(middle) {
+            true => low = middle,
+            false => high = middle,
         }
     }
-    let rest = leaf[low..high].iter();
-    low + rest.filter(|&&row| is_before(row)).count()
+    low
 }
 
 impl<K: Key> Tree<K> {
     pub(super) fn new() -> Self {
-        let least = (K::default(), 0);
+        let first = (K::default(), 0);
+        let leaf = Leaf {
+            first: first.clone(),
+            rows: Vec::new(),
+        };
         Self {
-            firsts: vec![least.clone()],
-            bytes: slot_bytes(&least),
+            bytes: leaf.bytes(),
             branches: vec![Branch {
-                firsts: vec![least],
-                leaves: vec![Vec::new()],
+                first,
+                leaves: vec![leaf],
             }],
             count: 0,
         }
@@ -96,23 +180,15 @@ impl<K: Key> Tree<K> {
         self.bytes
     }
 
-    /// The place of the first entry that is not before that one. `keys` makes those of rows.
-    pub(super) fn seek(&self, entry: &Entry<K>, keys: &Keys<'_>) -> Position {
-        let branch = self
-            .firsts
-            .partition_point(|first| first <= entry)
-            .saturating_sub(1);
-        let Branch { firsts, leaves } = &self.branches[branch];
-        let leaf = firsts
-            .partition_point(|first| first <= entry)
-            .saturating_sub(1);
-        let place = search(&leaves[leaf], |row| {
-            keys.compare(row, &entry.0).then(row.cmp(&entry.1)).is_lt()
-        });
+    /// The place of an entry, or of the first one behind it. `keys` makes those of rows.
+    pub(super) fn seek(&self, entry: &Entry<K>, edge: Edge, keys: &Keys<'_>) -> Position {
+        let branch = last_up_to(&self.branches, entry, |branch| &branch.first);
+        let leaves = &self.branches[branch].leaves;
+        let leaf = last_up_to(leaves, entry, |leaf| &leaf.first);
         Position {
             branch,
             leaf,
-            place,
+            place: self.branches[branch].search(leaf, entry, edge, keys),
         }
     }
 
@@ -132,13 +208,13 @@ impl<K: Key> Tree<K> {
         Position {
             branch,
             leaf,
-            place: self.branches[branch].leaves[leaf].len(),
+            place: self.branches[branch].leaves[leaf].rows.len(),
         }
     }
 
     /// The first number of all.
     pub(super) fn lowest(&self) -> Option<u32> {
-        self.branches[0].leaves[0].first().copied()
+        self.branches[0].leaves[0].rows.first().copied()
     }
 
     /// Numbers from a place on, rising.
@@ -148,9 +224,8 @@ impl<K: Key> Tree<K> {
             &branch.leaves[if ahead == 0 { at.leaf } else { 0 }..]
         });
         leaves.enumerate().flat_map(move |(ahead, leaf)| {
-            leaf[if ahead == 0 { at.place } else { 0 }..]
-                .iter()
-                .copied()
+            let from = if ahead == 0 { at.place } else { 0 };
+            leaf.rows[from..].iter().copied()
         })
     }
 
@@ -165,8 +240,11 @@ impl<K: Key> Tree<K> {
             branch.leaves[..end].iter().rev()
         });
         leaves.enumerate().flat_map(move |(behind, leaf)| {
-            let end = if behind == 0 { at.place } else { leaf.len() };
-            leaf[..end].iter().rev().copied()
+            let end = match behind {
+                0 => at.place,
+                _ => leaf.rows.len(),
+            };
+            leaf.rows[..end].iter().rev().copied()
         })
     }
 
@@ -184,71 +262,72 @@ impl<K: Key> Tree<K> {
             } else {
                 leaves.len()
             };
-            count += leaves[first..last].iter().map(Vec::len).sum::<usize>();
+            let leaves = leaves[first..last].iter();
+            count += leaves.map(|leaf| leaf.rows.len()).sum::<usize>();
         }
         count + to.place - from.place
     }
 
     /// An entry that is not there yet.
     pub(super) fn insert(&mut self, entry: Entry<K>, keys: &Keys<'_>) {
-        let at = self.seek(&entry, keys);
+        let at = self.seek(&entry, Edge::Before, keys);
         let branch = &mut self.branches[at.branch];
         let leaf = &mut branch.leaves[at.leaf];
-        let before = leaf_bytes(leaf);
-        make_room(leaf, 1, STEP);
-        leaf.insert(at.place, entry.1);
+        let before = leaf.bytes();
+        make_room(&mut leaf.rows, 1, STEP);
+        leaf.rows.insert(at.place, entry.1);
         self.count += 1;
-        if leaf.len() <= LEAF_MAX {
-            self.bytes = self.bytes - before + leaf_bytes(leaf);
+        let len = leaf.rows.len();
+        if len <= LEAF_MAX {
+            self.bytes = self.bytes - before + leaf.bytes();
             return;
         }
         // What rises all the time leaves full leaves behind.
-        let cut = if at.place + 1 == leaf.len() {
+        let cut = if at.place + 1 == len {
             at.place
         } else {
-            leaf.len() / 2
+            len / 2
         };
-        let new = leaf[cut..].to_vec();
-        leaf.truncate(cut);
-        leaf.shrink_to(cut.next_multiple_of(STEP));
-        self.bytes = self.bytes - before + leaf_bytes(leaf) + leaf_bytes(&new);
-        let first = (keys.of(new[0]), new[0]);
-        self.bytes += slot_bytes(&first);
-        branch.firsts.insert(at.leaf + 1, first);
+        let rows = leaf.rows[cut..].to_vec();
+        leaf.rows.truncate(cut);
+        leaf.rows.shrink_to(cut.next_multiple_of(STEP));
+        let new = Leaf {
+            first: (keys.of(rows[0]), rows[0]),
+            rows,
+        };
+        self.bytes = self.bytes - before + leaf.bytes() + new.bytes();
         branch.leaves.insert(at.leaf + 1, new);
         self.split(at.branch, at.leaf + 1);
     }
 
     fn split(&mut self, at: usize, new: usize) {
-        let branch = &mut self.branches[at];
-        let len = branch.leaves.len();
+        let leaves = &mut self.branches[at].leaves;
+        let len = leaves.len();
         if len <= LEAVES_MAX {
             return;
         }
         let cut = if new + 1 == len { new } else { len / 2 };
-        let behind = Branch {
-            firsts: branch.firsts.split_off(cut),
-            leaves: branch.leaves.split_off(cut),
-        };
+        let behind = leaves.split_off(cut);
         // It has grown for one more, to twice of what it needs.
-        branch.firsts.shrink_to_fit();
-        branch.leaves.shrink_to_fit();
-        self.firsts.insert(at + 1, behind.firsts[0].clone());
-        self.branches.insert(at + 1, behind);
+        leaves.shrink_to_fit();
+        let branch = Branch {
+            first: behind[0].first.clone(),
+            leaves: behind,
+        };
+        self.branches.insert(at + 1, branch);
     }
 
     /// Takes an entry out that is there; its row still is.
     pub(super) fn remove(&mut self, entry: &Entry<K>, keys: &Keys<'_>) {
-        let at = self.seek(entry, keys);
-        let branch = &mut self.branches[at.branch];
-        let leaf = &mut branch.leaves[at.leaf];
-        let before = leaf_bytes(leaf);
-        let removed = leaf.remove(at.place);
+        let at = self.seek(entry, Edge::Before, keys);
+        let leaf = &mut self.branches[at.branch].leaves[at.leaf];
+        let before = leaf.bytes();
+        let removed = leaf.rows.remove(at.place);
         debug_assert_eq!(removed, entry.1, "the entry is there");
-        give_room(leaf, STEP);
+        give_room(&mut leaf.rows, STEP);
         self.count -= 1;
-        self.bytes = self.bytes - before + leaf_bytes(leaf);
-        let len = leaf.len();
+        self.bytes = self.bytes - before + leaf.bytes();
+        let len = leaf.rows.len();
         if len == 0 {
             self.drop_leaf(at);
         } else if len < LEAF_FEW {
@@ -259,46 +338,49 @@ impl<K: Key> Tree<K> {
     fn drop_leaf(&mut self, at: Position) {
         let branch = &mut self.branches[at.branch];
         if branch.leaves.len() > 1 {
-            self.bytes -= leaf_bytes(&branch.leaves.remove(at.leaf));
-            let mut first = branch.firsts.remove(at.leaf);
+            let gone = branch.leaves.remove(at.leaf);
+            self.bytes -= gone.bytes();
             // What belongs before the next leaf belongs into it from now on.
             if at.leaf == 0 {
-                std::mem::swap(&mut branch.firsts[0], &mut first);
+                self.begin_at(at.branch, gone.first);
             }
-            self.bytes -= slot_bytes(&first);
         } else if self.branches.len() > 1 {
             let gone = self.branches.remove(at.branch);
-            self.bytes -= leaf_bytes(&gone.leaves[0]);
-            let first = self.firsts.remove(at.branch);
-            let mut gone = gone.firsts.into_iter().next().expect("one leaf");
+            self.bytes -= gone.leaves[0].bytes();
             if at.branch == 0 {
-                std::mem::swap(&mut self.branches[0].firsts[0], &mut gone);
-                self.firsts[0] = first;
+                self.branches[0].first = gone.first.clone();
+                self.begin_at(0, gone.first);
             }
-            self.bytes -= slot_bytes(&gone);
         }
+    }
+
+    /// Has a branch's first leaf begin earlier than it did.
+    fn begin_at(&mut self, branch: usize, first: Entry<K>) {
+        let leaf = &mut self.branches[branch].leaves[0];
+        let before = leaf.bytes();
+        leaf.first = first;
+        self.bytes = self.bytes - before + leaf.bytes();
     }
 
     /// Joins a leaf with the one behind it, or before it, if both are small.
     fn join(&mut self, at: Position) {
-        let branch = &mut self.branches[at.branch];
+        let leaves = &mut self.branches[at.branch].leaves;
         for place in [Some(at.leaf), at.leaf.checked_sub(1)]
             .into_iter()
             .flatten()
         {
-            let Some([one, other]) = branch.leaves.get(place..place + 2) else {
+            let Some([one, other]) = leaves.get(place..place + 2) else {
                 continue;
             };
-            if one.len() + other.len() > LEAF_MAX * 3 / 4 {
+            if one.rows.len() + other.rows.len() > LEAF_MAX * 3 / 4 {
                 continue;
             }
-            let before = leaf_bytes(one) + leaf_bytes(other);
-            let other = branch.leaves.remove(place + 1);
-            let first = branch.firsts.remove(place + 1);
-            let one = &mut branch.leaves[place];
-            make_room(one, other.len(), STEP);
-            one.extend(other);
-            self.bytes = self.bytes - before + leaf_bytes(one) - slot_bytes(&first);
+            let before = one.bytes() + other.bytes();
+            let other = leaves.remove(place + 1);
+            let one = &mut leaves[place];
+            make_room(&mut one.rows, other.rows.len(), STEP);
+            one.rows.extend(other.rows);
+            self.bytes = self.bytes - before + one.bytes();
             return;
         }
     }
@@ -306,23 +388,25 @@ impl<K: Key> Tree<K> {
     /// Puts entries behind all that are there, in full leaves.
     pub(super) fn append(&mut self, entries: &[Entry<K>]) {
         for entry in entries {
-            let branch = self.branches.last_mut().expect("never empty");
-            let leaf = branch.leaves.last_mut().expect("never empty");
+            let leaves = &mut self.branches.last_mut().expect("never empty").leaves;
+            let leaf = leaves.last_mut().expect("never empty");
             self.count += 1;
-            if leaf.len() < LEAF_MAX {
-                let before = leaf_bytes(leaf);
-                leaf.reserve_exact(LEAF_MAX - leaf.len());
-                leaf.push(entry.1);
-                self.bytes = self.bytes - before + leaf_bytes(leaf);
+            if leaf.rows.len() < LEAF_MAX {
+                let before = leaf.bytes();
+                leaf.rows.reserve_exact(LEAF_MAX - leaf.rows.len());
+                leaf.rows.push(entry.1);
+                self.bytes = self.bytes - before + leaf.bytes();
                 continue;
             }
-            let mut leaf = Vec::with_capacity(LEAF_MAX);
-            leaf.push(entry.1);
-            let first = entry.clone();
-            self.bytes += leaf_bytes(&leaf) + slot_bytes(&first);
-            branch.firsts.push(first);
-            branch.leaves.push(leaf);
-            let new = branch.leaves.len() - 1;
+            let mut rows = Vec::with_capacity(LEAF_MAX);
+            rows.push(entry.1);
+            let new = Leaf {
+                first: entry.clone(),
+                rows,
+            };
+            self.bytes += new.bytes();
+            leaves.push(new);
+            let new = leaves.len() - 1;
             self.split(self.branches.len() - 1, new);
         }
     }
@@ -335,31 +419,18 @@ impl<K: Key> Tree<K> {
             .collect();
         assert!(entries.windows(2).all(|two| two[0] < two[1]), "in order");
         assert_eq!(entries.len(), self.count);
+        assert!(self.branches.is_sorted_by_key(|branch| &branch.first));
         let mut bytes = 0;
-        for (branch, first) in self.branches.iter().zip(&self.firsts) {
-            assert!(*first <= branch.firsts[0]);
-            assert!(branch.firsts.is_sorted());
-            for (leaf, first) in branch.leaves.iter().zip(&branch.firsts) {
-                assert!(leaf.iter().all(|&row| *first <= (keys.of(row), row)));
-                assert!(leaf.len() <= LEAF_MAX);
-                bytes += leaf_bytes(leaf) + slot_bytes(first);
+        for branch in &self.branches {
+            assert!(branch.first <= branch.leaves[0].first);
+            assert!(branch.leaves.is_sorted_by_key(|leaf| &leaf.first));
+            for leaf in &branch.leaves {
+                let mut rows = leaf.rows.iter();
+                assert!(rows.all(|&row| leaf.first <= (keys.of(row), row)));
+                assert!(leaf.rows.len() <= LEAF_MAX);
+                bytes += leaf.bytes();
             }
         }
         assert_eq!(bytes, self.bytes, "bytes are counted");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::search;
-
-    #[test]
-    fn a_leaf_is_searched_as_a_list() {
-        for len in 0..140 {
-            let leaf: Vec<u32> = (0..len).collect();
-            for wanted in 0..=len {
-                assert_eq!(search(&leaf, |row| row < wanted), wanted as usize);
-            }
-        }
     }
 }

@@ -1,0 +1,28 @@
+//! Memory that lists take: it grows in steps, and what is not needed any more is given back, so that a table takes little
+//! beyond what its values do.
+
+/// What a vector of that many bytes takes of the heap.
+pub(super) fn heap_bytes(bytes: usize) -> usize {
+    match bytes {
+        0 => 0,
+        bytes => (bytes + 8).next_multiple_of(16).max(32),
+    }
+}
+
+/// Makes room for one more in steps.
+pub(super) fn make_room<T>(list: &mut Vec<T>, more: usize, step: usize) {
+    let needed = list.len() + more;
+    if needed > list.capacity() {
+        let capacity = needed.next_multiple_of(step.max(needed / 8));
+        // The first few don't take a whole step.
+        let capacity = if needed <= 8 { 8 } else { capacity };
+        list.reserve_exact(capacity - list.len());
+    }
+}
+
+/// Gives room back that is not needed any more.
+pub(super) fn give_room<T>(list: &mut Vec<T>, step: usize) {
+    if list.capacity() - list.len() > 2 * step.max(list.len() / 4) {
+        list.shrink_to(list.len().next_multiple_of(step));
+    }
+}

@@ -1,0 +1,183 @@
+//! Where values stand in a row.
+
+use super::cell::Cell;
+use super::schema::{Schema, Type};
+
+/// What a row takes, and where in it each column is.
+#[derive(Debug)]
+pub(super) struct Shape {
+    kinds: Box<[Type]>,
+    slots: Box<[Slot]>,
+    /// Bytes of a row, besides its strings.
+    pub(super) width: usize,
+    /// Where the ends of its strings stand; those of a row come last.
+    pub(super) ends: usize,
+    /// Its strings.
+    pub(super) texts: usize,
+    /// What makes a row's number of the key's bits and back.
+    pub(super) key: Option<NumberKey>,
+}
+
+/// One column of a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) form: SlotForm,
+    /// For what may have no value: the byte and the bit in it that is set where there is one.
+    pub(super) present: Option<(usize, u8)>,
+}
+
+/// How a column's values are kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SlotForm {
+    /// Not at all: it is the row's number.
+    Number(NumberKey),
+    /// As so many bytes, from that one on.
+    One(usize),
+    Two(usize),
+    Four(usize),
+    Eight(usize),
+    /// As a string, by its place among the row's.
+    Text(usize),
+}
+
+/// A key of at most 32 bits is the row's number, in the order of the keys.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NumberKey {
+    bits: u32,
+    is_signed: bool,
+}
+
+impl NumberKey {
+    fn new(kind: &Type) -> Option<Self> {
+        let (bits, is_signed) = match *kind {
+            Type::Unsigned(bits) => (bits, false),
+            Type::Signed(bits) => (bits, true),
+            _ => return None,
+        };
+        (bits <= 32).then_some(Self { bits, is_signed })
+    }
+
+    pub(super) fn row(self, kind: &Type, bits: u64) -> u32 {
+        kind.ordered(bits) as u32
+    }
+
+    /// The key's bits again.
+    pub(super) fn bits(self, row: u32) -> u64 {
+        if !self.is_signed {
+            return row.into();
+        }
+        let unused = 64 - self.bits;
+        let moved = u64::from(row) ^ 1 << (self.bits - 1);
+        ((moved << unused) as i64 >> unused) as u64
+    }
+}
+
+impl Shape {
+    pub(super) fn new(schema: &Schema) -> Self {
+        let key = NumberKey::new(&schema.columns[0].kind);
+        let is_kept = |place: &usize| *place > 0 || key.is_none();
+        let kept = || {
+            schema
+                .columns
+                .iter()
+                .enumerate()
+                .filter(move |(place, _)| is_kept(place))
+        };
+        let gaps = kept().filter(|(_, column)| column.is_nullable).count();
+        let (mut width, mut texts, mut gap) = (gaps.div_ceil(8), 0, 0);
+        let slots = schema.columns.iter().enumerate().map(|(place, column)| {
+            let form = match (key, column.kind.bits()) {
+                (Some(key), _) if place == 0 => SlotForm::Number(key),
+                (_, None) => {
+                    texts += 1;
+                    SlotForm::Text(texts - 1)
+                }
+                (_, Some(bits)) => {
+                    let at = width;
+                    width += bits as usize / 8;
+                    match bits {
+                        8 => SlotForm::One(at),
+                        16 => SlotForm::Two(at),
+                        32 => SlotForm::Four(at),
+                        _ => SlotForm::Eight(at),
+                    }
+                }
+            };
+            let present = column.is_nullable.then(|| {
+                gap += 1;
+                ((gap - 1) / 8, 1 << ((gap - 1) % 8))
+            });
+            Slot { form, present }
+        });
+        let slots = slots.collect();
+        let kinds = schema.columns.iter().map(|column| column.kind.clone());
+        Self {
+            kinds: kinds.collect(),
+            slots,
+            width: width + 4 * texts,
+            ends: width,
+            texts,
+            key,
+        }
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        self.kinds.len()
+    }
+
+    #[inline]
+    pub(super) fn kind(&self, column: usize) -> &Type {
+        &self.kinds[column]
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, column: usize) -> Slot {
+        self.slots[column]
+    }
+
+    /// Bytes of a column in each row.
+    pub(super) fn column_width(&self, column: usize) -> usize {
+        match self.slots[column].form {
+            SlotForm::Number(_) => 0,
+            SlotForm::One(_) => 1,
+            SlotForm::Two(_) => 2,
+            SlotForm::Four(_) | SlotForm::Text(_) => 4,
+            SlotForm::Eight(_) => 8,
+        }
+    }
+
+    /// Writes a value, but not a string, into a row's bytes.
+    pub(super) fn write(&self, row: &mut [u8], column: usize, cell: Cell<'_>) {
+        let Slot { form, present } = self.slots[column];
+        if let Some((byte, bit)) = present {
+            match cell {
+                Cell::Null => row[byte] &= !bit,
+                _ => row[byte] |= bit,
+            }
+        }
+        let bits = kept_bits(&self.kinds[column], cell).to_ne_bytes();
+        let (at, size) = match form {
+            SlotForm::Number(_) | SlotForm::Text(_) => return,
+            SlotForm::One(at) => (at, 1),
+            SlotForm::Two(at) => (at, 2),
+            SlotForm::Four(at) => (at, 4),
+            SlotForm::Eight(at) => (at, 8),
+        };
+        let bits = match cfg!(target_endian = "little") {
+            true => &bits[..size],
+            false => &bits[8 - size..],
+        };
+        row[at..at + size].copy_from_slice(bits);
+    }
+}
+
+/// A value in as many bits as its type has.
+pub(super) fn kept_bits(kind: &Type, cell: Cell<'_>) -> u64 {
+    match cell {
+        Cell::Bits(bits) if *kind == Type::F32 => {
+            u64::from((f64::from_bits(bits) as f32).to_bits())
+        }
+        Cell::Bits(bits) => bits,
+        Cell::Null | Cell::Text(_) => 0,
+    }
+}
