@@ -14,6 +14,17 @@ use crate::pace::Pace;
 use crate::plan::Share;
 use crate::tally::{Cause, Fault};
 
+/// One request of a list.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// GET, POST…, but not HEAD.
+    pub method: String,
+    /// With its query.
+    pub path: String,
+    /// Empty for none.
+    pub body: Vec<u8>,
+}
+
 /// What is asked for, and when.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HttpPlan {
@@ -31,6 +42,17 @@ pub struct HttpPlan {
     pub rate_to: Option<f64>,
     /// The body that each response should have.
     pub expect: Option<Vec<u8>>,
+    /// What is asked for in turn, instead of the method, the endpoint's path and the body; from the beginning again after
+    /// the last one. Each thread begins elsewhere in the list. A status below 500 is an answer then: what is wrong with
+    /// a request the list knows.
+    pub list: Vec<Request>,
+}
+
+/// A request as it is sent.
+struct Bytes {
+    all: Vec<u8>,
+    /// Those of its body.
+    body: usize,
 }
 
 /// One thread's part.
@@ -42,8 +64,10 @@ pub(crate) struct Http {
     phase: f64,
     open_loop: Option<OpenLoop>,
     has_begun: bool,
-    /// By client; one for all if they ask for the same.
-    requests: Vec<Vec<u8>>,
+    /// By client; one for all if they ask for the same. Of a list: in its order.
+    requests: Vec<Bytes>,
+    /// Of a list: which is next, as often as it takes.
+    turn: Option<usize>,
     flights: Vec<VecDeque<u64>>,
     next: u32,
     /// Clients to be opened again, and when.
@@ -64,14 +88,10 @@ impl Http {
         let is_plain = endpoint.target.path.is_plain()
             && endpoint.headers.iter().all(|(_, value)| value.is_plain());
         let numbers = if is_plain { 0..1 } else { range.clone() };
-        let request = |number: u32| {
+        let request = |number: u32, method: &str, path: &str, body: &[u8]| {
             let number = u64::from(number);
             let version = if plan.is_http10 { "1.0" } else { "1.1" };
-            let mut head = format!(
-                "{} {} HTTP/{version}\r\n",
-                plan.method,
-                endpoint.target.path.fill(number)
-            );
+            let mut head = format!("{method} {path} HTTP/{version}\r\n");
             let has = |name: &str| {
                 endpoint
                     .headers
@@ -87,13 +107,29 @@ impl Http {
             for (name, value) in &endpoint.headers {
                 head += &format!("{name}: {}\r\n", value.fill(number));
             }
-            if !plan.body.is_empty() {
-                head += &format!("Content-Length: {}\r\n", plan.body.len());
+            if !body.is_empty() {
+                head += &format!("Content-Length: {}\r\n", body.len());
             }
             head += "\r\n";
-            let mut request = head.into_bytes();
-            request.extend_from_slice(&plan.body);
-            request
+            let mut all = head.into_bytes();
+            all.extend_from_slice(body);
+            Bytes {
+                all,
+                body: body.len(),
+            }
+        };
+        let requests: Vec<Bytes> = match plan.list.is_empty() {
+            true => numbers
+                .map(|number| {
+                    let path = endpoint.target.path.fill(u64::from(number));
+                    request(number, &plan.method, &path, &plan.body)
+                })
+                .collect(),
+            false => {
+                let list = plan.list.iter();
+                list.map(|one| request(range.start, &one.method, &one.path, &one.body))
+                    .collect()
+            }
         };
         Self {
             expect: plan.expect.as_deref().map(Arc::from),
@@ -106,26 +142,34 @@ impl Http {
             phase: share.phase(),
             open_loop: None,
             has_begun: false,
-            requests: numbers.map(request).collect(),
+            turn: (!plan.list.is_empty())
+                .then(|| (share.phase() * plan.list.len() as f64) as usize),
+            requests,
             flights: vec![VecDeque::new(); range.len()],
             next: 0,
             retries: VecDeque::new(),
             keeps_connections: None,
             unanswered: 0,
-            plan: plan.clone(),
+            plan: HttpPlan {
+                list: Vec::new(),
+                ..plan.clone()
+            },
         }
     }
 
     #[inline]
     fn send(&mut self, io: &mut Io<'_>, who: u32, at_ns: u64) {
-        let index = if self.requests.len() == 1 {
-            0
-        } else {
-            who as usize
+        let index = match &mut self.turn {
+            Some(turn) => {
+                *turn += 1;
+                (*turn - 1) % self.requests.len()
+            }
+            None if self.requests.len() == 1 => 0,
+            None => who as usize,
         };
-        let request = &self.requests[index];
-        io.net.sent(at_ns, self.plan.body.len());
-        io.send_bytes(who, request);
+        let Bytes { all, body } = &self.requests[index];
+        io.net.sent(at_ns, *body);
+        io.send_bytes(who, all);
         self.flights[who as usize].push_back(at_ns);
     }
 
@@ -226,7 +270,8 @@ impl Load for Http {
             {
                 *http.unexpected_bodies.get_or_insert_default() += 1;
             }
-            if response.status >= 400 || !response.is_expected {
+            let worst = if self.turn.is_some() { 500 } else { 400 };
+            if response.status >= worst || !response.is_expected {
                 let words = if response.is_expected {
                     format!("status {}", response.status)
                 } else {

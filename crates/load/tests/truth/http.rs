@@ -24,6 +24,7 @@ fn get() -> HttpPlan {
         inflight: 1,
         rate: None,
         expect: None,
+        list: Vec::new(),
     }
 }
 
@@ -322,4 +323,47 @@ fn a_client_that_was_reset_comes_back() {
     assert!(report.errors.reset > 2, "{:?}", report.errors);
     assert!(report.connections.reconnected >= report.errors.reset - 2);
     assert!(report.messages.received > 5 * report.errors.reset / 2);
+}
+
+#[test]
+fn requests_of_a_list_are_sent_in_turn_and_bad_ones_are_answers() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let saw = Arc::clone(&seen);
+    let address = serve_http(move |_, _, request: Request| {
+        saw.lock()
+            .push((request.head.clone(), request.body.clone()));
+        let status = match request.head.contains("/absent") {
+            true => "404 Not Found",
+            false => "200 OK",
+        };
+        (response(status, "answer"), After::Stay)
+    });
+    let one = |method: &str, path: &str, body: &str| veche_load::loads::http::Request {
+        method: method.to_owned(),
+        path: path.to_owned(),
+        body: body.as_bytes().to_vec(),
+    };
+    let list = vec![
+        one("GET", "/users/1?a=%20", ""),
+        one("POST", "/users/2", "{\"mark\":5}"),
+        one("GET", "/absent", ""),
+    ];
+    let url = format!("http://{address}/");
+    let report = run(HttpPlan { list, ..get() }, endpoint(&url, 1));
+    assert_clean(&report);
+    let seen = seen.lock();
+    assert!(seen.len() > 9, "{}", seen.len());
+    for (number, (head, body)) in seen.iter().enumerate() {
+        let (line, text) = [
+            ("GET /users/1?a=%20 HTTP/1.1", ""),
+            ("POST /users/2 HTTP/1.1", "{\"mark\":5}"),
+            ("GET /absent HTTP/1.1", ""),
+        ][number % 3];
+        assert_eq!(head.lines().next(), Some(line));
+        assert_eq!(body.as_slice(), text.as_bytes());
+    }
+    let http = report.http.as_ref().expect("a tally of responses");
+    let received = report.messages.received;
+    assert!(http.statuses[&404].abs_diff(received / 3) <= 1, "{http:?}");
+    assert_eq!(http.statuses[&200] + http.statuses[&404], received);
 }

@@ -114,6 +114,7 @@ fn requests_wait_for_a_connection_of_their_own() {
         rate: Some(300.0),
         rate_to: None,
         expect: Some(b"ok".to_vec()),
+        list: Vec::new(),
     });
     let url = format!("http://{address}/");
     let report = report(plan(vec![endpoint(&url, 2)], load, 400));

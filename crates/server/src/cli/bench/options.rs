@@ -149,6 +149,10 @@ pub(super) struct HttpArgs {
     /// A file with the body of each request
     #[arg(long, value_name = "FILE")]
     pub(super) body_file: Option<PathBuf>,
+    /// A file with a request in each line, sent in turn: ["GET", "/path?query", null], or with a body in place of null.
+    /// The URL says the server alone. Answers below 500 count as good
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body", "body_file", "expect", "expect_file"])]
+    pub(super) requests: Option<PathBuf>,
     /// Requests in flight on each connection: pipelining, if more than 1
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) inflight: u32,

@@ -9,7 +9,7 @@ use veche_load::ledger::NOTE_BYTES_MIN;
 use veche_load::loads::LoadPlan;
 use veche_load::loads::echo::EchoPlan;
 use veche_load::loads::fanout::FanoutPlan;
-use veche_load::loads::http::HttpPlan;
+use veche_load::loads::http::{HttpPlan, Request};
 use veche_load::loads::shootout::ShootoutPlan;
 use veche_load::loads::storm::StormPlan;
 use veche_load::payload::{Content, PayloadPlan};
@@ -46,8 +46,8 @@ pub(super) fn echo(args: &EchoArgs) -> Result<Plan, Failure> {
 pub(super) fn http(args: &HttpArgs) -> Result<Plan, Failure> {
     let endpoint = endpoint(&args.url, http_scheme, &args.common)?;
     let body = text_or_file(args.body.as_deref(), args.body_file.as_deref())?;
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if args.method.is_empty() || !args.method.bytes().all(is_token) {
+    let list = args.requests.as_deref().map(requests).transpose()?;
+    if !is_method(&args.method) {
         let words = format!("--method {:?}: no method of HTTP", args.method);
         return Err(Failure::new(Exit::Usage, words));
     }
@@ -62,11 +62,49 @@ pub(super) fn http(args: &HttpArgs) -> Result<Plan, Failure> {
         rate: args.rate.map(|rate| rate.from),
         rate_to: args.rate.and_then(|rate| rate.to),
         expect: text_or_file(args.expect.as_deref(), args.expect_file.as_deref())?,
+        list: list.unwrap_or_default(),
     });
     Ok(lasting(
         &args.span,
         plan(vec![endpoint], load, &args.common),
     ))
+}
+
+/// A token (RFC 9110, section 5.6.2).
+fn is_method(text: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_token)
+}
+
+/// The requests of a file, one in each line.
+fn requests(path: &Path) -> Result<Vec<Request>, Failure> {
+    let shown = path.display();
+    let text =
+        fs::read_to_string(path).map_err(|error| usage(format!("--requests {shown}: {error}")))?;
+    let mut list = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let bad = |words: &str| usage(format!("--requests {shown}:{}: {words}", number + 1));
+        let (method, path, body): (String, String, Option<String>) = serde_json::from_str(line)
+            .map_err(|_| {
+                bad("[\"GET\", \"/path\", null] expected, or with a body in place of null")
+            })?;
+        if !is_method(&method) || method == "HEAD" {
+            return Err(bad("no method, or HEAD, whose answers have no body"));
+        }
+        let is_plain = path.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_plain || !path.starts_with('/') {
+            return Err(bad("a path expected that begins with /, without spaces"));
+        }
+        list.push(Request {
+            method,
+            path,
+            body: body.unwrap_or_default().into_bytes(),
+        });
+    }
+    match list.is_empty() {
+        true => Err(usage(format!("--requests {shown}: no request"))),
+        false => Ok(list),
+    }
 }
 
 pub(super) fn broadcast(args: &BroadcastArgs) -> Result<Plan, Failure> {

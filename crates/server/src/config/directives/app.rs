@@ -12,7 +12,7 @@ pub(super) const SCRIPT: Kind = Kind::Text {
 /// What `memory` is made of.
 pub(super) const MEMORY: Kind = Kind::Size {
     min: 1 << 20,
-    max: 1 << 32,
+    max: 1 << 36,
     words: &[],
 };
 /// What `cpu_budget` is made of.

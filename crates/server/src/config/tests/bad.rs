@@ -560,7 +560,7 @@ fn apps() {
     route(
         "script = \"api.lua\"\nmemory = \"1KiB\"\ncpu_budget = 20\noptions = [1]",
         &[
-            "7:10: memory: expected a size from \"1MiB\" to \"4GiB\", found \"1KiB\"",
+            "7:10: memory: expected a size from \"1MiB\" to \"64GiB\", found \"1KiB\"",
             "8:14: cpu_budget: expected a duration from \"1ms\" to \"1m\", found 20",
             "9:11: options: expected a table such as { greeting = \"hi\" }, found a list with 1 in it",
         ],
