@@ -1,12 +1,15 @@
 -- The two questions that take more than one row: where a user has been, and what a place is worth. Both take the
 -- decoded query, and return the text of a JSON object, or nil if the query is wrong.
+--
+-- They are asked for all the time, so no table is made for a row: `values` returns columns as values, and the answer's
+-- pieces go into a list that is used again. Nothing here waits, so no other request comes between.
 
 local veche = require "veche"
 local tables = require "tables".tables
 local born = require "born"
 
 local users, locations, visits = tables.users, tables.locations, tables.visits
-local encode, array, floor = veche.json.encode, veche.json.array, math.floor
+local encode, floor, concat = veche.json.encode, math.floor, table.concat
 
 -- A whole number; nil if there is none, false if there is something else.
 local function whole(text)
@@ -14,40 +17,64 @@ local function whole(text)
   return text:find("^-?%d+$") and tonumber(text) or false
 end
 
-local COLUMNS = { "location", "visited_at", "mark" }
+-- A string as JSON has it. Names of places come again and again; those that were seen are kept, up to a number.
+local quoted, quoted_count, QUOTED_MAX = {}, 0, 10000
+
+local function quote(text)
+  local json = quoted[text]
+  if not json then
+    json = encode(text)
+    if quoted_count == QUOTED_MAX then quoted, quoted_count = {}, 0 end
+    quoted[text], quoted_count = json, quoted_count + 1
+  end
+  return json
+end
+
+local pieces = {}
+local of_user = { columns = { "id", "location", "mark", "visited_at" } }
 
 local function visits_of(user, query)
   local from, to, distance = whole(query.fromDate), whole(query.toDate), whole(query.toDistance)
   if from == false or to == false or distance == false then return nil end
-  local country = query.country
-  local found, n = array(), 0
-  for visit in visits:scan("by_user", user, { above = from, below = to, columns = COLUMNS }) do
-    local location = visit.location
-    if (country == nil or locations:get(location, "country") == country)
-      and (distance == nil or locations:get(location, "distance") < distance) then
-      n = n + 1
-      found[n] = visit
-      visit.location, visit.place = nil, locations:get(location, "place")
+  local country, n = query.country, 0
+  of_user.above, of_user.below = from, to
+  for _, location, mark, visited_at in visits:values("by_user", user, of_user) do
+    local place, of_country, far
+    if country or distance then
+      place, of_country, far = locations:get(location, "place", "country", "distance")
+    else
+      place = locations:get(location, "place")
+    end
+    if (not country or of_country == country) and (not distance or far < distance) then
+      pieces[n + 1] = n == 0 and '{"visits":[{"mark":' or '},{"mark":'
+      pieces[n + 2] = mark
+      pieces[n + 3] = ',"visited_at":'
+      pieces[n + 4] = visited_at
+      pieces[n + 5] = ',"place":'
+      pieces[n + 6] = quote(place)
+      n = n + 6
     end
   end
-  return encode { visits = found }
+  if n == 0 then return '{"visits":[]}' end
+  pieces[n + 1] = "}]}"
+  return concat(pieces, "", 1, n + 1)
 end
 
+local of_place = { columns = { "id", "user", "mark" } }
+
 -- Sum and number of marks whose users are of that gender, and born before or after.
-local function marks_of(location, dates, gender, before, after)
+local function marks_of(location, gender, before, after)
   local sum, count = 0, 0
-  for visit in visits:scan("by_location", location, dates) do
-    local user = visit.user
-    if (gender == nil or users:get(user, "gender") == gender)
-      and (before == nil or users:get(user, "birth_date") < before)
-      and (after == nil or users:get(user, "birth_date") > after) then
-      sum, count = sum + visit.mark, count + 1
+  for _, user, mark in visits:values("by_location", location, of_place) do
+    local of_gender, birth_date = users:get(user, "gender", "birth_date")
+    if (not gender or of_gender == gender) and (not before or birth_date < before) and (not after or birth_date > after) then
+      sum, count = sum + mark, count + 1
     end
   end
   return sum, count
 end
 
-local OF_USERS = { "user", "mark" }
+local dates = {}
 
 local function average_of(location, query)
   local from, to = whole(query.fromDate), whole(query.toDate)
@@ -56,10 +83,11 @@ local function average_of(location, query)
   if gender ~= nil and gender ~= "m" and gender ~= "f" then return nil end
   local sum, count
   if older or younger or gender then
-    local dates = { above = from, below = to, columns = OF_USERS }
-    sum, count = marks_of(location, dates, gender, older and born.before(older), younger and born.before(younger))
+    of_place.above, of_place.below = from, to
+    sum, count = marks_of(location, gender, older and born.before(older), younger and born.before(younger))
   else
-    local marks = visits:aggregate("mark", "by_location", location, { above = from, below = to })
+    dates.above, dates.below = from, to
+    local marks = visits:aggregate("mark", "by_location", location, dates)
     sum, count = marks.sum, marks.count
   end
   if count == 0 then return '{"avg":0.0}' end

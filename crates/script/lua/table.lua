@@ -5,7 +5,8 @@ local native, await, can_wait, cannot_wait = inner.native.table, inner.await, in
 local pcall, now = inner.pcall, inner.native.now
 local try_park, leave, sleep = inner.try_park, inner.native.queue.leave, inner.native.sleep
 local null, base64 = inner.native.modules.null, inner.native.modules.base64
-local error, type, select, pairs, setmetatable, concat = error, type, select, pairs, setmetatable, table.concat
+local error, type, select, pairs, setmetatable, unpack, concat =
+  error, type, select, pairs, setmetatable, unpack, table.concat
 local scan, more, sum, see, update_seen, note = native.scan, native.more, native.sum, native.see, native.update_seen, native.note
 local watch, next, decode = native.watch, native.next, inner.native.modules.json.decode
 
@@ -75,12 +76,27 @@ local pool, POOL_MAX = {}, 16
 local MAKERS_MAX = 100
 
 local function makers(names, as_values)
-  return { all = native.compile(names, as_values), width = #names, as_values = as_values, some = {}, count = 0 }
+  return {
+    all = native.compile(names, as_values), width = #names, as_values = as_values, some = {}, count = 0,
+    lists = setmetatable({}, { __mode = "k" }),
+  }
 end
 
--- What makes rows of these columns, and how many they are.
+-- Whether a list is as it was when its maker was made.
+local function is_same(columns, names)
+  local count = #names
+  if #columns ~= count then return false end
+  for i = 1, count do
+    if columns[i] ~= names[i] then return false end
+  end
+  return true
+end
+
+-- What makes rows of these columns, and how many they are. Most lists are told again and again.
 local function maker_of(about, columns)
   if not columns then return about.all, about.width end
+  local known = about.lists[columns]
+  if known and is_same(columns, known) then return known.make, #known end
   local key = concat(columns, ",")
   local make = about.some[key]
   if not make then
@@ -88,6 +104,9 @@ local function maker_of(about, columns)
     if about.count == MAKERS_MAX then about.some, about.count = {}, 0 end
     about.some[key], about.count = make, about.count + 1
   end
+  known = { unpack(columns) }
+  known.make = make
+  about.lists[columns] = known
   return make, #columns
 end
 
@@ -196,7 +215,7 @@ local function decoded(about, change)
       end
     end
   end
-  if about.has_bytes_key and change.key then change.key = base64.decode(change.key) end
+  if about.kinds[about.key] == "bytes" and change.key then change.key = base64.decode(change.key) end
   return change
 end
 
@@ -271,13 +290,13 @@ meta.__metatable = false
 function meta.__newindex() error("a table's fields can't be set: rows are put in with insert", 2) end
 
 return function(...)
-  local number, names, kinds, has_bytes_key = native.open(...)
+  local number, names, kinds = native.open(...)
   local object = objects[number]
   if not object then
     object = native.new(number, names)
     objects[number] = object
     known[number] = {
-      rows = makers(names, false), values = makers(names, true), key = names[1], kinds = kinds, has_bytes_key = has_bytes_key,
+      rows = makers(names, false), values = makers(names, true), key = names[1], kinds = kinds,
     }
   end
   return object

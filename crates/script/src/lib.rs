@@ -32,6 +32,7 @@ mod request;
 mod streams;
 mod task;
 mod testing;
+mod ttl;
 mod vm;
 mod watch;
 

@@ -13,9 +13,7 @@ use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::fault;
 use super::kept::Kept;
 use crate::desk::Desk;
-
-/// Shortest and longest time that an entry stays, in seconds: a year.
-const TTL_LIMITS: [f64; 2] = [0.001, 31_536_000.0];
+use crate::ttl;
 
 /// Smallest and largest limit of a dictionary, in bytes.
 const BYTES_MAX_LIMITS: [f64; 2] = [1024.0, WHOLE_MAX];
@@ -100,7 +98,7 @@ const METHODS: [(&str, &str, Method); 7] = [
         to_lua(lua, call.dict.get(&call.key()?, call.now_ms))
     }),
     ("set", "dict:set", |_, call| {
-        let (key, ttl_ms) = (call.key()?, ttl(&call.arguments, 3)?);
+        let (key, ttl_ms) = (call.key()?, ttl_of(&call.arguments, 3)?);
         match from_lua(&call.arguments, 2)? {
             Some(value) => call.told(call.dict.set(&key, value, ttl_ms, call.now_ms))?,
             None => _ = call.dict.delete(&key, call.now_ms),
@@ -108,7 +106,7 @@ const METHODS: [(&str, &str, Method); 7] = [
         Ok(Value::Nil)
     }),
     ("add", "dict:add", |_, call| {
-        let (key, ttl_ms) = (call.key()?, ttl(&call.arguments, 3)?);
+        let (key, ttl_ms) = (call.key()?, ttl_of(&call.arguments, 3)?);
         let value = from_lua(&call.arguments, 2)?;
         let value = call.arguments.needed(2, value, SCALAR)?;
         let added = call.told(call.dict.add(&key, value, ttl_ms, call.now_ms))?;
@@ -184,7 +182,7 @@ fn update(lua: &Lua, call: &Call, pcall: &Function) -> mlua::Result<(bool, Value
         }
         let results = Arguments::new("dict:update's function", results);
         let after = from_lua(&results, 1)?;
-        let ttl_ms = ttl(&results, 2)?;
+        let ttl_ms = ttl_of(&results, 2)?;
         let result = to_lua(lua, after.clone())?;
         let swapped = call.dict.swap(&key, version, after, ttl_ms, call.now_ms);
         if call.told(swapped)? {
@@ -274,8 +272,7 @@ fn from_lua(arguments: &Arguments, number: usize) -> mlua::Result<Option<veche_s
 }
 
 /// Milliseconds of a time to live that is told in seconds.
-fn ttl(arguments: &Arguments, number: usize) -> mlua::Result<Option<u64>> {
-    let what = "seconds from 0.001 to 31536000";
-    let seconds = arguments.number(number, TTL_LIMITS, what)?;
-    Ok(seconds.map(|seconds| (seconds * 1000.0).ceil() as u64))
+fn ttl_of(arguments: &Arguments, number: usize) -> mlua::Result<Option<u64>> {
+    let seconds = arguments.number(number, ttl::LIMITS, ttl::EXPECTED)?;
+    Ok(seconds.and_then(ttl::ms))
 }

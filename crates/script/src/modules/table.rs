@@ -16,10 +16,7 @@ use veche_store::table::{
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::fault;
 use crate::desk::Desk;
-use crate::raw::Tables;
-
-/// Seconds that rows may stay: a year.
-const TTL_LIMITS: [f64; 2] = [0.001, 31_536_000.0];
+use crate::ttl;
 
 /// How long a test waits before it looks at a job again.
 const TEST_PAUSE: Duration = Duration::from_millis(1);
@@ -32,10 +29,15 @@ pub(super) fn install(
 ) -> mlua::Result<()> {
     let table: Table = native.get("table")?;
     let own = Rc::clone(desk);
-    // `open(name, schema)` → its number, its columns' names, their kinds by name, and whether the key is bytes.
+    // `open(name, schema)` → its number; where this VM sees it for the first time also the columns' names, and their kinds
+    // by name.
     let open = lua.create_function(move |lua, values: MultiValue| {
         let arguments = Arguments::new("table", values);
         let table = find(&own, &arguments)?;
+        let mut tables = own.tables.borrow_mut();
+        if let Some(number) = tables.number(&table) {
+            return Ok((number, None, None));
+        }
         let (names, kinds) = (lua.create_table()?, lua.create_table()?);
         for column in table.schema().visible() {
             let kind = match column.kind {
@@ -45,15 +47,13 @@ pub(super) fn install(
             kinds.raw_set(&*column.name, kind)?;
             names.raw_push(lua.create_string(column.name.as_bytes())?)?;
         }
-        let is_bytes = matches!(table.schema().columns[0].kind, Type::Bytes(_));
-        let mut tables = own.tables.borrow_mut();
-        let number = tables.keep(table, &names)?;
-        Ok((number, tables.names(number), kinds, is_bytes))
+        let number = tables.keep(table, names.clone())?;
+        Ok((number, Some(names), Some(kinds)))
     })?;
     table.set("open", open)?;
     let own = Rc::clone(desk);
     let clear = lua.create_function(move |_, number: u32| {
-        let table = known(&own.tables.borrow(), number);
+        let table = own.tables.borrow().table(number);
         table.clear().map_err(|error| told(table.name(), &error))
     })?;
     table.set("clear", clear)?;
@@ -85,10 +85,6 @@ pub(super) fn install(
 
 fn told(name: &str, error: &TableError) -> mlua::Error {
     fault(format!("table {name}: {error}"))
-}
-
-fn known(tables: &Tables, number: u32) -> Arc<veche_store::table::Table> {
-    tables.table(number)
 }
 
 fn find(desk: &Desk, arguments: &Arguments) -> mlua::Result<Arc<veche_store::table::Table>> {
@@ -125,12 +121,10 @@ fn schema(table: &Table) -> Result<Schema, String> {
             ("indexes", _) => return Err("indexes: lists of columns by name expected".to_owned()),
             ("ttl", Value::Boolean(has_ttl)) => draft.has_ttl = *has_ttl,
             ("ttl", value) => {
-                let seconds = as_number(value)
-                    .filter(|seconds| (TTL_LIMITS[0]..=TTL_LIMITS[1]).contains(seconds));
-                let seconds =
-                    seconds.ok_or("ttl: true, or seconds from 0.001 to 31536000 expected")?;
+                let ttl_ms = as_number(value).and_then(ttl::ms);
+                let expected = || format!("ttl: true, or {} expected", ttl::EXPECTED);
                 draft.has_ttl = true;
-                draft.ttl_ms = Some((seconds * 1000.0).ceil() as u64);
+                draft.ttl_ms = Some(ttl_ms.ok_or_else(expected)?);
             }
             ("bytes_max", value) => {
                 let bytes = as_number(value).filter(|bytes| {
@@ -204,7 +198,7 @@ fn indexes_of(indexes: &Table) -> Result<Vec<(String, Vec<String>, bool)>, Strin
 }
 
 fn info(lua: &Lua, desk: &Desk, number: u32) -> mlua::Result<Table> {
-    let table = known(&desk.tables.borrow(), number);
+    let table = desk.tables.borrow().table(number);
     let (schema, about) = (table.schema(), table.info());
     let (columns, indexes) = (lua.create_table()?, lua.create_table()?);
     for (column, bytes) in schema.columns.iter().zip(&about.columns) {
@@ -304,16 +298,11 @@ impl Given<'_> {
     }
 
     fn load_options(&self) -> mlua::Result<LoadOptions> {
-        let mut options = LoadOptions {
-            format: match self.method {
-                "load_json" => Format::Json,
-                "load_ndjson" => Format::Ndjson,
-                _ => Format::Csv,
-            },
-            files: None,
-            list: None,
-            conflict: Conflict::Error,
-        };
+        let mut options = LoadOptions::new(match self.method {
+            "load_json" => Format::Json,
+            "load_ndjson" => Format::Ndjson,
+            _ => Format::Csv,
+        });
         let table = match self.options {
             Value::Nil => return Ok(options),
             Value::Table(table) => table,

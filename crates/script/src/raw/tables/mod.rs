@@ -25,57 +25,50 @@ use super::functions::{closure, desk};
 use super::object;
 use crate::desk::Desk;
 use crate::effects::ConnectionId;
+use crate::ttl;
 use row::{push_cell, push_row};
-
-/// Seconds that a row may stay: a year.
-const TTL_LIMITS: [f64; 2] = [0.001, 31_536_000.0];
 
 /// A table that a VM has asked for.
 pub(crate) struct Bound {
     pub(crate) table: Arc<Table>,
     /// Where Lua keeps the names of the columns: it has each string once, so whoever has the same place has the same
-    /// name. [`tables`](Desk::tables) keeps the strings.
-    names: Box<[*const u8]>,
+    /// name.
+    places: Box<[*const u8]>,
+    /// Keeps them there.
+    _names: LuaTable,
 }
 
 /// What a VM has asked for so far, by number. It never shrinks: an object's number stays good.
 #[derive(Default)]
 pub(crate) struct Tables {
     list: Vec<Rc<Bound>>,
-    /// Keeps the names where they are.
-    _names: Vec<LuaTable>,
 }
 
 impl Tables {
-    /// The number of a table, the same if it is known; `names` are its columns', as Lua's strings.
-    pub(crate) fn keep(&mut self, table: Arc<Table>, names: &LuaTable) -> mlua::Result<u32> {
-        let known = self
-            .list
-            .iter()
-            .position(|bound| Arc::ptr_eq(&bound.table, &table));
-        if let Some(number) = known {
-            return Ok(number as u32);
-        }
+    /// The number of a table, if it has one.
+    pub(crate) fn number(&self, table: &Arc<Table>) -> Option<u32> {
+        let mut list = self.list.iter();
+        let known = list.position(|bound| Arc::ptr_eq(&bound.table, table));
+        known.map(|number| number as u32)
+    }
+
+    /// Gives a table a number; `names` are its columns', as Lua's strings.
+    pub(crate) fn keep(&mut self, table: Arc<Table>, names: LuaTable) -> mlua::Result<u32> {
         let places = names
             .sequence_values::<mlua::LuaString>()
             .map(|name| Ok(name?.as_bytes().as_ptr()))
             .collect::<mlua::Result<_>>()?;
         self.list.push(Rc::new(Bound {
             table,
-            names: places,
+            places,
+            _names: names,
         }));
-        self._names.push(names.clone());
         Ok(self.list.len() as u32 - 1)
     }
 
     /// The table of a number that was given out.
     pub(crate) fn table(&self, number: u32) -> Arc<Table> {
         Arc::clone(&self.list[number as usize].table)
-    }
-
-    /// The list of a table's names that counts.
-    pub(crate) fn names(&self, number: u32) -> LuaTable {
-        self._names[number as usize].clone()
     }
 }
 
@@ -179,21 +172,22 @@ impl Call {
                 index - 1,
                 "the table has no ttl",
             )),
-            Given::Number(seconds) if (TTL_LIMITS[0]..=TTL_LIMITS[1]).contains(&seconds) => {
-                Ok(Some((seconds * 1000.0).ceil() as u64))
+            given => {
+                let ttl_ms = match given {
+                    Given::Number(seconds) => ttl::ms(seconds),
+                    _ => None,
+                };
+                let expected = || format!("{} expected", ttl::EXPECTED);
+                let fault = || Fault::argument(self.method, index - 1, expected());
+                ttl_ms.map(Some).ok_or_else(fault)
             }
-            _ => Err(Fault::argument(
-                self.method,
-                index - 1,
-                "seconds from 0.001 to 31536000 expected",
-            )),
         }
     }
 }
 
 impl Bound {
     fn column(&self, name: &[u8]) -> Option<usize> {
-        self.names.iter().position(|place| *place == name.as_ptr())
+        self.places.iter().position(|place| *place == name.as_ptr())
     }
 }
 
@@ -290,37 +284,32 @@ unsafe extern "C-unwind" fn get(state: *mut lua_State) -> c_int {
             if ffi::lua_checkstack(state, top) == 0 {
                 return Err(Fault::argument("get", 2, "too many columns"));
             }
-            let count = top - 2;
-            if count == 1 {
-                let column = call.column(3)?;
-                let found = call.table().read(key, call.now_ms, |row| {
-                    push_cell(
-                        state,
-                        &call.table().schema().columns[column],
-                        row.get(column),
-                    );
-                });
-                if found.is_none() {
-                    ffi::lua_pushnil(state);
+            // One column is asked for most: that takes no list.
+            let (one, many);
+            let columns = match top {
+                3 => {
+                    one = [call.column(3)?];
+                    &one[..]
                 }
-                return Ok(1);
-            }
-            let columns = (3..=top).map(|index| call.column(index));
-            let columns: Vec<usize> = columns.collect::<Result<_, _>>()?;
+                _ => {
+                    let columns = (3..=top).map(|index| call.column(index));
+                    many = columns.collect::<Result<Vec<_>, _>>()?;
+                    &many
+                }
+            };
+            let all = call.table().schema().visible();
             let found = call.table().read(key, call.now_ms, |row| {
-                for &column in &columns {
-                    push_cell(
-                        state,
-                        &call.table().schema().columns[column],
-                        row.get(column),
-                    );
+                for &column in columns {
+                    push_cell(state, &all[column], row.get(column));
                 }
             });
-            if found.is_none() {
-                ffi::lua_pushnil(state);
-                return Ok(1);
+            match found {
+                Some(()) => Ok(top - 2),
+                None => {
+                    ffi::lua_pushnil(state);
+                    Ok(1)
+                }
             }
-            Ok(count)
         })
     }
 }

@@ -23,15 +23,9 @@ struct Wanted {
     columns: Vec<usize>,
 }
 
-/// What a scan is asked for.
-struct Asked {
-    scan: Scan,
-    columns: Vec<usize>,
-}
-
 impl Call {
     /// Reads what stands from a place of the stack on: an index, values, options.
-    fn scan(&self, from: c_int) -> Result<Asked, Fault> {
+    fn scan(&self, from: c_int) -> Result<Wanted, Fault> {
         let state = self.state;
         // SAFETY: what is read stays on the stack for as long as the call lasts.
         let top = unsafe { ffi::lua_gettop(state) };
@@ -63,7 +57,7 @@ impl Call {
             let values = (from + 1..=last).map(|index| row::given(state, index));
             let values: Vec<Given<'_>> = values.collect();
             let scan = self.told(self.table().scan(index, &values, &options))?;
-            Ok(Asked { scan, columns })
+            Ok(Wanted { scan, columns })
         }
     }
 
@@ -134,10 +128,10 @@ impl Call {
     fn fill(
         &self,
         list: c_int,
-        scan: &mut Scan,
-        columns: &[usize],
+        wanted: &mut Wanted,
         rows_max: usize,
     ) -> Result<(usize, bool), Fault> {
+        let Wanted { scan, columns } = wanted;
         let (state, all) = (self.state, self.table().schema().visible());
         let (mut rows, mut at) = (0, 0);
         // SAFETY: there is a table at that place, `lua/table.lua` sees to that, and room for a value.
@@ -164,13 +158,13 @@ pub(super) unsafe extern "C-unwind" fn begin(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`.
     unsafe {
         method(state, "scan", |call| {
-            let Asked { mut scan, columns } = call.scan(3)?;
-            let (rows, has_more) = call.fill(2, &mut scan, &columns, FIRST_ROWS)?;
+            let mut wanted = call.scan(3)?;
+            let (rows, has_more) = call.fill(2, &mut wanted, FIRST_ROWS)?;
             ffi::lua_pushnumber(state, rows as f64);
             if !has_more {
                 return Ok(1);
             }
-            push_boxed(state, SCAN, Wanted { scan, columns });
+            push_boxed(state, SCAN, wanted);
             Ok(2)
         })
     }
@@ -181,10 +175,10 @@ pub(super) unsafe extern "C-unwind" fn more(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`; the third argument is looked at before it is read.
     unsafe {
         method(state, "scan", |call| {
-            let Some(Wanted { scan, columns }) = boxed(state, 3, SCAN) else {
+            let Some(wanted) = boxed(state, 3, SCAN) else {
                 return Ok(0);
             };
-            let (rows, has_more) = call.fill(2, scan, columns, SLICE_ROWS)?;
+            let (rows, has_more) = call.fill(2, wanted, SLICE_ROWS)?;
             ffi::lua_pushnumber(state, rows as f64);
             ffi::lua_pushboolean(state, has_more.into());
             Ok(2)
@@ -221,7 +215,7 @@ pub(super) unsafe extern "C-unwind" fn sum(state: *mut lua_State) -> c_int {
                 return Ok(2);
             }
             let column = is_column.then(|| call.column(2)).transpose()?;
-            let Asked { scan, .. } = call.scan(3)?;
+            let Wanted { scan, .. } = call.scan(3)?;
             if column.is_none()
                 && let Some(count) = call.told(call.table().count_ahead(&scan))?
             {
