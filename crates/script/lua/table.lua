@@ -10,16 +10,16 @@ local error, type, select, pairs, setmetatable, unpack, concat =
 local scan, more, sum, see, update_seen, note = native.scan, native.more, native.sum, native.see, native.update_seen, native.note
 local watch, next, decode = native.watch, native.next, inner.native.modules.json.decode
 
--- Rows of a scan after which others get their turn.
-local ROWS_PER_TURN = 4096
+-- Rows of a scan after which others get their turn, and those that are fetched at a time.
+local ROWS_PER_TURN, SLICE_ROWS = 4096, 256
 
 -- By number: the one object of each table, and what is known of it.
 local objects, known = {}, {}
 
-local function number_of(self, method)
+local function number_of(self, method, level)
   local number = native.number(self)
   if number then return number end
-  error("bad argument #1 to 'table:" .. method .. "': a table of veche.table expected (call it with a colon)", 3)
+  error("bad argument #1 to 'table:" .. method .. "': a table of veche.table expected (call it with a colon)", level or 3)
 end
 
 local methods = {}
@@ -75,11 +75,10 @@ local pool, POOL_MAX = {}, 16
 -- Functions that make rows of what is in a list, or return it as values, by the columns' names.
 local MAKERS_MAX = 100
 
-local function makers(names, as_values)
-  return {
-    all = native.compile(names, as_values), width = #names, as_values = as_values, some = {}, count = 0,
-    lists = setmetatable({}, { __mode = "k" }),
-  }
+local function makers(object, names, as_values)
+  local all = { unpack(names) }
+  all.make, all.places = native.compile(names, as_values), native.columns(object, names)
+  return { all = all, as_values = as_values, some = {}, count = 0, lists = setmetatable({}, { __mode = "k" }) }
 end
 
 -- Whether a list is as it was when its maker was made.
@@ -92,22 +91,22 @@ local function is_same(columns, names)
   return true
 end
 
--- What makes rows of these columns, and how many they are. Most lists are told again and again.
-local function maker_of(about, columns)
-  if not columns then return about.all, about.width end
+-- What makes rows of these columns: the list itself, with a function and with the columns' places. Most lists are told again
+-- and again.
+local function maker_of(object, about, columns)
+  if not columns then return about.all end
   local known = about.lists[columns]
-  if known and is_same(columns, known) then return known.make, #known end
-  local key = concat(columns, ",")
-  local make = about.some[key]
-  if not make then
-    make = native.compile(columns, about.as_values)
+  if known and is_same(columns, known) then return known end
+  local places = native.columns(object, columns)
+  known = about.some[places]
+  if not known then
+    known = { unpack(columns) }
+    known.make, known.places = native.compile(columns, about.as_values), places
     if about.count == MAKERS_MAX then about.some, about.count = {}, 0 end
-    about.some[key], about.count = make, about.count + 1
+    about.some[places], about.count = known, about.count + 1
   end
-  known = { unpack(columns) }
-  known.make = make
   about.lists[columns] = known
-  return make, #columns
+  return known
 end
 
 -- A scan under way is a table: what rows are made of in its list, the rest in its fields. Nothing else is made for one, no
@@ -115,7 +114,8 @@ end
 local function refill(state)
   local cursor = state.cursor
   while cursor do
-    state.seen = state.seen + state.count
+    -- A slice counts as a whole one, even if most of its rows have expired.
+    state.seen = state.seen + SLICE_ROWS
     if state.seen >= ROWS_PER_TURN and can_wait() then
       state.seen = 0
       await(sleep, 0)
@@ -151,31 +151,35 @@ local function last_of(...)
   return count > 1 and select(count, ...)
 end
 
-local function begin(self, makers, columns, ...)
+local function begin(self, maker, ...)
   local state = pool[#pool]
   if state then pool[#pool] = nil else state = {} end
-  local count, cursor = scan(self, state, ...)
-  state.make, state.width = maker_of(makers, columns)
+  local count, cursor = scan(self, state, maker.places, ...)
+  state.make, state.width = maker.make, #maker
   state.of, state.count, state.cursor, state.at, state.seen = self, count, cursor, 0, 0
   return step, state
+end
+
+local function about_of(self, method)
+  local about = known[native.number(self)]
+  if about then return about end
+  number_of(self, method, 4)
 end
 
 function methods.scan(self, ...)
   local options = last_of(...)
   local columns = type(options) == "table" and options.columns
-  local about = known[native.number(self)]
-  return begin(self, about and about.rows, columns, ...)
+  return begin(self, maker_of(self, about_of(self, "scan").rows, columns), ...)
 end
 
 function methods.values(self, ...)
-  local options = last_of(...)
+  local about, options = about_of(self, "values"), last_of(...)
   local columns = type(options) == "table" and options.columns
   if not columns then error("bad argument to 'table:values': { columns = … } expected", 2) end
-  local about = known[native.number(self)]
-  if about and columns[1] ~= about.key then
+  if columns[1] ~= about.key then
     error("bad argument to 'table:values': the first of the columns has to be " .. about.key .. ", the key", 2)
   end
-  return begin(self, about and about.values, columns, ...)
+  return begin(self, maker_of(self, about.values, columns), ...)
 end
 
 -- Goes on adding up until that is done.
@@ -296,7 +300,7 @@ return function(...)
     object = native.new(number, names)
     objects[number] = object
     known[number] = {
-      rows = makers(names, false), values = makers(names, true), key = names[1], kinds = kinds,
+      rows = makers(object, names, false), values = makers(object, names, true), key = names[1], kinds = kinds,
     }
   end
   return object

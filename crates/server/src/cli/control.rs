@@ -1,19 +1,17 @@
 //! The client's side of the control socket: one line of JSON there, one back.
 
-use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
-use std::mem::MaybeUninit;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::Value;
 
 use super::exit::{Exit, Failure, print_line};
 use crate::config::{self, shown};
-use crate::process::now;
+use crate::process::{now, passing};
 use crate::supervisor::request::{ANSWER_BYTES_MAX, Command, Request};
 
 /// The longest wait for an answer: a reload compiles and checks, the rest is immediate.
@@ -133,7 +131,7 @@ fn exchange(
     let line = format!("{}\n", serde_json::to_string(request)?);
     let sent = match descriptor {
         None => 0,
-        Some(descriptor) => send_with(&socket, line.as_bytes(), descriptor)?,
+        Some(descriptor) => passing::send(&socket, line.as_bytes(), &[descriptor.as_fd()])?,
     };
     socket.write_all(&line.as_bytes()[sent..])?;
     let mut connection = BufReader::new(socket);
@@ -146,22 +144,6 @@ fn exchange(
     } else {
         Ok((line, connection))
     }
-}
-
-/// Sends a descriptor with the first of these bytes; how many those are.
-fn send_with(socket: &UnixStream, bytes: &[u8], descriptor: OwnedFd) -> io::Result<usize> {
-    let descriptors = [descriptor.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fits = ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-    debug_assert!(fits, "the space is for one");
-    let sent = sendmsg(
-        socket,
-        &[IoSlice::new(bytes)],
-        &mut ancillary,
-        SendFlags::NOSIGNAL,
-    );
-    Ok(sent?)
 }
 
 /// `veche reload`

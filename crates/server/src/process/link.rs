@@ -8,27 +8,22 @@
 //! descriptor again only by `unsafe`; the socket itself is inherited as standard input for the same reason.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice, IoSliceMut, Write};
-use std::mem::MaybeUninit;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use super::passing;
 
 /// Longest line either side takes. The longest one has two configs of at most 1 MiB as JSON strings, where a
 /// character takes six bytes at worst.
 const LINE_BYTES_MAX: usize = 16 << 20;
 /// What may wait for the other side to read it.
 const UNSENT_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
-/// Descriptors in one message; the kernel's limit is 253 (`SCM_MAX_FD`).
-const DESCRIPTORS_PER_MESSAGE: usize = 64;
 /// Descriptors that may wait to be claimed.
 const DESCRIPTORS_MAX: usize = 1 << 16;
 const RECEIVE_BYTES: usize = 64 << 10;
@@ -110,18 +105,8 @@ impl Link {
     /// # Errors
     /// The socket's; `WouldBlock` too, since this comes first on a fresh socket, which has room for it.
     pub(crate) fn send_descriptors(&mut self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        for some in descriptors.chunks(DESCRIPTORS_PER_MESSAGE) {
-            let mut space =
-                [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_PER_MESSAGE))];
-            let mut ancillary = SendAncillaryBuffer::new(&mut space);
-            let fits = ancillary.push(SendAncillaryMessage::ScmRights(some));
-            debug_assert!(fits, "the space is for DESCRIPTORS_PER_MESSAGE");
-            sendmsg(
-                &self.socket,
-                &[IoSlice::new(b"\n")],
-                &mut ancillary,
-                SendFlags::NOSIGNAL,
-            )?;
+        for some in descriptors.chunks(passing::DESCRIPTORS_MAX) {
+            passing::send(&self.socket, b"\n", some)?;
         }
         Ok(())
     }
@@ -193,28 +178,15 @@ impl Link {
     pub(crate) fn receive(&mut self) -> io::Result<()> {
         let mut bytes = [0; RECEIVE_BYTES];
         loop {
-            let mut space =
-                [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_PER_MESSAGE))];
-            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-            let result = recvmsg(
-                &self.socket,
-                &mut [IoSliceMut::new(&mut bytes)],
-                &mut ancillary,
-                RecvFlags::CMSG_CLOEXEC,
-            );
-            let taken = match result {
-                Ok(message) => message.bytes,
+            let keep = |descriptor| self.descriptors.push_back(descriptor);
+            let taken = match passing::receive(&self.socket, &mut bytes, keep) {
+                Ok(taken) => taken,
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => return Ok(()),
                 // A peer that died with our bytes unread; what it said before has been taken.
                 Err(Errno::CONNRESET) => 0,
                 Err(e) => return Err(e.into()),
             };
-            for message in ancillary.drain() {
-                if let RecvAncillaryMessage::ScmRights(some) = message {
-                    self.descriptors.extend(some);
-                }
-            }
             if taken == 0 {
                 self.ended = true;
                 return Ok(());

@@ -11,6 +11,7 @@
 pub(crate) mod inherited;
 pub(crate) mod link;
 pub(crate) mod message;
+pub(crate) mod passing;
 pub(crate) mod signals;
 
 use std::io;

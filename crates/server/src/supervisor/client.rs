@@ -4,18 +4,17 @@
 //! is answered at a time, and who is silent for too long is dropped. What a command does is the supervisor's
 //! business.
 
-use std::io::{self, IoSliceMut, Write};
-use std::mem::MaybeUninit;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use serde_json::{Value, json};
 
 use super::request::{ANSWER_BYTES_MAX, Request, VERSION};
+use crate::process::passing;
 
 /// Longest request line.
 const REQUEST_BYTES_MAX: usize = 4 << 10;
@@ -181,21 +180,8 @@ impl Client {
     fn fill(&mut self) {
         let mut bytes = [0; REQUEST_BYTES_MAX];
         let room = REQUEST_BYTES_MAX - self.received.len();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        // The kernel closes more than there is space for.
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let received = recvmsg(
-            &self.socket,
-            &mut [IoSliceMut::new(&mut bytes[..room])],
-            &mut ancillary,
-            RecvFlags::CMSG_CLOEXEC,
-        );
-        for message in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(some) = message {
-                self.descriptor = some.last().or(self.descriptor.take());
-            }
-        }
-        match received.map(|message| message.bytes) {
+        let keep = |descriptor| self.descriptor = Some(descriptor);
+        match passing::receive(&self.socket, &mut bytes[..room], keep) {
             Ok(0) => self.is_half_closed = true,
             Ok(n) => self.received.extend_from_slice(&bytes[..n]),
             Err(Errno::AGAIN | Errno::INTR) => {}

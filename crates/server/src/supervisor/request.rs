@@ -1,8 +1,8 @@
 //! What is said on the control socket: a line of JSON there, a line back.
 //!
 //! A request is `{"version":1,"command":"status"}`. An answer has `"ok": true` and more members, or `"ok": false`
-//! and an `"error"`. A `dump` comes with a descriptor (`SCM_RIGHTS`). Both ends take their words from here: `client` in the supervisor, `cli::control` in the
-//! commands.
+//! and an `"error"`. A `dump` comes with a descriptor (`SCM_RIGHTS`). Both ends take their words from here: `client` in
+//! the supervisor, `cli::control` in the commands.
 
 use serde::{Deserialize, Serialize};
 

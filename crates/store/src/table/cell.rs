@@ -192,7 +192,23 @@ impl Type {
     /// Where a number lies among those of this type; `None` if either is something else.
     pub(super) fn place(&self, given: Given<'_>) -> Option<Place> {
         match self {
-            Self::Unsigned(_) | Self::Signed(_) => {
+            Self::Unsigned(bits) | Self::Signed(bits) => {
+                // As most are: whole, and of a type that has no number beyond those of an f64.
+                if let Given::Number(value) = given
+                    && *bits <= 32
+                    && value as i64 as f64 == value
+                {
+                    let (value, is_signed) = (value as i64, matches!(self, Self::Signed(_)));
+                    let [least, most] = match is_signed {
+                        true => [-(1 << (bits - 1)), (1 << (bits - 1)) - 1],
+                        false => [0, (1 << bits) - 1],
+                    };
+                    return Some(match value {
+                        _ if value < least => Place::Before,
+                        _ if value > most => Place::After,
+                        _ => Place::At(value as u64),
+                    });
+                }
                 let (value, is_exact) = match given {
                     Given::Whole(value) => (value, true),
                     Given::Number(value) if value.is_nan() => return None,

@@ -22,6 +22,8 @@ pub struct ScanOptions<'a> {
     pub rows_max: Option<usize>,
 }
 
+/// Rows that a slice comes to at most under one lock, where many of them have expired.
+const LOOKED_MAX: usize = 1024;
 /// Rows that a scan fetches at a time: at first, and later.
 const AHEAD_FIRST: usize = 6;
 const AHEAD_MAX: usize = 12;
@@ -106,7 +108,8 @@ impl Table {
         })
     }
 
-    /// Looks at the next rows of a scan, at most so many; whether there may be more.
+    /// Looks at the next rows of a scan, at most so many; whether there may be more. It may be that there are more and it
+    /// looks at none: where many have expired.
     ///
     /// # Errors
     /// [`TableError::Loading`].
@@ -147,6 +150,7 @@ impl Table {
             most,
             now_ms,
             seen: 0,
+            left: most.max(LOOKED_MAX),
         };
         let is_done = match &mut scan.way {
             Way::Done => return Ok(false),
@@ -223,6 +227,8 @@ struct Slice<'a> {
     most: usize,
     now_ms: u64,
     seen: usize,
+    /// Rows that it may still come to, seen or not.
+    left: usize,
 }
 
 impl<'a> Slice<'a> {
@@ -230,6 +236,7 @@ impl<'a> Slice<'a> {
     #[inline]
     fn look(&mut self, spot: Spot<'a>, look: &mut impl FnMut(Row<'_>) -> bool) -> bool {
         let mut goes_on = true;
+        self.left -= 1;
         if !is_expired(self.table, spot, self.now_ms) {
             self.seen += 1;
             goes_on = look(Row {
@@ -237,7 +244,7 @@ impl<'a> Slice<'a> {
                 spot,
             });
         }
-        goes_on && self.seen < self.most
+        goes_on && self.seen < self.most && self.left > 0
     }
 
     /// Whether it has come to the end.

@@ -208,3 +208,39 @@ fn strings_of_a_row_stay_its_own_while_others_come_go_and_change() {
         );
     }
 }
+
+#[test]
+fn many_rows_that_have_expired_are_passed_by_in_slices() {
+    const ROWS: u64 = 5000;
+    let draft = Draft {
+        key: "id:u32".to_owned(),
+        columns: vec![("value".to_owned(), "u32".to_owned())],
+        indexes: vec![("by_value".to_owned(), vec!["value".to_owned()], false)],
+        has_ttl: true,
+        ..Draft::default()
+    };
+    let table = Table::new("t", draft.check().expect("a schema"));
+    for id in 0..=ROWS {
+        let ttl_ms = (id < ROWS).then_some(10);
+        let row = [Cell::Bits(id), Cell::Bits(id)];
+        assert_eq!(table.put(Put::Insert, &row, ttl_ms, 0), Ok(true));
+    }
+    for index in [None, Some(0)] {
+        for is_reverse in [false, true] {
+            let options = ScanOptions {
+                is_reverse,
+                ..ScanOptions::default()
+            };
+            let mut scan = table.scan(index, &[], &options).expect("a scan");
+            let (mut found, mut slices) = (Vec::new(), 1);
+            while table
+                .next(&mut scan, 10, 1000, |row| found.push(number(row)))
+                .expect("not loading")
+            {
+                slices += 1;
+            }
+            assert_eq!(found, [ROWS]);
+            assert!((5..=7).contains(&slices), "{slices}");
+        }
+    }
+}

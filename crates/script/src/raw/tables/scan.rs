@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_int};
 
 use mlua::ffi::{self, lua_State};
-use veche_store::table::{Aggregate, Given, Range, Row, Scan, ScanOptions, TableError};
+use veche_store::table::{Aggregate, Given, Range, Scan, ScanOptions, TableError};
 
 use super::{Call, Fault, boxed, method, push_boxed, row};
 
@@ -19,13 +19,13 @@ const SUMS: &CStr = c"veche.sums";
 /// A scan and the columns that are wanted of it.
 struct Wanted {
     scan: Scan,
-    /// All, unless there are some.
-    columns: Vec<usize>,
+    /// Their places.
+    columns: Box<[u8]>,
 }
 
 impl Call {
     /// Reads what stands from a place of the stack on: an index, values, options.
-    fn scan(&self, from: c_int) -> Result<Wanted, Fault> {
+    fn scan(&self, from: c_int) -> Result<Scan, Fault> {
         let state = self.state;
         // SAFETY: what is read stays on the stack for as long as the call lasts.
         let top = unsafe { ffi::lua_gettop(state) };
@@ -46,18 +46,16 @@ impl Call {
             }
         };
         let mut options = ScanOptions::default();
-        let mut columns = Vec::new();
         let mut last = top;
         // SAFETY: as above; the options stay at their place.
         unsafe {
             if top > from && ffi::lua_type(state, top) == ffi::LUA_TTABLE {
                 last = top - 1;
-                self.scan_options(top, &mut options, &mut columns)?;
+                self.scan_options(top, &mut options)?;
             }
             let values = (from + 1..=last).map(|index| row::given(state, index));
             let values: Vec<Given<'_>> = values.collect();
-            let scan = self.told(self.table().scan(index, &values, &options))?;
-            Ok(Wanted { scan, columns })
+            self.told(self.table().scan(index, &values, &options))
         }
     }
 
@@ -67,7 +65,6 @@ impl Call {
         &self,
         index: c_int,
         options: &mut ScanOptions<'a>,
-        columns: &mut Vec<usize>,
     ) -> Result<(), Fault> {
         let state = self.state;
         let bad = |words: &str| Fault::argument(self.method, index - 1, words);
@@ -93,15 +90,8 @@ impl Call {
                     {
                         options.rows_max = Some(value as usize);
                     }
-                    (Given::Text(b"columns"), Given::Other("table")) => {
-                        let list = ffi::lua_gettop(state);
-                        for place in 1..=ffi::lua_objlen(state, list) {
-                            ffi::lua_rawgeti(state, list, place as ffi::lua_Integer);
-                            let column = self.column(ffi::lua_gettop(state));
-                            ffi::lua_settop(state, -2);
-                            columns.push(column?);
-                        }
-                    }
+                    // `columns` has read them.
+                    (Given::Text(b"columns"), Given::Other("table")) => {}
                     (Given::Text(b"reverse"), _) => {
                         return Err(bad("reverse: true or false expected"));
                     }
@@ -128,24 +118,22 @@ impl Call {
     fn fill(
         &self,
         list: c_int,
-        wanted: &mut Wanted,
+        scan: &mut Scan,
+        columns: &[u8],
         rows_max: usize,
     ) -> Result<(usize, bool), Fault> {
-        let Wanted { scan, columns } = wanted;
         let (state, all) = (self.state, self.table().schema().visible());
         let (mut rows, mut at) = (0, 0);
-        // SAFETY: there is a table at that place, `lua/table.lua` sees to that, and room for a value.
-        let mut write = |row: &Row<'_>, column: usize| unsafe {
-            at += 1;
-            row::push_cell(state, &all[column], row.get(column));
-            ffi::lua_rawseti(state, list, at);
-        };
         let result = self.table().next(scan, rows_max, self.now_ms, |row| {
             rows += 1;
-            if columns.is_empty() {
-                (0..all.len()).for_each(|column| write(&row, column));
-            } else {
-                columns.iter().for_each(|&column| write(&row, column));
+            for &column in columns {
+                let column = usize::from(column);
+                at += 1;
+                // SAFETY: there is a table at that place, `lua/table.lua` sees to that, and room for a value.
+                unsafe {
+                    row::push_cell(state, &all[column], row.get(column));
+                    ffi::lua_rawseti(state, list, at);
+                }
             }
         });
         let has_more = self.told(result)?;
@@ -153,18 +141,45 @@ impl Call {
     }
 }
 
-/// `scan(table, list, index, …)` → how many rows are in the list, and a scan to go on with.
-pub(super) unsafe extern "C-unwind" fn begin(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`.
+/// `columns(table, names)` → the places of columns, a byte for each, as `scan` wants them.
+pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`; the second argument is looked at before it is read.
     unsafe {
         method(state, "scan", |call| {
-            let mut wanted = call.scan(3)?;
-            let (rows, has_more) = call.fill(2, &mut wanted, FIRST_ROWS)?;
+            let bad = || Fault("columns: a list of names expected".to_owned());
+            if ffi::lua_type(state, 2) != ffi::LUA_TTABLE {
+                return Err(bad());
+            }
+            ffi::lua_settop(state, 2);
+            let mut places = Vec::new();
+            for place in 1..=ffi::lua_objlen(state, 2) {
+                ffi::lua_rawgeti(state, 2, place as ffi::lua_Integer);
+                // There are at most 65.
+                places.push(call.column(3)? as u8);
+                ffi::lua_settop(state, 2);
+            }
+            ffi::lua_pushlstring(state, places.as_ptr().cast(), places.len());
+            Ok(1)
+        })
+    }
+}
+
+/// `scan(table, list, columns, index, …)` → how many rows are in the list, and a scan to go on with.
+pub(super) unsafe extern "C-unwind" fn begin(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`; the third argument is a string of `columns`.
+    unsafe {
+        method(state, "scan", |call| {
+            let Given::Text(columns) = row::given(state, 3) else {
+                return Ok(0);
+            };
+            let mut scan = call.scan(4)?;
+            let (rows, has_more) = call.fill(2, &mut scan, columns, FIRST_ROWS)?;
             ffi::lua_pushnumber(state, rows as f64);
             if !has_more {
                 return Ok(1);
             }
-            push_boxed(state, SCAN, wanted);
+            let columns = columns.into();
+            push_boxed(state, SCAN, Wanted { scan, columns });
             Ok(2)
         })
     }
@@ -175,10 +190,10 @@ pub(super) unsafe extern "C-unwind" fn more(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`; the third argument is looked at before it is read.
     unsafe {
         method(state, "scan", |call| {
-            let Some(wanted) = boxed(state, 3, SCAN) else {
+            let Some(Wanted { scan, columns }) = boxed(state, 3, SCAN) else {
                 return Ok(0);
             };
-            let (rows, has_more) = call.fill(2, wanted, SLICE_ROWS)?;
+            let (rows, has_more) = call.fill(2, scan, columns, SLICE_ROWS)?;
             ffi::lua_pushnumber(state, rows as f64);
             ffi::lua_pushboolean(state, has_more.into());
             Ok(2)
@@ -215,7 +230,7 @@ pub(super) unsafe extern "C-unwind" fn sum(state: *mut lua_State) -> c_int {
                 return Ok(2);
             }
             let column = is_column.then(|| call.column(2)).transpose()?;
-            let Wanted { scan, .. } = call.scan(3)?;
+            let scan = call.scan(3)?;
             if column.is_none()
                 && let Some(count) = call.told(call.table().count_ahead(&scan))?
             {
