@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use crate::queue::{Queues, SendQueue};
 use crate::sys::epoll::{Event as Ready, EventFlags, Poller};
 use crate::sys::socket;
 use crate::timer::Wheel;
@@ -27,12 +28,14 @@ use crate::transport::{State, Transports};
 use crate::{Buffer, CloseReason, Driver, Event, ListenerId, Options, TransportId, Waker};
 
 use accept::Listener;
-pub(crate) use send::SendQueue;
 
 /// Bits of `Transport::interest`: what epoll has been told.
 const REGISTERED: u8 = 1;
 const INPUT: u8 = 2;
 const OUTPUT: u8 = 4;
+
+/// Queues that are kept for the next slow readers.
+const SPARE_QUEUES_MAX: usize = 64;
 
 /// The waker's tag. Tags with generation 0 are no transport's.
 const TAG_WAKER: u32 = u32::MAX;
@@ -73,7 +76,7 @@ pub struct Epoll {
     closed: Vec<(TransportId, CloseReason)>,
     /// Transports that hold bytes back because `more` was promised.
     held: Vec<TransportId>,
-    queues: send::Queues,
+    queues: Queues,
 }
 
 impl Epoll {
@@ -104,7 +107,7 @@ impl Epoll {
             pending: Vec::new(),
             closed: Vec::new(),
             held: Vec::new(),
-            queues: send::Queues::default(),
+            queues: Queues::new(SPARE_QUEUES_MAX),
             options,
         })
     }

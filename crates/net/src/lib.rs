@@ -3,7 +3,7 @@
 //! [`Driver`] is the seam: everything above it sees transports by
 //! [`TransportId`], bytes lent for one call and [`Event`]s; nothing above it
 //! names a descriptor, epoll or io_uring. [`Epoll`] is the back end that works
-//! everywhere; [`Delayed`] wraps any back end and behaves like a badly timed
+//! everywhere, [`Uring`] the one that makes fan-out cheaper; [`Delayed`] wraps any back end and behaves like a badly timed
 //! asynchronous one, for tests. [`Simulated`] has no system below it: for tests of
 //! what runs on all of it.
 //!
@@ -15,10 +15,12 @@ mod driver;
 mod epoll;
 mod listener;
 mod options;
+mod queue;
 mod simulated;
 mod sys;
 mod timer;
 mod transport;
+mod uring;
 mod waker;
 
 pub use buffer::Buffer;
@@ -28,4 +30,5 @@ pub use epoll::Epoll;
 pub use listener::{ListenOptions, bind};
 pub use options::Options;
 pub use simulated::{FarState, Simulated};
+pub use uring::Uring;
 pub use waker::Waker;

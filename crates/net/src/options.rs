@@ -19,6 +19,11 @@ pub struct Options {
     pub low_water_bytes: usize,
     /// Pause of a listener after descriptors ran out. Default 100 ms.
     pub accept_retry_ms: u64,
+    /// io_uring: buffers that the kernel receives into before anybody has asked, a power of two from 1 to 32,768. When
+    /// all are in use receiving waits until one is given back. Default 256.
+    pub ring_buffers: u16,
+    /// io_uring: the size of each, and the longest `Received`. Default 8 KiB.
+    pub ring_buffer_bytes: usize,
 }
 
 impl Default for Options {
@@ -30,6 +35,8 @@ impl Default for Options {
             timers_max: 1024,
             low_water_bytes: 16 * 1024,
             accept_retry_ms: 100,
+            ring_buffers: 256,
+            ring_buffer_bytes: 8 * 1024,
         }
     }
 }

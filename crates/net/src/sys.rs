@@ -1,7 +1,7 @@
 //! What we ask of the kernel, call by call, with its flags and nothing more.
 //!
-//! The only place where `unsafe` would be allowed; rustix's safe API makes do
-//! without it so far.
+//! The only place where `unsafe` is allowed, and io_uring alone needs it.
 
 pub(crate) mod epoll;
 pub(crate) mod socket;
+pub(crate) mod uring;

@@ -6,7 +6,7 @@
 use std::os::fd::OwnedFd;
 
 use crate::TransportId;
-use crate::epoll::SendQueue;
+use crate::queue::SendQueue;
 use crate::timer::{NIL, Node, Nodes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +130,11 @@ impl Transports {
             slot.generation == id.generation
                 && matches!(slot.state, State::Open | State::Connecting)
         })
+    }
+
+    /// What is in a slot, whether it lives or not.
+    pub(crate) fn slot(&mut self, index: u32) -> &mut Transport {
+        &mut self.slots[index as usize]
     }
 
     /// The id of the transport that lives in a slot.

@@ -8,8 +8,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
 
-use common::{Log, World, echo, reset, small};
-use veche_net::{Delayed, Driver, Epoll, Event};
+use common::{Log, World, echo, has_uring, reset, small};
+use veche_net::{Delayed, Driver, Epoll, Event, Options, Uring};
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("Linux").count()
@@ -56,4 +56,17 @@ fn nothing_is_left_behind() {
     let epoll = || Epoll::new(small()).expect("descriptors");
     churn(epoll(), 20_000);
     churn(Delayed::new(epoll(), 1), 2_000);
+    if !has_uring() {
+        return;
+    }
+    let uring = |ring_buffers| {
+        let options = Options {
+            ring_buffers,
+            ..small()
+        };
+        Uring::new(options).expect("a kernel that allows io_uring")
+    };
+    churn(uring(256), 20_000);
+    churn(uring(4), 5_000);
+    churn(Delayed::new(uring(4), 1), 2_000);
 }

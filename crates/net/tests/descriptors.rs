@@ -7,9 +7,9 @@ mod common;
 use std::fs::File;
 use std::net::TcpStream;
 
-use common::{Logged, World, ignore, now, small};
+use common::{Logged, World, has_uring, ignore, now, small};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use veche_net::{Driver, Epoll};
+use veche_net::{Driver, Epoll, Uring};
 
 fn limit(current: u64) {
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -25,7 +25,14 @@ fn limit(current: u64) {
 
 #[test]
 fn a_listener_without_descriptors_rests_and_recovers() {
-    let mut world = World::new(Epoll::new(small()).expect("descriptors"), ignore);
+    rests_and_recovers(Epoll::new(small()).expect("descriptors"));
+    if has_uring() {
+        rests_and_recovers(Uring::new(small()).expect("a kernel that allows io_uring"));
+    }
+}
+
+fn rests_and_recovers<D: Driver>(driver: D) {
+    let mut world = World::new(driver, ignore);
     // The peers have their descriptors before we have none.
     let peers: Vec<_> = (0..3)
         .map(|_| TcpStream::connect(world.addr).expect("listening"))

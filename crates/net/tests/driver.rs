@@ -8,11 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Log, Logged, World, echo, ignore, now, random, reset, small};
+use common::{Log, Logged, World, echo, has_uring, ignore, now, random, reset, small};
 use veche_mailbox::Wake;
 use veche_net::{
     Buffer, CloseReason, Delayed, Driver, Epoll, Event, ListenOptions, Options,
-    RECEIVE_AFTER_PAUSE_MAX, TransportId, bind,
+    RECEIVE_AFTER_PAUSE_MAX, TransportId, Uring, bind,
 };
 
 fn echoes_every_byte<D: Driver>(make: fn(Options) -> D) {
@@ -144,7 +144,7 @@ fn a_large_send_tells_how_it_goes<D: Driver>(make: fn(Options) -> D) {
 fn pause_holds_within_its_bound<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let (id, mut peer) = world.accept();
-    let bytes = random(8, 1 << 20);
+    let bytes = random(8, 16 << 20);
     let expected = bytes.clone();
     let writes = thread::spawn(move || {
         peer.write_all(&bytes).expect("the server reads in the end");
@@ -555,20 +555,22 @@ fn closes_inside_the_sink<D: Driver>(make: fn(Options) -> D) {
 }
 
 macro_rules! suite {
-    ($make:expr; $($test:ident),* $(,)?) => {
+    ($make:expr, $allowed:expr; $($test:ident),* $(,)?) => {
         $(#[test]
         fn $test() {
-            super::$test($make);
+            if $allowed {
+                super::$test($make);
+            }
         })*
     };
 }
 
 macro_rules! backends {
-    ($($backend:ident: $make:expr;)*) => {
+    ($($backend:ident: $make:expr, $allowed:expr;)*) => {
         $(mod $backend {
             use super::*;
 
-            suite! { $make;
+            suite! { $make, $allowed;
                 echoes_every_byte, slow_reader_is_seen_and_told_once,
                 a_large_send_tells_how_it_goes, pause_holds_within_its_bound,
                 peer_ends_first, we_end_first, paused_across_both_ends,
@@ -586,10 +588,26 @@ fn epoll(options: Options) -> Epoll {
     Epoll::new(options).expect("descriptors")
 }
 
+fn uring(options: Options) -> Uring {
+    Uring::new(options).expect("a kernel that allows io_uring")
+}
+
+/// Runs out of buffers all the time.
+fn starved(options: Options) -> Uring {
+    uring(Options {
+        ring_buffers: 4,
+        ring_buffer_bytes: 512,
+        ..options
+    })
+}
+
 backends! {
-    on_epoll: epoll;
-    delayed_by_seed_1: |options| Delayed::new(epoll(options), 1);
-    delayed_by_seed_2: |options| Delayed::new(epoll(options), 2);
-    delayed_by_seed_3: |options| Delayed::new(epoll(options), 3);
-    delayed_twice: |options| Delayed::new(Delayed::new(epoll(options), 4), 5);
+    on_epoll: epoll, true;
+    on_uring: uring, has_uring();
+    on_uring_with_four_buffers: starved, has_uring();
+    delayed_on_uring: |options| Delayed::new(uring(options), 6), has_uring();
+    delayed_by_seed_1: |options| Delayed::new(epoll(options), 1), true;
+    delayed_by_seed_2: |options| Delayed::new(epoll(options), 2), true;
+    delayed_by_seed_3: |options| Delayed::new(epoll(options), 3), true;
+    delayed_twice: |options| Delayed::new(Delayed::new(epoll(options), 4), 5), true;
 }

@@ -1,67 +1,14 @@
 //! Sending: at once where the socket takes it, else from a queue.
 
-use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use rustix::io::Errno;
 
 use super::{Epoll, OUTPUT, Pending};
+use crate::queue::{SLICES_MAX, SendQueue};
 use crate::sys::socket;
 use crate::transport::{Fin, State};
 use crate::{Buffer, Driver, TransportId};
-
-/// Most buffers that one system call takes, and most that are held back.
-const SLICES_MAX: usize = 64;
-
-/// What a transport still has to send. A transport has one only while there is
-/// something in it.
-#[derive(Debug, Default)]
-pub(crate) struct SendQueue {
-    buffers: VecDeque<Buffer>,
-    /// Bytes of the first buffer that the kernel has.
-    front_sent: usize,
-    /// Bytes of all buffers that the kernel does not have.
-    unsent: usize,
-    /// The caller promised more: no attempt has been made yet.
-    held: bool,
-}
-
-impl SendQueue {
-    pub(crate) fn unsent(&self) -> usize {
-        self.unsent
-    }
-
-    fn push(&mut self, buffer: Buffer) {
-        self.unsent += buffer.len();
-        self.buffers.push_back(buffer);
-    }
-}
-
-/// Spare queues, so that a slow reader costs no allocation each time.
-#[derive(Debug, Default)]
-pub(super) struct Queues {
-    #[expect(clippy::vec_box, reason = "transports hold the box: it moves as it is")]
-    spare: Vec<Box<SendQueue>>,
-}
-
-impl Queues {
-    const SPARE_MAX: usize = 64;
-
-    fn take(&mut self) -> Box<SendQueue> {
-        self.spare.pop().unwrap_or_default()
-    }
-
-    pub(super) fn give(&mut self, mut queue: Box<SendQueue>) {
-        if self.spare.len() < Self::SPARE_MAX && queue.buffers.capacity() <= SLICES_MAX {
-            queue.buffers.clear();
-            *queue = SendQueue {
-                buffers: std::mem::take(&mut queue.buffers),
-                ..Default::default()
-            };
-            self.spare.push(queue);
-        }
-    }
-}
 
 impl Epoll {
     #[inline]
@@ -108,9 +55,8 @@ impl Epoll {
         };
         let mut queue = self.queues.take();
         queue.push(buffer);
-        queue.front_sent = sent;
-        queue.unsent -= sent;
-        transport.above = queue.unsent > self.options.low_water_bytes;
+        queue.advance(sent, drop);
+        transport.above = queue.unsent() > self.options.low_water_bytes;
         transport.queue = Some(queue);
         let interest = transport.interest | OUTPUT;
         self.set_interest(id, interest);
@@ -131,10 +77,10 @@ impl Epoll {
         };
         let blocked = transport.interest & OUTPUT != 0 || transport.state != State::Open;
         if blocked {
-            transport.above |= queue.unsent > self.options.low_water_bytes;
+            transport.above |= queue.unsent() > self.options.low_water_bytes;
             return kept;
         }
-        if more && queue.buffers.len() < SLICES_MAX {
+        if more && queue.len() < SLICES_MAX {
             if !queue.held {
                 queue.held = true;
                 self.held.push(id);
@@ -201,16 +147,9 @@ impl Epoll {
             .as_ref()
             .expect("a live transport has a socket");
         queue.held = false;
-        while !queue.buffers.is_empty() {
+        while !queue.is_empty() {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let mut count = 0;
-            let mut offered = 0;
-            for (slice, buffer) in slices.iter_mut().zip(&queue.buffers) {
-                let skip = if count == 0 { queue.front_sent } else { 0 };
-                *slice = IoSlice::new(&buffer.as_slice()[skip..]);
-                offered += slice.len();
-                count += 1;
-            }
+            let (count, offered) = queue.offer(&mut slices);
             let sent = match socket::send_many(socket, &slices[..count]) {
                 Ok(sent) => sent,
                 Err(Errno::AGAIN | Errno::INTR) => 0,
@@ -219,19 +158,7 @@ impl Epoll {
                     return false;
                 }
             };
-            queue.unsent -= sent;
-            queue.front_sent += sent;
-            while let Some(front) = queue.buffers.front()
-                && front.len() <= queue.front_sent
-            {
-                queue.front_sent -= front.len();
-                self.pending.extend(
-                    queue
-                        .buffers
-                        .pop_front()
-                        .map(|buffer| Pending::Sent(id, buffer)),
-                );
-            }
+            queue.advance(sent, |buffer| self.pending.push(Pending::Sent(id, buffer)));
             if sent < offered {
                 return false;
             }
@@ -246,7 +173,7 @@ impl Epoll {
         };
         let mut interest = transport.interest;
         match &transport.queue {
-            Some(queue) if !queue.buffers.is_empty() => {
+            Some(queue) if !queue.is_empty() => {
                 // Held back, or still connecting: no attempt was made.
                 if !queue.held && transport.state == State::Open {
                     interest |= OUTPUT;

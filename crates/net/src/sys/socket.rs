@@ -51,6 +51,13 @@ pub(crate) fn accept(listener: &OwnedFd) -> Result<(OwnedFd, SocketAddr), Errno>
     Ok((socket, peer))
 }
 
+/// The other side's address; nobody's if it is gone already.
+pub(crate) fn peer_of(socket: &OwnedFd) -> SocketAddr {
+    let peer = rustix::net::getpeername(socket).ok().flatten();
+    peer.and_then(|peer| SocketAddr::try_from(peer).ok())
+        .unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)))
+}
+
 /// A socket for [`connect`], which sends small messages at once.
 pub(crate) fn new_for(addr: &SocketAddr) -> Result<OwnedFd, Errno> {
     let family = if addr.is_ipv4() {

@@ -4,12 +4,15 @@
 #![allow(unreachable_pub, reason = "a module of a test binary has no outside")]
 
 use std::collections::HashMap;
+use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use veche_net::{
-    Buffer, CloseReason, Driver, Event, ListenOptions, ListenerId, Options, TransportId, bind,
+    Buffer, CloseReason, Driver, Event, ListenOptions, ListenerId, Options, TransportId, Uring,
+    bind,
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -304,4 +307,20 @@ pub fn random(seed: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     fastrand::Rng::with_seed(seed).fill(&mut bytes);
     bytes
+}
+
+/// Whether the kernel and the container allow io_uring; where they don't, the tests on it say so in one line.
+pub fn has_uring() -> bool {
+    static ALLOWED: OnceLock<bool> = OnceLock::new();
+    *ALLOWED.get_or_init(|| match Uring::new(small()) {
+        Ok(_) => true,
+        Err(error) => {
+            // Not by `eprintln`, which the harness keeps to itself.
+            let line = format!("SKIPPED the tests on io_uring: {error}\n");
+            std::io::stderr()
+                .write_all(line.as_bytes())
+                .expect("standard error");
+            false
+        }
+    })
 }

@@ -1,0 +1,107 @@
+//! What a transport still has to send.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use crate::Buffer;
+
+/// Most buffers that one system call takes, and most that are held back.
+pub(crate) const SLICES_MAX: usize = 64;
+
+/// A transport has one only while there is something in it.
+#[derive(Debug, Default)]
+pub(crate) struct SendQueue {
+    buffers: VecDeque<Buffer>,
+    /// Bytes of the first buffer that the kernel has.
+    front_sent: usize,
+    /// Bytes of all buffers that the kernel does not have.
+    unsent: usize,
+    /// The caller promised more: no attempt has been made yet.
+    pub(crate) held: bool,
+}
+
+impl SendQueue {
+    /// Bytes that the kernel does not have.
+    pub(crate) fn unsent(&self) -> usize {
+        self.unsent
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.buffers.is_empty()
+    }
+
+    /// How many buffers wait.
+    pub(crate) fn len(&self) -> usize {
+        self.buffers.len()
+    }
+
+    pub(crate) fn push(&mut self, buffer: Buffer) {
+        self.unsent += buffer.len();
+        self.buffers.push_back(buffer);
+    }
+
+    /// The beginning of what waits, in as many pieces as one call takes.
+    pub(crate) fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        let buffers = self.buffers.iter().take(SLICES_MAX).enumerate();
+        buffers.map(|(place, buffer)| {
+            let skip = if place == 0 { self.front_sent } else { 0 };
+            &buffer.as_slice()[skip..]
+        })
+    }
+
+    /// Fills a list for one call; how many pieces and bytes these are.
+    pub(crate) fn offer<'a>(&'a self, list: &mut [IoSlice<'a>; SLICES_MAX]) -> (usize, usize) {
+        let (mut count, mut bytes) = (0, 0);
+        for (place, piece) in list.iter_mut().zip(self.slices()) {
+            *place = IoSlice::new(piece);
+            bytes += piece.len();
+            count += 1;
+        }
+        (count, bytes)
+    }
+
+    /// The kernel has taken so many bytes more: `done` gets the buffers that are gone.
+    pub(crate) fn advance(&mut self, sent: usize, mut done: impl FnMut(Buffer)) {
+        self.unsent -= sent;
+        self.front_sent += sent;
+        while let Some(front) = self.buffers.front()
+            && front.len() <= self.front_sent
+        {
+            self.front_sent -= front.len();
+            self.buffers.pop_front().into_iter().for_each(&mut done);
+        }
+    }
+}
+
+/// Spare queues, so that a slow reader costs no allocation each time.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    #[expect(clippy::vec_box, reason = "transports hold the box: it moves as it is")]
+    spare: Vec<Box<SendQueue>>,
+    spare_max: usize,
+}
+
+impl Queues {
+    /// At most `spare_max` are kept.
+    pub(crate) fn new(spare_max: usize) -> Self {
+        Self {
+            spare: Vec::new(),
+            spare_max,
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Box<SendQueue> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give(&mut self, mut queue: Box<SendQueue>) {
+        if self.spare.len() < self.spare_max && queue.buffers.capacity() <= SLICES_MAX {
+            queue.buffers.clear();
+            *queue = SendQueue {
+                buffers: std::mem::take(&mut queue.buffers),
+                ..Default::default()
+            };
+            self.spare.push(queue);
+        }
+    }
+}

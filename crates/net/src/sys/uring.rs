@@ -1,0 +1,496 @@
+//! The io_uring calls: a ring, the buffers that it receives into, and the sends that it carries out.
+//!
+//! What must stay where it is while the kernel has its address belongs to the [`Ring`], and nothing of it is handed out
+//! before the kernel has given it back. Sends have `MSG_DONTWAIT`: they are done when the call that submits them
+//! returns, so none is ever in flight while others run. What stays in flight has no memory of ours but the
+//! buffers: accepts, receives and polls.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
+use rustix::io::Errno;
+
+use crate::queue::SendQueue;
+
+/// Entries of the submission queue: so many calls go in one. When it is full it is submitted early.
+const ENTRIES: u32 = 512;
+/// Entries of the completion queue; what does not fit the kernel keeps.
+const COMPLETIONS: u32 = 8192;
+/// Slices of several buffers that may be on their way at once.
+const SLICES_MAX: usize = 4096;
+/// The one group of buffers.
+const GROUP: u16 = 0;
+/// `IORING_ENTER_GETEVENTS`
+const GET_EVENTS: u32 = 1;
+
+/// What a completion is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Accept,
+    Receive,
+    Send,
+    Writable,
+    Change,
+    Wake,
+    Cancel,
+}
+
+impl Kind {
+    const ALL: [Self; 7] = [
+        Self::Accept,
+        Self::Receive,
+        Self::Send,
+        Self::Writable,
+        Self::Change,
+        Self::Wake,
+        Self::Cancel,
+    ];
+}
+
+fn tag(kind: Kind, index: u32) -> u64 {
+    (kind as u64) << 32 | u64::from(index)
+}
+
+/// Of a cancellation: what it cancels stands above.
+fn cancel_tag(kind: Kind, index: u32) -> u64 {
+    (kind as u64) << 40 | tag(Kind::Cancel, index)
+}
+
+/// The kind that was put into a tag so far up.
+fn kind_of(tag: u64, shift: u32) -> Option<Kind> {
+    Kind::ALL.get(usize::from((tag >> shift) as u8)).copied()
+}
+
+/// A completion. The index is that of the call it answers.
+#[derive(Debug)]
+pub(crate) enum Done {
+    /// A connection, or why there is none; whether more will follow.
+    Accepted(u32, Result<OwnedFd, Errno>, bool),
+    /// A buffer with bytes, none at the peer's end; whether more will follow.
+    Received(u32, Result<Option<Filled>, Errno>, bool),
+    /// How many bytes of the queue the kernel took.
+    Sent(u32, Result<usize, Errno>, Box<SendQueue>),
+    /// The socket is writable, or broken.
+    Writable(u32),
+    /// Something has changed on the socket, its end or an error; whether more will follow.
+    Changed(u32, bool),
+    /// Somebody wrote to the eventfd; whether more will follow.
+    Woken(bool),
+    /// Something was not found to be cancelled: it is done, or in the kernel's hands for a moment. Whoever still lacks its
+    /// last completion has to ask again.
+    Missed(Kind, u32),
+}
+
+/// Bytes in one of the ring's buffers. It has to be given back.
+#[derive(Debug)]
+pub(crate) struct Filled {
+    pub(crate) buffer: u16,
+    pub(crate) length: usize,
+}
+
+/// A send that was submitted or will be.
+#[derive(Debug)]
+struct Flight {
+    index: u32,
+    queue: Box<SendQueue>,
+}
+
+/// See the module.
+pub(crate) struct Ring {
+    ring: IoUring,
+    buffers: Buffers,
+    flights: Vec<Option<Flight>>,
+    /// Places of `flights` that are free.
+    landed: Vec<u32>,
+    /// What submitted sends of several buffers point to; each list keeps its place until it is cleared.
+    messages: Vec<libc::msghdr>,
+    slices: Vec<libc::iovec>,
+}
+
+impl Ring {
+    /// Makes a ring, which belongs to the thread that makes it, with so many buffers of a size.
+    ///
+    /// # Errors
+    /// The kernel has no io_uring, not all that is needed of it (6.1), or does not allow it here.
+    pub(crate) fn new(buffers: u16, buffer_bytes: usize) -> io::Result<Self> {
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_submit_all()
+            .setup_clamp()
+            .setup_cqsize(COMPLETIONS)
+            .build(ENTRIES)?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        let needed = [
+            opcode::AcceptMulti::CODE,
+            opcode::RecvMulti::CODE,
+            opcode::Send::CODE,
+            opcode::SendMsg::CODE,
+            opcode::PollAdd::CODE,
+            opcode::AsyncCancel::CODE,
+        ];
+        let has_all = needed.iter().all(|code| probe.is_supported(*code));
+        if !has_all
+            || !ring.params().is_feature_nodrop()
+            || !ring.params().is_feature_ext_arg()
+            || !ring.params().is_feature_skip_cqe_on_success()
+        {
+            return Err(io::Error::from(io::ErrorKind::Unsupported));
+        }
+        let buffers = Buffers::new(&ring, buffers, buffer_bytes)?;
+        Ok(Self {
+            ring,
+            buffers,
+            flights: Vec::new(),
+            landed: Vec::new(),
+            messages: Vec::with_capacity(ENTRIES as usize),
+            slices: Vec::with_capacity(SLICES_MAX),
+        })
+    }
+
+    #[expect(unsafe_code, reason = "what an entry points to must outlive it")]
+    fn push(&mut self, entry: &squeue::Entry) {
+        while self.ring.submission().is_full() {
+            // Sends are done then; what else was submitted is under way. It fails where memory is short, and may later
+            // work: there is no other way to go on.
+            let _ = self.submit();
+        }
+        // SAFETY: entries of `send` point to what `flights`, `messages` and `slices` keep until they are done, the
+        // others to nothing of ours but buffers, which live as long as the ring.
+        let pushed = unsafe { self.ring.submission().push(entry) };
+        debug_assert!(pushed.is_ok(), "there is room");
+    }
+
+    /// Hands the kernel what was pushed, without waiting.
+    fn submit(&mut self) -> io::Result<()> {
+        self.ring.submitter().submit()?;
+        if self.ring.submission().is_empty() {
+            self.clear_sent();
+        }
+        Ok(())
+    }
+
+    /// Forgets what submitted sends pointed to: the kernel has read it.
+    fn clear_sent(&mut self) {
+        self.messages.clear();
+        self.slices.clear();
+    }
+
+    /// Accepts connections until it is cancelled or fails.
+    pub(crate) fn accept(&mut self, index: u32, socket: &OwnedFd) {
+        let entry = opcode::AcceptMulti::new(Fd(socket.as_raw_fd()))
+            .flags(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
+            .build();
+        self.push(&entry.user_data(tag(Kind::Accept, index)));
+    }
+
+    /// Receives until it is cancelled, fails, the peer ends or no buffer is left.
+    pub(crate) fn receive(&mut self, index: u32, socket: &OwnedFd) {
+        let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), GROUP).build();
+        self.push(&entry.user_data(tag(Kind::Receive, index)));
+    }
+
+    /// Tells once when the socket is writable, or broken.
+    pub(crate) fn poll_writable(&mut self, index: u32, socket: &OwnedFd) {
+        let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLOUT as u32).build();
+        self.push(&entry.user_data(tag(Kind::Writable, index)));
+    }
+
+    /// Tells of an error on the socket, and of the end of either side: the kernel does not let that be left out.
+    pub(crate) fn poll_changes(&mut self, index: u32, socket: &OwnedFd) {
+        let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), 0)
+            .multi(true)
+            .build();
+        self.push(&entry.user_data(tag(Kind::Change, index)));
+    }
+
+    /// Tells of each write to an eventfd.
+    pub(crate) fn poll_wake(&mut self, eventfd: &OwnedFd) {
+        let entry = opcode::PollAdd::new(Fd(eventfd.as_raw_fd()), libc::POLLIN as u32)
+            .multi(true)
+            .build();
+        self.push(&entry.user_data(tag(Kind::Wake, 0)));
+    }
+
+    /// Ends what is in flight: its last completion follows, or [`Done::Missed`].
+    pub(crate) fn cancel(&mut self, kind: Kind, index: u32) {
+        let entry = opcode::AsyncCancel::new(tag(kind, index)).build();
+        let entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
+        self.push(&entry.user_data(cancel_tag(kind, index)));
+    }
+
+    /// Sends as much of a queue as the socket takes at once. The queue comes back with the completion, which is there when
+    /// the next [`wait`](Self::wait) returns.
+    pub(crate) fn send(&mut self, index: u32, socket: &OwnedFd, queue: Box<SendQueue>) {
+        const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let fd = Fd(socket.as_raw_fd());
+        let pieces = queue.slices().count();
+        // Lists that entries point into must not move, so they never grow.
+        let is_full = |ring: &Self| {
+            ring.slices.len() + pieces > SLICES_MAX
+                || ring.messages.len() == ring.messages.capacity()
+        };
+        if is_full(self) {
+            let _ = self.submit();
+        }
+        let entry = match queue.slices().next() {
+            Some(first) if pieces == 1 || is_full(self) => {
+                // Of what does not fit now, the first piece: the rest follows as of any send that was cut short.
+                let length = u32::try_from(first.len()).unwrap_or(u32::MAX);
+                opcode::Send::new(fd, first.as_ptr(), length)
+                    .flags(FLAGS)
+                    .build()
+            }
+            _ => {
+                let begin = self.slices.len();
+                self.slices.extend(queue.slices().map(|piece| libc::iovec {
+                    iov_base: piece.as_ptr().cast_mut().cast(),
+                    iov_len: piece.len(),
+                }));
+                let message = libc::msghdr {
+                    msg_name: std::ptr::null_mut(),
+                    msg_namelen: 0,
+                    msg_iov: self.slices[begin..].as_mut_ptr(),
+                    msg_iovlen: pieces,
+                    msg_control: std::ptr::null_mut(),
+                    msg_controllen: 0,
+                    msg_flags: 0,
+                };
+                self.messages.push(message);
+                let message: *const libc::msghdr =
+                    &raw const self.messages[self.messages.len() - 1];
+                opcode::SendMsg::new(fd, message)
+                    .flags(FLAGS as u32)
+                    .build()
+            }
+        };
+        let flight = Some(Flight { index, queue });
+        let place = match self.landed.pop() {
+            Some(place) => {
+                self.flights[place as usize] = flight;
+                place
+            }
+            None => {
+                self.flights.push(flight);
+                self.flights.len() as u32 - 1
+            }
+        };
+        self.push(&entry.user_data(tag(Kind::Send, place)));
+    }
+
+    /// Submits what was pushed, and waits until something is done, at most for so long.
+    ///
+    /// # Errors
+    /// The call itself failed.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
+        let has_some = !self.ring.completion().is_empty();
+        let submitter = self.ring.submitter();
+        let result = match timeout {
+            Some(Duration::ZERO) => self.enter_at_once(),
+            _ if has_some => self.enter_at_once(),
+            Some(timeout) => {
+                let time = Timespec::from(timeout);
+                submitter.submit_with_args(1, &SubmitArgs::new().timespec(&time))
+            }
+            None => submitter.submit_and_wait(1),
+        };
+        if self.ring.submission().is_empty() {
+            self.clear_sent();
+        }
+        match result {
+            Ok(_) => Ok(()),
+            Err(error) => match Errno::from_io_error(&error) {
+                // Time is up; a signal; the kernel wants completions to be taken first.
+                Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
+                Some(errno) => Err(errno),
+                None => Err(Errno::IO),
+            },
+        }
+    }
+
+    #[expect(unsafe_code, reason = "the call as it is, without an argument")]
+    fn enter_at_once(&mut self) -> io::Result<usize> {
+        let count = self.ring.submission().len() as u32;
+        // SAFETY: it takes no argument; entries are sound, see `push`.
+        unsafe {
+            self.ring
+                .submitter()
+                .enter::<()>(count, 0, GET_EVENTS, None)
+        }
+    }
+
+    /// Takes the next completion.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Done> {
+        loop {
+            let entry = self.ring.completion().next()?;
+            if let Some(done) = self.read(&entry) {
+                return Some(done);
+            }
+        }
+    }
+
+    #[inline]
+    #[expect(unsafe_code, reason = "an accepted descriptor is ours")]
+    fn read(&mut self, entry: &cqueue::Entry) -> Option<Done> {
+        let index = entry.user_data() as u32;
+        let kind = kind_of(entry.user_data(), 32)?;
+        let result = match entry.result() {
+            error @ ..0 => Err(Errno::from_raw_os_error(-error)),
+            count => Ok(count as u32),
+        };
+        let has_more = cqueue::more(entry.flags());
+        Some(match kind {
+            Kind::Accept => {
+                // SAFETY: the kernel has just made it, for this completion alone.
+                let socket = result.map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
+                Done::Accepted(index, socket, has_more)
+            }
+            Kind::Receive => {
+                let buffer = cqueue::buffer_select(entry.flags());
+                let filled = result.map(|length| {
+                    buffer.map(|buffer| Filled {
+                        buffer,
+                        length: length as usize,
+                    })
+                });
+                // An end comes with a buffer too, at some kernels.
+                let filled = match filled {
+                    Ok(Some(filled)) if filled.length == 0 => {
+                        self.buffers.give(filled.buffer);
+                        Ok(None)
+                    }
+                    filled => filled,
+                };
+                Done::Received(index, filled, has_more)
+            }
+            Kind::Send => {
+                let flight = self.flights[index as usize].take()?;
+                self.landed.push(index);
+                let sent = result.map(|count| count as usize);
+                Done::Sent(flight.index, sent, flight.queue)
+            }
+            Kind::Writable => Done::Writable(index),
+            Kind::Change => Done::Changed(index, has_more),
+            Kind::Wake => Done::Woken(has_more),
+            Kind::Cancel => match (result, kind_of(entry.user_data(), 40)) {
+                (Err(_), Some(kind)) => Done::Missed(kind, index),
+                _ => return None,
+            },
+        })
+    }
+
+    /// Lends the bytes of a buffer out of the ring's hands.
+    pub(crate) fn take_bytes(&mut self, buffer: u16) -> Box<[u8]> {
+        mem::take(&mut self.buffers.bytes[usize::from(buffer)])
+    }
+
+    /// Gives a buffer that was filled back to the kernel, with the bytes that were taken of it.
+    pub(crate) fn give_bytes(&mut self, buffer: u16, bytes: Box<[u8]>) {
+        self.buffers.bytes[usize::from(buffer)] = bytes;
+        self.buffers.give(buffer);
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // Nothing writes into buffers any more when this returns. It takes them along if it fails: better than to let
+        // the kernel write into what is somebody else's then.
+        let cancelled = self
+            .ring
+            .submitter()
+            .register_sync_cancel(None, CancelBuilder::any());
+        let is_idle = cancelled.is_ok()
+            || cancelled.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        if !is_idle {
+            self.buffers.leak();
+        }
+    }
+}
+
+/// Buffers that the kernel chooses from when something arrives.
+struct Buffers {
+    /// The list that is shared with the kernel.
+    entries: NonNull<BufRingEntry>,
+    layout: Layout,
+    mask: u16,
+    tail: u16,
+    /// By number; each stays where it is for as long as the ring lives.
+    bytes: Vec<Box<[u8]>>,
+}
+
+impl Buffers {
+    #[expect(unsafe_code, reason = "memory that the kernel shares")]
+    fn new(ring: &IoUring, count: u16, size: usize) -> io::Result<Self> {
+        let count = count.clamp(1, 1 << 15).next_power_of_two();
+        let layout = Layout::array::<BufRingEntry>(usize::from(count))
+            .and_then(|layout| layout.align_to(rustix::param::page_size()))
+            .map_err(io::Error::other)?;
+        // SAFETY: the layout is not empty.
+        let place = unsafe { alloc_zeroed(layout) };
+        let Some(entries) = NonNull::new(place.cast::<BufRingEntry>()) else {
+            handle_alloc_error(layout);
+        };
+        let mut buffers = Self {
+            entries,
+            layout,
+            mask: count - 1,
+            tail: 0,
+            bytes: (0..count).map(|_| vec![0; size.max(1)].into()).collect(),
+        };
+        let address = entries.as_ptr() as u64;
+        // SAFETY: it lives as long as the ring, or longer: see the drop of `Ring`.
+        unsafe {
+            ring.submitter()
+                .register_buf_ring_with_flags(address, count, GROUP, 0)?;
+        }
+        (0..count).for_each(|buffer| buffers.give(buffer));
+        Ok(buffers)
+    }
+
+    /// Lets the kernel fill a buffer.
+    #[expect(unsafe_code, reason = "memory that the kernel shares")]
+    fn give(&mut self, buffer: u16) {
+        let bytes = &mut self.bytes[usize::from(buffer)];
+        let place = usize::from(self.tail & self.mask);
+        // SAFETY: the place is one of the list.
+        let entry = unsafe { self.entries.add(place) };
+        // SAFETY: the kernel reads none behind the tail, and nobody else has a reference.
+        let entry = unsafe { &mut *entry.as_ptr() };
+        entry.set_addr(bytes.as_mut_ptr() as u64);
+        entry.set_len(bytes.len() as u32);
+        entry.set_bid(buffer);
+        self.tail = self.tail.wrapping_add(1);
+        // SAFETY: the list begins there, and is initialized.
+        let tail = unsafe { BufRingEntry::tail(self.entries.as_ptr()) };
+        // SAFETY: it lives as long as the list; everybody uses it as an atomic from the registration on.
+        let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
+        tail.store(self.tail, Ordering::Release);
+    }
+
+    /// Leaves all of it where it is for ever.
+    fn leak(&mut self) {
+        mem::forget(mem::take(&mut self.bytes));
+        self.layout = Layout::new::<()>();
+    }
+}
+
+impl Drop for Buffers {
+    #[expect(unsafe_code, reason = "memory that the kernel shares")]
+    fn drop(&mut self) {
+        if self.layout.size() > 0 {
+            // SAFETY: it was allocated with that layout, and nobody else uses it any more.
+            unsafe { dealloc(self.entries.as_ptr().cast(), self.layout) }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What comes of the kernel by itself: connections and bytes.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+
+use super::{CANCELLING, CHANGES, KEEPING, RECEIVING, Uring};
+use crate::sys::socket;
+use crate::sys::uring::{Filled, Kind};
+use crate::transport::State;
+use crate::{Event, ListenerId, TransportId};
+
+/// Something the sink is to be told in its turn.
+#[derive(Debug)]
+pub(super) enum Arrived {
+    Connection(ListenerId, OwnedFd),
+    Shortage(ListenerId, Errno),
+    /// A listener's accept may have ended.
+    Accepting(ListenerId),
+    Bytes(TransportId, Filled),
+    /// The peer's FIN.
+    End(TransportId),
+}
+
+impl Uring {
+    /// Asks for the bytes of a transport, if nobody has.
+    pub(super) fn start_receiving(&mut self, id: TransportId) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        if transport.interest & RECEIVING != 0 || transport.ended || transport.state != State::Open
+        {
+            return;
+        }
+        transport.interest |= RECEIVING;
+        if let Some(socket) = &transport.socket {
+            self.ring.receive(id.index, socket);
+        }
+    }
+
+    /// A completion of a receive.
+    pub(super) fn received(
+        &mut self,
+        index: u32,
+        filled: Result<Option<Filled>, Errno>,
+        has_more: bool,
+    ) {
+        let Some((id, _)) = self.at(index) else {
+            // It has ended: its buffer goes back unread.
+            if let Ok(Some(filled)) = filled {
+                let bytes = self.ring.take_bytes(filled.buffer);
+                self.ring.give_bytes(filled.buffer, bytes);
+            }
+            return;
+        };
+        match filled {
+            Ok(Some(filled)) => {
+                self.arrived.push_back(Arrived::Bytes(id, filled));
+                if !has_more {
+                    self.hungry.push(id);
+                }
+            }
+            Ok(None) => self.arrived.push_back(Arrived::End(id)),
+            // All buffers are in use: it goes on when some have been given back. Or it was cancelled: while paused.
+            Err(Errno::NOBUFS | Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {
+                self.hungry.push(id);
+            }
+            Err(errno) => self.end(id, errno.into()),
+        }
+    }
+
+    /// Tells what has arrived, as much of it as a turn may.
+    pub(super) fn tell_arrived(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        let most = self.options.receives_max.max(1);
+        let mut told = 0;
+        while told < most
+            && let Some(arrived) = self.arrived.pop_front()
+        {
+            match arrived {
+                Arrived::Connection(listener, socket) => {
+                    told += 1;
+                    self.tell_connection(listener, socket, sink);
+                }
+                Arrived::Shortage(listener, errno) => self.stall(listener, errno, sink),
+                Arrived::Accepting(listener) => self.go_on_accepting(listener),
+                Arrived::Bytes(id, filled) => {
+                    told += 1;
+                    self.tell_bytes(id, &filled, sink);
+                }
+                Arrived::End(id) => self.peer_ended(id, sink),
+            }
+        }
+    }
+
+    #[inline]
+    fn tell_bytes(
+        &mut self,
+        id: TransportId,
+        filled: &Filled,
+        sink: &mut impl FnMut(&mut Self, Event<'_>),
+    ) {
+        let mut bytes = self.ring.take_bytes(filled.buffer);
+        let own = &mut bytes[..filled.length];
+        match self.transports.live(id) {
+            Some(transport) if transport.paused || transport.interest & KEEPING != 0 => {
+                self.keep(id, own);
+            }
+            Some(_) => sink(self, Event::Received { id, bytes: own }),
+            None => {}
+        }
+        self.ring.give_bytes(filled.buffer, bytes);
+    }
+
+    /// Asks for no more bytes of those that are paused still.
+    pub(super) fn stop_receiving(&mut self) {
+        while let Some(id) = self.pausing.pop() {
+            if let Some(transport) = self.transports.live(id)
+                && transport.paused
+                && transport.interest & (RECEIVING | CANCELLING) == RECEIVING
+            {
+                transport.interest |= CANCELLING;
+                self.ring.cancel(Kind::Receive, id.index);
+            }
+        }
+    }
+
+    /// Bytes that had come before a transport was paused: they wait.
+    #[cold]
+    fn keep(&mut self, id: TransportId, bytes: &[u8]) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        transport.interest |= KEEPING;
+        self.kept
+            .entry(id.index)
+            .or_default()
+            .extend_from_slice(bytes);
+    }
+
+    #[cold]
+    fn peer_ended(&mut self, id: TransportId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        if transport.paused || transport.interest & KEEPING != 0 {
+            // To be found again by the receive that follows `resume`.
+            self.hungry.push(id);
+            return;
+        }
+        transport.ended = true;
+        sink(self, Event::Ended { id });
+        self.watch_changes(id);
+    }
+
+    /// What `resume` asked for, and what ended by itself: kept bytes are told, receives are asked for again.
+    pub(super) fn feed(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        if self.hungry.is_empty() {
+            return;
+        }
+        let mut hungry = std::mem::take(&mut self.hungry);
+        for id in hungry.drain(..) {
+            self.feed_one(id, sink);
+        }
+        hungry.append(&mut self.hungry);
+        self.hungry = hungry;
+    }
+
+    fn feed_one(&mut self, id: TransportId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        if transport.interest & RECEIVING != 0 {
+            // Its last completion is still to come, and with it the next look.
+            if transport.interest & CANCELLING == 0 && transport.interest & KEEPING != 0 {
+                self.tell_kept(id, sink);
+            }
+            return;
+        }
+        if transport.paused {
+            return self.watch_changes(id);
+        }
+        self.tell_kept(id, sink);
+        match self.transports.live(id) {
+            Some(transport) if transport.paused => self.watch_changes(id),
+            Some(_) => self.start_receiving(id),
+            None => {}
+        }
+    }
+
+    /// Tells what came while a transport was paused, as long as it is not paused again.
+    fn tell_kept(&mut self, id: TransportId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        let Some(mut bytes) = self.kept.remove(&id.index) else {
+            return;
+        };
+        let most = self.options.ring_buffer_bytes.max(1);
+        let mut from = 0;
+        while from < bytes.len() {
+            let Some(transport) = self.transports.live(id) else {
+                return;
+            };
+            if transport.paused {
+                bytes.drain(..from);
+                self.kept.insert(id.index, bytes);
+                return;
+            }
+            let to = bytes.len().min(from + most);
+            let own = &mut bytes[from..to];
+            from = to;
+            sink(self, Event::Received { id, bytes: own });
+        }
+        if let Some(transport) = self.transports.live(id) {
+            transport.interest &= !KEEPING;
+        }
+    }
+
+    /// Asks to be told of a reset where nothing is received that would tell it.
+    pub(super) fn watch_changes(&mut self, id: TransportId) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        if transport.interest & (CHANGES | RECEIVING) != 0 || transport.state != State::Open {
+            return;
+        }
+        transport.interest |= CHANGES;
+        if let Some(socket) = &transport.socket {
+            self.ring.poll_changes(id.index, socket);
+        }
+    }
+
+    /// The poll for a reset tells of something: an error ends the transport, an end is found by who reads.
+    pub(super) fn changed(&mut self, index: u32) {
+        let Some((id, transport)) = self.at(index) else {
+            return;
+        };
+        if let Some(socket) = &transport.socket
+            && let Err(errno) = socket::take_error(socket)
+        {
+            self.end(id, errno.into());
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Sending: collected during a turn, submitted at its end.
+
+use rustix::io::Errno;
+
+use super::{Pending, UNSENT, Uring, WRITABLE};
+use crate::queue::SendQueue;
+use crate::sys::socket;
+use crate::transport::{Fin, State};
+use crate::{Buffer, Event, TransportId};
+
+impl Uring {
+    #[inline]
+    pub(super) fn send_buffer(&mut self, id: TransportId, buffer: Buffer) -> Option<Buffer> {
+        let Some(transport) = self.transports.live(id) else {
+            return Some(buffer);
+        };
+        if transport.fin != Fin::None || buffer.is_empty() {
+            return Some(buffer);
+        }
+        let queue = transport.queue.get_or_insert_with(|| self.queues.take());
+        queue.push(buffer);
+        transport.above |= queue.unsent() > self.options.low_water_bytes;
+        let is_blocked = transport.interest & WRITABLE != 0 || transport.state != State::Open;
+        if !is_blocked && transport.interest & UNSENT == 0 {
+            transport.interest |= UNSENT;
+            self.unsent.push(id);
+        }
+        None
+    }
+
+    /// Hands the ring what the turn has left to send.
+    pub(super) fn submit_sends(&mut self) {
+        for id in self.unsent.drain(..) {
+            let Some(transport) = self.transports.live(id) else {
+                continue;
+            };
+            transport.interest &= !UNSENT;
+            if let (Some(queue), Some(socket)) = (transport.queue.take(), &transport.socket) {
+                self.ring.send(id.index, socket, queue);
+            }
+        }
+    }
+
+    /// A send is done. It was submitted by the call that has just returned, and nobody has done anything since.
+    pub(super) fn sent(
+        &mut self,
+        index: u32,
+        sent: Result<usize, Errno>,
+        mut queue: Box<SendQueue>,
+    ) {
+        let id = self.transports.id(index);
+        let Some(transport) = self.transports.live(id) else {
+            // A receive of the same batch has ended it.
+            return self.queues.give(queue);
+        };
+        let count = match sent {
+            Ok(count) => count,
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(errno) => {
+                transport.queue = Some(queue);
+                return self.end(id, errno.into());
+            }
+        };
+        let told = self.pending.len();
+        queue.advance(count, |buffer| self.pending.push(Pending::Sent(id, buffer)));
+        if queue.is_empty() {
+            self.queues.give(queue);
+        } else {
+            transport.queue = Some(queue);
+        }
+        self.settle(id);
+        // `Sent` and `Drained` say as much.
+        if count > 0 && self.pending.len() == told {
+            self.pending.push(Pending::Progressed(id));
+        }
+    }
+
+    /// After an attempt to send: the poll for room, low water, FIN.
+    fn settle(&mut self, id: TransportId) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        let unsent = transport.queue.as_deref().map_or(0, SendQueue::unsent);
+        let is_above = unsent > self.options.low_water_bytes;
+        if transport.above && !is_above {
+            self.pending.push(Pending::Drained(id));
+        }
+        transport.above = is_above;
+        if transport.state != State::Open || transport.interest & UNSENT != 0 {
+            return;
+        }
+        if transport.queue.is_some() {
+            return self.watch_writable(id);
+        }
+        if transport.fin == Fin::Wanted
+            && let Some(socket) = &transport.socket
+        {
+            transport.fin = Fin::Sent;
+            if let Err(errno) = socket::shutdown_write(socket) {
+                self.end(id, errno.into());
+            }
+        }
+    }
+
+    /// Asks to be told when there is room to send, or a connect is done.
+    pub(super) fn watch_writable(&mut self, id: TransportId) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        if transport.interest & WRITABLE == 0
+            && let Some(socket) = &transport.socket
+        {
+            transport.interest |= WRITABLE;
+            self.ring.poll_writable(id.index, socket);
+        }
+    }
+
+    /// The poll for room has answered.
+    pub(super) fn writable(&mut self, index: u32) {
+        let Some((id, transport)) = self.at(index) else {
+            return;
+        };
+        if transport.state == State::Connecting {
+            let Some(socket) = &transport.socket else {
+                return;
+            };
+            if let Err(errno) = socket::take_error(socket) {
+                return self.end(id, errno.into());
+            }
+            self.connected.push(id);
+            return;
+        }
+        if transport.queue.is_some() && transport.interest & UNSENT == 0 {
+            transport.interest |= UNSENT;
+            self.unsent.push(id);
+        }
+    }
+
+    /// Tells of connects that are done.
+    pub(super) fn tell_connected(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        while let Some(id) = self.connected.pop() {
+            let Some(transport) = self.transports.live(id) else {
+                continue;
+            };
+            transport.state = State::Open;
+            if transport.queue.is_some() && transport.interest & UNSENT == 0 {
+                transport.interest |= UNSENT;
+                self.unsent.push(id);
+            }
+            self.start_receiving(id);
+            sink(self, Event::Connected { id });
+            self.settle(id);
+        }
+    }
+
+    pub(super) fn shutdown_send(&mut self, id: TransportId) {
+        let Some(transport) = self.transports.live(id) else {
+            return;
+        };
+        if transport.fin == Fin::None {
+            transport.fin = Fin::Wanted;
+            self.settle(id);
+        }
+    }
+}
