@@ -20,11 +20,10 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::queue::{Queues, SendQueue};
+use crate::base::{BackEnd, Base};
 use crate::sys::epoll::{Event as Ready, EventFlags, Poller};
 use crate::sys::socket;
-use crate::timer::Wheel;
-use crate::transport::{State, Transports};
+use crate::transport::State;
 use crate::{Buffer, CloseReason, Driver, Event, ListenerId, Options, TransportId, Waker};
 
 use accept::Listener;
@@ -51,32 +50,15 @@ fn flags(interest: u8) -> EventFlags {
     flags
 }
 
-/// What a call caused and the sink has not been told yet.
-#[derive(Debug)]
-enum Pending {
-    Sent(TransportId, Buffer),
-    Progressed(TransportId),
-    Drained(TransportId),
-}
-
 /// A [`Driver`] on epoll.
 pub struct Epoll {
-    options: Options,
+    base: Base,
     poller: Poller,
-    waker: Waker,
-    transports: Transports,
-    wheel: Wheel,
-    now_ms: u64,
     listeners: Vec<Listener>,
-    /// Listeners that wait for their next attempt.
-    stalled: usize,
     events: Vec<Ready>,
     receive: Box<[u8]>,
-    pending: Vec<Pending>,
-    closed: Vec<(TransportId, CloseReason)>,
     /// Transports that hold bytes back because `more` was promised.
     held: Vec<TransportId>,
-    queues: Queues,
 }
 
 impl Epoll {
@@ -86,35 +68,27 @@ impl Epoll {
     /// No descriptor for the epoll instance or the eventfd.
     pub fn new(options: Options) -> io::Result<Self> {
         let poller = Poller::new()?;
-        let waker = Waker::new()?;
+        let base = Base::new(options, SPARE_QUEUES_MAX)?;
         // Edge-triggered: each wake is told once, and nobody has to read it.
         poller.add(
-            waker.eventfd(),
+            base.waker.eventfd(),
             u64::from(TAG_WAKER),
             EventFlags::IN | EventFlags::ET,
         )?;
-        let now_ms = socket::now_ms();
+        let options = &base.options;
         Ok(Self {
             poller,
-            waker,
-            transports: Transports::new(),
-            wheel: Wheel::new(now_ms),
-            now_ms,
             listeners: Vec::new(),
-            stalled: 0,
             events: Vec::with_capacity(options.receives_max.max(1)),
             receive: vec![0; options.receive_bytes.max(1)].into_boxed_slice(),
-            pending: Vec::new(),
-            closed: Vec::new(),
             held: Vec::new(),
-            queues: Queues::new(SPARE_QUEUES_MAX),
-            options,
+            base,
         })
     }
 
     /// Tells epoll what to look for on a live transport, if that is news.
     fn set_interest(&mut self, id: TransportId, interest: u8) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         let before = mem::replace(&mut transport.interest, interest);
@@ -140,7 +114,7 @@ impl Epoll {
     /// The end of a live transport, whatever the reason.
     #[cold]
     fn end(&mut self, id: TransportId, reason: CloseReason) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         transport.state = State::Closed;
@@ -152,28 +126,11 @@ impl Epoll {
             // registration alive beyond our close. Failing means it is gone.
             let _ = self.poller.delete(&socket);
         }
-        self.wheel.clear(&mut self.transports, id.index);
+        self.base.wheel.clear(&mut self.base.transports, id.index);
         if let Some(queue) = queue {
-            self.queues.give(queue);
+            self.base.queues.give(queue);
         }
-        self.closed.push((id, reason));
-    }
-
-    /// How long the wait may last.
-    fn wait_ms(&self) -> Option<u64> {
-        if !self.pending.is_empty() || !self.closed.is_empty() {
-            return Some(0);
-        }
-        let retry_ms = if self.stalled == 0 {
-            None
-        } else {
-            self.next_accept_ms()
-        };
-        [self.wheel.next_ms(), retry_ms]
-            .into_iter()
-            .flatten()
-            .map(|at_ms| at_ms.saturating_sub(self.now_ms))
-            .min()
+        self.base.closed.push((id, reason));
     }
 
     #[inline]
@@ -196,46 +153,12 @@ impl Epoll {
             self.accept(ListenerId(id.index), sink);
         }
     }
+}
 
-    fn fire_timers(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        for _ in 0..self.options.timers_max {
-            let Some(index) = self.wheel.pop(&mut self.transports, self.now_ms) else {
-                break;
-            };
-            let id = self.transports.id(index);
-            sink(self, Event::Timer { id });
-        }
-    }
-
-    /// What calls have caused up to now; what the sink causes comes next turn.
-    fn deliver_pending(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        let mut pending = mem::take(&mut self.pending);
-        for event in pending.drain(..) {
-            match event {
-                Pending::Sent(id, buffer) if self.transports.peek(id).is_some() => {
-                    sink(self, Event::Sent { id, buffer });
-                }
-                Pending::Drained(id) if self.transports.peek(id).is_some() => {
-                    sink(self, Event::Drained { id });
-                }
-                Pending::Progressed(id) if self.transports.peek(id).is_some() => {
-                    sink(self, Event::Progressed { id });
-                }
-                Pending::Sent(..) | Pending::Progressed(_) | Pending::Drained(_) => {}
-            }
-        }
-        pending.append(&mut self.pending);
-        self.pending = pending;
-    }
-
-    fn deliver_closed(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        let mut closed = mem::take(&mut self.closed);
-        for (id, reason) in closed.drain(..) {
-            sink(self, Event::Closed { id, reason });
-            self.transports.remove(id);
-        }
-        closed.append(&mut self.closed);
-        self.closed = closed;
+impl BackEnd for Epoll {
+    #[inline]
+    fn base(&mut self) -> &mut Base {
+        &mut self.base
     }
 }
 
@@ -258,7 +181,7 @@ impl Driver for Epoll {
             socket::bind_from(&socket, from)?;
         }
         let begun = socket::connect(&socket, &addr);
-        let id = self.transports.add(socket, State::Connecting);
+        let id = self.base.transports.add(socket, State::Connecting);
         match begun {
             // Writable means connected, or failed with an error on the socket.
             Ok(()) => self.set_interest(id, REGISTERED | OUTPUT),
@@ -273,20 +196,17 @@ impl Driver for Epoll {
     }
 
     fn unsent(&self, id: TransportId) -> usize {
-        self.transports
-            .peek(id)
-            .and_then(|transport| transport.queue.as_deref())
-            .map_or(0, SendQueue::unsent)
+        self.base.unsent(id)
     }
 
     fn pause(&mut self, id: TransportId) {
-        if let Some(transport) = self.transports.live(id) {
+        if let Some(transport) = self.base.transports.live(id) {
             transport.paused = true;
         }
     }
 
     fn resume(&mut self, id: TransportId) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         transport.paused = false;
@@ -306,32 +226,25 @@ impl Driver for Epoll {
 
     #[inline]
     fn set_timer(&mut self, id: TransportId, deadline_ms: u64) {
-        if self.transports.live(id).is_some() {
-            // Never in the millisecond that is being fired: a sink that sets
-            // the same timer again and again must not hold up the turn.
-            let deadline_ms = deadline_ms.max(self.now_ms + 1);
-            self.wheel.set(&mut self.transports, id.index, deadline_ms);
-        }
+        self.base.set_timer(id, deadline_ms);
     }
 
     #[inline]
     fn clear_timer(&mut self, id: TransportId) {
-        if self.transports.live(id).is_some() {
-            self.wheel.clear(&mut self.transports, id.index);
-        }
+        self.base.clear_timer(id);
     }
 
     fn waker(&self) -> Waker {
-        self.waker.clone()
+        self.base.waker.clone()
     }
 
     #[inline]
     fn now_ms(&self) -> u64 {
-        self.now_ms
+        self.base.now_ms
     }
 
     fn options(&self) -> &Options {
-        &self.options
+        &self.base.options
     }
 
     fn turn_within(
@@ -340,13 +253,13 @@ impl Driver for Epoll {
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) -> io::Result<()> {
         self.flush_held();
-        let own = self.wait_ms().map(Duration::from_millis);
+        let own = self.base.wait_ms().map(Duration::from_millis);
         let timeout = own.into_iter().chain(timeout).min();
         match self.poller.wait(&mut self.events, timeout) {
             Ok(()) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        self.now_ms = socket::now_ms();
+        self.base.now_ms = socket::now_ms();
 
         // Lent to the sink beside `self`, so they leave it for the batch.
         let mut bytes = mem::take(&mut self.receive);
@@ -357,9 +270,7 @@ impl Driver for Epoll {
         self.events = events;
         self.receive = bytes;
 
-        if self.stalled != 0 {
-            self.retry_accept();
-        }
+        self.retry_accept();
         self.fire_timers(sink);
         self.deliver_pending(sink);
         self.deliver_closed(sink);

@@ -9,6 +9,7 @@
 //!
 //! The crate does not know what the bytes mean: they go on to `frontends`.
 
+mod base;
 mod buffer;
 mod delayed;
 mod driver;

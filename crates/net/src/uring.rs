@@ -19,11 +19,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use crate::queue::{Queues, SendQueue};
+use crate::base::{BackEnd, Base};
 use crate::sys::socket;
 use crate::sys::uring::{Done, Kind, Ring};
-use crate::timer::Wheel;
-use crate::transport::{State, Transport, Transports};
+use crate::transport::{State, Transport};
 use crate::{Buffer, CloseReason, Driver, Event, ListenerId, Options, TransportId, Waker};
 
 use accept::Listener;
@@ -45,26 +44,12 @@ const UNSENT: u8 = 32;
 /// Queues that are kept for the next sends: of a publication to many.
 const SPARE_QUEUES_MAX: usize = 8192;
 
-/// What a call caused and the sink has not been told yet.
-#[derive(Debug)]
-enum Pending {
-    Sent(TransportId, Buffer),
-    Progressed(TransportId),
-    Drained(TransportId),
-}
-
 /// A [`Driver`] on io_uring.
 pub struct Uring {
-    options: Options,
-    transports: Transports,
-    wheel: Wheel,
-    now_ms: u64,
-    waker: Waker,
+    base: Base,
     /// The poll for wakes has ended and has to be asked for again.
     is_deaf: bool,
     listeners: Vec<Listener>,
-    /// Listeners that wait for their next attempt.
-    stalled: usize,
     /// Receives and accepts that are done, in order, of which a turn tells some.
     arrived: VecDeque<Arrived>,
     /// What came while its transport was paused.
@@ -75,13 +60,8 @@ pub struct Uring {
     pausing: Vec<TransportId>,
     /// Transports with something to send that was not submitted yet.
     unsent: Vec<TransportId>,
-    /// Transports that are connected and were not told so yet.
-    connected: Vec<TransportId>,
-    pending: Vec<Pending>,
     /// Transports that have ended and wait for what is in flight.
     dying: Vec<(TransportId, CloseReason)>,
-    closed: Vec<(TransportId, CloseReason)>,
-    queues: Queues,
     // Last, so that nothing of a transport outlives it but by accident of a panic.
     ring: Ring,
 }
@@ -93,41 +73,31 @@ impl Uring {
     /// No descriptor, or the kernel lacks io_uring, something that is needed of it (6.1 has all), or the right to it.
     pub fn new(options: Options) -> io::Result<Self> {
         let mut ring = Ring::new(options.ring_buffers, options.ring_buffer_bytes)?;
-        let waker = Waker::new()?;
-        ring.poll_wake(waker.eventfd());
-        let now_ms = socket::now_ms();
+        let base = Base::new(options, SPARE_QUEUES_MAX)?;
+        ring.poll_wake(base.waker.eventfd());
         Ok(Self {
-            transports: Transports::new(),
-            wheel: Wheel::new(now_ms),
-            now_ms,
-            waker,
+            base,
             is_deaf: false,
             listeners: Vec::new(),
-            stalled: 0,
             arrived: VecDeque::new(),
             kept: HashMap::new(),
             hungry: Vec::new(),
             pausing: Vec::new(),
             unsent: Vec::new(),
-            connected: Vec::new(),
-            pending: Vec::new(),
             dying: Vec::new(),
-            closed: Vec::new(),
-            queues: Queues::new(SPARE_QUEUES_MAX),
             ring,
-            options,
         })
     }
 
     /// The end of a live transport, whatever the reason.
     fn end(&mut self, id: TransportId, reason: CloseReason) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         transport.state = State::Closed;
         let interest = transport.interest;
         if let Some(queue) = transport.queue.take() {
-            self.queues.give(queue);
+            self.base.queues.give(queue);
         }
         if interest & KEEPING != 0 {
             self.kept.remove(&id.index);
@@ -141,55 +111,37 @@ impl Uring {
         if interest & CHANGES != 0 {
             self.ring.cancel(Kind::Change, id.index);
         }
-        self.wheel.clear(&mut self.transports, id.index);
+        self.base.wheel.clear(&mut self.base.transports, id.index);
         self.dying.push((id, reason));
     }
 
     /// Closes the descriptors of those that have nothing in flight any more.
     fn bury(&mut self) {
-        let Self {
-            dying,
-            closed,
-            transports,
-            ..
-        } = self;
+        let Self { dying, base, .. } = self;
         dying.retain(|(id, reason)| {
-            let transport = transports.slot(id.index);
+            let transport = base.transports.slot(id.index);
             if transport.interest & (RECEIVING | WRITABLE | CHANGES) != 0 {
                 return true;
             }
             transport.socket = None;
-            closed.push((*id, *reason));
+            base.closed.push((*id, *reason));
             false
         });
     }
 
     /// A transport by its index, if it has not ended.
     fn at(&mut self, index: u32) -> Option<(TransportId, &mut Transport)> {
-        let id = self.transports.id(index);
-        let transport = self.transports.live(id)?;
+        let id = self.base.transports.id(index);
+        let transport = self.base.transports.live(id)?;
         Some((id, transport))
     }
 
     /// How long the wait may last.
     fn wait_ms(&self) -> Option<u64> {
-        let is_busy = !self.pending.is_empty()
-            || !self.closed.is_empty()
-            || !self.dying.is_empty()
-            || !self.arrived.is_empty()
-            || !self.hungry.is_empty();
-        if is_busy {
+        if !self.dying.is_empty() || !self.arrived.is_empty() || !self.hungry.is_empty() {
             return Some(0);
         }
-        let retry_ms = match self.stalled {
-            0 => None,
-            _ => self.next_accept_ms(),
-        };
-        [self.wheel.next_ms(), retry_ms]
-            .into_iter()
-            .flatten()
-            .map(|at_ms| at_ms.saturating_sub(self.now_ms))
-            .min()
+        self.base.wait_ms()
     }
 
     /// Takes what the kernel has done: sends and polls at once, receives and accepts to be told in their turn.
@@ -200,7 +152,7 @@ impl Uring {
                 Done::Sent(index, sent, queue) => self.sent(index, sent, queue),
                 Done::Received(index, filled, has_more) => {
                     if !has_more {
-                        let slot = self.transports.slot(index);
+                        let slot = self.base.transports.slot(index);
                         slot.interest &= !(RECEIVING | CANCELLING);
                     }
                     self.received(index, filled, has_more);
@@ -209,12 +161,12 @@ impl Uring {
                     self.accepted(ListenerId(listener), socket, has_more);
                 }
                 Done::Writable(index) => {
-                    self.transports.slot(index).interest &= !WRITABLE;
+                    self.base.transports.slot(index).interest &= !WRITABLE;
                     self.writable(index);
                 }
                 Done::Changed(index, has_more) => {
                     if !has_more {
-                        self.transports.slot(index).interest &= !CHANGES;
+                        self.base.transports.slot(index).interest &= !CHANGES;
                     }
                     self.changed(index);
                 }
@@ -233,7 +185,7 @@ impl Uring {
     fn cancel_again(&mut self, kind: Kind, index: u32) {
         let interest = match kind {
             Kind::Accept => return self.cancel_accept_again(index),
-            _ => self.transports.slot(index).interest,
+            _ => self.base.transports.slot(index).interest,
         };
         let wanted = match kind {
             Kind::Receive => RECEIVING,
@@ -244,46 +196,12 @@ impl Uring {
             self.ring.cancel(kind, index);
         }
     }
+}
 
-    fn fire_timers(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        for _ in 0..self.options.timers_max {
-            let Some(index) = self.wheel.pop(&mut self.transports, self.now_ms) else {
-                break;
-            };
-            let id = self.transports.id(index);
-            sink(self, Event::Timer { id });
-        }
-    }
-
-    /// What calls have caused up to now; what the sink causes comes next turn.
-    fn deliver_pending(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        let mut pending = mem::take(&mut self.pending);
-        for event in pending.drain(..) {
-            match event {
-                Pending::Sent(id, buffer) if self.transports.peek(id).is_some() => {
-                    sink(self, Event::Sent { id, buffer });
-                }
-                Pending::Drained(id) if self.transports.peek(id).is_some() => {
-                    sink(self, Event::Drained { id });
-                }
-                Pending::Progressed(id) if self.transports.peek(id).is_some() => {
-                    sink(self, Event::Progressed { id });
-                }
-                Pending::Sent(..) | Pending::Progressed(_) | Pending::Drained(_) => {}
-            }
-        }
-        pending.append(&mut self.pending);
-        self.pending = pending;
-    }
-
-    fn deliver_closed(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        let mut closed = mem::take(&mut self.closed);
-        for (id, reason) in closed.drain(..) {
-            sink(self, Event::Closed { id, reason });
-            self.transports.remove(id);
-        }
-        closed.append(&mut self.closed);
-        self.closed = closed;
+impl BackEnd for Uring {
+    #[inline]
+    fn base(&mut self) -> &mut Base {
+        &mut self.base
     }
 }
 
@@ -306,7 +224,7 @@ impl Driver for Uring {
             socket::bind_from(&socket, from)?;
         }
         let begun = socket::connect(&socket, &addr);
-        let id = self.transports.add(socket, State::Connecting);
+        let id = self.base.transports.add(socket, State::Connecting);
         match begun {
             // Writable means connected, or failed with an error on the socket.
             Ok(()) => self.watch_writable(id),
@@ -321,14 +239,11 @@ impl Driver for Uring {
     }
 
     fn unsent(&self, id: TransportId) -> usize {
-        self.transports
-            .peek(id)
-            .and_then(|transport| transport.queue.as_deref())
-            .map_or(0, SendQueue::unsent)
+        self.base.unsent(id)
     }
 
     fn pause(&mut self, id: TransportId) {
-        if let Some(transport) = self.transports.live(id)
+        if let Some(transport) = self.base.transports.live(id)
             && !transport.paused
         {
             transport.paused = true;
@@ -337,7 +252,7 @@ impl Driver for Uring {
     }
 
     fn resume(&mut self, id: TransportId) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         transport.paused = false;
@@ -356,32 +271,25 @@ impl Driver for Uring {
 
     #[inline]
     fn set_timer(&mut self, id: TransportId, deadline_ms: u64) {
-        if self.transports.live(id).is_some() {
-            // Never in the millisecond that is being fired: a sink that sets the same timer again and again must not
-            // hold up the turn.
-            let deadline_ms = deadline_ms.max(self.now_ms + 1);
-            self.wheel.set(&mut self.transports, id.index, deadline_ms);
-        }
+        self.base.set_timer(id, deadline_ms);
     }
 
     #[inline]
     fn clear_timer(&mut self, id: TransportId) {
-        if self.transports.live(id).is_some() {
-            self.wheel.clear(&mut self.transports, id.index);
-        }
+        self.base.clear_timer(id);
     }
 
     fn waker(&self) -> Waker {
-        self.waker.clone()
+        self.base.waker.clone()
     }
 
     #[inline]
     fn now_ms(&self) -> u64 {
-        self.now_ms
+        self.base.now_ms
     }
 
     fn options(&self) -> &Options {
-        &self.options
+        &self.base.options
     }
 
     fn turn_within(
@@ -391,24 +299,21 @@ impl Driver for Uring {
     ) -> io::Result<()> {
         self.feed(sink);
         if mem::take(&mut self.is_deaf) {
-            self.ring.poll_wake(self.waker.eventfd());
+            self.ring.poll_wake(self.base.waker.eventfd());
         }
         self.stop_receiving();
         self.submit_sends();
         let own = self.wait_ms().map(Duration::from_millis);
         let timeout = own.into_iter().chain(timeout).min();
         self.ring.wait(timeout)?;
-        self.now_ms = socket::now_ms();
+        self.base.now_ms = socket::now_ms();
 
         let is_woken = self.collect();
         if is_woken {
             sink(self, Event::Woken);
         }
-        self.tell_connected(sink);
         self.tell_arrived(sink);
-        if self.stalled != 0 {
-            self.retry_accept();
-        }
+        self.retry_accept();
         self.fire_timers(sink);
         self.deliver_pending(sink);
         self.bury();

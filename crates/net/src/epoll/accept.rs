@@ -15,8 +15,6 @@ use crate::{Event, ListenerId};
 pub(super) struct Listener {
     socket: OwnedFd,
     paused: bool,
-    /// Set while descriptors or memory are short.
-    retry_at_ms: Option<u64>,
 }
 
 impl Epoll {
@@ -27,7 +25,6 @@ impl Epoll {
         self.listeners.push(Listener {
             socket,
             paused: false,
-            retry_at_ms: None,
         });
         Ok(id)
     }
@@ -43,7 +40,7 @@ impl Epoll {
     /// Tells epoll whether connections on a listener are of interest.
     fn watch_listener(&mut self, id: ListenerId) {
         let listener = &self.listeners[id.0 as usize];
-        let wanted = !listener.paused && listener.retry_at_ms.is_none();
+        let wanted = !listener.paused && !self.base.is_resting(id);
         let flags = if wanted {
             EventFlags::IN
         } else {
@@ -54,15 +51,15 @@ impl Epoll {
     }
 
     pub(super) fn accept(&mut self, id: ListenerId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        for _ in 0..self.options.accepts_max {
+        for _ in 0..self.base.options.accepts_max {
             // The sink may pause the listener between two connections.
             let listener = &self.listeners[id.0 as usize];
-            if listener.paused || listener.retry_at_ms.is_some() {
+            if listener.paused || self.base.is_resting(id) {
                 return;
             }
             match socket::accept(&listener.socket) {
                 Ok((socket, peer)) => {
-                    let transport = self.transports.add(socket, State::Open);
+                    let transport = self.base.transports.add(socket, State::Open);
                     self.set_interest(transport, REGISTERED | INPUT);
                     sink(
                         self,
@@ -75,19 +72,15 @@ impl Epoll {
                 }
                 // Another process or worker was faster, or there is no more.
                 Err(Errno::AGAIN) => return,
-                Err(errno) if is_peers(errno) => {}
+                Err(errno) if socket::is_peers(errno) => {}
                 Err(errno) => return self.stall(id, errno, sink),
             }
         }
     }
 
-    /// Descriptors or memory are short: waiting connections would make a
-    /// level-triggered loop spin, so the listener rests.
     #[cold]
     fn stall(&mut self, id: ListenerId, errno: Errno, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        let retry_at_ms = self.now_ms + self.options.accept_retry_ms;
-        self.listeners[id.0 as usize].retry_at_ms = Some(retry_at_ms);
-        self.stalled += 1;
+        self.base.rest(id);
         self.watch_listener(id);
         sink(
             self,
@@ -98,44 +91,9 @@ impl Epoll {
         );
     }
 
-    /// When the next stalled listener tries again.
-    pub(super) fn next_accept_ms(&self) -> Option<u64> {
-        self.listeners
-            .iter()
-            .filter_map(|listener| listener.retry_at_ms)
-            .min()
-    }
-
     pub(super) fn retry_accept(&mut self) {
-        for index in 0..self.listeners.len() {
-            let listener = &mut self.listeners[index];
-            if listener
-                .retry_at_ms
-                .is_some_and(|at_ms| at_ms <= self.now_ms)
-            {
-                listener.retry_at_ms = None;
-                self.stalled -= 1;
-                self.watch_listener(ListenerId(index as u32));
-            }
+        while let Some(id) = self.base.next_rested() {
+            self.watch_listener(id);
         }
     }
-}
-
-/// Errors of the one connection that was taken off the backlog: accept(2) says
-/// to go on with the next.
-fn is_peers(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::INTR
-            | Errno::CONNABORTED
-            | Errno::PERM
-            | Errno::PROTO
-            | Errno::NETDOWN
-            | Errno::NOPROTOOPT
-            | Errno::HOSTDOWN
-            | Errno::NONET
-            | Errno::HOSTUNREACH
-            | Errno::OPNOTSUPP
-            | Errno::NETUNREACH
-    )
 }

@@ -20,7 +20,7 @@ impl Epoll {
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) {
         // Closed by an earlier event of the batch: nothing to do.
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         if transport.state == State::Connecting {
@@ -52,7 +52,7 @@ impl Epoll {
 
     #[cold]
     fn connect_ready(&mut self, id: TransportId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         let socket = transport
@@ -71,7 +71,7 @@ impl Epoll {
 
     #[cold]
     fn peer_ended(&mut self, id: TransportId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         transport.ended = true;
@@ -84,7 +84,7 @@ impl Epoll {
     /// A transport that nobody wants to read is readable or broken.
     #[cold]
     fn unreadable_ready(&mut self, id: TransportId, flags: EventFlags) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         let socket = transport

@@ -4,7 +4,8 @@ use std::io::IoSlice;
 
 use rustix::io::Errno;
 
-use super::{Epoll, OUTPUT, Pending};
+use super::{Epoll, OUTPUT};
+use crate::base::Pending;
 use crate::queue::{SLICES_MAX, SendQueue};
 use crate::sys::socket;
 use crate::transport::{Fin, State};
@@ -18,7 +19,7 @@ impl Epoll {
         buffer: Buffer,
         more: bool,
     ) -> Option<Buffer> {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return Some(buffer);
         };
         if transport.fin != Fin::None {
@@ -50,13 +51,13 @@ impl Epoll {
     /// The socket took a part, or nothing: the rest waits until it is writable.
     #[cold]
     fn send_rest(&mut self, id: TransportId, buffer: Buffer, sent: usize) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
-        let mut queue = self.queues.take();
+        let mut queue = self.base.queues.take();
         queue.push(buffer);
         queue.advance(sent, drop);
-        transport.above = queue.unsent() > self.options.low_water_bytes;
+        transport.above = queue.unsent() > self.base.options.low_water_bytes;
         transport.queue = Some(queue);
         let interest = transport.interest | OUTPUT;
         self.set_interest(id, interest);
@@ -64,11 +65,13 @@ impl Epoll {
 
     /// There is a queue, or there shall be one because more is promised.
     fn send_queued(&mut self, id: TransportId, buffer: Buffer, more: bool) -> Option<Buffer> {
-        let transport = self.transports.live(id)?;
+        let transport = self.base.transports.live(id)?;
         if buffer.is_empty() && (more || transport.queue.is_none()) {
             return Some(buffer);
         }
-        let queue = transport.queue.get_or_insert_with(|| self.queues.take());
+        let queue = transport
+            .queue
+            .get_or_insert_with(|| self.base.queues.take());
         let kept = if buffer.is_empty() {
             Some(buffer)
         } else {
@@ -77,7 +80,7 @@ impl Epoll {
         };
         let blocked = transport.interest & OUTPUT != 0 || transport.state != State::Open;
         if blocked {
-            transport.above |= queue.unsent() > self.options.low_water_bytes;
+            transport.above |= queue.unsent() > self.base.options.low_water_bytes;
             return kept;
         }
         if more && queue.len() < SLICES_MAX {
@@ -99,10 +102,10 @@ impl Epoll {
     }
 
     fn take_last_sent(&mut self, id: TransportId) -> Option<Buffer> {
-        match self.pending.pop() {
+        match self.base.pending.pop() {
             Some(Pending::Sent(of, buffer)) if of == id => Some(buffer),
             other => {
-                self.pending.extend(other);
+                self.base.pending.extend(other);
                 None
             }
         }
@@ -113,6 +116,7 @@ impl Epoll {
     pub(super) fn flush_held(&mut self) {
         while let Some(id) = self.held.pop() {
             let held = self
+                .base
                 .transports
                 .live(id)
                 .and_then(|transport| transport.queue.as_deref());
@@ -125,18 +129,18 @@ impl Epoll {
 
     #[cold]
     pub(super) fn writable(&mut self, id: TransportId) {
-        let (told, before) = (self.pending.len(), self.unsent(id));
+        let (told, before) = (self.base.pending.len(), self.unsent(id));
         self.flush(id);
         self.settle(id);
         // `Sent` and `Drained` say as much.
-        if self.pending.len() == told && self.unsent(id) < before {
-            self.pending.push(Pending::Progressed(id));
+        if self.base.pending.len() == told && self.unsent(id) < before {
+            self.base.pending.push(Pending::Progressed(id));
         }
     }
 
     /// Sends as much of the queue as the socket takes; true when all is gone.
     fn flush(&mut self, id: TransportId) -> bool {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return false;
         };
         let Some(queue) = transport.queue.as_deref_mut() else {
@@ -158,7 +162,9 @@ impl Epoll {
                     return false;
                 }
             };
-            queue.advance(sent, |buffer| self.pending.push(Pending::Sent(id, buffer)));
+            queue.advance(sent, |buffer| {
+                self.base.pending.push(Pending::Sent(id, buffer))
+            });
             if sent < offered {
                 return false;
             }
@@ -168,7 +174,7 @@ impl Epoll {
 
     /// After an attempt to send: interest, low water, the queue's end, FIN.
     pub(super) fn settle(&mut self, id: TransportId) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         let mut interest = transport.interest;
@@ -182,14 +188,16 @@ impl Epoll {
             Some(_) => {
                 interest &= !OUTPUT;
                 let queue = transport.queue.take();
-                queue.into_iter().for_each(|queue| self.queues.give(queue));
+                queue
+                    .into_iter()
+                    .for_each(|queue| self.base.queues.give(queue));
             }
             None => interest &= !OUTPUT,
         }
         let unsent = transport.queue.as_deref().map_or(0, SendQueue::unsent);
-        let above = unsent > self.options.low_water_bytes;
+        let above = unsent > self.base.options.low_water_bytes;
         if transport.above && !above {
-            self.pending.push(Pending::Drained(id));
+            self.base.pending.push(Pending::Drained(id));
         }
         transport.above = above;
         if transport.state == State::Open {
@@ -208,7 +216,7 @@ impl Epoll {
     }
 
     pub(super) fn shutdown_send(&mut self, id: TransportId) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         if transport.fin != Fin::None {

@@ -51,6 +51,25 @@ pub(crate) fn accept(listener: &OwnedFd) -> Result<(OwnedFd, SocketAddr), Errno>
     Ok((socket, peer))
 }
 
+/// Errors of the one connection that was taken off the backlog: accept(2) says
+/// to go on with the next.
+pub(crate) fn is_peers(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::INTR
+            | Errno::CONNABORTED
+            | Errno::PERM
+            | Errno::PROTO
+            | Errno::NETDOWN
+            | Errno::NOPROTOOPT
+            | Errno::HOSTDOWN
+            | Errno::NONET
+            | Errno::HOSTUNREACH
+            | Errno::OPNOTSUPP
+            | Errno::NETUNREACH
+    )
+}
+
 /// The other side's address; nobody's if it is gone already.
 pub(crate) fn peer_of(socket: &OwnedFd) -> SocketAddr {
     let peer = rustix::net::getpeername(socket).ok().flatten();

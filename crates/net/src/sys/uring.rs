@@ -390,6 +390,11 @@ impl Ring {
         })
     }
 
+    /// Gives a buffer back unread.
+    pub(crate) fn give_back(&mut self, buffer: u16) {
+        self.buffers.give(buffer);
+    }
+
     /// Lends the bytes of a buffer out of the ring's hands.
     pub(crate) fn take_bytes(&mut self, buffer: u16) -> Box<[u8]> {
         mem::take(&mut self.buffers.bytes[usize::from(buffer)])

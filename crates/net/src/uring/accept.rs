@@ -21,8 +21,6 @@ pub(super) struct Listener {
     is_accepting: bool,
     /// That is being cancelled.
     is_cancelling: bool,
-    /// Set while descriptors or memory are short.
-    retry_at_ms: Option<u64>,
     /// Those that came while it was paused.
     kept: VecDeque<OwnedFd>,
 }
@@ -36,7 +34,6 @@ impl Uring {
             is_paused: false,
             is_accepting: false,
             is_cancelling: false,
-            retry_at_ms: None,
             kept: VecDeque::new(),
         });
         self.ask_for_connections(id);
@@ -44,9 +41,9 @@ impl Uring {
     }
 
     /// Asks the kernel for connections of a listener, if they are wanted and it does not do so already.
-    fn ask_for_connections(&mut self, id: ListenerId) {
+    pub(super) fn ask_for_connections(&mut self, id: ListenerId) {
         let listener = &mut self.listeners[id.0 as usize];
-        let is_wanted = !listener.is_paused && listener.retry_at_ms.is_none();
+        let is_wanted = !listener.is_paused && !self.base.is_resting(id);
         if is_wanted && !listener.is_accepting {
             listener.is_accepting = true;
             self.ring.accept(id.0, &listener.socket);
@@ -90,11 +87,9 @@ impl Uring {
         }
         match socket {
             Ok(socket) => self.arrived.push_back(Arrived::Connection(id, socket)),
-            Err(errno) if is_shortage(errno) => {
-                self.arrived.push_back(Arrived::Shortage(id, errno));
-            }
             // Cancelled, or an error of the one connection that was taken off the backlog.
-            Err(_) => {}
+            Err(errno) if errno == Errno::CANCELED || socket::is_peers(errno) => {}
+            Err(errno) => self.arrived.push_back(Arrived::Shortage(id, errno)),
         }
         if !has_more {
             // One that ended by itself goes on, behind what it has brought.
@@ -115,7 +110,7 @@ impl Uring {
             return;
         }
         let peer = socket::peer_of(&socket);
-        let id: TransportId = self.transports.add(socket, State::Open);
+        let id: TransportId = self.base.transports.add(socket, State::Open);
         self.start_receiving(id);
         sink(self, Event::Accepted { id, listener, peer });
     }
@@ -128,11 +123,7 @@ impl Uring {
         errno: Errno,
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) {
-        let listener = &mut self.listeners[id.0 as usize];
-        if listener.retry_at_ms.is_none() {
-            listener.retry_at_ms = Some(self.now_ms + self.options.accept_retry_ms);
-            self.stalled += 1;
-        }
+        self.base.rest(id);
         sink(
             self,
             Event::AcceptStalled {
@@ -142,37 +133,9 @@ impl Uring {
         );
     }
 
-    pub(super) fn go_on_accepting(&mut self, id: ListenerId) {
-        self.ask_for_connections(id);
-    }
-
-    /// When the next stalled listener tries again.
-    pub(super) fn next_accept_ms(&self) -> Option<u64> {
-        self.listeners
-            .iter()
-            .filter_map(|listener| listener.retry_at_ms)
-            .min()
-    }
-
     pub(super) fn retry_accept(&mut self) {
-        for index in 0..self.listeners.len() {
-            let listener = &mut self.listeners[index];
-            if listener
-                .retry_at_ms
-                .is_some_and(|at_ms| at_ms <= self.now_ms)
-            {
-                listener.retry_at_ms = None;
-                self.stalled -= 1;
-                self.ask_for_connections(ListenerId(index as u32));
-            }
+        while let Some(id) = self.base.next_rested() {
+            self.ask_for_connections(id);
         }
     }
-}
-
-/// Errors that do not go away by asking again at once.
-fn is_shortage(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM
-    )
 }

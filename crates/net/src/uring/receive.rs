@@ -14,6 +14,8 @@ use crate::{Event, ListenerId, TransportId};
 #[derive(Debug)]
 pub(super) enum Arrived {
     Connection(ListenerId, OwnedFd),
+    /// One of ours is connected.
+    Connected(TransportId),
     Shortage(ListenerId, Errno),
     /// A listener's accept may have ended.
     Accepting(ListenerId),
@@ -25,7 +27,7 @@ pub(super) enum Arrived {
 impl Uring {
     /// Asks for the bytes of a transport, if nobody has.
     pub(super) fn start_receiving(&mut self, id: TransportId) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         if transport.interest & RECEIVING != 0 || transport.ended || transport.state != State::Open
@@ -48,8 +50,7 @@ impl Uring {
         let Some((id, _)) = self.at(index) else {
             // It has ended: its buffer goes back unread.
             if let Ok(Some(filled)) = filled {
-                let bytes = self.ring.take_bytes(filled.buffer);
-                self.ring.give_bytes(filled.buffer, bytes);
+                self.ring.give_back(filled.buffer);
             }
             return;
         };
@@ -71,7 +72,7 @@ impl Uring {
 
     /// Tells what has arrived, as much of it as a turn may.
     pub(super) fn tell_arrived(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        let most = self.options.receives_max.max(1);
+        let most = self.base.options.receives_max.max(1);
         let mut told = 0;
         while told < most
             && let Some(arrived) = self.arrived.pop_front()
@@ -82,7 +83,8 @@ impl Uring {
                     self.tell_connection(listener, socket, sink);
                 }
                 Arrived::Shortage(listener, errno) => self.stall(listener, errno, sink),
-                Arrived::Accepting(listener) => self.go_on_accepting(listener),
+                Arrived::Accepting(listener) => self.ask_for_connections(listener),
+                Arrived::Connected(id) => self.tell_connected(id, sink),
                 Arrived::Bytes(id, filled) => {
                     told += 1;
                     self.tell_bytes(id, &filled, sink);
@@ -101,7 +103,7 @@ impl Uring {
     ) {
         let mut bytes = self.ring.take_bytes(filled.buffer);
         let own = &mut bytes[..filled.length];
-        match self.transports.live(id) {
+        match self.base.transports.live(id) {
             Some(transport) if transport.paused || transport.interest & KEEPING != 0 => {
                 self.keep(id, own);
             }
@@ -114,7 +116,7 @@ impl Uring {
     /// Asks for no more bytes of those that are paused still.
     pub(super) fn stop_receiving(&mut self) {
         while let Some(id) = self.pausing.pop() {
-            if let Some(transport) = self.transports.live(id)
+            if let Some(transport) = self.base.transports.live(id)
                 && transport.paused
                 && transport.interest & (RECEIVING | CANCELLING) == RECEIVING
             {
@@ -127,7 +129,7 @@ impl Uring {
     /// Bytes that had come before a transport was paused: they wait.
     #[cold]
     fn keep(&mut self, id: TransportId, bytes: &[u8]) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         transport.interest |= KEEPING;
@@ -139,7 +141,7 @@ impl Uring {
 
     #[cold]
     fn peer_ended(&mut self, id: TransportId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         if transport.paused || transport.interest & KEEPING != 0 {
@@ -166,7 +168,7 @@ impl Uring {
     }
 
     fn feed_one(&mut self, id: TransportId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         if transport.interest & RECEIVING != 0 {
@@ -180,7 +182,7 @@ impl Uring {
             return self.watch_changes(id);
         }
         self.tell_kept(id, sink);
-        match self.transports.live(id) {
+        match self.base.transports.live(id) {
             Some(transport) if transport.paused => self.watch_changes(id),
             Some(_) => self.start_receiving(id),
             None => {}
@@ -192,10 +194,10 @@ impl Uring {
         let Some(mut bytes) = self.kept.remove(&id.index) else {
             return;
         };
-        let most = self.options.ring_buffer_bytes.max(1);
+        let most = self.base.options.ring_buffer_bytes.max(1);
         let mut from = 0;
         while from < bytes.len() {
-            let Some(transport) = self.transports.live(id) else {
+            let Some(transport) = self.base.transports.live(id) else {
                 return;
             };
             if transport.paused {
@@ -208,14 +210,14 @@ impl Uring {
             from = to;
             sink(self, Event::Received { id, bytes: own });
         }
-        if let Some(transport) = self.transports.live(id) {
+        if let Some(transport) = self.base.transports.live(id) {
             transport.interest &= !KEEPING;
         }
     }
 
     /// Asks to be told of a reset where nothing is received that would tell it.
     pub(super) fn watch_changes(&mut self, id: TransportId) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         if transport.interest & (CHANGES | RECEIVING) != 0 || transport.state != State::Open {

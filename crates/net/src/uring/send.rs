@@ -2,7 +2,9 @@
 
 use rustix::io::Errno;
 
-use super::{Pending, UNSENT, Uring, WRITABLE};
+use super::receive::Arrived;
+use super::{UNSENT, Uring, WRITABLE};
+use crate::base::Pending;
 use crate::queue::SendQueue;
 use crate::sys::socket;
 use crate::transport::{Fin, State};
@@ -11,27 +13,40 @@ use crate::{Buffer, Event, TransportId};
 impl Uring {
     #[inline]
     pub(super) fn send_buffer(&mut self, id: TransportId, buffer: Buffer) -> Option<Buffer> {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return Some(buffer);
         };
         if transport.fin != Fin::None || buffer.is_empty() {
             return Some(buffer);
         }
-        let queue = transport.queue.get_or_insert_with(|| self.queues.take());
+        let queue = transport
+            .queue
+            .get_or_insert_with(|| self.base.queues.take());
         queue.push(buffer);
-        transport.above |= queue.unsent() > self.options.low_water_bytes;
+        transport.above |= queue.unsent() > self.base.options.low_water_bytes;
         let is_blocked = transport.interest & WRITABLE != 0 || transport.state != State::Open;
-        if !is_blocked && transport.interest & UNSENT == 0 {
+        if !is_blocked {
+            self.want_to_send(id);
+        }
+        None
+    }
+
+    /// What a transport's queue holds leaves at the turn's end.
+    #[inline]
+    fn want_to_send(&mut self, id: TransportId) {
+        if let Some(transport) = self.base.transports.live(id)
+            && transport.queue.is_some()
+            && transport.interest & UNSENT == 0
+        {
             transport.interest |= UNSENT;
             self.unsent.push(id);
         }
-        None
     }
 
     /// Hands the ring what the turn has left to send.
     pub(super) fn submit_sends(&mut self) {
         for id in self.unsent.drain(..) {
-            let Some(transport) = self.transports.live(id) else {
+            let Some(transport) = self.base.transports.live(id) else {
                 continue;
             };
             transport.interest &= !UNSENT;
@@ -48,10 +63,10 @@ impl Uring {
         sent: Result<usize, Errno>,
         mut queue: Box<SendQueue>,
     ) {
-        let id = self.transports.id(index);
-        let Some(transport) = self.transports.live(id) else {
+        let id = self.base.transports.id(index);
+        let Some(transport) = self.base.transports.live(id) else {
             // A receive of the same batch has ended it.
-            return self.queues.give(queue);
+            return self.base.queues.give(queue);
         };
         let count = match sent {
             Ok(count) => count,
@@ -61,29 +76,31 @@ impl Uring {
                 return self.end(id, errno.into());
             }
         };
-        let told = self.pending.len();
-        queue.advance(count, |buffer| self.pending.push(Pending::Sent(id, buffer)));
+        let told = self.base.pending.len();
+        queue.advance(count, |buffer| {
+            self.base.pending.push(Pending::Sent(id, buffer))
+        });
         if queue.is_empty() {
-            self.queues.give(queue);
+            self.base.queues.give(queue);
         } else {
             transport.queue = Some(queue);
         }
         self.settle(id);
         // `Sent` and `Drained` say as much.
-        if count > 0 && self.pending.len() == told {
-            self.pending.push(Pending::Progressed(id));
+        if count > 0 && self.base.pending.len() == told {
+            self.base.pending.push(Pending::Progressed(id));
         }
     }
 
     /// After an attempt to send: the poll for room, low water, FIN.
     fn settle(&mut self, id: TransportId) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         let unsent = transport.queue.as_deref().map_or(0, SendQueue::unsent);
-        let is_above = unsent > self.options.low_water_bytes;
+        let is_above = unsent > self.base.options.low_water_bytes;
         if transport.above && !is_above {
-            self.pending.push(Pending::Drained(id));
+            self.base.pending.push(Pending::Drained(id));
         }
         transport.above = is_above;
         if transport.state != State::Open || transport.interest & UNSENT != 0 {
@@ -104,7 +121,7 @@ impl Uring {
 
     /// Asks to be told when there is room to send, or a connect is done.
     pub(super) fn watch_writable(&mut self, id: TransportId) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         if transport.interest & WRITABLE == 0
@@ -127,34 +144,29 @@ impl Uring {
             if let Err(errno) = socket::take_error(socket) {
                 return self.end(id, errno.into());
             }
-            self.connected.push(id);
+            self.arrived.push_back(Arrived::Connected(id));
             return;
         }
-        if transport.queue.is_some() && transport.interest & UNSENT == 0 {
-            transport.interest |= UNSENT;
-            self.unsent.push(id);
-        }
+        self.want_to_send(id);
     }
 
-    /// Tells of connects that are done.
-    pub(super) fn tell_connected(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        while let Some(id) = self.connected.pop() {
-            let Some(transport) = self.transports.live(id) else {
-                continue;
-            };
-            transport.state = State::Open;
-            if transport.queue.is_some() && transport.interest & UNSENT == 0 {
-                transport.interest |= UNSENT;
-                self.unsent.push(id);
-            }
-            self.start_receiving(id);
-            sink(self, Event::Connected { id });
-            self.settle(id);
-        }
+    pub(super) fn tell_connected(
+        &mut self,
+        id: TransportId,
+        sink: &mut impl FnMut(&mut Self, Event<'_>),
+    ) {
+        let Some(transport) = self.base.transports.live(id) else {
+            return;
+        };
+        transport.state = State::Open;
+        self.want_to_send(id);
+        self.start_receiving(id);
+        sink(self, Event::Connected { id });
+        self.settle(id);
     }
 
     pub(super) fn shutdown_send(&mut self, id: TransportId) {
-        let Some(transport) = self.transports.live(id) else {
+        let Some(transport) = self.base.transports.live(id) else {
             return;
         };
         if transport.fin == Fin::None {

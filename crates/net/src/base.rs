@@ -1,0 +1,161 @@
+//! What the back ends on sockets have in common: transports, timers, listeners that rest, and what the sink has not been
+//! told yet.
+//!
+//! It asks the kernel for nothing: that is what the back ends differ in.
+
+use std::io;
+use std::mem;
+
+use crate::queue::{Queues, SendQueue};
+use crate::sys::socket;
+use crate::timer::Wheel;
+use crate::transport::Transports;
+use crate::{Buffer, CloseReason, Event, ListenerId, Options, TransportId, Waker};
+
+/// What a call caused and the sink has not been told yet.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    Sent(TransportId, Buffer),
+    Progressed(TransportId),
+    Drained(TransportId),
+}
+
+/// See the module.
+pub(crate) struct Base {
+    pub(crate) options: Options,
+    pub(crate) transports: Transports,
+    pub(crate) wheel: Wheel,
+    pub(crate) now_ms: u64,
+    pub(crate) waker: Waker,
+    pub(crate) pending: Vec<Pending>,
+    pub(crate) closed: Vec<(TransportId, CloseReason)>,
+    pub(crate) queues: Queues,
+    /// Listeners that wait for their next attempt, and when that is.
+    resting: Vec<(ListenerId, u64)>,
+}
+
+impl Base {
+    /// At most `spare_queues_max` queues are kept for the next sends.
+    ///
+    /// # Errors
+    /// No descriptor for the waker.
+    pub(crate) fn new(options: Options, spare_queues_max: usize) -> io::Result<Self> {
+        let now_ms = socket::now_ms();
+        Ok(Self {
+            transports: Transports::new(),
+            wheel: Wheel::new(now_ms),
+            now_ms,
+            waker: Waker::new()?,
+            pending: Vec::new(),
+            closed: Vec::new(),
+            queues: Queues::new(spare_queues_max),
+            resting: Vec::new(),
+            options,
+        })
+    }
+
+    /// Bytes of a transport that the kernel has not taken.
+    pub(crate) fn unsent(&self, id: TransportId) -> usize {
+        self.transports
+            .peek(id)
+            .and_then(|transport| transport.queue.as_deref())
+            .map_or(0, SendQueue::unsent)
+    }
+
+    #[inline]
+    pub(crate) fn set_timer(&mut self, id: TransportId, deadline_ms: u64) {
+        if self.transports.live(id).is_some() {
+            // Never in the millisecond that is being fired: a sink that sets
+            // the same timer again and again must not hold up the turn.
+            let deadline_ms = deadline_ms.max(self.now_ms + 1);
+            self.wheel.set(&mut self.transports, id.index, deadline_ms);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn clear_timer(&mut self, id: TransportId) {
+        if self.transports.live(id).is_some() {
+            self.wheel.clear(&mut self.transports, id.index);
+        }
+    }
+
+    /// Descriptors or memory are short: waiting connections would make the
+    /// loop spin, so the listener rests.
+    #[cold]
+    pub(crate) fn rest(&mut self, listener: ListenerId) {
+        if !self.is_resting(listener) {
+            let until_ms = self.now_ms + self.options.accept_retry_ms;
+            self.resting.push((listener, until_ms));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_resting(&self, listener: ListenerId) -> bool {
+        self.resting.iter().any(|(resting, _)| *resting == listener)
+    }
+
+    /// The next listener that has rested enough.
+    #[inline]
+    pub(crate) fn next_rested(&mut self) -> Option<ListenerId> {
+        let is_due = |(_, until_ms): &(ListenerId, u64)| *until_ms <= self.now_ms;
+        let place = self.resting.iter().position(is_due)?;
+        Some(self.resting.swap_remove(place).0)
+    }
+
+    /// How long the wait may last.
+    pub(crate) fn wait_ms(&self) -> Option<u64> {
+        if !self.pending.is_empty() || !self.closed.is_empty() {
+            return Some(0);
+        }
+        let rested_ms = self.resting.iter().map(|(_, until_ms)| *until_ms);
+        rested_ms
+            .chain(self.wheel.next_ms())
+            .map(|at_ms| at_ms.saturating_sub(self.now_ms))
+            .min()
+    }
+}
+
+/// A driver on a [`Base`]: how the sink is told what that has for it.
+pub(crate) trait BackEnd: Sized {
+    fn base(&mut self) -> &mut Base;
+
+    fn fire_timers(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        for _ in 0..self.base().options.timers_max {
+            let base = self.base();
+            let Some(index) = base.wheel.pop(&mut base.transports, base.now_ms) else {
+                break;
+            };
+            let id = base.transports.id(index);
+            sink(self, Event::Timer { id });
+        }
+    }
+
+    /// What calls have caused up to now; what the sink causes comes next turn.
+    fn deliver_pending(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        let mut pending = mem::take(&mut self.base().pending);
+        for event in pending.drain(..) {
+            let (id, event) = match event {
+                Pending::Sent(id, buffer) => (id, Event::Sent { id, buffer }),
+                Pending::Drained(id) => (id, Event::Drained { id }),
+                Pending::Progressed(id) => (id, Event::Progressed { id }),
+            };
+            if self.base().transports.peek(id).is_some() {
+                sink(self, event);
+            }
+        }
+        let base = self.base();
+        pending.append(&mut base.pending);
+        base.pending = pending;
+    }
+
+    fn deliver_closed(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        let mut closed = mem::take(&mut self.base().closed);
+        for (id, reason) in closed.drain(..) {
+            sink(self, Event::Closed { id, reason });
+            self.base().transports.remove(id);
+        }
+        let base = self.base();
+        closed.append(&mut base.closed);
+        base.closed = closed;
+    }
+}
