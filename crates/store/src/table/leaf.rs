@@ -79,9 +79,9 @@ impl Leaf {
             SlotForm::Number(key) => return Cell::Bits(key.bits(self.numbers.at(place))),
             SlotForm::Text(text) => return Cell::Text(&self.texts[self.range(shape, place, text)]),
             SlotForm::One(at) => self.rows[row + at].into(),
-            SlotForm::Two(at) => u16::from_ne_bytes(self.chunk(row + at)).into(),
-            SlotForm::Four(at) => u32::from_ne_bytes(self.chunk(row + at)).into(),
-            SlotForm::Eight(at) => u64::from_ne_bytes(self.chunk(row + at)),
+            SlotForm::Two(at) => u16::from_le_bytes(self.chunk(row + at)).into(),
+            SlotForm::Four(at) => u32::from_le_bytes(self.chunk(row + at)).into(),
+            SlotForm::Eight(at) => u64::from_le_bytes(self.chunk(row + at)),
         };
         Cell::Bits(shape.kind(column).widen(narrow))
     }
@@ -104,7 +104,7 @@ impl Leaf {
 
     /// Where a string of a row ends.
     fn end(&self, shape: &Shape, place: usize, text: usize) -> usize {
-        u32::from_ne_bytes(self.chunk(place * shape.width + shape.ends + 4 * text)) as usize
+        u32::from_le_bytes(self.chunk(place * shape.width + shape.ends + 4 * text)) as usize
     }
 
     fn range(&self, shape: &Shape, place: usize, text: usize) -> std::ops::Range<usize> {
@@ -155,7 +155,7 @@ impl Leaf {
             shape.write(new, column, *cell);
             if let SlotForm::Text(_) = shape.slot(column).form {
                 end += cell.text_bytes();
-                new[ends..ends + 4].copy_from_slice(&(end as u32).to_ne_bytes());
+                new[ends..ends + 4].copy_from_slice(&(end as u32).to_le_bytes());
                 ends += 4;
             }
         }
@@ -304,7 +304,7 @@ impl Leaf {
 /// Adds to numbers of four bytes, wrapping.
 fn move_some(ends: &mut [u8], by: u32) {
     for end in ends.as_chunks_mut::<4>().0 {
-        *end = u32::from_ne_bytes(*end).wrapping_add(by).to_ne_bytes();
+        *end = u32::from_le_bytes(*end).wrapping_add(by).to_le_bytes();
     }
 }
 

@@ -75,15 +75,8 @@ impl NumberKey {
 impl Shape {
     pub(super) fn new(schema: &Schema) -> Self {
         let key = NumberKey::new(&schema.columns[0].kind);
-        let is_kept = |place: &usize| *place > 0 || key.is_none();
-        let kept = || {
-            schema
-                .columns
-                .iter()
-                .enumerate()
-                .filter(move |(place, _)| is_kept(place))
-        };
-        let gaps = kept().filter(|(_, column)| column.is_nullable).count();
+        let gaps = schema.columns.iter().filter(|column| column.is_nullable);
+        let gaps = gaps.count();
         let (mut width, mut texts, mut gap) = (gaps.div_ceil(8), 0, 0);
         let slots = schema.columns.iter().enumerate().map(|(place, column)| {
             let form = match (key, column.kind.bits()) {
@@ -155,7 +148,7 @@ impl Shape {
                 _ => row[byte] |= bit,
             }
         }
-        let bits = kept_bits(&self.kinds[column], cell).to_ne_bytes();
+        let bits = kept_bits(&self.kinds[column], cell).to_le_bytes();
         let (at, size) = match form {
             SlotForm::Number(_) | SlotForm::Text(_) => return,
             SlotForm::One(at) => (at, 1),
@@ -163,11 +156,7 @@ impl Shape {
             SlotForm::Four(at) => (at, 4),
             SlotForm::Eight(at) => (at, 8),
         };
-        let bits = match cfg!(target_endian = "little") {
-            true => &bits[..size],
-            false => &bits[8 - size..],
-        };
-        row[at..at + size].copy_from_slice(bits);
+        row[at..at + size].copy_from_slice(&bits[..size]);
     }
 }
 
