@@ -103,13 +103,9 @@ impl Table {
         // What is evicted for a later change can't be taken back: room for all of it is made first.
         let needed = batch.steps.iter().map(|step| match step {
             Step::Put(_, row, _) => row_bytes(self, &cells(row)),
-            Step::Update(_, changes) => changes
-                .iter()
-                .map(|(_, own)| match own {
-                    OwnCell::Text(text) => text.len(),
-                    OwnCell::Null | OwnCell::Bits(_) => 0,
-                })
-                .sum(),
+            Step::Update(_, changes) => {
+                changes.iter().map(|(_, own)| own.cell().text_bytes()).sum()
+            }
             Step::Delete(_) => 0,
         });
         state.make_room(self, needed.sum(), None, now_ms)?;

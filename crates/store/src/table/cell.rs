@@ -15,13 +15,20 @@ pub enum Cell<'a> {
     Text(&'a [u8]),
 }
 
-impl Cell<'_> {
-    /// Bytes of a string.
-    pub(super) fn text_bytes(self) -> usize {
+impl<'a> Cell<'a> {
+    /// A string; empty for anything else.
+    #[inline]
+    pub(super) fn text(self) -> &'a [u8] {
         match self {
-            Self::Text(text) => text.len(),
-            Self::Null | Self::Bits(_) => 0,
+            Self::Text(text) => text,
+            Self::Null | Self::Bits(_) => b"",
         }
+    }
+
+    /// Bytes of a string.
+    #[inline]
+    pub(super) fn text_bytes(self) -> usize {
+        self.text().len()
     }
 }
 

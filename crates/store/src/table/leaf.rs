@@ -132,7 +132,7 @@ impl Leaf {
             self.make_text_room(shape, text_bytes);
             let used = self.text_bytes(shape);
             let mut new = self.texts.replace(used, from..from, text_bytes);
-            for text in row.iter().map(|cell| text_of(*cell)) {
+            for text in row.iter().map(|cell| cell.text()) {
                 let (own, rest) = new.split_at_mut(text.len());
                 own.copy_from_slice(text);
                 new = rest;
@@ -173,7 +173,7 @@ impl Leaf {
         if let SlotForm::Text(text) = shape.slot(column).form {
             let before = self.range(shape, place, text).len();
             self.make_text_room(shape, cell.text_bytes().saturating_sub(before));
-            self.set_text(shape, place, text, text_of(cell));
+            self.set_text(shape, place, text, cell.text());
             self.give_text_room(shape);
         }
     }
@@ -305,12 +305,5 @@ impl Leaf {
 fn move_some(ends: &mut [u8], by: u32) {
     for end in ends.as_chunks_mut::<4>().0 {
         *end = u32::from_le_bytes(*end).wrapping_add(by).to_le_bytes();
-    }
-}
-
-fn text_of(cell: Cell<'_>) -> &[u8] {
-    match cell {
-        Cell::Text(text) => text,
-        Cell::Null | Cell::Bits(_) => b"",
     }
 }

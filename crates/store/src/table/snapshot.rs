@@ -458,10 +458,7 @@ fn write_column<'a>(
         }
         return;
     }
-    let texts = cells.map(|cell| match cell {
-        Cell::Text(text) => text,
-        Cell::Null | Cell::Bits(_) => b"",
-    });
+    let texts = cells.map(Cell::text);
     for text in texts.clone() {
         out.extend_from_slice(&(text.len() as u16).to_le_bytes());
     }
