@@ -7,7 +7,8 @@ local try_park, leave, sleep = inner.try_park, inner.native.queue.leave, inner.n
 local null, base64 = inner.native.modules.null, inner.native.modules.base64
 local error, type, select, pairs, setmetatable, unpack, concat =
   error, type, select, pairs, setmetatable, unpack, table.concat
-local scan, more, sum, see, update_seen, note = native.scan, native.more, native.sum, native.see, native.update_seen, native.note
+local scan, values, more, sum = native.scan, native.values, native.more, native.sum
+local see, update_seen, note = native.see, native.update_seen, native.note
 local watch, next, decode = native.watch, native.next, inner.native.modules.json.decode
 
 -- Rows of a scan after which others get their turn, and those that are fetched at a time.
@@ -76,8 +77,8 @@ local pool, POOL_MAX = {}, 16
 local MAKERS_MAX = 100
 
 local function makers(object, names, as_values)
-  local all = { unpack(names) }
-  all.make, all.places = native.compile(names, as_values), native.columns(object, names)
+  local all = { width = #names, unpack(names) }
+  all.make, all.places = native.compile(names, as_values), native.columns(object, names, as_values)
   return { all = all, as_values = as_values, some = {}, count = 0, lists = setmetatable({}, { __mode = "k" }) }
 end
 
@@ -91,16 +92,16 @@ local function is_same(columns, names)
   return true
 end
 
--- What makes rows of these columns: the list itself, with a function and with the columns' places. Most lists are told again
--- and again.
-local function maker_of(object, about, columns)
+-- What makes rows of these columns: the list itself, with a function, the columns' places and how many they are. Most lists
+-- are told again and again. `number`: which argument has the list.
+local function maker_of(object, about, columns, number)
   if not columns then return about.all end
   local known = about.lists[columns]
   if known and is_same(columns, known) then return known end
-  local places = native.columns(object, columns)
+  local places = native.columns(object, columns, about.as_values, number)
   known = about.some[places]
   if not known then
-    known = { unpack(columns) }
+    known = { width = #columns, unpack(columns) }
     known.make, known.places = native.compile(columns, about.as_values), places
     if about.count == MAKERS_MAX then about.some, about.count = {}, 0 end
     about.some[places], about.count = known, about.count + 1
@@ -146,16 +147,18 @@ local function step(state)
   return refill(state)
 end
 
+-- The last argument, unless it is the only one, and how many there are.
 local function last_of(...)
   local count = select("#", ...)
-  return count > 1 and select(count, ...)
+  return count > 1 and select(count, ...), count
 end
 
-local function begin(self, maker, ...)
+-- `scan` is that of the method: its name is in what goes wrong.
+local function begin(scan, self, maker, ...)
   local state = pool[#pool]
   if state then pool[#pool] = nil else state = {} end
   local count, cursor = scan(self, state, maker.places, ...)
-  state.make, state.width = maker.make, #maker
+  state.make, state.width = maker.make, maker.width
   state.of, state.count, state.cursor, state.at, state.seen = self, count, cursor, 0, 0
   return step, state
 end
@@ -167,19 +170,19 @@ local function about_of(self, method)
 end
 
 function methods.scan(self, ...)
-  local options = last_of(...)
+  local options, count = last_of(...)
   local columns = type(options) == "table" and options.columns
-  return begin(self, maker_of(self, about_of(self, "scan").rows, columns), ...)
+  return begin(scan, self, maker_of(self, about_of(self, "scan").rows, columns, count), ...)
 end
 
 function methods.values(self, ...)
-  local about, options = about_of(self, "values"), last_of(...)
+  local about, options, count = about_of(self, "values"), last_of(...)
   local columns = type(options) == "table" and options.columns
   if not columns then error("bad argument to 'table:values': { columns = … } expected", 2) end
-  if columns[1] ~= about.key then
+  if type(columns) == "table" and columns[1] ~= about.key then
     error("bad argument to 'table:values': the first of the columns has to be " .. about.key .. ", the key", 2)
   end
-  return begin(self, maker_of(self, about.values, columns), ...)
+  return begin(values, self, maker_of(self, about.values, columns, count), ...)
 end
 
 -- Goes on adding up until that is done.

@@ -105,6 +105,40 @@ function t.mistakes_name_table_column_value_and_limit()
   end
 end
 
+function t.mistakes_of_scans_name_the_argument()
+  local v = visits("arguments")
+  local index = "the name of an index expected, or \"key\""
+  local list, limit = "columns: a list of names expected", "limit: a whole number from 0 expected"
+  local columns = { "id" }
+  for _, case in ipairs {
+    { "#1 to 'table:scan': " .. index, "scan" },
+    { "#1 to 'table:scan': " .. index, "scan", 5, 6 },
+    { "#1 to 'table:scan': " .. index, "scan", { columns = columns } },
+    { "#2 to 'table:scan': " .. limit, "scan", "key", { limit = -1 } },
+    { "#3 to 'table:scan': " .. limit, "scan", "by_user", 1, { limit = -1 } },
+    { "#4 to 'table:scan': reverse: true or false", "scan", "by_user", 1, 2, { reverse = 1 } },
+    { "#3 to 'table:scan': the options are", "scan", "by_user", 1, { form = 1 } },
+    { "#2 to 'table:scan': " .. list, "scan", "key", { columns = 5 } },
+    { "#2 to 'table:scan': " .. list, "scan", "key", { columns = false } },
+    { "#3 to 'table:scan': " .. list, "scan", "by_user", 1, { columns = "id" } },
+    { "#3 to 'table:scan': " .. list, "scan", "by_user", 1, { columns = { "id", 5 } } },
+    { "#1 to 'table:values': " .. index, "values", 5, { columns = columns } },
+    { "#3 to 'table:values': " .. limit, "values", "by_user", 1, { columns = columns, limit = 0.5 } },
+    { "#2 to 'table:values': " .. list, "values", "key", { columns = 5 } },
+    { "#3 to 'table:values': " .. list, "values", "by_user", 1, { columns = { "id", {} } } },
+    { "#1 to 'table:count': " .. index, "count", 5 },
+    { "#3 to 'table:count': " .. limit, "count", "by_user", 1, { limit = {} } },
+    { "#2 to 'table:aggregate': " .. index, "aggregate", "mark", 5 },
+    { "#4 to 'table:aggregate': " .. limit, "aggregate", "mark", "by_user", 1, { limit = {} } },
+  } do
+    fails("bad argument " .. case[1], v[case[2]], v, unpack(case, 3))
+  end
+  for _, method in ipairs { "scan", "values", "count" } do
+    fails("bad argument #1 to 'table:" .. method .. "': a table of veche.table", v[method], {}, "key", { columns = columns })
+  end
+  fails("bad argument #1 to 'table:aggregate': a table of veche.table", v.aggregate, {}, "mark", "key")
+end
+
 function t.values_of_all_types_come_back()
   local all = veche.table("all", {
     key = "name:string(10)",

@@ -75,7 +75,7 @@ impl Tables {
 /// The methods, and what makes objects.
 pub(crate) fn functions(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<LuaTable> {
     let (functions, meta) = (lua.create_table()?, lua.create_table()?);
-    let all: [(&str, ffi::lua_CFunction); 20] = [
+    let all: [(&str, ffi::lua_CFunction); 21] = [
         ("new", new),
         ("number", number),
         ("get", get),
@@ -93,6 +93,7 @@ pub(crate) fn functions(lua: &Lua, desk: &Rc<Desk>) -> mlua::Result<LuaTable> {
         ("watch", watch),
         ("next", next),
         ("scan", scan::begin),
+        ("values", scan::begin_values),
         ("columns", scan::columns),
         ("more", scan::more),
         ("sum", scan::sum),

@@ -24,8 +24,9 @@ struct Wanted {
 }
 
 impl Call {
-    /// Reads what stands from a place of the stack on: an index, values, options.
-    fn scan(&self, from: c_int) -> Result<Scan, Fault> {
+    /// Reads what stands from a place of the stack on: an index, values, options. `number`: which of its arguments the
+    /// index is to whoever has called the method.
+    fn scan(&self, from: c_int, number: c_int) -> Result<Scan, Fault> {
         let state = self.state;
         // SAFETY: what is read stays on the stack for as long as the call lasts.
         let top = unsafe { ffi::lua_gettop(state) };
@@ -40,7 +41,7 @@ impl Call {
             _ => {
                 return Err(Fault::argument(
                     self.method,
-                    from - 1,
+                    number,
                     "the name of an index expected, or \"key\"",
                 ));
             }
@@ -51,7 +52,7 @@ impl Call {
         unsafe {
             if top > from && ffi::lua_type(state, top) == ffi::LUA_TTABLE {
                 last = top - 1;
-                self.scan_options(top, &mut options)?;
+                self.scan_options(top, number + top - from, &mut options)?;
             }
             let values = (from + 1..=last).map(|index| row::given(state, index));
             let values: Vec<Given<'_>> = values.collect();
@@ -59,15 +60,18 @@ impl Call {
         }
     }
 
+    /// Reads the table at a place of the stack, which is the argument of that number.
+    ///
     /// # Safety
     /// There is a table at that place, and it is not changed meanwhile.
     unsafe fn scan_options<'a>(
         &self,
         index: c_int,
+        number: c_int,
         options: &mut ScanOptions<'a>,
     ) -> Result<(), Fault> {
         let state = self.state;
-        let bad = |words: &str| Fault::argument(self.method, index - 1, words);
+        let bad = |words: &str| Fault::argument(self.method, number, words);
         // SAFETY: see above; the stack has room for a key, its value and a column's name.
         unsafe {
             ffi::lua_pushnil(state);
@@ -141,12 +145,18 @@ impl Call {
     }
 }
 
-/// `columns(table, names)` → the places of columns, a byte for each, as `scan` wants them.
+/// `columns(table, names, as_values, number)` → the places of columns, a byte for each, as `scan` and `values` want them;
+/// `number`: which of their arguments has the names.
 pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`; the second argument is looked at before it is read.
     unsafe {
-        method(state, "scan", |call| {
-            let bad = || Fault("columns: a list of names expected".to_owned());
+        let name = match ffi::lua_toboolean(state, 3) {
+            0 => "scan",
+            _ => "values",
+        };
+        method(state, name, |call| {
+            let number = ffi::lua_tonumber(state, 4) as c_int;
+            let bad = || Fault::argument(name, number, "columns: a list of names expected");
             if ffi::lua_type(state, 2) != ffi::LUA_TTABLE {
                 return Err(bad());
             }
@@ -154,6 +164,9 @@ pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
             let mut places = Vec::new();
             for place in 1..=ffi::lua_objlen(state, 2) {
                 ffi::lua_rawgeti(state, 2, place as ffi::lua_Integer);
+                if ffi::lua_type(state, 3) != ffi::LUA_TSTRING {
+                    return Err(bad());
+                }
                 // There are at most 65.
                 places.push(call.column(3)? as u8);
                 ffi::lua_settop(state, 2);
@@ -164,15 +177,14 @@ pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `scan(table, list, columns, index, …)` → how many rows are in the list, and a scan to go on with.
-pub(super) unsafe extern "C-unwind" fn begin(state: *mut lua_State) -> c_int {
-    // SAFETY: made by `functions`; the third argument is a string of `columns`.
+unsafe fn begin_as(state: *mut lua_State, name: &'static str) -> c_int {
+    // SAFETY: as the caller; the third argument is a string of `columns`.
     unsafe {
-        method(state, "scan", |call| {
+        method(state, name, |call| {
             let Given::Text(columns) = row::given(state, 3) else {
                 return Ok(0);
             };
-            let mut scan = call.scan(4)?;
+            let mut scan = call.scan(4, 1)?;
             let (rows, has_more) = call.fill(2, &mut scan, columns, FIRST_ROWS)?;
             ffi::lua_pushnumber(state, rows as f64);
             if !has_more {
@@ -183,6 +195,18 @@ pub(super) unsafe extern "C-unwind" fn begin(state: *mut lua_State) -> c_int {
             Ok(2)
         })
     }
+}
+
+/// `scan(table, list, columns, index, …)` → how many rows are in the list, and a scan to go on with.
+pub(super) unsafe extern "C-unwind" fn begin(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`.
+    unsafe { begin_as(state, "scan") }
+}
+
+/// `values(table, list, columns, index, …)` → the same.
+pub(super) unsafe extern "C-unwind" fn begin_values(state: *mut lua_State) -> c_int {
+    // SAFETY: made by `functions`.
+    unsafe { begin_as(state, "values") }
 }
 
 /// `more(table, list, scan)` → how many rows are in the list, and whether there may be more.
@@ -211,11 +235,14 @@ struct Sums {
 }
 
 /// `sum(table, column, index, …)` or `sum(table, sums)` → `true, rows, count, sum, least, greatest, mean`, or the sums so
-/// far to go on with. Without a column rows are counted only; without an index all of them.
+/// far to go on with. Without a column rows are counted only; without an index all of them. So it is what `aggregate` and
+/// `count` call.
 pub(super) unsafe extern "C-unwind" fn sum(state: *mut lua_State) -> c_int {
     // SAFETY: made by `functions`; the second argument is looked at before it is read.
     unsafe {
-        method(state, "aggregate", |call| {
+        let is_column = ffi::lua_type(state, 2) > ffi::LUA_TNIL;
+        let name = if is_column { "aggregate" } else { "count" };
+        method(state, name, |call| {
             if let Some(sums) = boxed::<Sums>(state, 2, SUMS) {
                 if call.add_up(sums)? {
                     ffi::lua_settop(state, 2);
@@ -223,14 +250,13 @@ pub(super) unsafe extern "C-unwind" fn sum(state: *mut lua_State) -> c_int {
                 }
                 return call.push_sums(sums);
             }
-            let is_column = ffi::lua_type(state, 2) > ffi::LUA_TNIL;
             if !is_column && ffi::lua_gettop(state) < 3 {
                 ffi::lua_pushboolean(state, 1);
                 ffi::lua_pushnumber(state, call.table().count(call.now_ms) as f64);
                 return Ok(2);
             }
             let column = is_column.then(|| call.column(2)).transpose()?;
-            let scan = call.scan(3)?;
+            let scan = call.scan(3, if is_column { 2 } else { 1 })?;
             if column.is_none()
                 && let Some(count) = call.told(call.table().count_ahead(&scan))?
             {
