@@ -95,6 +95,9 @@ impl std::fmt::Display for Given<'_> {
     }
 }
 
+/// Up to it an `f64` holds every whole number.
+const EXACT_MAX: f64 = (1_u64 << 53) as f64;
+
 /// Where a number lies among the values of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -189,8 +192,8 @@ fn article(kind: &Type) -> String {
 
 fn whole_limits(kind: &Type) -> [i128; 2] {
     match kind {
-        Type::Signed(bits) => [-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1],
-        Type::Unsigned(bits) => [0, (1_i128 << bits) - 1],
+        Type::Signed(bits) => [i64::MIN, i64::MAX].map(|limit| (limit >> (64 - bits)).into()),
+        Type::Unsigned(bits) => [0, (u64::MAX >> (64 - bits)).into()],
         _ => [0, 0],
     }
 }
@@ -199,25 +202,15 @@ impl Type {
     /// Where a number lies among those of this type; `None` if either is something else.
     pub(super) fn place(&self, given: Given<'_>) -> Option<Place> {
         match self {
-            Self::Unsigned(bits) | Self::Signed(bits) => {
-                // As most are: whole, and of a type that has no number beyond those of an f64.
-                if let Given::Number(value) = given
-                    && *bits <= 32
-                    && value as i64 as f64 == value
-                {
-                    let (value, is_signed) = (value as i64, matches!(self, Self::Signed(_)));
-                    let [least, most] = match is_signed {
-                        true => [-(1 << (bits - 1)), (1 << (bits - 1)) - 1],
-                        false => [0, (1 << bits) - 1],
-                    };
-                    return Some(match value {
-                        _ if value < least => Place::Before,
-                        _ if value > most => Place::After,
-                        _ => Place::At(value as u64),
-                    });
-                }
+            Self::Unsigned(_) | Self::Signed(_) => {
                 let (value, is_exact) = match given {
                     Given::Whole(value) => (value, true),
+                    // As most are, and the quickest way to it.
+                    Given::Number(value)
+                        if value.abs() < EXACT_MAX && value as i64 as f64 == value =>
+                    {
+                        (i128::from(value as i64), true)
+                    }
                     Given::Number(value) if value.is_nan() => return None,
                     // Saturates, which is beyond all limits.
                     Given::Number(value) => (value.floor() as i128, value.fract() == 0.0),
@@ -343,6 +336,7 @@ mod tests {
 
     #[test]
     fn values_fit_or_it_is_said_why() {
+        let two = |power: i32| 2_f64.powi(power);
         for (kind, given, expected) in [
             ("u8", Given::Number(255.0), Ok(Cell::Bits(255))),
             ("i8", Given::Number(-128.0), Ok(Cell::Bits(-128_i64 as u64))),
@@ -374,6 +368,16 @@ mod tests {
             ("u8", Given::Number(f64::NAN), Err("a whole number")),
             ("u8", Given::Number(f64::INFINITY), Err("from 0 to 255")),
             ("u8", Given::Bool(true), Err("a whole number")),
+            ("i32", Given::Number(-0.0), Ok(Cell::Bits(0))),
+            ("u64", Given::Number(two(53)), Ok(Cell::Bits(1 << 53))),
+            ("u64", Given::Number(two(63)), Ok(Cell::Bits(1 << 63))),
+            (
+                "u64",
+                Given::Number(two(64)),
+                Err("from 0 to 18446744073709551615"),
+            ),
+            ("i64", Given::Number(-two(63)), Ok(Cell::Bits(1 << 63))),
+            ("i64", Given::Number(two(63)), Err("to 9223372036854775807")),
             ("f32", Given::Number(1e39), Err("out of range")),
             ("f64", Given::Number(f64::NAN), Err("a number")),
             (
