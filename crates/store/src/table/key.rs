@@ -27,8 +27,8 @@ pub(super) trait Key: Ord + Clone + Default + std::fmt::Debug + Send + Sync {
     /// The least of all keys that begin with this one.
     fn least(self, rest: u32) -> Self;
 
-    /// About how far it is on the way from one key to another, from 0 to 1.
-    fn share(&self, low: &Self, high: &Self) -> f64;
+    /// About how far it is on the way from one key to another, from 0 to 1; `None` where keys don't tell.
+    fn share(&self, low: &Self, high: &Self) -> Option<f64>;
 
     /// What it takes of the heap.
     fn heap_bytes(&self) -> usize {
@@ -59,12 +59,12 @@ macro_rules! number_key {
             }
 
             #[inline]
-            fn share(&self, low: &Self, high: &Self) -> f64 {
-                match (self > low, self < high) {
+            fn share(&self, low: &Self, high: &Self) -> Option<f64> {
+                Some(match (self > low, self < high) {
                     (false, _) => 0.0,
                     (_, false) => 1.0,
                     _ => (self - low) as f64 / (high - low) as f64,
-                }
+                })
             }
         }
     };
@@ -107,8 +107,8 @@ impl Key for Bytes {
         self
     }
 
-    fn share(&self, _low: &Self, _high: &Self) -> f64 {
-        0.5
+    fn share(&self, _low: &Self, _high: &Self) -> Option<f64> {
+        None
     }
 
     fn heap_bytes(&self) -> usize {

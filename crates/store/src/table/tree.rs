@@ -65,7 +65,7 @@ impl<K: Key> Branch<K> {
     ///
     /// Each row is somewhere else in memory, and to wait for it takes longer than all else. So some are fetched side by
     /// side, which takes little longer than one: first some around the place where the entry should be if keys are spread
-    /// evenly, then what is left between two of them.
+    /// evenly, then what is left between two of them. Where keys don't tell, the first ones are spread over the leaf.
     fn search(&self, leaf: usize, entry: &Entry<K>, edge: Edge, keys: &Keys<'_>) -> usize {
         let is_before = |spot: Spot<'_>| {
             let order = keys.compare_spot(spot, &entry.0);
@@ -74,15 +74,16 @@ impl<K: Key> Branch<K> {
         };
         let Leaf { first, rows } = &self.leaves[leaf];
         let (mut low, mut high) = (0, rows.len());
-        let mut window = match self.leaves.get(leaf + 1) {
-            Some(next) if high > LOOKS => {
-                let share = entry.0.share(&first.0, &next.first.0);
+        let next = self.leaves.get(leaf + 1).filter(|_| high > LOOKS);
+        let share = next.and_then(|next| entry.0.share(&first.0, &next.first.0));
+        let mut window = match share {
+            Some(share) => {
                 let reach = (high / 4).max(LOOKS);
                 let begin = (share * high as f64) as usize;
                 let begin = begin.saturating_sub(reach / 2).min(high - reach);
                 begin..begin + reach
             }
-            _ => 0..high,
+            None => 0..high,
         };
         let mut spots = [None; LOOKS];
         while low < high {
@@ -122,28 +123,29 @@ impl<K: Key> Leaf<K> {
 
 /// The place of the last thing of a rising list that begins at an entry or before; 0 if there is none.
 ///
-/// Keys mostly are spread evenly, so the place is guessed first, and what is right is not far.
+/// Keys mostly are spread evenly, so the place is guessed first where they tell it, and what is right is not far.
 fn last_up_to<K: Key, T>(list: &[T], entry: &Entry<K>, first: impl Fn(&T) -> &Entry<K>) -> usize {
     let is_up_to = |place: usize| first(&list[place]) <= entry;
     let last = list.len() - 1;
-    let share = entry.0.share(&first(&list[0]).0, &first(&list[last]).0);
-    let guess = ((share * last as f64) as usize).min(last);
-    let mut step = 1;
-    let (mut low, mut high);
-    if is_up_to(guess) {
-        low = guess;
-        while low + step <= last && is_up_to(low + step) {
-            low += step;
-            step *= 2;
+    let (mut low, mut high) = (0, list.len());
+    if let Some(share) = entry.0.share(&first(&list[0]).0, &first(&list[last]).0) {
+        let guess = ((share * last as f64) as usize).min(last);
+        let mut step = 1;
+        if is_up_to(guess) {
+            low = guess;
+            while low + step <= last && is_up_to(low + step) {
+                low += step;
+                step *= 2;
+            }
+            high = high.min(low + step);
+        } else {
+            high = guess;
+            while step <= high && !is_up_to(high - step) {
+                high -= step;
+                step *= 2;
+            }
+            low = high.saturating_sub(step);
         }
-        high = list.len().min(low + step);
-    } else {
-        high = guess;
-        while step <= high && !is_up_to(high - step) {
-            high -= step;
-            step *= 2;
-        }
-        low = high.saturating_sub(step);
     }
     while low + 1 < high {
         let middle = low.midpoint(high);
