@@ -221,8 +221,10 @@ impl Rows {
         let leaf = &mut branch.leaves[place];
         let spot = leaf.find(number).expect("the row is there");
         for (column, cell) in changes {
-            let before = leaf.get(shape, spot, column).text_bytes();
-            self.texts[column] = self.texts[column] - before + cell.text_bytes();
+            if shape.texts > 0 {
+                let before = leaf.get(shape, spot, column).text_bytes();
+                self.texts[column] = self.texts[column] - before + cell.text_bytes();
+            }
             leaf.set(shape, spot, column, cell);
         }
         let new = leaf
@@ -241,8 +243,10 @@ impl Rows {
         let before = branch.leaves[place].bytes();
         let leaf = &mut branch.leaves[place];
         let spot = leaf.find(number).expect("the row is there");
-        for (column, bytes) in self.texts.iter_mut().enumerate() {
-            *bytes -= leaf.get(shape, spot, column).text_bytes();
+        if shape.texts > 0 {
+            for (column, bytes) in self.texts.iter_mut().enumerate() {
+                *bytes -= leaf.get(shape, spot, column).text_bytes();
+            }
         }
         leaf.remove(shape, spot);
         self.count -= 1;
