@@ -57,7 +57,10 @@ struct Bytes {
 
 /// One thread's part.
 pub(crate) struct Http {
-    plan: HttpPlan,
+    /// Requests on each connection (closed loop), at least one.
+    inflight: usize,
+    /// HEAD is asked: no response has a body.
+    is_head: bool,
     expect: Option<Arc<[u8]>>,
     rate: Option<f64>,
     rate_to: Option<f64>,
@@ -132,6 +135,8 @@ impl Http {
             }
         };
         Self {
+            inflight: plan.inflight.max(1) as usize,
+            is_head: plan.method == "HEAD",
             expect: plan.expect.as_deref().map(Arc::from),
             // Threads without a client ask nothing.
             rate: plan
@@ -150,10 +155,6 @@ impl Http {
             retries: VecDeque::new(),
             keeps_connections: None,
             unanswered: 0,
-            plan: HttpPlan {
-                list: Vec::new(),
-                ..plan.clone()
-            },
         }
     }
 
@@ -174,7 +175,7 @@ impl Http {
     }
 
     fn fill(&mut self, io: &mut Io<'_>, who: u32) {
-        for _ in self.flights[who as usize].len()..self.plan.inflight.max(1) as usize {
+        for _ in self.flights[who as usize].len()..self.inflight {
             self.send(io, who, io.net.now_ns);
         }
     }
@@ -342,7 +343,7 @@ impl Load for Http {
 
     fn expects(&self) -> Expect {
         Expect {
-            is_head: self.plan.method == "HEAD",
+            is_head: self.is_head,
             body: self.expect.clone(),
             may_say_error: false,
         }
