@@ -271,8 +271,8 @@ impl Load for Http {
             {
                 *http.unexpected_bodies.get_or_insert_default() += 1;
             }
-            let worst = if self.turn.is_some() { 500 } else { 400 };
-            if response.status >= worst || !response.is_expected {
+            let least_bad = if self.turn.is_some() { 500 } else { 400 };
+            if response.status >= least_bad || !response.is_expected {
                 let words = if response.is_expected {
                     format!("status {}", response.status)
                 } else {
