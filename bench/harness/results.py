@@ -13,7 +13,8 @@ from harness import servers
 RESULTS = servers.BENCH / "results"
 
 
-def _first_line(command):
+def first_line(*command):
+    """What a program says of itself, in the folder of the project."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, cwd=servers.ROOT)
     except OSError:
@@ -21,25 +22,34 @@ def _first_line(command):
     return ((done.stdout or done.stderr).strip().splitlines() or ["?"])[0]
 
 
+def cpu_model():
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "?")
+
+
+def commit():
+    return first_line("git", "describe", "--always", "--dirty")
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+
+
 def machine():
-    cpu = next(
-        (line.split(":")[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")),
-        "?",
-    )
     return {
-        "cpu": cpu,
+        "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "kernel": platform.release(),
         "load_average": os.getloadavg()[0],
         "server_core": servers.SERVER_CORE,
         "driver_core": servers.DRIVER_CORE,
-        "veche": _first_line([servers.veche_binary(), "--version"]),
-        "commit": _first_line(["git", "describe", "--always", "--dirty"]),
-        "nginx": _first_line(["nginx", "-v"]),
-        "go": _first_line(["go", "version"]),
-        "rustc": _first_line(["rustc", "--version"]),
+        "veche": first_line(servers.veche_binary(), "--version"),
+        "commit": commit(),
+        "nginx": first_line("nginx", "-v"),
+        "go": first_line("go", "version"),
+        "rustc": first_line("rustc", "--version"),
         "command": " ".join(["bench/run", *sys.argv[1:]]),
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": now(),
     }
 
 
