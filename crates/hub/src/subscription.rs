@@ -236,17 +236,6 @@ impl Subscriptions {
         (known.generation == session.generation && known.first < ENDED).then_some(known.first)
     }
 
-    /// The channels of all its subscriptions.
-    pub(crate) fn channels(&self, session: SessionId) -> impl Iterator<Item = u32> {
-        let mut next = self.first(session);
-        std::iter::from_fn(move || {
-            let slot = next.filter(|slot| *slot != NONE)?;
-            let found = &self.slots[slot as usize];
-            next = Some(found.next);
-            Some(found.channel)
-        })
-    }
-
     /// From now on the id is stale. Its subscriptions are gone already.
     pub(crate) fn end(&mut self, session: SessionId) {
         if let Some(known) = self.sessions.get_mut(session.index as usize)

@@ -45,8 +45,8 @@ impl Gone {
 impl Hub {
     /// Whose a session is, by the personal channel to which it is subscribed.
     pub fn user_of(&self, session: SessionId) -> Option<&str> {
-        let mut channels = self.subscriptions.channels(session);
-        channels.find_map(|index| self.channels[index].name.strip_prefix('#'))
+        let mut channels = self.channels_of(session);
+        channels.find_map(|name| name.strip_prefix('#'))
     }
 
     /// Has something done to all connections of a user, on all workers. The answer, or [`Outcome::Done`], says how many
