@@ -74,15 +74,15 @@ impl Hub {
         ordered: &mut Ordered<'_>,
         outlet: &mut impl Outlet,
     ) -> u32 {
-        let name = Arc::clone(&self.channels[index].name);
-        let Some(wildcard) = self.overheard(&name) else {
+        let name = &self.channels[index].name;
+        let Some(wildcard) = self.overheard(name) else {
             return 0;
         };
         let said = ordered.info.as_deref();
         let info = Info {
             client: said.and_then(|info| info.client.clone()),
             tags: said.map(|info| info.tags.clone()).unwrap_or_default(),
-            channel: Some(name),
+            channel: Some(Arc::clone(name)),
         };
         let passed_on = Ordered {
             payload: ordered.payload.share(),
