@@ -7,8 +7,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(Box<[Segment]>);
 
-/// In the order in which they count where two patterns fit: what is spelled out comes first.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Segment {
     Text(Box<str>),
     Parameter(Box<str>),
@@ -85,13 +84,13 @@ impl Pattern {
 
     /// Whether it goes before another one where both fit: at the first place where they differ, this one is spelled out.
     pub(crate) fn precedes(&self, other: &Self) -> bool {
-        let kinds = |pattern: &Self| -> Vec<bool> {
-            let kinds = pattern.0.iter();
-            kinds
-                .map(|one| matches!(one, Segment::Parameter(_)))
-                .collect()
-        };
-        kinds(self) < kinds(other)
+        self.are_parameters().lt(other.are_parameters())
+    }
+
+    /// Of each segment.
+    fn are_parameters(&self) -> impl Iterator<Item = bool> {
+        let all = self.0.iter();
+        all.map(|one| matches!(one, Segment::Parameter(_)))
     }
 
     /// Whether they fit the same names.
