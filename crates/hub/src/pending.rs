@@ -294,11 +294,11 @@ impl Hub {
                     log.bytes -= publication.payload.bytes.len();
                 }
                 if is_kept {
-                    previous = self.previous(index, stream, terms.as_deref());
-                    let history = self.namespaces.of(&self.channels[index].name).history;
+                    let namespace = self.namespaces.of(&self.channels[index].name);
+                    previous = self.previous(stream, namespace.differences, terms.as_deref());
                     let kept = (publication.payload.clone(), publication.info.clone());
                     let at_ms = publication.at_ms;
-                    let history = history.unwrap_or(NO_HISTORY);
+                    let history = namespace.history.unwrap_or(NO_HISTORY);
                     let found = self.streams.append(stream, kept, at_ms, &history, now_ms);
                     debug_assert_eq!(Some(found), position);
                 }

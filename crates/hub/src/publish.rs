@@ -252,7 +252,8 @@ impl Hub {
         {
             return published;
         }
-        let history = self.namespaces.of(name).history;
+        let namespace = self.namespaces.of(name);
+        let history = namespace.history;
         if history.is_none() {
             // What goes out without an offset would be missing where the channel is to remember again.
             self.lose_stream(index);
@@ -271,7 +272,7 @@ impl Hub {
             published.position = Some(match is_stale {
                 true => self.streams.get(stream).position(),
                 false => {
-                    previous = self.previous(index, stream, terms);
+                    previous = self.previous(stream, namespace.differences, terms);
                     let kept = (payload.keep(), info.clone());
                     self.streams.append(stream, kept, at_ms, &history, at_ms)
                 }
@@ -298,11 +299,11 @@ impl Hub {
     /// What was published before to a channel, if the one that is about to be kept goes out together with it.
     pub(crate) fn previous(
         &self,
-        index: u32,
         stream: u32,
+        differences: Differences,
         terms: Option<&Terms>,
     ) -> Option<Payload> {
-        let is_wanted = match self.namespaces.of(&self.channels[index].name).differences {
+        let is_wanted = match differences {
             Differences::Off => false,
             Differences::Asked => terms.is_some_and(|terms| terms.has_difference),
             Differences::Always => true,
