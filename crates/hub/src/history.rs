@@ -48,11 +48,12 @@ impl Hub {
     }
 
     /// From now on channels have these options, and may take so many bytes for what they remember, those of all
-    /// workers together. It fits that when it is next looked at. Which channels are heard together the first call says
-    /// for good.
+    /// workers together. It fits that when it is next looked at. Which channels are heard together stays as it is
+    /// once there are channels: these have their homes by it.
     pub fn set_history(&mut self, namespaces: Arc<Namespaces>, bytes_max: usize) {
-        self.wildcards
-            .get_or_insert_with(|| namespaces.wildcards().clone());
+        debug_assert!(
+            self.channels.len() == 0 || namespaces.wildcards() == self.namespaces.wildcards()
+        );
         self.namespaces = namespaces;
         self.history_bytes_max = bytes_max / usize::from(self.workers);
     }

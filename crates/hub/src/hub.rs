@@ -20,9 +20,7 @@ use crate::stalled::Stalled;
 use crate::streams::Streams;
 use crate::subscription::Subscriptions;
 use crate::user::Gone;
-use crate::{
-    Answer, ChannelName, Encodings, Mail, Namespaces, Now, Options, Outlet, Wildcards, WorkerId,
-};
+use crate::{Answer, ChannelName, Encodings, Mail, Namespaces, Now, Options, Outlet, WorkerId};
 
 /// One worker's hub.
 pub struct Hub {
@@ -38,8 +36,6 @@ pub struct Hub {
     pub(crate) log: Option<Box<Log>>,
     pub(crate) now: Now,
     pub(crate) namespaces: Arc<Namespaces>,
-    /// Those of the first namespaces.
-    pub(crate) wildcards: Option<Wildcards>,
     /// As home: what channels remember, and how many bytes that may take.
     pub(crate) streams: Streams,
     pub(crate) history_bytes_max: usize,
@@ -117,7 +113,6 @@ impl Hub {
             log: None,
             now: Now::default(),
             namespaces: Arc::default(),
-            wildcards: None,
             streams: Streams::new(epochs),
             history_bytes_max: usize::MAX,
             recent: Recent::default(),

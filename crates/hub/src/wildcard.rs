@@ -13,10 +13,10 @@ use crate::payload::Ordered;
 use crate::{Event, Hub, Info, Outlet};
 
 /// The namespaces whose channels are heard together.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wildcards(Arc<[Wildcard]>);
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Wildcard {
     namespace: Box<str>,
     channel: Box<str>,
@@ -54,7 +54,7 @@ impl Wildcards {
 
 impl Hub {
     pub(crate) fn wildcard_of(&self, channel: &str) -> Option<&str> {
-        self.wildcards.as_ref()?.of(channel)
+        self.namespaces.wildcards().of(channel)
     }
 
     /// Home: the entry of those who hear this channel among others. What is private, or is for some users only, they do
