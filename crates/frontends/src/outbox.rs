@@ -449,8 +449,7 @@ impl Outboxes {
             let queued = outbox.queued();
             let is_late = queued > 0 && queued + bytes.len() > self.outbox_bytes_max / 2;
             if is_late && !matches!(pushes, Pushes::Lossy(_)) {
-                self.sides.missed(session.index, delivery.channel);
-                return self.miss(session);
+                return self.miss(session, delivery.channel);
             }
         }
         if let Pushes::Centrifuge(dialect, stage) = pushes {
@@ -490,8 +489,9 @@ impl Outboxes {
         self.of(id).queued()
     }
 
-    /// It goes without this publication.
-    fn miss(&mut self, session: SessionId) {
+    /// It goes without this publication of a channel.
+    fn miss(&mut self, session: SessionId, channel: &str) {
+        self.sides.missed(session.index, channel);
         self.backlogs.note_missed();
         let outbox = &mut self.boxes[session.index as usize];
         if !std::mem::replace(&mut outbox.behind, true) {

@@ -229,7 +229,7 @@ impl Outboxes {
             false => self.sides.early.get(&session.index).map_or(0, Vec::len),
         };
         if delivery.slow_miss && waiting > 0 && waiting + push.len() > bytes_max / 2 {
-            return self.miss(session);
+            return self.miss(session, delivery.channel);
         }
         if dialect.is_single() {
             let early = self.sides.early_singles.entry(session.index).or_default();
