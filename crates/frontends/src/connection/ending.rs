@@ -100,13 +100,13 @@ impl Connection {
             // A response that does not end.
             _ => (0, "HTTP"),
         };
-        let user = shared.hub.user_of(id).unwrap_or("a client");
-        let what = format!(
-            "{user} at {} on {path}: {what} {unsent} KiB unsent",
-            self.peer
-        );
+        let what = || {
+            let user = shared.hub.user_of(id).unwrap_or("a client");
+            let peer = self.peer;
+            format!("{user} at {peer} on {path}: {what} {unsent} KiB unsent")
+        };
         let journal = &mut shared.ports.outboxes.journal;
-        journal.took(SlowKind::Consumer, silent_ms, || what);
+        journal.took(SlowKind::Consumer, silent_ms, what);
     }
 
     /// The token that said who the client is holds no more.
