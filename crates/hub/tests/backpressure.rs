@@ -1,14 +1,18 @@
 //! A home whose deliveries lack credit: what waits, what goes on, in which order.
 
+mod common;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, ChannelName, Class, ClientInfo, Delivery, Event, Hub, Instruction, Joining, Mail,
-    Namespace, Namespaces, NoCredit, Options, Outcome, Outlet, Payload, PayloadKind, PayloadRef,
-    SessionId, Ticket, WorkerId,
+    Answer, Class, ClientInfo, Delivery, Event, Hub, Instruction, Joining, Mail, Namespace,
+    Namespaces, NoCredit, Options, Outcome, Outlet, Payload, PayloadKind, PayloadRef, SessionId,
+    Ticket, WorkerId,
 };
+
+use common::{name, session};
 
 const HOME: WorkerId = WorkerId(0);
 const NEAR: WorkerId = WorkerId(1);
@@ -64,15 +68,12 @@ impl Outlet for Desk {
 /// Names of channels whose home is worker 0 of 4.
 fn names(hub: &Hub) -> Vec<String> {
     let all = (0..).map(|number| format!("channel-{number}"));
-    let is_home = |name: &String| {
-        let name = ChannelName::new(name).expect("a valid name");
-        hub.home_of(name) == HOME
-    };
+    let is_home = |text: &String| hub.home_of(name(text)) == HOME;
     all.filter(is_home).take(3).collect()
 }
 
 /// A subscriber of another worker, by way of that worker's hub.
-fn subscribe_from(worker: WorkerId, name: &str, home: &mut Hub, desk: &mut Desk) {
+fn subscribe_from(worker: WorkerId, channel: &str, home: &mut Hub, desk: &mut Desk) {
     struct Carry<'a>(&'a mut Hub, &'a mut Desk, WorkerId);
     impl Outlet for Carry<'_> {
         fn mail(&mut self, _: WorkerId, mail: Mail) {
@@ -87,33 +88,28 @@ fn subscribe_from(worker: WorkerId, name: &str, home: &mut Hub, desk: &mut Desk)
         fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {}
     }
     let mut there = Hub::new(worker, 4, 5, Options::default());
-    let session = SessionId {
-        index: 0,
-        generation: 0,
-    };
-    let name = ChannelName::new(name).expect("a valid name");
     let mut carry = Carry(home, desk, worker);
     there
-        .subscribe(session, name, Ticket(0), &Joining::default(), &mut carry)
+        .subscribe(
+            session(0),
+            name(channel),
+            Ticket(0),
+            &Joining::default(),
+            &mut carry,
+        )
         .expect("there is room");
 }
 
-fn publish_from_source(text: &'static str, name: &str, home: &mut Hub, desk: &mut Desk) {
+fn publish_from_source(text: &'static str, channel: &str, home: &mut Hub, desk: &mut Desk) {
     let payload = Payload {
         kind: PayloadKind::Text,
         bytes: Bytes::from_static(text.as_bytes()),
     };
-    let reply = Some((
-        SessionId {
-            index: 0,
-            generation: 0,
-        },
-        Ticket(0),
-    ));
+    let reply = Some((session(0), Ticket(0)));
     home.receive(
         SOURCE,
         Mail::Publish {
-            channel: Arc::from(name),
+            channel: Arc::from(channel),
             payload,
             terms: None,
             reply,
@@ -124,16 +120,15 @@ fn publish_from_source(text: &'static str, name: &str, home: &mut Hub, desk: &mu
 
 fn publish_here(
     text: &str,
-    name: &str,
+    channel: &str,
     home: &mut Hub,
     desk: &mut Desk,
 ) -> Result<Outcome<u32>, NoCredit> {
-    let name = ChannelName::new(name).expect("a valid name");
     let payload = PayloadRef {
         kind: PayloadKind::Text,
         bytes: text.as_bytes(),
     };
-    let outcome = home.publish(None, name, payload, None, desk)?;
+    let outcome = home.publish(None, name(channel), payload, None, desk)?;
     Ok(match outcome {
         Outcome::Done(published) => Outcome::Done(published.handed),
         Outcome::Pending => Outcome::Pending,
@@ -239,27 +234,29 @@ fn a_full_queue_refuses_and_a_sweep_makes_room() {
     };
     let mut home = Hub::new(HOME, 4, 5, options);
     let mut desk = Desk::default();
-    let name = names(&home).remove(0);
-    let channel = ChannelName::new(&name).expect("a valid name");
+    let channel = names(&home).remove(0);
     for index in 0..20 {
-        let session = SessionId {
-            index,
-            generation: 0,
-        };
-        home.subscribe(session, channel, Ticket(0), &Joining::default(), &mut desk)
-            .expect("there is room");
+        let joining = Joining::default();
+        home.subscribe(
+            session(index),
+            name(&channel),
+            Ticket(0),
+            &joining,
+            &mut desk,
+        )
+        .expect("there is room");
     }
     for text in ["a", "b"] {
         assert_eq!(
-            publish_here(text, &name, &mut home, &mut desk),
+            publish_here(text, &channel, &mut home, &mut desk),
             Ok(Outcome::Done(20))
         );
     }
     assert_eq!(
-        publish_here("c", &name, &mut home, &mut desk),
+        publish_here("c", &channel, &mut home, &mut desk),
         Err(NoCredit)
     );
-    publish_from_source("d", &name, &mut home, &mut desk);
+    publish_from_source("d", &channel, &mut home, &mut desk);
     assert_eq!((home.counts().queued, home.counts().stalled), (2, 1));
     assert!(desk.take().is_empty());
     assert!(home.has_to_sweep());
@@ -293,11 +290,7 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
     let (blocked, free) = (&names[0], &names[1]);
     subscribe_from(FAR, blocked, &mut home, &mut desk);
 
-    let join = |home: &mut Hub, desk: &mut Desk, index, name: &str| {
-        let session = SessionId {
-            index,
-            generation: 0,
-        };
+    let join = |home: &mut Hub, desk: &mut Desk, index: u32, channel: &str| {
         let client = ClientInfo {
             user: "".into(),
             client: index.to_string().into(),
@@ -308,8 +301,7 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
             client: Some(Arc::new(client)),
             ..Joining::default()
         };
-        let name = ChannelName::new(name).expect("a valid name");
-        home.subscribe(session, name, Ticket(0), &joining, desk)
+        home.subscribe(session(index), name(channel), Ticket(0), &joining, desk)
             .expect("there is room");
     };
     for index in 0..MANY {

@@ -1,12 +1,16 @@
 //! What channels remember within a budget of bytes, and what is left of it when the configuration changes.
 
+mod common;
+
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, Delivery, History, Hub, Instruction, Joining, Mail, Namespace,
-    Namespaces, Now, Options, Outcome, Outlet, PayloadKind, PayloadRef, Query, Question, Recovery,
-    SessionId, Since, Ticket, WorkerId,
+    Answer, Class, Delivery, History, Hub, Instruction, Joining, Mail, Namespace, Namespaces, Now,
+    Options, Outcome, Outlet, PayloadKind, PayloadRef, Query, Question, Recovery, SessionId, Since,
+    Ticket, WorkerId,
 };
+
+use common::{name, session};
 
 /// Keeps the last answer.
 #[derive(Default)]
@@ -47,17 +51,6 @@ fn hub(bytes_max: usize) -> Hub {
     let mut hub = Hub::new(WorkerId(0), 1, 7, Options::default());
     hub.set_history(remembering(), bytes_max);
     hub
-}
-
-fn name(text: &str) -> ChannelName<'_> {
-    ChannelName::new(text).expect("a valid name")
-}
-
-fn session(index: u32) -> SessionId {
-    SessionId {
-        index,
-        generation: 0,
-    }
 }
 
 fn publish(hub: &mut Hub, channel: &str, bytes: &[u8]) {

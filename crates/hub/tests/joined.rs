@@ -6,6 +6,7 @@
 //!
 //! A failure prints its seed; `HUB_SEED=… cargo test -p veche-hub --test joined` repeats it.
 
+mod common;
 mod world;
 
 use world::{Lanes, Setup, World};

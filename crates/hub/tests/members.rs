@@ -1,14 +1,18 @@
 //! Who is in a channel: what homes say, and what subscribers are told, agree with who subscribed, whatever the order of
 //! events, with any number of workers.
 
+mod common;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, ClientInfo, Delivery, Event, Hub, Instruction, Joining, Mail,
-    Namespace, Namespaces, Now, Options, Outcome, Outlet, PresenceError, PresenceStats, Question,
-    SessionId, Ticket, WorkerId,
+    Answer, Class, ClientInfo, Delivery, Event, Hub, Instruction, Joining, Mail, Namespace,
+    Namespaces, Now, Options, Outcome, Outlet, PresenceError, PresenceStats, Question, SessionId,
+    Ticket, WorkerId,
 };
+
+use common::{name, session};
 
 /// In `room` connections come and go, in `hall` users do, half a minute after their last connection.
 const CHANNELS: [&str; 2] = ["room:1", "hall:1"];
@@ -114,10 +118,6 @@ struct World {
     now_ms: u64,
 }
 
-fn name(channel: &str) -> ChannelName<'_> {
-    ChannelName::new(channel).expect("a valid name")
-}
-
 impl World {
     fn new(workers: u16, seed: u64) -> Self {
         let namespaces = namespaces();
@@ -135,10 +135,7 @@ impl World {
         };
         for worker in 0..workers {
             for channel in CHANNELS {
-                let watcher = SessionId {
-                    index: 0,
-                    generation: 0,
-                };
+                let watcher = session(0);
                 let (hub, mut port) = world.at(WorkerId(worker));
                 let nobody = Joining::default();
                 let result = hub.subscribe(watcher, name(channel), Ticket(0), &nobody, &mut port);
@@ -264,10 +261,7 @@ impl World {
     }
 
     fn ask(&mut self, worker: WorkerId, channel: &str, question: Question) -> Answer {
-        let asker = SessionId {
-            index: 0,
-            generation: 0,
-        };
+        let asker = session(0);
         self.wires.answers.clear();
         let (hub, mut port) = self.at(worker);
         match hub.ask((asker, Ticket(9)), name(channel), question, &mut port) {

@@ -1,5 +1,7 @@
 //! What the hub allocates: nothing per push to a user, and little to remember somebody.
 
+mod common;
+
 use allocation_counter::measure;
 use std::sync::Arc;
 
@@ -7,6 +9,8 @@ use veche_hub::{
     Answer, ChannelName, Class, Delivery, Hub, Instruction, Joining, Mail, Options, Outcome,
     Outlet, PayloadKind, PayloadRef, SessionId, Ticket, WorkerId,
 };
+
+use common::{name, session};
 
 /// Counts deliveries.
 #[derive(Default)]
@@ -29,15 +33,10 @@ fn alone() -> Hub {
     Hub::new(WorkerId(0), 1, 7, Options::default())
 }
 
-fn subscribe(hub: &mut Hub, index: u32, name: &str) {
-    let session = SessionId {
-        index,
-        generation: 1,
-    };
-    let name = ChannelName::new(name).expect("a valid name");
+fn subscribe(hub: &mut Hub, index: u32, channel: &str) {
     hub.subscribe(
-        session,
-        name,
+        session(index),
+        name(channel),
         Ticket(0),
         &Joining::default(),
         &mut Tally::default(),
@@ -118,7 +117,7 @@ fn a_large_fan_out_allocates_per_publication_only() {
     for index in 0..5_000 {
         subscribe(&mut hub, index, "news");
     }
-    let name = ChannelName::new("news").expect("a valid name");
+    let name = name("news");
     let mut tally = Tally::default();
     let mut burst = |hub: &mut Hub| {
         for _ in 0..16 {

@@ -1,14 +1,18 @@
 //! Channels that are heard together: who is subscribed to the wildcard gets all that those get who are subscribed to one
 //! channel, in the same order, whatever the order of events, with any number of workers and few credits.
 
+mod common;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, Delivery, Event, Hub, Instruction, Joining, Mail, Namespace,
-    Namespaces, NoCredit, Options, Outcome, Outlet, PayloadKind, PayloadRef, SessionId, Ticket,
-    Wildcards, WorkerId,
+    Answer, Class, Delivery, Event, Hub, Instruction, Joining, Mail, Namespace, Namespaces,
+    NoCredit, Options, Outcome, Outlet, PayloadKind, PayloadRef, SessionId, Ticket, Wildcards,
+    WorkerId,
 };
+
+use common::{name, session};
 
 const WILDCARD: &str = "news:*";
 /// Heard by the wildcard, and not.
@@ -87,17 +91,6 @@ struct World {
     wires: Wires,
     subscribed: BTreeMap<Who, &'static str>,
     published: u32,
-}
-
-fn name(channel: &str) -> ChannelName<'_> {
-    ChannelName::new(channel).expect("a valid name")
-}
-
-fn session(index: u32) -> SessionId {
-    SessionId {
-        index,
-        generation: 0,
-    }
 }
 
 impl World {

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use veche_hub::{SessionId, WorkerId};
+use veche_hub::WorkerId;
 
 use super::{World, remembered};
+use crate::common::session;
 
 impl World {
     /// One random event of a log.
@@ -88,10 +89,6 @@ impl World {
         }
         let workers = random.u16(1..=4);
         let indices = 0..self.sessions[0].len() as u32;
-        let session = |index| SessionId {
-            index,
-            generation: 0,
-        };
         self.sessions = vec![indices.map(session).collect(); workers.into()];
         self.paused = vec![VecDeque::new(); workers.into()];
         self.begin(workers, random.u64(..));

@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, Deed, Differences, Epoch, History, Hub, Instruction, Joined,
-    Joining, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, PayloadKind, PayloadRef,
-    Position, Published, Recovery, SessionId, Since, SubscribeError, Ticket, USERS, WorkerId,
+    Answer, Class, Deed, Differences, Epoch, History, Hub, Instruction, Joined, Joining, Mail,
+    Namespace, Namespaces, NoCredit, Now, Options, Outcome, PayloadKind, PayloadRef, Position,
+    Published, Recovery, SessionId, Since, SubscribeError, Ticket, USERS, WorkerId,
 };
 
+use crate::common::{name, session};
 use disk::Disk;
 use port::Port;
 
@@ -180,10 +181,7 @@ impl World {
             ..Options::default()
         };
         let workers = setup.workers;
-        let sessions = (0..setup.sessions).map(|index| SessionId {
-            index,
-            generation: 0,
-        });
+        let sessions = (0..setup.sessions).map(session);
         let sessions: Vec<_> = sessions.collect();
         let channels = ["news", "#tester01", "chat:1", "#tester02", "chat:2", "вече"];
         let mut world = Self {
@@ -222,8 +220,7 @@ impl World {
                 hub.keep_log();
             }
             for restored in disk.restored() {
-                let name = ChannelName::new(&restored.channel).expect("a valid name");
-                let home = self.hubs[0].home_of(name);
+                let home = self.hubs[0].home_of(name(&restored.channel));
                 let hub = &mut self.hubs[usize::from(home.0)];
                 assert_eq!(hub.restore(restored.clone()), Ok(true));
             }
@@ -378,8 +375,7 @@ impl World {
                 .keys()
                 .filter(|member| member.2 == channel);
             let expected = members.count() as u32;
-            let name = ChannelName::new(&channel).expect("a valid name");
-            let home = self.hubs[0].home_of(name);
+            let home = self.hubs[0].home_of(name(&channel));
             let number = self.number();
             let outcome = self.publish(home, &channel, number.into());
             let published = match outcome {
@@ -397,7 +393,7 @@ impl World {
             let top = order.map(Vec::len).filter(|_| remembered(&channel) > 0);
             assert_eq!(offset, top, "{channel}");
             totals.0 += u32::from(expected > 0);
-            totals.1 += u32::from(expected > 0 && name.user().is_some());
+            totals.1 += u32::from(expected > 0 && name(&channel).user().is_some());
             totals.2 += expected;
             self.settle(&mut fastrand::Rng::with_seed(1));
         }
@@ -530,13 +526,12 @@ impl World {
             self.wires.lives.insert(ticket, life);
             self.wires.current.insert(member, ticket);
         }
-        let name = ChannelName::new(channel).expect("a valid name");
         let (hub, mut port) = self.at(worker);
         let joining = Joining {
             since,
             ..Joining::default()
         };
-        let result = hub.subscribe(session, name, ticket, &joining, &mut port);
+        let result = hub.subscribe(session, name(channel), ticket, &joining, &mut port);
         let expected = if is_new {
             Ok(())
         } else {
@@ -547,9 +542,11 @@ impl World {
 
     fn unsubscribe(&mut self, worker: WorkerId, session: SessionId, channel: &str) {
         let was_there = self.wires.leave(&(worker, session, channel.to_owned()));
-        let name = ChannelName::new(channel).expect("a valid name");
         let (hub, mut port) = self.at(worker);
-        assert_eq!(hub.unsubscribe(session, name, &mut port), was_there);
+        assert_eq!(
+            hub.unsubscribe(session, name(channel), &mut port),
+            was_there
+        );
     }
 
     fn close(&mut self, worker: WorkerId, session: SessionId) {
@@ -565,8 +562,7 @@ impl World {
         hub.close(session, &mut port);
         if had_any {
             // A stale id does nothing, cleanly.
-            let name = ChannelName::new("news").expect("a valid name");
-            assert!(!hub.unsubscribe(session, name, &mut port));
+            assert!(!hub.unsubscribe(session, name("news"), &mut port));
             hub.close(session, &mut port);
         }
     }
@@ -590,7 +586,6 @@ impl World {
         channel: &str,
         number: u64,
     ) -> Result<Outcome<Published>, NoCredit> {
-        let name = ChannelName::new(channel).expect("a valid name");
         let ticket = Ticket(self.number());
         let from = Some((
             SessionId {
@@ -606,7 +601,7 @@ impl World {
             kind: PayloadKind::Binary,
             bytes,
         };
-        let outcome = hub.publish(from, name, payload, None, &mut port)?;
+        let outcome = hub.publish(from, name(channel), payload, None, &mut port)?;
         match outcome {
             Outcome::Done(_) => self.wires.order(channel, number),
             Outcome::Pending => {

@@ -1,0 +1,15 @@
+//! Names and sessions, in short.
+
+use veche_hub::{ChannelName, SessionId};
+
+pub(crate) fn name(channel: &str) -> ChannelName<'_> {
+    ChannelName::new(channel).expect("a valid name")
+}
+
+/// The first with this index.
+pub(crate) fn session(index: u32) -> SessionId {
+    SessionId {
+        index,
+        generation: 0,
+    }
+}
