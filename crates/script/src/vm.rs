@@ -419,16 +419,7 @@ impl Vm {
             Argument::Number(number as f64),
         ];
         let coroutine = self.machine.prepare(wrapper, &arguments);
-        let is_late = self.is_over_time();
-        if let Some(gate) = &mut self.gate {
-            gate.push_back(self.tasks.keep_prepared(coroutine, owner));
-        } else if is_late {
-            let place = self.tasks.keep_prepared(coroutine, owner);
-            self.postponed.push_back(Postponed::Task(place));
-        } else {
-            self.run(coroutine, owner, &[]);
-            self.settle_after_call();
-        }
+        self.begin_or_keep(coroutine, owner);
     }
 
     /// Lets a coroutine begin, or go on with an answer, and sees to what comes of it.

@@ -5,7 +5,7 @@
 
 use mlua::Value;
 
-use super::{OVER_MEMORY, Postponed, Vm, level_of};
+use super::{OVER_MEMORY, Vm, level_of};
 use crate::Now;
 use crate::effects::Level;
 use crate::hooks::{Asked, Hook, Ruling};
@@ -54,17 +54,7 @@ impl Vm {
                 return self.desk.rule(number, Ruling::Failed);
             }
         };
-        let owner = Owner::Question(number, asked.hook);
-        let is_late = self.is_over_time();
-        if let Some(gate) = &mut self.gate {
-            gate.push_back(self.tasks.keep_prepared(coroutine, owner));
-        } else if is_late {
-            let place = self.tasks.keep_prepared(coroutine, owner);
-            self.postponed.push_back(Postponed::Task(place));
-        } else {
-            self.run(coroutine, owner, &[]);
-            self.settle_after_call();
-        }
+        self.begin_or_keep(coroutine, Owner::Question(number, asked.hook));
     }
 
     /// The script has taken too long for its ruling: what it waits for fails.

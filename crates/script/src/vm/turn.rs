@@ -9,7 +9,7 @@ use crate::Now;
 use crate::desk::{Spawned, Woken};
 use crate::effects::Token;
 use crate::modules;
-use crate::raw::{Argument, Failure};
+use crate::raw::{Argument, Coroutine, Failure};
 use crate::task::{Owner, Task};
 
 impl Vm {
@@ -155,6 +155,21 @@ impl Vm {
             return self.failed(owner, Failure::told("too many coroutines (tasks_max)"));
         }
         self.run(spawned.coroutine, owner, &[]);
+    }
+
+    /// Lets a prepared coroutine begin; before `app.start` is over, or where the turn has no time left, it is kept until
+    /// then.
+    pub(super) fn begin_or_keep(&mut self, coroutine: Coroutine, owner: Owner) {
+        let is_late = self.is_over_time();
+        if let Some(gate) = &mut self.gate {
+            gate.push_back(self.tasks.keep_prepared(coroutine, owner));
+        } else if is_late {
+            let place = self.tasks.keep_prepared(coroutine, owner);
+            self.postponed.push_back(Postponed::Task(place));
+        } else {
+            self.run(coroutine, owner, &[]);
+            self.settle_after_call();
+        }
     }
 
     pub(super) fn settle_after_call(&mut self) {
