@@ -1,24 +1,32 @@
 //! What a message costs on each back end: processor time of the server's thread, in turns of the two.
 //!
 //! ```sh
-//! cargo run --profile bench -p veche-net --example back_ends              # all, five rounds of a second each
-//! cargo run --profile bench -p veche-net --example back_ends -- 15 echo   # fifteen rounds of what has "echo" in its name
+//! cargo run --profile bench -p veche-net --example back_ends                    # all, fifteen pairs of 300 ms or a second
+//! cargo run --profile bench -p veche-net --example back_ends -- 5 echo          # five pairs of what has "echo" in its name
+//! cargo run --profile bench -p veche-net --example back_ends -- 5 echo 64 16384 # with 64 buffers of 16 KiB in the ring
 //! ```
 //!
-//! The server's thread has core 0, that of the clients core 1. Clients stand on epoll in every case.
+//! Two servers and their clients stand side by side, each in a process, and one at a time has something to do. Servers
+//! have core 0, clients core 1; clients stand on epoll in every case.
 
+use std::io::{BufRead as _, BufReader, Lines, Write as _, stdin};
 use std::net::SocketAddr;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use bytes::Bytes;
-use rustix::thread::{CpuSet, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
-use veche_net::{Buffer, Driver, Epoll, Event, ListenOptions, Options, TransportId, Uring, bind};
+use rustix::thread::{CpuSet, gettid, sched_setaffinity};
+use veche_mailbox::Wake as _;
+use veche_net::{
+    Buffer, Driver, Epoll, Event, ListenOptions, Options, TransportId, Uring, Waker, bind,
+};
 
-const ROUND: Duration = Duration::from_secs(1);
+/// What is under way when a pair is stopped comes to rest.
+const REST: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy)]
 enum Case {
@@ -40,6 +48,11 @@ impl Case {
         }
     }
 
+    /// Long enough for each connection to have its turn many times.
+    fn slice(self) -> Duration {
+        Duration::from_millis(if self.connections() > 2000 { 1000 } else { 300 })
+    }
+
     fn connections(self) -> usize {
         match self {
             Self::Echo(connections, ..) => connections,
@@ -54,17 +67,12 @@ impl Case {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a program that measures reads the clock"
-)]
-fn now() -> Instant {
-    Instant::now()
-}
-
-fn processor_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+/// Processor time of a thread that sleeps, in nanoseconds.
+fn processor_ns(thread: u32) -> u64 {
+    let path = format!("/proc/self/task/{thread}/schedstat");
+    let text = std::fs::read_to_string(path).expect("the thread lives");
+    let first = text.split(' ').next().expect("a number");
+    first.parse().expect("a number")
 }
 
 fn pin(core: usize) {
@@ -74,22 +82,25 @@ fn pin(core: usize) {
     let _ = sched_setaffinity(None, &set);
 }
 
-/// What the threads tell each other.
+/// What the threads of a pair tell each other.
 #[derive(Default)]
 struct Shared {
     is_over: AtomicBool,
+    /// Messages are sent, not kept.
+    is_on: AtomicBool,
+    /// The server's thread.
+    server: AtomicU32,
+    /// Connections that clients have.
+    open: AtomicU64,
     /// Bytes that clients got.
     received: AtomicU64,
 }
 
-/// Serves until it is over; nanoseconds of its thread for a message.
-fn serve<D: Driver>(
-    case: Case,
-    mut driver: D,
-    address: &mut dyn FnMut(SocketAddr),
-    shared: &Shared,
-) -> f64 {
+/// Serves until it is over.
+fn serve<D: Driver>(case: Case, mut driver: D, shared: &Shared, ready: impl FnOnce(SocketAddr)) {
     pin(0);
+    let thread = gettid().as_raw_nonzero().get();
+    shared.server.store(thread as u32, Ordering::Relaxed);
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = ListenOptions {
         backlog: 8192,
@@ -98,11 +109,11 @@ fn serve<D: Driver>(
     let socket = bind(any, &options).expect("a port");
     let bound = socket2::SockRef::from(&socket).local_addr().expect("bound");
     driver.listen(socket).expect("it listens");
-    address(bound.as_socket().expect("an internet address"));
+    ready(bound.as_socket().expect("an internet address"));
     let publication = Bytes::from(vec![7; case.bytes()]);
     let mut all: Vec<TransportId> = Vec::new();
     let mut spare: Vec<Vec<u8>> = Vec::new();
-    let mut turn = |driver: &mut D| {
+    while !shared.is_over.load(Ordering::Relaxed) {
         let mut sink = |driver: &mut D, event: Event<'_>| match event {
             Event::Accepted { id, .. } => all.push(id),
             Event::Received { id, bytes } => match case {
@@ -121,116 +132,182 @@ fn serve<D: Driver>(
             Event::Sent { buffer, .. } => spare.extend(buffer.reclaim()),
             _ => {}
         };
-        driver.turn(Some(20), &mut sink).expect("the wait works");
-    };
-    let warm = now();
-    while warm.elapsed() < ROUND / 2 {
-        turn(&mut driver);
+        driver.turn(Some(500), &mut sink).expect("the wait works");
     }
-    let (begun, used, before) = (
-        now(),
-        processor_ns(),
-        shared.received.load(Ordering::Relaxed),
-    );
-    while begun.elapsed() < ROUND {
-        turn(&mut driver);
-    }
-    let used = processor_ns() - used;
-    let bytes = shared.received.load(Ordering::Relaxed) - before;
-    shared.is_over.store(true, Ordering::Relaxed);
-    used as f64 / (bytes as f64 / case.bytes() as f64)
 }
 
 /// Clients of all connections.
-fn load(case: Case, address: SocketAddr, shared: &Shared) {
+fn load(case: Case, address: SocketAddr, shared: &Shared, ready: impl FnOnce(Waker)) {
     pin(1);
     let mut driver = Epoll::new(Options::default()).expect("descriptors");
-    let mut first = None;
-    let mut open = 0;
+    ready(driver.waker());
     let message = Bytes::from(vec![5; case.bytes()]);
+    let mut all: Vec<TransportId> = Vec::new();
+    // What is to be sent when it is this pair's turn.
+    let mut kept: Vec<(TransportId, Buffer)> = Vec::new();
     let (mut received, mut told) = (0, 0);
-    let mut asked = 0;
+    let (mut asked, mut open) = (0, 0);
     while !shared.is_over.load(Ordering::Relaxed) {
         // One after the other, so that the server knows the first.
         if asked == open && open < case.connections() {
-            let id = driver.connect(address).expect("a descriptor");
-            first.get_or_insert(id);
+            all.push(driver.connect(address).expect("a descriptor"));
             asked += 1;
         }
+        let is_on = shared.is_on.load(Ordering::Relaxed);
+        if is_on {
+            for (id, buffer) in kept.drain(..) {
+                driver.send(id, buffer, false);
+            }
+            if let Case::FanOut(subscribers, bytes) = case
+                && received == told * (subscribers * bytes) as u64
+            {
+                told += 1;
+                driver.send(all[0], Buffer::Owned(vec![1]), false);
+            }
+        }
         let mut got = 0;
-        driver
-            .turn(Some(20), &mut |driver, event| match event {
-                Event::Connected { id } => {
-                    open += 1;
-                    if let Case::Echo(_, _, inflight) = case {
-                        for _ in 0..inflight {
-                            driver.send(id, Buffer::Shared(message.clone()), false);
-                        }
+        let mut sink = |driver: &mut Epoll, event: Event<'_>| match event {
+            Event::Connected { id } => {
+                open += 1;
+                if let Case::Echo(_, _, inflight) = case {
+                    let messages = (0..inflight).map(|_| (id, Buffer::Shared(message.clone())));
+                    kept.extend(messages);
+                }
+            }
+            Event::Received { id, bytes } => {
+                got += bytes.len() as u64;
+                if let Case::Echo(..) = case {
+                    let back = Buffer::Owned(bytes.to_vec());
+                    match is_on {
+                        true => drop(driver.send(id, back, false)),
+                        false => kept.push((id, back)),
                     }
                 }
-                Event::Received { id, bytes } => {
-                    got += bytes.len() as u64;
-                    if let Case::Echo(..) = case {
-                        driver.send(id, Buffer::Owned(bytes.to_vec()), false);
-                    }
-                }
-                _ => {}
-            })
-            .expect("the wait works");
+            }
+            _ => {}
+        };
+        driver.turn(Some(500), &mut sink).expect("the wait works");
         received += got;
-        shared.received.fetch_add(got, Ordering::Relaxed);
-        if let Case::FanOut(subscribers, bytes) = case
-            && open == case.connections()
-            && received == told * (subscribers * bytes) as u64
-            && let Some(first) = first
-        {
-            told += 1;
-            driver.send(first, Buffer::Owned(vec![1]), false);
+        shared.received.store(received, Ordering::Relaxed);
+        shared.open.store(open as u64, Ordering::Relaxed);
+    }
+}
+
+/// A server and its clients.
+struct Pair {
+    case: Case,
+    shared: Arc<Shared>,
+    clients: Waker,
+    threads: [JoinHandle<()>; 2],
+}
+
+impl Pair {
+    fn new(case: Case, is_uring: bool, options: &Options) -> Self {
+        let shared = Arc::new(Shared::default());
+        let (own, options) = (Arc::clone(&shared), options.clone());
+        let (sender, address): (_, Receiver<SocketAddr>) = channel();
+        let server = thread::spawn(move || {
+            let ready = move |address| sender.send(address).expect("somebody waits");
+            match is_uring {
+                true => serve(case, Uring::new(options).expect("io_uring"), &own, ready),
+                false => serve(case, Epoll::new(options).expect("epoll"), &own, ready),
+            }
+        });
+        let own = Arc::clone(&shared);
+        let address = address.recv().expect("a server");
+        let (sender, waker) = channel();
+        let clients = thread::spawn(move || {
+            load(case, address, &own, move |waker| {
+                sender.send(waker).expect("somebody waits");
+            });
+        });
+        let pair = Self {
+            case,
+            shared,
+            clients: waker.recv().expect("clients"),
+            threads: [server, clients],
+        };
+        while pair.shared.open.load(Ordering::Relaxed) < case.connections() as u64 {
+            thread::sleep(REST);
+        }
+        pair
+    }
+
+    /// Runs for a slice; nanoseconds of the server for a message.
+    fn run(&self) -> f64 {
+        let look = || {
+            let server = self.shared.server.load(Ordering::Relaxed);
+            let received = self.shared.received.load(Ordering::Relaxed);
+            (processor_ns(server), received)
+        };
+        let (used, received) = look();
+        self.shared.is_on.store(true, Ordering::Relaxed);
+        self.clients.wake();
+        thread::sleep(self.case.slice());
+        self.shared.is_on.store(false, Ordering::Relaxed);
+        let mut seen = look();
+        let (used_now, received_now) = loop {
+            thread::sleep(REST);
+            let now = look();
+            if now.1 == seen.1 {
+                break now;
+            }
+            seen = now;
+        };
+        let messages = (received_now - received) as f64 / self.case.bytes() as f64;
+        (used_now - used) as f64 / messages
+    }
+
+    fn end(self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        self.clients.wake();
+        for thread in self.threads {
+            thread.join().expect("it is well");
         }
     }
 }
 
-fn run(case: Case, is_uring: bool) -> f64 {
-    let shared = Arc::new(Shared::default());
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let own = Arc::clone(&shared);
-    let server = thread::spawn(move || {
-        let mut address = |address| sender.send(address).expect("somebody waits");
-        let options = Options::default();
-        match is_uring {
-            true => serve(
-                case,
-                Uring::new(options).expect("io_uring"),
-                &mut address,
-                &own,
-            ),
-            false => serve(
-                case,
-                Epoll::new(options).expect("epoll"),
-                &mut address,
-                &own,
-            ),
+/// A pair in a process of its own, which runs a slice for each line that it reads.
+struct Process {
+    child: Child,
+    orders: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    fn new(case: usize, is_uring: bool, options: &Options) -> Self {
+        let mut child = Command::new(std::env::current_exe().expect("a path"))
+            .env("PAIR", format!("{case} {is_uring}"))
+            .args(["0", "", &options.ring_buffers.to_string()])
+            .arg(options.ring_buffer_bytes.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a process");
+        let orders = child.stdin.take().expect("piped");
+        let answers = BufReader::new(child.stdout.take().expect("piped")).lines();
+        Self {
+            child,
+            orders,
+            answers,
         }
-    });
-    let address = receiver.recv().expect("a server");
-    let own = Arc::clone(&shared);
-    let clients = thread::spawn(move || load(case, address, &own));
-    let cost = server.join().expect("the server is well");
-    clients.join().expect("the clients are well");
-    cost
+    }
+
+    /// Nanoseconds of the server for a message, during a slice.
+    fn run(&mut self) -> f64 {
+        self.orders.write_all(b"\n").expect("it reads");
+        let answer = self.answers.next().expect("it answers").expect("text");
+        answer.parse().expect("a number")
+    }
+
+    fn end(mut self) {
+        drop(self.orders);
+        let status = self.child.wait().expect("it ends");
+        assert!(status.success(), "a pair failed");
+    }
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let rounds: usize = arguments
-        .next()
-        .map_or(5, |rounds| rounds.parse().expect("rounds"));
-    let wanted = arguments.next().unwrap_or_default();
+fn cases() -> Vec<Case> {
     let mut cases = vec![Case::FanOut(1000, 100), Case::FanOut(5000, 100)];
     for connections in [240, 5000] {
         for bytes in [20, 1024, 8192] {
@@ -239,23 +316,56 @@ fn main() {
             }
         }
     }
-    for case in cases
-        .into_iter()
-        .filter(|case| case.name().contains(&wanted))
-    {
-        let (mut epoll, mut uring, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..rounds {
-            epoll.push(run(case, false));
-            uring.push(run(case, true));
-            ratios.push(uring[uring.len() - 1] / epoll[epoll.len() - 1]);
+    cases
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let number = |place: usize, usual: usize| {
+        let own = arguments.get(place);
+        own.map_or(usual, |own| own.parse().expect("a number"))
+    };
+    let (rounds, wanted) = (number(1, 15), arguments.get(2).map_or("", String::as_str));
+    let usual = Options::default();
+    let options = Options {
+        ring_buffers: number(3, usize::from(usual.ring_buffers)) as u16,
+        ring_buffer_bytes: number(4, usual.ring_buffer_bytes),
+        ..usual
+    };
+    if let Ok(pair) = std::env::var("PAIR") {
+        let (case, is_uring) = pair.split_once(' ').expect("two words");
+        let case = cases()[case.parse::<usize>().expect("a number")];
+        let pair = Pair::new(case, is_uring == "true", &options);
+        for _ in stdin().lines() {
+            println!("{}", pair.run());
         }
+        return pair.end();
+    }
+    for (place, case) in cases().into_iter().enumerate() {
+        if !case.name().contains(wanted) {
+            continue;
+        }
+        let mut epoll = Process::new(place, false, &options);
+        let mut uring = Process::new(place, true, &options);
+        // Warm, and not counted.
+        epoll.run();
+        uring.run();
+        let mut pairs: Vec<_> = (0..rounds).map(|_| (epoll.run(), uring.run())).collect();
+        epoll.end();
+        uring.end();
+        pairs.sort_by(|one, other| (one.1 / one.0).total_cmp(&(other.1 / other.0)));
+        let middle = pairs[pairs.len() / 2];
+        let ratio = |place: usize| pairs[place].1 / pairs[place].0;
+        // Of fifteen the fourth and the twelfth hold the median with 96 %: binomial.
+        let edge = pairs.len() / 5;
         println!(
-            "{:52} epoll {:7.0} ns, io_uring {:7.0} ns, ratio {:.2} ({:.2?})",
+            "{:50} epoll {:6.0} ns, io_uring {:6.0} ns, ratio {:.3} [{:.3} - {:.3}]",
             case.name(),
-            median(&mut epoll),
-            median(&mut uring),
-            median(&mut ratios),
-            ratios
+            middle.0,
+            middle.1,
+            ratio(pairs.len() / 2),
+            ratio(edge),
+            ratio(pairs.len() - 1 - edge),
         );
     }
 }

@@ -9,8 +9,8 @@ use std::mem;
 use crate::queue::{Queues, SendQueue};
 use crate::sys::socket;
 use crate::timer::Wheel;
-use crate::transport::Transports;
-use crate::{Buffer, CloseReason, Event, ListenerId, Options, TransportId, Waker};
+use crate::transport::{State, Transports};
+use crate::{Buffer, CloseReason, Detached, Event, ListenerId, Options, TransportId, Waker};
 
 /// What a call caused and the sink has not been told yet.
 #[derive(Debug)]
@@ -60,6 +60,23 @@ impl Base {
             .peek(id)
             .and_then(|transport| transport.queue.as_deref())
             .map_or(0, SendQueue::unsent)
+    }
+
+    /// Ends an open transport whose descriptor nobody has told the kernel anything of any more.
+    pub(crate) fn detach(&mut self, id: TransportId, received: Vec<u8>) -> Option<Detached> {
+        let transport = self.transports.live(id)?;
+        let socket = transport.socket.take()?;
+        transport.state = State::Closed;
+        let queue = transport.queue.take();
+        let unsent = queue.as_deref().map_or(Vec::new(), SendQueue::rest);
+        queue.into_iter().for_each(|queue| self.queues.give(queue));
+        self.wheel.clear(&mut self.transports, id.index);
+        self.closed.push((id, CloseReason::Asked));
+        Some(Detached {
+            socket,
+            received,
+            unsent,
+        })
     }
 
     #[inline]

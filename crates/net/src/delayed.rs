@@ -20,7 +20,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::{Buffer, CloseReason, Driver, Event, ListenerId, Options, TransportId, Waker};
+use crate::{
+    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, TransportId, Waker,
+};
 
 use link::{Arrival, Link};
 
@@ -246,6 +248,18 @@ impl<D: Driver> Driver for Delayed<D> {
             self.indexes.remove(&below);
             self.driver.close(below);
         }
+    }
+
+    fn detach(&mut self, id: TransportId) -> Option<Detached> {
+        let due = self.later();
+        let below = self.live(id)?.below?;
+        let mut detached = self.driver.detach(below)?;
+        self.indexes.remove(&below);
+        let link = &mut self.links[id.index as usize];
+        link.below = None;
+        link.give_up(&mut detached);
+        link.close(due, CloseReason::Asked);
+        Some(detached)
     }
 
     fn set_timer(&mut self, id: TransportId, deadline_ms: u64) {

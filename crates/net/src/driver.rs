@@ -60,6 +60,17 @@ impl From<Errno> for CloseReason {
     }
 }
 
+/// A connection that has left its driver: see [`Driver::detach`].
+#[derive(Debug)]
+pub struct Detached {
+    /// The connected socket, non-blocking.
+    pub socket: OwnedFd,
+    /// Bytes of the peer that nobody was told of, in order.
+    pub received: Vec<u8>,
+    /// Bytes given to `send` that the kernel has not taken, in order.
+    pub unsent: Vec<u8>,
+}
+
 /// What happened. Of one transport: `Accepted` or `Connected` comes first,
 /// `Closed` last and exactly once; after `Ended` comes no `Received`; after a
 /// call of [`Driver::close`] comes nothing but `Closed`.
@@ -204,6 +215,15 @@ pub trait Driver: Sized {
     /// peer that nobody received make the kernel answer with a reset. To let
     /// the peer read the last words: `shutdown`, wait for `Ended`, `close`.
     fn close(&mut self, id: TransportId);
+
+    /// Takes the connection out of the driver, to be handed to somebody else: nothing of it is in the kernel's hands any
+    /// more. The id ends as with [`close`](Self::close), the connection goes on: who has it reads and sends what is in
+    /// [`Detached`] first. The peer's FIN stays on the socket; a `shutdown` that waited for what is queued is forgotten.
+    ///
+    /// `None`: it is not connected, has failed meanwhile (`Closed` says why), or has no descriptor ([`Simulated`]).
+    ///
+    /// [`Simulated`]: crate::Simulated
+    fn detach(&mut self, id: TransportId) -> Option<Detached>;
 
     /// Sets the transport's one timer, in place of an earlier deadline.
     /// Timers fire in the order of their deadlines, never early; a deadline

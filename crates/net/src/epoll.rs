@@ -24,7 +24,9 @@ use crate::base::{BackEnd, Base};
 use crate::sys::epoll::{Event as Ready, EventFlags, Poller};
 use crate::sys::socket;
 use crate::transport::State;
-use crate::{Buffer, CloseReason, Driver, Event, ListenerId, Options, TransportId, Waker};
+use crate::{
+    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, TransportId, Waker,
+};
 
 use accept::Listener;
 
@@ -222,6 +224,15 @@ impl Driver for Epoll {
 
     fn close(&mut self, id: TransportId) {
         self.end(id, CloseReason::Asked);
+    }
+
+    fn detach(&mut self, id: TransportId) -> Option<Detached> {
+        let transport = self.base.transports.live(id)?;
+        if transport.state != State::Open {
+            return None;
+        }
+        self.set_interest(id, 0);
+        self.base.detach(id, Vec::new())
     }
 
     #[inline]

@@ -26,7 +26,9 @@ mod waker;
 
 pub use buffer::Buffer;
 pub use delayed::Delayed;
-pub use driver::{CloseReason, Driver, Event, ListenerId, RECEIVE_AFTER_PAUSE_MAX, TransportId};
+pub use driver::{
+    CloseReason, Detached, Driver, Event, ListenerId, RECEIVE_AFTER_PAUSE_MAX, TransportId,
+};
 pub use epoll::Epoll;
 pub use listener::{ListenOptions, bind};
 pub use options::Options;

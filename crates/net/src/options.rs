@@ -20,7 +20,8 @@ pub struct Options {
     /// Pause of a listener after descriptors ran out. Default 100 ms.
     pub accept_retry_ms: u64,
     /// io_uring: buffers that the kernel receives into before anybody has asked, a power of two from 1 to 32,768. When
-    /// all are in use receiving waits until one is given back. Default 256.
+    /// all are in use receiving waits until one is given back. Default 64: with the
+    /// size below what a core's own cache holds.
     pub ring_buffers: u16,
     /// io_uring: the size of each, and the longest `Received`. Default 8 KiB.
     pub ring_buffer_bytes: usize,
@@ -35,7 +36,7 @@ impl Default for Options {
             timers_max: 1024,
             low_water_bytes: 16 * 1024,
             accept_retry_ms: 100,
-            ring_buffers: 256,
+            ring_buffers: 64,
             ring_buffer_bytes: 8 * 1024,
         }
     }

@@ -60,6 +60,16 @@ impl SendQueue {
         (count, bytes)
     }
 
+    /// All that the kernel does not have.
+    pub(crate) fn rest(&self) -> Vec<u8> {
+        let mut rest = Vec::with_capacity(self.unsent);
+        for (place, buffer) in self.buffers.iter().enumerate() {
+            let skip = if place == 0 { self.front_sent } else { 0 };
+            rest.extend_from_slice(&buffer.as_slice()[skip..]);
+        }
+        rest
+    }
+
     /// The kernel has taken so many bytes more: `done` gets the buffers that are gone.
     pub(crate) fn advance(&mut self, sent: usize, mut done: impl FnMut(Buffer)) {
         self.unsent -= sent;

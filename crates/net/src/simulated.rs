@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::{Buffer, CloseReason, Driver, Event, ListenerId, Options, TransportId, Waker};
+use crate::{
+    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, TransportId, Waker,
+};
 
 use far::Far;
 pub use far::FarState;
@@ -426,6 +428,10 @@ impl Driver for Simulated {
             near.closing = Some(CloseReason::Asked);
             near.unsent.clear();
         }
+    }
+
+    fn detach(&mut self, _id: TransportId) -> Option<Detached> {
+        None
     }
 
     fn set_timer(&mut self, id: TransportId, deadline_ms: u64) {

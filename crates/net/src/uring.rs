@@ -23,7 +23,9 @@ use crate::base::{BackEnd, Base};
 use crate::sys::socket;
 use crate::sys::uring::{Done, Kind, Ring};
 use crate::transport::{State, Transport};
-use crate::{Buffer, CloseReason, Driver, Event, ListenerId, Options, TransportId, Waker};
+use crate::{
+    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, TransportId, Waker,
+};
 
 use accept::Listener;
 use receive::Arrived;
@@ -49,6 +51,8 @@ pub struct Uring {
     base: Base,
     /// The poll for wakes has ended and has to be asked for again.
     is_deaf: bool,
+    /// Somebody has called the waker, and the sink was not told.
+    is_woken: bool,
     listeners: Vec<Listener>,
     /// Receives and accepts that are done, in order, of which a turn tells some.
     arrived: VecDeque<Arrived>,
@@ -56,6 +60,8 @@ pub struct Uring {
     kept: HashMap<u32, Vec<u8>>,
     /// Transports that are to be looked at: their receive is to be asked for again, or what was kept is to be told.
     hungry: Vec<TransportId>,
+    /// Transports that found no buffer when something came: they wait for one.
+    starved: VecDeque<TransportId>,
     /// Transports that were paused in this turn, some of them not for long.
     pausing: Vec<TransportId>,
     /// Transports with something to send that was not submitted yet.
@@ -78,15 +84,25 @@ impl Uring {
         Ok(Self {
             base,
             is_deaf: false,
+            is_woken: false,
             listeners: Vec::new(),
             arrived: VecDeque::new(),
             kept: HashMap::new(),
             hungry: Vec::new(),
+            starved: VecDeque::new(),
             pausing: Vec::new(),
             unsent: Vec::new(),
             dying: Vec::new(),
             ring,
         })
+    }
+
+    /// Whether [`new`](Self::new) would work here, on any thread.
+    ///
+    /// # Errors
+    /// As `new`.
+    pub fn probe() -> io::Result<()> {
+        Ring::new(1, 1).map(drop)
     }
 
     /// The end of a live transport, whatever the reason.
@@ -102,17 +118,40 @@ impl Uring {
         if interest & KEEPING != 0 {
             self.kept.remove(&id.index);
         }
-        if interest & (RECEIVING | CANCELLING) == RECEIVING {
-            self.ring.cancel(Kind::Receive, id.index);
-        }
-        if interest & WRITABLE != 0 {
-            self.ring.cancel(Kind::Writable, id.index);
-        }
-        if interest & CHANGES != 0 {
-            self.ring.cancel(Kind::Change, id.index);
-        }
+        self.cancel_all(id.index);
         self.base.wheel.clear(&mut self.base.transports, id.index);
         self.dying.push((id, reason));
+    }
+
+    /// Takes what is in flight of an open transport back from the kernel, at once.
+    fn take_back(&mut self, id: TransportId) -> Option<()> {
+        loop {
+            let transport = self.base.transports.live(id)?;
+            if transport.state != State::Open {
+                return None;
+            }
+            if transport.interest & (RECEIVING | WRITABLE | CHANGES) == 0 {
+                return Some(());
+            }
+            self.cancel_all(id.index);
+            // It is a moment between two steps of the kernel.
+            self.ring.wait(Some(Duration::from_millis(1))).ok()?;
+            self.is_woken |= self.collect();
+        }
+    }
+
+    /// Asks for the end of what is in flight of a transport.
+    fn cancel_all(&mut self, index: u32) {
+        let interest = self.base.transports.slot(index).interest;
+        if interest & (RECEIVING | CANCELLING) == RECEIVING {
+            self.ring.cancel(Kind::Receive, index);
+        }
+        if interest & WRITABLE != 0 {
+            self.ring.cancel(Kind::Writable, index);
+        }
+        if interest & CHANGES != 0 {
+            self.ring.cancel(Kind::Change, index);
+        }
     }
 
     /// Closes the descriptors of those that have nothing in flight any more.
@@ -138,7 +177,12 @@ impl Uring {
 
     /// How long the wait may last.
     fn wait_ms(&self) -> Option<u64> {
-        if !self.dying.is_empty() || !self.arrived.is_empty() || !self.hungry.is_empty() {
+        let is_busy = self.is_woken
+            || !self.dying.is_empty()
+            || !self.arrived.is_empty()
+            || !self.hungry.is_empty()
+            || !self.starved.is_empty();
+        if is_busy {
             return Some(0);
         }
         self.base.wait_ms()
@@ -183,16 +227,18 @@ impl Uring {
     /// A cancellation found nothing: where the thing is still in flight it was between two steps of the kernel.
     #[cold]
     fn cancel_again(&mut self, kind: Kind, index: u32) {
-        let interest = match kind {
-            Kind::Accept => return self.cancel_accept_again(index),
-            _ => self.base.transports.slot(index).interest,
-        };
+        if kind == Kind::Accept {
+            return self.cancel_accept_again(index);
+        }
         let wanted = match kind {
             Kind::Receive => RECEIVING,
             Kind::Writable => WRITABLE,
             _ => CHANGES,
         };
-        if interest & wanted != 0 {
+        let slot = self.base.transports.slot(index);
+        // Somebody else may have the index by now, who is not to be cancelled.
+        let is_ending = slot.state == State::Closed || slot.interest & CANCELLING != 0;
+        if is_ending && slot.interest & wanted != 0 {
             self.ring.cancel(kind, index);
         }
     }
@@ -269,6 +315,12 @@ impl Driver for Uring {
         self.end(id, CloseReason::Asked);
     }
 
+    fn detach(&mut self, id: TransportId) -> Option<Detached> {
+        self.take_back(id)?;
+        let received = self.take_arrived(id);
+        self.base.detach(id, received)
+    }
+
     #[inline]
     fn set_timer(&mut self, id: TransportId, deadline_ms: u64) {
         self.base.set_timer(id, deadline_ms);
@@ -308,8 +360,8 @@ impl Driver for Uring {
         self.ring.wait(timeout)?;
         self.base.now_ms = socket::now_ms();
 
-        let is_woken = self.collect();
-        if is_woken {
+        self.is_woken |= self.collect();
+        if mem::take(&mut self.is_woken) {
             sink(self, Event::Woken);
         }
         self.tell_arrived(sink);

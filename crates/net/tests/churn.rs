@@ -1,15 +1,20 @@
-//! Connections come and go by the thousand: no descriptor stays behind.
+//! Connections come and go by the thousand, in every way: no descriptor stays behind, nobody gets another's bytes and
+//! nobody is closed in another's place.
 //!
-//! The only test of its binary, because it counts the process's descriptors.
+//! The only test of its binary, because it counts the process's descriptors. `VECHE_CHURN_SECONDS` says how long a ring
+//! of four buffers is troubled by what comes in every way, the other back ends a fifth of that; 5 unless told.
 
 mod common;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::mem;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-use common::{Log, World, echo, has_uring, reset, small};
-use veche_net::{Delayed, Driver, Epoll, Event, Options, Uring};
+use common::{Log, Logged, World, echo, has_uring, ignore, now, reset, small};
+use veche_net::{Buffer, Delayed, Driver, Epoll, Event, Options, Uring};
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("Linux").count()
@@ -51,11 +56,146 @@ fn churn<D: Driver>(driver: D, connections: usize) {
     assert_eq!(descriptors(), before, "descriptors leaked");
 }
 
+/// The byte that asks the server to close; no other byte of ours is that.
+const CLOSE: u8 = 0xFF;
+
+fn message(random: &mut fastrand::Rng, bytes_max: usize) -> Vec<u8> {
+    let length = random.usize(1..=bytes_max);
+    (0..length).map(|_| random.u8(..CLOSE)).collect()
+}
+
+/// Writes and reads back at the same time: more than all buffers on the way hold.
+fn flood(peer: &mut TcpStream, sent: &[u8]) {
+    let mut writer = peer.try_clone().expect("a descriptor");
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            writer.write_all(sent).expect("it is read");
+            writer.shutdown(Shutdown::Write).expect("open");
+        });
+        let mut got = Vec::new();
+        peer.read_to_end(&mut got).expect("all, and an end");
+        assert!(got == sent, "other bytes came back");
+    });
+}
+
+/// One connection, that ends in one of many ways.
+fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
+    let mut peer = TcpStream::connect(addr).expect("the listener listens");
+    let sent = message(random, 20_000);
+    let exchange = |peer: &mut TcpStream| {
+        peer.write_all(&sent).expect("open");
+        let mut got = vec![0; sent.len()];
+        peer.read_exact(&mut got).expect("an echo");
+        assert!(got == sent, "other bytes came back");
+    };
+    match random.u8(..6) {
+        0 => {}
+        1 => peer.write_all(&sent).expect("open"),
+        2 => exchange(&mut peer),
+        // Leaves by itself, and the server closes.
+        3 => return flood(&mut peer, &message(random, 1 << 20)),
+        // The server ends it, and the next one gets its descriptor.
+        4 => {
+            exchange(&mut peer);
+            peer.write_all(&[CLOSE]).expect("open");
+            assert_eq!(peer.read(&mut [0]).expect("an end"), 0);
+        }
+        // Reads nothing of what it asks for.
+        _ => {
+            peer.set_nonblocking(true).expect("a socket");
+            while peer.write(&sent).is_ok() {}
+        }
+    }
+    // No TIME_WAIT: tens of thousands of them would use up the local ports.
+    reset(peer);
+}
+
+/// All of that at once, and beside it somebody who stays and is served all the while.
+fn trouble<D: Driver>(driver: D, lasts: Duration) {
+    const VISITORS: u64 = 4;
+    let mut world = World::new(driver, ignore);
+    let before = descriptors();
+    let addr = world.addr;
+    let until = now() + lasts;
+    let running = Arc::new(());
+    let peers: Vec<_> = (0..=VISITORS)
+        .map(|seed| {
+            let running = Arc::clone(&running);
+            thread::spawn(move || {
+                let _running = running;
+                let mut random = fastrand::Rng::with_seed(seed);
+                let mut witness = (seed == 0).then(|| TcpStream::connect(addr).expect("listens"));
+                while now() < until {
+                    match &mut witness {
+                        None => visit(addr, &mut random),
+                        Some(peer) => {
+                            let sent = message(&mut random, 200);
+                            peer.write_all(&sent).expect("it stays open");
+                            let mut got = vec![0; sent.len()];
+                            peer.read_exact(&mut got).expect("an echo");
+                            assert!(got == sent, "other bytes came back");
+                            thread::sleep(Duration::from_millis(1));
+                        }
+                    }
+                }
+                witness.map(reset);
+            })
+        })
+        .collect();
+    let mut random = fastrand::Rng::with_seed(7);
+    let (mut accepted, mut closed) = (0_u64, 0);
+    let (mut paused, mut ending) = (Vec::new(), Vec::new());
+    while Arc::strong_count(&running) > 1 || closed < accepted {
+        world.turn(Some(10));
+        for event in world.log.events.drain(..) {
+            match event {
+                Logged::Accepted(_) => accepted += 1,
+                Logged::Closed(..) => closed += 1,
+                Logged::Ended(id) => ending.push(id),
+                _ => {}
+            }
+        }
+        for id in paused.extract_if(.., |_| random.bool()) {
+            world.driver.resume(id);
+        }
+        for (id, bytes) in mem::take(&mut world.log.received) {
+            if bytes.last() == Some(&CLOSE) {
+                world.close(id);
+                continue;
+            }
+            world.driver.send(id, Buffer::Owned(bytes), random.bool());
+            if random.u8(..8) == 0 || world.driver.unsent(id) > 1 << 16 {
+                world.driver.pause(id);
+                paused.push(id);
+            }
+        }
+        ending.retain(|id| {
+            let is_done = world.driver.unsent(*id) == 0;
+            if is_done {
+                world.log.close_called(*id);
+                world.driver.close(*id);
+            }
+            !is_done
+        });
+    }
+    for peer in peers {
+        peer.join().expect("every peer got what it should");
+    }
+    world.settle();
+    assert!(accepted > VISITORS, "nobody came");
+    assert_eq!(descriptors(), before, "descriptors leaked");
+}
+
 #[test]
 fn nothing_is_left_behind() {
     let epoll = || Epoll::new(small()).expect("descriptors");
     churn(epoll(), 20_000);
     churn(Delayed::new(epoll(), 1), 2_000);
+    let seconds = std::env::var("VECHE_CHURN_SECONDS").ok();
+    let seconds = seconds.map_or(5, |text| text.parse().expect("a number of seconds"));
+    let lasts = Duration::from_secs(seconds);
+    trouble(epoll(), lasts / 5);
+    trouble(Delayed::new(epoll(), 2), lasts / 5);
     if !has_uring() {
         return;
     }
@@ -69,4 +209,7 @@ fn nothing_is_left_behind() {
     churn(uring(256), 20_000);
     churn(uring(4), 5_000);
     churn(Delayed::new(uring(4), 1), 2_000);
+    trouble(uring(64), lasts / 5);
+    trouble(Delayed::new(uring(4), 2), lasts / 5);
+    trouble(uring(4), lasts);
 }

@@ -275,6 +275,57 @@ fn reset_is_noticed_in_every_state<D: Driver>(make: fn(Options) -> D) {
     }
 }
 
+/// In the middle of a talk, read or paused: whoever has the connection goes on where the driver was.
+fn a_connection_leaves_with_its_descriptor<D: Driver>(make: fn(Options) -> D) {
+    for turns in 0..12 {
+        let mut world = World::new(make(small()), ignore);
+        let (id, mut peer) = world.accept();
+        let (said, answered) = (random(turns, 1_000_000), random(turns + 100, 3_000_000));
+        let (to_say, to_hear) = (said.clone(), answered.clone());
+        let mut reader = peer.try_clone().expect("a second handle");
+        let writer = thread::spawn(move || {
+            peer.write_all(&to_say).expect("it is read");
+            peer.shutdown(Shutdown::Write).expect("open");
+        });
+        let listener = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(5));
+            let mut heard = Vec::new();
+            reader.read_to_end(&mut heard).expect("all, and an end");
+            assert!(heard == to_hear, "answers changed");
+        });
+        for piece in answered.chunks(50_000) {
+            world.driver.send(id, Buffer::Owned(piece.to_vec()), false);
+        }
+        for turn in 0..turns {
+            world.turn(Some(1));
+            if turn == 7 {
+                world.driver.pause(id);
+            }
+        }
+        world.log.close_called(id);
+        let detached = world.driver.detach(id).expect("it is open");
+        assert!(world.driver.detach(id).is_none(), "it has left");
+        world.until("the end", |log| log.closed(id).is_some());
+        assert_eq!(world.log.closed(id), Some(CloseReason::Asked));
+        let mut stream = TcpStream::from(detached.socket);
+        stream.set_nonblocking(false).expect("a socket");
+        let mut heard = world.log.bytes(id).to_vec();
+        heard.extend(detached.received);
+        let mut others = stream.try_clone().expect("a second handle");
+        let rest = thread::spawn(move || {
+            others.read_to_end(&mut heard).expect("all, and an end");
+            heard
+        });
+        stream.write_all(&detached.unsent).expect("it is read");
+        stream.shutdown(Shutdown::Write).expect("open");
+        assert!(rest.join().expect("read") == said, "bytes changed");
+        for thread in [writer, listener] {
+            thread.join().expect("the peer is content");
+        }
+        world.assert_waits();
+    }
+}
+
 fn close_drops_what_is_unsent<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let (id, mut peer) = world.accept();
@@ -575,6 +626,7 @@ macro_rules! backends {
                 a_large_send_tells_how_it_goes, pause_holds_within_its_bound,
                 peer_ends_first, we_end_first, paused_across_both_ends,
                 reset_is_noticed_in_every_state, close_drops_what_is_unsent,
+                a_connection_leaves_with_its_descriptor,
                 ids_are_reused_by_generation, connects, connects_from_an_address, connect_is_refused,
                 timers_fire_in_order,
                 a_wake_is_never_lost, accept_pauses, more_leaves_in_order, empty_sends_are_nothing,

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 
 use fastrand::Rng;
 
-use crate::{Buffer, CloseReason, Driver, ListenerId, RECEIVE_AFTER_PAUSE_MAX, TransportId};
+use crate::{
+    Buffer, CloseReason, Detached, Driver, ListenerId, RECEIVE_AFTER_PAUSE_MAX, TransportId,
+};
 
 /// Bytes held for the caller beyond which the driver below is paused.
 const HELD_BYTES_MAX: usize = RECEIVE_AFTER_PAUSE_MAX;
@@ -163,6 +165,24 @@ impl Link {
         self.above = false;
         self.arrivals.clear();
         self.arrivals.push_back((due, Arrival::Closed(reason)));
+    }
+
+    /// Puts what is late with what the driver below had.
+    pub(super) fn give_up(&mut self, detached: &mut Detached) {
+        let late = self
+            .arrivals
+            .drain(..)
+            .filter_map(|(_, arrival)| match arrival {
+                Arrival::Bytes(bytes) => Some(bytes),
+                _ => None,
+            });
+        let first: Vec<u8> = late.flatten().collect();
+        detached.received.splice(..0, first);
+        for send in &self.sends.0 {
+            detached
+                .unsent
+                .extend_from_slice(&send.buffer.as_slice()[send.given..]);
+        }
     }
 
     pub(super) fn queue(&mut self, due: u64, buffer: Buffer, given: usize) {

@@ -123,6 +123,10 @@ impl Uring {
         errno: Errno,
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) {
+        // An attempt that was under way when it was paused.
+        if self.listeners[id.0 as usize].is_paused {
+            return;
+        }
         self.base.rest(id);
         sink(
             self,

@@ -62,10 +62,10 @@ impl Uring {
                 }
             }
             Ok(None) => self.arrived.push_back(Arrived::End(id)),
-            // All buffers are in use: it goes on when some have been given back. Or it was cancelled: while paused.
-            Err(Errno::NOBUFS | Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {
-                self.hungry.push(id);
-            }
+            // All buffers are in use: it goes on when some have been given back.
+            Err(Errno::NOBUFS) => self.starved.push_back(id),
+            // It was cancelled: while paused.
+            Err(Errno::CANCELED | Errno::AGAIN | Errno::INTR) => self.hungry.push(id),
             Err(errno) => self.end(id, errno.into()),
         }
     }
@@ -156,6 +156,13 @@ impl Uring {
 
     /// What `resume` asked for, and what ended by itself: kept bytes are told, receives are asked for again.
     pub(super) fn feed(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        // No more than find a buffer: thousands that ask again in each turn would cost more than what they get.
+        if !self.starved.is_empty() {
+            let buffers = usize::from(self.base.options.ring_buffers);
+            let free = buffers.saturating_sub(self.arrived.len()).max(1);
+            let fed = self.starved.len().min(free);
+            self.hungry.extend(self.starved.drain(..fed));
+        }
         if self.hungry.is_empty() {
             return;
         }
@@ -213,6 +220,22 @@ impl Uring {
         if let Some(transport) = self.base.transports.live(id) {
             transport.interest &= !KEEPING;
         }
+    }
+
+    /// What has come of a transport and was not told.
+    pub(super) fn take_arrived(&mut self, id: TransportId) -> Vec<u8> {
+        let mut bytes = self.kept.remove(&id.index).unwrap_or_default();
+        let Self { arrived, ring, .. } = self;
+        arrived.retain(|arrived| match arrived {
+            Arrived::Bytes(of, filled) if *of == id => {
+                let own = ring.take_bytes(filled.buffer);
+                bytes.extend_from_slice(&own[..filled.length]);
+                ring.give_bytes(filled.buffer, own);
+                false
+            }
+            _ => true,
+        });
+        bytes
     }
 
     /// Asks to be told of a reset where nothing is received that would tell it.
