@@ -15,6 +15,7 @@ mod acme;
 mod addresses;
 mod apps;
 mod asking;
+mod back_end;
 mod blocks;
 mod cli;
 #[cfg(test)]

@@ -10,13 +10,14 @@ use tracing::{debug, info, warn};
 use veche_frontends::{Outboxes, Parting, Ports, Post, Shared};
 use veche_hub::{Hub, Now, WorkerId};
 use veche_mailbox::{Class, Mailbox, Wake as _};
-use veche_net::{Delayed, Driver, Epoll};
+use veche_net::Driver;
 
 use crate::access_log::Access;
 use crate::apps::{Here, Library, Wake};
+use crate::back_end::{BackEnd, Sockets};
 use crate::blocks::Blocks;
 use crate::common::Common;
-use crate::config::{Config, ConnectionCap, Io, MemoryLimit, as_ms, unix_now_ms};
+use crate::config::{Config, ConnectionCap, MemoryLimit, as_ms, unix_now_ms};
 use crate::dev::Dev;
 use crate::dump::{Dumps, Wanted};
 use crate::files::DiskFiles;
@@ -49,6 +50,7 @@ pub(crate) const WORKER_STACK_BYTES: usize = 16 << 20;
 /// Brings all workers up; returns when they accept.
 pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
     let config = start.config;
+    let (back_end, why) = BackEnd::choose(config.server.io)?;
     let library = Library::default();
     let shelf = library.shelve(&config)?;
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -109,7 +111,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
         let outbound = library.outbound.clone();
         let dev = dev.clone();
         let doors = Arc::clone(&doors);
-        let (io, failed) = (config.server.io, failed.clone());
+        let failed = failed.clone();
         thread::Builder::new()
             .name(format!("worker {me}"))
             .stack_size(WORKER_STACK_BYTES)
@@ -124,7 +126,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
                     Box::new(DiskFiles::new(dev.is_some())),
                     report,
                 );
-                let driver = match Epoll::new(veche_net::Options::default()) {
+                let driver = match Sockets::open(back_end, seed ^ me as u64) {
                     Err(error) => return drop(failed.send(Err(cannot_start(error)))),
                     Ok(driver) => driver,
                 };
@@ -142,12 +144,11 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
                         shared.apps = Some(Box::new(here));
                     }
                 }
-                match io {
-                    Io::Delayed => {
-                        let driver = Delayed::new(driver, seed ^ me as u64);
-                        serve(driver, shared, mailbox, common, (sockets, doors), &failed);
-                    }
-                    _ => serve(driver, shared, mailbox, common, (sockets, doors), &failed),
+                let doors = (sockets, doors);
+                match driver {
+                    Sockets::Epoll(own) => serve(*own, shared, mailbox, common, doors, &failed),
+                    Sockets::Uring(own) => serve(*own, shared, mailbox, common, doors, &failed),
+                    Sockets::Delayed(own) => serve(*own, shared, mailbox, common, doors, &failed),
                 }
             })
             .map_err(|error| format!("no thread for worker {me}: {error}"))?;
@@ -160,7 +161,7 @@ pub(crate) fn start(start: Start) -> Result<impl ServerControl, String> {
             Err(_) => return Err("a worker died while starting".to_owned()),
         }
     }
-    info!(workers, io = ?config.server.io, connections_max = common.connections_max(), "workers are up");
+    info!(workers, io = back_end.name(), %why, connections_max = common.connections_max(), "workers are up");
     common.set_ready(true);
     Ok(Server {
         mailbox: Mutex::new(control),

@@ -306,6 +306,7 @@ impl Checker<'_> {
             },
             io: match word(table, "io") {
                 "epoll" => Io::Epoll,
+                "io_uring" => Io::Uring,
                 "delayed" => Io::Delayed,
                 _ => Io::Auto,
             },

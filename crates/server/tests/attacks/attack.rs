@@ -16,13 +16,15 @@ use parking_lot::Mutex;
 
 use super::bystanders::Bystanders;
 use crate::support::metrics::Metrics;
-use crate::support::{Options, Server, Setup, now, process, until};
+use crate::support::{Options, Server, Setup, chosen_io, now, process, until};
 
 /// All clients are one worker's.
-const SETUP: Setup = Setup {
-    io: "epoll",
-    workers: 1,
-};
+fn setup() -> Setup {
+    Setup {
+        io: chosen_io(),
+        workers: 1,
+    }
+}
 
 /// What the 99th percentile of an echo may be longer than that of the server beside.
 const LATER_MAX: Duration = Duration::from_millis(50);
@@ -129,7 +131,10 @@ impl Attack<'_> {
             },
             ..self.options
         };
-        let (attacked, beside) = (Server::with(SETUP, &options), Server::with(SETUP, &options));
+        let (attacked, beside) = (
+            Server::with(setup(), &options),
+            Server::with(setup(), &options),
+        );
         let mut bystanders = Bystanders::of(attacked.public, BYSTANDERS);
         let mut others = Bystanders::of(beside.public, BYSTANDERS);
         let pid = attacked.pid();

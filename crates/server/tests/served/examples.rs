@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::peer::{self, Peer};
-use crate::support::{Http, Lines, SETUPS, Seen, Server, Setup, Socket, get, on_all, until};
+use crate::support::{Http, Lines, Seen, Server, Setup, Socket, get, on_all, setups, until};
 
 fn example(setup: Setup, name: &str) -> Server {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -186,7 +186,7 @@ fn chat_refuses_bad_names_and_lives_with_bad_messages() {
 #[test]
 fn rest_api() {
     // Its notes are in one worker's memory: the config says so, and says why.
-    for setup in SETUPS.into_iter().filter(|setup| setup.workers == 1) {
+    for setup in setups().filter(|setup| setup.workers == 1) {
         let server = example(setup, "rest-api");
         let mut http = Http::connect(server.public);
         let mut call = |method: &str, path: &str, body: &str| {

@@ -1,6 +1,6 @@
 //! The server as its users meet it: the real process, real sockets, the main job and what may go wrong in it.
 //!
-//! Most tests run on every [`support::SETUPS`]: both back ends, one worker and three.
+//! Most tests run on every [`support::setups`]: each back end, one worker and three.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::suite;
 use crate::support::backing::Backing;
 use crate::support::metrics::Metrics;
-use crate::support::{Http, Setup, now, until};
+use crate::support::{Http, Setup, now, setups, until};
 
 fn database() -> Backing {
     let backing = Backing::mariadb(1_200);
@@ -16,8 +16,7 @@ fn database() -> Backing {
 #[test]
 fn statements_and_transactions() {
     let backing = database();
-    for io in ["epoll", "delayed"] {
-        let setup = Setup { io, workers: 1 };
+    for setup in setups().filter(|setup| setup.workers == 1) {
         let server = suite::serve(setup, "mysql.lua", &backing.url("test", "pool=10"));
         suite::run(&server);
         let metrics = Metrics::scrape(server.internal);

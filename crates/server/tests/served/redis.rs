@@ -5,12 +5,12 @@ use std::time::Duration;
 use crate::suite;
 use crate::support::backing::Backing;
 use crate::support::metrics::Metrics;
-use crate::support::{Http, SETUPS, now, until};
+use crate::support::{Http, now, setups, until};
 
 #[test]
 fn commands_and_subscriptions() {
     let backing = Backing::redis();
-    for setup in SETUPS.into_iter().filter(|setup| setup.workers == 1) {
+    for setup in setups().filter(|setup| setup.workers == 1) {
         let server = suite::serve(setup, "redis.lua", &backing.url("0", ""));
         suite::run(&server);
         let metrics = Metrics::scrape(server.internal);
@@ -23,7 +23,7 @@ fn commands_and_subscriptions() {
 #[test]
 fn a_redis_that_crashes_and_returns() {
     let mut backing = Backing::redis();
-    for setup in SETUPS.into_iter().filter(|setup| setup.io == "epoll") {
+    for setup in setups().filter(|setup| setup.io == "epoll") {
         let server = suite::serve(setup, "redis.lua", &backing.url("0", ""));
         let mut connections: Vec<Http> = (0..6).map(|_| Http::connect(server.public)).collect();
         let mut status = move |number: usize| {

@@ -160,7 +160,7 @@ fn one_that_fails_begins_again_later_and_later() {
         ("again.lua", always),
         ("never.lua", never),
     ];
-    let setup = crate::support::SETUPS[0];
+    let setup = crate::support::USUAL_ONE;
     let server = Server::serving(setup, routes, &files);
     until("the last run", || server.log().contains("run  4"));
     let log = server.log();
@@ -263,7 +263,7 @@ fn all_are_told_when_the_server_ends() {
 
 #[test]
 fn bad_ones_are_refused_before_they_run() {
-    let setup = crate::support::SETUPS[0];
+    let setup = crate::support::USUAL_ONE;
     let server = Server::serving(setup, "", &[("bare.lua", "return {}")]);
     let bare = "[[service]]\nname = \"bare\"\nscript = \"bare.lua\"\n";
     server.configure(&Options {

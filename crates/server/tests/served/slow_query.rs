@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::backing::Backing;
 use crate::support::metrics::Metrics;
-use crate::support::{Http, Server, Setup, now};
+use crate::support::{Http, Server, Setup, now, setups};
 
 const REQUESTS: usize = 1_000;
 
@@ -52,11 +52,11 @@ fn ask(server: &Server) -> Duration {
 #[test]
 fn a_thousand_requests_wait_for_the_database_at_once() {
     let backing = Backing::mariadb(1_200);
-    for io in ["epoll", "delayed"] {
-        let setup = Setup { io, workers: 1 };
+    for setup in setups().filter(|setup| setup.workers == 1) {
         let server = example(setup, &backing, "pool=1000&wait_timeout=60&timeout=60");
         ask(&server);
         let warm = ask(&server);
+        let io = setup.io;
         eprintln!("{io}: {REQUESTS} with a pool of 1,000 in {warm:?}");
         // Far more than on a machine that does nothing else; far less than a second one by one, or two rounds.
         assert!(warm < Duration::from_secs(8), "{warm:?}");

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use clients::Load;
 use serde_json::Value;
 use support::metrics::Metrics;
-use support::{Options, SOON, Server, Setup, now, process, until};
+use support::{Options, SOON, Server, Setup, chosen_io, now, process, until};
 
 const APP: &str = include_str!("app.lua");
 const FEED: &str = include_str!("feed.lua");
@@ -40,10 +40,12 @@ memory = "4MiB"
 const SERVICE: &str = "[[service]]\nname = \"feed\"\nscript = \"feed.lua\"\ninstances = 3\n";
 
 const RELOAD_EVERY: Duration = Duration::from_secs(5);
-const SETUP: Setup = Setup {
-    io: "epoll",
-    workers: 2,
-};
+fn setup() -> Setup {
+    Setup {
+        io: chosen_io(),
+        workers: 2,
+    }
+}
 /// Shorter runs are still warming up when they end.
 const JUDGES_MEMORY_FROM: Duration = Duration::from_secs(30);
 
@@ -155,7 +157,7 @@ fn reload_and_look(server: &Server, until: Instant) -> (u32, Samples) {
 fn what_comes_goes_and_nothing_is_left() {
     let duration = duration();
     let server = Server::with(
-        SETUP,
+        setup(),
         &Options {
             routes: &format!("{ROUTES}{SERVICE}"),
             files: &[("app.lua", APP), ("feed.lua", FEED), ("hog.lua", HOG)],

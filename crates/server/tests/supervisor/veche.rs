@@ -109,8 +109,10 @@ impl Veche {
         } else {
             "workers = 2"
         };
+        let io = std::env::var("VECHE_TEST_IO");
+        let io = io.map_or(String::new(), |io| format!("io = {io:?}"));
         let text = format!(
-            "[server]\ncontrol = {:?}\n{workers}\n{server}\n[[listen]]\naddress = \"{}\"\n\
+            "[server]\ncontrol = {:?}\n{workers}\n{io}\n{server}\n[[listen]]\naddress = \"{}\"\n\
              [[route]]\npath = \"/\"\nhandler = \"echo\"\n[limits]\n{limits}\n",
             self.control().display().to_string(),
             self.address,

@@ -14,6 +14,8 @@ pub(crate) mod process;
 pub(crate) mod server;
 pub(crate) mod socket;
 
+use std::io::Write as _;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,13 +35,21 @@ pub(crate) struct Setup {
 }
 
 /// All of them. The fake asynchronous back end completes late and in parts, from a seed of its own.
-pub(crate) const SETUPS: [Setup; 4] = [
+const SETUPS: [Setup; 6] = [
     Setup {
         io: "epoll",
         workers: 1,
     },
     Setup {
         io: "epoll",
+        workers: 3,
+    },
+    Setup {
+        io: "io_uring",
+        workers: 1,
+    },
+    Setup {
+        io: "io_uring",
         workers: 3,
     },
     Setup {
@@ -52,17 +62,47 @@ pub(crate) const SETUPS: [Setup; 4] = [
     },
 ];
 
+/// Those that this machine can run: a container may forbid io_uring.
+pub(crate) fn setups() -> impl Iterator<Item = Setup> {
+    static HAS_URING: OnceLock<bool> = OnceLock::new();
+    let has_uring = *HAS_URING.get_or_init(|| {
+        let probe = veche_net::Uring::probe();
+        if let Err(error) = &probe {
+            // Past the harness, which shows nothing of a test that passes.
+            let _ = writeln!(std::io::stderr(), "SKIPPED: no test on io_uring: {error}");
+        }
+        probe.is_ok()
+    });
+    SETUPS
+        .into_iter()
+        .filter(move |setup| has_uring || setup.io != "io_uring")
+}
+
 /// For what is about processes and not about bytes.
 pub(crate) const USUAL: Setup = Setup {
     io: "epoll",
     workers: 3,
 };
 
+/// The back end of tests that run on one of them at a time, and load it for long.
+pub(crate) fn chosen_io() -> &'static str {
+    static CHOSEN: OnceLock<String> = OnceLock::new();
+    CHOSEN.get_or_init(|| std::env::var("VECHE_TEST_IO").unwrap_or_else(|_| "epoll".to_owned()))
+}
+
+/// The same with one worker.
+pub(crate) const USUAL_ONE: Setup = Setup {
+    io: "epoll",
+    workers: 1,
+};
+
 /// Runs a test on all setups at the same time; each has a server of its own.
 pub(crate) fn on_all(test: impl Fn(Setup) + Sync) {
     let test = &test;
     thread::scope(|scope| {
-        let running = SETUPS.map(|setup| (setup, scope.spawn(move || test(setup))));
+        let running: Vec<_> = setups()
+            .map(|setup| (setup, scope.spawn(move || test(setup))))
+            .collect();
         let failed: Vec<_> = running
             .into_iter()
             .filter_map(|(setup, thread)| thread.join().is_err().then_some(setup))
@@ -73,7 +113,7 @@ pub(crate) fn on_all(test: impl Fn(Setup) + Sync) {
 
 /// The same, one after the other: for tests that load the machine.
 pub(crate) fn on_each(test: impl Fn(Setup)) {
-    for setup in SETUPS {
+    for setup in setups() {
         eprintln!("on {setup:?}");
         test(setup);
     }

@@ -487,7 +487,7 @@ fn server_and_api() {
     );
     says_after_listen(
         "[server]\nio = \"uring\"\n",
-        &["4:6: io: expected \"auto\" or \"epoll\", found \"uring\""],
+        &["4:6: io: expected \"auto\", \"epoll\" or \"io_uring\", found \"uring\""],
     );
     assert!(checked(&format!("{LISTEN}[server]\nio = \"delayed\"\n")).is_ok());
     says_after_listen(

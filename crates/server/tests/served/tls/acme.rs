@@ -14,7 +14,7 @@ use super::certificates::Authority;
 use super::client::{Client, trust, trust_file};
 use super::pebble::{BLOCKED, Pebble};
 use crate::support::metrics::Metrics;
-use crate::support::{Options, Server, Setup, USUAL, get, process, until};
+use crate::support::{Options, Server, Setup, USUAL, get, process, setups, until};
 
 const NAME: &str = "push.veche.test";
 /// Of its files in the cache: the first name, and the beginning of a digest of all.
@@ -50,11 +50,11 @@ fn put_old(authority: &Authority, cache: &Path) {
 
 #[test]
 fn a_certificate_is_ordered_kept_and_renewed() {
-    for (test, io) in [("acme-epoll", "epoll"), ("acme-delayed", "delayed")] {
-        let Some(pebble) = Pebble::new(test) else {
+    for setup in setups().filter(|setup| setup.workers == USUAL.workers) {
+        let Some(pebble) = Pebble::new(&format!("acme-{}", setup.io)) else {
             return;
         };
-        life(pebble, Setup { io, ..USUAL });
+        life(pebble, setup);
     }
 }
 

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use super::{run, start};
 use crate::peer::{Heard, Peer, serve};
 use crate::support::metrics::Metrics;
-use crate::support::{Options, Server, Setup, Socket, on_all, until};
+use crate::support::{Options, Server, Socket, on_all, setups, until};
 
 /// Tells a file's worth of code to open one connection when it starts.
 fn keeper(address: std::net::SocketAddr, more: &str) -> String {
@@ -163,8 +163,8 @@ fn a_cancelled_coroutine_dials_no_longer() {
 
 #[test]
 fn a_closed_one_holds_no_memory() {
-    for io in ["epoll", "delayed"] {
-        let server = start(Setup { io, workers: 1 });
+    for setup in setups().filter(|setup| setup.workers == 1) {
+        let server = start(setup);
         let script = format!(
             r#"
             for i = 1, 50 do

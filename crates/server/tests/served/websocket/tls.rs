@@ -7,7 +7,7 @@ use std::thread;
 
 use super::{run, start_with};
 use crate::peer::{Peer, serve, serve_tls};
-use crate::support::{SETUPS, on_all};
+use crate::support::{on_all, setups};
 
 #[test]
 fn a_certificate_that_is_believed_and_any_when_asked() {
@@ -90,7 +90,7 @@ fn a_certificate_that_is_not_believed() {
 /// A file that takes its time: a pipe, whose other end is the test's.
 #[test]
 fn a_worker_goes_on_while_certificates_are_read() {
-    for setup in SETUPS.into_iter().filter(|setup| setup.workers == 1) {
+    for setup in setups().filter(|setup| setup.workers == 1) {
         let (address, pem) = serve_tls("127.0.0.1", |socket| {
             if let Some(mut peer) = Peer::accept(socket) {
                 peer.echo();

@@ -1,0 +1,100 @@
+//! How workers wait for sockets: what `io` asks for, and what this machine allows.
+
+use std::io;
+
+use veche_net::{Delayed, Driver as _, Epoll, Options, Uring, Waker};
+
+use crate::config::Io;
+
+/// What all workers of a process run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BackEnd {
+    Epoll,
+    Uring,
+    Delayed,
+}
+
+impl BackEnd {
+    /// As the directive says it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Epoll => "epoll",
+            Self::Uring => "io_uring",
+            Self::Delayed => "delayed",
+        }
+    }
+
+    /// Takes what is asked for, and says why it is what it is.
+    ///
+    /// # Errors
+    /// io_uring is asked for and the kernel or the container does not have it.
+    pub(crate) fn choose(io: Io) -> Result<(Self, String), String> {
+        const ASKED: &str = "the configuration says so";
+        match io {
+            Io::Epoll => Ok((Self::Epoll, ASKED.to_owned())),
+            Io::Delayed => Ok((Self::Delayed, ASKED.to_owned())),
+            Io::Uring => match Uring::probe() {
+                Ok(()) => Ok((Self::Uring, ASKED.to_owned())),
+                Err(error) => Err(format!(
+                    "server.io: \"io_uring\" can't be had here: {}; \"auto\" and \"epoll\" work everywhere",
+                    why_not(&error)
+                )),
+            },
+            Io::Auto => Ok(match Uring::probe() {
+                Ok(()) => (
+                    Self::Uring,
+                    "io_uring can be had, and costs less than epoll".to_owned(),
+                ),
+                Err(error) => (
+                    Self::Epoll,
+                    format!("io_uring can't be had: {}", why_not(&error)),
+                ),
+            }),
+        }
+    }
+}
+
+/// A worker's own driver. It belongs to the thread that opens it.
+pub(crate) enum Sockets {
+    Epoll(Box<Epoll>),
+    Uring(Box<Uring>),
+    Delayed(Box<Delayed<Epoll>>),
+}
+
+impl Sockets {
+    /// `seed` is for delays.
+    ///
+    /// # Errors
+    /// Descriptors or memory are short.
+    pub(crate) fn open(back_end: BackEnd, seed: u64) -> io::Result<Self> {
+        let options = Options::default();
+        Ok(match back_end {
+            BackEnd::Epoll => Self::Epoll(Box::new(Epoll::new(options)?)),
+            BackEnd::Uring => Self::Uring(Box::new(Uring::new(options)?)),
+            BackEnd::Delayed => Self::Delayed(Box::new(Delayed::new(Epoll::new(options)?, seed))),
+        })
+    }
+
+    pub(crate) fn waker(&self) -> Waker {
+        match self {
+            Self::Epoll(own) => own.waker(),
+            Self::Uring(own) => own.waker(),
+            Self::Delayed(own) => own.waker(),
+        }
+    }
+}
+
+/// What the operating system's answer means.
+fn why_not(error: &io::Error) -> String {
+    let means = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; a container's seccomp profile or sysctl kernel.io_uring_disabled forbids it"
+        }
+        io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput => {
+            "; it takes Linux 6.1 or later, built with io_uring"
+        }
+        io::ErrorKind::OutOfMemory => "; the limit of locked memory may be too low (ulimit -l)",
+        _ => "",
+    };
+    format!("{error}{means}")
+}
