@@ -21,6 +21,7 @@ GROWTH_BYTES_MAX = 8 << 20
 CONFIG = """
 [server]
 workers = 2
+io = "{io}"
 log = "error"
 
 [[listen]]

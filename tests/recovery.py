@@ -28,6 +28,7 @@ ENDED_MIN = 0.5
 CONFIG = """
 [server]
 workers = 2
+io = "{io}"
 log = "warn"
 
 [[listen]]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Autobahn's cases against Veche's echo route, or against a WebSocket client.
 
-    autobahn_suite.py quick|fast|all [--io epoll|delayed]      starts Veche itself
+    autobahn_suite.py quick|fast|all [--io epoll|io_uring|delayed]      starts Veche itself
     autobahn_suite.py all --url ws://127.0.0.1:9001            against a server that runs already
     autobahn_suite.py all --client [COMMAND…]                  against a client, see Client below; ours without COMMAND
 
@@ -78,7 +78,7 @@ def main():
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("set", choices=SETS)
-    parser.add_argument("--io", default="epoll", help="the back end that Veche runs on")
+    parser.add_argument("--io", default=os.environ.get("VECHE_TEST_IO", "epoll"), help="the back end that Veche runs on")
     parser.add_argument("--url", help="a server that runs already")
     parser.add_argument("--out", type=pathlib.Path, help="folder for the reports (default: a new one under /tmp)")
     parser.add_argument("--client", nargs=argparse.REMAINDER, help="command of a client to test (default: ours)")

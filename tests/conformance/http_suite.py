@@ -2,12 +2,13 @@
 """HTTP/1.x over raw sockets against Veche: the table of http_cases.py, whole and byte by byte, and what a table
 cannot say: timeouts, conditional requests, the bytes behind an upgrade.
 
-    http_suite.py [--io epoll|delayed] [WORD…]     only cases whose name contains a WORD
+    http_suite.py [--io epoll|io_uring|delayed] [WORD…]     only cases whose name contains a WORD
 """
 
 import argparse
 import base64
 import hashlib
+import os
 import sys
 import time
 
@@ -232,7 +233,7 @@ CHECKS = [
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--io", default="epoll")
+    parser.add_argument("--io", default=os.environ.get("VECHE_TEST_IO", "epoll"))
     parser.add_argument("words", nargs="*")
     arguments = parser.parse_args()
     config = CONFIG.replace("{io}", arguments.io)

@@ -23,6 +23,7 @@ PROBE_SECONDS = 3
 # Nothing but what has to be said: limits are those that a user gets.
 CONFIG = """
 [server]
+io = "{io}"
 log = "warn"
 
 [[listen]]

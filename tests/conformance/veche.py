@@ -1,5 +1,6 @@
 """A Veche of the suite's own: a config in a scratch folder, a free port, started and stopped around a block."""
 
+import ctypes
 import os
 import pathlib
 import shutil
@@ -28,8 +29,20 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def why_no_uring():
+    """Why this machine has no io_uring for us, or None if it has."""
+    setup = 425
+    libc = ctypes.CDLL(None, use_errno=True)
+    ring = libc.syscall(setup, 4, ctypes.create_string_buffer(120))
+    if ring < 0:
+        return f"no io_uring here: {os.strerror(ctypes.get_errno())}"
+    os.close(ring)
+    return None
+
+
 class Veche:
-    """`with Veche(config) as server:` where `config` is TOML with `{port}`, `{internal_port}` and `{folder}` to be filled in."""
+    """`with Veche(config) as server:` where `config` is TOML with `{port}`, `{internal_port}`, `{folder}` and `{io}`, the back
+    end that $VECHE_TEST_IO names, to be filled in."""
 
     def __init__(self, config, files=None):
         self.port, self.internal_port = free_port(), free_port()
@@ -39,7 +52,8 @@ class Veche:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         self.config = self.folder / "veche.toml"
-        for name in ("port", "internal_port", "folder"):
+        self.io = os.environ.get("VECHE_TEST_IO", "epoll")
+        for name in ("port", "internal_port", "folder", "io"):
             config = config.replace("{" + name + "}", str(getattr(self, name)))
         self.config.write_text(config)
         self.log = self.folder / "log"
