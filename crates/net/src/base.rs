@@ -6,6 +6,7 @@
 use std::io;
 use std::mem;
 
+use crate::accept::Listener;
 use crate::queue::{Queues, SendQueue};
 use crate::sys::socket;
 use crate::timer::Wheel;
@@ -30,6 +31,7 @@ pub(crate) struct Base {
     pub(crate) pending: Vec<Pending>,
     pub(crate) closed: Vec<(TransportId, CloseReason)>,
     pub(crate) queues: Queues,
+    pub(crate) listeners: Vec<Listener>,
     /// Listeners that wait for their next attempt, and when that is.
     resting: Vec<(ListenerId, u64)>,
 }
@@ -49,6 +51,7 @@ impl Base {
             pending: Vec::new(),
             closed: Vec::new(),
             queues: Queues::new(spare_queues_max),
+            listeners: Vec::new(),
             resting: Vec::new(),
             options,
         })

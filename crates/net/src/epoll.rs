@@ -8,7 +8,6 @@
 //!
 //! Decides nothing about bytes: they go to the sink, to be parsed above.
 
-mod accept;
 mod receive;
 mod send;
 
@@ -20,6 +19,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use crate::accept::Accepts;
 use crate::base::{BackEnd, Base};
 use crate::sys::epoll::{Event as Ready, EventFlags, Poller};
 use crate::sys::socket;
@@ -27,8 +27,6 @@ use crate::transport::State;
 use crate::{
     Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, TransportId, Waker,
 };
-
-use accept::Listener;
 
 /// Bits of `Transport::interest`: what epoll has been told.
 const REGISTERED: u8 = 1;
@@ -56,7 +54,6 @@ fn flags(interest: u8) -> EventFlags {
 pub struct Epoll {
     base: Base,
     poller: Poller,
-    listeners: Vec<Listener>,
     events: Vec<Ready>,
     receive: Box<[u8]>,
     /// Transports that hold bytes back because `more` was promised.
@@ -80,7 +77,6 @@ impl Epoll {
         let options = &base.options;
         Ok(Self {
             poller,
-            listeners: Vec::new(),
             events: Vec::with_capacity(options.receives_max.max(1)),
             receive: vec![0; options.receive_bytes.max(1)].into_boxed_slice(),
             held: Vec::new(),
@@ -164,8 +160,26 @@ impl BackEnd for Epoll {
     }
 }
 
+impl Accepts for Epoll {
+    fn watch_listener(&mut self, id: ListenerId, is_wanted: bool) {
+        let mut flags = EventFlags::empty();
+        flags.set(EventFlags::IN, is_wanted);
+        let socket = &self.base.listeners[id.0 as usize].socket;
+        let done = self.poller.modify(socket, u64::from(id.0), flags);
+        debug_assert!(done.is_ok(), "a listener stays registered: {done:?}");
+    }
+
+    fn take_in(&mut self, socket: OwnedFd) -> TransportId {
+        let id = self.base.transports.add(socket, State::Open);
+        self.set_interest(id, REGISTERED | INPUT);
+        id
+    }
+}
+
 impl Driver for Epoll {
     fn listen(&mut self, socket: OwnedFd) -> io::Result<ListenerId> {
+        let id = ListenerId(self.base.listeners.len() as u32);
+        self.poller.add(&socket, u64::from(id.0), EventFlags::IN)?;
         self.add_listener(socket)
     }
 

@@ -9,6 +9,7 @@
 //!
 //! The crate does not know what the bytes mean: they go on to `frontends`.
 
+mod accept;
 mod base;
 mod buffer;
 mod delayed;

@@ -1,6 +1,9 @@
 //! The back end for Linux's io_uring: what a turn asks of the kernel goes in one call.
 //!
-//! Receives and accepts are multishot: asked for once, they go on by themselves, into buffers that belong to the ring.
+//! Receives are multishot: asked for once, they go on by themselves, into buffers that belong to the ring. Listeners are
+//! polled and accepted from as with epoll: what the kernel accepts by itself comes without the peer's address, and comes
+//! also when nobody has room for it any more.
+//!
 //! Sends are collected during a turn and submitted together when it ends; they don't wait in the kernel, so each is
 //! done when that call returns, and what a socket did not take waits for a poll as with epoll. So a transport has nothing
 //! in flight but a receive and polls. Its end cancels these, and its descriptor is closed when the last of them has
@@ -8,7 +11,6 @@
 //!
 //! Decides nothing about bytes: they go to the sink, to be parsed above.
 
-mod accept;
 mod receive;
 mod send;
 
@@ -19,6 +21,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use crate::accept::Accepts;
 use crate::base::{BackEnd, Base};
 use crate::sys::socket;
 use crate::sys::uring::{Done, Kind, Ring};
@@ -27,7 +30,6 @@ use crate::{
     Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, TransportId, Waker,
 };
 
-use accept::Listener;
 use receive::Arrived;
 
 /// Bits of `Transport::interest`: what is in flight.
@@ -53,8 +55,9 @@ pub struct Uring {
     is_deaf: bool,
     /// Somebody has called the waker, and the sink was not told.
     is_woken: bool,
-    listeners: Vec<Listener>,
-    /// Receives and accepts that are done, in order, of which a turn tells some.
+    /// Listeners whose waiting connections the kernel will tell of.
+    watched: Vec<ListenerId>,
+    /// What has come, in order, of which a turn tells some.
     arrived: VecDeque<Arrived>,
     /// What came while its transport was paused.
     kept: HashMap<u32, Vec<u8>>,
@@ -85,7 +88,7 @@ impl Uring {
             base,
             is_deaf: false,
             is_woken: false,
-            listeners: Vec::new(),
+            watched: Vec::new(),
             arrived: VecDeque::new(),
             kept: HashMap::new(),
             hungry: Vec::new(),
@@ -188,7 +191,7 @@ impl Uring {
         self.base.wait_ms()
     }
 
-    /// Takes what the kernel has done: sends and polls at once, receives and accepts to be told in their turn.
+    /// Takes what the kernel has done: sends and polls at once, the rest to be told in its turn.
     fn collect(&mut self) -> bool {
         let mut is_woken = false;
         while let Some(done) = self.ring.next() {
@@ -201,8 +204,10 @@ impl Uring {
                     }
                     self.received(index, filled, has_more);
                 }
-                Done::Accepted(listener, socket, has_more) => {
-                    self.accepted(ListenerId(listener), socket, has_more);
+                Done::Acceptable(listener) => {
+                    let listener = ListenerId(listener);
+                    self.watched.retain(|watched| *watched != listener);
+                    self.arrived.push_back(Arrived::Connections(listener));
                 }
                 Done::Writable(index) => {
                     self.base.transports.slot(index).interest &= !WRITABLE;
@@ -227,9 +232,6 @@ impl Uring {
     /// A cancellation found nothing: where the thing is still in flight it was between two steps of the kernel.
     #[cold]
     fn cancel_again(&mut self, kind: Kind, index: u32) {
-        if kind == Kind::Accept {
-            return self.cancel_accept_again(index);
-        }
         let wanted = match kind {
             Kind::Receive => RECEIVING,
             Kind::Writable => WRITABLE,
@@ -251,9 +253,28 @@ impl BackEnd for Uring {
     }
 }
 
+impl Accepts for Uring {
+    /// A poll that nobody wants any more is left alone: when it answers, nothing is accepted.
+    fn watch_listener(&mut self, id: ListenerId, is_wanted: bool) {
+        if is_wanted && !self.watched.contains(&id) {
+            self.watched.push(id);
+            let socket = &self.base.listeners[id.0 as usize].socket;
+            self.ring.poll_acceptable(id.0, socket);
+        }
+    }
+
+    fn take_in(&mut self, socket: OwnedFd) -> TransportId {
+        let id = self.base.transports.add(socket, State::Open);
+        self.start_receiving(id);
+        id
+    }
+}
+
 impl Driver for Uring {
     fn listen(&mut self, socket: OwnedFd) -> io::Result<ListenerId> {
-        self.add_listener(socket)
+        let id = self.add_listener(socket)?;
+        self.settle_listener(id);
+        Ok(id)
     }
 
     fn pause_accept(&mut self, listener: ListenerId) {
@@ -349,13 +370,15 @@ impl Driver for Uring {
         timeout: Option<Duration>,
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) -> io::Result<()> {
-        self.feed(sink);
+        let has_told = self.feed(sink);
         if mem::take(&mut self.is_deaf) {
             self.ring.poll_wake(self.base.waker.eventfd());
         }
         self.stop_receiving();
         self.submit_sends();
-        let own = self.wait_ms().map(Duration::from_millis);
+        // Whoever was told of something has a turn's end to come, and it must not come late.
+        let own = if has_told { Some(0) } else { self.wait_ms() };
+        let own = own.map(Duration::from_millis);
         let timeout = own.into_iter().chain(timeout).min();
         self.ring.wait(timeout)?;
         self.base.now_ms = socket::now_ms();

@@ -138,7 +138,7 @@ fn trouble<D: Driver>(driver: D, lasts: Duration) {
                         }
                     }
                 }
-                witness.map(reset);
+                witness.into_iter().for_each(reset);
             })
         })
         .collect();

@@ -515,6 +515,29 @@ fn a_wake_is_never_lost<D: Driver>(make: fn(Options) -> D) {
     }
 }
 
+/// What a turn tells is answered at its end: it must not tell something and then wait.
+fn no_turn_waits_after_it_told_something<D: Driver>(make: fn(Options) -> D) {
+    let mut world = World::new(make(small()), |driver: &mut D, _, event| {
+        if let Event::Received { id, .. } = event {
+            driver.pause(id);
+        }
+    });
+    let (id, mut peer) = world.accept();
+    let sent = random(1, 100_000);
+    peer.write_all(&sent).expect("there is room");
+    while world.log.bytes(id).len() < sent.len() {
+        world.driver.resume(id);
+        let (start, before) = (now(), world.log.bytes(id).len());
+        world.turn(Some(3_000));
+        assert!(
+            start.elapsed() < Duration::from_secs(2),
+            "it waited with {} bytes told and {before} before",
+            world.log.bytes(id).len()
+        );
+    }
+    assert!(world.log.bytes(id) == sent);
+}
+
 fn accept_pauses<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let listener = world.listener;
@@ -629,7 +652,7 @@ macro_rules! backends {
                 a_connection_leaves_with_its_descriptor,
                 ids_are_reused_by_generation, connects, connects_from_an_address, connect_is_refused,
                 timers_fire_in_order,
-                a_wake_is_never_lost, accept_pauses, more_leaves_in_order, empty_sends_are_nothing,
+                a_wake_is_never_lost, no_turn_waits_after_it_told_something, accept_pauses, more_leaves_in_order, empty_sends_are_nothing,
                 closes_inside_the_sink,
             }
         })*

@@ -51,32 +51,6 @@ pub(crate) fn accept(listener: &OwnedFd) -> Result<(OwnedFd, SocketAddr), Errno>
     Ok((socket, peer))
 }
 
-/// Errors of the one connection that was taken off the backlog: accept(2) says
-/// to go on with the next.
-pub(crate) fn is_peers(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::INTR
-            | Errno::CONNABORTED
-            | Errno::PERM
-            | Errno::PROTO
-            | Errno::NETDOWN
-            | Errno::NOPROTOOPT
-            | Errno::HOSTDOWN
-            | Errno::NONET
-            | Errno::HOSTUNREACH
-            | Errno::OPNOTSUPP
-            | Errno::NETUNREACH
-    )
-}
-
-/// The other side's address; nobody's if it is gone already.
-pub(crate) fn peer_of(socket: &OwnedFd) -> SocketAddr {
-    let peer = rustix::net::getpeername(socket).ok().flatten();
-    peer.and_then(|peer| SocketAddr::try_from(peer).ok())
-        .unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)))
-}
-
 /// A socket for [`connect`], which sends small messages at once.
 pub(crate) fn new_for(addr: &SocketAddr) -> Result<OwnedFd, Errno> {
     let family = if addr.is_ipv4() {

@@ -3,12 +3,12 @@
 //! What must stay where it is while the kernel has its address belongs to the [`Ring`], and nothing of it is handed out
 //! before the kernel has given it back. Sends have `MSG_DONTWAIT`: they are done when the call that submits them
 //! returns, so none is ever in flight while others run. What stays in flight has no memory of ours but the
-//! buffers: accepts, receives and polls.
+//! buffers: receives and polls.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -72,8 +72,8 @@ fn kind_of(tag: u64, shift: u32) -> Option<Kind> {
 /// A completion. The index is that of the call it answers.
 #[derive(Debug)]
 pub(crate) enum Done {
-    /// A connection, or why there is none; whether more will follow.
-    Accepted(u32, Result<OwnedFd, Errno>, bool),
+    /// Connections wait on a listener.
+    Acceptable(u32),
     /// A buffer with bytes, none at the peer's end; whether more will follow.
     Received(u32, Result<Option<Filled>, Errno>, bool),
     /// How many bytes of the queue the kernel took.
@@ -132,7 +132,6 @@ impl Ring {
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;
         let needed = [
-            opcode::AcceptMulti::CODE,
             opcode::RecvMulti::CODE,
             opcode::Send::CODE,
             opcode::SendMsg::CODE,
@@ -186,11 +185,9 @@ impl Ring {
         self.slices.clear();
     }
 
-    /// Accepts connections until it is cancelled or fails.
-    pub(crate) fn accept(&mut self, index: u32, socket: &OwnedFd) {
-        let entry = opcode::AcceptMulti::new(Fd(socket.as_raw_fd()))
-            .flags(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
-            .build();
+    /// Tells once when connections wait, or the listener is broken.
+    pub(crate) fn poll_acceptable(&mut self, index: u32, socket: &OwnedFd) {
+        let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLIN as u32).build();
         self.push(&entry.user_data(tag(Kind::Accept, index)));
     }
 
@@ -341,7 +338,6 @@ impl Ring {
     }
 
     #[inline]
-    #[expect(unsafe_code, reason = "an accepted descriptor is ours")]
     fn read(&mut self, entry: &cqueue::Entry) -> Option<Done> {
         let index = entry.user_data() as u32;
         let kind = kind_of(entry.user_data(), 32)?;
@@ -351,11 +347,7 @@ impl Ring {
         };
         let has_more = cqueue::more(entry.flags());
         Some(match kind {
-            Kind::Accept => {
-                // SAFETY: the kernel has just made it, for this completion alone.
-                let socket = result.map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
-                Done::Accepted(index, socket, has_more)
-            }
+            Kind::Accept => Done::Acceptable(index),
             Kind::Receive => {
                 let buffer = cqueue::buffer_select(entry.flags());
                 let filled = result.map(|length| {

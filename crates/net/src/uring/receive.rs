@@ -1,10 +1,9 @@
 //! What comes of the kernel by itself: connections and bytes.
 
-use std::os::fd::OwnedFd;
-
 use rustix::io::Errno;
 
 use super::{CANCELLING, CHANGES, KEEPING, RECEIVING, Uring};
+use crate::accept::Accepts as _;
 use crate::sys::socket;
 use crate::sys::uring::{Filled, Kind};
 use crate::transport::State;
@@ -13,12 +12,10 @@ use crate::{Event, ListenerId, TransportId};
 /// Something the sink is to be told in its turn.
 #[derive(Debug)]
 pub(super) enum Arrived {
-    Connection(ListenerId, OwnedFd),
+    /// Some wait on a listener.
+    Connections(ListenerId),
     /// One of ours is connected.
     Connected(TransportId),
-    Shortage(ListenerId, Errno),
-    /// A listener's accept may have ended.
-    Accepting(ListenerId),
     Bytes(TransportId, Filled),
     /// The peer's FIN.
     End(TransportId),
@@ -78,12 +75,10 @@ impl Uring {
             && let Some(arrived) = self.arrived.pop_front()
         {
             match arrived {
-                Arrived::Connection(listener, socket) => {
-                    told += 1;
-                    self.tell_connection(listener, socket, sink);
+                Arrived::Connections(listener) => {
+                    self.accept(listener, sink);
+                    self.settle_listener(listener);
                 }
-                Arrived::Shortage(listener, errno) => self.stall(listener, errno, sink),
-                Arrived::Accepting(listener) => self.ask_for_connections(listener),
                 Arrived::Connected(id) => self.tell_connected(id, sink),
                 Arrived::Bytes(id, filled) => {
                     told += 1;
@@ -155,7 +150,8 @@ impl Uring {
     }
 
     /// What `resume` asked for, and what ended by itself: kept bytes are told, receives are asked for again.
-    pub(super) fn feed(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    /// `true` if the sink was told something.
+    pub(super) fn feed(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) -> bool {
         // No more than find a buffer: thousands that ask again in each turn would cost more than what they get.
         if !self.starved.is_empty() {
             let buffers = usize::from(self.base.options.ring_buffers);
@@ -164,14 +160,17 @@ impl Uring {
             self.hungry.extend(self.starved.drain(..fed));
         }
         if self.hungry.is_empty() {
-            return;
+            return false;
         }
+        let mut has_told = false;
         let mut hungry = std::mem::take(&mut self.hungry);
         for id in hungry.drain(..) {
+            has_told |= self.kept.contains_key(&id.index);
             self.feed_one(id, sink);
         }
         hungry.append(&mut self.hungry);
         self.hungry = hungry;
+        has_told
     }
 
     fn feed_one(&mut self, id: TransportId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {

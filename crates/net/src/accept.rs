@@ -1,0 +1,114 @@
+//! Listeners: accepting in batches, pausing, and running out of descriptors. The same on every back end on sockets.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+
+use crate::base::BackEnd;
+use crate::sys::socket;
+use crate::{Event, ListenerId, TransportId};
+
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) socket: OwnedFd,
+    is_paused: bool,
+}
+
+/// A back end that knows when connections wait.
+pub(crate) trait Accepts: BackEnd {
+    /// Looks for waiting connections of a listener, or no more, as `is_wanted` now says.
+    fn watch_listener(&mut self, id: ListenerId, is_wanted: bool);
+
+    /// Takes over a connection that was accepted.
+    fn take_in(&mut self, socket: OwnedFd) -> TransportId;
+
+    fn add_listener(&mut self, socket: OwnedFd) -> io::Result<ListenerId> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        let listeners = &mut self.base().listeners;
+        listeners.push(Listener {
+            socket,
+            is_paused: false,
+        });
+        Ok(ListenerId(listeners.len() as u32 - 1))
+    }
+
+    fn is_accepting(&mut self, id: ListenerId) -> bool {
+        let base = self.base();
+        !base.listeners[id.0 as usize].is_paused && !base.is_resting(id)
+    }
+
+    fn set_accepting(&mut self, id: ListenerId, accepting: bool) {
+        if let Some(listener) = self.base().listeners.get_mut(id.0 as usize) {
+            listener.is_paused = !accepting;
+            self.settle_listener(id);
+        }
+    }
+
+    fn settle_listener(&mut self, id: ListenerId) {
+        let is_wanted = self.is_accepting(id);
+        self.watch_listener(id, is_wanted);
+    }
+
+    /// Accepts what waits, as much of it as a turn may.
+    fn accept(&mut self, id: ListenerId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        for _ in 0..self.base().options.accepts_max {
+            // The sink may pause the listener between two connections.
+            if !self.is_accepting(id) {
+                return;
+            }
+            match socket::accept(&self.base().listeners[id.0 as usize].socket) {
+                Ok((socket, peer)) => {
+                    let transport = self.take_in(socket);
+                    let event = Event::Accepted {
+                        id: transport,
+                        listener: id,
+                        peer,
+                    };
+                    sink(self, event);
+                }
+                // Another process or worker was faster, or there is no more.
+                Err(Errno::AGAIN) => return,
+                Err(errno) if is_peers(errno) => {}
+                Err(errno) => return self.stall(id, errno, sink),
+            }
+        }
+    }
+
+    /// Descriptors or memory are short.
+    #[cold]
+    fn stall(&mut self, id: ListenerId, errno: Errno, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+        self.base().rest(id);
+        self.settle_listener(id);
+        let event = Event::AcceptStalled {
+            listener: id,
+            errno: errno.raw_os_error(),
+        };
+        sink(self, event);
+    }
+
+    fn retry_accept(&mut self) {
+        while let Some(id) = self.base().next_rested() {
+            self.settle_listener(id);
+        }
+    }
+}
+
+/// Errors of the one connection that was taken off the backlog: accept(2) says
+/// to go on with the next.
+fn is_peers(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::INTR
+            | Errno::CONNABORTED
+            | Errno::PERM
+            | Errno::PROTO
+            | Errno::NETDOWN
+            | Errno::NOPROTOOPT
+            | Errno::HOSTDOWN
+            | Errno::NONET
+            | Errno::HOSTUNREACH
+            | Errno::OPNOTSUPP
+            | Errno::NETUNREACH
+    )
+}
