@@ -60,7 +60,7 @@ pub struct Uring {
     /// What has come, in order, of which a turn tells some.
     arrived: VecDeque<Arrived>,
     /// What came while its transport was paused.
-    kept: HashMap<u32, Vec<u8>>,
+    kept: HashMap<u32, VecDeque<Vec<u8>>>,
     /// Transports that are to be looked at: their receive is to be asked for again, or what was kept is to be told.
     hungry: Vec<TransportId>,
     /// Transports that found no buffer when something came: they wait for one.
@@ -143,6 +143,15 @@ impl Uring {
         }
     }
 
+    /// Takes the completions of all sends: nobody may do anything with their transports before.
+    fn land(&mut self) -> io::Result<()> {
+        while self.ring.has_flights() {
+            self.ring.wait(Some(Duration::ZERO))?;
+            self.is_woken |= self.collect();
+        }
+        Ok(())
+    }
+
     /// Asks for the end of what is in flight of a transport.
     fn cancel_all(&mut self, index: u32) {
         let interest = self.base.transports.slot(index).interest;
@@ -196,7 +205,7 @@ impl Uring {
         let mut is_woken = false;
         while let Some(done) = self.ring.next() {
             match done {
-                Done::Sent(index, sent, queue) => self.sent(index, sent, queue),
+                Done::Sent(id, sent, queue) => self.sent(id, sent, queue),
                 Done::Received(index, filled, has_more) => {
                     if !has_more {
                         let slot = self.base.transports.slot(index);
@@ -333,6 +342,8 @@ impl Driver for Uring {
     }
 
     fn close(&mut self, id: TransportId) {
+        // What was sent in this turn would have left by now on a back end that waits for nothing: last words, an alert.
+        self.send_now(id);
         self.end(id, CloseReason::Asked);
     }
 
@@ -375,7 +386,7 @@ impl Driver for Uring {
             self.ring.poll_wake(self.base.waker.eventfd());
         }
         self.stop_receiving();
-        self.submit_sends();
+        self.submit_sends()?;
         // Whoever was told of something has a turn's end to come, and it must not come late.
         let own = if has_told { Some(0) } else { self.wait_ms() };
         let own = own.map(Duration::from_millis);
@@ -384,6 +395,7 @@ impl Driver for Uring {
         self.base.now_ms = socket::now_ms();
 
         self.is_woken |= self.collect();
+        self.land()?;
         if mem::take(&mut self.is_woken) {
             sink(self, Event::Woken);
         }

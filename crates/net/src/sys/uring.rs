@@ -17,6 +17,7 @@ use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
+use crate::TransportId;
 use crate::queue::SendQueue;
 
 /// Entries of the submission queue: so many calls go in one. When it is full it is submitted early.
@@ -77,7 +78,7 @@ pub(crate) enum Done {
     /// A buffer with bytes, none at the peer's end; whether more will follow.
     Received(u32, Result<Option<Filled>, Errno>, bool),
     /// How many bytes of the queue the kernel took.
-    Sent(u32, Result<usize, Errno>, Box<SendQueue>),
+    Sent(TransportId, Result<usize, Errno>, Box<SendQueue>),
     /// The socket is writable, or broken.
     Writable(u32),
     /// Something has changed on the socket, its end or an error; whether more will follow.
@@ -99,7 +100,7 @@ pub(crate) struct Filled {
 /// A send that was submitted or will be.
 #[derive(Debug)]
 struct Flight {
-    index: u32,
+    id: TransportId,
     queue: Box<SendQueue>,
 }
 
@@ -227,8 +228,8 @@ impl Ring {
     }
 
     /// Sends as much of a queue as the socket takes at once. The queue comes back with the completion, which is there when
-    /// the next [`wait`](Self::wait) returns.
-    pub(crate) fn send(&mut self, index: u32, socket: &OwnedFd, queue: Box<SendQueue>) {
+    /// a [`wait`](Self::wait) has returned and [`has_flights`](Self::has_flights) is `false`.
+    pub(crate) fn send(&mut self, id: TransportId, socket: &OwnedFd, queue: Box<SendQueue>) {
         const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let fd = Fd(socket.as_raw_fd());
         let pieces = queue.slices().count();
@@ -271,7 +272,7 @@ impl Ring {
                     .build()
             }
         };
-        let flight = Some(Flight { index, queue });
+        let flight = Some(Flight { id, queue });
         let place = match self.landed.pop() {
             Some(place) => {
                 self.flights[place as usize] = flight;
@@ -326,6 +327,12 @@ impl Ring {
         }
     }
 
+    /// Sends were handed over whose completions were not taken yet: there is no room for all of them at once, or memory is
+    /// short.
+    pub(crate) fn has_flights(&self) -> bool {
+        self.flights.len() > self.landed.len()
+    }
+
     /// Takes the next completion.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Done> {
@@ -370,7 +377,7 @@ impl Ring {
                 let flight = self.flights[index as usize].take()?;
                 self.landed.push(index);
                 let sent = result.map(|count| count as usize);
-                Done::Sent(flight.index, sent, flight.queue)
+                Done::Sent(flight.id, sent, flight.queue)
             }
             Kind::Writable => Done::Writable(index),
             Kind::Change => Done::Changed(index, has_more),

@@ -1,5 +1,7 @@
 //! What comes of the kernel by itself: connections and bytes.
 
+use std::collections::VecDeque;
+
 use rustix::io::Errno;
 
 use super::{CANCELLING, CHANGES, KEEPING, RECEIVING, Uring};
@@ -19,6 +21,8 @@ pub(super) enum Arrived {
     Bytes(TransportId, Filled),
     /// The peer's FIN.
     End(TransportId),
+    /// The connection is broken; what came before is told first.
+    Failed(TransportId, Errno),
 }
 
 impl Uring {
@@ -63,7 +67,7 @@ impl Uring {
             Err(Errno::NOBUFS) => self.starved.push_back(id),
             // It was cancelled: while paused.
             Err(Errno::CANCELED | Errno::AGAIN | Errno::INTR) => self.hungry.push(id),
-            Err(errno) => self.end(id, errno.into()),
+            Err(errno) => self.arrived.push_back(Arrived::Failed(id, errno)),
         }
     }
 
@@ -85,6 +89,7 @@ impl Uring {
                     self.tell_bytes(id, &filled, sink);
                 }
                 Arrived::End(id) => self.peer_ended(id, sink),
+                Arrived::Failed(id, errno) => self.end(id, errno.into()),
             }
         }
     }
@@ -128,10 +133,8 @@ impl Uring {
             return;
         };
         transport.interest |= KEEPING;
-        self.kept
-            .entry(id.index)
-            .or_default()
-            .extend_from_slice(bytes);
+        let kept = self.kept.entry(id.index).or_default();
+        kept.push_back(bytes.to_vec());
     }
 
     #[cold]
@@ -139,6 +142,9 @@ impl Uring {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
+        if transport.ended {
+            return;
+        }
         if transport.paused || transport.interest & KEEPING != 0 {
             // To be found again by the receive that follows `resume`.
             self.hungry.push(id);
@@ -157,7 +163,8 @@ impl Uring {
             let buffers = usize::from(self.base.options.ring_buffers);
             let free = buffers.saturating_sub(self.arrived.len()).max(1);
             let fed = self.starved.len().min(free);
-            self.hungry.extend(self.starved.drain(..fed));
+            // The last first: one that sends without end would have all of them each time.
+            self.hungry.extend(self.starved.drain(..fed).rev());
         }
         if self.hungry.is_empty() {
             return false;
@@ -197,33 +204,26 @@ impl Uring {
 
     /// Tells what came while a transport was paused, as long as it is not paused again.
     fn tell_kept(&mut self, id: TransportId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
-        let Some(mut bytes) = self.kept.remove(&id.index) else {
-            return;
-        };
-        let most = self.base.options.ring_buffer_bytes.max(1);
-        let mut from = 0;
-        while from < bytes.len() {
-            let Some(transport) = self.base.transports.live(id) else {
-                return;
-            };
+        while let Some(transport) = self.base.transports.live(id) {
             if transport.paused {
-                bytes.drain(..from);
-                self.kept.insert(id.index, bytes);
                 return;
             }
-            let to = bytes.len().min(from + most);
-            let own = &mut bytes[from..to];
-            from = to;
-            sink(self, Event::Received { id, bytes: own });
-        }
-        if let Some(transport) = self.base.transports.live(id) {
-            transport.interest &= !KEEPING;
+            // The rest stays where it can be found: the sink may do anything.
+            let kept = self.kept.get_mut(&id.index);
+            let Some(mut bytes) = kept.and_then(VecDeque::pop_front) else {
+                transport.interest &= !KEEPING;
+                self.kept.remove(&id.index);
+                return;
+            };
+            let bytes = bytes.as_mut_slice();
+            sink(self, Event::Received { id, bytes });
         }
     }
 
     /// What has come of a transport and was not told.
     pub(super) fn take_arrived(&mut self, id: TransportId) -> Vec<u8> {
-        let mut bytes = self.kept.remove(&id.index).unwrap_or_default();
+        let kept = self.kept.remove(&id.index).unwrap_or_default();
+        let mut bytes: Vec<u8> = kept.into_iter().flatten().collect();
         let Self { arrived, ring, .. } = self;
         arrived.retain(|arrived| match arrived {
             Arrived::Bytes(of, filled) if *of == id => {
@@ -259,7 +259,7 @@ impl Uring {
         if let Some(socket) = &transport.socket
             && let Err(errno) = socket::take_error(socket)
         {
-            self.end(id, errno.into());
+            self.arrived.push_back(Arrived::Failed(id, errno));
         }
     }
 }

@@ -1,14 +1,20 @@
 //! Sending: collected during a turn, submitted at its end.
 
+use std::io::{self, IoSlice};
+use std::mem;
+
 use rustix::io::Errno;
 
 use super::receive::Arrived;
 use super::{UNSENT, Uring, WRITABLE};
 use crate::base::Pending;
-use crate::queue::SendQueue;
+use crate::queue::{SLICES_MAX, SendQueue};
 use crate::sys::socket;
 use crate::transport::{Fin, State};
 use crate::{Buffer, Event, TransportId};
+
+/// Sends that are handed over before their completions are taken: there is room for twice as many.
+const SENDS_MAX: usize = 4096;
 
 impl Uring {
     #[inline]
@@ -44,26 +50,48 @@ impl Uring {
     }
 
     /// Hands the ring what the turn has left to send.
-    pub(super) fn submit_sends(&mut self) {
-        for id in self.unsent.drain(..) {
+    pub(super) fn submit_sends(&mut self) -> io::Result<()> {
+        let mut unsent = mem::take(&mut self.unsent);
+        for (place, id) in unsent.drain(..).enumerate() {
+            if place % SENDS_MAX == SENDS_MAX - 1 {
+                self.land()?;
+            }
             let Some(transport) = self.base.transports.live(id) else {
                 continue;
             };
             transport.interest &= !UNSENT;
             if let (Some(queue), Some(socket)) = (transport.queue.take(), &transport.socket) {
-                self.ring.send(id.index, socket, queue);
+                self.ring.send(id, socket, queue);
             }
+        }
+        // What has come to be sent meanwhile leaves in the next turn.
+        unsent.append(&mut self.unsent);
+        self.unsent = unsent;
+        Ok(())
+    }
+
+    /// Sends what waits for the turn's end, as much as the socket takes: the transport is about to end.
+    #[cold]
+    pub(super) fn send_now(&mut self, id: TransportId) {
+        if let Some(transport) = self.base.transports.live(id)
+            && transport.state == State::Open
+            && transport.interest & UNSENT != 0
+            && let (Some(queue), Some(socket)) = (&transport.queue, &transport.socket)
+        {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let (count, _) = queue.offer(&mut slices);
+            // What does not fit is dropped with the transport, and so is an error.
+            let _ = socket::send_many(socket, &slices[..count]);
         }
     }
 
-    /// A send is done. It was submitted by the call that has just returned, and nobody has done anything since.
+    /// A send is done. Nobody has done anything with the transport since it was submitted.
     pub(super) fn sent(
         &mut self,
-        index: u32,
+        id: TransportId,
         sent: Result<usize, Errno>,
         mut queue: Box<SendQueue>,
     ) {
-        let id = self.base.transports.id(index);
         let Some(transport) = self.base.transports.live(id) else {
             // A receive of the same batch has ended it.
             return self.base.queues.give(queue);
@@ -160,7 +188,8 @@ impl Uring {
         };
         transport.state = State::Open;
         self.want_to_send(id);
-        self.start_receiving(id);
+        // It may have been paused before it was connected.
+        self.hungry.push(id);
         sink(self, Event::Connected { id });
         self.settle(id);
     }
