@@ -1,10 +1,13 @@
 //! What the back ends on sockets have in common: transports, timers, listeners that rest, and what the sink has not been
 //! told yet.
 //!
-//! It asks the kernel for nothing: that is what the back ends differ in.
+//! It waits for nothing and watches nothing: that is what the back ends differ in.
 
 use std::io;
 use std::mem;
+use std::net::{IpAddr, SocketAddr};
+
+use rustix::io::Errno;
 
 use crate::accept::Listener;
 use crate::queue::{Queues, SendQueue};
@@ -55,6 +58,23 @@ impl Base {
             resting: Vec::new(),
             options,
         })
+    }
+
+    /// Begins to connect; whoever watches the new transport learns how it goes on, unless it has failed already.
+    ///
+    /// # Errors
+    /// No descriptor, or `from` is not an address of this machine.
+    pub(crate) fn connect(
+        &mut self,
+        addr: SocketAddr,
+        from: Option<IpAddr>,
+    ) -> io::Result<(TransportId, Result<(), Errno>)> {
+        let socket = socket::new_for(&addr)?;
+        if let Some(from) = from {
+            socket::bind_from(&socket, from)?;
+        }
+        let begun = socket::connect(&socket, &addr);
+        Ok((self.transports.add(socket, State::Connecting), begun))
     }
 
     /// Bytes of a transport that the kernel has not taken.

@@ -192,12 +192,7 @@ impl Driver for Epoll {
     }
 
     fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<TransportId> {
-        let socket = socket::new_for(&addr)?;
-        if let Some(from) = from {
-            socket::bind_from(&socket, from)?;
-        }
-        let begun = socket::connect(&socket, &addr);
-        let id = self.base.transports.add(socket, State::Connecting);
+        let (id, begun) = self.base.connect(addr, from)?;
         match begun {
             // Writable means connected, or failed with an error on the socket.
             Ok(()) => self.set_interest(id, REGISTERED | OUTPUT),

@@ -139,7 +139,7 @@ impl Uring {
             self.cancel_all(id.index);
             // It is a moment between two steps of the kernel.
             self.ring.wait(Some(Duration::from_millis(1))).ok()?;
-            self.is_woken |= self.collect();
+            self.collect();
         }
     }
 
@@ -147,7 +147,7 @@ impl Uring {
     fn land(&mut self) -> io::Result<()> {
         while self.ring.has_flights() {
             self.ring.wait(Some(Duration::ZERO))?;
-            self.is_woken |= self.collect();
+            self.collect();
         }
         Ok(())
     }
@@ -201,8 +201,7 @@ impl Uring {
     }
 
     /// Takes what the kernel has done: sends and polls at once, the rest to be told in its turn.
-    fn collect(&mut self) -> bool {
-        let mut is_woken = false;
+    fn collect(&mut self) {
         while let Some(done) = self.ring.next() {
             match done {
                 Done::Sent(id, sent, queue) => self.sent(id, sent, queue),
@@ -230,12 +229,11 @@ impl Uring {
                 }
                 Done::Missed(kind, index) => self.cancel_again(kind, index),
                 Done::Woken(has_more) => {
-                    is_woken = true;
+                    self.is_woken = true;
                     self.is_deaf |= !has_more;
                 }
             }
         }
-        is_woken
     }
 
     /// A cancellation found nothing: where the thing is still in flight it was between two steps of the kernel.
@@ -295,12 +293,7 @@ impl Driver for Uring {
     }
 
     fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<TransportId> {
-        let socket = socket::new_for(&addr)?;
-        if let Some(from) = from {
-            socket::bind_from(&socket, from)?;
-        }
-        let begun = socket::connect(&socket, &addr);
-        let id = self.base.transports.add(socket, State::Connecting);
+        let (id, begun) = self.base.connect(addr, from)?;
         match begun {
             // Writable means connected, or failed with an error on the socket.
             Ok(()) => self.watch_writable(id),
@@ -394,7 +387,7 @@ impl Driver for Uring {
         self.ring.wait(timeout)?;
         self.base.now_ms = socket::now_ms();
 
-        self.is_woken |= self.collect();
+        self.collect();
         self.land()?;
         if mem::take(&mut self.is_woken) {
             sink(self, Event::Woken);
