@@ -280,6 +280,7 @@ impl Process {
             .env("PAIR", format!("{case} {is_uring}"))
             .args(["0", "", &options.ring_buffers.to_string()])
             .arg(options.ring_buffer_bytes.to_string())
+            .arg(u8::from(options.ring_shares_buffers).to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -330,6 +331,7 @@ fn main() {
     let options = Options {
         ring_buffers: number(3, usize::from(usual.ring_buffers)) as u16,
         ring_buffer_bytes: number(4, usual.ring_buffer_bytes),
+        ring_shares_buffers: number(5, usual.ring_shares_buffers.into()) != 0,
         ..usual
     };
     if let Ok(pair) = std::env::var("PAIR") {

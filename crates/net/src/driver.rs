@@ -120,7 +120,7 @@ pub enum Event<'a> {
         buffer: Buffer,
     },
     /// [`Driver::unsent`] fell, but no buffer is done with and low water is not
-    /// reached: a part of a large send went out. At most once per turn.
+    /// reached: a part of a large send went out. Once per attempt at most.
     Progressed {
         /// The transport.
         id: TransportId,

@@ -3,7 +3,7 @@
 //! [`Driver`] is the seam: everything above it sees transports by
 //! [`TransportId`], bytes lent for one call and [`Event`]s; nothing above it
 //! names a descriptor, epoll or io_uring. [`Epoll`] is the back end that works
-//! everywhere, [`Uring`] the one that makes fan-out cheaper; [`Delayed`] wraps any back end and behaves like a badly timed
+//! everywhere, [`Uring`] the one that makes messages cheaper; [`Delayed`] wraps any back end and behaves like a badly timed
 //! asynchronous one, for tests. [`Simulated`] has no system below it: for tests of
 //! what runs on all of it.
 //!

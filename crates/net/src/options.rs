@@ -19,12 +19,17 @@ pub struct Options {
     pub low_water_bytes: usize,
     /// Pause of a listener after descriptors ran out. Default 100 ms.
     pub accept_retry_ms: u64,
-    /// io_uring: buffers that the kernel receives into before anybody has asked, a power of two from 1 to 32,768. When
-    /// all are in use receiving waits until one is given back. Default 64: with the
-    /// size below what a core's own cache holds.
+    /// io_uring: buffers that the kernel receives into before anybody has asked, a power of two from 1 to 4,096. When
+    /// all are full receiving waits until one is given back. Default 8: all of them should fit the core's own cache.
     pub ring_buffers: u16,
-    /// io_uring: the size of each, and the longest `Received`. Default 8 KiB.
+    /// io_uring: the size of each, and the longest `Received`. Default 64 KiB.
     pub ring_buffer_bytes: usize,
+    /// io_uring: receives share a buffer, one behind the other, where the kernel can (Linux 6.12). Else each takes a
+    /// whole one, and there are eight times as many of an eighth of the size. Default `true`.
+    pub ring_shares_buffers: bool,
+    /// io_uring: what the kernel has done and we have not looked at yet, a power of two from 512 on; more than that the
+    /// kernel keeps at a price. Default 8,192.
+    pub ring_completions: u32,
 }
 
 impl Default for Options {
@@ -36,8 +41,10 @@ impl Default for Options {
             timers_max: 1024,
             low_water_bytes: 16 * 1024,
             accept_retry_ms: 100,
-            ring_buffers: 64,
-            ring_buffer_bytes: 8 * 1024,
+            ring_buffers: 8,
+            ring_buffer_bytes: 64 * 1024,
+            ring_shares_buffers: true,
+            ring_completions: 8192,
         }
     }
 }

@@ -34,16 +34,21 @@ impl BackEnd {
             Io::Epoll => Ok((Self::Epoll, ASKED.to_owned())),
             Io::Delayed => Ok((Self::Delayed, ASKED.to_owned())),
             Io::Uring => match Uring::probe() {
-                Ok(()) => Ok((Self::Uring, ASKED.to_owned())),
+                Ok(_) => Ok((Self::Uring, ASKED.to_owned())),
                 Err(error) => Err(format!(
                     "server.io: \"io_uring\" can't be had here: {}; \"auto\" and \"epoll\" work everywhere",
                     why_not(&error)
                 )),
             },
             Io::Auto => Ok(match Uring::probe() {
-                Ok(()) => (
+                Ok(true) => (
                     Self::Uring,
                     "io_uring can be had, and costs less than epoll".to_owned(),
+                ),
+                Ok(false) => (
+                    Self::Epoll,
+                    "io_uring can be had, but before Linux 6.12 costs more than epoll where much comes at once"
+                        .to_owned(),
                 ),
                 Err(error) => (
                     Self::Epoll,

@@ -5,29 +5,27 @@
 //! returns, so none is ever in flight while others run. What stays in flight has no memory of ours but the
 //! buffers: receives and polls.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+mod buffers;
+
 use std::io;
-use std::mem;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
-use crate::TransportId;
 use crate::queue::SendQueue;
+use crate::{Options, TransportId};
+
+use buffers::{Buffers, GROUP};
+
+pub(crate) use buffers::Filled;
 
 /// Entries of the submission queue: so many calls go in one. When it is full it is submitted early.
 const ENTRIES: u32 = 512;
-/// Entries of the completion queue; what does not fit the kernel keeps.
-const COMPLETIONS: u32 = 8192;
 /// Slices of several buffers that may be on their way at once.
 const SLICES_MAX: usize = 4096;
-/// The one group of buffers.
-const GROUP: u16 = 0;
 /// `IORING_ENTER_GETEVENTS`
 const GET_EVENTS: u32 = 1;
 
@@ -90,13 +88,6 @@ pub(crate) enum Done {
     Missed(Kind, u32),
 }
 
-/// Bytes in one of the ring's buffers. It has to be given back.
-#[derive(Debug)]
-pub(crate) struct Filled {
-    pub(crate) buffer: u16,
-    pub(crate) length: usize,
-}
-
 /// A send that was submitted or will be.
 #[derive(Debug)]
 struct Flight {
@@ -117,18 +108,18 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Makes a ring, which belongs to the thread that makes it, with so many buffers of a size.
+    /// Makes a ring, which belongs to the thread that makes it.
     ///
     /// # Errors
     /// The kernel has no io_uring, not all that is needed of it (6.1), or does not allow it here.
-    pub(crate) fn new(buffers: u16, buffer_bytes: usize) -> io::Result<Self> {
+    pub(crate) fn new(options: &Options) -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
             .setup_submit_all()
             .setup_clamp()
-            .setup_cqsize(COMPLETIONS)
+            .setup_cqsize(options.ring_completions.max(ENTRIES))
             .build(ENTRIES)?;
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;
@@ -147,7 +138,7 @@ impl Ring {
         {
             return Err(io::Error::from(io::ErrorKind::Unsupported));
         }
-        let buffers = Buffers::new(&ring, buffers, buffer_bytes)?;
+        let buffers = Buffers::new(&ring, options)?;
         Ok(Self {
             ring,
             buffers,
@@ -289,7 +280,8 @@ impl Ring {
     /// Submits what was pushed, and waits until something is done, at most for so long.
     ///
     /// # Errors
-    /// The call itself failed.
+    /// The call itself failed. `EBADR`: the kernel had no memory for a completion, and nothing that is received can be
+    /// trusted any more.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
         let has_some = !self.ring.completion().is_empty();
         let submitter = self.ring.submitter();
@@ -304,6 +296,10 @@ impl Ring {
         };
         if self.ring.submission().is_empty() {
             self.clear_sent();
+        }
+        // What lies where in the buffers follows from every completion before it.
+        if self.ring.completion().overflow() != 0 {
+            return Err(Errno::BADR);
         }
         match result {
             Ok(_) => Ok(()),
@@ -356,21 +352,12 @@ impl Ring {
         Some(match kind {
             Kind::Accept => Done::Acceptable(index),
             Kind::Receive => {
-                let buffer = cqueue::buffer_select(entry.flags());
-                let filled = result.map(|length| {
-                    buffer.map(|buffer| Filled {
-                        buffer,
-                        length: length as usize,
-                    })
-                });
                 // An end comes with a buffer too, at some kernels.
-                let filled = match filled {
-                    Ok(Some(filled)) if filled.length == 0 => {
-                        self.buffers.give(filled.buffer);
-                        Ok(None)
-                    }
-                    filled => filled,
-                };
+                let filled = result.map(|length| {
+                    let buffer = cqueue::buffer_select(entry.flags())?;
+                    let has_more = cqueue::buffer_more(entry.flags());
+                    self.buffers.take(buffer, length as usize, has_more)
+                });
                 Done::Received(index, filled, has_more)
             }
             Kind::Send => {
@@ -389,20 +376,20 @@ impl Ring {
         })
     }
 
-    /// Gives a buffer back unread.
-    pub(crate) fn give_back(&mut self, buffer: u16) {
-        self.buffers.give(buffer);
+    /// Takes back what [`Done::Received`] brought.
+    #[inline]
+    pub(crate) fn give_back(&mut self, filled: Filled) {
+        self.buffers.give_back(filled);
     }
 
-    /// Lends the bytes of a buffer out of the ring's hands.
-    pub(crate) fn take_bytes(&mut self, buffer: u16) -> Box<[u8]> {
-        mem::take(&mut self.buffers.bytes[usize::from(buffer)])
+    /// Several receives may share a buffer.
+    pub(crate) fn shares_buffers(&self) -> bool {
+        self.buffers.is_incremental()
     }
 
-    /// Gives a buffer that was filled back to the kernel, with the bytes that were taken of it.
-    pub(crate) fn give_bytes(&mut self, buffer: u16, bytes: Box<[u8]>) {
-        self.buffers.bytes[usize::from(buffer)] = bytes;
-        self.buffers.give(buffer);
+    /// Bytes that can be received before something is given back.
+    pub(crate) fn room(&self) -> usize {
+        self.buffers.room()
     }
 }
 
@@ -418,83 +405,6 @@ impl Drop for Ring {
             || cancelled.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
         if !is_idle {
             self.buffers.leak();
-        }
-    }
-}
-
-/// Buffers that the kernel chooses from when something arrives.
-struct Buffers {
-    /// The list that is shared with the kernel.
-    entries: NonNull<BufRingEntry>,
-    layout: Layout,
-    mask: u16,
-    tail: u16,
-    /// By number; each stays where it is for as long as the ring lives.
-    bytes: Vec<Box<[u8]>>,
-}
-
-impl Buffers {
-    #[expect(unsafe_code, reason = "memory that the kernel shares")]
-    fn new(ring: &IoUring, count: u16, size: usize) -> io::Result<Self> {
-        let count = count.clamp(1, 1 << 15).next_power_of_two();
-        let layout = Layout::array::<BufRingEntry>(usize::from(count))
-            .and_then(|layout| layout.align_to(rustix::param::page_size()))
-            .map_err(io::Error::other)?;
-        // SAFETY: the layout is not empty.
-        let place = unsafe { alloc_zeroed(layout) };
-        let Some(entries) = NonNull::new(place.cast::<BufRingEntry>()) else {
-            handle_alloc_error(layout);
-        };
-        let mut buffers = Self {
-            entries,
-            layout,
-            mask: count - 1,
-            tail: 0,
-            bytes: (0..count).map(|_| vec![0; size.max(1)].into()).collect(),
-        };
-        let address = entries.as_ptr() as u64;
-        // SAFETY: it lives as long as the ring, or longer: see the drop of `Ring`.
-        unsafe {
-            ring.submitter()
-                .register_buf_ring_with_flags(address, count, GROUP, 0)?;
-        }
-        (0..count).for_each(|buffer| buffers.give(buffer));
-        Ok(buffers)
-    }
-
-    /// Lets the kernel fill a buffer.
-    #[expect(unsafe_code, reason = "memory that the kernel shares")]
-    fn give(&mut self, buffer: u16) {
-        let bytes = &mut self.bytes[usize::from(buffer)];
-        let place = usize::from(self.tail & self.mask);
-        // SAFETY: the place is one of the list.
-        let entry = unsafe { self.entries.add(place) };
-        // SAFETY: the kernel reads none behind the tail, and nobody else has a reference.
-        let entry = unsafe { &mut *entry.as_ptr() };
-        entry.set_addr(bytes.as_mut_ptr() as u64);
-        entry.set_len(bytes.len() as u32);
-        entry.set_bid(buffer);
-        self.tail = self.tail.wrapping_add(1);
-        // SAFETY: the list begins there, and is initialized.
-        let tail = unsafe { BufRingEntry::tail(self.entries.as_ptr()) };
-        // SAFETY: it lives as long as the list; everybody uses it as an atomic from the registration on.
-        let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
-        tail.store(self.tail, Ordering::Release);
-    }
-
-    /// Leaves all of it where it is for ever.
-    fn leak(&mut self) {
-        mem::forget(mem::take(&mut self.bytes));
-        self.layout = Layout::new::<()>();
-    }
-}
-
-impl Drop for Buffers {
-    #[expect(unsafe_code, reason = "memory that the kernel shares")]
-    fn drop(&mut self) {
-        if self.layout.size() > 0 {
-            // SAFETY: it was allocated with that layout, and nobody else uses it any more.
-            unsafe { dealloc(self.entries.as_ptr().cast(), self.layout) }
         }
     }
 }

@@ -1,15 +1,23 @@
 //! What comes of the kernel by itself: connections and bytes.
 
 use std::collections::VecDeque;
+use std::io;
+use std::mem;
 
 use rustix::io::Errno;
 
 use super::{CANCELLING, CHANGES, KEEPING, RECEIVING, Uring};
 use crate::accept::Accepts as _;
+use crate::base::BackEnd as _;
 use crate::sys::socket;
 use crate::sys::uring::{Filled, Kind};
 use crate::transport::State;
 use crate::{Event, ListenerId, TransportId};
+
+/// Bytes to send that don't wait for the turn's end: they would drive each other out of the core's cache.
+const UNSENT_MAX: usize = 128 * 1024;
+/// What one that had found no room is supposed to take, in bytes.
+const HELPING: usize = 8 * 1024;
 
 /// Something the sink is to be told in its turn.
 #[derive(Debug)]
@@ -51,7 +59,7 @@ impl Uring {
         let Some((id, _)) = self.at(index) else {
             // It has ended: its buffer goes back unread.
             if let Ok(Some(filled)) = filled {
-                self.ring.give_back(filled.buffer);
+                self.ring.give_back(filled);
             }
             return;
         };
@@ -72,7 +80,10 @@ impl Uring {
     }
 
     /// Tells what has arrived, as much of it as a turn may.
-    pub(super) fn tell_arrived(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    pub(super) fn tell_arrived(
+        &mut self,
+        sink: &mut impl FnMut(&mut Self, Event<'_>),
+    ) -> io::Result<()> {
         let most = self.base.options.receives_max.max(1);
         let mut told = 0;
         while told < most
@@ -86,31 +97,38 @@ impl Uring {
                 Arrived::Connected(id) => self.tell_connected(id, sink),
                 Arrived::Bytes(id, filled) => {
                     told += 1;
-                    self.tell_bytes(id, &filled, sink);
+                    self.tell_bytes(id, filled, sink);
+                    if self.unsent_bytes > UNSENT_MAX {
+                        // What is paused by now would go on receiving.
+                        self.stop_receiving();
+                        self.submit_sends()?;
+                        self.land()?;
+                        self.deliver_pending(sink);
+                    }
                 }
                 Arrived::End(id) => self.peer_ended(id, sink),
                 Arrived::Failed(id, errno) => self.end(id, errno.into()),
             }
         }
+        Ok(())
     }
 
     #[inline]
     fn tell_bytes(
         &mut self,
         id: TransportId,
-        filled: &Filled,
+        mut filled: Filled,
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) {
-        let mut bytes = self.ring.take_bytes(filled.buffer);
-        let own = &mut bytes[..filled.length];
+        let bytes = filled.bytes();
         match self.base.transports.live(id) {
             Some(transport) if transport.paused || transport.interest & KEEPING != 0 => {
-                self.keep(id, own);
+                self.keep(id, bytes);
             }
-            Some(_) => sink(self, Event::Received { id, bytes: own }),
+            Some(_) => sink(self, Event::Received { id, bytes }),
             None => {}
         }
-        self.ring.give_bytes(filled.buffer, bytes);
+        self.ring.give_back(filled);
     }
 
     /// Asks for no more bytes of those that are paused still.
@@ -158,11 +176,10 @@ impl Uring {
     /// What `resume` asked for, and what ended by itself: kept bytes are told, receives are asked for again.
     /// `true` if the sink was told something.
     pub(super) fn feed(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) -> bool {
-        // No more than find a buffer: thousands that ask again in each turn would cost more than what they get.
+        // No more than find room: thousands that ask again in each turn would cost more than what they get.
         if !self.starved.is_empty() {
-            let buffers = usize::from(self.base.options.ring_buffers);
-            let free = buffers.saturating_sub(self.arrived.len()).max(1);
-            let fed = self.starved.len().min(free);
+            let free = self.ring.room() / self.base.options.ring_buffer_bytes.clamp(1, HELPING);
+            let fed = self.starved.len().min(free.max(1));
             // The last first: one that sends without end would have all of them each time.
             self.hungry.extend(self.starved.drain(..fed).rev());
         }
@@ -170,7 +187,7 @@ impl Uring {
             return false;
         }
         let mut has_told = false;
-        let mut hungry = std::mem::take(&mut self.hungry);
+        let mut hungry = mem::take(&mut self.hungry);
         for id in hungry.drain(..) {
             has_told |= self.kept.contains_key(&id.index);
             self.feed_one(id, sink);
@@ -224,16 +241,15 @@ impl Uring {
     pub(super) fn take_arrived(&mut self, id: TransportId) -> Vec<u8> {
         let kept = self.kept.remove(&id.index).unwrap_or_default();
         let mut bytes: Vec<u8> = kept.into_iter().flatten().collect();
-        let Self { arrived, ring, .. } = self;
-        arrived.retain(|arrived| match arrived {
-            Arrived::Bytes(of, filled) if *of == id => {
-                let own = ring.take_bytes(filled.buffer);
-                bytes.extend_from_slice(&own[..filled.length]);
-                ring.give_bytes(filled.buffer, own);
-                false
+        for _ in 0..self.arrived.len() {
+            match self.arrived.pop_front() {
+                Some(Arrived::Bytes(of, mut filled)) if of == id => {
+                    bytes.extend_from_slice(filled.bytes());
+                    self.ring.give_back(filled);
+                }
+                other => self.arrived.extend(other),
             }
-            _ => true,
-        });
+        }
         bytes
     }
 

@@ -28,6 +28,7 @@ impl Uring {
         let queue = transport
             .queue
             .get_or_insert_with(|| self.base.queues.take());
+        self.unsent_bytes += buffer.len();
         queue.push(buffer);
         transport.above |= queue.unsent() > self.base.options.low_water_bytes;
         let is_blocked = transport.interest & WRITABLE != 0 || transport.state != State::Open;
@@ -51,6 +52,7 @@ impl Uring {
 
     /// Hands the ring what the turn has left to send.
     pub(super) fn submit_sends(&mut self) -> io::Result<()> {
+        self.unsent_bytes = 0;
         let mut unsent = mem::take(&mut self.unsent);
         for (place, id) in unsent.drain(..).enumerate() {
             if place % SENDS_MAX == SENDS_MAX - 1 {

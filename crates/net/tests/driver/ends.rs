@@ -5,9 +5,9 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use veche_net::{Buffer, CloseReason, Driver, Options, TransportId};
+use veche_net::{Buffer, CloseReason, Driver, Event, Options, TransportId};
 
-use crate::common::{Logged, World, ignore, random, reset, small};
+use crate::common::{Logged, World, ignore, now, random, reset, small};
 
 /// In the middle of a talk, read or paused: whoever has the connection goes on where the driver was.
 pub(crate) fn a_connection_leaves_with_its_descriptor<D: Driver>(make: fn(Options) -> D) {
@@ -56,6 +56,48 @@ pub(crate) fn a_connection_leaves_with_its_descriptor<D: Driver>(make: fn(Option
         for thread in [writer, listener] {
             thread.join().expect("the peer is content");
         }
+        world.assert_waits();
+    }
+}
+
+/// While it is being told what came, or what came while it was paused.
+pub(crate) fn a_connection_leaves_inside_the_sink<D: Driver>(make: fn(Options) -> D) {
+    for was_paused in [false, true] {
+        let mut world = World::new(make(small()), ignore);
+        let (id, mut peer) = world.accept();
+        let said = random(5, 300_000);
+        let to_say = said.clone();
+        let writer = thread::spawn(move || {
+            peer.write_all(&to_say).expect("it is read");
+            peer.shutdown(Shutdown::Write).expect("open");
+        });
+        if was_paused {
+            // Some of it comes all the same, on io_uring, and is kept.
+            world.driver.pause(id);
+            world.settle();
+            world.driver.resume(id);
+        }
+        let mut heard = world.log.bytes(id).to_vec();
+        let mut left = None;
+        let begin = now();
+        while left.is_none() && begin.elapsed() < Duration::from_secs(30) {
+            let mut sink = |driver: &mut D, event: Event<'_>| {
+                if let Event::Received { bytes, .. } = event {
+                    heard.extend_from_slice(bytes);
+                    left = driver.detach(id);
+                }
+            };
+            let turned = world.driver.turn(Some(10), &mut sink);
+            turned.expect("the wait works");
+        }
+        world.log.close_called(id);
+        let detached = left.expect("it is open");
+        heard.extend(detached.received);
+        let mut stream = TcpStream::from(detached.socket);
+        stream.set_nonblocking(false).expect("a socket");
+        stream.read_to_end(&mut heard).expect("all, and an end");
+        assert!(heard == said, "bytes changed");
+        writer.join().expect("the peer is content");
         world.assert_waits();
     }
 }

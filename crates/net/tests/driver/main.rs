@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod crowd;
 mod ends;
 
 use std::io::{ErrorKind, Read, Write};
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::{Log, Logged, World, echo, has_uring, ignore, now, random, small};
+use crowd::*;
 use ends::*;
 use veche_mailbox::Wake;
 use veche_net::{
@@ -559,12 +561,12 @@ macro_rules! backends {
                 a_large_send_tells_how_it_goes, pause_holds_within_its_bound,
                 peer_ends_first, we_end_first, paused_across_both_ends,
                 reset_is_noticed_in_every_state, close_drops_what_is_unsent,
-                a_connection_leaves_with_its_descriptor, what_came_before_a_reset_is_told,
+                a_connection_leaves_with_its_descriptor, a_connection_leaves_inside_the_sink, what_came_before_a_reset_is_told,
                 a_pause_holds_from_before_the_connection,
                 ids_are_reused_by_generation, connects, connects_from_an_address, connect_is_refused,
                 timers_fire_in_order,
                 a_wake_is_never_lost, no_turn_waits_after_it_told_something, accept_pauses, more_leaves_in_order, empty_sends_are_nothing,
-                closes_inside_the_sink,
+                closes_inside_the_sink, a_crowd_hears_its_own, a_crowd_hears_what_is_published,
             }
         })*
     };
@@ -587,10 +589,30 @@ fn starved(options: Options) -> Uring {
     })
 }
 
+/// Has more to tell than there is room for.
+fn crowded(options: Options) -> Uring {
+    uring(Options {
+        ring_buffers: 4096,
+        ring_buffer_bytes: 64,
+        ring_completions: 512,
+        ..options
+    })
+}
+
+/// A buffer for each receive, as before Linux 6.12.
+fn unshared(options: Options) -> Uring {
+    uring(Options {
+        ring_shares_buffers: false,
+        ..options
+    })
+}
+
 backends! {
     on_epoll: epoll, true;
     on_uring: uring, has_uring();
     on_uring_with_four_buffers: starved, has_uring();
+    on_uring_with_few_completions: crowded, has_uring();
+    on_uring_with_unshared_buffers: unshared, has_uring();
     delayed_on_uring: |options| Delayed::new(uring(options), 6), has_uring();
     delayed_by_seed_1: |options| Delayed::new(epoll(options), 1), true;
     delayed_by_seed_2: |options| Delayed::new(epoll(options), 2), true;

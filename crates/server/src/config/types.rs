@@ -188,7 +188,7 @@ pub(crate) enum Io {
     Auto,
     /// Readiness: works everywhere.
     Epoll,
-    /// Completion: makes fan-out cheaper, where the kernel and the container allow it.
+    /// Completion: makes messages cheaper, where the kernel and the container allow it.
     Uring,
     /// For tests: epoll that completes late and in parts.
     Delayed,

@@ -1,0 +1,82 @@
+//! Many at once: more than a driver looks at in a turn, and than a small ring has room for.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use bytes::Bytes;
+use veche_net::{Buffer, Driver, Options};
+
+use crate::common::{World, echo, ignore, random, small};
+
+const PEERS: usize = 200;
+
+/// Of other lengths and other bytes for each.
+fn message(peer: usize, round: usize) -> Vec<u8> {
+    let seed = peer * 100 + round;
+    random(seed as u64, 1 + seed * 7 % 1000)
+}
+
+/// All speak before the server looks.
+pub(crate) fn a_crowd_hears_its_own<D: Driver>(make: fn(Options) -> D) {
+    let mut world = World::new(make(small()), echo);
+    let mut peers: Vec<_> = (0..PEERS).map(|_| world.accept()).collect();
+    for round in 0..5 {
+        for (place, (_, peer)) in peers.iter_mut().enumerate() {
+            peer.write_all(&message(place, round)).expect("open");
+        }
+        world.log.received.clear();
+        world.until("all that was said", |log| {
+            let ids = peers.iter().enumerate();
+            ids.rev()
+                .all(|(place, (id, _))| log.bytes(*id).len() == message(place, round).len())
+        });
+        for (id, _) in &peers {
+            world.until_sent(*id);
+        }
+        for (place, (id, peer)) in peers.iter_mut().enumerate() {
+            let said = message(place, round);
+            assert!(
+                world.log.bytes(*id) == said,
+                "{id:?} was told what another said"
+            );
+            let mut heard = vec![0; said.len()];
+            let patience = Some(Duration::from_secs(5));
+            peer.set_read_timeout(patience).expect("a socket option");
+            peer.read_exact(&mut heard).expect("an answer");
+            assert!(heard == said, "{id:?} heard something else");
+        }
+    }
+    world.assert_waits();
+}
+
+/// One publication after the other to all of them, some of which have gone.
+pub(crate) fn a_crowd_hears_what_is_published<D: Driver>(make: fn(Options) -> D) {
+    let mut world = World::new(make(small()), ignore);
+    let mut peers: Vec<_> = (0..PEERS).map(|_| world.accept()).collect();
+    for (id, _) in peers.drain(..PEERS / 4) {
+        world.close(id);
+    }
+    let mut said = Vec::new();
+    for round in 0..30 {
+        let publication = Bytes::from(message(7, round));
+        said.extend_from_slice(&publication);
+        for (id, _) in &peers {
+            let buffer = Buffer::Shared(publication.clone());
+            world.driver.send(*id, buffer, false);
+        }
+        if round % 3 == 0 {
+            world.turn(Some(1));
+        }
+    }
+    for (id, _) in &peers {
+        world.until_sent(*id);
+    }
+    for (id, peer) in &mut peers {
+        let mut heard = vec![0; said.len()];
+        let patience = Some(Duration::from_secs(5));
+        peer.set_read_timeout(patience).expect("a socket option");
+        peer.read_exact(&mut heard).expect("all of it");
+        assert!(heard == said, "{id:?} heard something else");
+    }
+    world.assert_waits();
+}
