@@ -43,7 +43,10 @@ end
 
 -- One function rather than a router: there are five paths, and this is what counts here.
 local function request(req)
-  if not ready then return 503, { ["Retry-After"] = 1 }, "" end
+  if not ready then
+    ready = data.is_loaded()
+    if not ready then return 503, { ["Retry-After"] = 1 }, "" end
+  end
   local path, method = req.path, req.method
   local kind, id, tail = path:match("^/(%l+)/(%d+)(.*)$")
   if not kind then
@@ -57,13 +60,10 @@ local function request(req)
   return 405, { Allow = "GET, POST" }, ""
 end
 
--- Meanwhile requests are answered, by 503: so whoever waits for the server sees that it is there.
+-- Meanwhile requests are answered, by 503: so whoever waits for the server sees that it is there. Who has seen one other
+-- answer sees no 503 any more, whichever worker is asked: each looks for itself whether all is loaded.
 local function start()
-  if ready then return end
-  veche.spawn(function()
-    data.load(veche.config.data)
-    ready = true
-  end)
+  if not ready then veche.spawn(data.load, veche.config.data) end
 end
 
 return { start = start, request = request }

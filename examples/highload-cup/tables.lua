@@ -26,10 +26,14 @@ local tables = {
 local state = veche.dict("cup")
 local LEASE = 10                  -- seconds; a loader that has not been heard of for so long is gone
 
+local function is_loaded()
+  return state:get("loaded")
+end
+
 -- Puts the files of a folder or an archive in. Every worker calls it, one does it, all wait until it is done. If code is
 -- reloaded meanwhile, or if it fails, another one begins again; hence "replace".
 local function load(from)
-  while not state:get("loaded") do
+  while not is_loaded() do
     if state:add("loader", veche.worker, LEASE) then
       for _, kind in ipairs { "users", "locations", "visits" } do
         local began = veche.time.monotonic()
@@ -48,4 +52,4 @@ local function load(from)
   end
 end
 
-return { tables = tables, load = load }
+return { tables = tables, load = load, is_loaded = is_loaded }
