@@ -64,7 +64,8 @@ class Running:
         for _ in range(2):  # the second does not wait for clients
             self.process.send_signal(signal.SIGTERM)
             try:
-                return self.process.wait(3)
+                self.process.wait(3)
+                return
             except subprocess.TimeoutExpired:
                 pass
         self.process.kill()
