@@ -126,11 +126,10 @@ impl Worker {
         self.scratch = scratch;
     }
 
-    /// The client's FIN. Whether the transport is to be closed.
-    pub(crate) fn ended(&mut self, id: SessionId, unsent: usize, now: Now) -> bool {
+    /// The client's FIN.
+    pub(crate) fn ended(&mut self, id: SessionId, now: Now) {
         self.shared.set_now(now);
         self.with(id, |connection, shared| connection.ended(id, shared));
-        self.is_over(id, unsent)
     }
 
     /// The transport took more. Whether it is to be closed.
@@ -142,14 +141,12 @@ impl Worker {
         if unsent <= ANSWERS_BYTES_HIGH && blocked == Some(Block::Output) {
             self.resumable.push(id);
         }
-        self.is_over(id, unsent)
+        self.is_over(id)
     }
 
-    fn is_over(&mut self, id: SessionId, unsent: usize) -> bool {
+    fn is_over(&mut self, id: SessionId) -> bool {
         self.find(id).is_some_and(|(connection, _, shared)| {
-            unsent == 0
-                && connection.has_ended()
-                && shared.ports.outboxes.of(id).end() == End::Shutdown
+            connection.has_ended() && shared.ports.outboxes.of(id).is_over()
         })
     }
 
@@ -333,7 +330,7 @@ impl Worker {
                 if let Some(link) = around.network.links.get_mut(&link) {
                     link.down_ends = true;
                 }
-                if self.is_over(id, unsent) {
+                if self.is_over(id) {
                     self.close(id, link, around.network);
                 }
             }

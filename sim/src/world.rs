@@ -263,9 +263,7 @@ impl World {
         }
         if link.up_ends {
             link.up_ended = true;
-            if worker.ended(session, link.unsent.len(), now) {
-                self.drop_server(id);
-            }
+            worker.ended(session, now);
             return Ok(true);
         }
         Ok(false)

@@ -157,9 +157,10 @@ impl Outbox {
         self.messaged_ms
     }
 
-    /// What becomes of the transport when all is sent.
-    pub fn end(&self) -> End {
-        self.end
+    /// All has been handed over and sent, and nothing follows: the transport may go. `false` while something of this turn
+    /// waits for [`Outboxes::take`].
+    pub fn is_over(&self) -> bool {
+        self.end == End::Shutdown && !self.touched && !self.held && self.queued() == 0
     }
 }
 

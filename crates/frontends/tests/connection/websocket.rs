@@ -93,6 +93,24 @@ fn after_the_clients_fin_nothing_keeps_the_transport() {
     world.check_empty();
 }
 
+/// The last of the bytes before leaves when those of this turn still wait for its end.
+#[test]
+fn what_was_said_right_before_fin_is_echoed() {
+    let mut world = World::new(Options::default());
+    let peer = world.open(0, "/echo");
+    world.read_at_most(peer, 0);
+    world.send(peer, &text("first"));
+    world.settle();
+    world.send(peer, &text("last"));
+    world.finish(peer);
+    world.read_at_most(peer, usize::MAX);
+    world.settle();
+    let echoes = ["first", "last"].map(|echo| Said::Text(echo.to_owned()));
+    assert_eq!(said(&world.take(peer)), echoes);
+    assert!(world.is_closed(peer));
+    world.check_empty();
+}
+
 #[test]
 fn silence_is_pinged_and_then_given_up() {
     let mut world = World::new(Options::default());

@@ -637,7 +637,8 @@ impl World {
             if client.connection.as_ref().and_then(Connection::is_blocked) == Some(Block::Output) {
                 worker.resumable.push(client.id);
             }
-            if client.unsent.is_empty() && client.has_finished && client.is_shut_down {
+            let outboxes = &worker.shared.ports.outboxes;
+            if client.has_finished && outboxes.of(client.id).is_over() {
                 self.close(peer);
             }
         }

@@ -99,10 +99,8 @@ impl Rest {
         if unsent <= ANSWERS_BYTES_HIGH && slot.connection.is_blocked() == Some(Block::Output) {
             self.resumable.push(session);
         }
-        if unsent == 0
-            && slot.connection.has_ended()
-            && self.shared.ports.outboxes.of(session).end() == End::Shutdown
-        {
+        // What the turn has said since leaves when it ends, and is told then.
+        if slot.connection.has_ended() && self.shared.ports.outboxes.of(session).is_over() {
             driver.close(id);
         }
     }
