@@ -47,7 +47,7 @@ class Running:
     """run.sh with a copy of the example."""
 
     def __init__(self, example, data, workers):
-        self.port = veche.free_port()
+        self.port = veche.free_port("0.0.0.0")  # where run.sh listens
         self.log = example / "log"
         self.environment = os.environ | {
             "PORT": str(self.port), "DATA": str(data), "VECHE": veche.binary(), "WORKERS": str(workers), "TMPDIR": str(example),

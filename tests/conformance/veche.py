@@ -23,9 +23,9 @@ def binary():
     return str(max(built, key=lambda path: path.stat().st_mtime))
 
 
-def free_port():
+def free_port(address="127.0.0.1"):
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((address, 0))
         return probe.getsockname()[1]
 
 
