@@ -312,14 +312,10 @@ impl Worker {
                 self.close(id, link, around.network);
                 continue;
             }
-            let mut unsent = around
-                .network
-                .links
-                .get(&link)
-                .map_or(0, |link| link.unsent.len());
             if !bytes.is_empty() {
-                let was_unsent = unsent > 0;
-                unsent = around.network.send(link, &bytes, around.now.mono_ms);
+                let links = &around.network.links;
+                let was_unsent = links.get(&link).is_some_and(|link| !link.unsent.is_empty());
+                let unsent = around.network.send(link, &bytes, around.now.mono_ms);
                 let outboxes = &mut self.shared.ports.outboxes;
                 outboxes.recycle(bytes);
                 if was_unsent || unsent > 0 {

@@ -104,7 +104,7 @@ impl Uring {
     }
 
     /// Whether [`new`](Self::new) would work here, on any thread. `true` if receives can share buffers (Linux 6.12): it
-    /// costs no more than epoll then, whatever comes.
+    /// costs less than epoll then or about the same, whatever comes.
     ///
     /// # Errors
     /// As `new`.

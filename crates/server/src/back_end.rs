@@ -43,7 +43,7 @@ impl BackEnd {
             Io::Auto => Ok(match Uring::probe() {
                 Ok(true) => (
                     Self::Uring,
-                    "io_uring can be had, and costs no more than epoll".to_owned(),
+                    "io_uring can be had, and costs less than epoll or about the same".to_owned(),
                 ),
                 Ok(false) => (
                     Self::Epoll,

@@ -1,10 +1,11 @@
 //! Many at once: more than a driver looks at in a turn, and than a small ring has room for.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use bytes::Bytes;
-use veche_net::{Buffer, Driver, Options};
+use veche_net::{Buffer, Driver, Options, TransportId};
 
 use crate::common::{World, echo, ignore, random, small};
 
@@ -14,6 +15,14 @@ const PEERS: usize = 200;
 fn message(peer: usize, round: usize) -> Vec<u8> {
     let seed = peer * 100 + round;
     random(seed as u64, 1 + seed * 7 % 1000)
+}
+
+fn hears(id: TransportId, peer: &mut TcpStream, said: &[u8]) {
+    let mut heard = vec![0; said.len()];
+    let patience = Some(Duration::from_secs(5));
+    peer.set_read_timeout(patience).expect("a socket option");
+    peer.read_exact(&mut heard).expect("all of it");
+    assert!(heard == said, "{id:?} heard something else");
 }
 
 /// All speak before the server looks.
@@ -39,11 +48,7 @@ pub(crate) fn a_crowd_hears_its_own<D: Driver>(make: fn(Options) -> D) {
                 world.log.bytes(*id) == said,
                 "{id:?} was told what another said"
             );
-            let mut heard = vec![0; said.len()];
-            let patience = Some(Duration::from_secs(5));
-            peer.set_read_timeout(patience).expect("a socket option");
-            peer.read_exact(&mut heard).expect("an answer");
-            assert!(heard == said, "{id:?} heard something else");
+            hears(*id, peer, &said);
         }
     }
     world.assert_waits();
@@ -72,11 +77,7 @@ pub(crate) fn a_crowd_hears_what_is_published<D: Driver>(make: fn(Options) -> D)
         world.until_sent(*id);
     }
     for (id, peer) in &mut peers {
-        let mut heard = vec![0; said.len()];
-        let patience = Some(Duration::from_secs(5));
-        peer.set_read_timeout(patience).expect("a socket option");
-        peer.read_exact(&mut heard).expect("all of it");
-        assert!(heard == said, "{id:?} heard something else");
+        hears(*id, peer, &said);
     }
     world.assert_waits();
 }
