@@ -282,7 +282,7 @@ static SERVER: &[Directive] = &[
         default: Default::Toml("\"auto\""),
         handlers: &[],
         change: Change::Restart,
-        doc: "How workers wait for sockets. `\"io_uring\"` costs up to a fifth less for each message, or about the same; it takes Linux 6.1 and a container that allows it, and the server does not start without. `\"auto\"` takes it where it can be had with receives that share buffers (Linux 6.12), else epoll; a line of the log says which and why.",
+        doc: "How workers wait for sockets. `\"io_uring\"` costs up to a fifth less for each message, or about the same, before Linux 6.12 up to a fifth more where much comes at once; it takes Linux 6.1 and a container that allows it, and the server does not start without. `\"auto\"` takes it from Linux 6.12 on where it is allowed, else epoll; a line of the log says which and why.",
     },
     Directive {
         section: Section::Server,
