@@ -1,5 +1,6 @@
 """The table of scenarios: who is compared with whom, under which load, against which target."""
 
+import copy
 from functools import partial
 
 from harness import loads, servers, tester_cost
@@ -12,6 +13,10 @@ class Subject:
         self.make, self.load, self.options = make, load, options
         self.target, self.rounds, self.label = target, rounds, label
 
+    @property
+    def is_veche(self):
+        return self.make().name.startswith("veche")
+
     def run(self, quick, **more):
         server = self.make()
         server.start()
@@ -21,12 +26,32 @@ class Subject:
             server.stop()
 
 
+OLD_SUFFIX = "-old-new"
+
+
 class Scenario:
-    """`ours` against each of `others`, round by round; without others, `ours` against an absolute target."""
+    """`ours` against each of `others`, round by round; `target` is for the figure of `ours` itself."""
 
     def __init__(self, name, what, unit, ours, others=(), target=None, prepare=None):
         self.name, self.what, self.unit, self.ours = name, what, unit, ours
         self.others, self.target, self.prepare = list(others), target, prepare
+        self.compares_versions = False
+
+    def against_version(self, binary):
+        """The same load on this version and on an older one."""
+        old = copy.copy(self.ours)
+        old.make, old.label = servers.with_veche(binary, self.ours.make), "(old)"
+        scenario = Scenario(self.name + OLD_SUFFIX, f"{self.what}: new against old", self.unit, self.ours, [old], prepare=self.prepare)
+        scenario.compares_versions = True
+        return scenario
+
+    def target_against(self, label, recorded):
+        """The target of a row of a result; what the scenario no longer compares keeps the recorded one."""
+        for subject in self.others:
+            server = subject.make()
+            if label == f"ratio to {server.name}" + (f" {subject.label}" if subject.label else ""):
+                return subject.target
+        return recorded if label.startswith("ratio to ") else self.target
 
 
 def _pushed(make, port):
@@ -47,7 +72,7 @@ def _half_capacity(quick):
     return {}
 
 
-def _echo(connections, size, depth=1, target=1.0, ours=servers.veche, prefix=""):
+def _echo(connections, size, depth=1, target=0.97, ours=servers.veche, prefix=""):
     load = partial(Subject, load=loads.echo, connections=connections, size=size, depth=depth)
     flight = "one" if depth == 1 else depth
     name = f"{prefix}echo-{connections}-{size}" + (f"-depth{depth}" if depth > 1 else "")
@@ -179,7 +204,7 @@ _WITH_WRK = [servers.uwebsockets, servers.nginx]
 SCENARIOS = [
     *(_echo(connections, size) for connections in (240, 400) for size in (20, 1024, 8192)),
     _echo(240, 20, depth=8, target=0.92),
-    *(_echo(240, size, ours=servers.veche_guarded, prefix="guarded-") for size in (20, 1024, 8192)),
+    *(_echo(240, size, target=1.0, ours=servers.veche_guarded, prefix="guarded-") for size in (20, 1024, 8192)),
     Scenario(
         "p99",
         "echo p99 at half of capacity, 240 connections, 20 B, open loop",
@@ -212,7 +237,7 @@ SCENARIOS = [
     _storm(19_500),
     _push("push-single", "pushes to 1,000 users in turn", burst=1, target=1.25),
     _push("push-burst", "pushes to 1,000 users in bursts of 16", burst=16, target=0.15),
-    *(_fanout(subscribers, burst, target) for subscribers in (1000, 5000) for burst, target in ((1, 0.95), (16, 0.5))),
+    *(_fanout(subscribers, burst, target) for subscribers in (1000, 5000) for burst, target in ((1, 0.85), (16, 0.9))),
     Scenario(
         "fanout-last",
         "a publication of 128 B until it is at the last of 5,000 subscribers",
@@ -236,11 +261,11 @@ SCENARIOS = [
         Subject(_pushed(servers.veche, 9702), loads.echo_beside_fanout, subscribers=5000),
         target=1.0,
     ),
-    _memory("memory-echo", "/echo", user_bytes=0, target=400, peer=servers.uwebsockets),
-    _memory("memory-push", "/push", user_bytes=16, target=700),
+    _memory("memory-echo", "/echo", user_bytes=0, target=256, peer=servers.uwebsockets),
+    _memory("memory-push", "/push", user_bytes=16, target=400),
     _memory("memory-tls", "/push", user_bytes=16, target=14 * 1024, ours=servers.veche_tls, peer=servers.uwebsockets_tls),
-    _tls_echo(240, 1024, target=0.92),
-    _tls_echo(400, 1024, target=0.92),
+    _tls_echo(240, 1024, target=0.75),
+    _tls_echo(400, 1024, target=0.75),
     _tls_lua_echo(128, target=0.6),
     _tls_lua_echo(1024, target=0.6),
     _tls_handshakes("tls-full", "full handshakes", resume=False),

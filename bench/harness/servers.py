@@ -37,7 +37,24 @@ def veche_binary():
     return str(target / "release" / "veche")
 
 
-# Whose certificate it is does not matter here.
+def with_veche(binary, make):
+    """`make` with another binary of Veche."""
+
+    def made():
+        before = os.environ.get("VECHE_BIN")
+        os.environ["VECHE_BIN"] = binary
+        try:
+            return make()
+        finally:
+            if before is None:
+                del os.environ["VECHE_BIN"]
+            else:
+                os.environ["VECHE_BIN"] = before
+
+    return made
+
+
+# The certificate is made for the run; its owner does not matter.
 ANYBODY = ssl.create_default_context()
 ANYBODY.check_hostname = False
 ANYBODY.verify_mode = ssl.CERT_NONE

@@ -12,9 +12,12 @@ import sys
 
 from harness import answers, peers, results, shootout_page, tester
 from harness.loads import LoadError
-from harness.stats import Verdict
+from harness.measurement import CONTROL
+from harness.stats import PAIRS_MAX, PAIRS_MIN, PAIRS_STEP, UNDECIDED, Control, Verdict
 
-SCHEMA = 1
+SCHEMA = 2
+# Veche takes no more than the peer.
+TARGET = 1.0
 ATTEMPTS_MAX = 3
 
 
@@ -137,7 +140,8 @@ def _parse():
     parser.add_argument("--list", action="store_true", help="name peers and loads and end")
     parser.add_argument("--peer", action="append", metavar="NAME", help="only this one beside Veche; may be repeated")
     parser.add_argument("--load", action="append", metavar="NAME", help="only this load; may be repeated")
-    parser.add_argument("--rounds", type=int, default=9, help="rounds; below 6 the interval is no 95 %% interval (9)")
+    parser.add_argument("--rounds", type=int, default=PAIRS_MIN, help="rounds to begin with; a verdict needs 15 (15)")
+    parser.add_argument("--rounds-max", type=int, default=PAIRS_MAX, help="rounds taken where a verdict is undecided (60)")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a measurement (1)")
     parser.add_argument("--warmup", type=float, default=1.0, help="seconds before it, also for compilers at run time (1)")
     parser.add_argument("--connections", type=int, default=240, help="of echo, p99 and http (240)")
@@ -151,7 +155,7 @@ def _parse():
     parser.add_argument("--page", metavar="JSON", help="only make page and picture anew from the JSON of a run")
     settings = parser.parse_args()
     if settings.short:
-        settings.rounds, settings.seconds, settings.warmup = 1, 0.3, 0.1
+        settings.rounds, settings.rounds_max, settings.seconds, settings.warmup = 1, 1, 0.3, 0.1
         settings.storm, settings.idle, settings.rate = 500, 500, 1000
     elif not settings.out:
         settings.out = results.RESULTS
@@ -201,14 +205,37 @@ class Contest:
                     raise LoadError(peer.absent) from error
 
     def run(self):
+        """All loads on all servers, then more rounds of what is undecided."""
         for turn in range(self.settings.rounds):
             for load in self.loads:
-                _say(f"round {turn + 1} of {self.settings.rounds}: {load.title}")
-                for peer in self.everyone:
-                    if not peer.absent and load.asks(peer) and (load.key, peer.key) not in self.failures:
-                        self._measure(load, peer)
+                self._round(turn, load, [peer for peer in self.everyone if self._takes_part(load, peer)])
+        for load in self.loads:
+            turn = self.settings.rounds
+            while (peers := self._undecided(load)) and turn + PAIRS_STEP <= self.settings.rounds_max:
+                for turn in range(turn, turn + PAIRS_STEP):
+                    self._round(turn, load, [self.veche, *peers])
+                turn += 1
 
-    def _measure(self, load, peer):
+    def _takes_part(self, load, peer):
+        return not peer.absent and load.asks(peer) and (load.key, peer.key) not in self.failures
+
+    def _undecided(self, load):
+        if not self._takes_part(load, self.veche):
+            return []
+        peers = (peer for peer in self.everyone[1:] if self._takes_part(load, peer))
+        return [peer for peer in peers if (verdict := self._verdict(load, peer.key)) and verdict.verdict == UNDECIDED]
+
+    def _round(self, turn, load, peers):
+        """Each server once, Veche first and last (the A/A control), every other round backwards."""
+        _say(f"round {turn + 1}: {load.title}")
+        order = [(peer.key, peer) for peer in peers]
+        if peers and peers[0] is self.veche:
+            order.append((CONTROL, self.veche))
+        for key, peer in order if turn % 2 == 0 else reversed(order):
+            if self._takes_part(load, peer):
+                self._measure(load, peer, key, turn)
+
+    def _measure(self, load, peer, key, turn):
         try:
             found = _once_measured(load, peer)
         except (LoadError, RuntimeError, OSError, answers.WrongAnswer, subprocess.TimeoutExpired) as error:
@@ -218,7 +245,7 @@ class Contest:
             self.rounds[load.key].pop(peer.key, None)
             print(f"{load.title}: {peer.name} failed: {_one_line(error)}", flush=True)
             return
-        self.rounds[load.key].setdefault(peer.key, []).append(found)
+        self.rounds[load.key].setdefault(key, []).append(found | {"round": turn})
 
     def document(self):
         """Everything that was found, as the JSON file holds it."""
@@ -232,22 +259,44 @@ class Contest:
             "loads": [{key: getattr(load, key) for key in ("key", "title", "unit", "what")} for load in self.loads],
             "peers": [_described(peer) for peer in self.everyone],
             "ratios": {load.key: self._ratios(load) for load in self.loads},
+            "controls": {load.key: list(control.values) for load in self.loads if (control := self._control(load))},
             "failures": [{"load": load, "peer": peer, "reason": why} for (load, peer), why in self.failures.items()],
             "rounds": self.rounds,
         }
 
     def _ratios(self, load):
         """Each peer's value through Veche's of the same round: above 1 the peer takes more."""
-        found = self.rounds[load.key]
-        ours = [run["value"] for run in found.get(self.veche.key, [])]
         ratios = {}
-        for key, runs in found.items():
-            # Memory grown may be nothing, where a crowd fits into what is there already.
-            values = [run["value"] / mine for run, mine in zip(runs, ours) if mine > 0]
-            if values:
-                verdict = Verdict(values)
-                ratios[key] = {"median": verdict.median, "low": verdict.low, "high": verdict.high, "values": values}
+        for key in self.rounds[load.key]:
+            if key != CONTROL and (verdict := self._verdict(load, key)):
+                values = [1 / value for value in verdict.values]
+                ratios[key] = {
+                    "median": 1 / verdict.median,
+                    "low": 1 / verdict.high,
+                    "high": 1 / verdict.low,
+                    "verdict": verdict.word(),
+                    "values": values,
+                }
         return ratios
+
+    def _verdict(self, load, key):
+        """On Veche's value through the peer's; `None` without one common round in which both have a figure."""
+        values = self._of_same_rounds(load, self.veche.key, key)
+        return Verdict(values, TARGET, self._control(load)) if values else None
+
+    def _control(self, load):
+        values = self._of_same_rounds(load, CONTROL, self.veche.key)
+        return Control(tuple(values)) if values else None
+
+    def _of_same_rounds(self, load, key, other):
+        found = self.rounds[load.key]
+        others = {run["round"]: run["value"] for run in found.get(other, [])}
+        # Memory grown may be nothing, where the connections fit into what the process has already.
+        return [
+            run["value"] / others[run["round"]]
+            for run in found.get(key, [])
+            if run["value"] > 0 and others.get(run["round"], 0) > 0
+        ]
 
 
 def _once_measured(load, peer):

@@ -4,8 +4,13 @@ import json
 from statistics import median
 
 from harness import picture
+from harness.stats import PAIRS_MIN, Control, Verdict
 
 PICTURE = "shootout.svg"
+RULE = (
+    "*Met*: the median is at or below it and the 95 % interval's upper end at most 5 % above; *missed*: the lower end is above it; "
+    f"*undecided*: anything else, fewer than {PAIRS_MIN} rounds, or a machine whose A/A control reaches further than 5 % from 1."
+)
 # Whose rows lead: the ratio under the load that everybody speaks of.
 _ORDER_BY = ("echo-20", "http")
 # Above it somebody else had a part of the two cores.
@@ -60,6 +65,9 @@ def _page(document):
     lines = [f"# Veche beside its peers, {machine['date'][:10]}", "", f"![The same as a picture]({PICTURE})", ""]
     lines += [_reading(document), ""]
     lines += _table(document, loads, _ratio, bold_first=True)
+    lines += ["", "## Verdicts", "", "The target: Veche takes no more than the peer. " + RULE, ""]
+    lines += _table(document, loads, _verdict)
+    lines += ["", *(f"- {load['title']}: {_control(document, load)}" for load in loads)]
     lines += ["", "## The figures behind the ratios", "", "Medians over the rounds.", ""]
     lines += _table(document, loads, _absolute, title=lambda load: f"{load['title']}, {load['unit']}")
     paced = [load for load in loads if any("per_second" in run for runs in _runs(document, load) for run in runs)]
@@ -84,7 +92,7 @@ def _reading(document):
     interval = "95 % interval" if rounds >= 6 else "range (too few rounds for a 95 % interval)"
     return (
         "Each figure is the peer's through Veche's in the same round: above 1 the peer takes more (CPU time, microseconds, "
-        f"bytes). Median of {rounds} interleaved round{'s' if rounds > 1 else ''} and its {interval}. "
+        f"bytes). Median of {'at least ' if rounds >= PAIRS_MIN else ''}{rounds} interleaved round{'s' if rounds > 1 else ''} and its {interval}. "
         "Server on one core, tester on another; CPU time is of the server's process and its children."
     )
 
@@ -116,6 +124,23 @@ def _ratio(document, load, peer):
     if ratio:
         return f"{_number(ratio['median'])} [{_number(ratio['low'])} – {_number(ratio['high'])}]"
     return _why_not(document, load, peer)
+
+
+def _verdict(document, load, peer):
+    """By today's rules, also for a document that was written before them."""
+    ratio = document["ratios"][load["key"]].get(peer["key"])
+    if peer["key"] == "veche" or not ratio:
+        return "–" if ratio else _why_not(document, load, peer)
+    return Verdict([1 / value for value in ratio["values"]], 1.0, _control_of(document, load)).word()
+
+
+def _control_of(document, load):
+    values = document.get("controls", {}).get(load["key"])
+    return Control(tuple(values)) if values else None
+
+
+def _control(document, load):
+    return _control_of(document, load) or "no A/A control: from before controls were taken"
 
 
 def _absolute(document, load, peer):

@@ -1,7 +1,29 @@
-"""The judgement: the median of paired ratios with an interval that assumes nothing about their distribution."""
+"""The judgement: the median of paired ratios, its 95 % interval, and one of three verdicts.
 
+- met: the median is at or below the target and the interval's upper end at most 5 % above it.
+- missed: the interval's lower end is above the target.
+- undecided: anything else, fewer than 15 pairs, or a machine too noisy to judge on.
+
+The machine is judged by the A/A control of the same run: the program under test against itself, in the same rounds. A
+control whose interval reaches further than 5 % from 1 leaves every verdict of its run undecided.
+"""
+
+from dataclasses import dataclass
 from math import comb
 from statistics import median
+
+PAIRS_MIN = 15
+PAIRS_MAX = 60
+# Pairs added while a verdict is undecided. The interval is looked at after 15, 30, 45 and 60 pairs and no oftener:
+# each look is one more chance to be wrong.
+PAIRS_STEP = 15
+# The interval's upper end may be this much above the target.
+MARGIN = 1.05
+CONTROL_DEVIATION_MAX = 0.05
+# A new version against an old one: slower when the interval's lower end is above this.
+SLOWER = 1.02
+
+MET, MISSED, UNDECIDED, INFORMATION = "met", "missed", "undecided", "for information"
 
 
 def interval(values):
@@ -16,21 +38,61 @@ def interval(values):
     return ordered[first], ordered[n - 1 - first]
 
 
-class Verdict:
-    """A median, its interval and whether a target is met: the interval holds the target or lies below it."""
+@dataclass(frozen=True)
+class Control:
+    """The A/A control of a run: ratios of the program to itself, one a round."""
 
-    def __init__(self, values, target=None):
+    values: tuple
+
+    @property
+    def interval(self):
+        return interval(self.values)
+
+    @property
+    def quiet(self):
+        """Whether the machine is quiet enough for a verdict."""
+        low, high = self.interval
+        return low >= 1 - CONTROL_DEVIATION_MAX and high <= 1 + CONTROL_DEVIATION_MAX
+
+    def __str__(self):
+        low, high = self.interval
+        noise = "" if self.quiet else ", wider than ±5 %: no verdict holds"
+        return f"A/A control {median(self.values):.3f} [{low:.3f} – {high:.3f}]{noise}"
+
+
+class Verdict:
+    """A median, its interval and the verdict on a target. Without a target the figure is for information.
+
+    `control` is the run's `Control`. `None` is for runs from before controls were taken: their verdict says so.
+    """
+
+    def __init__(self, values, target=None, control=None):
         self.values = list(values)
         self.median = median(self.values)
         self.low, self.high = interval(self.values)
-        self.target = target
+        self.target, self.control = target, control
 
     @property
-    def met(self):
-        return None if self.target is None else self.low <= self.target
+    def verdict(self):
+        if self.target is None:
+            return INFORMATION
+        if len(self.values) < PAIRS_MIN or (self.control and not self.control.quiet):
+            return UNDECIDED
+        if self.low > self.target:
+            return MISSED
+        if self.median <= self.target and self.high <= self.target * MARGIN:
+            return MET
+        return UNDECIDED
 
     def word(self):
-        return {None: "for information", True: "met", False: "NOT MET"}[self.met]
+        """The verdict with its reservation."""
+        if self.verdict in (MET, MISSED) and self.control is None:
+            return f"{self.verdict} (no A/A control)"
+        if self.verdict == UNDECIDED and len(self.values) < PAIRS_MIN:
+            return f"undecided ({len(self.values)} of {PAIRS_MIN} pairs)"
+        if self.verdict == UNDECIDED and self.control and not self.control.quiet:
+            return "undecided (noise)"
+        return self.verdict
 
     def as_dict(self):
         return {
@@ -38,6 +100,24 @@ class Verdict:
             "low": self.low,
             "high": self.high,
             "target": self.target,
-            "met": self.met,
+            "verdict": self.verdict,
             "values": self.values,
         }
+
+
+class Comparison(Verdict):
+    """A new version against an old one, by the same rule: missing the bound means slower."""
+
+    WORDS = {MET: "not slower", MISSED: "slower", UNDECIDED: UNDECIDED}
+
+    def __init__(self, values, control=None):
+        super().__init__(values, SLOWER, control)
+
+    def word(self):
+        word = super().word()
+        return word.replace(self.verdict, self.WORDS[self.verdict], 1)
+
+
+def single(value, target):
+    """Where one figure of a run lies. One figure has no interval, so it gets no verdict."""
+    return "within the target in this run" if value <= target else f"{value / target:.2f} × the target in this run"
