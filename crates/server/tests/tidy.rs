@@ -75,6 +75,7 @@ const EXPECTED: &[&str] = &[
     "fuzz/Cargo.toml",
     "rust-toolchain.toml",
     "tests/conformance",
+    "tests/public_names.txt",
 ];
 
 /// Lines of a source file beyond which it holds more than one noun.

@@ -39,6 +39,7 @@ mod peer;
 mod present;
 mod proxy;
 mod proxy_protocol;
+mod public_names;
 mod rates;
 mod redis;
 mod scrape;
