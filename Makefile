@@ -25,6 +25,9 @@ test-full: setup-test setup-full setup-fuzz ## test, all 517 Autobahn cases, fuz
 bench: build setup-bench ## the side-by-side figures; see bench/README.md
 	bench/run
 
+instructions: setup-test ## instructions of each path beside bench/instructions.toml; see bench/README.md
+	bench/instructions
+
 shootout: build setup-shootout ## Veche beside its peers in one run; see bench/README.md
 	bench/shootout
 
@@ -52,6 +55,7 @@ setup-test: setup-run
 	@tests/setup/centrifuge.sh || echo "no npm centrifuge: the tests with it will be skipped"
 	@tests/setup/pypi.sh cent > /dev/null || echo "no PyPI cent: the test with it will be skipped"
 	@tests/setup/pypi.sh centrifuge-python > /dev/null || echo "no PyPI centrifuge-python: the tests with it will be skipped"
+	@tests/setup/counts.sh || echo "no gungraun-runner: instructions will not be counted"
 
 setup-full: setup-test
 	@tests/setup/packages.sh full
@@ -74,4 +78,4 @@ setup-package: setup-run
 setup-fuzz: setup-run
 	@tests/setup/fuzz.sh
 
-.PHONY: help run chat build test test-full bench shootout fuzz deny package setup setup-run setup-test setup-full setup-bench setup-shootout setup-package setup-deny setup-fuzz
+.PHONY: help run chat build test test-full bench instructions shootout fuzz deny package setup setup-run setup-test setup-full setup-bench setup-shootout setup-package setup-deny setup-fuzz

@@ -17,7 +17,12 @@ pub struct Waker {
 }
 
 impl Waker {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// Makes one for a driver of another crate, which has no wait to end: wakes are counted by the kernel and read by
+    /// nobody.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new() -> io::Result<Self> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
             eventfd: Arc::new(eventfd),

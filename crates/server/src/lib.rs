@@ -41,6 +41,8 @@ mod sealing;
 mod server;
 mod site;
 mod slow;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod stage;
 mod supervisor;
 mod testing;
 mod users;
@@ -53,7 +55,9 @@ const SERVER_PROCESS: &str = "server-process";
 #[must_use]
 pub fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
-        Some(argument) if argument == SERVER_PROCESS => process::run(server::start),
+        Some(argument) if argument == SERVER_PROCESS => {
+            process::run(process::link::Link::from_stdin(), server::start)
+        },
         Some(argument) if argument == veche_pam::helper::ARGUMENT => veche_pam::helper::run(),
         _ => cli::main(),
     }

@@ -54,7 +54,11 @@ enum Command {
     /// Make a folder with an application in Lua to begin with
     New(new::NewArgs),
     /// Start the server and stay until it is stopped
-    Serve,
+    Serve {
+        /// One process and no supervisor, for tools that follow one process: SIGTERM stops it, and nothing restarts it
+        #[arg(long, hide = true)]
+        unsupervised: bool,
+    },
     /// Start the server and run what is saved: scripts and configuration are loaded anew with every change
     Dev,
     /// Run the tests of the applications: each *_test.lua, with fake clients and a clock of their own
@@ -183,7 +187,11 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let file = cli.config;
     match cli.command {
         Command::New(args) => new::run(&args),
-        Command::Serve => {
+        Command::Serve { unsupervised: true } => {
+            let served = supervisor::unsupervised::run(&file);
+            served.map_err(|error| Failure::new(Exit::Failed, error.to_string()))
+        }
+        Command::Serve { .. } => {
             if !supervisor::goes_on() {
                 // Loaded here for its own exit code; the supervisor reads it again.
                 config::load(&file)?;

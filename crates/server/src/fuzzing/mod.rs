@@ -6,7 +6,6 @@
 
 mod reload;
 mod sealed;
-mod stage;
 #[cfg(test)]
 mod tests;
 

@@ -4,11 +4,11 @@
 //! between it and the wire the script does as it likes. A client whose wire nobody touched has to understand every byte
 //! that the server sends.
 
-use veche_net::{FarState, TransportId};
+use veche_net::{FarState, Simulated, TransportId};
 use veche_tls::{Believe, Tls, Trust};
 
 use super::Script;
-use super::stage::{Stage, good};
+use crate::stage::{Stage, good};
 
 const CONFIG: &str = r#"
 [server]
@@ -88,7 +88,7 @@ pub fn sealed(data: &[u8]) {
     stage.finish(&ids);
 }
 
-fn operate(operation: u8, script: &mut Script<'_>, stage: &mut Stage, client: &mut Client) {
+fn operate(operation: u8, script: &mut Script<'_>, stage: &mut Stage<Simulated>, client: &mut Client) {
     match operation % 16 {
         // Bytes as they are, inside.
         0 | 1 => client.say(script.bytes()),
@@ -166,7 +166,7 @@ impl Client {
     }
 
     /// Takes what it was sent.
-    fn hear(&mut self, stage: &mut Stage) {
+    fn hear(&mut self, stage: &mut Stage<Simulated>) {
         let (sealed, state) = stage.read(self.id);
         if self.is_lost {
             return;

@@ -85,10 +85,13 @@ pub(crate) trait ServerControl {
 
 /// The whole life of a server process; to be called on its main thread.
 ///
-/// `start` brings the workers up and returns once all of them accept. When this returns, the process is to
-/// exit with the code: workers may still run.
-pub(crate) fn run<C: ServerControl>(start: impl FnOnce(Start) -> Result<C, String>) -> ExitCode {
-    match Process::begin() {
+/// The link is the control socket's end of this process, by default its standard input. `start` brings the workers up
+/// and returns once all of them accept. When this returns, the process is to exit with the code: workers may still run.
+pub(crate) fn run<C: ServerControl>(
+    link: io::Result<Link>,
+    start: impl FnOnce(Start) -> Result<C, String>,
+) -> ExitCode {
+    match Process::begin(link) {
         Ok((process, started)) => process.serve(start, started),
         Err(error) => {
             if let Some(error) = error {
@@ -194,10 +197,10 @@ impl Prepared {
 
 impl Process {
     /// Fails with what nobody has been told.
-    fn begin() -> Result<(Self, Vec<InheritedListener>), Option<String>> {
+    fn begin(link: io::Result<Link>) -> Result<(Self, Vec<InheritedListener>), Option<String>> {
         let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
             .map_err(|error| Some(error.to_string()))?;
-        let mut link = Link::from_stdin().map_err(|_| {
+        let mut link = link.map_err(|_| {
             let how = "it is `veche serve` that starts it, with a control socket as standard input";
             Some(how.to_owned())
         })?;

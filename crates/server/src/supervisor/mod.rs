@@ -21,6 +21,7 @@ mod revival;
 mod server;
 mod status;
 mod stopping;
+pub(crate) mod unsupervised;
 mod upgrade;
 
 use std::io;

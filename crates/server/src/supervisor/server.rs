@@ -3,7 +3,7 @@
 //! It does not decide when to start or to kill one; the supervisor does.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -27,6 +27,23 @@ pub(crate) const RESTORED_WAIT: Duration = Duration::from_secs(300);
 /// This very binary, even when another has taken its name on disk.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
+/// Makes a control socket on which a server process finds its listening sockets and `start`; our end and its own.
+pub(super) fn introduce(
+    listening: &[Listening],
+    mut start: Start,
+) -> io::Result<(Link, OwnedFd)> {
+    let (mut link, theirs) = Link::pair()?;
+    let sockets: Vec<_> = listening
+        .iter()
+        .flat_map(|l| &l.sockets)
+        .map(AsFd::as_fd)
+        .collect();
+    link.send_descriptors(&sockets)?;
+    start.listeners = listening.iter().map(ListenerSockets::of).collect();
+    link.send(&ToServer::Start(start))?;
+    Ok((link, theirs))
+}
+
 /// A running server process, a child of this one. Dropping it neither ends nor reaps it.
 pub(crate) struct Server {
     pid: Pid,
@@ -49,17 +66,9 @@ impl Server {
         binary: &Path,
         listening: &[Listening],
         account: Option<&Account>,
-        mut start: Start,
+        start: Start,
     ) -> io::Result<Self> {
-        let (mut link, theirs) = Link::pair()?;
-        let sockets: Vec<_> = listening
-            .iter()
-            .flat_map(|l| &l.sockets)
-            .map(AsFd::as_fd)
-            .collect();
-        link.send_descriptors(&sockets)?;
-        start.listeners = listening.iter().map(ListenerSockets::of).collect();
-        link.send(&ToServer::Start(start))?;
+        let (link, theirs) = introduce(listening, start)?;
         let mut command = Command::new(binary);
         if let Some(account) = account {
             // Without the supplementary groups of root too.

@@ -149,8 +149,11 @@ impl World {
         let mut here = Here::start(0, 1, &shelf, Box::new(outside.clone()))?;
         here.keep_journal(journal.clone());
         shared.apps = Some(Box::new(here));
-        let network = Simulated::new(veche_net::Options::default(), seed, MONO_MS)
+        let mut network = Simulated::new(veche_net::Options::default(), seed, MONO_MS)
             .map_err(|error| format!("no descriptor: {error}"))?;
+        for _ in &ground.site.listeners {
+            network.add_listener();
+        }
         let mut worker = Worker::new(network, shared, mailbox, common);
         worker.simulate(WALL_MS);
         Ok(Self {

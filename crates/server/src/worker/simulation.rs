@@ -1,27 +1,23 @@
 //! A worker whose sockets and clock are a test's.
 
-use veche_net::Simulated;
+use veche_net::Driver;
 
 use super::Worker;
 use super::clock::Clock;
 
-impl Worker<Simulated> {
-    /// Makes it one of a test: it is `wall_ms` now, nobody looks for spare memory, and each of the site's listeners is
-    /// one to be dialed, in order.
+impl<D: Driver> Worker<D> {
+    /// Makes it one of a test: it is `wall_ms` now, spare memory is not looked for, and the driver's listeners are the
+    /// site's, in order.
     pub(crate) fn simulate(&mut self, wall_ms: u64) {
         let Self { driver, rest } = self;
-        let now_ms = veche_net::Driver::now_ms(driver);
-        rest.clock = Clock::fixed(now_ms, wall_ms);
+        rest.clock = Clock::fixed(driver.now_ms(), wall_ms);
         rest.trim_at_ms = u64::MAX;
         rest.readings.is_own = true;
-        for listener in 0..rest.shared.site.listeners.len() {
-            driver.add_listener();
-            rest.listeners.push(listener as u16);
-        }
+        rest.listeners = (0..rest.shared.site.listeners.len() as u16).collect();
     }
 
     /// The network.
-    pub(crate) fn network(&mut self) -> &mut Simulated {
+    pub(crate) fn network(&mut self) -> &mut D {
         &mut self.driver
     }
 

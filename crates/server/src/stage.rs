@@ -1,4 +1,7 @@
-//! A worker and whoever gives it orders, on a network that is not there.
+//! One real worker with its control side on a network that is not there: what fuzz targets and instruction counts drive.
+
+mod direct;
+mod rig;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,7 +11,8 @@ use std::sync::{Arc, OnceLock};
 use veche_frontends::{Outboxes, Ports, Post, Shared};
 use veche_hub::{Hub, WorkerId};
 use veche_mailbox::{Class, Mailbox};
-use veche_net::{Driver as _, FarState, ListenerId, Simulated, TransportId};
+use veche_net::{Driver, FarState, ListenerId, Simulated, TransportId};
+
 
 use crate::apps::{Here, Library};
 use crate::common::Common;
@@ -20,6 +24,8 @@ use crate::sealing::Sealing;
 use crate::server::outbox_bytes_max;
 use crate::worker::{Letter, Worker};
 
+pub use rig::Rig;
+
 /// When each begins, by the monotonic clock and by the calendar.
 const MONO_MS: u64 = 1_000_000;
 const WALL_MS: u64 = 1_767_225_600_000;
@@ -28,10 +34,10 @@ const WALL_MS: u64 = 1_767_225_600_000;
 const TURNS_MAX: u32 = 20_000;
 
 /// A folder with what configurations may name: a site, an application, a certificate with its key.
-pub(super) fn folder() -> &'static PathBuf {
+pub(crate) fn folder() -> &'static PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        let folder = std::env::temp_dir().join(format!("veche-fuzz-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("veche-stage-{}", std::process::id()));
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]);
         let made = made.expect("a certificate");
         fs::create_dir_all(folder.join("site")).expect("a folder");
@@ -51,22 +57,22 @@ pub(super) fn folder() -> &'static PathBuf {
 }
 
 /// What the file of a configuration is called.
-pub(super) fn file() -> PathBuf {
+pub(crate) fn file() -> PathBuf {
     folder().join("veche.toml")
 }
 
-/// See the module's text.
-pub(super) struct Stage {
-    worker: Worker<Simulated>,
+/// See the module.
+pub(crate) struct Stage<D> {
+    worker: Worker<D>,
     control: Mailbox<Letter>,
     common: Arc<Common>,
     library: Library,
     sealing: Sealing,
 }
 
-impl Stage {
-    /// Brings up a worker with a configuration that is good.
-    pub(super) fn new(config: &Config) -> Self {
+impl<D: Driver> Stage<D> {
+    /// Brings up a worker on a driver whose listeners are those of the configuration, which is valid.
+    fn on(network: D, config: &Config) -> Self {
         let library = Library::default();
         let shelf = library.shelve(config).expect("applications that load");
         let options = veche_mailbox::Options::default();
@@ -96,8 +102,6 @@ impl Stage {
         let port = library.outbound.port(|| {});
         let here = Here::start(0, 1, &shelf, Box::new(port)).expect("applications that start");
         shared.apps = Some(Box::new(here));
-        let network = Simulated::new(veche_net::Options::default(), 7, MONO_MS);
-        let network = network.expect("a descriptor");
         let mut worker = Worker::new(network, shared, mailbox, Arc::clone(&common));
         let sealing = Sealing::default();
         worker.set_doors(sealing.begin(config));
@@ -111,25 +115,37 @@ impl Stage {
         }
     }
 
-    pub(super) fn network(&mut self) -> &mut Simulated {
+    pub(crate) fn network(&mut self) -> &mut D {
         self.worker.network()
+    }
+}
+
+impl Stage<Simulated> {
+    /// Brings up a worker with a valid configuration.
+    pub(crate) fn new(config: &Config) -> Self {
+        let network = Simulated::new(veche_net::Options::default(), 7, MONO_MS);
+        let mut network = network.expect("a descriptor");
+        for _ in &config.listeners {
+            network.add_listener();
+        }
+        Self::on(network, config)
     }
 
     /// Somebody connects to a listener.
-    pub(super) fn dial(&mut self, listener: u32) -> TransportId {
+    pub(crate) fn dial(&mut self, listener: u32) -> TransportId {
         let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 50_000));
         self.network().dial(ListenerId(listener), from)
     }
 
     /// What somebody was sent, and whether more may come.
-    pub(super) fn read(&mut self, id: TransportId) -> (Vec<u8>, FarState) {
+    pub(crate) fn read(&mut self, id: TransportId) -> (Vec<u8>, FarState) {
         let mut bytes = Vec::new();
         let state = self.network().read(id, &mut bytes);
         (bytes, state)
     }
 
     /// Puts another configuration in force, as the control thread does; why not, if it can't be.
-    pub(super) fn reload(&mut self, config: &Config) -> Result<(), String> {
+    pub(crate) fn reload(&mut self, config: &Config) -> Result<(), String> {
         let shelf = self.library.shelve(config)?;
         let doors = self.sealing.reload(config)?;
         let site = Arc::new(crate::site::build(
@@ -154,7 +170,7 @@ impl Stage {
     }
 
     /// Lets the worker turn until there is nothing left to do at this time.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         for _ in 0..TURNS_MAX {
             self.worker.turn().expect("a network that does not fail");
             if self.network().rests_until_ms().is_some() {
@@ -165,7 +181,7 @@ impl Stage {
     }
 
     /// Moves the clock, over everything that is due meanwhile.
-    pub(super) fn advance(&mut self, milliseconds: u64) {
+    pub(crate) fn advance(&mut self, milliseconds: u64) {
         let until_ms = self.network().now_ms() + milliseconds;
         loop {
             self.settle();
@@ -181,7 +197,7 @@ impl Stage {
     }
 
     /// Everybody goes, and nothing of them is left.
-    pub(super) fn finish(mut self, all: &[TransportId]) {
+    pub(crate) fn finish(mut self, all: &[TransportId]) {
         for &id in all {
             self.network().reset(id);
         }
@@ -194,6 +210,6 @@ impl Stage {
 }
 
 /// The configuration of a text; panics if it is none.
-pub(super) fn good(text: &str) -> Config {
+pub(crate) fn good(text: &str) -> Config {
     config::parse(&file(), text).unwrap_or_else(|report| panic!("{report}"))
 }

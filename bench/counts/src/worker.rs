@@ -1,0 +1,202 @@
+//! Turns of a worker, from the received bytes to the sent ones.
+
+use veche::stage::Rig;
+use veche_net::TransportId;
+
+use crate::Path;
+use crate::client::{ask, frame, open};
+
+const CONFIG: &str = r#"
+[server]
+workers = 1
+
+[[listen]]
+address = "127.0.0.1:0"
+hosts = ["*"]
+
+[[listen]]
+address = "127.0.0.1:0"
+role = "push"
+
+[[route]]
+path = "/echo"
+handler = "echo"
+
+[[route]]
+path = "/ws"
+handler = "push"
+identity = "query:user"
+channels = ["news"]
+
+[[route]]
+path = "/c"
+handler = "centrifuge"
+identity = "query:user"
+
+[[route]]
+path = "/app"
+handler = "lua"
+script = "app.lua"
+
+[[route]]
+path = "/*"
+handler = "static"
+root = "site"
+
+[[namespace]]
+name = "room"
+history_size = 100
+history_ttl = "1h"
+recovery = "missed"
+subscribe = "client"
+"#;
+
+/// The listener for back ends.
+const PUSH: u32 = 1;
+/// Idle connections of the worker whose idle turn is counted.
+const IDLE: usize = 1000;
+/// Messages after which LuaJIT has compiled what it is going to compile.
+const WARM: usize = 2000;
+/// Operations before those that are counted: caches fill and buffers grow.
+const WARM_UP: usize = 10;
+
+/// A path of messages in turns of their own: `warm_up` of them before counting, and the same `count` times.
+fn turns(mut rig: Rig, messages: Vec<(TransportId, Vec<u8>)>, bytes_each: u64) -> Path {
+    let count = messages.len();
+    for (id, bytes) in messages {
+        rig.arrive(id, bytes);
+    }
+    rig.forget();
+    let before = rig.sent_bytes();
+    Path::new(move || {
+        for _ in 0..count {
+            rig.turn();
+        }
+        let sent = rig.sent_bytes() - before;
+        match sent == bytes_each * count as u64 {
+            true => Ok(()),
+            false => Err(format!("{sent} bytes sent by {count} operations of {bytes_each}")),
+        }
+    })
+}
+
+/// The same message again and again; what one of them has sent, all have to.
+fn repeated(mut rig: Rig, from: TransportId, message: &[u8], warm_up: usize, count: u32) -> Path {
+    let mut bytes_each = 0;
+    for _ in 0..warm_up {
+        let before = rig.sent_bytes();
+        rig.arrive(from, message.to_vec());
+        rig.settle();
+        bytes_each = rig.sent_bytes() - before;
+    }
+    assert!(bytes_each > 0, "something is sent");
+    let messages = (0..count).map(|_| (from, message.to_vec())).collect();
+    turns(rig, messages, bytes_each)
+}
+
+/// A client's message comes back, by the route's handler.
+pub(crate) fn echo(bytes: usize, count: u32) -> Path {
+    let mut rig = Rig::new(CONFIG);
+    let client = open(&mut rig, "/echo");
+    let message = frame(&vec![b'x'; bytes]);
+    let echoed = ask(&mut rig, client, message.clone());
+    assert!(echoed.ends_with(&vec![b'x'; bytes]), "it comes back");
+    repeated(rig, client, &message, WARM_UP, count)
+}
+
+/// The same by a handler in Lua.
+pub(crate) fn lua_echo(count: u32) -> Path {
+    let mut rig = Rig::new(CONFIG);
+    let client = open(&mut rig, "/app");
+    let message = frame(&[b'x'; 20]);
+    let echoed = ask(&mut rig, client, message.clone());
+    assert!(echoed.ends_with(&[b'x'; 20]), "it comes back");
+    repeated(rig, client, &message, WARM, count)
+}
+
+/// A small file, on a connection that stays.
+pub(crate) fn http_request(count: u32) -> Path {
+    let mut rig = Rig::new(CONFIG);
+    let client = rig.dial(0);
+    let request = b"GET /index.html HTTP/1.1\r\nHost: localhost\r\nUser-Agent: count\r\nAccept: */*\r\n\r\n";
+    let answer = ask(&mut rig, client, request.to_vec());
+    assert!(answer.starts_with(b"HTTP/1.1 200 "), "it is there");
+    repeated(rig, client, request, WARM_UP, count)
+}
+
+/// A back end's line, as far as the outbox of the one user it is for.
+pub(crate) fn push_line(count: u32) -> Path {
+    let mut rig = Rig::new(CONFIG);
+    let ann = open(&mut rig, "/ws?user=ann");
+    let back_end = rig.dial(PUSH);
+    let line = b"{\"user\":\"ann\",\"data\":\"hello\"}\n";
+    ask(&mut rig, back_end, line.to_vec());
+    assert!(rig.take_sent(ann).ends_with(b"hello"), "ann hears of it");
+    repeated(rig, back_end, line, WARM_UP, count)
+}
+
+/// A publication, as far as the outboxes of a channel's subscribers.
+pub(crate) fn publish(subscribers: usize, count: u32) -> Path {
+    let mut rig = Rig::new(CONFIG);
+    for number in 0..subscribers {
+        open(&mut rig, &format!("/ws?user=u{number}&channel=news"));
+    }
+    let back_end = rig.dial(PUSH);
+    let line = b"{\"channel\":\"news\",\"data\":\"hello\"}\n";
+    repeated(rig, back_end, line, WARM_UP, count)
+}
+
+/// A client of Centrifuge's protocol subscribes to a channel and gets what it has missed.
+pub(crate) fn subscribe_and_recover(missed: usize, count: u32) -> Path {
+    let mut rig = Rig::new(CONFIG);
+    let first = connected(&mut rig);
+    let subscribe = br#"{"id":2,"subscribe":{"channel":"room:1"}}"#;
+    let reply = ask(&mut rig, first, frame(subscribe));
+    let reply = String::from_utf8_lossy(&reply).into_owned();
+    let epoch = reply.split("\"epoch\":\"").nth(1);
+    let epoch = epoch.and_then(|rest| rest.split('"').next());
+    let epoch = epoch.unwrap_or_else(|| panic!("no epoch in {reply}"));
+    let back_end = rig.dial(PUSH);
+    for _ in 0..missed {
+        let line = b"{\"channel\":\"room:1\",\"data\":\"hello\"}\n";
+        ask(&mut rig, back_end, line.to_vec());
+    }
+    let recover = format!(
+        r#"{{"id":2,"subscribe":{{"channel":"room:1","recover":true,"epoch":"{epoch}","offset":0}}}}"#
+    );
+    let recover = frame(recover.as_bytes());
+    let mut bytes_each = 0;
+    for _ in 0..WARM_UP {
+        let client = connected(&mut rig);
+        let reply = ask(&mut rig, client, recover.clone());
+        let publications = String::from_utf8_lossy(&reply).matches("hello").count();
+        assert_eq!(publications, missed, "all of them come");
+        bytes_each = reply.len() as u64;
+    }
+    let clients: Vec<_> = (0..count).map(|_| connected(&mut rig)).collect();
+    let messages = clients.into_iter().map(|id| (id, recover.clone())).collect();
+    turns(rig, messages, bytes_each)
+}
+
+fn connected(rig: &mut Rig) -> TransportId {
+    let client = open(rig, "/c?user=ann");
+    let reply = ask(rig, client, frame(br#"{"id":1,"connect":{}}"#));
+    let reply = String::from_utf8_lossy(&reply);
+    assert!(reply.contains("\"connect\""), "{reply}");
+    client
+}
+
+/// A turn in which nothing happens, with connections that are open.
+pub(crate) fn idle_turn(count: u32) -> Path {
+    let mut rig = Rig::new(CONFIG);
+    for _ in 0..IDLE {
+        open(&mut rig, "/echo");
+    }
+    rig.forget();
+    Path::new(move || {
+        for _ in 0..count {
+            rig.turn();
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,137 @@
+"""Instruction counts of paths and the file that keeps them: what is compared with what, and what that comes to."""
+
+import dataclasses
+import re
+import statistics
+
+# Percent that a path may grow by, and the sum of all paths since the file was begun, before that is a failure.
+PATH_GROWTH_MAX = 2
+SUM_GROWTH_MAX = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """What instruction counts depend on besides the program: counts of two machines do not compare."""
+
+    cpu: str
+    rustc: str
+    libc: str
+    valgrind: str
+
+    def differences(self, other):
+        """What differs, as `cpu: OLD, here NEW`."""
+        fields = [field.name for field in dataclasses.fields(self)]
+        return [
+            f"{name}: {getattr(other, name)}, here {getattr(self, name)}"
+            for name in fields
+            if getattr(self, name) != getattr(other, name)
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Baseline:
+    """What bench/instructions.toml holds: instructions of one operation, by path."""
+
+    machine: Machine
+    reason: str
+    counts: dict
+    # The counts that the sum is compared with: those with which the file was begun, and of each later path its first.
+    first: dict
+
+    def renewed(self, machine, reason, counts):
+        """The file after an update: new counts with their reason. On another machine the comparison begins anew."""
+        first = self.first if machine == self.machine else {}
+        first = {path: first.get(path, count) for path, count in counts.items()}
+        return Baseline(machine, reason, counts, first)
+
+    def to_toml(self):
+        def quoted(text):
+            return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
+
+        def table(counts):
+            return "".join(f"{path} = {count}\n" for path, count in counts.items())
+
+        machine = "".join(f"{name} = {quoted(value)}\n" for name, value in dataclasses.asdict(self.machine).items())
+        return (
+            "# Instructions of one operation of each path. Written by bench/instructions --update --reason TEXT, in the\n"
+            "# commit that changes them.\n"
+            f"reason = {quoted(self.reason)}\n\n"
+            f"[machine]\n{machine}\n[counts]\n{table(self.counts)}\n"
+            f"# What the sum may rise {SUM_GROWTH_MAX} % above.\n[first]\n{table(self.first)}"
+        )
+
+    @classmethod
+    def of(cls, document):
+        """From the TOML file, parsed."""
+        return cls(Machine(**document["machine"]), document["reason"], document["counts"], document["first"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """One path's count beside an older one."""
+
+    path: str
+    old: int | None
+    new: int | None
+
+    @property
+    def growth(self):
+        """As a share of the old count; None where there are not two."""
+        return None if self.old is None or self.new is None else self.new / self.old - 1
+
+    @property
+    def is_too_much(self):
+        return self.growth is not None and self.new * 100 > self.old * (100 + PATH_GROWTH_MAX)
+
+
+def changes(old, new):
+    """All paths, in the order of `new`, then those that are gone."""
+    paths = list(new) + [path for path in old if path not in new]
+    return [Change(path, old.get(path), new.get(path)) for path in paths]
+
+
+def sum_growth(first, counts):
+    """How much the sum of the paths that both have has risen, as a share."""
+    both = [path for path in counts if path in first]
+    before = sum(first[path] for path in both)
+    return sum(counts[path] for path in both) / before - 1 if before else 0.0
+
+
+def problems(baseline, counts):
+    """Why a run fails beside its baseline on the same machine, a line each; none if it passes."""
+    found = []
+    for change in changes(baseline.counts, counts):
+        if change.old is None:
+            found.append(f"{change.path} is not in the file")
+        elif change.new is None:
+            found.append(f"{change.path} is in the file and was not counted")
+        elif change.is_too_much:
+            found.append(f"{change.path} has grown by {change.growth:.1%}: {change.old:,} -> {change.new:,}")
+    rise = sum_growth(baseline.first, counts)
+    if rise * 100 > SUM_GROWTH_MAX:
+        found.append(f"the sum of all paths has grown by {rise:.1%} since the file was begun; the limit is {SUM_GROWTH_MAX} %")
+    return found
+
+
+def spread(runs):
+    """By path: the widest distance between two of the runs, as a share of their median."""
+    return {
+        path: (max(values) - min(values)) / statistics.median(values)
+        for path, values in ((path, [run[path] for run in runs]) for path in runs[0])
+    }
+
+
+def table(lines):
+    """Columns, the first to the left and the others to the right."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+
+    def cell(text, column):
+        return text.ljust(widths[column]) if column == 0 else text.rjust(widths[column])
+
+    return "\n".join("  ".join(cell(text, column) for column, text in enumerate(line)).rstrip() for line in lines)
+
+
+def operations(source):
+    """How often each path is run, from the table OPERATIONS of bench/counts/src/lib.rs."""
+    body = source.split("pub const OPERATIONS", 1)[1].split("];", 1)[0]
+    return {name: int(count) for name, count in re.findall(r'\("(\w+)", (\d+)\)', body)}

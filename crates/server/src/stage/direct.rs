@@ -1,0 +1,176 @@
+//! A driver that hands over what was put into it and takes what it is sent at once, at next to no cost of its own: what
+//! is counted on it is the worker.
+//!
+//! A turn brings one event: the oldest connection not yet accepted, else the oldest message. Timers never fire, and the
+//! clock stands still.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use veche_net::{
+    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, TransportId, Waker,
+};
+
+/// See the module.
+pub(super) struct Direct {
+    options: Options,
+    waker: Waker,
+    now_ms: u64,
+    /// By index, which is never reused: whether it is open.
+    open: Vec<bool>,
+    dialed: VecDeque<(TransportId, ListenerId, SocketAddr)>,
+    arrivals: VecDeque<(TransportId, Vec<u8>)>,
+    closing: VecDeque<TransportId>,
+    sent_bytes: u64,
+    /// What was sent to each transport, while it is kept.
+    kept: Option<Vec<Vec<u8>>>,
+}
+
+impl Direct {
+    /// One with nobody connected, at `now_ms`, that keeps what it is sent.
+    pub(super) fn new(now_ms: u64) -> Self {
+        Self {
+            options: Options::default(),
+            waker: Waker::new().expect("a descriptor"),
+            now_ms,
+            open: Vec::new(),
+            dialed: VecDeque::new(),
+            arrivals: VecDeque::new(),
+            closing: VecDeque::new(),
+            sent_bytes: 0,
+            kept: Some(Vec::new()),
+        }
+    }
+
+    /// Opens a connection; it is accepted in one of the next turns.
+    pub(super) fn dial(&mut self, listener: ListenerId, from: SocketAddr) -> TransportId {
+        let id = TransportId {
+            index: self.open.len() as u32,
+            generation: 1,
+        };
+        self.open.push(true);
+        self.dialed.push_back((id, listener, from));
+        if let Some(kept) = &mut self.kept {
+            kept.push(Vec::new());
+        }
+        id
+    }
+
+    /// Queues bytes of the peer, to be received whole in a turn of their own.
+    pub(super) fn arrive(&mut self, id: TransportId, bytes: Vec<u8>) {
+        self.arrivals.push_back((id, bytes));
+    }
+
+    /// Whether there is nothing left to bring.
+    pub(super) fn is_empty(&self) -> bool {
+        self.dialed.is_empty() && self.arrivals.is_empty() && self.closing.is_empty()
+    }
+
+    /// Takes what was sent to a connection since the last call; nothing once [`forget`](Self::forget) was called.
+    pub(super) fn take_sent(&mut self, id: TransportId) -> Vec<u8> {
+        let kept = self
+            .kept
+            .as_mut()
+            .and_then(|kept| kept.get_mut(id.index as usize));
+        kept.map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Counts what is sent from now on and keeps none of it.
+    pub(super) fn forget(&mut self) {
+        self.kept = None;
+    }
+
+    /// Bytes sent to all connections.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+
+    fn is_open(&self, id: TransportId) -> bool {
+        self.open.get(id.index as usize) == Some(&true)
+    }
+}
+
+impl Driver for Direct {
+    /// The socket is closed: connections come by [`Direct::dial`].
+    fn listen(&mut self, _: OwnedFd) -> io::Result<ListenerId> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn pause_accept(&mut self, _: ListenerId) {}
+
+    fn resume_accept(&mut self, _: ListenerId) {}
+
+    fn connect_from(&mut self, _: SocketAddr, _: Option<IpAddr>) -> io::Result<TransportId> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn send(&mut self, id: TransportId, buffer: Buffer, _: bool) -> Option<Buffer> {
+        if self.is_open(id) {
+            self.sent_bytes += buffer.len() as u64;
+            if let Some(kept) = &mut self.kept {
+                kept[id.index as usize].extend_from_slice(buffer.as_slice());
+            }
+        }
+        Some(buffer)
+    }
+
+    fn unsent(&self, _: TransportId) -> usize {
+        0
+    }
+
+    fn pause(&mut self, _: TransportId) {}
+
+    fn resume(&mut self, _: TransportId) {}
+
+    fn shutdown(&mut self, _: TransportId) {}
+
+    fn close(&mut self, id: TransportId) {
+        if self.is_open(id) {
+            self.open[id.index as usize] = false;
+            self.closing.push_back(id);
+        }
+    }
+
+    fn detach(&mut self, _: TransportId) -> Option<Detached> {
+        None
+    }
+
+    fn set_timer(&mut self, _: TransportId, _: u64) {}
+
+    fn clear_timer(&mut self, _: TransportId) {}
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn turn_within(
+        &mut self,
+        _: Option<Duration>,
+        sink: &mut impl FnMut(&mut Self, Event<'_>),
+    ) -> io::Result<()> {
+        while let Some(id) = self.closing.pop_front() {
+            let reason = CloseReason::Asked;
+            sink(self, Event::Closed { id, reason });
+        }
+        if let Some((id, listener, peer)) = self.dialed.pop_front() {
+            sink(self, Event::Accepted { id, listener, peer });
+        } else if let Some((id, mut bytes)) = self.arrivals.pop_front()
+            && self.is_open(id)
+        {
+            let bytes = &mut bytes[..];
+            sink(self, Event::Received { id, bytes });
+        }
+        Ok(())
+    }
+}
