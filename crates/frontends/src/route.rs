@@ -8,6 +8,7 @@ mod router;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use veche_hub::{Audience, Entry, Namespaces};
 use veche_proto::websocket;
 
 use crate::access::Networks;
@@ -107,16 +108,27 @@ impl Route {
         }
     }
 
-    /// Whether `?channel=name` is allowed here. Personal channels (`#user`) never are.
-    pub fn allows_channel(&self, name: &str) -> bool {
-        !name.starts_with('#')
-            && self
-                .channels
-                .iter()
-                .any(|pattern| match pattern.strip_suffix('*') {
-                    Some(beginning) => name.starts_with(beginning),
-                    None => name == pattern,
-                })
+    /// Whether `?channel=name` may be allowed here to some user.
+    pub(crate) fn lists_channel(&self, name: &str) -> bool {
+        self.channels.iter().any(|pattern| is_meant(pattern, name))
+    }
+
+    /// Whether `?channel=name` is allowed here to a user, `""` for an anonymous one: by a pattern where the name leaves
+    /// that to patterns, else by the whole name.
+    pub fn allows_channel(&self, name: &str, user: &str, namespaces: &Namespaces) -> bool {
+        match Audience::of(name, namespaces).entry(user) {
+            Entry::Any => self.lists_channel(name),
+            Entry::ByName => self.channels.iter().any(|pattern| pattern == name),
+            Entry::None => false,
+        }
+    }
+}
+
+/// Whether a pattern, a name or a beginning and `*`, means a channel.
+fn is_meant(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == pattern,
     }
 }
 
@@ -125,13 +137,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn channels_are_allowed_by_pattern_and_never_personal_ones() {
+    fn channels_are_allowed_by_pattern_as_far_as_their_names_let() {
         let mut r = Route {
             path: "/ws".to_owned(),
             methods: Vec::new(),
             handler: Handler::Push,
             identity: Identity::None,
-            channels: vec!["news".into(), "room:*".into()],
+            channels: vec![
+                "news".into(),
+                "room:*".into(),
+                "vault:$1".into(),
+                "vault:$9*".into(),
+                "talk#ann".into(),
+            ],
             networks: Networks::default(),
             origins: vec![origin::Rule::SameHost],
             compression: None,
@@ -145,16 +163,27 @@ mod tests {
             has_positions: false,
             deciders: None,
         };
-        for (name, allowed) in [
-            ("news", true),
-            ("news2", false),
-            ("room:", true),
-            ("room:7", true),
-            ("#ann", false),
+        let namespaces = Namespaces::new();
+        for (name, user, allowed) in [
+            ("news", "", true),
+            ("news2", "", false),
+            ("room:", "", true),
+            ("room:7", "", true),
+            ("room:$7", "ann", false),
+            ("room:7#ann,bob", "ann", true),
+            ("room:7#ann,bob", "eve", false),
+            ("room:7#ann,bob", "", false),
+            ("vault:$1", "", true),
+            ("vault:$9", "", false),
+            ("talk#ann", "ann", true),
+            ("talk#ann", "eve", false),
+            ("#ann", "ann", false),
         ] {
-            assert_eq!(r.allows_channel(name), allowed, "{name}");
+            let is_allowed = r.allows_channel(name, user, &namespaces);
+            assert_eq!(is_allowed, allowed, "{name} {user}");
         }
         r.channels = vec!["*".into()];
-        assert!(r.allows_channel("anything") && !r.allows_channel("#ann"));
+        assert!(r.allows_channel("anything", "", &namespaces));
+        assert!(!r.allows_channel("#ann", "ann", &namespaces));
     }
 }

@@ -181,8 +181,15 @@ fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, Refused
     Ok((!all.is_empty()).then(|| all.into()))
 }
 
-/// What a client asks to hear, each channel once. A route's patterns are of single channels: by one that hears a whole
-/// namespace, more would come than the route lets through, unless that namespace is open to all.
+/// Of a channel that a handshake may not ask for.
+fn forbidden() -> Refused {
+    let why = "this route does not allow that channel";
+    refused(Status::FORBIDDEN, why, Handshake::ForbiddenChannel)
+}
+
+/// What a client asks to hear, each channel once, as far as that can be told before it is known who it is. A route's
+/// patterns are of single channels: by one that hears a whole namespace, more would come than the route lets through,
+/// unless that namespace is open to all.
 fn channels(head: &Head<'_>, route: &Route, shared: &Shared) -> Result<Vec<String>, Refused> {
     let namespaces = &shared.site.namespaces;
     let is_open = |name: &str| {
@@ -191,10 +198,9 @@ fn channels(head: &Head<'_>, route: &Route, shared: &Shared) -> Result<Vec<Strin
     };
     let mut channels = Vec::new();
     for channel in head.query_all("channel") {
-        let is_allowed = route.allows_channel(&channel) && is_open(&channel);
-        if !is_allowed || ChannelName::new(&channel).is_err() {
-            let why = "this route does not allow that channel";
-            return Err(refused(Status::FORBIDDEN, why, Handshake::ForbiddenChannel));
+        let is_listed = route.lists_channel(&channel) && is_open(&channel);
+        if !is_listed || ChannelName::new(&channel).is_err() {
+            return Err(forbidden());
         }
         let channel = channel.into_owned();
         if !channels.contains(&channel) {
@@ -308,6 +314,14 @@ impl Candidate<'_, '_> {
             // An application has named him.
             let unknown = Unknown::Blocked;
             return Err(Refused::unknown(unknown, &self.route.identity, shared));
+        }
+        let namespaces = &shared.site.namespaces;
+        let is_allowed = |channel: &String| {
+            let user = user.unwrap_or_default();
+            self.route.allows_channel(channel, user, namespaces)
+        };
+        if !self.channels.iter().all(is_allowed) {
+            return Err(forbidden());
         }
         if let Some(user) = user
             && !shared.count_user_in(id, user)

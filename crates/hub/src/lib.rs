@@ -35,6 +35,7 @@
 //!   ([`NoCredit`]) or mail is kept with its credit, so that its source pauses.
 
 mod announcements;
+mod audience;
 mod channel;
 mod connected;
 mod few;
@@ -71,6 +72,7 @@ mod time;
 mod user;
 mod wildcard;
 
+pub use audience::{Audience, Entry};
 pub use connected::{CONNECTED_MAX, Connected, Connections};
 pub use happenings::{Happening, Told, What};
 pub use history::{HistoryError, Joined};
@@ -85,7 +87,7 @@ pub use membership::{Joining, SubscribeError};
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};
 pub use namespace::{
     Access, Differences, History, Namespace, Namespaces, Publishing, Recovery, Subscribing, USERS,
-    is_private, namespace_of,
+    namespace_of,
 };
 pub use options::{IMMEDIATE_MAX, Options};
 pub use outlet::{Answer, Outlet};

@@ -208,12 +208,6 @@ pub fn namespace_of(channel: &str) -> &str {
     }
 }
 
-/// Whether a channel is private by its name: `$x`, `chat:$x`.
-pub fn is_private(channel: &str) -> bool {
-    let rest = channel.split_once(':').map_or(channel, |(_, rest)| rest);
-    rest.starts_with('$') || channel.starts_with('$')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

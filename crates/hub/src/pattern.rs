@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The parameter that stands for the user whose channel it is.
+pub(crate) const USER: &str = "user";
+
 /// A pattern: `/` and segments between slashes, each of which is a text or, behind a `:`, the name of a parameter that
 /// stands for any text without a slash.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use crate::namespace::{is_private, namespace_of};
+use crate::namespace::namespace_of;
 use crate::payload::Ordered;
-use crate::{Event, Hub, Info, Outlet};
+use crate::{Audience, Event, Hub, Info, Outlet};
 
 /// The namespaces whose channels are heard together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,11 +57,10 @@ impl Hub {
         self.namespaces.wildcards().of(channel)
     }
 
-    /// Home: the entry of those who hear this channel among others. What is private, or is for some users only, they do
-    /// not hear.
+    /// Home: the entry of those who hear this channel among others, which is for everybody then.
     pub(crate) fn overheard(&self, channel: &str) -> Option<u32> {
         let wildcard = self.wildcard_of(channel)?;
-        if wildcard == channel || is_private(channel) || channel.contains('#') {
+        if wildcard == channel || !Audience::of(channel, &self.namespaces).is_everyone() {
             return None;
         }
         self.find(wildcard)

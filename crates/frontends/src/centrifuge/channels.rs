@@ -1,10 +1,8 @@
-//! What a channel's name says of who may do what there, beside the options of its namespace.
-//!
-//! `dialog:7#ann,bob` is for those users only; `$x` and `chat:$x` are private, which takes a token; `#ann` is the own
-//! channel of the user `ann`; and where a pattern has a parameter `user`, as in `/users/:user/orders`, it is for him.
+//! What a client may do in a channel by itself: what the namespace's options grant, to those for whom the channel is by
+//! its name ([`Audience`]).
 
 use veche_centrifuge::ErrorCode;
-use veche_hub::{ChannelName, Namespaces, Publishing, Subscribing, is_private};
+use veche_hub::{Audience, ChannelName, Entry, Namespaces, Publishing, Subscribing};
 
 /// What may be done only with a token for the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,23 +20,19 @@ pub(super) fn named(channel: &str) -> Result<ChannelName<'_>, ErrorCode> {
     ChannelName::new(channel).map_err(|_| ErrorCode::UnknownChannel)
 }
 
-/// Whether a user may subscribe by himself, and whether that takes a token.
+/// Whether a user may subscribe by himself, and what that takes.
 pub(super) fn may_subscribe(
     channel: ChannelName<'_>,
     user: &str,
     namespaces: &Namespaces,
 ) -> Result<Leave, ErrorCode> {
     let name = channel.as_str();
-    let access = namespaces.of(name).access;
-    // Its user hears it anyway.
-    if channel.user().is_some() || !is_among(name, user, namespaces) {
-        return Err(ErrorCode::PermissionDenied);
-    }
-    match access.subscribe {
-        Subscribing::Nobody => Err(ErrorCode::PermissionDenied),
-        Subscribing::Client if !is_private(name) => Ok(Leave::Granted),
-        Subscribing::Client | Subscribing::Token => Ok(Leave::WithToken),
-        Subscribing::Hook => Ok(Leave::WithVerdict),
+    let entry = Audience::of(name, namespaces).entry(user);
+    match (namespaces.of(name).access.subscribe, entry) {
+        (Subscribing::Nobody, _) | (_, Entry::None) => Err(ErrorCode::PermissionDenied),
+        (Subscribing::Client, Entry::Any) => Ok(Leave::Granted),
+        (Subscribing::Client | Subscribing::Token, _) => Ok(Leave::WithToken),
+        (Subscribing::Hook, _) => Ok(Leave::WithVerdict),
     }
 }
 
@@ -54,31 +48,18 @@ pub(super) fn may_publish(
         // It is there to hear others by.
         return None;
     }
-    let access = namespaces.of(name).access;
-    let is_among = |name| is_among(name, user, namespaces);
-    let (may, leave) = match access.publish {
+    let audience = Audience::of(name, namespaces);
+    let is_included = audience.includes(user);
+    let (may, leave) = match namespaces.of(name).access.publish {
         Publishing::Nobody => (false, Leave::Granted),
         Publishing::Subscriber => (is_subscribed, Leave::Granted),
         Publishing::Client => {
-            let is_free = is_among(name) && !is_private(name);
+            let is_free = is_included && !audience.is_private();
             (is_subscribed || is_free, Leave::Granted)
         }
-        Publishing::Hook => (is_subscribed || is_among(name), Leave::WithVerdict),
+        Publishing::Hook => (is_subscribed || is_included, Leave::WithVerdict),
     };
     may.then_some(leave)
-}
-
-/// Whether the name is for everybody or names this user.
-fn is_among(name: &str, user: &str, namespaces: &Namespaces) -> bool {
-    if let Some(owner) = namespaces.parameter(name, "user")
-        && (user.is_empty() || owner != user)
-    {
-        return false;
-    }
-    match name.split_once('#') {
-        None => true,
-        Some((_, users)) => !user.is_empty() && users.split(',').any(|one| one == user),
-    }
 }
 
 #[cfg(test)]

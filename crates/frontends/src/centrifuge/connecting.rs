@@ -198,9 +198,9 @@ impl Centrifuge {
         if !user.is_empty() && !own.is_empty() && user != own {
             return Some("it names another user than the handshake");
         }
+        let user = if own.is_empty() { user } else { own };
         let mut channels = channels.iter();
-        let is_bad = channels.any(|given| ChannelName::new(&given.channel).is_err());
-        is_bad.then_some("it names a channel that is none")
+        channels.find_map(|given| given_to(user, &given.channel).err())
     }
 
     /// The client is whom its token names, unless its handshake has named another.
@@ -265,13 +265,13 @@ impl Centrifuge {
             open: 0,
         };
         for granted in all {
-            let Ok(channel) = ChannelName::new(&granted.channel) else {
-                cx.shared.note(
-                    cx.id,
-                    NoteLevel::Warn,
-                    "its token names a channel that is none",
-                );
-                return Done::Close(DisconnectCode::InvalidToken);
+            let channel = match given_to(&self.info.user, &granted.channel) {
+                Ok(channel) => channel,
+                Err(why) => {
+                    let what = format!("its token is refused: {why}");
+                    cx.shared.note(cx.id, NoteLevel::Warn, what);
+                    return Done::Close(DisconnectCode::InvalidToken);
+                }
             };
             let subs = request.subs.iter();
             let mut subs = subs.filter(|sub| sub.channel == granted.channel);
@@ -476,6 +476,16 @@ fn let_in(user: &str, cx: &mut Context<'_>) -> Result<(), DisconnectCode> {
         return Err(DisconnectCode::ConnectionLimit);
     }
     Ok(())
+}
+
+/// A channel that a back end gives to a user by name, whatever the name says of others: that is the back end's own
+/// decision. But a user's own channel shows whose connection it is, and nobody else is in there.
+fn given_to<'c>(user: &str, channel: &'c str) -> Result<ChannelName<'c>, &'static str> {
+    let name = ChannelName::new(channel).map_err(|_| "it names a channel that is none")?;
+    match name.user() {
+        Some(owner) if owner != user => Err("it names another user's own channel"),
+        _ => Ok(name),
+    }
 }
 
 /// A name that no other connection has: a UUID of random bits (RFC 9562, section 5.4).

@@ -1,5 +1,6 @@
 //! Clients of Centrifugo's protocol: what each command is answered, in which order, and why sessions end.
 
+mod audience;
 mod decided;
 mod deltas;
 mod filters;

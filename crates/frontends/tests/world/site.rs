@@ -20,8 +20,8 @@ use veche_frontends::{
     ApiKey, AppId, Limits, Listener, Now, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
 };
 use veche_hub::{
-    Differences, History, Hub, Namespace, Namespaces, Publishing as Publishes, Recovery, SessionId,
-    Subscribing, Told, WorkerId,
+    Differences, History, Hub, Namespace, Namespaces, Pattern, Publishing as Publishes, Recovery,
+    SessionId, Subscribing, Told, Wildcards, WorkerId,
 };
 use veche_jwt::{Keys, Rules};
 use veche_proto::websocket::{self, deflate};
@@ -268,7 +268,7 @@ impl Options {
 
 /// Chats keep a little, prices the latest; the others remember nothing.
 fn namespaces() -> Namespaces {
-    let mut namespaces = Namespaces::new();
+    let mut namespaces = Namespaces::with_wildcards(Wildcards::new(["wide"]));
     for (name, size, recovery) in [
         ("chat", 3, Recovery::Missed),
         ("price", 4, Recovery::Latest),
@@ -314,6 +314,19 @@ fn namespaces() -> Namespaces {
                 ..Namespace::default()
             },
         );
+    }
+    let everything = Namespace {
+        access: veche_hub::Access {
+            subscribe: Subscribing::Client,
+            publish: Publishes::Client,
+        },
+        ..Namespace::default()
+    };
+    namespaces.insert("wide", everything);
+    namespaces.insert("$wide", everything);
+    for pattern in ["/users/:user/:thing", "/rooms/:room"] {
+        let pattern = Pattern::new(pattern).expect("a pattern");
+        namespaces.insert_pattern(pattern, everything);
     }
     namespaces
 }

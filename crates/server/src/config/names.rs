@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv4Net};
 use veche_frontends::access::ClientAddress;
 use veche_frontends::identity::token::Place;
+use veche_hub::{Audience, Namespaces};
 use veche_pam::Service;
 
 /// A route's path: exact (`/app`), with parameters (`/room/:id`), a prefix (`/app/*`).
@@ -318,6 +319,9 @@ impl ChannelPattern {
         }
         match text.strip_suffix('*') {
             Some(start) if start.contains('*') => Err("\"*\" stands at the end only".to_owned()),
+            Some(start) if Audience::of(start, &Namespaces::new()).is_private() => {
+                Err("private channels (\"$\") are let in by their whole name only".to_owned())
+            }
             Some(start) => Ok(Self::Prefix(start.to_owned())),
             None if text.contains('*') => Err("\"*\" stands at the end only".to_owned()),
             None => Ok(Self::Exact(text.to_owned())),

@@ -90,7 +90,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Unset("none"),
         handlers: &["push"],
         change: Change::Reload,
-        doc: "The channels that clients may subscribe to by `?channel=NAME`: a name, or a beginning and `*`. `\"*\"` is all of them; users' own channels are never among them.",
+        doc: "The channels that clients may subscribe to by `?channel=NAME`: a name, or a beginning and `*`. `\"*\"` is all of them. Users' own channels are never among them, private ones (`chat:$42`, `$42`) only by their whole name, and those of named users (`dialog:7#ann,bob`, or by a namespace such as `/users/:user/orders`) only for these users.",
     },
     Directive {
         section: Section::Route,

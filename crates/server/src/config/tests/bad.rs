@@ -396,12 +396,13 @@ fn handlers() {
         &["6:12: identity: \"\" is no name of a parameter, cookie or header, found \"cookie:\""],
     );
     route(
-        "handler = \"push\"\nchannels = [\"#me\", \"a*b\", \"a b\", \"\"]",
+        "handler = \"push\"\nchannels = [\"#me\", \"a*b\", \"a b\", \"\", \"chat:$*\"]",
         &[
             "6:13: channels: channels that start with \"#\" are the users' own, found \"#me\"",
             "6:20: channels: \"*\" stands at the end only, found \"a*b\"",
             "6:27: channels: ' ' can't be in a channel's name, found \"a b\"",
             "6:34: channels: a channel's name has 1 to 255 bytes, found \"\"",
+            "6:38: channels: private channels (\"$\") are let in by their whole name only, found \"chat:$*\"",
         ],
     );
 }

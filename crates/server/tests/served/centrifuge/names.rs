@@ -128,3 +128,148 @@ fn a_pattern_has_its_options_and_its_user() {
         assert_eq!(eve.publication()["channel"], "lobby");
     });
 }
+
+/// Push routes by pattern and by name, for named and for anonymous clients.
+const ROUTES: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\nidentity = \"query:user\"\n\
+    [[route]]\npath = \"/push\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
+    channels = [\"dialog:*\", \"/users/*\", \"vault:$1\"]\n\
+    [[route]]\npath = \"/all\"\nhandler = \"push\"\nchannels = [\"*\"]\n\
+    [[namespace]]\nname = \"dialog\"\nwildcard = true\nsubscribe = \"client\"\npublish = \"client\"\n\
+    [[namespace]]\nname = \"quiet\"\nsubscribe = \"client\"\npublish = \"none\"\n\
+    [[namespace]]\nname = \"/users/:user/orders\"\nsubscribe = \"client\"\n";
+
+#[test]
+fn a_pattern_of_a_route_lets_nobody_into_private_channels_and_those_of_others() {
+    on_all(|setup| {
+        let options = Options {
+            routes: ROUTES,
+            ..Options::default()
+        };
+        let server = Server::with(setup, &options);
+        let opens = |target: &str| match Socket::try_open(server.public, target) {
+            Ok(socket) => Some(socket),
+            Err(error) => {
+                assert!(error.to_string().contains("403"), "{target}: {error}");
+                None
+            }
+        };
+        for (user, channel, is_let_in) in [
+            ("eve", "dialog:7", true),
+            ("eve", "dialog:7%23ann,bob", false),
+            ("ann", "dialog:7%23ann,bob", true),
+            ("bob", "dialog:7%23ann,bob", true),
+            ("ann,bob", "dialog:7%23ann,bob", false),
+            ("eve", "dialog:$9", false),
+            ("ann", "dialog:$9%23ann", false),
+            ("eve", "vault:$1", true),
+            ("eve", "vault:$2", false),
+            ("ann", "/users/ann/orders", true),
+            ("bob", "/users/ann/orders", false),
+            ("ann", "%23ann", false),
+        ] {
+            let target = format!("/push?user={user}&channel={channel}");
+            assert_eq!(opens(&target).is_some(), is_let_in, "{target}");
+        }
+        for (channel, is_let_in) in [
+            ("dialog:7", true),
+            ("dialog:7%23ann,bob", false),
+            ("dialog:7%23", false),
+            ("dialog:$9", false),
+            ("$9", false),
+            ("/users/ann/orders", false),
+            ("/users//orders", true),
+        ] {
+            let target = format!("/all?channel={channel}");
+            assert_eq!(opens(&target).is_some(), is_let_in, "{target}");
+        }
+
+        // What ann hears, eve does not, who hears the whole namespace.
+        let channels = "channel=dialog:7%23ann,bob&channel=/users/ann/orders";
+        let mut ann = Socket::open(server.public, &format!("/push?user=ann&{channels}"));
+        let mut eve = Socket::open(server.public, "/push?user=eve&channel=dialog:*");
+        let mut lines = Lines::connect(server.push);
+        for (channel, heard) in [
+            ("dialog:7#ann,bob", 1),
+            ("dialog:$9", 0),
+            ("/users/ann/orders", 1),
+            ("dialog:7", 1),
+        ] {
+            let ack = lines.ask(&json!({ "channel": channel, "data": channel, "ack": true }));
+            assert_eq!(ack["result"]["handed"], heard, "{channel}: {ack}");
+        }
+        assert_eq!(ann.text(), "dialog:7#ann,bob");
+        assert_eq!(ann.text(), "/users/ann/orders");
+        assert_eq!(eve.text(), "dialog:7");
+    });
+}
+
+#[test]
+fn who_is_named_may_do_what_the_namespace_says_and_no_more() {
+    on_all(|setup| {
+        let options = Options {
+            routes: ROUTES,
+            ..Options::default()
+        };
+        let server = Server::with(setup, &options);
+        let error = |reply: &Value| reply["error"]["code"].clone();
+        for (channel, user, subscribes, publishes) in [
+            ("quiet:7#ann,bob", "ann", true, false),
+            ("quiet:7#ann,bob", "eve", false, false),
+            ("dialog:7#ann,bob", "ann", true, true),
+            ("dialog:7#ann,bob", "eve", false, false),
+            // It belongs to the namespace \"\", of which nothing is said.
+            ("x#ann,bob", "ann", false, false),
+        ] {
+            let (mut client, _) = Client::connect(&server, user);
+            let expected = |may| if may { Value::Null } else { json!(103) };
+            let place = json!({ "channel": channel });
+            let publish = json!({ "channel": channel, "data": 1 });
+            let early = client.ask(json!({ "id": 2, "publish": publish }));
+            assert_eq!(error(&early), expected(publishes), "{channel} {user}");
+            for look in ["history", "presence"] {
+                let looked = client.ask(json!({ "id": 3, look: place }));
+                assert_eq!(error(&looked), 103, "{channel} {user} {look}");
+            }
+            let joined = client.ask(subscribe(4, channel));
+            assert_eq!(error(&joined), expected(subscribes), "{channel} {user}");
+            if !publishes {
+                let late = client.ask(json!({ "id": 5, "publish": publish }));
+                assert_eq!(error(&late), 103, "{channel} {user}");
+            }
+        }
+    });
+}
+
+const SCRIPT: &str = r##"
+local app = {}
+function app.message(conn, channel)
+  local ok, why = pcall(conn.subscribe, conn, channel)
+  conn:send(ok and "in" or tostring(why))
+end
+return app
+"##;
+
+#[test]
+fn a_script_decides_itself_but_for_users_own_channels() {
+    on_all(|setup| {
+        let routes = "[[route]]\npath = \"/lua\"\nhandler = \"lua\"\nscript = \"app.lua\"\nidentity = \"query:user\"\n";
+        let options = Options {
+            routes,
+            files: &[("app.lua", SCRIPT)],
+            ..Options::default()
+        };
+        let server = Server::with(setup, &options);
+        let mut eve = Socket::open(server.public, "/lua?user=eve");
+        for channel in ["dialog:7#ann,bob", "dialog:$9"] {
+            eve.say(channel);
+            assert_eq!(eve.text(), "in", "{channel}");
+        }
+        eve.say("#bob");
+        let why = eve.text();
+        assert!(why.contains("where users' own channels begin"), "{why}");
+        // So she is not taken for bob.
+        let request = json!({ "user": "bob" });
+        let answer = call(server.internal, "user_status", &request);
+        assert_eq!(answer["result"]["connections"], 0, "{answer}");
+    });
+}
