@@ -96,13 +96,9 @@ impl Backend {
         if shared.is_short_of_memory {
             return Err(Unwilling::Busy(Busy::NoMemory));
         }
-        let count = match target {
-            Target::User(_) | Target::Channel(_) => 1,
-            Target::Users(names) | Target::Channels(names) => names.len() as u64,
-        };
         let publishing = &shared.site.publishing;
         publishing
-            .take(self.publisher, count, shared.now.mono_ms)
+            .take(self.publisher, target.count(), shared.now.mono_ms)
             .map_err(Unwilling::Busy)
     }
 

@@ -39,6 +39,7 @@ use crate::census::About;
 use crate::hooks::QuestionId;
 use crate::identity::{Finding, Lease};
 use crate::outbox::ANSWERS_BYTES_HIGH;
+use crate::pace::{Pace, Paced};
 use crate::route::Route;
 use crate::shared::{NoteLevel, Now, Shared};
 use crate::step::Block;
@@ -74,6 +75,8 @@ pub(crate) struct Centrifuge {
     /// Bytes of it that are done with, and commands.
     taken: usize,
     commands: usize,
+    /// The next one is counted by the route's rate already.
+    is_counted: bool,
     /// What came another way behind it, as it came.
     relays: Relays,
     /// What the next command waits for.
@@ -129,7 +132,23 @@ pub(crate) struct Context<'a> {
     pub(crate) route: &'a Route,
     /// What its token is good for.
     pub(crate) lease: &'a mut Option<Box<Lease>>,
+    /// Where the client may not speak as fast as it likes.
+    pub(crate) pace: Option<&'a mut Pace>,
+    /// Its commands come with requests of their own, which can't be made to wait.
+    pub(crate) is_relayed: bool,
     pub(crate) shared: &'a mut Shared,
+}
+
+impl Context<'_> {
+    /// Whether the next command keeps to the route's rate.
+    fn paced(&mut self) -> Paced {
+        let now_ms = self.shared.now.mono_ms;
+        match &mut self.pace {
+            None => Paced::InTime,
+            Some(pace) if self.is_relayed => pace.relayed_command(now_ms),
+            Some(pace) => pace.command(now_ms),
+        }
+    }
 }
 
 /// How it goes on with what has come.
@@ -196,6 +215,7 @@ impl Centrifuge {
             message: Vec::new(),
             taken: 0,
             commands: 0,
+            is_counted: false,
             relays: Relays::default(),
             waiting: None,
             ticket: 0,
@@ -245,12 +265,14 @@ impl Centrifuge {
         self.message.capacity() > 0
     }
 
-    /// Commands that came another way.
-    pub(crate) fn relayed(&mut self, relay: &Relay, cx: &mut Context<'_>) -> Flow {
+    /// Whether commands that came another way are this client's.
+    pub(crate) fn is_meant_by(&self, relay: &Relay) -> bool {
         let address = self.address.as_ref();
-        if !address.is_some_and(|address| address.is(&relay.to)) {
-            return Flow::GoOn;
-        }
+        address.is_some_and(|address| address.is(&relay.to))
+    }
+
+    /// Commands of this client that came another way.
+    pub(crate) fn relayed(&mut self, relay: &Relay, cx: &mut Context<'_>) -> Flow {
         if !self.has_commands() {
             let mut bytes = cx.shared.ports.outboxes.spare();
             bytes.extend_from_slice(&relay.commands);
@@ -351,12 +373,31 @@ impl Centrifuge {
                 None if self.commands == 0 => return DisconnectCode::BadRequest.into(),
                 None => return Flow::GoOn,
             };
+            let paced = match self.is_counted {
+                true => Paced::InTime,
+                false => cx.paced(),
+            };
+            match paced {
+                Paced::InTime | Paced::ThenWait => self.is_counted = true,
+                Paced::Wait => return Flow::Wait(Block::Pace),
+                Paced::Drop => {
+                    cx.shared.stats.messages_dropped.add(1);
+                    self.taken = begin + commands.taken();
+                    self.commands += 1;
+                    continue;
+                }
+                Paced::Close => {
+                    cx.shared.count_outpaced(cx.id);
+                    return DisconnectCode::TooManyRequests.into();
+                }
+            }
             let done = self.command(&command, frame, cx);
             if let Done::Not(block) = done {
                 return Flow::Wait(block);
             }
             self.taken = begin + commands.taken();
             self.commands += 1;
+            self.is_counted = false;
             self.has_asked = false;
             self.deciding.forget();
             match done {

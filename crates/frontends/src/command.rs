@@ -115,6 +115,16 @@ pub enum Target<'a> {
     Channels(Vec<Text<'a>>),
 }
 
+impl Target<'_> {
+    /// How many users or channels: as many publications.
+    pub(crate) fn count(&self) -> u64 {
+        match self {
+            Self::User(_) | Self::Channel(_) => 1,
+            Self::Users(names) | Self::Channels(names) => names.len() as u64,
+        }
+    }
+}
+
 /// One thing asked for.
 #[derive(Debug)]
 pub struct Command<'a> {

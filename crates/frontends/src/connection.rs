@@ -198,11 +198,11 @@ impl Connection {
     /// The peer sent FIN.
     pub fn ended(&mut self, id: SessionId, shared: &mut Shared) {
         self.ended = true;
-        if let Stage::Socket(socket) = &mut self.stage
-            && self.blocked == Some(Block::Pace)
-        {
-            socket.unpace();
-            return self.resume(id, shared);
+        if let Stage::Socket(socket) = &mut self.stage {
+            socket.end_pace();
+            if self.blocked == Some(Block::Pace) {
+                return self.resume(id, shared);
+            }
         }
         if self.blocked.is_none() {
             self.finish_after_end(id, shared);

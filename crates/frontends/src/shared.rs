@@ -291,6 +291,16 @@ impl Shared {
         }
     }
 
+    /// A session is closed, since its client says more than its route allows.
+    pub(crate) fn count_outpaced(&mut self, session: SessionId) {
+        self.stats.outpaced.add(1);
+        self.note(
+            session,
+            NoteLevel::Info,
+            "closed: it says too much too fast",
+        );
+    }
+
     /// Notes something for the log.
     pub(crate) fn note(&mut self, session: SessionId, level: NoteLevel, what: impl Into<String>) {
         if self.notes_left == 0 {

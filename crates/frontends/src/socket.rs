@@ -91,6 +91,17 @@ pub(crate) enum Session {
     Centrifuge(Box<Centrifuge>),
 }
 
+impl Session {
+    /// Whether a message is several things, each of which counts.
+    fn has_commands(&self) -> bool {
+        match self {
+            Self::Centrifuge(session) => !session.is_one_way(),
+            Self::Backend(_) => true,
+            Self::Echo | Self::Push(_) | Self::App(_) => false,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
@@ -182,7 +193,7 @@ impl Socket {
                 then: Then::NeedInput,
             };
         }
-        if self.phase == Phase::Open && self.paced_until_ms() > shared.now.mono_ms {
+        if self.is_ahead(shared.now) {
             // What came before had to wait for something else too.
             return Step {
                 taken: 0,
@@ -258,7 +269,7 @@ impl Socket {
                         then: Then::Wait(Block::Output),
                     };
                 }
-                Then::GoOn if paced == Paced::ThenWait => {
+                Then::GoOn if self.is_ahead(shared.now) => {
                     return Step {
                         taken,
                         then: Then::Wait(Block::Pace),
@@ -274,8 +285,15 @@ impl Socket {
         }
     }
 
+    /// Whether what comes next has to wait for its time.
+    #[inline]
+    fn is_ahead(&self, now: Now) -> bool {
+        let pace = self.pace.as_deref();
+        pace.is_some_and(|pace| pace.wait_until_ms() > now.mono_ms && self.phase == Phase::Open)
+    }
+
     /// Whether what has come keeps to the route's rates. A Close does, and so does the pong that we asked for; after our
-    /// Close nothing is counted any more.
+    /// Close nothing is counted any more. What is said in commands is counted by these, when they are worked on.
     #[inline]
     fn paced(&mut self, event: &Event<'_>, now: Now) -> Paced {
         let Some(pace) = &mut self.pace else {
@@ -285,6 +303,9 @@ impl Socket {
             return Paced::InTime;
         }
         match event {
+            Event::Message { data, .. } if self.session.has_commands() => {
+                pace.bytes(data.len(), now.mono_ms)
+            }
             Event::Message { data, .. } => pace.message(data.len(), now.mono_ms),
             Event::Pong(_) if self.pongs_due > 0 => {
                 self.pongs_due -= 1;
@@ -312,17 +333,18 @@ impl Socket {
         shared.ports.outboxes.control(id, Opcode::Ping, b"");
     }
 
-    /// The peer has said its last: what is left of it need not wait.
-    pub(crate) fn unpace(&mut self) {
-        self.pace = None;
+    /// The peer has said its last: what is left of it does not wait for its time, and what is too much of it is dropped.
+    pub(crate) fn end_pace(&mut self) {
+        if let Some(pace) = &mut self.pace {
+            pace.end();
+        }
     }
 
     /// The client has spoken faster than its route allows, and is closed.
     fn outpaced(&mut self, id: SessionId, shared: &mut Shared) {
         let (code, reason) = crate::close::TOO_FAST;
         if self.begin_close(id, code, reason, shared) {
-            shared.stats.outpaced.add(1);
-            shared.note(id, NoteLevel::Info, "closed: it says too much too fast");
+            shared.count_outpaced(id);
         }
     }
 
@@ -363,6 +385,25 @@ impl Socket {
             )),
         };
         shared.scratch.payload = scratch;
+        let count = result.as_ref().map_or(1, |command| command.target.count());
+        match self
+            .pace
+            .as_mut()
+            .map(|pace| pace.publications(count, shared.now.mono_ms))
+        {
+            Some(Paced::Drop) => {
+                shared.stats.messages_dropped.add(1);
+                return Then::GoOn;
+            }
+            Some(Paced::Close) => {
+                self.outpaced(id, shared);
+                return Then::GoOn;
+            }
+            _ => {}
+        }
+        let Session::Backend(backend) = &mut self.session else {
+            return Then::GoOn;
+        };
         let progress = match result {
             Err(error) => {
                 backend.refuse(None, error.into(), "", id, shared);

@@ -257,7 +257,7 @@ const COUNTERS: &[(&str, &str, Read)] = &[
     ),
     (
         "veche_messages_dropped",
-        "Messages of clients that came too fast and were dropped",
+        "Messages of clients, and commands of messages, that came too fast and were dropped",
         |s| &s.messages_dropped,
     ),
     (

@@ -14,9 +14,6 @@ use crate::pace::Paced;
 use crate::shared::Shared;
 use crate::step::{Never, Then};
 
-/// What comes by emulation may be ahead of its pace by so much.
-const RELAYS_AHEAD_MS: u64 = 5_000;
-
 impl Socket {
     /// Has the session do something, and closes it where that comes of it.
     fn with_centrifuge(
@@ -36,6 +33,8 @@ impl Socket {
             id,
             route,
             lease: &mut self.lease,
+            pace: self.pace.as_deref_mut(),
+            is_relayed: self.is_response,
             shared,
         };
         match work(session, &mut context) {
@@ -141,21 +140,24 @@ impl Socket {
         relay: &Relay,
         shared: &mut Shared,
     ) -> Then<Never> {
-        let now_ms = shared.now.mono_ms;
+        let Session::Centrifuge(session) = &self.session else {
+            return Then::GoOn;
+        };
+        if !session.is_meant_by(relay) {
+            return Then::GoOn;
+        }
         if let Some(pace) = &mut self.pace {
-            // The request that brought it is another connection's, so it can't be made to wait.
-            let is_late = match pace.message(relay.commands.len(), now_ms) {
+            // Its commands are counted when they are worked on.
+            match pace.relayed_bytes(relay.commands.len(), shared.now.mono_ms) {
                 Paced::Drop => {
                     shared.stats.messages_dropped.add(1);
                     return Then::GoOn;
                 }
-                Paced::Close => true,
-                Paced::ThenWait => pace.wait_until_ms() > now_ms + RELAYS_AHEAD_MS,
-                Paced::InTime => false,
-            };
-            if is_late {
-                self.outpaced(id, shared);
-                return Then::GoOn;
+                Paced::Close => {
+                    self.outpaced(id, shared);
+                    return Then::GoOn;
+                }
+                Paced::InTime | Paced::ThenWait | Paced::Wait => {}
             }
         }
         self.with_centrifuge(id, shared, |session, context| {

@@ -6,6 +6,7 @@ mod deltas;
 mod filters;
 mod members;
 mod one_way;
+mod paced;
 mod streams;
 mod tokens;
 mod waits;

@@ -185,6 +185,15 @@ impl World {
         self.deliver_waiting(peer);
     }
 
+    /// FIN has come together with the last bytes, as it does in one record of TLS: also where input waits.
+    pub fn end_now(&mut self, Peer(peer): Peer) {
+        let client = &mut self.clients[peer];
+        (client.is_finishing, client.has_finished) = (true, true);
+        if let Some(connection) = &mut client.connection {
+            connection.ended(client.id, &mut self.workers[client.worker].shared);
+        }
+    }
+
     /// The client is gone without a word.
     pub fn reset(&mut self, Peer(peer): Peer) {
         self.close(peer);

@@ -12,6 +12,7 @@ use veche_frontends::identity::token::{Keychain, Place, Tokens};
 use veche_frontends::identity::{Desk, Identity};
 use veche_frontends::origin::Rule;
 use veche_frontends::outbox::Keeping;
+use veche_frontends::pace::{OverPace, Pacing};
 use veche_frontends::publishing::Publishing;
 use veche_frontends::rate::Rate;
 use veche_frontends::route::{Handler, Route, Router};
@@ -191,6 +192,9 @@ impl Options {
                 identity: Identity::Query("user".into()),
                 ..route("/centrifuge/deflate", Handler::Centrifuge)
             },
+            paced("/paced/delay/*", Handler::Centrifuge, OverPace::Delay),
+            paced("/paced/drop/*", Handler::Centrifuge, OverPace::Drop),
+            paced("/paced/close/*", Handler::Centrifuge, OverPace::Close),
             route("/echo", Handler::Echo),
             Route {
                 compression: Some(deflate::Policy::default()),
@@ -226,6 +230,7 @@ impl Options {
         ];
         let internal = [
             route("/api/*", Handler::Api),
+            paced("/paced-api/*", Handler::Api, OverPace::Close),
             route("/admin/*", Handler::Admin),
             route("/health", Handler::Health),
             route("/metrics", Handler::Metrics),
@@ -374,6 +379,18 @@ fn tokens() -> Arc<Tokens> {
         rules,
         keys: Arc::new(Known(Arc::new(keys))),
     })
+}
+
+/// Two messages in eight seconds.
+fn paced(path: &str, handler: Handler, over: OverPace) -> Route {
+    Route {
+        pacing: Some(Pacing {
+            messages: Some(Rate::new(2, 8_000)),
+            bytes: None,
+            over,
+        }),
+        ..route(path, handler)
+    }
 }
 
 fn push(path: &str) -> Route {

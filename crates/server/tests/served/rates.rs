@@ -1,7 +1,9 @@
 //! How fast a client may speak: what is too fast waits, is dropped or ends the connection, and nobody else notices.
 
+use serde_json::json;
+
 use crate::support::metrics::Metrics;
-use crate::support::{Options, Seen, Server, Setup, Socket, on_all, until};
+use crate::support::{Options, Seen, Server, Setup, Socket, call, on_all, until};
 
 const APP: &str = r#"
 local veche = require "veche"
@@ -167,5 +169,63 @@ fn pongs_that_were_asked_for_cost_nothing() {
         assert!(counted(&server, "veche_outpaced_total") == 0.0);
         socket.say("still here");
         assert_eq!(socket.text(), "still here");
+    });
+}
+
+/// Publications that the channel `open:ID` has had, by its history.
+fn published(server: &Server, channel: &str) -> u64 {
+    let place = json!({ "channel": channel });
+    let answer = call(server.internal, "history", &place);
+    answer["result"]["offset"].as_u64().expect("an offset")
+}
+
+/// So many commands that publish, as lines of one message.
+fn publications(count: u32, channel: &str) -> String {
+    let all = (0..count).map(|number| {
+        let request = json!({ "channel": channel, "data": number });
+        json!({ "id": number + 2, "publish": request }).to_string()
+    });
+    all.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn each_command_of_a_message_counts() {
+    on_all(|setup| {
+        let routes: String = ["delay", "drop", "close"]
+            .map(|over| {
+                format!(
+                    "[[route]]\npath = \"/{over}/*\"\nhandler = \"centrifuge\"\n\
+                     message_rate = \"4/h\"\nover_rate = \"{over}\"\n"
+                )
+            })
+            .concat();
+        let namespace = "[[namespace]]\nname = \"open\"\nhistory_size = 2000\n\
+            subscribe = \"client\"\npublish = \"client\"\n";
+        let options = Options {
+            routes: &(routes + namespace),
+            ..Options::default()
+        };
+        let server = Server::with(setup, &options);
+        for over in ["delay", "drop", "close"] {
+            let channel = format!("open:{over}");
+            let mut socket = Socket::open(server.public, &format!("/{over}/websocket"));
+            socket.say("{\"id\":1,\"connect\":{}}");
+            assert!(socket.text().contains("\"connect\""));
+            socket.say(&publications(1_000, &channel));
+            // Three more are in time; where the rest waits, the fourth is what it waits for.
+            let in_time = if over == "delay" { 4 } else { 3 };
+            let mut replies = 0;
+            while replies < in_time {
+                replies += socket.text().lines().count();
+            }
+            assert_eq!(replies, in_time, "{over}");
+            match (over, socket.within(std::time::Duration::from_millis(300))) {
+                ("close", Seen::Close(Some(3013), _)) | ("delay" | "drop", Seen::Nothing) => {}
+                (_, seen) => panic!("{over}: {seen:?}"),
+            }
+            assert_eq!(published(&server, &channel), in_time as u64, "{over}");
+        }
+        assert_eq!(counted(&server, "veche_messages_dropped_total"), 997.0);
+        assert_eq!(counted(&server, "veche_outpaced_total"), 1.0);
     });
 }

@@ -248,7 +248,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Toml("\"off\""),
         handlers: WEBSOCKET_HANDLERS,
         change: Change::Reload,
-        doc: "How many messages, and pings, one connection may send, however many frames they come in: `\"20/s\"`, or `\"600/m\"`, which lets 600 come at once. Off by default: whoever speaks faster than it is worked on waits anyway.",
+        doc: "How many messages, and pings, one connection may send, however many frames they come in: `\"20/s\"`, or `\"600/m\"`, which lets 600 come at once. With `handler = \"centrifuge\"` each command of a message counts, by whatever it comes (JSON, Protobuf, a request to `/emulation`); on the WebSocket of `handler = \"api\"` each user or channel that a command names. Off by default: whoever speaks faster than it is worked on waits anyway.",
     },
     Directive {
         section: Section::Route,
@@ -269,6 +269,6 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Toml("\"delay\""),
         handlers: WEBSOCKET_HANDLERS,
         change: Change::Reload,
-        doc: "What becomes of what comes faster. `\"delay\"`: it waits, and the client with it, nothing is lost. `\"drop\"`: it is dropped, and counted in `veche_messages_dropped_total`. `\"close\"`: the connection is closed with 1008.",
+        doc: "What becomes of what comes faster: a message, or a command and all that stand behind it in its message. `\"delay\"`: it waits, and the client with it, nothing is lost unless the client goes meanwhile. `\"drop\"`: it is dropped without an answer, and counted in `veche_messages_dropped_total`. `\"close\"`: the connection is closed with 1008 (3013 to clients of Centrifugo's protocol). Commands that come by requests to `/emulation` can't wait: they may be 5 s ahead, and what is further ahead ends the connection as `\"close\"` does.",
     },
 ];

@@ -1,0 +1,234 @@
+//! How fast a client may speak: each command of a message counts, by whatever it comes.
+
+use serde_json::{Value, json};
+
+use super::streams::{objects, open};
+use super::{CONNECT, ask, connect, take};
+use veche_proto::websocket::MessageKind;
+
+use crate::world::wire::{Said, message, post, responses, said, text};
+use crate::world::{INTERNAL, PUBLIC, Peer, World};
+
+/// Of one message: as many commands as it may have.
+const MANY: u32 = 1_024;
+
+/// A world in which a channel of a home elsewhere is among those that commands go to, and a subscriber that counts.
+fn world_and_listener() -> (World, Peer) {
+    let mut world = super::world(3);
+    let listener = connect(&mut world, 0, "/centrifuge", &json!({})).0;
+    for channel in CHANNELS {
+        let subscribe = json!({ "id": 2, "subscribe": { "channel": channel } });
+        let reply = ask(&mut world, listener, &subscribe.to_string());
+        assert!(reply.lines[0]["subscribe"].is_object());
+    }
+    (world, listener)
+}
+
+const CHANNELS: [&str; 3] = ["open:1", "open:2", "open:3"];
+
+/// Commands that publish 0, 1, and so on, as lines.
+fn publications(count: u32) -> String {
+    let all = (0..count).map(|number| {
+        let channel = CHANNELS[number as usize % CHANNELS.len()];
+        let request = json!({ "channel": channel, "data": number });
+        json!({ "id": number + 2, "publish": request }).to_string()
+    });
+    all.collect::<Vec<_>>().join("\n")
+}
+
+/// The same in Protobuf: each command behind its length, with its id and field 7, which has channel and data.
+fn protobuf(count: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in 0..count {
+        let channel = CHANNELS[number as usize % CHANNELS.len()].as_bytes();
+        let data = number.to_string().into_bytes();
+        let mut request = vec![0x0a, channel.len() as u8];
+        request.extend_from_slice(channel);
+        request.extend_from_slice(&[0x12, data.len() as u8]);
+        request.extend_from_slice(&data);
+        let mut command = vec![0x08, 0x80 | (number + 2) as u8, ((number + 2) >> 7) as u8];
+        command.extend_from_slice(&[PUBLISH << 3 | 2, request.len() as u8]);
+        command.extend_from_slice(&request);
+        bytes.push(command.len() as u8);
+        bytes.extend_from_slice(&command);
+    }
+    bytes
+}
+
+const PUBLISH: u8 = 7;
+
+/// What the listener has heard since, in order of its channels.
+fn delivered(world: &mut World, listener: Peer) -> Vec<u64> {
+    let lines = take(world, listener).lines;
+    let data = lines
+        .iter()
+        .map(|line| line["push"]["pub"]["data"].as_u64());
+    data.map(|data| data.expect("a publication")).collect()
+}
+
+#[test]
+fn each_command_of_a_message_is_counted() {
+    for is_protobuf in [false, true] {
+        for (over, at_once) in [("delay", 2), ("drop", 1), ("close", 1)] {
+            let what = format!("{over}, Protobuf: {is_protobuf}");
+            let (mut world, listener) = world_and_listener();
+            let format = if is_protobuf {
+                "?cf_protocol=protobuf"
+            } else {
+                ""
+            };
+            let peer = world.open(0, &format!("/paced/{over}/websocket{format}"));
+            let mut said_all = match is_protobuf {
+                true => {
+                    world.ask(peer, message(MessageKind::Binary, &[4, 0x08, 1, 0x22, 0]));
+                    world.ask(peer, message(MessageKind::Binary, &protobuf(MANY)))
+                }
+                false => {
+                    assert_eq!(ask(&mut world, peer, CONNECT).lines.len(), 1);
+                    world.ask(peer, text(&publications(MANY)))
+                }
+            };
+            // Connecting has counted; the one that is too much goes through where the rest waits for it.
+            assert_eq!(delivered(&mut world, listener).len(), at_once, "{what}");
+            let closed = said(&said_all)
+                .into_iter()
+                .rev()
+                .find_map(|said| match said {
+                    Said::Close(code, _) => code,
+                    _ => None,
+                });
+            assert_eq!(closed, (over == "close").then_some(3013), "{what}");
+            if is_protobuf {
+                continue;
+            }
+            said_all.clear();
+            assert_eq!(
+                world.blocked(peer),
+                (over == "delay").then_some(veche_frontends::Block::Pace)
+            );
+            // One each four seconds; what was dropped does not come.
+            world.advance(4_000);
+            let later = usize::from(over == "delay");
+            assert_eq!(delivered(&mut world, listener).len(), later, "{what}");
+            world.advance(4_000);
+            assert_eq!(delivered(&mut world, listener).len(), later, "{what}");
+            let dropped = world.stats(0).messages_dropped.read();
+            assert_eq!(
+                dropped,
+                if over == "drop" {
+                    u64::from(MANY) - 1
+                } else {
+                    0
+                }
+            );
+            assert_eq!(world.stats(0).outpaced.read(), u64::from(over == "close"));
+        }
+    }
+}
+
+#[test]
+fn commands_that_wait_for_something_else_are_counted_once() {
+    let (mut world, listener) = world_and_listener();
+    let peer = world.open(0, "/paced/delay/websocket");
+    ask(&mut world, peer, CONNECT);
+    ask(&mut world, peer, &publications(6));
+    // Homes elsewhere answer in turns of their own.
+    let mut numbers = delivered(&mut world, listener);
+    for _ in 0..4 {
+        world.advance(4_000);
+        numbers.extend(delivered(&mut world, listener));
+    }
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
+    // The last of them has left it as far ahead as it may be: the next one goes, and what is behind that waits.
+    let heard = ask(&mut world, peer, &publications(2));
+    assert_eq!(delivered(&mut world, listener).len(), 0, "{heard:?}");
+    world.advance(4_000);
+    assert_eq!(delivered(&mut world, listener), [0]);
+}
+
+#[test]
+fn commands_beside_a_response_are_counted_too() {
+    for (over, at_once) in [("delay", 2), ("drop", 1), ("close", 1)] {
+        let (mut world, listener) = world_and_listener();
+        let target = format!("/paced/{over}");
+        // With the request itself.
+        let commands = format!("{CONNECT}\n{}", publications(MANY - 1));
+        let (_, said) = open(
+            &mut world,
+            0,
+            &post(&format!("{target}/http_stream"), &commands),
+        );
+        assert_eq!(delivered(&mut world, listener).len(), at_once, "{over}");
+        let goes_on = over == "drop";
+        assert_eq!(is_over(&said), !goes_on, "{over}");
+
+        // With a request of their own.
+        let (peer, said) = open(
+            &mut world,
+            1,
+            &post(&format!("{target}/http_stream"), CONNECT),
+        );
+        let reply = &said[0]["connect"];
+        let send = |world: &mut World, reply: &Value, commands: &str| {
+            let caller = world.connect(2, PUBLIC);
+            let body = json!({ "session": reply["session"], "node": "", "data": commands });
+            let request = post(&format!("{target}/emulation"), &body.to_string());
+            assert_eq!(responses(&world.ask(caller, request))[0].status, 204);
+        };
+        // What others say in its name does not count.
+        let mut others = reply.clone();
+        let session = others["session"].as_str().expect("a session").to_owned();
+        let (end, other) = if session.ends_with('A') {
+            ("A", "Q")
+        } else {
+            ("", "A")
+        };
+        let stem = session[..session.len() - 1].to_owned();
+        assert!(session.ends_with(end));
+        others["session"] = json!(stem + other);
+        (0..9).for_each(|_| send(&mut world, &others, &publications(9)));
+        assert!(delivered(&mut world, listener).is_empty());
+        send(&mut world, reply, &publications(MANY));
+        assert_eq!(delivered(&mut world, listener).len(), at_once, "{over}");
+        let said = objects(&mut world, peer);
+        assert_eq!(is_over(&said), !goes_on, "{over}");
+    }
+}
+
+/// Whether a response has said that it ends, and with which code.
+fn is_over(said: &[Value]) -> bool {
+    let ends = said
+        .iter()
+        .filter_map(|line| line["push"]["disconnect"]["code"].as_u64());
+    let ends: Vec<u64> = ends.collect();
+    assert!(ends.is_empty() || ends == [3013], "{ends:?}");
+    !ends.is_empty()
+}
+
+#[test]
+fn who_says_too_much_and_goes_has_said_no_more() {
+    for over in ["delay", "drop", "close"] {
+        let (mut world, listener) = world_and_listener();
+        let peer = world.open(0, &format!("/paced/{over}/websocket"));
+        ask(&mut world, peer, CONNECT);
+        world.send(peer, &text(&publications(MANY)));
+        world.end_now(peer);
+        world.settle();
+        assert!(delivered(&mut world, listener).len() <= 2, "{over}");
+    }
+}
+
+#[test]
+fn each_publication_of_a_back_ends_command_is_counted() {
+    let (mut world, listener) = world_and_listener();
+    let peer = world.open_on(0, INTERNAL, "/paced-api/socket");
+    let batch = json!({ "channels": CHANNELS, "data": 7 }).to_string();
+    let answer = world.ask(peer, text(&batch));
+    assert_eq!(said(&answer).len(), 1);
+    // More than the rate can be had once, and then nothing until that is paid for.
+    assert_eq!(delivered(&mut world, listener), [7, 7, 7]);
+    world.advance(4_000);
+    let answer = world.ask(peer, text(&batch));
+    assert!(format!("{:?}", said(&answer)).contains("1008"));
+    assert!(delivered(&mut world, listener).is_empty());
+}
