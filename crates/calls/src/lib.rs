@@ -8,6 +8,7 @@ mod handle;
 mod http;
 mod lease;
 pub mod mysql;
+pub mod password;
 pub mod redis;
 mod resolve;
 mod server;
@@ -16,6 +17,7 @@ pub use handle::Handle;
 pub use http::{Body, Fetch, Http, HttpReply, Read, Trust};
 pub use lease::Lease;
 pub use mysql::Mysql;
+pub use password::Password;
 pub use redis::Redis;
 pub use resolve::Resolve;
 pub use server::{Secret, Server, Tls};
@@ -42,6 +44,8 @@ pub enum Call {
     Mysql(Mysql),
     /// A Redis server.
     Redis(Redis),
+    /// A password and its hash.
+    Password(Password),
 }
 
 /// What has come of it.
@@ -57,6 +61,8 @@ pub enum Reply {
     Mysql(mysql::MysqlReply),
     /// To [`Call::Redis`].
     Redis(redis::RedisReply),
+    /// To [`Call::Password`].
+    Password(password::PasswordReply),
     /// To a question that is no call: where connections are that were looked for.
     Places(Vec<Place>),
     /// To a question that is no call: what a channel's home says.

@@ -8,6 +8,7 @@ mod authority;
 mod http;
 mod metrics;
 mod mysql;
+pub mod password;
 mod perform;
 mod pool;
 mod port;

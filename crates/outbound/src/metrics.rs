@@ -20,11 +20,19 @@ pub enum Client {
     Mysql,
     /// Redis.
     Redis,
+    /// Hashing of passwords, in threads of this process.
+    Password,
 }
 
 impl Client {
     /// All of them, in order.
-    pub const ALL: [Self; 4] = [Self::Resolve, Self::Http, Self::Mysql, Self::Redis];
+    pub const ALL: [Self; 5] = [
+        Self::Resolve,
+        Self::Http,
+        Self::Mysql,
+        Self::Redis,
+        Self::Password,
+    ];
 
     /// As the label of a metric.
     #[must_use]
@@ -34,6 +42,7 @@ impl Client {
             Self::Http => "http",
             Self::Mysql => "mysql",
             Self::Redis => "redis",
+            Self::Password => "password",
         }
     }
 }

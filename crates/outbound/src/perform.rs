@@ -11,7 +11,7 @@ use veche_calls::{Call, Outcome};
 use veche_tls::Trusts;
 
 use crate::metrics::{Client, Metrics};
-use crate::{http, mysql, redis, resolve};
+use crate::{http, mysql, password, redis, resolve};
 
 /// What calls share: pools and clients, by what they lead to.
 #[derive(Debug)]
@@ -20,6 +20,7 @@ pub(crate) struct Clients {
     http: Arc<http::Client>,
     mysql: Known<Database, mysql::Client>,
     redis: Known<Keyspace, redis::Client>,
+    password: password::Hasher,
 }
 
 /// Clients by their servers.
@@ -29,11 +30,13 @@ impl Default for Clients {
     fn default() -> Self {
         let metrics = Metrics::default();
         let figures = Arc::clone(metrics.of(Client::Http));
+        let hashing = Arc::clone(metrics.of(Client::Password));
         Self {
             metrics,
             http: Arc::new(http::Client::new(figures)),
             mysql: Mutex::default(),
             redis: Mutex::default(),
+            password: password::Hasher::new(hashing),
         }
     }
 }
@@ -76,6 +79,7 @@ pub(crate) async fn perform(clients: &Clients, call: Call) -> Outcome {
             let client = clients.redis(&redis.keyspace);
             (Client::Redis, client.perform(redis).await)
         }
+        Call::Password(call) => (Client::Password, clients.password.perform(call).await),
     };
     clients.metrics.of(client).ended(&outcome);
     outcome

@@ -5,7 +5,8 @@ mod support;
 use std::time::Duration;
 
 use support::Bench;
-use veche_calls::{Call, Fault, FaultKind, Reply, Resolve};
+use veche_calls::password::{PasswordAction, PasswordReply};
+use veche_calls::{Call, Fault, FaultKind, Password, Reply, Resolve};
 use veche_script::{Effect, Token};
 
 fn check(body: &str, expected: &[&str]) {
@@ -179,8 +180,19 @@ fn cancelled_timers_leave_nothing() {
     assert!(bench.vm.sleepers() <= 1024 + 1, "{}", bench.vm.sleepers());
 }
 
-/// Begins a call in `app.start` and gives its token.
+/// Begins the call of `veche.resolve` in `app.start` and gives its token.
 fn calling(body: &str) -> (Bench, Token) {
+    let (bench, token, call) = beginning(body);
+    let resolve = Call::Resolve(Resolve {
+        host: "example.org".to_owned(),
+        timeout: Duration::from_secs(10),
+    });
+    assert_eq!(call, resolve);
+    (bench, token)
+}
+
+/// Begins a call in `app.start`.
+fn beginning(body: &str) -> (Bench, Token, Call) {
     let mut bench = Bench::new(&format!(
         "local veche = require 'veche'
         local app = {{}}
@@ -191,12 +203,8 @@ fn calling(body: &str) -> (Bench, Token) {
     let [(_, Effect::Call { token, call })] = &effects[..] else {
         panic!("{effects:?}");
     };
-    let resolve = Call::Resolve(Resolve {
-        host: "example.org".to_owned(),
-        timeout: Duration::from_secs(10),
-    });
-    assert_eq!(**call, resolve);
-    (bench, *token)
+    let (token, call) = (*token, Call::clone(call));
+    (bench, token, call)
 }
 
 #[test]
@@ -244,4 +252,52 @@ fn a_call_that_nobody_waits_for_is_cancelled() {
     let (mut bench, _) = calling("veche.resolve('example.org')");
     bench.vm.finish();
     assert_eq!(bench.told(), ["cancel call"]);
+}
+
+#[test]
+fn passwords_are_hashed_elsewhere_and_a_busy_server_is_no_error() {
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c2FsdA$aGFzaA";
+    let verify = format!("print(veche.password.verify('horse', '{hash}'))");
+    for (body, action, reply, told) in [
+        (
+            "print(veche.password.hash('horse'))",
+            PasswordAction::Hash,
+            Ok(PasswordReply::Hash(hash.to_owned())),
+            hash,
+        ),
+        (
+            &*verify,
+            PasswordAction::Verify {
+                hash: Some(hash.to_owned()),
+            },
+            Ok(PasswordReply::IsRight(true)),
+            "true",
+        ),
+        (
+            "print(veche.password.verify('horse', nil))",
+            PasswordAction::Verify { hash: None },
+            Ok(PasswordReply::IsRight(false)),
+            "false",
+        ),
+        (
+            "print(veche.password.hash('horse'))",
+            PasswordAction::Hash,
+            Err(Fault::new(FaultKind::Refused, "too many")),
+            "nil\tbusy",
+        ),
+        (
+            "print(pcall(veche.password.hash, 'horse'))",
+            PasswordAction::Hash,
+            Err(Fault::new(FaultKind::Broken, "password: out of memory")),
+            "false\tpassword: out of memory",
+        ),
+    ] {
+        let (mut bench, token, call) = beginning(body);
+        let password = b"horse".to_vec();
+        assert_eq!(call, Call::Password(Password { password, action }));
+        bench
+            .vm
+            .replied(token, reply.map(Reply::Password), bench.now);
+        assert_eq!(bench.told(), [told], "{body}");
+    }
 }

@@ -11,6 +11,7 @@
 ---@field hmac veche.hmac
 ---@field json veche.json
 ---@field metrics veche.metrics
+---@field password veche.password
 ---@field random veche.random
 ---@field time veche.time
 ---@field uuid veche.uuid

@@ -13,6 +13,7 @@ const MODULES: &[(&str, &str)] = &[
     ("semaphore", include_str!("../../lua/semaphore.lua")),
     ("mysql", include_str!("../../lua/mysql.lua")),
     ("redis", include_str!("../../lua/redis.lua")),
+    ("password", include_str!("../../lua/password.lua")),
     ("dict", include_str!("../../lua/dict.lua")),
     ("queue", include_str!("../../lua/queue.lua")),
     ("table", include_str!("../../lua/table.lua")),

@@ -20,6 +20,7 @@ pub(crate) mod kept;
 pub(crate) mod lua;
 mod metrics;
 mod mysql;
+mod password;
 mod queue;
 mod random;
 mod redis;
@@ -59,6 +60,7 @@ pub(crate) fn install(
     resolve::install(lua, desk, native)?;
     mysql::install(lua, desk, native)?;
     redis::install(lua, desk, native)?;
+    password::install(lua, desk, native)?;
     http::install(lua, desk, native)?;
     hooks::install(lua, desk, native)?;
     http_client::install(lua, desk, native, folder)?;

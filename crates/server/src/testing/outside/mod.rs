@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use veche_calls::redis::{RedisAction, RedisReply};
 use veche_calls::{Call, CallId, Fault, FaultKind, Http, Outcome, Redis, Reply};
+use veche_outbound::password::{self, Cost};
 use veche_script::{Dial, Level, Plain};
 
 use super::world::MONO_MS;
@@ -271,6 +272,8 @@ impl Inner {
                 let timeout = (!blocks).then_some(redis.keyspace.timeout);
                 (questions, subscribes, timeout)
             }
+            // No other server is asked.
+            Call::Password(_) => (Vec::new(), true, None),
         };
         let parts = questions.into_iter();
         let parts = parts.map(|question| self.ask(question, by_itself));
@@ -295,6 +298,7 @@ impl Inner {
                     Call::Resolve(_) => Kind::Resolve,
                     Call::Mysql(_) => Kind::Mysql,
                     Call::Redis(_) => Kind::Redis,
+                    Call::Password(_) => continue,
                 };
                 let error = question.get("error");
                 *part = Part::Said(match error {
@@ -337,6 +341,9 @@ impl Inner {
         let reply = match call {
             Call::Redis(redis) => return self.redis_reply(redis, said).map(Reply::Redis),
             Call::Http(Http::Read(_)) => return Ok(Reply::Chunk(None)),
+            Call::Password(call) => {
+                return password::run(call, Cost::Least).map(Reply::Password);
+            }
             Call::Http(Http::Fetch(fetch)) => {
                 let said = said.pop().unwrap_or(Ok(Plain::Nil))?;
                 return Ok(Reply::Http(Box::new(self.http_reply(fetch, &said))));
@@ -426,7 +433,9 @@ impl Inner {
                         fetch.timeout.as_secs_f64()
                     )
                 }
-                Call::Http(Http::Read(_)) | Call::Resolve(_) => "timeout".to_owned(),
+                Call::Http(Http::Read(_)) | Call::Resolve(_) | Call::Password(_) => {
+                    "timeout".to_owned()
+                }
             };
             let fault = Fault::new(FaultKind::Timeout, words);
             self.outcomes.push((one.id, Err(fault)));

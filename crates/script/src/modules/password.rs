@@ -1,0 +1,51 @@
+//! `veche.password`: hashes of passwords, made and compared where they hold nobody up.
+
+use std::rc::Rc;
+
+use mlua::{Lua, MultiValue, Table, Value};
+use veche_calls::password::{PASSWORD_BYTES_MAX, PasswordAction, PasswordReply};
+use veche_calls::{Call, Password};
+
+use super::argument::Arguments;
+use crate::desk::Desk;
+
+pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+    let module = lua.create_table()?;
+    let own = Rc::clone(desk);
+    let hash = lua.create_function(move |_, values: MultiValue| {
+        let arguments = Arguments::new("password.hash", values);
+        let action = PasswordAction::Hash;
+        begin(&own, &arguments, action)
+    })?;
+    module.set("hash", hash)?;
+    let own = Rc::clone(desk);
+    let verify = lua.create_function(move |_, values: MultiValue| {
+        let arguments = Arguments::new("password.verify", values);
+        let hash = match arguments.at(2) {
+            Value::Nil => None,
+            // What is not UTF-8 is no PHC string either: the call says so.
+            _ => Some(arguments.string(2)?.to_string_lossy()),
+        };
+        begin(&own, &arguments, PasswordAction::Verify { hash })
+    })?;
+    module.set("verify", verify)?;
+    native.set("password", module)
+}
+
+fn begin(desk: &Desk, arguments: &Arguments, action: PasswordAction) -> mlua::Result<f64> {
+    let password = arguments.bytes(1)?.to_vec();
+    if password.len() > PASSWORD_BYTES_MAX {
+        let expected = format!("at most {PASSWORD_BYTES_MAX} bytes expected");
+        return Err(arguments.bad(1, &expected));
+    }
+    let token = desk.call(Call::Password(Password { password, action }));
+    Ok(token.0 as f64)
+}
+
+/// A hash, or whether the password was right.
+pub(super) fn to_lua(lua: &Lua, reply: PasswordReply) -> mlua::Result<Value> {
+    Ok(match reply {
+        PasswordReply::Hash(hash) => Value::String(lua.create_string(hash)?),
+        PasswordReply::IsRight(is_right) => Value::Boolean(is_right),
+    })
+}
