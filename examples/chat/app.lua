@@ -4,15 +4,22 @@
 --   POST   /api/login      {"name":…,"password":…}   200 and a session
 --   POST   /api/logout                               204
 --   GET    /api/token                                {"token":…,"name":…}: opens the connection, for ten minutes
---   GET    /api/people?name=BEGINNING                {"people":[{"name":…,"online":…,"last_seen":…}]}
---   GET    /api/dialogs                              {"dialogs":[NAME,…]}: with whom one talks
---   POST   /api/dialogs    {"with":NAME}             200, and the other one's page is told
+--   GET    /api/people?name=BEGINNING                {"people":[{"name":…,"online":…,"last_seen":…,"dialog":STATE}]}
+--   GET    /api/dialogs                              {"dialogs":[{"with":NAME,"state":STATE}]}
+--   POST   /api/dialogs    {"with":NAME}             {"state":STATE}: invites, or accepts an invitation
+--   DELETE /api/dialogs/NAME                         204: leaves, declines, or takes an invitation back
+--
+-- STATE is "sent" or "received" of an invitation, and "accepted" of a dialogue; both pages are told when it changes. Where
+-- passwords wait to be hashed in too great a number, it is 503 with Retry-After.
 --
 -- What people say does not pass here: pages publish it to the dialogue's channel, and the server puts the sender's name
 -- beside it. See veche.toml.
 
 local veche = require "veche"
+local devices = require "devices"
 local dialogs = require "dialogs"
+local limits = require "limits"
+local origin = require "origin"
 local users = require "users"
 local token = require "token"
 
@@ -21,17 +28,27 @@ local PEOPLE_MAX = 50        -- in one answer
 
 local app, router = {}, veche.router()
 app.request = router
+router:before(origin)
 
 -- The name of who asks, or nil. The cookie is same_site = "strict": no other site's page can ask in somebody's name.
 local function who(req) return users.of_session(req.cookies.session) end
 
-local function session_cookie(value, seconds)
-  local options = { path = "/api", http_only = true, same_site = "strict", max_age = seconds }
-  return { ["Set-Cookie"] = veche.cookie("session", value, options) }
+local function cookie(name, value, path, seconds)
+  return veche.cookie(name, value, { path = path, http_only = true, same_site = "strict", max_age = seconds })
 end
 
+local function session_cookie(value, seconds) return cookie("session", value, "/api", seconds) end
+
 local function enter(status, name)
-  return status, session_cookie(users.new_session(name), users.SESSION_SECONDS), { name = name }
+  local cookies = {
+    session_cookie(users.new_session(name), users.SESSION_SECONDS),
+    cookie("device", devices.sign(name), "/api/login", devices.SECONDS),
+  }
+  return status, { ["Set-Cookie"] = cookies }, { name = name }
+end
+
+local function busy()
+  return 503, { ["Retry-After"] = "2" }, { error = "Too many want to come in at once. Try again in a moment." }
 end
 
 -- A name, a password and nothing, or nil, nil and why not.
@@ -51,8 +68,10 @@ end
 router:post("/api/register", function(req)
   local name, password, why = credentials(req)
   if not name then return 400, { error = why } end
-  if not users.may_try("register " .. req.remote, 30) then return 429, { error = "Too many at once. Try again in a minute." } end
-  if not users.register(name, password) then return 409, { error = "'" .. name .. "' is taken." } end
+  if not limits.registration(req.remote) then return 429, { error = "Too many at once. Try again in a minute." } end
+  local is_new, is_busy = users.register(name, password)
+  if is_busy then return busy() end
+  if not is_new then return 409, { error = "'" .. name .. "' is taken." } end
   veche.publish("people:all", veche.json.encode { registered = name })
   return enter(201, name)
 end)
@@ -60,20 +79,22 @@ end)
 router:post("/api/login", function(req)
   local name, password, why = credentials(req)
   if not name then return 400, { error = why } end
-  local tries = "login " .. name .. " " .. req.remote
-  -- By name, against guessing; by address, since each try costs time.
-  if not users.may_try(tries, 10) or not users.may_try("login " .. req.remote, 60) then
-    return 429, { error = "Too many wrong passwords. Try again in a minute." }
+  local try = limits.login(name, req.remote, devices.is_known(req.cookies.device, name))
+  if not try then return 429, { error = "Too many wrong passwords. Try again in some minutes." } end
+  local is_right, is_busy = users.is_password(name, password)
+  if is_busy then
+    try.give_back()
+    return busy()
   end
   -- The same words for a name that is not there: who is registered, strangers need not learn.
-  if not users.is_password(name, password) then return 403, { error = "The name or the password is wrong." } end
-  users.forget_tries(tries)
+  if not is_right then return 403, { error = "The name or the password is wrong." } end
+  try.forget()
   return enter(200, name)
 end)
 
 router:post("/api/logout", function(req)
   users.end_session(req.cookies.session)
-  return 204, session_cookie("", 0), ""
+  return 204, { ["Set-Cookie"] = session_cookie("", 0) }, ""
 end)
 
 -- From here on only for those who are logged in.
@@ -96,7 +117,9 @@ router:get("/api/people", known(function(req, me)
   for _, name in ipairs(users.beginning_with(beginning, PEOPLE_MAX + 1)) do
     if name ~= me and #people < PEOPLE_MAX then
       local status = veche.user_status(name)
-      people[#people + 1] = { name = name, online = status.connections > 0, last_seen = status.last_seen }
+      people[#people + 1] = {
+        name = name, online = status.connections > 0, last_seen = status.last_seen, dialog = dialogs.state(me, name),
+      }
     end
   end
   return { people = people }
@@ -104,17 +127,30 @@ end))
 
 router:get("/api/dialogs", known(function(_, me) return { dialogs = dialogs.of(me) } end))
 
+-- On their own channels (#bob), which reach every tab of both. Who is away asks for the list when he is back.
+local function tell(one, other)
+  veche.push(one, veche.json.encode { dialog = other, state = dialogs.state(one, other) or "none" })
+  veche.push(other, veche.json.encode { dialog = one, state = dialogs.state(other, one) or "none" })
+end
+
 router:post("/api/dialogs", known(function(req, me)
   local other = users.normal(type(req.json) == "table" and req.json.with)
   if not other or other == me or not users.exists(other) then return 404, { error = "There is nobody of that name." } end
-  local is_new, why = dialogs.begin(me, other)
-  if why then return 409, { error = why } end
-  if is_new then
-    -- On their own channels (#bob), which reach every tab of both. Who is away asks for the list when he is back.
-    veche.push(other, veche.json.encode { dialog = me })
-    veche.push(me, veche.json.encode { dialog = other })
+  local before = dialogs.state(me, other)
+  if not before and not limits.invitation(me, req.remote) then
+    return 429, { error = "You have invited many people. Try again in an hour." }
   end
-  return {}
+  local state, why = dialogs.begin(me, other)
+  if not state then return 409, { error = why } end
+  if state ~= before then tell(me, other) end
+  return { state = state }
+end))
+
+router:delete("/api/dialogs/:name", known(function(req, me)
+  local other = req.params.name
+  if not dialogs.leave(me, other) then return 404, { error = "There is no such dialogue." } end
+  tell(me, other)
+  return 204, ""
 end))
 
 return app

@@ -1,27 +1,102 @@
--- Who talks to whom, in memory as well.
+-- Who talks to whom, in memory as well. Ann wants to talk to Bob, and Bob to Ann: then it is a dialogue. Where only one of
+-- them wants it, it is an invitation, which costs only the one who has sent it.
 
 local veche = require "veche"
 
-local dialogs = { MOST = 100 }       -- of one person: a connection may have 128 channels
+local DAY = 24 * 3600
 
-local pairs_of = veche.dict("chat:dialogs")     -- "ann/bob" and "bob/ann": all of Ann's begin with "ann/"
+local dialogs = {
+  MOST = 100,               -- of one person, with the invitations that she has sent: a connection may have 128 channels
+  INVITATIONS_MOST = 20,    -- that she has sent, and nobody has accepted
+  SHOWN = 50,               -- invitations that she has received, the latest
+  INVITATION_SECONDS = DAY, -- as long as what was said in it is remembered
+  LEFT_SECONDS = DAY,       -- so long who was left can't invite again
+}
 
--- The names of those with whom somebody talks.
-function dialogs.of(name)
-  local names = veche.json.array()
-  for _, key in ipairs(pairs_of:keys(name .. "/", dialogs.MOST)) do names[#names + 1] = key:sub(#name + 2) end
+-- All begin with a name and "/", so that those of one person are found. What is set is only ever one person's wish: it
+-- does not matter which of two workers is quicker.
+local wants = veche.dict("chat:wants")   -- "ann/bob": Ann wants to talk to Bob
+local asked = veche.dict("chat:asked")   -- "bob/ann": since when, for Bob to find
+local left = veche.dict("chat:left")     -- "bob/ann": Bob has left Ann, or declined
+
+local function key(one, other) return one .. "/" .. other end
+
+-- "accepted", "sent", "received" or nil.
+function dialogs.state(me, other)
+  local mine, theirs = wants:get(key(me, other)), wants:get(key(other, me))
+  if mine then return theirs and "accepted" or "sent" end
+  return theirs and "received" or nil
+end
+
+local function others(dict, me, most)
+  local names = dict:keys(me .. "/", most)
+  for place, name in ipairs(names) do names[place] = name:sub(#me + 2) end
   return names
 end
 
--- Whether it is new; or nil and why it can't be.
-function dialogs.begin(one, other)
-  if pairs_of:get(one .. "/" .. other) then return false end
-  for _, name in ipairs { one, other } do
-    if #dialogs.of(name) == dialogs.MOST then return nil, name .. " talks to " .. dialogs.MOST .. " people already." end
+-- { with = NAME, state = … }: dialogues and invitations that were sent, and the latest of those that were received.
+function dialogs.of(me)
+  local list, received = veche.json.array(), {}
+  -- Some more than there may be: what two workers do at the same moment may be one too many.
+  for _, other in ipairs(others(wants, me, dialogs.MOST + 20)) do
+    list[#list + 1] = { with = other, state = dialogs.state(me, other) }
   end
-  pairs_of:set(one .. "/" .. other, true)
-  pairs_of:set(other .. "/" .. one, true)
-  return true
+  for _, other in ipairs(others(asked, me, 10000)) do
+    local at = asked:get(key(me, other))
+    if at and dialogs.state(me, other) == "received" then received[#received + 1] = { with = other, at = at } end
+  end
+  table.sort(received, function(one, two) return one.at > two.at end)
+  for place = 1, math.min(#received, dialogs.SHOWN) do
+    list[#list + 1] = { with = received[place].with, state = "received" }
+  end
+  return list
+end
+
+-- Whether somebody has room for one more; or nil and why not.
+local function has_room(me, is_invitation)
+  local names, sent = others(wants, me, dialogs.MOST), 0
+  if #names >= dialogs.MOST then return nil, "You talk to " .. dialogs.MOST .. " people already. Leave a dialogue first." end
+  if not is_invitation then return true end
+  for _, other in ipairs(names) do
+    if dialogs.state(me, other) == "sent" then sent = sent + 1 end
+  end
+  if sent < dialogs.INVITATIONS_MOST then return true end
+  return nil, "You have invited " .. sent .. " people who have not answered yet."
+end
+
+-- Invites somebody, or accepts an invitation: the state, or nil and why it can't be. How many have invited the other one
+-- does not matter.
+function dialogs.begin(me, other)
+  local state = dialogs.state(me, other)
+  if state == "accepted" or state == "sent" then return state end
+  if left:get(key(other, me)) then return nil, other .. " does not want to talk to you today." end
+  local is_invitation = state == nil
+  local room, why = has_room(me, is_invitation)
+  if not room then return nil, why end
+  left:delete(key(me, other))
+  if is_invitation then
+    asked:set(key(other, me), veche.time.now(), dialogs.INVITATION_SECONDS)
+    wants:set(key(me, other), true, dialogs.INVITATION_SECONDS)
+    -- The other one may have invited at the same moment.
+    if dialogs.state(me, other) == "sent" then return "sent" end
+  end
+  for _, two in ipairs { { me, other }, { other, me } } do
+    wants:set(key(two[1], two[2]), true)
+    asked:delete(key(two[1], two[2]))
+  end
+  return "accepted"
+end
+
+-- Leaves a dialogue, declines an invitation or takes one back: what it was, or nil if there was nothing.
+function dialogs.leave(me, other)
+  local state = dialogs.state(me, other)
+  if not state then return nil end
+  for _, two in ipairs { { me, other }, { other, me } } do
+    wants:delete(key(two[1], two[2]))
+    asked:delete(key(two[1], two[2]))
+  end
+  if state ~= "sent" then left:set(key(me, other), true, dialogs.LEFT_SECONDS) end
+  return state
 end
 
 return dialogs

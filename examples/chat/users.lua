@@ -2,18 +2,12 @@
 -- this in its database (veche.mysql), and the rest stays as it is.
 
 local veche = require "veche"
-local pbkdf2 = require "pbkdf2"
 
 local users = { SESSION_SECONDS = 24 * 3600 }
 
--- Rounds of PBKDF2: about a tenth of a second for each login, and for each guess.
-local ROUNDS = 100000
-local OF_NOBODY = ("0"):rep(32) .. ":"
-
 -- All workers share these.
-local passwords = veche.dict("chat:passwords")      -- name -> salt, ":" and what its password becomes with it
+local passwords = veche.dict("chat:hashes")           -- name -> what veche.password has made of it
 local sessions = veche.dict("chat:sessions")        -- digest of the cookie -> name
-local tries = veche.dict("chat:tries")              -- what somebody tries -> how often within a minute
 
 -- A name as it is kept, or nil and why it can't be one. It stands in names of channels ("dialog:#ann,bob") and in keys
 -- ("ann/bob"), so there are no commas, hashes and slashes in it.
@@ -27,29 +21,17 @@ function users.normal(name)
   return name
 end
 
--- Whether it has been tried less than `most` times in the last minute.
-function users.may_try(what, most)
-  tries:add(what, 0, 60)
-  return tries:incr(what) <= most
-end
-
--- The last one was right.
-function users.forget_tries(what) tries:delete(what) end
-
--- False if the name is taken.
+-- False if the name is taken; nil and "busy" if too many passwords wait to be hashed.
 function users.register(name, password)
   if passwords:get(name) then return false end
-  local salt = veche.hash.sha256(veche.random.bytes(32)):sub(1, 32)
-  -- Waits, so somebody may be quicker: `add` decides.
-  return passwords:add(name, salt .. ":" .. pbkdf2(password, salt, ROUNDS))
+  local hash, why = veche.password.hash(password)
+  if not hash then return nil, why end
+  -- It has waited, so somebody may have been quicker: `add` decides.
+  return passwords:add(name, hash)
 end
 
--- It takes as long when there is nobody of that name.
-function users.is_password(name, password)
-  local kept = passwords:get(name) or OF_NOBODY
-  local salt, digest = kept:match("^(%x+):(%x*)$")
-  return veche.hmac.equals(pbkdf2(password, salt, ROUNDS), digest)
-end
+-- It takes as long when there is nobody of that name. Nil and "busy" if too many passwords wait.
+function users.is_password(name, password) return veche.password.verify(password, passwords:get(name)) end
 
 function users.exists(name) return passwords:get(name) ~= nil end
 

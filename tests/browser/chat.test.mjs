@@ -1,5 +1,6 @@
-// examples/chat as it stands, in two Chromiums: Ann and Bob register, find each other, talk, see what was delivered and
-// read, who types and who is there; Ann's way to the server is cut, and nothing is lost. run.sh says which binary.
+// examples/chat as it stands, in two Chromiums: Ann and Bob register, find each other, one accepts the other's invitation,
+// they talk, see what was delivered and read, who types and who is there; Ann's way to the server is cut, and nothing is
+// lost. Dialogues are left, and another site's page logs nobody out. run.sh says which binary.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
@@ -79,6 +80,14 @@ async function talkTo(page, name) {
   await becomes(page, "#other-name", name);
 }
 
+async function accept(page, name) {
+  await page.click(`#invitations a[href="#${name}"]`);
+  await becomes(page, "#asked-by", name);
+  await page.click("#accept");
+  await page.waitForSelector(`#talks a[href="#${name}"]`);
+  assert.ok(await page.isHidden("#asked"));
+}
+
 async function say(page, text) {
   await page.fill("#text", text);
   await page.press("#text", "Enter");
@@ -138,7 +147,18 @@ test("two register, and each sees the other", { skip }, async () => {
 test("words go both ways, as they were typed, and who is not looking has them unread", { skip }, async () => {
   await talkTo(ann, "bob");
   await say(ann, "Are you there?");
-  await bob.waitForSelector('#talks a[href="#ann"]');
+  await ann.waitForSelector("#invited:not([hidden])");
+  await bob.waitForSelector('#invitations a[href="#ann"]');
+  await talkTo(bob, "ann");
+  await shows(bob, ["theirs: Are you there?"]);
+  await bob.screenshot({ path: `${VECHE_SHOTS}/chat-invitation.png` });
+  // Before he accepts it she does not learn that he has seen it.
+  await lastBecomes(ann, "sent");
+  await accept(bob, "ann");
+  await lastBecomes(ann, "read");
+  assert.ok(await ann.isHidden("#invited"));
+  await bob.evaluate(() => (location.hash = ""));
+  await say(ann, "Hello?");
   await bob.waitForFunction(() => document.querySelector('#talks a[href="#ann"] .unread').textContent === "1");
   assert.equal(await bob.title(), "(1) Chat");
   await lastBecomes(ann, "delivered");
@@ -147,8 +167,8 @@ test("words go both ways, as they were typed, and who is not looking has them un
   assert.equal(await unread(bob, "ann"), "");
   await say(bob, "<img src=x onerror=alert(1)> вече 🔔");
   await Promise.all([
-    shows(ann, ["mine: Are you there?", "theirs: <img src=x onerror=alert(1)> вече 🔔"]),
-    shows(bob, ["theirs: Are you there?", "mine: <img src=x onerror=alert(1)> вече 🔔"]),
+    shows(ann, ["mine: Are you there?", "mine: Hello?", "theirs: <img src=x onerror=alert(1)> вече 🔔"]),
+    shows(bob, ["theirs: Are you there?", "theirs: Hello?", "mine: <img src=x onerror=alert(1)> вече 🔔"]),
   ]);
   await lastBecomes(bob, "read");
 });
@@ -264,6 +284,68 @@ test("who the sender is can't be forged, and nobody gets into others' dialogues"
   await eve.context().close();
 });
 
+test("invitations are declined and taken back, dialogues are left, and either may begin anew", { skip }, async () => {
+  const dan = await open(browsers[0], site);
+  const eda = await open(browsers[1], site);
+  await enter(dan, "dan");
+  await isAt(dan, "chat");
+  await enter(eda, "eda");
+  await isAt(eda, "chat");
+  const isGone = async (page, name) => {
+    await page.waitForFunction((href) => !document.querySelector(`:is(#talks, #invitations) a[href="${href}"]`), `#${name}`);
+    await page.waitForSelector(`#people a[href="#${name}"]`);
+  };
+  // Taken back.
+  await talkTo(dan, "eda");
+  await say(dan, "Good day.");
+  await eda.waitForSelector('#invitations a[href="#dan"]');
+  await becomes(dan, "#leave", "Take back");
+  await dan.click("#leave");
+  await Promise.all([isGone(dan, "eda"), isGone(eda, "dan")]);
+  // Declined: Dan is told so when he tries again.
+  await talkTo(dan, "eda");
+  await say(dan, "Good day again.");
+  await eda.click('#invitations a[href="#dan"]');
+  await eda.click("#decline");
+  await Promise.all([isGone(dan, "eda"), isGone(eda, "dan")]);
+  await dan.waitForFunction(() => /is over/.test(document.getElementById("fault").textContent));
+  await say(dan, "Please.");
+  await dan.waitForFunction(() => /eda does not want/.test(document.getElementById("fault").textContent));
+  // Eda may invite him. He answers, and so accepts; then he leaves.
+  await talkTo(eda, "dan");
+  await say(eda, "Now I have time.");
+  await dan.waitForSelector('#invitations a[href="#eda"]');
+  await dan.waitForSelector("#asked:not([hidden])");
+  await say(dan, "So have I.");
+  await eda.waitForSelector('#talks a[href="#dan"]');
+  await lastBecomes(eda, "read");
+  assert.ok(await dan.isHidden("#asked"));
+  await becomes(dan, "#leave", "Leave");
+  await dan.click("#leave");
+  await Promise.all([isGone(dan, "eda"), isGone(eda, "dan")]);
+  await eda.waitForFunction(() => /is over/.test(document.getElementById("fault").textContent));
+  await eda.screenshot({ path: `${VECHE_SHOTS}/chat-over.png` });
+  await dan.reload();
+  await isAt(dan, "chat");
+  await dan.waitForSelector('#people a[href="#eda"]');
+  assert.equal(await dan.$('#talks a[href="#eda"]'), null);
+  await dan.context().close();
+  await eda.context().close();
+});
+
+test("a page of another site logs nobody out", { skip }, async () => {
+  const page = await bob.context().newPage();
+  const body = `<form method="post" action="${site}/api/logout"></form><script>document.forms[0].submit()</script>`;
+  await page.route("http://evil.example/**", (route) => route.fulfill({ contentType: "text/html", body }));
+  const answered = page.waitForResponse(`${site}/api/logout`);
+  await page.goto("http://evil.example/", { waitUntil: "commit" });
+  const answer = await answered;
+  assert.equal(answer.status(), 403);
+  assert.equal(await answer.headerValue("set-cookie"), null);
+  await page.close();
+  assert.equal(await bob.evaluate(async () => (await fetch("api/token")).status), 200);
+});
+
 test("who leaves is seen to leave, and comes back into the session", { skip }, async () => {
   await bob.goto("about:blank");
   await ann.waitForFunction(() => /^last seen/.test(document.getElementById("other-state").textContent));
@@ -293,8 +375,8 @@ test("where no WebSocket gets through, people talk all the same", { skip }, asyn
   await page.waitForSelector("body:not([data-offline])");
   await page.evaluate(() => (location.hash = "#ann"));
   await say(page, "By another way.");
-  await lastBecomes(page, "delivered");
-  await ann.evaluate(() => (location.hash = "#marena"));
+  await lastBecomes(page, "sent");
+  await accept(ann, "marena");
   await lastBecomes(page, "read");
   await say(ann, "It leads here.");
   await shows(page, ["mine: By another way.", "theirs: It leads here."]);
@@ -327,7 +409,12 @@ test("phone and desktop, light and dark", { skip }, async () => {
     await isAt(crowd, "chat");
     await talkTo(crowd, "ann");
     await say(crowd, text);
+    await look(ann, false);
+    await accept(ann, name);
     await lastBecomes(crowd, "delivered");
+    await ann.evaluate(() => (location.hash = "#bob"));
+    await becomes(ann, "#other-name", "bob");
+    await look(ann, true);
     if (name !== "onfim") await crowd.click("#logout");
   }
   await talkTo(ann, "onfim");

@@ -8,6 +8,7 @@ const { Centrifuge } = globalThis; // vendor/centrifuge.js
 /** Emits "change", and "end" when the session is over. */
 export class Chat extends EventTarget {
   dialogs = new Map(); // name -> Dialog
+  invitations = new Set(); // names of those who have invited me; what they said is not read before I look at it
   people = []; // {name, online, last_seen}: those whose names begin with what is looked for
   isConnected = false;
 
@@ -31,8 +32,8 @@ export class Chat extends EventTarget {
       .on("connected", () => this.#come())
       .on("connecting", () => this.#set({ isConnected: false }))
       .on("disconnected", () => this.dispatchEvent(new Event("end")))
-      // On the own channel: somebody has begun a dialogue, or I have in another tab.
-      .on("publication", ({ data }) => this.#begun(JSON.parse(data).dialog));
+      // On the own channel: somebody has invited me, accepted or left, or I have in another tab.
+      .on("publication", ({ data }) => this.#told(JSON.parse(data)));
     this.#client
       .newSubscription("people:all")
       .on("publication", ({ data }) => this.#registered(JSON.parse(data).registered))
@@ -46,16 +47,17 @@ export class Chat extends EventTarget {
     if (!dialog) {
       dialog = new Dialog(this.#client, this.me, name);
       dialog.addEventListener("change", () => this.#changed());
+      if (this.invitations.has(name)) dialog.become("received");
       this.dialogs.set(name, dialog);
     }
     return dialog;
   }
 
-  /** Nobody looks at it any more: one in which nothing was ever said goes. */
-  leave(name) {
+  /** Nobody looks at it any more: one that I have neither begun nor accepted goes. */
+  close(name) {
     const dialog = this.dialogs.get(name);
     dialog?.close();
-    if (!dialog || dialog.isBegun || dialog.messages.length > 0) return;
+    if (!dialog || dialog.isBegun || dialog.waiting.length > 0) return;
     dialog.end();
     this.dialogs.delete(name);
   }
@@ -65,6 +67,8 @@ export class Chat extends EventTarget {
     this.#search = search;
     try {
       const { people } = await ask("GET", `people?name=${encodeURIComponent(search)}`);
+      // Of many invitations the list has the latest.
+      for (const { name, dialog } of people) if (dialog === "received") this.#told({ dialog: name, state: dialog });
       if (search === this.#search) this.#set({ people });
     } catch {
       // They stay as they were.
@@ -79,14 +83,27 @@ export class Chat extends EventTarget {
     this.#set({ isConnected: true });
     this.look();
     try {
-      for (const name of (await ask("GET", "dialogs")).dialogs) this.#begun(name);
+      const { dialogs } = await ask("GET", "dialogs");
+      // What was left while we were not there is not among them.
+      const gone = new Set([...this.dialogs.keys(), ...this.invitations]);
+      for (const { with: name, state } of dialogs) {
+        this.#told({ dialog: name, state });
+        gone.delete(name);
+      }
+      for (const name of gone) this.#told({ dialog: name, state: "none" });
     } catch (error) {
       if (isOver(error)) this.end(); // the token still holds, but whoever it was is forgotten
     }
   }
 
-  #begun(name) {
-    this.dialog(name).isBegun = true;
+  /** What the server says of a dialogue: "sent" or "received" (an invitation), "accepted" or "none". */
+  #told({ dialog: name, state }) {
+    if (state === "received") this.invitations.add(name);
+    else this.invitations.delete(name);
+    const isMine = state === "sent" || state === "accepted";
+    const dialog = isMine ? this.dialog(name) : this.dialogs.get(name);
+    dialog?.become(state);
+    if (dialog && !dialog.isBegun && !dialog.isOpen) this.close(name);
     this.#changed();
   }
 

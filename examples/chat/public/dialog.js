@@ -28,9 +28,9 @@ export class Dialog extends EventTarget {
   isTyping = false;
   /** When the other one has left, if we were there. */
   lastSeen = null;
-  /** Whether the server knows of it, and so the other one does. */
-  isBegun = false;
-  /** Why the server does not let it begin. */
+  /** "sent" or "received" of an invitation, "accepted" of a dialogue, "none" before there is either. */
+  state = "none";
+  /** Why the server does not let it begin, or that it is over. */
   fault = null;
 
   #client;
@@ -64,6 +64,16 @@ export class Dialog extends EventTarget {
       .subscribe();
   }
 
+  /** Whether I want it. */
+  get isBegun() {
+    return this.state === "sent" || this.state === "accepted";
+  }
+
+  /** Whether it is shown. */
+  get isOpen() {
+    return this.#typing !== null;
+  }
+
   /** Everything to be shown, in order. */
   get messages() {
     return [...this.log, ...this.waiting];
@@ -90,6 +100,30 @@ export class Dialog extends EventTarget {
     this.#typedAt = 0;
     this.#changed();
     this.#send();
+  }
+
+  /** Invites the other one, or accepts an invitation. */
+  async begin() {
+    this.become((await ask("POST", "dialogs", { with: this.other })).state);
+  }
+
+  /** Leaves it, declines an invitation, or takes one back. */
+  async leave() {
+    await ask("DELETE", `dialogs/${this.other}`);
+    this.become("none");
+  }
+
+  /** Something could not be done. */
+  fail(fault) {
+    this.#set({ fault });
+  }
+
+  /** The server says how far it has come. */
+  become(state) {
+    if (state === this.state) return;
+    const isOver = state === "none" && this.isBegun;
+    this.#set({ state, fault: isOver ? "This dialogue is over." : null });
+    this.#mark();
   }
 
   /** Tells the other one that I am typing. */
@@ -209,10 +243,7 @@ export class Dialog extends EventTarget {
     try {
       let next;
       while ((next = this.waiting.find(({ isSent }) => !isSent)) && this.#subscription.state === "subscribed") {
-        if (!this.isBegun) {
-          await ask("POST", "dialogs", { with: this.other });
-          this.isBegun = true;
-        }
+        if (!this.isBegun) await this.begin(); // an answer accepts
         const { id, text, at } = next;
         await this.#subscription.publish({ said: { id, text, at } });
         next.isSent = true; // it leaves `waiting` when the server has said it to all, and so to us
@@ -226,7 +257,7 @@ export class Dialog extends EventTarget {
     }
   }
 
-  /** Marks what has come as delivered, or as read if somebody looks at it. */
+  /** Marks what has come as delivered, or as read if somebody looks at it; who only invites is not told. */
   #mark() {
     this.#markTimer ??= setTimeout(() => {
       this.#markTimer = null;
@@ -234,7 +265,7 @@ export class Dialog extends EventTarget {
       const what = this.#isWatched ? "read" : "delivered";
       const mine = this.#marks[this.me];
       const isTold = Math.max(mine.read, mine[what], this.#told.read, this.#told[what]) >= last;
-      if (isTold || this.#held || this.#subscription.state !== "subscribed") return;
+      if (isTold || this.state !== "accepted" || this.#held || this.#subscription.state !== "subscribed") return;
       this.#told[what] = last;
       this.#subscription.publish({ [what]: last }).catch(() => (this.#told[what] = 0));
     }, MARK_AFTER_MS);

@@ -36,24 +36,30 @@ export function show(chat) {
 
   function drawLists() {
     const isLookedFor = (name) => name.startsWith(page.search.value.trim().toLowerCase());
+    const invitations = [...chat.invitations].filter(isLookedFor);
+    fill(page.invitations, invitations, (name) => name, entry, (element, name) => {
+      write(element, name, chat.people.some((one) => one.name === name && one.online), "wants to talk to you", 0);
+    });
     const lastOf = ({ messages }) => messages.at(-1)?.at ?? 0;
     const talks = [...chat.dialogs.values()]
       .filter(({ other, isBegun }) => isBegun && isLookedFor(other))
       .sort((a, b) => lastOf(b) - lastOf(a));
-    fill(page.talks, talks, ({ other }) => other, entry, (element, { other, isOnline, isTyping, messages, unread }) => {
+    fill(page.talks, talks, ({ other }) => other, entry, (element, dialog) => {
+      const { other, isOnline, isTyping, messages, unread, state } = dialog;
       const last = messages.at(-1);
-      const words = isTyping ? "typing…" : last ? `${last.by === chat.me ? "You: " : ""}${last.text}` : "";
+      const words = state === "sent" ? "Invited" : isTyping ? "typing…" : last ? `${last.by === chat.me ? "You: " : ""}${last.text}` : "";
       write(element, other, isOnline, words, unread);
     });
     const people = chat.people
-      .filter(({ name }) => isLookedFor(name) && !chat.dialogs.get(name)?.isBegun)
+      .filter(({ name }) => isLookedFor(name) && !chat.dialogs.get(name)?.isBegun && !chat.invitations.has(name))
       .sort((a, b) => b.online - a.online || a.name.localeCompare(b.name));
     fill(page.people, people, ({ name }) => name, entry, (element, { name, online, last_seen }) => {
       write(element, name, online, online ? "online" : seen(last_seen * 1000), 0);
     });
+    page["invitations-title"].hidden = invitations.length === 0;
     page["talks-title"].hidden = talks.length === 0;
     page["people-title"].hidden = people.length === 0;
-    page.nobody.hidden = talks.length + people.length > 0 || page.search.value !== "";
+    page.nobody.hidden = invitations.length + talks.length + people.length > 0 || page.search.value !== "";
   }
 
   const entry = () => make("li", make("a", make("span.avatar"), make("strong"), make("span.words"), make("span.unread")));
@@ -70,14 +76,19 @@ export function show(chat) {
   }
 
   function drawDialog(dialog) {
-    const { other, isOnline, isTyping, messages, fault } = dialog;
+    const { other, isOnline, isTyping, messages, fault, state } = dialog;
     const lastSeen = dialog.lastSeen ?? chat.people.find(({ name }) => name === other)?.last_seen * 1000;
     paint(page["other-avatar"], other, isOnline);
     page["other-name"].textContent = other;
-    const state = isTyping ? "typing…" : isOnline ? "online" : seen(lastSeen);
-    page["other-state"].textContent = chat.isConnected ? state : "connecting…";
+    const presence = isTyping ? "typing…" : isOnline ? "online" : seen(lastSeen);
+    page["other-state"].textContent = chat.isConnected ? presence : "connecting…";
     page["other-state"].toggleAttribute("data-live", isTyping || isOnline);
     page.fault.textContent = fault ?? "";
+    page.leave.hidden = !dialog.isBegun;
+    page.leave.textContent = state === "sent" ? "Take back" : "Leave";
+    page.invited.hidden = state !== "sent";
+    page.asked.hidden = state !== "received";
+    page["asked-by"].textContent = other;
 
     const { scroll } = page;
     const isAtEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 60;
@@ -108,7 +119,7 @@ export function show(chat) {
   function go() {
     const name = decodeURIComponent(location.hash.slice(1)).toLowerCase();
     if (name === open) return;
-    if (open) chat.leave(open);
+    if (open) chat.close(open);
     open = /^[a-z][a-z0-9._-]{1,19}$/.test(name) && name !== chat.me ? name : null;
     document.body.toggleAttribute("data-open", open !== null);
     page.messages.replaceChildren();
@@ -155,6 +166,21 @@ export function show(chat) {
     if (page.scroll.scrollHeight - page.scroll.scrollTop - page.scroll.clientHeight < 60) page.newer.hidden = true;
   });
   on(page.newer, "click", () => page.scroll.scrollTo({ top: page.scroll.scrollHeight, behavior: "smooth" }));
+  /** Does it, and says why not. */
+  async function attempt(what) {
+    const dialog = chat.dialog(open);
+    try {
+      await what(dialog);
+      return true;
+    } catch (error) {
+      dialog.fail(error.message);
+      return false;
+    }
+  }
+  const away = async () => (await attempt((dialog) => dialog.leave())) && (location.hash = "");
+  on(page.leave, "click", away);
+  on(page.decline, "click", away);
+  on(page.accept, "click", () => attempt((dialog) => dialog.begin()));
   on(page.logout, "click", async () => {
     await ask("POST", "logout").catch(() => {});
     chat.end();
@@ -186,7 +212,7 @@ export function show(chat) {
   return () => {
     end.abort();
     document.body.removeAttribute("data-open");
-    for (const list of [page.talks, page.people, page.messages]) list.replaceChildren();
+    for (const list of [page.invitations, page.talks, page.people, page.messages]) list.replaceChildren();
     document.title = "Chat";
   };
 }

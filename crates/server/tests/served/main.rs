@@ -16,6 +16,7 @@ mod blocks;
 mod caps;
 mod centrifuge;
 mod centrifuge_one_way;
+mod chat;
 mod churn;
 mod confined;
 mod dashboard;

@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(crate) use http::{Http, call, get};
+pub(crate) use http::{Http, Response, call, get};
 pub(crate) use lines::Lines;
 pub(crate) use server::{Options, Server};
 pub(crate) use socket::{Seen, Socket, connect_from};

@@ -87,6 +87,11 @@ impl Server {
 
     /// A folder with a config of its own, copied; ports and workers are the test's, all else is as it stands there.
     pub(crate) fn copy_of(setup: Setup, folder: &Path) -> Self {
+        Self::copy_with(setup, folder, &Options::default())
+    }
+
+    /// The same, started as the options say.
+    pub(crate) fn copy_with(setup: Setup, folder: &Path, options: &Options<'_>) -> Self {
         let mut server = Self::prepare(setup);
         copy(folder, &server.folder);
         let text = fs::read_to_string(server.config()).expect("a config");
@@ -100,7 +105,7 @@ impl Server {
             })
             .collect();
         server.write_config(&text.join("\n"));
-        server.launch(&Options::default());
+        server.launch(options);
         server.public = server.address("public").expect("browsers connect to it");
         server.internal = server.address("internal").unwrap_or(server.public);
         server.push = server.address("push").unwrap_or(server.public);

@@ -1,0 +1,86 @@
+-- How often what may be tried: buckets that are counted for a time, and then begin anew.
+
+local veche = require "veche"
+
+local limits = {}
+
+-- A minute's logins of an address: each costs the server time.
+local OF_ADDRESS = { most = 60, seconds = 60 }
+-- Wrong passwords for a name, from an address and from all of them together.
+local OF_NAME_AND_ADDRESS = { most = 10, seconds = 60 }
+local OF_NAME = { most = 20, seconds = 900 }
+-- The same from devices that have been let in with that name before: what strangers guess does not count here.
+local OF_KNOWN_DEVICES = { most = 20, seconds = 60 }
+
+local REGISTRATIONS = { most = 30, seconds = 60 }
+local INVITATIONS = { most = 20, seconds = 3600 }
+local INVITATIONS_OF_ADDRESS = { most = 40, seconds = 3600 }
+
+-- What strangers fill leaves room in the other one.
+local of_strangers = veche.dict("chat:tries")
+local of_known = veche.dict("chat:tries of known devices")
+
+-- One who has an IPv6 address has all of its /64; an IPv4 address stands for itself, in either form.
+function limits.network(address)
+  local v4 = address:match("^::ffff:(%d+%.%d+%.%d+%.%d+)$")
+  if v4 or not address:find(":", 1, true) then return v4 or address end
+  local head, tail = address:match("^(.-)::(.*)$")
+  local groups = {}
+  for group in (head or address):gmatch("%x+") do groups[#groups + 1] = group end
+  -- What "::" stands for: as many zeros as are missing of eight.
+  local behind = {}
+  for group in (tail or ""):gmatch("%x+") do behind[#behind + 1] = group end
+  if head then
+    for _ = 1, 8 - #groups - #behind do groups[#groups + 1] = "0" end
+    for _, group in ipairs(behind) do groups[#groups + 1] = group end
+  end
+  return table.concat(groups, ":", 1, math.min(4, #groups)) .. "::/64"
+end
+
+-- Whether one more is within the limit, and counts it. Where there is no room to count it, it is not.
+local function take(tries, what, limit)
+  local is_counted, count = pcall(tries.update, tries, what, function(before)
+    if before then return before + 1 end
+    return 1, limit.seconds
+  end)
+  return is_counted and count <= limit.most
+end
+
+local function give_back(tries, what)
+  tries:update(what, function(before) return before and before > 1 and before - 1 or nil end)
+end
+
+function limits.registration(remote) return take(of_strangers, "register " .. limits.network(remote), REGISTRATIONS) end
+
+function limits.invitation(name, remote)
+  return take(of_strangers, "invite " .. name, INVITATIONS)
+    and take(of_strangers, "invite from " .. limits.network(remote), INVITATIONS_OF_ADDRESS)
+end
+
+-- A try to log in, or nil if it is one too many. `is_known`: from a device that has been let in with that name before.
+function limits.login(name, remote, is_known)
+  local network = limits.network(remote)
+  local tries = is_known and of_known or of_strangers
+  local pair, all = "login " .. name .. " " .. network, "login " .. name
+  -- The address first: names that were made up take room only within its limit.
+  if not take(tries, "login from " .. network, OF_ADDRESS) then return nil end
+  if is_known then
+    if not take(tries, all, OF_KNOWN_DEVICES) then return nil end
+  elseif not (take(tries, pair, OF_NAME_AND_ADDRESS) and take(tries, all, OF_NAME)) then
+    return nil
+  end
+  return {
+    -- The password was right.
+    forget = function()
+      give_back(tries, all)
+      tries:delete(pair)
+    end,
+    -- It was not looked at.
+    give_back = function()
+      give_back(tries, all)
+      give_back(tries, pair)
+    end,
+  }
+end
+
+return limits
