@@ -9,8 +9,9 @@
 --   POST   /api/dialogs    {"with":NAME}             {"state":STATE}: invites, or accepts an invitation
 --   DELETE /api/dialogs/NAME                         204: leaves, declines, or takes an invitation back
 --
--- STATE is "sent" or "received" of an invitation, and "accepted" of a dialogue; both pages are told when it changes. Where
--- passwords wait to be hashed in too great a number, it is 503 with Retry-After.
+-- STATE is "sent" or "received" of an invitation, and "accepted" of a dialogue; both pages are told when it changes.
+-- Register and login answer 429 beyond their limits (limits.lua), and 503 with Retry-After while too many passwords wait to
+-- be hashed. Requests of other sites' pages are refused with 403 (origin.lua).
 --
 -- What people say does not pass here: pages publish it to the dialogue's channel, and the server puts the sender's name
 -- beside it. See veche.toml.
@@ -147,8 +148,8 @@ router:post("/api/dialogs", known(function(req, me)
 end))
 
 router:delete("/api/dialogs/:name", known(function(req, me)
-  local other = req.params.name
-  if not dialogs.leave(me, other) then return 404, { error = "There is no such dialogue." } end
+  local other = users.normal(req.params.name)
+  if not other or not dialogs.leave(me, other) then return 404, { error = "There is no such dialogue." } end
   tell(me, other)
   return 204, ""
 end))

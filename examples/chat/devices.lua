@@ -1,5 +1,5 @@
 -- Devices that have been let in before: a cookie says so, sealed with the server's secret, for one name and for 90 days.
--- It opens nothing; who has it has tries of his own when somebody else guesses the password.
+-- It opens nothing. Logins with it have a limit of their own, so that guesses from elsewhere do not lock the device out.
 
 local veche = require "veche"
 

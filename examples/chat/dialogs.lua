@@ -1,20 +1,20 @@
--- Who talks to whom, in memory as well. Ann wants to talk to Bob, and Bob to Ann: then it is a dialogue. Where only one of
--- them wants it, it is an invitation, which costs only the one who has sent it.
+-- Dialogues and invitations, in memory as well. If Ann wants to talk to Bob, and Bob to Ann, it is a dialogue; if only one
+-- of them does, it is an invitation, which counts for its sender alone.
 
 local veche = require "veche"
 
 local DAY = 24 * 3600
 
 local dialogs = {
-  MOST = 100,               -- of one person, with the invitations that she has sent: a connection may have 128 channels
-  INVITATIONS_MOST = 20,    -- that she has sent, and nobody has accepted
-  SHOWN = 50,               -- invitations that she has received, the latest
-  INVITATION_SECONDS = DAY, -- as long as what was said in it is remembered
-  LEFT_SECONDS = DAY,       -- so long who was left can't invite again
+  MOST = 100,               -- of one person, with the invitations sent: a connection may have 128 channels
+  INVITATIONS_MOST = 20,    -- sent by one person and not accepted yet
+  SHOWN = 50,               -- the latest invitations received
+  INVITATION_SECONDS = DAY, -- as long as its messages are kept
+  LEFT_SECONDS = DAY,       -- after a leave or a refusal the other one can't invite again for so long
 }
 
--- All begin with a name and "/", so that those of one person are found. What is set is only ever one person's wish: it
--- does not matter which of two workers is quicker.
+-- Keys begin with a name and "/", so that those of one person are found. Each holds one person's wish only, so that the
+-- order of two workers does not matter.
 local wants = veche.dict("chat:wants")   -- "ann/bob": Ann wants to talk to Bob
 local asked = veche.dict("chat:asked")   -- "bob/ann": since when, for Bob to find
 local left = veche.dict("chat:left")     -- "bob/ann": Bob has left Ann, or declined
@@ -37,7 +37,7 @@ end
 -- { with = NAME, state = … }: dialogues and invitations that were sent, and the latest of those that were received.
 function dialogs.of(me)
   local list, received = veche.json.array(), {}
-  -- Some more than there may be: what two workers do at the same moment may be one too many.
+  -- Some more than the limit, which two workers at the same moment may exceed.
   for _, other in ipairs(others(wants, me, dialogs.MOST + 20)) do
     list[#list + 1] = { with = other, state = dialogs.state(me, other) }
   end
@@ -64,8 +64,8 @@ local function has_room(me, is_invitation)
   return nil, "You have invited " .. sent .. " people who have not answered yet."
 end
 
--- Invites somebody, or accepts an invitation: the state, or nil and why it can't be. How many have invited the other one
--- does not matter.
+-- Invites somebody, or accepts an invitation: the state, or nil and why it can't be. The number of invitations that the
+-- other one has received does not matter.
 function dialogs.begin(me, other)
   local state = dialogs.state(me, other)
   if state == "accepted" or state == "sent" then return state end

@@ -1,26 +1,26 @@
--- How often what may be tried: buckets that are counted for a time, and then begin anew.
+-- Limits by name and by address. A counter begins with the first try and starts anew when its time is over.
 
 local veche = require "veche"
 
 local limits = {}
 
--- A minute's logins of an address: each costs the server time.
+-- Logins from one address, right or wrong: each costs the server time.
 local OF_ADDRESS = { most = 60, seconds = 60 }
 -- Wrong passwords for a name, from an address and from all of them together.
 local OF_NAME_AND_ADDRESS = { most = 10, seconds = 60 }
 local OF_NAME = { most = 20, seconds = 900 }
--- The same from devices that have been let in with that name before: what strangers guess does not count here.
+-- Wrong passwords for a name from devices that have been let in with it before. Guesses from elsewhere do not count here.
 local OF_KNOWN_DEVICES = { most = 20, seconds = 60 }
 
 local REGISTRATIONS = { most = 30, seconds = 60 }
 local INVITATIONS = { most = 20, seconds = 3600 }
 local INVITATIONS_OF_ADDRESS = { most = 40, seconds = 3600 }
 
--- What strangers fill leaves room in the other one.
+-- Two dicts, so that strangers who fill theirs leave the other one as it is.
 local of_strangers = veche.dict("chat:tries")
 local of_known = veche.dict("chat:tries of known devices")
 
--- One who has an IPv6 address has all of its /64; an IPv4 address stands for itself, in either form.
+-- The /64 network of an IPv6 address, since one client has all of it; an IPv4 address, written in either form, as it is.
 function limits.network(address)
   local v4 = address:match("^::ffff:(%d+%.%d+%.%d+%.%d+)$")
   if v4 or not address:find(":", 1, true) then return v4 or address end
@@ -37,7 +37,7 @@ function limits.network(address)
   return table.concat(groups, ":", 1, math.min(4, #groups)) .. "::/64"
 end
 
--- Whether one more is within the limit, and counts it. Where there is no room to count it, it is not.
+-- Counts one more; whether it is within the limit. In a full dict it can't be counted, and is not.
 local function take(tries, what, limit)
   local is_counted, count = pcall(tries.update, tries, what, function(before)
     if before then return before + 1 end
@@ -75,7 +75,7 @@ function limits.login(name, remote, is_known)
       give_back(tries, all)
       tries:delete(pair)
     end,
-    -- It was not looked at.
+    -- The password was not compared.
     give_back = function()
       give_back(tries, all)
       give_back(tries, pair)

@@ -1,10 +1,10 @@
--- Refuses what a page of another site has a browser send here: `router:before` of this stands before all that changes
--- something. The cookie's SameSite keeps others from acting in somebody's name, but an answer may also set a cookie.
+-- Refuses requests that a page of another site makes a browser send: each but GET, HEAD and OPTIONS. `SameSite=Strict`
+-- keeps the session cookie out of such requests, but their answers could still set or delete cookies.
 
 local SAFE = { GET = true, HEAD = true, OPTIONS = true }
 
--- Browsers say where a request comes from by `Sec-Fetch-Site`, which no script can set, where the connection is secure or
--- local, and by `Origin` with whatever is no GET. What says neither is no browser.
+-- Browsers send `Sec-Fetch-Site` over TLS and to loopback, and `Origin` with each such request; no script can change them.
+-- A request with neither comes from another program, which has no visitor's cookies.
 local function is_own(headers)
   local site = headers["sec-fetch-site"]
   if site then return site == "same-origin" end
