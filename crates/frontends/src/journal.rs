@@ -351,7 +351,7 @@ impl Entry {
         let header = |name| head.header(name).map(kept).unwrap_or_default();
         Self {
             client: Some(client),
-            path: kept(head.path),
+            path: kept(&head.path),
             method: kept(head.method.as_str()),
             host: kept(head.host),
             user_agent: header("user-agent"),

@@ -191,7 +191,7 @@ fn find(
     if !is_folder_asked {
         return match files.open(root, &relative, now_ms)? {
             Opened::File(file) => Ok(Found::File(file)),
-            Opened::Folder => Ok(Found::Elsewhere(path::with_slash(head.path, head.query))),
+            Opened::Folder => Ok(Found::Elsewhere(path::with_slash(&head.path, head.query))),
         };
     }
     let index = if relative.is_empty() {

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use veche_hub::SessionId;
-use veche_proto::http::{Head, Method, ResponseBody, ResponseHead, ResponseWriter, Status};
+use veche_proto::http::{
+    Head, Method, ResponseBody, ResponseHead, ResponseWriter, Status, encoded_path,
+};
 
 use crate::app::{AppFile, Response};
 use crate::outbox::ANSWERS_BYTES_HIGH;
@@ -125,7 +127,8 @@ pub(crate) fn answer_app(
 /// Says in the log why a file was not opened that is there.
 fn tell(head: &Head<'_>, error: Option<OpenError>, shared: &Shared) {
     if let Some(error) = error.filter(|error| !matches!(error, OpenError::NotFound)) {
-        shared.process.trouble(&format!("{}: {error}", head.path));
+        let path = encoded_path(&head.path);
+        shared.process.trouble(&format!("{path}: {error}"));
     }
 }
 

@@ -119,7 +119,7 @@ pub(crate) fn judge<'a, 'b>(
         Handler::Centrifuge => {
             let encoding = encoding(head, &upgrade);
             let mut session = Centrifuge::new(encoding, shared.now);
-            if Transport::of(route, head.path).is_some_and(Transport::is_one_way) {
+            if Transport::of(route, &head.path).is_some_and(Transport::is_one_way) {
                 session.only_listens();
             }
             Session::Centrifuge(Box::new(session))

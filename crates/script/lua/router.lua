@@ -6,7 +6,7 @@
 local error, next, pairs, rawget, rawset, select, setmetatable, type =
   error, next, pairs, rawget, rawset, select, setmetatable, type
 local find, gmatch, gsub, match, sub = string.find, string.gmatch, string.gsub, string.match, string.sub
-local char, concat, sort, tonumber = string.char, table.concat, table.sort, tonumber
+local concat, sort = table.concat, table.sort
 
 local PATH_BYTES_MAX, METHOD_BYTES_MAX = 1024, 32
 
@@ -77,8 +77,9 @@ local function add(self, name, number, method, path, f)
   if not is_callable(f) then error(bad(number + 1, "a function expected"), 2) end
   local routes
   if #names == 0 then
-    routes = self.exact[path] or {}
-    self.exact[path] = routes
+    local asked = gsub(path, "%%", "%%25")
+    routes = self.exact[asked] or {}
+    self.exact[asked] = routes
   else
     local node = node_of(self.tree, segments)
     routes = node.routes or {}
@@ -129,9 +130,19 @@ end
 
 ---------------------------------------------------------------------------------------------------- finding
 
-local function decoded(text)
-  if not find(text, "%", 1, true) then return text end
-  return (gsub(text, "%%(%x%x)", function(digits) return char(tonumber(digits, 16)) end))
+-- A request's path comes decoded but for these two: a slash in a segment, and the percent sign itself.
+local SPELLED = { ["%2F"] = "/", ["%25"] = "%" }
+
+local function decoded(segment)
+  if not find(segment, "%", 1, true) then return segment end
+  return (gsub(segment, "%%2[F5]", SPELLED))
+end
+
+-- What a tail takes. A slash in a segment stays spelled: else it would be taken for one between segments.
+local function joined(segments, from, to)
+  local tail = {}
+  for index = from, to do tail[#tail + 1] = gsub(segments[index], "/", "%%2F") end
+  return concat(tail, "/")
 end
 
 -- What a client asks for with a method; GET's function answers HEAD too.
@@ -169,7 +180,7 @@ local function search(node, segments, index, count, method, values, depth, allow
   if below then
     local route = choose(below.routes, method, allowed)
     if route then
-      values[depth] = concat(segments, "/", index, count)
+      values[depth] = joined(segments, index, count)
       return route
     end
   end

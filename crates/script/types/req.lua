@@ -4,13 +4,14 @@
 
 ---@class veche.req
 ---@field method string In capitals.
----@field path string Without the query.
+---@field path string Without the query. The one that the route was found by: decoded, without dot segments and empty ones;
+---but for `%2F`, a slash that separates nothing, and `%25`, a percent sign.
 ---@field user? string Who it is, if the route has settled that.
 ---@field remote string The client's address, without its port.
 ---@field query table<string, string> Decoded; of a name that comes twice, the first.
 ---@field headers table<string, string> Names in lower case; several lines of one name are joined by ", ".
 ---@field cookies table<string, string>
----@field params table<string, string> What the route's pattern has caught.
+---@field params table<string, string> What the route's pattern has caught, decoded: a slash may be in it.
 ---@field body string
 ---@field json any The body as JSON; nil if it is none.
 local req = {}

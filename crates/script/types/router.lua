@@ -2,9 +2,10 @@
 -- `veche.router`: functions by method and path, in one table that is called as `app.request` is.
 --
 -- A segment `:name` of a path takes any one segment that is not empty, a last one `*` or `*name` all that is left. They
--- come decoded in `req.params`, beside those of the route in the configuration; `*` without a name as `params["*"]`. What
--- a path holds is compared decoded and by its case; `/users` and `/users/` are two paths. Where several routes match, a
--- literal segment comes before a parameter, and that before a tail.
+-- come decoded in `req.params`, beside those of the route in the configuration; `*` without a name as `params["*"]`. In
+-- what a `*` takes, a slash that was sent as `%2F` stays `%2F`. What a path holds is compared decoded, as it is written
+-- here, and by its case; `/users` and `/users/` are two paths. Where several routes match, a literal segment comes before
+-- a parameter, and that before a tail.
 --
 -- By itself it answers 404 where no path matches, 405 with `Allow` where only the method does not, OPTIONS with 204 and
 -- `Allow`, and HEAD by what is there for GET, without the body.

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use veche_hub::SessionId;
-use veche_proto::http::{self, HEAD_BYTES_MAX, HEADERS_MAX, Head, Status};
+use veche_proto::http::{self, HEAD_BYTES_MAX, HEADERS_MAX, Head, Status, encoded_path};
 
 use super::{Http, State};
 use crate::app::{AppAnswer, AppId, Body, Gone, Outcome, Params, Request, Response, Verdict};
@@ -88,7 +88,7 @@ fn request<'a>(
 ) -> Request<'a> {
     Request {
         head,
-        params: Params::new(&route.path, head.path),
+        params: Params::new(&route.path, &head.path),
         peer,
         body,
         user,
@@ -299,7 +299,7 @@ impl Http {
             let lasted_ms = shared.now.mono_ms.saturating_sub(self.since_ms);
             let what = || {
                 let head = kept.head();
-                format!("{} {}", head.method.as_str(), head.path)
+                format!("{} {}", head.method.as_str(), encoded_path(&head.path))
             };
             let journal = &mut shared.ports.outboxes.journal;
             journal.took(SlowKind::Request, lasted_ms, what);

@@ -41,13 +41,13 @@ impl Http {
         }
         let (route, below) = match site.listeners[self.listener as usize]
             .router
-            .find(&head.method, head.path)
+            .find(&head.method, &head.path)
         {
             Found::Route { index, below } => (&site.routes[index as usize], below),
             Found::MethodNotAllowed => {
                 let allow = site.listeners[self.listener as usize]
                     .router
-                    .allowed(head.path);
+                    .allowed(&head.path);
                 let refusal =
                     Refusal::new(Status::METHOD_NOT_ALLOWED, "this path takes other methods");
                 return self.refuse(id, head, refusal.with("Allow", allow), shared);
@@ -70,7 +70,7 @@ impl Http {
             return self.refuse(id, head, not_from_there(), shared);
         }
         if route.handler == Handler::Centrifuge {
-            return match Transport::of(route, head.path) {
+            return match Transport::of(route, &head.path) {
                 Some(Transport::WebSocket | Transport::OneWayWebSocket) => {
                     self.upgrade(id, head, raw, route, shared)
                 }

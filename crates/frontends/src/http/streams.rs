@@ -154,7 +154,7 @@ impl Http {
             let refused = Refused { refusal, outcome };
             return self.refuse_handshake(id, reply, &refused, shared);
         }
-        let Some(transport) = Transport::of(route, head.path) else {
+        let Some(transport) = Transport::of(route, &head.path) else {
             unreachable!("it was one when the request came, and nothing of that changes")
         };
         let is_events = transport.is_events();

@@ -1,6 +1,8 @@
 //! Which route answers a path: exact paths, parameters (`/room/:id`) and prefixes (`/app/*`), most specific first.
 //!
-//! A [`Router`] is built once per listener when the configuration is read and shared by all workers.
+//! A [`Router`] is built once per listener when the configuration is read and shared by all workers. Paths come to it in
+//! [normal form](veche_proto::http::normal_path), and routes' paths are in it: so a rule on a path holds for each of its
+//! spellings.
 
 use std::collections::HashMap;
 
@@ -83,7 +85,7 @@ impl Router {
         router
     }
 
-    /// Finds the most specific route for a method and a path (no query).
+    /// Finds the most specific route for a method and a path in normal form (no query).
     pub fn find<'p>(&self, method: &Method<'_>, path: &'p str) -> Found<'p> {
         let mut elsewhere = false;
         if let Some(entries) = self.exact.get(path) {

@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
+use veche_proto::http::encoded_path;
 
 /// The only name with a dot in front that is served, and only at the root: RFC 8615.
 const WELL_KNOWN: &str = ".well-known";
 
-/// The path below the root that a percent-encoded path means: names joined by `/`, empty for the root itself. `None`
-/// for everything that could leave the root or that different readers take differently: `.`, `..`, empty names, names
-/// with a slash, backslash or control character in them, hidden ones, and those that are not UTF-8. Decoded once:
-/// what is still encoded then is part of the name.
+/// The path below the root that the end of a path in normal form means: names joined by `/`, empty for the root itself.
+/// `None` for everything that could leave the root or that different readers take differently: `.`, `..`, empty names,
+/// names with a slash, backslash or control character in them, and hidden ones.
 pub(super) fn relative(below: &str) -> Option<Cow<'_, str>> {
     let below = below.strip_prefix('/').unwrap_or(below);
     let below = below.strip_suffix('/').unwrap_or(below);
@@ -53,10 +53,10 @@ fn is_safe_name(depth: usize, name: &str) -> bool {
             .any(|byte| matches!(byte, b'/' | b'\\' | 0..=0x1f | 0x7f))
 }
 
-/// Where a folder is that was asked for without its slash: relative to itself and without a host, so that a path that
-/// begins with `//` can't lead to another site.
+/// Where a folder is that was asked for, by a path in normal form, without its slash: relative to itself and without a
+/// host, so that no path can lead to another site.
 pub(super) fn with_slash(path: &str, query: &str) -> String {
-    let name = path.rsplit('/').next().unwrap_or_default();
+    let name = encoded_path(path.rsplit('/').next().unwrap_or_default());
     let mark = if query.is_empty() { "" } else { "?" };
     format!("./{name}/{mark}{query}")
 }

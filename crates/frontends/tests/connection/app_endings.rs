@@ -36,7 +36,7 @@ fn calls_come_in_order_and_answers_go_out_in_order() {
     ];
     assert_eq!(answer, expected);
     let expected = [
-        opened("/room/blue%20sky id=blue sky"),
+        opened("/room/blue sky id=blue sky"),
         told("say one"),
         Told::Message(MessageKind::Binary, vec![0, 255]),
         told("say two"),

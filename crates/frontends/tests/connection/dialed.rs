@@ -36,7 +36,7 @@ fn dial(app: AppId, token: u64) -> Dial {
 fn agreement(world: &mut World, peer: Peer) -> Vec<u8> {
     let request = world.take(peer);
     let head = parse_head(&request, &HeadLimits::default()).expect("a request");
-    assert_eq!((head.path, head.query), ("/feed", "a=b"));
+    assert_eq!((&*head.path, head.query), ("/feed", "a=b"));
     assert_eq!(head.header("host"), Some("other:81"));
     assert_eq!(head.header("origin"), Some("https://example.org"));
     let upgrade = handshake::read(&head).expect("right").expect("an upgrade");

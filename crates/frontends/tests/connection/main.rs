@@ -14,6 +14,7 @@ mod http;
 mod instructed;
 mod lines;
 mod lossy;
+mod paths;
 mod positions;
 mod pressure;
 mod splits;

@@ -116,7 +116,7 @@ impl Record {
 pub struct TestApps(pub Rc<RefCell<Record>>);
 
 fn described(request: &Request<'_>) -> String {
-    let mut what = request.head.path.to_owned();
+    let mut what = request.head.path.clone().into_owned();
     if let Some(user) = request.user {
         what += &format!(" user={user}");
     }

@@ -206,7 +206,12 @@ impl Options {
             },
             app("/app/*", apps::SCRIPTED),
             app("/timed/*", apps::SCRIPTED),
+            Route {
+                identity: Identity::Query("user".into()),
+                ..app("/app/staff/*", apps::SCRIPTED)
+            },
             app("/room/:id", apps::SCRIPTED),
+            app("/room/lobby", apps::JUDGING),
             app("/lua-echo", apps::ECHOING),
             app("/judged", apps::JUDGING),
             Route {
@@ -227,6 +232,18 @@ impl Options {
                     root: PathBuf::from("root"),
                 },
             ),
+            Route {
+                networks: Networks {
+                    deny: vec!["0.0.0.0/0".parse().expect("a network")],
+                    ..Networks::default()
+                },
+                ..route(
+                    "/files/private",
+                    Handler::Static {
+                        root: PathBuf::from("root/private"),
+                    },
+                )
+            },
         ];
         let internal = [
             route("/api/*", Handler::Api),
@@ -460,13 +477,14 @@ impl Process for Quiet {
     }
 }
 
-/// `hello.txt` in memory, `large.bin` to be read in pieces.
+/// Two files in memory, `large.bin` to be read in pieces.
 struct TwoFiles;
 
 impl Files for TwoFiles {
     fn open(&mut self, _: &Path, relative: &str, _: u64) -> Result<Opened, OpenError> {
         let (length, content) = match relative {
             "hello.txt" => (6, Content::Whole(Bytes::from_static(b"hello\n"))),
+            "private/secret.txt" => (6, Content::Whole(Bytes::from_static(b"secret"))),
             "large.bin" => (LARGE_BYTES, Content::Stored(Arc::new(Large))),
             _ => return Err(OpenError::NotFound),
         };

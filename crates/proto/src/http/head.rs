@@ -27,8 +27,9 @@ pub struct Head<'b> {
     pub method: Method<'b>,
     /// The request target as it came.
     pub target: &'b str,
-    /// The target's path, still percent-encoded; begins with `/`, or is `*` for `OPTIONS *`.
-    pub path: &'b str,
+    /// The target's path in [normal form](super::normal_path); begins with `/`, or is `*` for `OPTIONS *`. Nothing else
+    /// of the target says what is asked for: two readings of it could differ.
+    pub path: Cow<'b, str>,
     /// What follows `?` in the target, still percent-encoded; empty if nothing does.
     pub query: &'b str,
     /// The version that the peer speaks.

@@ -7,8 +7,8 @@
 //!
 //! Reading is strict, as everything that two readers could understand differently is a way to smuggle a request past
 //! one of them: bare CR or LF, folded lines, doubtful lengths and codings are refused, never repaired. Every refusal
-//! is an [`HttpError`], after which the connection is answered and closed. Nothing here allocates while parsing, and
-//! no input makes it panic.
+//! is an [`HttpError`], after which the connection is answered and closed. Nothing here allocates while parsing but for
+//! a path that is not in [normal form](normal_path), and no input makes it panic.
 
 mod body;
 mod cookie;
@@ -18,6 +18,7 @@ mod framing;
 mod head;
 mod method;
 mod parse;
+mod path;
 mod query;
 mod response;
 mod scan;
@@ -32,6 +33,7 @@ pub use framing::Framing;
 pub use head::{HEAD_BYTES_MAX, HEADERS_MAX, Head, Version};
 pub use method::Method;
 pub use parse::{parse_head, read_head};
+pub use path::{encoded_path, normal_path};
 pub use query::Query;
 pub use response::{
     CONTINUE, Date, InvalidHeader, ResponseBody, ResponseHead, ResponseWriter, finish_chunks,

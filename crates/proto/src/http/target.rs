@@ -1,13 +1,15 @@
 //! The request target's four forms (RFC 9112 section 3.2) and the Host rules.
 
-use super::{HttpError, Method, Status};
+use std::borrow::Cow;
+
+use super::{HttpError, Method, Status, path};
 
 /// A target taken apart.
 pub(super) struct Target<'b> {
     /// The authority of an absolute-form target; it outweighs the Host header (RFC 9112 section 3.2.2).
     pub(super) authority: Option<&'b str>,
-    /// From the first `/`, still percent-encoded; `*` for `OPTIONS *`.
-    pub(super) path: &'b str,
+    /// From the first `/`, in normal form; `*` for `OPTIONS *`.
+    pub(super) path: Cow<'b, str>,
     /// What follows `?`, without it.
     pub(super) query: &'b str,
 }
@@ -21,7 +23,7 @@ impl<'b> Target<'b> {
             ));
         }
         if target.starts_with('/') {
-            let (path, query) = split_query(target)?;
+            let (path, query) = path::split(target)?;
             return Ok(Self {
                 authority: None,
                 path,
@@ -31,7 +33,7 @@ impl<'b> Target<'b> {
         if target == "*" && *method == Method::Options {
             return Ok(Self {
                 authority: None,
-                path: target,
+                path: Cow::Borrowed(target),
                 query: "",
             });
         }
@@ -55,26 +57,16 @@ impl<'b> Target<'b> {
         let (authority, rest) = rest.split_at(authority_end);
         // RFC 9110 section 4.2.4: user information there is a trick, not a name; `@` fails the host check too.
         check_host(authority)?;
-        let (path, query) = split_query(rest)?;
+        let (path, query) = path::split(rest)?;
         Ok(Self {
             authority: Some(authority),
-            path: if path.is_empty() { "/" } else { path },
+            path: match path.is_empty() {
+                true => Cow::Borrowed("/"),
+                false => path,
+            },
             query,
         })
     }
-}
-
-fn split_query(rest: &str) -> Result<(&str, &str), HttpError> {
-    // One pass for both: a fragment never goes over the wire.
-    let bytes = rest.as_bytes();
-    let Some(at) = memchr::memchr2(b'?', b'#', bytes) else {
-        return Ok((rest, ""));
-    };
-    let (path, query) = (&rest[..at], &rest[at + 1..]);
-    if bytes[at] == b'#' || memchr::memchr(b'#', query.as_bytes()).is_some() {
-        return Err(HttpError::bad("a fragment in the request target"));
-    }
-    Ok((path, query))
 }
 
 /// `uri-host [ ":" port ]` (RFC 9110 section 7.2). Not empty: an http URL always has a host.

@@ -31,6 +31,8 @@ function t.finds_the_most_specific_route()
     :get("/", told "root")
     :get("/a/b/", told "slash")
     :get("/caf\195\169/:x", told "cafe")
+    :get("/50% off", told "off")
+    :get("/50% off/:x", told "percent")
   for path, expected in pairs {
     ["/users/7"] = "user id=7",
     ["/users/me"] = "me",
@@ -42,11 +44,16 @@ function t.finds_the_most_specific_route()
     ["/docs/index"] = "index",
     ["/docs/index/2"] = "docs page=index/2",
     ["/docs"] = "any any=docs",
-    ["/x%20y%2Fz"] = "any any=x y/z",
-    ["/100%"] = "any any=100%",
+    ["/x y%2Fz"] = "any any=x y/z",
+    ["/100%25"] = "any any=100%",
+    ["/%2570"] = "any any=%70",
+    ["/%252F"] = "any any=%2F",
+    ["/50%25 off"] = "off",
+    ["/50%25 off/1"] = "percent x=1",
+    ["/files/a%2Fb/..%2F%2570"] = "files *=a%2Fb/..%2F%70",
     ["/"] = "root",
     ["/a/b/"] = "slash",
-    ["/caf%C3%A9/1"] = "cafe x=1",
+    ["/caf\195\169/1"] = "cafe x=1",
   } do
     check.equal(ask(router, "GET", path), expected)
   end

@@ -10,6 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use veche_frontends::journal::{Entry, Session};
+use veche_proto::http::encoded_path;
 
 /// What `format = "text"` stands for.
 const TEXT: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $bytes_sent \"$http_referer\" \
@@ -75,21 +76,26 @@ pub(crate) static FIELDS: &[Field] = &[
     ),
     field(
         "request",
-        "method, path and version: `GET /chat HTTP/1.1`",
+        "method, path as a URL has it, and version: `GET /chat HTTP/1.1`",
         |e| {
             let version = if e.is_http10 { "1.0" } else { "1.1" };
             match e.method.is_empty() {
                 true => Found::Nothing,
-                false => Found::Text(format!("{} {} HTTP/{version}", e.method, e.path)),
+                false => {
+                    let path = encoded_path(&e.path);
+                    Found::Text(format!("{} {path} HTTP/{version}", e.method))
+                }
             }
         },
     ),
     field("request_method", "the method", |e| {
         Found::from(Some(&e.method))
     }),
-    field("uri", "the path, as it came, without a query", |e| {
-        Found::from(Some(&e.path))
-    }),
+    field(
+        "uri",
+        "the path that the request was routed by, decoded, without a query",
+        |e| Found::from(Some(&e.path)),
+    ),
     field("host", "the name that the client asked for", |e| {
         Found::from(Some(&e.host))
     }),

@@ -586,7 +586,7 @@ pub(super) fn session(id: ConnectionId) -> SessionId {
 fn copy(request: &Request<'_>) -> veche_script::Request {
     let head = request.head;
     let mut copy =
-        veche_script::Request::new(head.method.as_str(), head.path, head.query, request.peer);
+        veche_script::Request::new(head.method.as_str(), &head.path, head.query, request.peer);
     for (name, value) in head.headers() {
         if request.has_password && name.eq_ignore_ascii_case("authorization") {
             continue;

@@ -105,6 +105,7 @@ impl Segment {
                 _ if matches!(piece, "." | "..") => Err(format!(
                     "a piece {piece:?} never arrives: clients resolve it"
                 )),
+                Some('%') => Err("requests' paths are compared decoded: write what \"%\" and its digits stand for".to_owned()),
                 Some(c) => Err(format!("{c:?} can't be in a path")),
                 None => Ok(Self::Literal(piece.to_owned())),
             };

@@ -100,6 +100,11 @@ fn the_back_end_says_who_it_is() {
             );
         }
         assert!(!head.contains("sec-websocket"), "{head}");
+        // It judges what the route was found by.
+        assert_eq!(status(&server, "/x/..//%68ook?%78", &sid("ann")), 101);
+        let head = back_end.heads().pop().expect("a request");
+        let head = head.to_ascii_lowercase();
+        assert!(head.contains("\r\nx-original-uri: /hook?%78\r\n"), "{head}");
         // What a client claims is not taken for ours.
         let claim = format!(
             "X-Real-IP: 6.6.6.6\r\nX-Original-URI: /admin\r\n{}",

@@ -36,6 +36,7 @@ mod limits;
 mod main_job;
 mod mysql;
 mod pam;
+mod paths;
 mod peer;
 mod present;
 mod proxy;

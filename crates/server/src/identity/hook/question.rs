@@ -7,6 +7,7 @@ use sha2::{Digest as _, Sha256};
 use veche_calls::{Fault, FaultKind};
 use veche_frontends::identity::hook::Question;
 use veche_frontends::identity::{Finding, Unknown};
+use veche_proto::http::{Head, encoded_path};
 
 use crate::asking::Answer;
 use crate::identity::cache::Digest;
@@ -30,13 +31,22 @@ pub(super) fn passed_on(question: &Question<'_>, chosen: &[String]) -> Vec<(Stri
     let client = question.client.to_canonical().to_string();
     for (name, value) in [
         ("x-original-method", head.method.as_str()),
-        ("x-original-uri", head.target),
+        ("x-original-uri", &asked_for(head)),
         ("x-original-host", head.host),
         ("x-real-ip", &client),
     ] {
         passed.push((name.to_owned(), value.as_bytes().to_vec()));
     }
     passed
+}
+
+/// The path that the request was routed by, so that the back end judges no other spelling of it, and the query.
+fn asked_for(head: &Head<'_>) -> String {
+    let path = encoded_path(&head.path);
+    match head.query {
+        "" => path.into_owned(),
+        query => format!("{path}?{query}"),
+    }
 }
 
 /// By which an answer is kept. Lengths are part of it, so that nothing can be moved from one header to the next.

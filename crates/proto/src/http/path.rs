@@ -1,0 +1,325 @@
+//! A request's path in normal form: one spelling of each path, which everything behind the parser compares and hands on.
+//!
+//! Two readers of one path are two opinions on where a rule applies: a router that compares bytes lets `/%70rivate` past
+//! a rule on `/private` that a handler behind it decodes. So a path is read once, here (RFC 3986 section 6.2.2):
+//!
+//! - Percent-encoded bytes are decoded once. Two stay encoded, in upper case: `%2F`, as a slash in a name is no
+//!   separator, and `%25`, as a decoded percent sign could be taken for the beginning of another encoded byte. So to
+//!   decode a segment of a normal path once more gives its text, and the normal form of a normal path is itself.
+//! - `.` and `..` are resolved, encoded or not; what would leave the root stays there.
+//! - Slashes in a row are one. A slash at the end stays: `/a` and `/a/` are two paths.
+//! - Refused are percent signs without two hexadecimal digits, backslashes and NUL, encoded or not, and what is not UTF-8
+//!   when decoded: readers differ over all of these.
+
+use std::borrow::Cow;
+
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+use super::HttpError;
+
+/// What a path can't hold as it is (`pchar` of RFC 3986 section 3.3), but for `%`: a normal path has it encoded already.
+const NOT_IN_PATH: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// What has to be looked at in a path's bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// It means itself.
+    Plain,
+    /// `/` and `.` mean something behind a slash.
+    Before,
+    /// `?` and `#` end the path.
+    End,
+    /// Only the whole normal form says what it means.
+    Closer,
+}
+
+static LOOKS: [Look; 256] = {
+    let mut looks = [Look::Plain; 256];
+    looks[b'/' as usize] = Look::Before;
+    looks[b'.' as usize] = Look::Before;
+    looks[b'?' as usize] = Look::End;
+    looks[b'#' as usize] = Look::End;
+    looks[b'%' as usize] = Look::Closer;
+    looks[b'\\' as usize] = Look::Closer;
+    looks[0] = Look::Closer;
+    looks
+};
+
+/// Takes a target apart that begins with a path: the path in normal form, and what follows `?`. One pass over the path,
+/// which is borrowed where nothing in it has to be resolved.
+///
+/// # Errors
+/// As [`normal_path`], and 400 for a fragment.
+#[inline]
+pub(super) fn split(target: &str) -> Result<(Cow<'_, str>, &str), HttpError> {
+    let bytes = target.as_bytes();
+    let mut is_plain = true;
+    let mut end = bytes.len();
+    for (at, &byte) in bytes.iter().enumerate() {
+        match LOOKS[byte as usize] {
+            Look::Plain => {}
+            Look::Before => is_plain &= at == 0 || bytes[at - 1] != b'/',
+            Look::Closer => is_plain = false,
+            Look::End => {
+                end = at;
+                break;
+            }
+        }
+    }
+    let (path, rest) = target.split_at(end);
+    // A fragment never goes over the wire.
+    if memchr::memchr(b'#', rest.as_bytes()).is_some() {
+        return Err(HttpError::bad("a fragment in the request target"));
+    }
+    let path = match is_plain {
+        true => Cow::Borrowed(path),
+        false => normal_path(path)?,
+    };
+    Ok((path, rest.get(1..).unwrap_or_default()))
+}
+
+/// A path in normal form as a URL has it: ASCII, with all that needs it percent-encoded.
+#[must_use]
+pub fn encoded_path(normal: &str) -> Cow<'_, str> {
+    utf8_percent_encode(normal, NOT_IN_PATH).into()
+}
+
+/// The normal form of a path that begins with `/`; borrowed where it has that form.
+///
+/// # Errors
+/// 400 for malformed percent signs, backslashes, NUL and what is not UTF-8.
+#[cold]
+pub fn normal_path(path: &str) -> Result<Cow<'_, str>, HttpError> {
+    let mut normal = String::with_capacity(path.len());
+    let mut is_folder = false;
+    let mut segment = Vec::new();
+    for raw in path.strip_prefix('/').unwrap_or(path).split('/') {
+        segment.clear();
+        decode(raw.as_bytes(), &mut segment)?;
+        let Ok(text) = str::from_utf8(&segment) else {
+            return Err(HttpError::bad("the path is not UTF-8"));
+        };
+        is_folder = matches!(text, "" | "." | "..");
+        match text {
+            "" | "." => {}
+            ".." => normal.truncate(normal.rfind('/').unwrap_or(0)),
+            _ => {
+                normal.push('/');
+                normal.push_str(text);
+            }
+        }
+    }
+    if is_folder {
+        normal.push('/');
+    }
+    Ok(if normal == path {
+        Cow::Borrowed(path)
+    } else {
+        Cow::Owned(normal)
+    })
+}
+
+/// Appends a segment decoded, but for `%2F` and `%25`.
+fn decode(raw: &[u8], out: &mut Vec<u8>) -> Result<(), HttpError> {
+    const FORBIDDEN: HttpError = HttpError::bad("a backslash or NUL in the path");
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let mut rest = raw;
+    while let [first, after @ ..] = rest {
+        let (byte, is_encoded);
+        (byte, is_encoded, rest) = match (first, after) {
+            (b'%', [high, low, after @ ..]) => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => ((high << 4 | low) as u8, true, after),
+                _ => return Err(MALFORMED),
+            },
+            (b'%', _) => return Err(MALFORMED),
+            _ => (*first, false, after),
+        };
+        match byte {
+            b'/' if is_encoded => out.extend_from_slice(b"%2F"),
+            b'%' => out.extend_from_slice(b"%25"),
+            b'\\' | 0 => return Err(FORBIDDEN),
+            _ => out.push(byte),
+        }
+    }
+    Ok(())
+}
+
+const MALFORMED: HttpError =
+    HttpError::bad("a percent sign in the path without two hexadecimal digits");
+
+#[cfg(test)]
+mod tests {
+    use percent_encoding::percent_decode_str;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn each_path_has_one_spelling() {
+        for (path, normal) in [
+            ("/", "/"),
+            ("/private/x", "/private/x"),
+            ("/%70rivate/x", "/private/x"),
+            ("/%40admin", "/@admin"),
+            ("/id/%73taff/7", "/id/staff/7"),
+            ("/a%20b/%C3%A9", "/a b/é"),
+            ("/a b/é", "/a b/é"),
+            ("/%2570rivate", "/%2570rivate"),
+            ("/100%25", "/100%25"),
+            ("/%252F", "/%252F"),
+            ("/a%2fb", "/a%2Fb"),
+            ("/a%2Fb", "/a%2Fb"),
+            ("/..%2fa", "/..%2Fa"),
+            ("/a/../private/x", "/private/x"),
+            ("/a/%2e%2e/private/x", "/private/x"),
+            ("/a/.%2E/private/./x", "/private/x"),
+            ("/a/b/..", "/a/"),
+            ("/a/b/%2e", "/a/b/"),
+            ("/..", "/"),
+            ("/../../a", "/a"),
+            ("//private", "/private"),
+            ("/a//b///", "/a/b/"),
+            ("/a//../b", "/b"),
+            ("/.well-known/x", "/.well-known/x"),
+            ("/a/...", "/a/..."),
+            ("/a.b/c..", "/a.b/c.."),
+            ("/%3Aid/%2A", "/:id/*"),
+            ("/a%0Ab", "/a\nb"),
+            ("/a%3Fb%23", "/a?b#"),
+        ] {
+            assert_eq!(normal_path(path).as_deref(), Ok(normal), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_readers_differ_over_is_refused() {
+        for path in [
+            "/%",
+            "/%7",
+            "/%zz",
+            "/%+1",
+            "/a%",
+            "/%u0070",
+            "/100%/x",
+            "/a\\b",
+            "/a%5Cb",
+            "/a%5c..",
+            "/%00",
+            "/a\0",
+            "/%ff",
+            "/%c0%ae%c0%ae/a",
+            "/%e2%82",
+            "/%ff/../a",
+            "/%00/../a",
+            "/%ed%a0%80",
+        ] {
+            let error = normal_path(path).expect_err(path);
+            assert_eq!(error.status.0, 400, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_normal_is_borrowed() {
+        for path in ["/", "/ws", "/a/b.c/", "/.well-known/a", "/a%2Fb", "/é"] {
+            assert!(matches!(normal_path(path), Ok(Cow::Borrowed(_))), "{path}");
+            assert!(matches!(split(path), Ok((Cow::Borrowed(_), ""))), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_query_stays_as_it_is() {
+        for (target, path, query) in [
+            ("/a?%70=/../x//%5C", "/a", "%70=/../x//%5C"),
+            ("/%61?%zz", "/a", "%zz"),
+            ("/a%3Fb?c?d", "/a?b", "c?d"),
+            ("/?", "/", ""),
+        ] {
+            let (found, rest) = split(target).expect(target);
+            assert_eq!((&*found, rest), (path, query), "{target}");
+        }
+        for target in ["/a#b", "/a?b#c", "/%61#b"] {
+            assert_eq!(split(target).expect_err(target).status.0, 400);
+        }
+    }
+
+    /// Any spelling of a path: each byte as it is or encoded, in either case.
+    fn spelled(text: &str, choices: &[u8]) -> String {
+        let mut choices = choices.iter().copied().cycle();
+        let mut spelling = String::new();
+        for c in text.chars() {
+            let choice = choices.next().unwrap_or(0);
+            if c == '/' || (choice % 3 == 0 && !matches!(c, '%' | '\\' | '\0')) {
+                spelling.push(c);
+                continue;
+            }
+            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                spelling += &match choice % 3 {
+                    1 => format!("%{byte:02X}"),
+                    _ => format!("%{byte:02x}"),
+                };
+            }
+        }
+        spelling
+    }
+
+    proptest! {
+        #[test]
+        fn all_spellings_of_a_path_are_one(
+            names in prop::collection::vec("[a-c.%/:*@ \u{e9}\n]{1,4}", 0..5),
+            is_folder: bool,
+            choices in prop::collection::vec(any::<u8>(), 1..20),
+        ) {
+            // A slash in a name can be spelled in one way only.
+            let escape = |name: &String| spelled(name, &choices).replace('/', "%2f");
+            let path: String = names.iter().map(|name| format!("/{}", escape(name))).collect();
+            let path = if is_folder || path.is_empty() { path + "/" } else { path };
+            let normal = normal_path(&path).expect("nothing in it is refused");
+            let mut expected: Vec<&str> = Vec::new();
+            for name in &names {
+                match name.as_str() {
+                    "." => {}
+                    ".." => drop(expected.pop()),
+                    name => expected.push(name),
+                }
+            }
+            let read: Vec<String> = normal
+                .split('/')
+                .skip(1)
+                .filter(|segment| !segment.is_empty())
+                .map(|segment| percent_decode_str(segment).decode_utf8().expect("UTF-8").into_owned())
+                .collect();
+            prop_assert_eq!(&read, &expected);
+            let ends = names.last().is_none_or(|last| matches!(last.as_str(), "." | "..")) || is_folder;
+            prop_assert_eq!(normal.ends_with('/'), ends);
+        }
+
+        #[test]
+        fn a_normal_path_is_its_own_normal_form(path in "/([a-z%2F5Ce.\\\\/\u{e9}\0-]|%2[EeFf5]|%[0-9a-f]{2}){0,20}") {
+            if let Ok(normal) = normal_path(&path) {
+                let again = normal_path(&normal);
+                prop_assert!(matches!(again, Ok(Cow::Borrowed(_))), "{path:?}: {normal:?}");
+                prop_assert!(matches!(split(&path), Ok((found, "")) if found == normal));
+                let encoded = encoded_path(&normal);
+                prop_assert!(encoded.bytes().all(|byte| byte.is_ascii_graphic()), "{encoded:?}");
+                let again = normal_path(&encoded);
+                prop_assert_eq!(again.as_deref(), Ok(&*normal));
+                prop_assert!(!normal.contains("//") && !normal.contains(['\\', '\0']));
+                prop_assert!(normal.split('/').all(|segment| !matches!(segment, "." | "..")));
+            }
+        }
+    }
+}
