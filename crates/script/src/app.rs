@@ -15,6 +15,8 @@ pub struct App {
     pub name: String,
     /// Handed to the script as `veche.config`.
     pub options: serde_json::Value,
+    /// There is a folder for what it answers with `veche.file`.
+    pub has_files: bool,
     /// What it may use.
     pub limits: Limits,
     /// What it is there for.

@@ -249,7 +249,7 @@ fn events_beat_while_there_are_none_and_end_with_their_client() {
 }
 
 #[test]
-fn files_are_named_below_the_script() {
+fn files_are_named_below_the_folder() {
     assert_eq!(
         told("return 200, { A = 'b' }, veche.file 'a/b.txt'"),
         ["file ann 200 [(\"A\", \"b\")] a/b.txt"]
@@ -298,6 +298,12 @@ fn files_are_named_below_the_script() {
             "{options}: {told:?}"
         );
     }
+    let without = told("-- without files\nlocal file = veche.file 'a' return file");
+    assert!(
+        without[0].contains("app.lua:4: veche.file: this app has no folder of files")
+            && without[0].contains("files = \"FOLDER\""),
+        "{without:?}"
+    );
     // It is an ordinary table: what is done to it afterwards leads nowhere.
     let changed = told("local file = veche.file 'a' file.path = '../b' return file");
     assert!(

@@ -37,6 +37,7 @@ fn workers_share_dicts_and_counters() {
                 let app = App {
                     name: "shared".into(),
                     options: serde_json::Value::Null,
+                    has_files: false,
                     limits: limits(),
                     role: veche_script::Role::Clients,
                 };

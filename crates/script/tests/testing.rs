@@ -12,6 +12,7 @@ fn app() -> App {
     App {
         name: "test".into(),
         options: serde_json::Value::Null,
+        has_files: false,
         limits: limits(),
         role: veche_script::Role::Clients,
     }

@@ -126,6 +126,7 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
     for file in [&config.hook.ca, &config.acme.ca].into_iter().flatten() {
         folder_of(file);
     }
+    paths.extend(config.apps.iter().filter_map(|app| app.files.clone()));
     for route in &config.routes {
         if let Handler::Static {
             root: StaticRoot::Folder(root),

@@ -119,7 +119,13 @@ pub(super) fn add_cookies(table: &Table, line: &str) -> mlua::Result<()> {
     Ok(())
 }
 
-pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
+/// `has_files`: there is a folder for `veche.file`.
+pub(super) fn install(
+    lua: &Lua,
+    desk: &Rc<Desk>,
+    native: &Table,
+    has_files: bool,
+) -> mlua::Result<()> {
     let fields = lua.create_table()?;
     for (name, read) in FIELDS {
         let own = Rc::clone(desk);
@@ -135,7 +141,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         fields.set(*name, function)?;
     }
     native.set("request_fields", fields)?;
-    let files = answer::file(lua, native)?;
+    let files = answer::file(lua, native, has_files)?;
     let (own, own_files) = (Rc::clone(desk), files.clone());
     let respond = lua.create_function(move |lua, (number, results): (f64, MultiValue)| {
         let answer = HttpAnswer::from_lua(lua, &own_files, results)?;

@@ -61,7 +61,7 @@ pub(crate) fn install(
     mysql::install(lua, desk, native)?;
     redis::install(lua, desk, native)?;
     password::install(lua, desk, native)?;
-    http::install(lua, desk, native)?;
+    http::install(lua, desk, native, app.has_files)?;
     hooks::install(lua, desk, native)?;
     http_client::install(lua, desk, native, folder)?;
     let own_words = lua.create_function(|_, error: mlua::Value| {

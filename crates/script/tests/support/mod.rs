@@ -75,6 +75,7 @@ fn load_as(role: Role, folder: &Folder, script: &str, limits: Limits) -> Result<
     let app = App {
         name: "test".into(),
         options: serde_json::json!({"greeting": "hello", "list": [1, 2], "nothing": null}),
+        has_files: !script.contains("-- without files"),
         limits,
         role,
     };

@@ -1,7 +1,6 @@
 //! Carrying out what scripts want done.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use tracing::{debug, error, info, warn};
 use veche_frontends::app::{AppAnswer, AppFile, Beginning, Body, Response, Verdict};
@@ -150,14 +149,20 @@ impl Here {
                         headers,
                         path,
                     } => {
-                        let Some(file) = self.file(id, path) else {
-                            continue;
+                        let response = match self.file(id, path) {
+                            Some(file) => Response {
+                                status: Status(status),
+                                headers,
+                                body: Body::File(file),
+                            },
+                            // A reload has taken the folder away meanwhile.
+                            None => Response {
+                                status: Status::NOT_FOUND,
+                                headers: Vec::new(),
+                                body: Body::Bytes(b"not found\n".to_vec()),
+                            },
                         };
-                        let response = Direct::Response(Response {
-                            status: Status(status),
-                            headers,
-                            body: Body::File(file),
-                        });
+                        let response = Direct::Response(response);
                         answer(current, session(to), response, &mut direct, shared);
                     }
                     Effect::Begin {
@@ -250,7 +255,7 @@ impl Here {
 
     fn file(&self, id: AppId, relative: String) -> Option<AppFile> {
         let app = self.apps.get(usize::from(id.0))?.as_ref()?;
-        let root = Arc::clone(&app.volume.folder);
+        let root = app.volume.files.clone()?;
         Some(AppFile { root, relative })
     }
 

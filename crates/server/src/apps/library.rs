@@ -17,8 +17,8 @@ use crate::config::{self, Config, Restart};
 pub(crate) struct Volume {
     pub(crate) app: App,
     pub(crate) code: Arc<Code>,
-    /// Where the script is: files are answered with that lie below.
-    pub(crate) folder: Arc<Path>,
+    /// What lies below may be answered with.
+    pub(crate) files: Option<Arc<Path>>,
     /// The process's dictionaries and counters: the same for all applications.
     pub(crate) store: Arc<Store>,
     /// Of a test: decides all chance.
@@ -59,6 +59,7 @@ impl Volume {
     /// Whether the other one would run just the same.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.app == other.app
+            && self.files == other.files
             && self.seat == other.seat
             && self.hears_events == other.hears_events
             && self.code.is_same(&other.code)
@@ -181,14 +182,12 @@ impl Library {
     fn read(&self, app: &config::App, role: Role, seat: Option<Seat>) -> Result<Volume, String> {
         let failed = |error: &dyn std::fmt::Display| format!("app {:?}: {error}", app.name);
         let code = Arc::new(Code::read(&app.script).map_err(|error| failed(&error))?);
-        let folder = match app.script.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder.into(),
-            _ => Path::new(".").into(),
-        };
+        let files = app.files.as_deref().map(Arc::from);
         let options = serde_json::to_value(&app.options).map_err(|error| failed(&error))?;
         let app = App {
             name: app.name.clone(),
             options,
+            has_files: files.is_some(),
             limits: Limits {
                 memory_bytes_max: usize::try_from(app.memory_bytes_max).unwrap_or(usize::MAX),
                 cpu_budget: app.cpu_budget,
@@ -207,7 +206,7 @@ impl Library {
         Ok(Volume {
             app,
             code,
-            folder,
+            files,
             store,
             seed: None,
             seat,

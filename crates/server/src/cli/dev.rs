@@ -83,7 +83,7 @@ const PAGES: &[&str] = &[
     "ico", "woff2", "wasm", "txt", "md",
 ];
 
-/// Those whose files routes serve.
+/// Those whose files routes and apps serve.
 fn static_folders(config: &Config) -> BTreeSet<PathBuf> {
     let handlers = config.routes.iter().map(|route| &route.handler);
     let folders = handlers.filter_map(|handler| match handler {
@@ -93,7 +93,9 @@ fn static_folders(config: &Config) -> BTreeSet<PathBuf> {
         } => Some(folder.canonicalize().unwrap_or_else(|_| folder.clone())),
         _ => None,
     });
-    folders.collect()
+    let of_apps = config.apps.iter().filter_map(|app| app.files.as_ref());
+    let of_apps = of_apps.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.clone()));
+    folders.chain(of_apps).collect()
 }
 
 fn folders(config: &Config) -> BTreeSet<PathBuf> {

@@ -247,6 +247,7 @@ script = "chat/app.lua"
 memory = "16MiB"
 cpu_budget = "5ms"
 request_timeout = "off"
+files = "/srv/www"
 options = { greeting = "hi", rooms = ["a", "b"], most = 0x10, share = 0.5, strict = true }
 
 [[app]]
@@ -331,6 +332,8 @@ fn apps() {
         (Duration::from_millis(20), 0)
     );
     assert_eq!(chat.request_timeout, None);
+    assert_eq!(chat.files.as_deref(), Some(Path::new("/srv/www")));
+    assert_eq!(other.files, None);
     assert_eq!(other.request_timeout, Some(Duration::from_secs(60)));
     assert_eq!(other.request_timeout, quiz.request_timeout);
     let led_to: Vec<usize> = config

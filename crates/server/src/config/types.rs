@@ -333,6 +333,8 @@ pub(crate) struct App {
     pub(crate) cpu_budget: Duration,
     /// Of one HTTP request, and from write to write; `None`: as long as it likes.
     pub(crate) request_timeout: Option<Duration>,
+    /// The folder that it answers with files of; `None`: with none.
+    pub(crate) files: Option<PathBuf>,
     /// Handed to the script as it is.
     pub(crate) options: toml::Table,
 }

@@ -45,6 +45,7 @@ pub(super) fn load(code: &Arc<Code>, seed: u64) -> Result<TestVm, String> {
     let app = veche_script::App {
         name: "test".to_owned(),
         options: serde_json::Value::Null,
+        has_files: false,
         limits: Limits {
             cpu_budget: CPU_BUDGET,
             ..Limits::default()

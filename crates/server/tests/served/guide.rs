@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::asked::{Asked, answer};
 use crate::peer::{self, Peer};
 use crate::support::{Http, Options, Server, Setup, Socket, get, on_all, until};
 
@@ -40,9 +41,18 @@ fn feed() -> SocketAddr {
     })
 }
 
+/// A back end of a few pages.
+fn back_end() -> SocketAddr {
+    let pages = Asked::new(|head| match head.starts_with("GET /items?page=2 ") {
+        true => answer(200, "Content-Type: text/html\r\n", "<p>hello</p>"),
+        false => answer(404, "", ""),
+    });
+    pages.address
+}
+
 /// Serves scripts, each under its number: `/0/…`.
 fn serve(setup: Setup, scripts: &[String]) -> Server {
-    let feed = feed();
+    let (feed, back_end) = (feed(), back_end());
     let names: Vec<String> = (0..scripts.len())
         .map(|number| format!("{number}.lua"))
         .collect();
@@ -61,7 +71,8 @@ fn serve(setup: Setup, scripts: &[String]) -> Server {
         .map(|(number, path)| {
             format!(
                 "[[route]]\npath = \"{path}\"\nhandler = \"lua\"\nscript = \"{number}.lua\"\n\
-                 options = {{ keys = {{ secret = \"ann\" }}, feed = \"ws://{feed}/\" }}\n"
+                 options = {{ keys = {{ secret = \"ann\" }}, feed = \"ws://{feed}/\", \
+                 backend = \"http://{back_end}/items\" }}\n"
             )
         })
         .collect();
@@ -180,15 +191,10 @@ fn its_applications_run() {
         let mut listener = Socket::open(server.public, "/9/x");
         assert_eq!(listener.text(), "42");
         assert_eq!(get(server.public, "/9/x").text(), "42");
-        let asked = get(
-            server.public,
-            &format!("/10/x?url=http://{}/", server.public),
-        );
+        let asked = get(server.public, "/10/x?page=2");
         assert_eq!(asked.json()["length"], json!(12), "{}", server.log());
-        let asked = get(
-            server.public,
-            &format!("/10/x?url=http://{}/none", server.public),
-        );
+        // What a client says is a part of the question, and not who is asked.
+        let asked = get(server.public, "/10/x?page=9&url=http://127.0.0.1:1/");
         assert_eq!(asked.text(), "the back end says 404\n");
         assert!(!server.log().contains("ERROR"), "{}", server.log());
     });

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use crate::support::{Http, Server, Setup, get, now, on_all, until};
+use crate::support::{Http, Options, Server, Setup, get, now, on_all, until};
 
 const ROUTES: &str = "
 [[route]]
 path = \"/web/*\"
 handler = \"lua\"
 script = \"web/app.lua\"
+files = \"web/public\"
 request_timeout = \"1s\"
 [[route]]
 path = \"/patient/*\"
@@ -80,9 +81,10 @@ router:get("/patient/slow", function()
   return "at last"
 end)
 
-router:get("/web/file", function(req)
-  return veche.file(req.query.path, { download = req.query.download })
-end)
+local function file(req) return veche.file(req.query.path, { download = req.query.download }) end
+router:get("/web/file", file)
+router:get("/patient/file", file)
+router:get("/web/tree/*path", function(req) return veche.file(req.params.path) end)
 
 return app
 "#;
@@ -91,8 +93,10 @@ fn serve(setup: Setup) -> Server {
     let large = "0123456789".repeat(50_000);
     let files = [
         ("web/app.lua", APP),
-        ("web/note.txt", "a note\n"),
-        ("web/large.txt", &large),
+        ("web/public/note.txt", "a note\n"),
+        ("web/public/deep/note.txt", "a deep one\n"),
+        ("web/public/large.txt", &large),
+        ("web/key.txt", "secret"),
         ("secret.txt", "secret"),
     ];
     Server::serving(setup, ROUTES, &files)
@@ -265,11 +269,17 @@ fn handlers_have_a_time_limit() {
 }
 
 #[test]
-fn files_lie_below_the_script() {
+fn files_lie_below_the_folder_that_the_configuration_names() {
     on_all(|setup| {
         let server = serve(setup);
-        let link = server.folder.join("web/link.txt");
-        std::os::unix::fs::symlink("../secret.txt", link).expect("a link");
+        for (link, to) in [
+            ("link.txt", "../key.txt"),
+            ("inside.txt", "note.txt"),
+            ("out", ".."),
+        ] {
+            let link = server.folder.join("web/public").join(link);
+            std::os::unix::fs::symlink(to, link).expect("a link");
+        }
         let mut http = Http::connect(server.public);
         let mut ask = |path: &str, headers: &str| {
             http.request("GET", &format!("/web/file?path={path}"), headers, b"")
@@ -292,11 +302,72 @@ fn files_lie_below_the_script() {
         assert_eq!((part.status, part.text()), (206, "012345678901"));
         assert_eq!(ask("large.txt", "").body.len(), 500_000);
         assert_eq!(ask("nothing", "").status, 404);
-        assert_eq!(ask("link.txt", "").status, 404);
+        assert_eq!(ask("inside.txt", "").text(), "a note\n");
+        // What lies beside the script, the script itself, and ways out.
+        for path in [
+            "app.lua",
+            "key.txt",
+            "web/app.lua",
+            "veche.toml",
+            "link.txt",
+            "out/key.txt",
+            "out/app.lua",
+        ] {
+            assert_eq!(ask(path, "").status, 404, "{path}");
+        }
         assert!(!server.log().contains("ERROR"), "{}", server.log());
-        for path in ["../secret.txt", "/etc/passwd", ".hidden"] {
+        for path in [
+            "../key.txt",
+            "deep/../../key.txt",
+            "/etc/passwd",
+            ".hidden",
+            "%2e%2e/key.txt",
+        ] {
             assert_eq!(ask(path, "").status, 500, "{path}");
         }
+        let tree = |path: &str| get(server.public, &format!("/web/tree/{path}"));
+        assert_eq!(tree("deep/note.txt").text(), "a deep one\n");
+        assert_eq!(tree("deep/%2e%2e/note.txt").text(), "a note\n");
+        for path in [
+            "..%2fkey.txt",
+            "%2e%2e%2fkey.txt",
+            "out/key.txt",
+            "deep%2fnote.txt",
+            "..",
+        ] {
+            assert!(matches!(tree(path).status, 404 | 500), "{path}");
+        }
+    });
+}
+
+#[test]
+fn without_a_folder_there_are_no_files() {
+    on_all(|setup| {
+        let server = serve(setup);
+        let answer = get(server.public, "/patient/file?path=note.txt");
+        assert_eq!((answer.status, answer.text()), (500, "internal error\n"));
+        until("its log", || {
+            server
+                .log()
+                .contains("veche.file: this app has no folder of files")
+                && server.log().contains("files = \"FOLDER\"")
+        });
+        // A reload takes it away, and gives it back.
+        for (files, status) in [("", 500), ("files = \"web/public/deep\"\n", 200)] {
+            let routes = ROUTES.replace("files = \"web/public\"\n", files);
+            server.configure(&Options {
+                routes: &routes,
+                ..Options::default()
+            });
+            assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
+            until("the new folder", || {
+                get(server.public, "/web/file?path=note.txt").status == status
+            });
+        }
+        assert_eq!(
+            get(server.public, "/web/file?path=note.txt").text(),
+            "a deep one\n"
+        );
     });
 }
 

@@ -144,19 +144,26 @@ const PATH_BYTES_MAX: usize = 1024;
 /// Longest name that a browser is to save a file under.
 const NAME_BYTES_MAX: usize = 255;
 
+/// What is said where the configuration names no folder.
+const WITHOUT_FOLDER: &str = "veche.file: this app has no folder of files; its [[app]] or [[route]] names one with \
+                              files = \"FOLDER\"";
+
 /// Sets `file(path, options)` among the modules; the metatable of what it returns.
-pub(super) fn file(lua: &Lua, native: &Table) -> mlua::Result<Table> {
+pub(super) fn file(lua: &Lua, native: &Table, has_folder: bool) -> mlua::Result<Table> {
     let metatable = lua.create_table()?;
     metatable.set("__metatable", false)?;
     let own = metatable.clone();
     let file = lua.create_function(move |lua, values: MultiValue| {
+        if !has_folder {
+            return Err(fault(WITHOUT_FOLDER));
+        }
         let arguments = Arguments::new("file", values);
         let path = arguments.string(1)?.to_str();
         let path = path.map_err(|_| arguments.bad(1, "it is not UTF-8"))?;
         if !is_path(&path) {
             return Err(arguments.bad(
                 1,
-                "a path below the script's folder expected, such as \"pages/a.html\": without . and .. and hidden names",
+                "a path below the folder of files expected, such as \"pages/a.html\": without . and .. and hidden names",
             ));
         }
         let file = lua.create_table()?;

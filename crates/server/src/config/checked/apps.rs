@@ -31,7 +31,13 @@ struct Checked {
 }
 
 /// What is said beside a script.
-const BESIDE: [&str; 4] = ["memory", "cpu_budget", "request_timeout", "options"];
+const BESIDE: [&str; 5] = [
+    "memory",
+    "cpu_budget",
+    "request_timeout",
+    "files",
+    "options",
+];
 
 impl Apps {
     /// Whether an `[[app]]` has that name.
@@ -56,9 +62,13 @@ impl Checker<'_> {
             apps.some_nameless |= name.is_none();
             let script = self.required(table, "script");
             let script = script.and_then(|script| self.script(table, &script));
+            let files = self.files(table);
             let mut app = None;
-            if let (Some(name), Some(script)) = (&name, &script) {
-                app = Some(app_of(table, name.clone(), script.clone()));
+            if let (Some(name), Some(script), Some(files)) = (&name, &script, files) {
+                app = Some(App {
+                    files,
+                    ..app_of(table, name.clone(), script.clone())
+                });
             }
             apps.list.push(Checked {
                 at: table.at,
@@ -109,6 +119,20 @@ impl Checker<'_> {
             return None;
         }
         Some(path)
+    }
+
+    /// The folder that an app answers with files of; `None`: something is wrong with it.
+    fn files(&mut self, table: &Table) -> Option<Option<PathBuf>> {
+        let Some(folder) = text(table, "files") else {
+            return table.is_sound("files").then_some(None);
+        };
+        let folder = self.base.join(folder);
+        if !(self.world.is_folder)(&folder) {
+            let why = format!("files: there is no folder {}", shown(&folder));
+            self.problems.add(table.value_at("files"), why);
+            return None;
+        }
+        Some(Some(folder))
     }
 
     /// The place of the app that a route leads to.
@@ -180,7 +204,10 @@ impl Checker<'_> {
 
     fn script_of_route(&mut self, table: &Table, script: &str, apps: &mut Apps) -> Option<usize> {
         let path = self.script(table, script)?;
-        let app = app_of(table, script.to_owned(), path.clone());
+        let app = App {
+            files: self.files(table)?,
+            ..app_of(table, script.to_owned(), path.clone())
+        };
         let same = |checked: &Checked| {
             checked.route.is_some() && checked.script.as_deref() == Some(path.as_path())
         };
@@ -206,6 +233,7 @@ impl Checker<'_> {
                 app.memory_bytes_max != first.memory_bytes_max,
                 app.cpu_budget != first.cpu_budget,
                 app.request_timeout != first.request_timeout,
+                app.files != first.files,
                 app.options != first.options,
             ];
             for (name, _) in BESIDE
@@ -253,6 +281,7 @@ pub(super) fn app_of(table: &Table, name: String, script: PathBuf) -> App {
             Some(Value::Off) => None,
             _ => Some(REQUEST_TIMEOUT),
         },
+        files: None,
         options: match table.value("options") {
             Some(Value::Table(options)) => options,
             _ => toml::Table::new(),

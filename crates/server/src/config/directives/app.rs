@@ -28,6 +28,11 @@ pub(super) const REQUEST_TIMEOUT: Kind = Kind::Duration {
     off: true,
 };
 
+/// What `files` is made of.
+pub(super) const FILES: Kind = Kind::Text {
+    expected: "a folder",
+};
+
 pub(super) static APP: &[Directive] = &[
     row(
         "name",
@@ -60,6 +65,12 @@ pub(super) static APP: &[Directive] = &[
         REQUEST_TIMEOUT,
         Default::Toml("\"1m\""),
         "How long an HTTP handler may take to answer, and from one write to the next where it answers in parts. Beyond it the client gets 504, or a response that breaks off, and what the handler waits for fails. The same goes for handlers that decide on what Centrifuge clients ask, which get error 100 then. `\"off\"` or `0`: as long as it likes.",
+    ),
+    row(
+        "files",
+        FILES,
+        Default::Unset("no folder, and `veche.file` fails"),
+        "The folder whose files the script may answer with, by `veche.file`; nothing outside of it ever is sent. Whatever is in it can be asked for where a client has a part in the path, so it holds nothing else: no script and no configuration.",
     ),
     row(
         "options",

@@ -1,6 +1,6 @@
 //! The rows of `[[route]]`.
 
-use super::app::{CPU_BUDGET, MEMORY, REQUEST_TIMEOUT, SCRIPT};
+use super::app::{CPU_BUDGET, FILES, MEMORY, REQUEST_TIMEOUT, SCRIPT};
 use super::{
     APP_HANDLERS, Change, Default, Directive, HANDLERS, NETWORKS, Section, WEBSOCKET_HANDLERS,
 };
@@ -149,6 +149,15 @@ pub(super) static ROUTE: &[Directive] = &[
         handlers: APP_HANDLERS,
         change: Change::Reload,
         doc: "Beside `script`: see `request_timeout` of `[[app]]`.",
+    },
+    Directive {
+        section: Section::Route,
+        name: "files",
+        kind: FILES,
+        default: Default::Unset("as of an `[[app]]`"),
+        handlers: &["lua"],
+        change: Change::Reload,
+        doc: "Beside `script`: see `files` of `[[app]]`.",
     },
     Directive {
         section: Section::Route,

@@ -567,6 +567,10 @@ fn apps() {
         ],
     );
     route(
+        "script = \"api.lua\"\nfiles = \"public\"",
+        &["7:9: files: there is no folder /etc/veche/public"],
+    );
+    route(
         "script = \"api.lua\"\nmethods = [\"get\"]\nchannels = [\"news\"]\nidentity = \"jot\"",
         &[
             "7:12: methods: expected some of \"GET\", \"HEAD\", \"POST\", \"PUT\", \"DELETE\", \"OPTIONS\", \"PATCH\", found \"get\"; did you mean \"GET\"?",
