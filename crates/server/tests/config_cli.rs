@@ -94,6 +94,102 @@ veche.toml:9:8: root: nothing inside Veche is called \"builtin:x\"; did you mean
     );
 }
 
+/// What a page on a route with this root, and the file beside it, could give away.
+#[test]
+fn neither_check_nor_a_start_serves_what_the_configuration_names() {
+    let folder = Folder::new("served");
+    let file = |name: &str, mode: u32| {
+        let path = folder.0.join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(&path, "a-secret-that-is-long-enough-for-it\n").expect("written");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(path, mode).expect("its mode");
+    };
+    let link = |to: &str, name: &str| {
+        std::os::unix::fs::symlink(to, folder.0.join(name)).expect("a link");
+    };
+    file("jwt.secret", 0o600);
+    file("keys/api.key", 0o600);
+    file("keys/page.txt", 0o644);
+    file("site/index.html", 0o644);
+    link(".", "all");
+    link("keys", "shared");
+    link("../keys/api.key", "site/api.key");
+    let config = |root: &str, key: &str| {
+        format!(
+            "[[listen]]\naddress = \"127.0.0.1:0\"\n[[listen]]\naddress = \"127.0.0.1:0\"\nrole = \"internal\"\n\
+             [api]\nkeys = [{{ file = \"{key}\" }}]\n[jwt]\nsecret_file = \"jwt.secret\"\n\
+             [[route]]\npath = \"/*\"\nhandler = \"static\"\nroot = \"{root}\"\n"
+        )
+    };
+    for (root, key, holds) in [
+        (
+            ".",
+            "keys/api.key",
+            "names: . holds veche.toml (this configuration), ",
+        ),
+        ("all", "keys/api.key", "jwt.secret (keys of tokens)"),
+        ("../..", "keys/api.key", "keys/api.key (a key of the API)"),
+        ("keys", "keys/api.key", "keys/api.key (a key of the API)"),
+        ("shared", "keys/api.key", "keys/api.key (a key of the API)"),
+        (
+            "keys",
+            "shared/api.key",
+            "shared/api.key (a key of the API)",
+        ),
+        // A link in the root is not followed where files are served, but what it leads to is.
+        ("keys", "site/api.key", "site/api.key (a key of the API)"),
+    ] {
+        folder.write(&config(root, key));
+        for command in ["check", "serve"] {
+            let (code, out, err) = folder.run(&[command]);
+            assert_eq!((code, out.as_str()), (1, ""), "{command} {root}: {err}");
+            let line = "veche.toml:13:8: root: clients could read what the configuration names: ";
+            assert!(err.starts_with(line), "{err}");
+            assert!(
+                err.contains(holds) && err.ends_with("serve a folder that holds nothing else\n"),
+                "{err}"
+            );
+        }
+    }
+    for key in ["keys/api.key", "site/api.key"] {
+        folder.write(&config("site", key));
+        let (code, _, err) = folder.run(&["check"]);
+        assert_eq!((code, err.as_str()), (0, ""), "{key}");
+    }
+    // Warnings are no errors.
+    file("keys/api.key", 0o644);
+    folder.write(&config("site", "keys/api.key"));
+    let (code, _, err) = folder.run(&["check"]);
+    let warning = "veche.toml:7:9: keys: every user of this machine may read the secret in keys/api.key; chmod o= keys/api.key (warning)\n";
+    assert_eq!((code, err.as_str()), (0, warning));
+}
+
+/// Examples are what people begin with.
+#[test]
+fn the_examples_are_good() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut count = 0;
+    for entry in fs::read_dir(examples).expect("the examples") {
+        let config = entry.expect("an entry").path().join("veche.toml");
+        if !config.is_file() {
+            continue;
+        }
+        let output = Command::new(env!("CARGO_BIN_EXE_veche"))
+            .args(["check", "-c"])
+            .arg(&config)
+            .env(
+                "CHAT_SECRET",
+                "a secret that is long enough for the signatures",
+            )
+            .output();
+        let (code, _, err) = seen(output.expect("it runs"));
+        assert_eq!(code, 0, "{}: {err}", config.display());
+        count += 1;
+    }
+    assert!(count >= 8, "{count} examples");
+}
+
 #[test]
 fn config_is_toml_that_checks() {
     let folder = Folder::new("config");

@@ -16,7 +16,7 @@ use super::effective::Effective;
 use super::identity::KeySource;
 use super::names::parse_network;
 use super::raw::{self, Table};
-use super::report::{Problem, Problems, Report};
+use super::report::{Problem, Problems, Report, shown};
 use super::types::*;
 use super::value::Value;
 
@@ -30,9 +30,13 @@ mod identity;
 mod listeners;
 mod namespaces;
 mod passwords;
+mod risks;
 mod routes;
+mod served;
 mod services;
 mod tls;
+
+use served::Served;
 
 pub(super) use identity::parse_url;
 pub(super) use routes::listeners_called;
@@ -42,6 +46,10 @@ pub(crate) use tls::{EXPIRY_WARNING_DAYS, expires};
 pub(super) struct World<'w> {
     pub(super) is_folder: &'w dyn Fn(&Path) -> bool,
     pub(super) is_file: &'w dyn Fn(&Path) -> bool,
+    /// Where a path leads, by no link any more, also if only its folder is there; `None`: nowhere that can be told.
+    pub(super) real: &'w dyn Fn(&Path) -> Option<PathBuf>,
+    /// Whether every user of the machine may read a file.
+    pub(super) is_for_everybody: &'w dyn Fn(&Path) -> bool,
     /// A certificate and its key, judged; an error is a line to act on.
     pub(super) certificate: &'w dyn Fn(&Path, &Path) -> Result<CertificateFacts, String>,
     /// A secret that is elsewhere; an error is a line to act on, without the secret.
@@ -85,9 +93,11 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         problems,
         warnings: Vec::new(),
         world,
+        file,
         base: base_of(file),
         acme: None,
         has_admin: false,
+        served: Vec::new(),
     };
     let one = |section| {
         tables
@@ -104,9 +114,11 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let has_keys = !api.keys.is_empty() || !one(Section::Api).is_sound("keys");
     let admin = checker.admin(one(Section::Admin));
     checker.has_admin = !admin.keys.is_empty();
+    checker.shared_key(one(Section::Admin), &admin, &api);
     checker.acme = checker.acme(one(Section::Acme));
     let listeners = checker.listeners(all(Section::Listen), has_keys);
     checker.has_place_for_admin(one(Section::Admin), &listeners);
+    checker.keyless(all(Section::Listen), &listeners, has_keys);
     let mut apps = checker.apps(all(Section::App));
     let services = checker.services(all(Section::Service), &apps);
     let routes = checker.routes(all(Section::Route), &listeners, &mut apps, has_keys);
@@ -114,6 +126,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
     let wildcards = Checker::wildcards(all(Section::Namespace));
     let history = checker.history(one(Section::History), &namespaces);
     let jwt = checker.jwt(one(Section::Jwt));
+    checker.ambient(all(Section::Route).zip(&routes), jwt.as_ref());
     let hook = checker.hook(one(Section::Hook));
     let hooks = checker.hooks(
         one(Section::Hooks),
@@ -139,9 +152,10 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         settings: settings(&tables, &checker.problems),
     };
     let Checker {
-        problems,
+        mut problems,
         mut warnings,
         acme,
+        served,
         ..
     } = checker;
     if !problems.is_empty() {
@@ -151,7 +165,7 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         });
     }
     warnings.sort_by_key(|warning| warning.place);
-    Ok(Config {
+    let config = Config {
         file: file.to_owned(),
         server: server.expect("a problem otherwise"),
         listeners: listeners
@@ -186,7 +200,17 @@ pub(super) fn check(file: &Path, text: &str, world: &World<'_>) -> Result<Config
         admin,
         warnings,
         effective,
-    })
+    };
+    for (at, why) in served::problems(&served, &config, world) {
+        problems.add(at, why);
+    }
+    if !problems.is_empty() {
+        return Err(Report {
+            problems: problems.into_sorted(),
+            unreadable: false,
+        });
+    }
+    Ok(config)
 }
 
 /// The path of the control socket in `text`, whatever else is wrong with it.
@@ -230,11 +254,14 @@ struct Checker<'c> {
     problems: Problems<'c>,
     warnings: Vec<Problem>,
     world: &'c World<'c>,
+    file: &'c Path,
     base: PathBuf,
     /// `[acme]`, once it was read; `None`: it has a problem.
     acme: Option<Acme>,
     /// There is an admin page.
     has_admin: bool,
+    /// The folders whose files are for clients.
+    served: Vec<Served>,
 }
 
 impl Checker<'_> {
@@ -400,12 +427,34 @@ impl Checker<'_> {
                 continue;
             };
             let file = match source {
-                SecretSource::File(file) => Some(file),
+                SecretSource::File(file) => {
+                    self.only_for_some(name, at, &file);
+                    Some(file)
+                }
+                SecretSource::Here(_) if (self.world.is_for_everybody)(self.file) => {
+                    let file = shown(self.file);
+                    let why = format!(
+                        "{name}: every user of this machine may read the secret in {file}; chmod o= {file}, or take it from a file of its own"
+                    );
+                    self.warn(at, why);
+                    None
+                }
                 _ => None,
             };
             secrets.push((at, secret, file));
         }
         secrets
+    }
+
+    /// A file with a secret should not be everybody's.
+    fn only_for_some(&mut self, name: &str, at: Option<usize>, file: &Path) {
+        if (self.world.is_for_everybody)(file) {
+            let file = shown(file);
+            let why = format!(
+                "{name}: every user of this machine may read the secret in {file}; chmod o= {file}"
+            );
+            self.warn(at, why);
+        }
     }
 
     fn api(&mut self, table: &Table) -> Api {

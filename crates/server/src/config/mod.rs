@@ -79,6 +79,8 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, Report> {
         &checked::World {
             is_folder: &Path::is_dir,
             is_file: &Path::is_file,
+            real: &real,
+            is_for_everybody: &is_for_everybody,
             certificate: &|certificate, key| match Certificate::read(certificate, key) {
                 Ok(read) => Ok(checked::CertificateFacts {
                     valid_from_s: read.valid_from_s(),
@@ -108,6 +110,8 @@ pub(crate) fn parse_again(path: &Path, text: &str) -> Result<Config, Report> {
         &checked::World {
             is_folder: &|_| true,
             is_file: &|_| true,
+            real: &|_| None,
+            is_for_everybody: &|_| false,
             certificate: &|_, _| Ok(checked::CertificateFacts::unjudged()),
             client_ca: &|_| Ok(()),
             jwt_keys: &|_| Ok(()),
@@ -117,6 +121,24 @@ pub(crate) fn parse_again(path: &Path, text: &str) -> Result<Config, Report> {
             now_s: unix_now_s(),
         },
     )
+}
+
+/// Where a path leads, links followed; of what is not there yet, where it will be.
+fn real(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().or_else(|| {
+        let name = path.file_name()?;
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        Some(real(folder)?.join(name))
+    })
+}
+
+/// Whether others than its owner and group may read a file.
+fn is_for_everybody(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
 }
 
 /// Whether a service of PAM can be asked: its rules are there, and so is the library, which is looked for once.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Checker, text};
+use super::{Checker, Served, text};
 use crate::config::raw::Table;
 use crate::config::report::{nearest_hint, shown};
 use crate::config::types::App;
@@ -132,6 +132,11 @@ impl Checker<'_> {
             self.problems.add(table.value_at("files"), why);
             return None;
         }
+        self.served.push(Served {
+            at: table.value_at("files"),
+            name: "files",
+            folder: folder.clone(),
+        });
         Some(Some(folder))
     }
 

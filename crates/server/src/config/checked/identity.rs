@@ -41,6 +41,8 @@ impl Checker<'_> {
         if let Err(why) = (self.world.jwt_keys)(&source) {
             self.problems
                 .add(table.value_at(name), format!("{name}: {why}"));
+        } else if let KeySource::SecretFile(file) = &source {
+            self.only_for_some(name, table.value_at(name), file);
         }
         let places = places?;
         if places.iter().any(|place| matches!(place, Place::Cookie(_))) {

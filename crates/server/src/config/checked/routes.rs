@@ -5,7 +5,7 @@ use veche_frontends::pace::{OverPace, Pacing};
 
 use super::apps::Apps;
 use super::listeners::Checked;
-use super::{Checker, list, rate, size, text, word};
+use super::{Checker, Served, list, rate, size, text, word};
 use crate::config::directives::methods_listed;
 use crate::config::names::{
     ChannelPattern, Identity, METHODS, MethodSet, OriginRule, RoutePath, Segment,
@@ -414,6 +414,11 @@ impl Checker<'_> {
                 .add(at, format!("root: there is no folder {}", folder.display()));
             return None;
         }
+        self.served.push(Served {
+            at,
+            name: "root",
+            folder: folder.clone(),
+        });
         Some(StaticRoot::Folder(folder))
     }
 

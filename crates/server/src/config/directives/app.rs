@@ -70,7 +70,7 @@ pub(super) static APP: &[Directive] = &[
         "files",
         FILES,
         Default::Unset("no folder, and `veche.file` fails"),
-        "The folder whose files the script may answer with, by `veche.file`; nothing outside of it ever is sent. Whatever is in it can be asked for where a client has a part in the path, so it holds nothing else: no script and no configuration.",
+        "The folder whose files the script may answer with, by `veche.file`; nothing outside of it ever is sent. Whatever is in it can be asked for where a client has a part in the path, so it is refused if something lies in it that the configuration names, such as the script.",
     ),
     row(
         "options",

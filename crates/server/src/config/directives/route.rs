@@ -101,7 +101,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Unset("has to be set for `\"static\"`"),
         handlers: &["static"],
         change: Change::Reload,
-        doc: "The folder whose files are served; nothing outside of it ever is. `\"builtin:demo\"` is the demo page inside the binary.",
+        doc: "The folder whose files are served; nothing outside of it ever is. It is refused if something lies in it that the configuration names: the file itself, scripts, keys, certificates, logs, history. `\"builtin:demo\"` is the demo page inside the binary.",
     },
     Directive {
         section: Section::Route,

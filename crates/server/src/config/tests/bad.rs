@@ -567,8 +567,8 @@ fn apps() {
         ],
     );
     route(
-        "script = \"api.lua\"\nfiles = \"public\"",
-        &["7:9: files: there is no folder /etc/veche/public"],
+        "script = \"api.lua\"\nfiles = \"nowhere\"",
+        &["7:9: files: there is no folder /etc/veche/nowhere"],
     );
     route(
         "script = \"api.lua\"\nmethods = [\"get\"]\nchannels = [\"news\"]\nidentity = \"jot\"",

@@ -1,0 +1,176 @@
+//! What may not be served, and what is dangerous together.
+
+use super::*;
+
+/// The one problem of a file with these lines behind a listener; after the file's name.
+fn problem(lines: &str) -> String {
+    let report = checked(&format!("{LISTEN}{lines}")).expect_err(lines);
+    let [problem] = &report.problems[..] else {
+        panic!("{lines}\n{report}");
+    };
+    problem.to_string().replace("/etc/veche/veche.toml:", "")
+}
+
+fn served(root: &str) -> String {
+    format!("[[route]]\npath = \"/*\"\nhandler = \"static\"\nroot = \"{root}\"\n")
+}
+
+#[test]
+fn a_folder_that_is_served_holds_nothing_that_the_configuration_names() {
+    const WHY: &str = "clients could read what the configuration names:";
+    const OTHER: &str = "serve a folder that holds nothing else";
+    for root in [".", "/etc/veche", "/"] {
+        let found = problem(&served(root));
+        assert!(found.starts_with(&format!("6:8: root: {WHY} ")), "{found}");
+        assert!(found.contains("veche.toml (this configuration)"), "{found}");
+        assert!(found.ends_with(OTHER), "{found}");
+    }
+    for (lines, holds) in [
+        (
+            "[server]\nlog_file = \"/srv/www/log\"\n",
+            "/srv/www/log (the log)",
+        ),
+        (
+            "[access_log]\nfile = \"/srv/www/log\"\n",
+            "/srv/www/log (the access log)",
+        ),
+        (
+            "[server]\ncontrol = \"/srv/www/sock\"\n",
+            "/srv/www/sock (the control socket)",
+        ),
+        (
+            "[api]\nkeys = [{ file = \"/srv/www/key\" }]\n",
+            "/srv/www/key (a key of the API)",
+        ),
+        (
+            "[admin]\nkeys = [{ file = \"/srv/www/key\" }]\n",
+            "/srv/www/key (a key of the admin page)",
+        ),
+        (
+            "[api]\nblocks = \"/srv/www/blocks\"\n",
+            "/srv/www/blocks (who is blocked)",
+        ),
+        (
+            "[jwt]\nsecret_file = \"/srv/www/key.pem\"\n",
+            "/srv/www/key.pem (keys of tokens)",
+        ),
+        (
+            "[events]\nurl = \"http://127.0.0.1/\"\nsecrets = [{ file = \"/srv/www/key\" }]\n",
+            "/srv/www/key (a secret)",
+        ),
+        (
+            "[[namespace]]\nname = \"a\"\nhistory_size = 1\nhistory_ttl = \"1m\"\n\
+             [history]\npath = \"/srv/www/history\"\n",
+            "/srv/www/history (history)",
+        ),
+        (
+            "[[namespace]]\nname = \"a\"\nhistory_size = 1\nhistory_ttl = \"1m\"\n[history]\npath = \"/srv\"\n",
+            "/srv (history)",
+        ),
+        (
+            "[[listen]]\naddress = \"127.0.0.1:8443\"\n\
+             tls = { certificate = \"good.pem\", key = \"/srv/www/key.pem\" }\n",
+            "/srv/www/key.pem (a certificate or its key)",
+        ),
+    ] {
+        let lines = format!("{lines}{}", served("/srv/www"));
+        let found = problem(&lines);
+        let expected = format!("root: {WHY} /srv/www holds {holds}; {OTHER}");
+        assert!(found.ends_with(&expected), "{found}\n{expected}");
+    }
+    // Links are followed: to the script's folder, here.
+    let script = "[[app]]\nname = \"chat\"\nscript = \"chat/app.lua\"\n";
+    let found = problem(&format!("{script}files = \"/srv/link\"\n"));
+    assert_eq!(
+        found,
+        format!("6:9: files: {WHY} /srv/link holds /etc/veche/chat/app.lua (a script); {OTHER}")
+    );
+    let found = problem(&format!("{script}{}", served("/srv/link")));
+    assert!(
+        found.contains("/etc/veche/chat/app.lua (a script)"),
+        "{found}"
+    );
+    // Beside it is another folder.
+    good(&format!(
+        "{LISTEN}{script}files = \"public\"\n{}",
+        served("public")
+    ));
+}
+
+fn warnings(lines: &str) -> Vec<String> {
+    let config = good(lines);
+    config
+        .warnings
+        .iter()
+        .map(|one| one.message.clone())
+        .collect()
+}
+
+#[test]
+fn what_is_dangerous_together_is_told() {
+    let route = |lines: &str| {
+        format!(
+            "{LISTEN}[[route]]\npath = \"/\"\nhandler = \"push\"\nchannels = [\"a\"]\n{lines}\n"
+        )
+    };
+    let ambient = "origins: with \"*\" a page of any site connects as its visitor";
+    for (lines, is_told) in [
+        ("origins = [\"*\"]\nidentity = \"cookie:sid\"", true),
+        (
+            "origins = [\"https://a.example\", \"*\"]\nidentity = \"http:http://127.0.0.1/\"",
+            true,
+        ),
+        ("origins = [\"*\"]\nidentity = \"pam:veche\"", true),
+        (
+            "origins = [\"*\"]\nidentity = \"jwt\"\n[jwt]\nsecret_file = \"key.pem\"\ntoken = [\"cookie:t\"]",
+            true,
+        ),
+        (
+            "origins = [\"*\"]\nidentity = \"jwt\"\n[jwt]\nsecret_file = \"key.pem\"",
+            false,
+        ),
+        ("origins = [\"*\"]\nidentity = \"query:user\"", false),
+        ("origins = [\"*\"]", false),
+        (
+            "origins = [\"https://a.example\"]\nidentity = \"cookie:sid\"",
+            false,
+        ),
+        ("identity = \"cookie:sid\"", false),
+    ] {
+        let told = warnings(&route(lines));
+        let found = told.iter().any(|one| one.starts_with(ambient));
+        assert_eq!(found, is_told, "{lines}: {told:?}");
+    }
+    let keys = |api: &str, admin: &str| {
+        format!(
+            "{LISTEN}[[listen]]\naddress = \"127.0.0.1:8081\"\nrole = \"internal\"\n\
+             [api]\nkeys = [{api}]\n[admin]\nkeys = [{admin}]\n"
+        )
+    };
+    let (one, other) = (
+        "\"a-key-that-is-long-enough\"",
+        "\"another-key-that-is-long\"",
+    );
+    assert_eq!(warnings(&keys(one, other)), [""; 0]);
+    let told = warnings(&keys(&format!("{other}, {one}"), one));
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].starts_with("keys: it is a key of [api] too"),
+        "{told:?}"
+    );
+    // Of which one is a key's own file.
+    let told = warnings(&keys("{ file = \"exposed.key\" }", other));
+    assert_eq!(
+        told,
+        [
+            "keys: every user of this machine may read the secret in /etc/veche/exposed.key; chmod o= /etc/veche/exposed.key"
+        ]
+    );
+    let told = warnings(&keys("", other));
+    assert_eq!(
+        told,
+        [
+            "[[listen]] with role \"internal\" and no [api] keys: every program and user of this machine may push to everybody"
+        ]
+    );
+}
