@@ -85,6 +85,46 @@ def check_unit(tree):
     ok("the unit waits for longer than a drain takes")
 
 
+def check_install(tree):
+    """Runs the scripts of the package on the unpacked tree; what would change this machine's users is only written down."""
+    shims, said = tree / "shims", tree / "said"
+    shims.mkdir()
+    for name in ["getent", "useradd", "chown", "systemctl"]:
+        (shims / name).write_text(f'#!/bin/sh\necho {name} "$@" >> "{said}"\n')
+        (shims / name).chmod(0o755)
+    environment = {**os.environ, "DPKG_ROOT": str(tree), "PATH": f"{shims}:{os.environ['PATH']}"}
+    key = tree / "etc/veche/api.key"
+
+    def script(name, word, umask=0o022):
+        run("sh", tree / "DEBIAN" / name, word, env=environment, umask=umask)
+
+    def mode(path):
+        return oct(path.stat().st_mode & 0o7777)
+
+    assert not key.exists(), "a key that comes with the package is everybody's"
+    script("postinst", "configure", umask=0)
+    first = key.read_text()
+    assert re.fullmatch(r"[\w-]{43}\n", first), "a key of 256 bits"
+    assert (mode(key), mode(key.parent)) == ("0o640", "0o750"), (mode(key), mode(key.parent))
+    assert re.search(r"^chown root:veche .*/api\.key", said.read_text(), re.MULTILINE), said.read_text()
+    assert {path.name for path in key.parent.iterdir()} == {"veche.toml", "api.key"}, "nothing is left beside it"
+    script("postinst", "configure")
+    assert key.read_text() == first, "an upgrade keeps the key"
+    script("postrm", "purge")
+    assert not key.exists(), "a purge leaves no key"
+    script("postinst", "configure")
+    assert key.read_text() != first, "each machine has a key of its own"
+    ok("an installation makes a key of its own, for root and the group veche")
+
+
+def status_of_call(address, headers=""):
+    """The status that a call of the API gets."""
+    host, port = address.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=SOON_S) as client:
+        client.sendall(f"GET /api/info HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
+        return int(client.makefile("rb").readline().split()[1])
+
+
 def echo(address):
     """A WebSocket echo by hand: whether what was sent comes back."""
     host, port = address.rsplit(":", 1)
@@ -109,11 +149,14 @@ def check_server(tree):
     for folder in ["run/veche", "var/log/veche"]:
         (tree / folder).mkdir(parents=True)
     text = config.read_text()
-    for path in ["/run/veche", "/var/log/veche"]:
+    for path in ["/run/veche", "/var/log/veche", "/etc/veche"]:
         assert f'"{path}/' in text, f"{path} is not in the configuration"
         text = text.replace(f'"{path}/', f'"{tree}{path}/')
     config.write_text(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:0", text))
-    run(veche, "check", "-c", config)
+    checked = subprocess.run([veche, "check", "-c", config], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+    warnings = checked.stderr.splitlines()
+    assert all("believes whatever the client says" in line for line in warnings), checked.stderr
     ok("the packaged configuration is good")
     log = open(tree / "log", "w")
     server = subprocess.Popen([veche, "serve", "-c", config], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -127,6 +170,11 @@ def check_server(tree):
             time.sleep(0.05)
         echo(next(one["address"] for one in status["listeners"] if one["role"] == "public"))
         ok("the packaged server echoes")
+        internal = next(one["address"] for one in status["listeners"] if one["role"] == "internal")
+        key = (tree / "etc/veche/api.key").read_text().strip()
+        assert status_of_call(internal) == 401, "a call without a key"
+        assert status_of_call(internal, f"X-API-Key: {key}\r\n") == 200, "a call with the key"
+        ok("its API asks for the key")
         run(veche, "stop", "-c", config)
         assert server.wait(SOON_S) == 0
         line = (tree / "var/log/veche/access.log").read_text()
@@ -149,6 +197,7 @@ def main():
         run("dpkg-deb", "-R", package, tree)
         check_contents(package, tree)
         check_unit(tree)
+        check_install(tree)
         check_server(tree)
     return 0
 
