@@ -97,6 +97,7 @@ fn app() -> &'static (App, Arc<Code>) {
         let app = App {
             name: "fuzz".into(),
             options: serde_json::json!({ "names": names() }),
+            has_files: true,
             limits: Limits {
                 memory_bytes_max: 24 << 20,
                 cpu_budget: Duration::from_millis(100),
