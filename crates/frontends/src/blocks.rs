@@ -2,8 +2,7 @@
 //!
 //! Who keeps them is [`Process`](crate::Process)'s business: they are the same for all workers.
 
-/// Longest id of a token, in bytes.
-pub const TOKEN_ID_BYTES_MAX: usize = 255;
+pub use veche_jwt::TOKEN_ID_BYTES_MAX;
 
 /// What the back end says of users and tokens. Each holds until it is taken back, or until its time, in seconds since
 /// 1970.

@@ -10,6 +10,7 @@
 //! command waits for the homes of several channels, what comes meanwhile waits behind its reply.
 
 mod channels;
+mod claims;
 mod commands;
 mod connecting;
 mod deciding;
@@ -26,6 +27,7 @@ pub(crate) mod writing;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
 use veche_centrifuge::{
     Command, Disconnect, DisconnectCode, Encoding, Limits, Push, PushBody, Request,
 };
@@ -95,6 +97,8 @@ pub(crate) struct Centrifuge {
     kind: [Box<str>; 2],
     /// It only listens.
     one_way: Option<OneWay>,
+    /// What the token of its handshake says, until it has connected.
+    claims: Option<Box<Map<String, Value>>>,
     /// The next thing may be due earlier than was said last.
     is_hurried: bool,
     /// When it began; from the connect reply on, when the last ping went.
@@ -225,6 +229,7 @@ impl Centrifuge {
             address: None,
             kind: Default::default(),
             one_way: None,
+            claims: None,
             is_hurried: false,
             pinged_ms: now.mono_ms,
             is_pinged: false,
@@ -250,6 +255,11 @@ impl Centrifuge {
     /// Who the client is by its handshake.
     pub(crate) fn set_user(&mut self, user: &str) {
         Arc::make_mut(&mut self.info).user = user.into();
+    }
+
+    /// What else the token of its handshake says.
+    pub(crate) fn set_claims(&mut self, claims: Option<Box<Map<String, Value>>>) {
+        self.claims = claims;
     }
 
     /// The client has no WebSocket: it has said this with its request, and the rest comes as [relays](transport::Relay).

@@ -285,7 +285,7 @@ impl Connection {
         id: SessionId,
         token: &str,
         shared: &mut Shared,
-    ) -> Result<u64, NotRenewed> {
+    ) -> Result<Option<u64>, NotRenewed> {
         let Stage::Socket(socket) = &mut self.stage else {
             return Err(NotRenewed::Closed);
         };

@@ -15,12 +15,13 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
 use veche_hub::SessionId;
 use veche_jwt::Refusal;
 use veche_proto::http::{Head, Status};
 
 use crate::app::Outcome;
-use crate::shared::Shared;
+use crate::shared::{Now, Shared};
 use basic::Login;
 use hook::{Hook, Question};
 use token::Tokens;
@@ -56,15 +57,50 @@ pub struct Named {
     pub user: Option<String>,
     /// Until when a token says so.
     pub lease: Option<Box<Lease>>,
+    /// All that the token says.
+    pub claims: Option<Box<Map<String, Value>>>,
 }
 
-/// A token's word: it ends, and another token may go on with it.
+/// A token's word: it may end, and another token may go on with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// Whom the token names; the session's own user may be another, by the word of its application.
     pub user: String,
-    /// Milliseconds since 1970, as [`Now::wall_ms`](crate::Now::wall_ms).
-    pub expires_ms: u64,
+    /// How long.
+    pub term: Term,
+}
+
+/// How long something holds that was granted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Term {
+    /// Milliseconds since 1970, as [`Now::wall_ms`]; `None`: for ever.
+    pub until_ms: Option<u64>,
+    /// So much of that is there because clocks may differ; clients are told an end that is so much earlier.
+    pub leeway_ms: u64,
+}
+
+impl Term {
+    /// Until a time in seconds since 1970; `None`: for ever.
+    #[must_use]
+    pub fn until_s(at_s: Option<u64>) -> Self {
+        Self {
+            until_ms: at_s.map(|at_s| at_s.saturating_mul(1000)),
+            leeway_ms: 0,
+        }
+    }
+
+    pub(crate) fn is_over(self, now: Now) -> bool {
+        self.until_ms
+            .is_some_and(|until_ms| until_ms <= now.wall_ms)
+    }
+
+    /// In how many seconds a client should hand in another token, from 1 on; `None`: it need not.
+    pub(crate) fn ttl_s(self, now: Now) -> Option<u32> {
+        let left_ms = self.until_ms?.saturating_sub(now.wall_ms);
+        let left_s = left_ms.saturating_sub(self.leeway_ms).div_ceil(1000);
+        // 0 would mean that it does not end.
+        Some(u32::try_from(left_s.max(1)).unwrap_or(u32::MAX))
+    }
 }
 
 /// What has become of a question that had to be waited for.
@@ -355,7 +391,7 @@ impl Named {
         }
         Ok(Self {
             user: Some(user),
-            lease: None,
+            ..Self::default()
         })
     }
 }

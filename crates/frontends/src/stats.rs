@@ -262,7 +262,7 @@ impl Stats {
     /// Counts a token that did not hold.
     pub fn token_refused(&self, why: Refusal) {
         let reasons = Refusal::ALL.iter().zip(&self.tokens_refused);
-        for (_, cell) in reasons.filter(|((reason, _), _)| *reason == why) {
+        for (_, cell) in reasons.filter(|((reason, _), _)| reason.is_like(&why)) {
             cell.add(1);
         }
     }

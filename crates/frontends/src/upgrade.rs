@@ -346,6 +346,7 @@ impl Candidate<'_, '_> {
         let personal = match (&mut session, user) {
             (Session::Centrifuge(session), user) => {
                 session.set_user(user.unwrap_or_default());
+                session.set_claims(self.named.claims);
                 let transport = match session.is_one_way() {
                     true => Transport::OneWayWebSocket,
                     false => Transport::WebSocket,

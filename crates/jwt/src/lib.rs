@@ -14,4 +14,6 @@ mod tests;
 
 pub use algorithm::Algorithm;
 pub use keys::{BadKeys, KEYS_MAX, Key, Keys, SECRET_BYTES_MIN};
-pub use verify::{Claimed, Claims, Refusal, Rules, TOKEN_BYTES_MAX, verify, verify_open};
+pub use verify::{
+    Claimed, Claims, Refusal, Rules, TOKEN_BYTES_MAX, TOKEN_ID_BYTES_MAX, verify, verify_open,
+};

@@ -13,6 +13,9 @@ use crate::{Algorithm, Keys};
 /// Longest token, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 8 << 10;
 
+/// Longest `jti` of a token that is accepted, in bytes.
+pub const TOKEN_ID_BYTES_MAX: usize = 255;
+
 /// What is asked of a token besides its signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
@@ -90,11 +93,14 @@ pub enum Refusal {
     /// The claim of the user is missing, or neither a string nor a whole number.
     #[error("no user in it")]
     NoUser,
+    /// A claim that counts has a wrong type, or asks for what is not there: which, and what is expected.
+    #[error("{0}")]
+    Claim(&'static str),
 }
 
 impl Refusal {
     /// Every reason, with its label in metrics.
-    pub const ALL: [(Self, &'static str); 10] = [
+    pub const ALL: [(Self, &'static str); 11] = [
         (Self::Malformed, "malformed"),
         (Self::Algorithm, "algorithm"),
         (Self::UnknownKey, "unknown_key"),
@@ -105,7 +111,14 @@ impl Refusal {
         (Self::Issuer, "issuer"),
         (Self::Audience, "audience"),
         (Self::NoUser, "no_user"),
+        (Self::Claim(""), "claim"),
     ];
+
+    /// Whether it has the same label.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
 }
 
 /// The members of a token's header that count (RFC 7515, section 4.1); one that comes twice makes it malformed.
@@ -202,6 +215,13 @@ fn judge(
     if time("nbf")?.is_some_and(|begins_s| now_s.saturating_add(rules.leeway_s) < begins_s) {
         return Err(Refusal::NotYet);
     }
+    if claims.get("iat").is_some_and(|at| date(at).is_none()) {
+        return Err(Refusal::Claim("iat has to be a number"));
+    }
+    // Tokens are revoked by it, so one that could not be named must not be accepted.
+    if claims.get("jti").is_some_and(|id| !is_id(id)) {
+        return Err(Refusal::Claim("jti has to be a string of 1 to 255 bytes"));
+    }
     let issuer = claims.get("iss").and_then(Value::as_str);
     let is_known = |issuer: &str| rules.issuers.iter().any(|known| known == issuer);
     if !rules.issuers.is_empty() && !issuer.is_some_and(is_known) {
@@ -227,6 +247,12 @@ fn date(value: &Value) -> Option<u64> {
         // Saturating: also what lies far off is a time.
         None => value.as_f64().map(|seconds| seconds as u64),
     }
+}
+
+/// A `jti` (RFC 7519, section 4.1.7) by which the token can be revoked.
+fn is_id(value: &Value) -> bool {
+    let id = value.as_str();
+    id.is_some_and(|id| (1..=TOKEN_ID_BYTES_MAX).contains(&id.len()))
 }
 
 /// Whether a token's `aud`, one or several, names one of us. Without any of ours it must name nobody: a token for somebody

@@ -49,7 +49,7 @@ function conn:subscribe(channel) end
 ---when that one expires. `user` stays as it is. Waits for the answer, which comes at once.
 ---Errors: not a string; "the connection is closed"; "cancelled"; where nothing can wait.
 ---@param token string As the client has sent it.
----@return number? seconds How long it holds from now, leeway included. Nil if it is refused: the one before stays.
+---@return number? seconds How long it holds from now, leeway included; `math.huge` for ever. Nil if it is refused: the one before stays.
 ---@return string? why Such as "the token is refused: expired"; "the token is another user's"; "no token has opened this
 ---connection".
 function conn:renew(token) end

@@ -10,17 +10,18 @@ use veche_centrifuge::{
 };
 use veche_hub::{ChannelName, ClientInfo, Joined, Joining, Payload, Ticket};
 
+use super::claims::{Connection, Granted};
 use super::commands::{done, refuse};
 use super::deciding::Ask;
 use super::frame::Frame;
 use super::instructed::GIVEN;
 use super::renewing::renewer;
 use super::subscribing::{CHANNELS_MAX, join};
-use super::tokens::{Denied, Granted};
+use super::tokens::{Denied, counted};
 use super::writing::{self, Welcome};
 use super::{Centrifuge, Context, Done, State, Waiting, ping_times_ms};
 use crate::hooks::{self, Grant, Kind};
-use crate::identity::{Identity, Lease, is_valid_user};
+use crate::identity::{Identity, Lease, Term, is_valid_user};
 use crate::outbox::Wish;
 use crate::shared::NoteLevel;
 use crate::stats::TurnedAway;
@@ -48,6 +49,19 @@ struct Admission {
     channels: Vec<Granted>,
     /// What the client is told.
     data: Option<Payload>,
+    /// For those who decide on its commands.
+    meta: Option<Payload>,
+}
+
+impl From<Connection> for Admission {
+    fn from(says: Connection) -> Self {
+        Self {
+            info: says.info,
+            channels: says.channels,
+            data: None,
+            meta: says.meta,
+        }
+    }
 }
 
 /// A channel that the server subscribes the client to.
@@ -77,8 +91,7 @@ impl Centrifuge {
                     Ok(pass) => pass,
                     Err(Denied::Later) => return self.wait_for_keys(),
                     Err(denied) => {
-                        let what = "its token is refused";
-                        cx.shared.note(cx.id, NoteLevel::Info, what);
+                        denied.note(cx.id, cx.shared);
                         return match denied.to_connect() {
                             Ok(code) => refuse(id, code, frame),
                             Err(code) => Done::Close(code),
@@ -88,13 +101,16 @@ impl Centrifuge {
                 if let Err(code) = self.name(pass.lease, cx) {
                     return Done::Close(code);
                 }
-                Admission {
-                    info: pass.info,
-                    channels: pass.channels,
-                    data: None,
-                }
+                pass.says.into()
             }
             // A token of the handshake has said all.
+            _ if self.claims.is_some() => match self.said_before(cx) {
+                Ok(says) => says.into(),
+                Err(denied) => {
+                    denied.note(cx.id, cx.shared);
+                    return Done::Close(DisconnectCode::InvalidToken);
+                }
+            },
             _ if cx.lease.is_some() => Admission::default(),
             identity => match self.admitted(id, request, frame, cx) {
                 Ok(Some(admission)) => admission,
@@ -106,6 +122,9 @@ impl Centrifuge {
             },
         };
         self.introduce(welcome.info.clone(), cx);
+        if let Some(meta) = &welcome.meta {
+            self.change_asker(|asker| asker.meta = Some(meta.clone()));
+        }
         self.kind = [&request.name, &request.version]
             .map(|text| text[..text.floor_char_boundary(KIND_BYTES_MAX)].into());
         self.state = State::Connected;
@@ -170,22 +189,24 @@ impl Centrifuge {
             let_in(&user, cx).map_err(Done::Close)?;
             self.set_user(&user);
         }
-        if let Some(expires_ms) = expires_ms {
+        if expires_at_s.is_some() {
             let user = self.info.user.clone().into_string();
-            *cx.lease = Some(Box::new(Lease { user, expires_ms }));
+            let term = Term::until_s(expires_at_s);
+            *cx.lease = Some(Box::new(Lease { user, term }));
             self.is_hurried = true;
         }
-        self.change_asker(|asker| asker.meta = meta);
         let granted = channels.into_iter().map(|given| Granted {
             channel: given.channel.into_string(),
             info: given.info,
             data: given.data,
             expires_ms: given.expires_at_s.map(|at_s| at_s.saturating_mul(1000)),
+            ..Granted::default()
         });
         Ok(Some(Admission {
             info,
             channels: granted.collect(),
             data,
+            meta,
         }))
     }
 
@@ -201,6 +222,13 @@ impl Centrifuge {
         let user = if own.is_empty() { user } else { own };
         let mut channels = channels.iter();
         channels.find_map(|given| given_to(user, &given.channel).err())
+    }
+
+    /// What the token of the handshake says.
+    fn said_before(&mut self, cx: &Context<'_>) -> Result<Connection, Denied> {
+        let claims = self.claims.take().unwrap_or_default();
+        let namespaces = &cx.shared.site.namespaces;
+        counted(Connection::read(&claims, namespaces), cx.shared)
     }
 
     /// The client is whom its token names, unless its handshake has named another.
@@ -238,14 +266,21 @@ impl Centrifuge {
         frame: &mut Frame,
         cx: &mut Context<'_>,
     ) -> Done {
-        let mut all = Vec::new();
+        let mut all: Vec<Granted> = Vec::new();
+        let mut channels = welcome.channels;
         if !self.info.user.is_empty() {
-            all.push(Granted {
-                channel: format!("#{}", self.info.user),
-                ..Granted::default()
+            let channel = format!("#{}", self.info.user);
+            // What is said of it counts.
+            let named = channels.iter().position(|one| one.channel == channel);
+            all.push(match named {
+                Some(place) => channels.remove(place),
+                None => Granted {
+                    channel,
+                    ..Granted::default()
+                },
             });
         }
-        for one in welcome.channels {
+        for one in channels {
             // Named twice, it is given once.
             if !all.iter().any(|other| other.channel == one.channel) {
                 all.push(one);
@@ -275,7 +310,8 @@ impl Centrifuge {
             };
             let subs = request.subs.iter();
             let mut subs = subs.filter(|sub| sub.channel == granted.channel);
-            let wants_joins = subs.clone().any(|sub| sub.join_leave);
+            let manner = granted.manner;
+            let wants_joins = manner.is_told || subs.clone().any(|sub| sub.join_leave);
             let known = subs.find(|sub| sub.recover).map(|sub| {
                 let position = &sub.position;
                 Arc::from([writing::since(&position.epoch, position.offset)])
@@ -285,7 +321,7 @@ impl Centrifuge {
             let is_recovering = since.is_some();
             let joining = Joining {
                 since,
-                client: Some(self.info_with(granted.info.as_ref())),
+                client: (!manner.is_hidden).then(|| self.info_with(granted.info.as_ref())),
                 ..Joining::default()
             };
             let ticket = self.next_ticket();
@@ -297,10 +333,7 @@ impl Centrifuge {
                 }
             };
             let is_renewed = renewer(Kind::SubRefresh, cx.route).is_some();
-            let info = granted.info.clone();
-            let expires_ms = granted.expires_ms;
-            self.subscriptions
-                .give(&granted.channel, info, expires_ms, is_renewed);
+            self.subscriptions.give(&granted, is_renewed);
             self.is_hurried |= granted.expires_ms.is_some();
             connecting.open += usize::from(joined.is_none());
             connecting.channels.push(Given {
@@ -401,7 +434,7 @@ impl Centrifuge {
         // Of what somebody else sees to the client knows nothing.
         let is_renewed = renewer(Kind::Refresh, cx.route).is_some();
         let lease = cx.lease.as_deref().filter(|_| !is_renewed);
-        let judge = self.judge(cx.id, cx.route);
+        let ttl_s = lease.and_then(|lease| lease.term.ttl_s(now));
         let session = self.address.as_ref().map(|address| address.text());
         let data = connecting.data.as_ref();
         let node = session.as_ref().map(|_| cx.shared.process.node());
@@ -410,8 +443,8 @@ impl Centrifuge {
             node: node.as_deref().unwrap_or_default(),
             client: &self.info.client,
             version: VERSION,
-            expires: lease.is_some(),
-            ttl_s: lease.map_or(0, |lease| judge.ttl_s(lease.expires_ms, now)),
+            expires: ttl_s.is_some(),
+            ttl_s: ttl_s.unwrap_or(0),
             data: data.map(|data| writing::data(data.borrow())),
             subs: &subs,
             ping_s: u32::try_from(interval_ms / 1000).unwrap_or(u32::MAX),
@@ -446,19 +479,36 @@ impl Centrifuge {
             Ok(pass) => pass,
             Err(Denied::Later) => return self.wait_for_keys(),
             Err(Denied::NoKeys) => return refuse(id, ErrorCode::Internal, frame),
-            // Whoever comes back with it is told to get another one.
-            Err(Denied::Expired) => return Done::Close(DisconnectCode::Expired),
-            Err(Denied::Bad | Denied::Unused) => return Done::Close(DisconnectCode::InvalidToken),
+            Err(denied) => {
+                denied.note(cx.id, cx.shared);
+                return Done::Close(match denied {
+                    // Whoever comes back with it is told to get another one.
+                    Denied::Expired | Denied::Over => DisconnectCode::Expired,
+                    _ => DisconnectCode::InvalidToken,
+                });
+            }
         };
         if *pass.lease.user != *self.info.user {
+            Denied::NotFor("it is another user's").note(cx.id, cx.shared);
             return Done::Close(DisconnectCode::InvalidToken);
         }
+        // It comes back with the new token, and is subscribed as that says.
+        if !self.subscriptions.are_those(&pass.says.channels) {
+            return Done::Close(DisconnectCode::InsufficientState);
+        }
         cx.shared.stats.tokens_renewed.add(1);
+        if let Some(info) = pass.says.info {
+            Arc::make_mut(&mut self.info).conn_info = Some(info);
+        }
+        if let Some(meta) = pass.says.meta {
+            self.change_asker(|asker| asker.meta = Some(meta));
+        }
+        let ttl_s = pass.lease.term.ttl_s(cx.shared.now);
         let result = RefreshResult {
             client: &self.info.client,
             version: VERSION,
-            expires: true,
-            ttl_s: judge.ttl_s(pass.lease.expires_ms, cx.shared.now),
+            expires: ttl_s.is_some(),
+            ttl_s: ttl_s.unwrap_or(0),
         };
         *cx.lease = Some(Box::new(pass.lease));
         self.is_hurried = true;

@@ -6,6 +6,7 @@ use veche_centrifuge as wire;
 use veche_centrifuge::{DisconnectCode, Push, PushBody, Refresh, UnsubscribeCode};
 use veche_hub::{Answer, ChannelName, Deed, Instruction, Joined, Joining, Subscribe, Ticket};
 
+use super::claims::Granted;
 use super::frame::Frame;
 use super::renewing::renewer;
 use super::subscribing::{CHANNELS_MAX, join};
@@ -87,10 +88,8 @@ impl Centrifuge {
             Deed::Refresh { .. } => {
                 self.is_hurried = true;
                 let is_renewed = renewer(Kind::Refresh, cx.route).is_some();
-                let judge = self.judge(cx.id, cx.route);
-                let ttl_s = |expires_ms| judge.ttl_s(expires_ms, cx.shared.now);
                 let lease = cx.lease.as_deref().filter(|_| !is_renewed);
-                let ttl_s = lease.map(|lease| ttl_s(lease.expires_ms));
+                let ttl_s = lease.and_then(|lease| lease.term.ttl_s(cx.shared.now));
                 let refresh = Refresh {
                     expires: ttl_s.is_some(),
                     ttl_s: ttl_s.unwrap_or(0),
@@ -134,8 +133,13 @@ impl Centrifuge {
         let expires_ms = wanted.expires_at_s.map(|at_s| at_s.saturating_mul(1000));
         let info = wanted.chan_info.clone();
         let is_renewed = renewer(Kind::SubRefresh, cx.route).is_some();
-        self.subscriptions
-            .give(channel.as_str(), info, expires_ms, is_renewed);
+        let given = Granted {
+            channel: channel.as_str().to_owned(),
+            info,
+            expires_ms,
+            ..Granted::default()
+        };
+        self.subscriptions.give(&given, is_renewed);
         self.is_hurried |= expires_ms.is_some();
         match joined {
             Some(joined) => self.enrolled(wanted, joined.as_deref(), cx),

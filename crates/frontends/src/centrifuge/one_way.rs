@@ -14,10 +14,10 @@ use veche_centrifuge::{
 use veche_hub::{ChannelName, Position, Since};
 
 use super::channels::{Leave, may_subscribe};
+use super::claims::Granted;
 use super::dialect::Dialect;
 use super::frame::Frame;
 use super::subscribing::CHANNELS_MAX;
-use super::tokens::Granted;
 use super::writing::Welcome;
 use super::{Centrifuge, Context, Done, Flow, State};
 use crate::shared::NoteLevel;

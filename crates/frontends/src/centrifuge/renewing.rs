@@ -12,6 +12,7 @@ use super::deciding::{Ask, checked};
 use super::frame::Frame;
 use super::{Centrifuge, Context, Flow, State};
 use crate::hooks::{Decider, Grant, Kind, QuestionId, Verdict};
+use crate::identity::Term;
 use crate::route::Route;
 use crate::shared::NoteLevel;
 
@@ -48,7 +49,7 @@ impl Centrifuge {
     pub(super) fn ask_for_time(&mut self, cx: &mut Context<'_>) {
         let now_ms = cx.shared.now.wall_ms;
         let is_over = |expires_ms: u64| now_ms >= expires_ms;
-        let lease = cx.lease.as_deref().map(|lease| lease.expires_ms);
+        let lease = cx.lease.as_deref().and_then(|lease| lease.term.until_ms);
         if lease.is_some_and(is_over)
             && self.asks_for_time(cx.route)
             && let Some(decider) = renewer(Kind::Refresh, cx.route)
@@ -90,8 +91,10 @@ impl Centrifuge {
                 }
                 Renewed::Later => {
                     // Meanwhile somebody else may have prolonged it.
-                    let expires_ms = cx.lease.as_deref().map_or(0, |lease| lease.expires_ms);
-                    self.prolong(Some(expires_ms.max(now_ms + AGAIN_MS)), cx);
+                    let lease = cx.lease.as_deref();
+                    if let Some(until_ms) = lease.and_then(|lease| lease.term.until_ms) {
+                        self.prolong(Some(until_ms.max(now_ms + AGAIN_MS)), cx);
+                    }
                     None
                 }
                 Renewed::Over => Some(DisconnectCode::Expired.into()),
@@ -133,7 +136,12 @@ impl Centrifuge {
 
     fn prolong(&self, expires_ms: Option<u64>, cx: &mut Context<'_>) {
         match (&mut *cx.lease, expires_ms) {
-            (Some(lease), Some(expires_ms)) => lease.expires_ms = expires_ms,
+            (Some(lease), Some(expires_ms)) => {
+                lease.term = Term {
+                    until_ms: Some(expires_ms),
+                    leeway_ms: 0,
+                };
+            }
             (lease, None) => *lease = None,
             // A back end has said meanwhile that it never ends.
             (None, Some(_)) => {}

@@ -12,15 +12,16 @@ use veche_hub::{
 };
 
 use super::channels::{Leave, may_subscribe, named};
+use super::claims::{Granted, Manner};
 use super::commands::{done, refuse};
 use super::deciding::Ask;
 use super::frame::Frame;
 use super::renewing::renewer;
-use super::tokens::Denied;
+use super::tokens::{Denied, Grant, Place};
 use super::writing::{self, Sieve, Welcome};
 use super::{Centrifuge, Context, Done, Flow, GRACE_MS, Waiting};
-use crate::hooks::{Grant, Kind, QuestionId};
-use crate::identity::Identity;
+use crate::hooks::{self, Kind, QuestionId};
+use crate::identity::{Identity, Term};
 use crate::outbox::{Deltas, Wish};
 use crate::shared::Now;
 
@@ -48,6 +49,8 @@ struct Subscription {
     channel: Box<str>,
     /// By the server's will: the client can't end it.
     is_given: bool,
+    /// The connection's token has named it.
+    is_by_token: bool,
     /// The token for it holds until then, or what was granted; `None`: for ever.
     expires_ms: Option<u64>,
     /// Somebody else says whether it goes on then, of which the client knows nothing.
@@ -81,15 +84,17 @@ pub(super) struct Asked {
 struct Terms {
     info: Option<Payload>,
     data: Option<Payload>,
-    expires_ms: Option<u64>,
+    term: Term,
+    manner: Manner,
 }
 
-impl From<Grant> for Terms {
-    fn from(grant: Grant) -> Self {
+impl From<hooks::Grant> for Terms {
+    fn from(grant: hooks::Grant) -> Self {
         Self {
             info: grant.info,
             data: grant.data,
-            expires_ms: grant.expires_at_s.map(|at_s| at_s.saturating_mul(1000)),
+            term: Term::until_s(grant.expires_at_s),
+            manner: Manner::default(),
         }
     }
 }
@@ -119,21 +124,23 @@ impl Subscriptions {
     }
 
     /// One that the server wants.
-    pub(super) fn give(
-        &mut self,
-        channel: &str,
-        info: Option<Payload>,
-        expires_ms: Option<u64>,
-        is_renewed: bool,
-    ) {
+    pub(super) fn give(&mut self, granted: &Granted, is_renewed: bool) {
         self.add(Subscription {
-            channel: channel.into(),
+            channel: granted.channel.as_str().into(),
             is_given: true,
-            expires_ms,
+            is_by_token: granted.is_by_token,
+            expires_ms: granted.expires_ms,
             is_renewed,
             renewal: None,
-            info: info.map(Box::new),
+            info: granted.info.clone().map(Box::new),
         });
+    }
+
+    /// Whether a token that names these names those that the one before has named.
+    pub(super) fn are_those(&self, named: &[Granted]) -> bool {
+        let is_named = |channel: &str| named.iter().any(|one| one.channel == channel);
+        let mut by_token = self.all.iter().filter(|one| one.is_by_token);
+        named.iter().all(|one| self.has(&one.channel)) && by_token.all(|one| is_named(&one.channel))
     }
 
     /// Whether the server wants it.
@@ -273,6 +280,15 @@ impl Centrifuge {
         }
     }
 
+    /// What a token for a channel has to be for.
+    fn place<'a>(&'a self, channel: &'a str) -> Place<'a> {
+        Place {
+            channel,
+            user: &self.info.user,
+            client: &self.info.client,
+        }
+    }
+
     pub(super) fn subscribe(
         &mut self,
         id: u32,
@@ -301,7 +317,7 @@ impl Centrifuge {
         if request.filter.is_some() && cx.shared.is_short_of_memory {
             return refuse(id, ErrorCode::Internal, frame);
         }
-        let Ok(wish) = wish(request, options) else {
+        let Ok(mut wish) = wish(request, options) else {
             return refuse(id, ErrorCode::BadRequest, frame);
         };
         if self.subscriptions.len() >= CHANNELS_MAX {
@@ -312,13 +328,20 @@ impl Centrifuge {
         let mut is_renewed = false;
         if !request.token.is_empty() && (has_tokens || leave != Leave::WithVerdict) {
             let judge = self.judge(cx.id, cx.route);
-            match judge.subscription(&request.token, name, &self.info.user, cx.shared) {
+            match judge.subscription(&request.token, self.place(name), cx.shared) {
                 Ok(granted) => {
-                    terms.info = granted.info;
-                    terms.expires_ms = Some(granted.expires_ms);
+                    terms = Terms {
+                        info: granted.says.info,
+                        data: granted.says.data,
+                        term: granted.term,
+                        manner: granted.says.manner,
+                    };
                 }
                 Err(Denied::Later) => return self.wait_for_keys(),
-                Err(denied) => return refuse(id, denied.to_channel(), frame),
+                Err(denied) => {
+                    denied.note(cx.id, cx.shared);
+                    return refuse(id, denied.to_channel(), frame);
+                }
             }
         } else if leave == Leave::WithToken {
             return refuse(id, ErrorCode::PermissionDenied, frame);
@@ -332,8 +355,7 @@ impl Centrifuge {
             match self.decided(id, Kind::Subscribe, ask, frame, cx) {
                 Ok(Some(grant)) => {
                     terms = (*grant).into();
-                    let now_ms = cx.shared.now.wall_ms;
-                    if terms.expires_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+                    if terms.term.is_over(cx.shared.now) {
                         return refuse(id, ErrorCode::Expired, frame);
                     }
                     is_renewed = renewer(Kind::SubRefresh, cx.route).is_some();
@@ -345,15 +367,14 @@ impl Centrifuge {
         let Terms {
             info,
             data,
-            expires_ms,
+            term,
+            manner,
         } = terms;
-        let judge = self.judge(cx.id, cx.route);
+        wish.joins |= manner.is_told;
         let asked = Asked {
             id,
             channel: name.into(),
-            ttl_s: expires_ms
-                .filter(|_| !is_renewed)
-                .map(|expires_ms| judge.ttl_s(expires_ms, cx.shared.now)),
+            ttl_s: term.ttl_s(cx.shared.now).filter(|_| !is_renewed),
             is_recovering: request.recover,
             picks: picks(&wish, options),
             or_fail: request.flag & FLAG_RECOVER_OR_FAIL != 0,
@@ -365,7 +386,7 @@ impl Centrifuge {
             .then(|| Arc::from([writing::since(&request.epoch, request.offset)]));
         let joining = Joining {
             since,
-            client: Some(self.info_with(info.as_ref())),
+            client: (!manner.is_hidden).then(|| self.info_with(info.as_ref())),
             picks: asked.picks,
         };
         let ticket = self.next_ticket();
@@ -373,11 +394,12 @@ impl Centrifuge {
             Ok(answer) => answer,
             Err(code) => return refuse(id, code, frame),
         };
-        self.is_hurried |= expires_ms.is_some();
+        self.is_hurried |= term.until_ms.is_some();
         self.subscriptions.add(Subscription {
             channel: name.into(),
             is_given: false,
-            expires_ms,
+            is_by_token: false,
+            expires_ms: term.until_ms,
             is_renewed,
             renewal: None,
             info: info.map(Box::new),
@@ -486,23 +508,26 @@ impl Centrifuge {
             return refuse(id, code, frame);
         }
         let judge = self.judge(cx.id, cx.route);
-        let grant = match judge.subscription(&request.token, channel, &self.info.user, cx.shared) {
+        let grant = match judge.subscription(&request.token, self.place(channel), cx.shared) {
             Ok(grant) => grant,
             Err(Denied::Later) => return self.wait_for_keys(),
-            // Not TokenExpired: an SDK that is told so here gives up, and one whose time is over subscribes again.
-            Err(Denied::Expired) => return refuse(id, ErrorCode::Expired, frame),
-            Err(denied) => return refuse(id, denied.to_channel(), frame),
+            Err(denied) => {
+                denied.note(cx.id, cx.shared);
+                let code = match denied {
+                    // Not TokenExpired: an SDK that is told so here gives up, and one whose time is over subscribes again.
+                    Denied::Expired => ErrorCode::Expired,
+                    denied => denied.to_channel(),
+                };
+                return refuse(id, code, frame);
+            }
         };
-        let ttl_s = judge.ttl_s(grant.expires_ms, cx.shared.now);
-        let mut all = self.subscriptions.all.iter_mut();
-        if let Some(one) = all.find(|one| *one.channel == *channel) {
-            one.expires_ms = Some(grant.expires_ms);
-        }
-        self.subscriptions.settle();
+        let Grant { term, says } = grant;
+        self.subscriptions.renew(channel, term.until_ms, says.info);
         self.is_hurried = true;
+        let ttl_s = term.ttl_s(cx.shared.now);
         let result = SubRefreshResult {
-            expires: true,
-            ttl_s,
+            expires: ttl_s.is_some(),
+            ttl_s: ttl_s.unwrap_or(0),
         };
         done(frame.reply(id, Outcome::SubRefresh(result)))
     }

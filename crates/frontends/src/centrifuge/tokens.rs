@@ -1,22 +1,21 @@
-//! Tokens that come in commands: what the one of a connection and that of a subscription say.
+//! Tokens that come in commands: whether the one of a connection or of a subscription is of use there.
 //!
 //! Whether they hold is judged with the keys of the route's identity. Where these may lie elsewhere the command waits for
 //! them, once.
 
+use std::fmt;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use veche_centrifuge::{DisconnectCode, ErrorCode};
-use veche_hub::{Payload, PayloadKind, SessionId};
+use veche_hub::SessionId;
 use veche_jwt::{Claimed, Refusal};
 
+use super::claims::{Connection, Subscription};
 use crate::identity::token::Tokens;
-use crate::identity::{Identity, Lease, Unknown, is_valid_user};
+use crate::identity::{Identity, Lease, Term, Unknown, is_valid_user};
 use crate::route::Route;
-use crate::shared::{Now, Shared};
+use crate::shared::{NoteLevel, Shared};
 
 /// Why a token is of no use now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +24,35 @@ pub(super) enum Denied {
     Later,
     /// It was good once.
     Expired,
-    /// It does not hold, or is for something else.
-    Bad,
+    /// It is good, but what it grants is over.
+    Over,
+    /// It does not hold.
+    Bad(Unknown),
+    /// It is for something else.
+    NotFor(&'static str),
     /// It can't be judged: our fault.
     NoKeys,
     /// Nothing here goes by tokens.
     Unused,
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Later | Self::NoKeys => Unknown::NoKeys.fmt(f),
+            Self::Expired => Unknown::Token(Refusal::Expired).fmt(f),
+            Self::Over => f.write_str("the token is refused: its expire_at is over"),
+            Self::Bad(unknown) => unknown.fmt(f),
+            Self::NotFor(what) => write!(f, "the token is refused: {what}"),
+            Self::Unused => f.write_str("tokens mean nothing on this route"),
+        }
+    }
+}
+
+impl From<Refusal> for Denied {
+    fn from(refusal: Refusal) -> Self {
+        Self::Bad(Unknown::Token(refusal))
+    }
 }
 
 impl Denied {
@@ -38,8 +60,11 @@ impl Denied {
     pub(super) fn to_connect(self) -> Result<ErrorCode, DisconnectCode> {
         match self {
             Self::Expired => Ok(ErrorCode::TokenExpired),
+            Self::Over => Ok(ErrorCode::Expired),
             Self::NoKeys => Ok(ErrorCode::Internal),
-            Self::Later | Self::Bad | Self::Unused => Err(DisconnectCode::InvalidToken),
+            Self::Later | Self::Bad(_) | Self::NotFor(_) | Self::Unused => {
+                Err(DisconnectCode::InvalidToken)
+            }
         }
     }
 
@@ -47,9 +72,21 @@ impl Denied {
     pub(super) fn to_channel(self) -> ErrorCode {
         match self {
             Self::Expired => ErrorCode::TokenExpired,
+            Self::Over => ErrorCode::Expired,
             Self::NoKeys => ErrorCode::Internal,
-            Self::Later | Self::Bad | Self::Unused => ErrorCode::PermissionDenied,
+            Self::Later | Self::Bad(_) | Self::NotFor(_) | Self::Unused => {
+                ErrorCode::PermissionDenied
+            }
         }
+    }
+
+    /// Says it in the log. What only the issuer can have got wrong the operator should see.
+    pub(super) fn note(self, id: SessionId, shared: &mut Shared) {
+        let level = match self {
+            Self::Bad(Unknown::Token(Refusal::Claim(_))) => NoteLevel::Warn,
+            _ => NoteLevel::Info,
+        };
+        shared.note(id, level, self.to_string());
     }
 }
 
@@ -57,31 +94,22 @@ impl Denied {
 #[derive(Debug)]
 pub(super) struct Pass {
     pub(super) lease: Lease,
-    /// Of the connection, for others to see.
-    pub(super) info: Option<Payload>,
-    /// Channels that the client is subscribed to.
-    pub(super) channels: Vec<Granted>,
-}
-
-/// A channel that a connection's token names.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Granted {
-    pub(super) channel: String,
-    /// Of the client in it, for others to see.
-    pub(super) info: Option<Payload>,
-    /// What the client is told.
-    pub(super) data: Option<Payload>,
-    /// Until when it is, in milliseconds since 1970; `None`: for ever.
-    pub(super) expires_ms: Option<u64>,
+    pub(super) says: Connection,
 }
 
 /// What a subscription's token says.
 #[derive(Debug)]
 pub(super) struct Grant {
-    /// Of the client in the channel, for others to see.
-    pub(super) info: Option<Payload>,
-    /// Milliseconds since 1970.
-    pub(super) expires_ms: u64,
+    pub(super) term: Term,
+    pub(super) says: Subscription,
+}
+
+/// For which channel a token has to be, of which user and connection.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) channel: &'a str,
+    pub(super) user: &'a str,
+    pub(super) client: &'a str,
 }
 
 /// Who judges, and who asks.
@@ -95,49 +123,56 @@ pub(super) struct Judge<'a> {
 impl Judge<'_> {
     /// A connection's token.
     pub(super) fn connection(&self, token: &str, shared: &Shared) -> Result<Pass, Denied> {
-        let mut claimed = self.claimed(token, shared)?;
-        let user = claimed.user.take().filter(|user| is_valid_user(user));
+        let (mut claimed, term) = self.claimed(token, shared)?;
         // A subscription's token says who may hear something, not who somebody is.
-        let is_for_channel = claimed.all.contains_key("channel");
-        let (Some(user), false) = (user, is_for_channel) else {
-            return Err(Denied::Bad);
-        };
+        if claimed.all.contains_key("channel") {
+            return Err(Denied::Bad(Unknown::OfChannel));
+        }
+        let user = claimed.user.take().filter(|user| is_valid_user(user));
+        let user = user.ok_or(Refusal::NoUser)?;
         Ok(Pass {
-            lease: Lease {
-                user,
-                expires_ms: claimed.expires_s.saturating_mul(1000),
-            },
-            info: info(&claimed.all),
-            channels: granted(&claimed.all),
+            lease: Lease { user, term },
+            says: counted(
+                Connection::read(&claimed.all, &shared.site.namespaces),
+                shared,
+            )?,
         })
     }
 
-    /// A subscription's token: for this channel and this user.
+    /// A subscription's token: for this channel and this user, and this connection if it names one.
     pub(super) fn subscription(
         &self,
         token: &str,
-        channel: &str,
-        user: &str,
+        place: Place<'_>,
         shared: &Shared,
     ) -> Result<Grant, Denied> {
-        let claimed = self.claimed(token, shared)?;
-        let is_it = claimed.all.get("channel").and_then(Value::as_str) == Some(channel)
-            && claimed.user.as_deref().unwrap_or_default() == user;
-        if !is_it {
-            return Err(Denied::Bad);
+        let (claimed, term) = self.claimed(token, shared)?;
+        if claimed.all.get("channel").and_then(Value::as_str) != Some(place.channel) {
+            return Err(Denied::NotFor("it is not for this channel"));
         }
-        Ok(Grant {
-            info: info(&claimed.all),
-            expires_ms: claimed.expires_s.saturating_mul(1000),
-        })
+        if claimed.user.as_deref().unwrap_or_default() != place.user {
+            return Err(Denied::NotFor("it is another user's"));
+        }
+        let options = shared.site.namespaces.of(place.channel);
+        let says = counted(Subscription::read(&claimed.all, &options), shared)?;
+        let client = says.client.as_deref();
+        if client.is_some_and(|client| client != place.client) {
+            return Err(Denied::NotFor("it is for another connection"));
+        }
+        Ok(Grant { term, says })
     }
 
-    fn claimed(&self, token: &str, shared: &Shared) -> Result<Claimed, Denied> {
+    fn claimed(&self, token: &str, shared: &Shared) -> Result<(Claimed, Term), Denied> {
         let Identity::Token(tokens) = &self.route.identity else {
             return Err(Denied::Unused);
         };
-        let unknown = match tokens.judge_open(token, shared) {
-            Ok(claimed) => return Ok(claimed),
+        let judged = tokens.judge_open(token, shared).and_then(|claimed| {
+            let term = tokens.term(&claimed).map_err(Unknown::Token)?;
+            Ok((claimed, term))
+        });
+        let unknown = match judged {
+            Ok((_, term)) if term.is_over(shared.now) => return Err(Denied::Over),
+            Ok(judged) => return Ok(judged),
             Err(unknown) => unknown,
         };
         if self.looks_for_keys(tokens, unknown, shared) {
@@ -149,7 +184,7 @@ impl Judge<'_> {
         Err(match unknown {
             Unknown::Token(Refusal::Expired) => Denied::Expired,
             Unknown::NoKeys => Denied::NoKeys,
-            _ => Denied::Bad,
+            other => Denied::Bad(other),
         })
     }
 
@@ -161,97 +196,12 @@ impl Judge<'_> {
         let keys = &tokens.keys;
         lacks_keys && !self.has_asked && keys.look_for_more(self.id, &shared.desk, shared.now)
     }
-
-    /// In how many seconds a client should hand in another token, for one that holds until then: clocks may differ, so
-    /// it holds a little longer than it says itself.
-    pub(super) fn ttl_s(&self, expires_ms: u64, now: Now) -> u32 {
-        let leeway_s = match &self.route.identity {
-            Identity::Token(tokens) => tokens.rules.leeway_s,
-            _ => 0,
-        };
-        let left_s = expires_ms.saturating_sub(now.wall_ms).div_ceil(1000);
-        // 0 would mean that it does not end.
-        let left_s = left_s.saturating_sub(leeway_s).max(1);
-        u32::try_from(left_s).unwrap_or(u32::MAX)
-    }
 }
 
-/// `info` as it stands, or the bytes of `b64info`.
-fn info(claims: &Map<String, Value>) -> Option<Payload> {
-    value(claims, "info", "b64info")
-}
-
-fn value(claims: &Map<String, Value>, plain: &str, base64: &str) -> Option<Payload> {
-    let encoded = claims.get(base64).and_then(Value::as_str);
-    if let Some(bytes) = encoded.and_then(|text| STANDARD.decode(text).ok()) {
-        let kind = PayloadKind::Binary;
-        let bytes = Bytes::from(bytes);
-        return Some(Payload { kind, bytes });
-    }
-    let json = claims.get(plain).filter(|value| !value.is_null())?;
-    Some(Payload {
-        kind: PayloadKind::Json,
-        bytes: Bytes::from(json.to_string()),
+/// Counts a token whose claims can't be honoured.
+pub(super) fn counted<T>(read: Result<T, Refusal>, shared: &Shared) -> Result<T, Denied> {
+    read.map_err(|refusal| {
+        shared.stats.token_refused(refusal);
+        refusal.into()
     })
-}
-
-/// `channels`, and `subs` with what they say of each.
-fn granted(claims: &Map<String, Value>) -> Vec<Granted> {
-    let mut all: Vec<Granted> = Vec::new();
-    let subs = claims.get("subs").and_then(Value::as_object);
-    for (channel, sub) in subs.into_iter().flatten() {
-        let nothing = Map::new();
-        let sub = sub.as_object().unwrap_or(&nothing);
-        all.push(Granted {
-            channel: channel.clone(),
-            info: info(sub),
-            data: value(sub, "data", "b64data"),
-            expires_ms: None,
-        });
-    }
-    let channels = claims.get("channels").and_then(Value::as_array);
-    for channel in channels.into_iter().flatten().filter_map(Value::as_str) {
-        if !all.iter().any(|one| one.channel == channel) {
-            all.push(Granted {
-                channel: channel.to_owned(),
-                ..Granted::default()
-            });
-        }
-    }
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn text(payload: Option<&Payload>) -> Option<(PayloadKind, String)> {
-        let payload = payload?;
-        let text = String::from_utf8_lossy(&payload.bytes).into_owned();
-        Some((payload.kind, text))
-    }
-
-    #[test]
-    fn claims_name_channels_with_what_is_said_of_them() {
-        let claims = json!({
-            "info": {"name": "Ann"},
-            "channels": ["news", 7, "chat:1", "news"],
-            "subs": {"chat:1": {"info": "here", "b64data": "AP8="}, "chat:2": null},
-        });
-        let claims = claims.as_object().expect("an object");
-        let name = (PayloadKind::Json, r#"{"name":"Ann"}"#.to_owned());
-        assert_eq!(text(info(claims).as_ref()), Some(name));
-        let granted = granted(claims);
-        let names: Vec<&str> = granted.iter().map(|one| &*one.channel).collect();
-        assert_eq!(names, ["chat:1", "chat:2", "news"]);
-        let here = (PayloadKind::Json, "\"here\"".to_owned());
-        assert_eq!(text(granted[0].info.as_ref()), Some(here));
-        let data = granted[0].data.as_ref().expect("data");
-        assert_eq!(
-            (data.kind, &data.bytes[..]),
-            (PayloadKind::Binary, &[0, 255][..])
-        );
-    }
 }

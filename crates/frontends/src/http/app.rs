@@ -263,7 +263,10 @@ impl Http {
             registration.opening = Some(Box::new(KeptRequest::new(
                 route,
                 raw,
-                Named { user, lease: None },
+                Named {
+                    user,
+                    ..Named::default()
+                },
             )));
         }
         self.state = State::Registering(Box::new(registration));

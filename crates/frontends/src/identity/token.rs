@@ -6,12 +6,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use veche_hub::SessionId;
 use veche_jwt::{Claimed, Keys, Refusal, Rules, verify_open};
 use veche_proto::http::Head;
 
-use super::{Client, Desk, Lease, Named, Unknown, is_valid_user};
+use super::{Client, Desk, Lease, Named, Term, Unknown, is_valid_user};
 use crate::app::Outcome;
 use crate::blocks::Issued;
 use crate::shared::{Now, Shared};
@@ -75,28 +75,54 @@ impl Tokens {
     /// By the keys that there are.
     pub(super) fn name_at_last(&self, head: &Head<'_>, shared: &Shared) -> Result<Named, Unknown> {
         let token = self.find(head).ok_or(Unknown::NoToken)?;
-        let lease = self.judge(&token, shared)?;
+        let (lease, claims) = self.judge(&token, shared)?;
         Ok(Named {
             user: Some(lease.user.clone()),
             lease: Some(Box::new(lease)),
+            claims: Some(Box::new(claims)),
         })
     }
 
-    /// What a token is good for.
-    pub(crate) fn judge(&self, token: &str, shared: &Shared) -> Result<Lease, Unknown> {
+    /// What a token is good for, and all that it says.
+    pub(crate) fn judge(
+        &self,
+        token: &str,
+        shared: &Shared,
+    ) -> Result<(Lease, Map<String, Value>), Unknown> {
         let claimed = self.judge_open(token, shared)?;
         // A subscription's token says who may hear something, not who somebody is.
         if claimed.all.contains_key("channel") {
             return Err(Unknown::OfChannel);
         }
+        let term = self.term(&claimed).map_err(Unknown::Token)?;
+        if term.is_over(shared.now) {
+            return Err(Unknown::Token(Refusal::Expired));
+        }
         let user = claimed.user.ok_or(Unknown::Token(Refusal::NoUser))?;
         if !is_valid_user(&user) {
             return Err(Unknown::Malformed);
         }
-        Ok(Lease {
-            user,
-            expires_ms: claimed.expires_s.saturating_mul(1000),
-        })
+        Ok((Lease { user, term }, claimed.all))
+    }
+
+    /// How long that holds which a token opens: until its `expire_at`, as Centrifugo has it, 0 being for ever; without
+    /// one as long as the token itself.
+    ///
+    /// # Errors
+    /// `expire_at` is no such number.
+    pub(crate) fn term(&self, claimed: &Claimed) -> Result<Term, Refusal> {
+        match claimed.all.get("expire_at") {
+            None | Some(Value::Null) => Ok(Term {
+                until_ms: Some(claimed.expires_s.saturating_mul(1000)),
+                leeway_ms: self.rules.leeway_s.saturating_mul(1000),
+            }),
+            Some(at) => match at.as_u64() {
+                Some(at_s) => Ok(Term::until_s((at_s > 0).then_some(at_s))),
+                None => Err(Refusal::Claim(
+                    "expire_at has to be a whole number of seconds since 1970, or 0",
+                )),
+            },
+        }
     }
 
     /// All that a token says, which may be nobody's.

@@ -2,7 +2,7 @@
 
 use super::{Session, Side, Socket};
 use crate::centrifuge::GRACE_MS;
-use crate::identity::{Identity, Lease, Unknown};
+use crate::identity::{Identity, Lease, Term, Unknown};
 use crate::shared::{Now, Shared};
 
 /// Why a token does not take the place of the one before.
@@ -40,10 +40,10 @@ impl Socket {
             _ => 0,
         };
         let left_ms = |lease: &Lease| {
-            let end_ms = lease.expires_ms.saturating_add(grace_ms);
-            end_ms.saturating_sub(now.wall_ms).min(LOOK_MS)
+            let end_ms = lease.term.until_ms?.saturating_add(grace_ms);
+            Some(end_ms.saturating_sub(now.wall_ms).min(LOOK_MS))
         };
-        let left_ms = self.lease.as_deref().map(left_ms);
+        let left_ms = self.lease.as_deref().and_then(left_ms);
         left_ms.map_or(u64::MAX, |left_ms| now.mono_ms.saturating_add(left_ms))
     }
 
@@ -55,7 +55,8 @@ impl Socket {
         };
         let lease = self.lease.as_deref();
         let lease = lease.filter(|_| session.asks_for_time(route));
-        let left_ms = lease.map(|lease| lease.expires_ms.saturating_sub(now.wall_ms));
+        let until_ms = lease.and_then(|lease| lease.term.until_ms);
+        let left_ms = until_ms.map(|until_ms| until_ms.saturating_sub(now.wall_ms));
         left_ms.map_or(u64::MAX, |left_ms| {
             now.mono_ms.saturating_add(left_ms.min(LOOK_MS))
         })
@@ -64,14 +65,18 @@ impl Socket {
     /// Holds until then, in seconds since 1970; `None`: for as long as it likes. Only where a token has opened it.
     pub(super) fn prolong(&mut self, expires_at_s: Option<u64>) {
         match (&mut self.lease, expires_at_s) {
-            (Some(lease), Some(at_s)) => lease.expires_ms = at_s.saturating_mul(1000),
+            (Some(lease), Some(at_s)) => lease.term = Term::until_s(Some(at_s)),
             (lease, None) => *lease = None,
             (None, Some(_)) => {}
         }
     }
 
-    /// Another token; how long it holds, in milliseconds from now.
-    pub(crate) fn renew(&mut self, token: &str, shared: &Shared) -> Result<u64, NotRenewed> {
+    /// Another token; how long that holds, in milliseconds from now, `None` for ever.
+    pub(crate) fn renew(
+        &mut self,
+        token: &str,
+        shared: &Shared,
+    ) -> Result<Option<u64>, NotRenewed> {
         if self.is_closing() {
             return Err(NotRenewed::Closed);
         }
@@ -81,7 +86,7 @@ impl Socket {
         let Identity::Token(tokens) = &route.identity else {
             return Err(NotRenewed::NoLease);
         };
-        let renewed = tokens.judge(token, shared).map_err(|unknown| {
+        let (renewed, _) = tokens.judge(token, shared).map_err(|unknown| {
             if let Unknown::Token(refusal) = unknown {
                 shared.stats.token_refused(refusal);
             }
@@ -95,8 +100,8 @@ impl Socket {
             return Err(NotRenewed::Refused(Unknown::Blocked));
         }
         shared.stats.tokens_renewed.add(1);
-        let left_ms = renewed.expires_ms.saturating_sub(shared.now.wall_ms);
+        let until_ms = renewed.term.until_ms;
         **lease = renewed;
-        Ok(left_ms)
+        Ok(until_ms.map(|until_ms| until_ms.saturating_sub(shared.now.wall_ms)))
     }
 }

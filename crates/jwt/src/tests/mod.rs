@@ -91,6 +91,29 @@ fn ann() -> Value {
     json!({"sub": "ann", "exp": NOW_S + 60})
 }
 
+/// The back end names tokens by it (RFC 7519, section 4.1.7).
+#[test]
+fn a_token_that_could_not_be_revoked_is_refused() {
+    let mut claims = ann();
+    for id in [
+        json!(7),
+        json!(null),
+        json!(["t"]),
+        json!(true),
+        json!(""),
+        json!("x".repeat(256)),
+    ] {
+        claims["jti"] = id.clone();
+        let refusal = judged(&claims, &Rules::default()).unwrap_err();
+        assert!(refusal.is_like(&Refusal::Claim("")), "{id}");
+        assert!(refusal.to_string().starts_with("jti "), "{refusal}");
+    }
+    claims = ann();
+    claims["iat"] = json!("yesterday");
+    let refusal = judged(&claims, &Rules::default()).unwrap_err();
+    assert!(refusal.to_string().starts_with("iat "), "{refusal}");
+}
+
 #[test]
 fn a_token_may_be_nobody_s_where_that_is_asked_for() {
     let keys = Keys::secret(SECRET).unwrap();
@@ -156,6 +179,16 @@ fn claims_are_judged() {
             json!({"sub": "ann", "exp": null}),
             &plain,
             Err(Refusal::Malformed),
+        ),
+        (
+            json!({"sub": "ann", "exp": exp, "jti": "t"}),
+            &plain,
+            Ok("ann"),
+        ),
+        (
+            json!({"sub": "ann", "exp": exp, "jti": "x".repeat(255), "iat": 0.5}),
+            &plain,
+            Ok("ann"),
         ),
         // Clocks may differ by thirty seconds.
         (json!({"sub": "ann", "exp": NOW_S - 29}), &plain, Ok("ann")),

@@ -105,11 +105,14 @@ impl Here {
     pub(crate) fn renewed(
         &mut self,
         renewal: &Renewal,
-        result: Result<u64, NotRenewed>,
+        result: Result<Option<u64>, NotRenewed>,
         shared: &mut Shared,
     ) {
         let answer = match result {
-            Ok(left_ms) => Answer::Number(left_ms as f64 / 1000.0),
+            Ok(left_ms) => {
+                let seconds = left_ms.map(|left_ms| left_ms as f64 / 1000.0);
+                Answer::Number(seconds.unwrap_or(f64::INFINITY))
+            }
             Err(why) => Answer::No(why.to_string()),
         };
         self.run(renewal.app, None, shared, |app, now| {

@@ -230,6 +230,8 @@ fn forged_tokens_get_401_and_their_reason_is_counted() {
             ("issuer", signed(&with("iss", "https://b.example".into()))),
             ("audience", signed(&with("aud", "shop".into()))),
             ("no_user", signed(&with("sub", json!({})))),
+            ("claim", signed(&with("jti", json!(7)))),
+            ("claim", signed(&with("expire_at", json!(-1)))),
         ];
         for (reason, token) in &forged {
             let label = format!("reason=\"{reason}\"");
@@ -448,6 +450,27 @@ function app.close(conn, code, reason) print("closed " .. conn.id .. " " .. code
 function app.request(req) return req.user or "nobody" end
 return app
 "#;
+
+#[test]
+fn a_session_lasts_until_expire_at_of_its_token() {
+    on_all(|setup| {
+        let server = start(setup, SHARED, &[("secret", SECRET)]);
+        let open = |exp_s: u64, expire_at: u64| {
+            let token = json!({"sub": "ann", "exp": exp_s, "expire_at": expire_at});
+            let target = format!("/jwt?token={}", shared(&token));
+            Socket::open(server.public, &target)
+        };
+        let now_s = now_s();
+        // The leeway of 30 seconds is for tokens.
+        let mut brief = open(now_s + 3600, now_s + 2);
+        let mut endless = open(now_s + 1, 0);
+        assert_eq!(
+            brief.next(),
+            Seen::Close(Some(3005), "connection expired".to_owned())
+        );
+        assert!(endless.is_alive());
+    });
+}
 
 #[test]
 fn a_session_ends_with_its_token_unless_that_is_renewed() {

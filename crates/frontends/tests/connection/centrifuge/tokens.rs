@@ -7,7 +7,7 @@ use crate::world::wire::{get, handshake, responses};
 use crate::world::{PUBLIC, Peer, World};
 
 /// Time passes, and the client answers pings; what else it heard.
-fn pass(world: &mut World, peer: Peer, mut ms: u64) -> Vec<Value> {
+pub(super) fn pass(world: &mut World, peer: Peer, mut ms: u64) -> Vec<Value> {
     let mut lines = Vec::new();
     while ms > 0 {
         let step = ms.min(1_000);

@@ -1,0 +1,443 @@
+//! What the claims of tokens mean that Centrifugo defines: each is honoured, or the token is refused. All others are
+//! ignored (RFC 7519, section 4).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use veche_hub::{Namespace, Namespaces, Payload, PayloadKind};
+use veche_jwt::Refusal;
+
+type Claims = Map<String, Value>;
+
+/// What a connection's token says beside whose it is and how long that holds.
+#[derive(Debug, Default)]
+pub(super) struct Connection {
+    /// Of the connection, for others to see.
+    pub(super) info: Option<Payload>,
+    /// For the deciders of the route.
+    pub(super) meta: Option<Payload>,
+    /// Channels that the client is subscribed to.
+    pub(super) channels: Vec<Granted>,
+}
+
+/// A channel that a connection's token names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Granted {
+    pub(super) channel: String,
+    /// Of the client in it, for others to see.
+    pub(super) info: Option<Payload>,
+    /// What the client is told.
+    pub(super) data: Option<Payload>,
+    /// Until when it is, in milliseconds since 1970; `None`: for ever.
+    pub(super) expires_ms: Option<u64>,
+    pub(super) manner: Manner,
+    /// A token has named it.
+    pub(super) is_by_token: bool,
+}
+
+/// What a subscription's token says beside whose it is, of which channel and how long that holds.
+#[derive(Debug, Default)]
+pub(super) struct Subscription {
+    /// The only connection that may use it.
+    pub(super) client: Option<String>,
+    /// Of the client in the channel, for others to see.
+    pub(super) info: Option<Payload>,
+    /// What the client is told.
+    pub(super) data: Option<Payload>,
+    pub(super) manner: Manner,
+}
+
+/// How one subscription differs from others of its namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Manner {
+    /// Neither presence nor joins and leaves show it.
+    pub(super) is_hidden: bool,
+    /// The client is told who comes and goes, whether it has asked or not.
+    pub(super) is_told: bool,
+}
+
+impl Connection {
+    /// Reads the claims of a connection's token.
+    ///
+    /// # Errors
+    /// One of them has a wrong type, or can't be honoured.
+    pub(super) fn read(claims: &Claims, namespaces: &Namespaces) -> Result<Self, Refusal> {
+        if has(claims, "caps") {
+            // They limit what a connection may do, so it must not be let in without them.
+            return Err(Refusal::Claim("caps: capabilities are not supported"));
+        }
+        Ok(Self {
+            info: payload(claims, INFO)?,
+            meta: given(claims, "meta").map(json),
+            channels: channels(claims, namespaces)?,
+        })
+    }
+}
+
+impl Subscription {
+    /// Reads the claims of a subscription's token.
+    ///
+    /// # Errors
+    /// One of them has a wrong type, or can't be honoured.
+    pub(super) fn read(claims: &Claims, options: &Namespace) -> Result<Self, Refusal> {
+        let client = match given(claims, "client") {
+            None => None,
+            Some(Value::String(client)) => Some(client.clone()).filter(|client| !client.is_empty()),
+            Some(_) => return Err(Refusal::Claim("client has to be a string")),
+        };
+        let one = one(String::new(), claims, options)?;
+        Ok(Self {
+            client,
+            info: one.info,
+            data: one.data,
+            manner: one.manner,
+        })
+    }
+}
+
+/// A claim and its sibling with base64, and what is wrong with the latter.
+type Names = (&'static str, &'static str, &'static str);
+
+const INFO: Names = ("info", "b64info", "b64info has to be a string of base64");
+const DATA: Names = ("data", "b64data", "b64data has to be a string of base64");
+
+/// Whether it is there; null is as good as nothing.
+fn has(claims: &Claims, name: &str) -> bool {
+    given(claims, name).is_some()
+}
+
+fn given<'a>(claims: &'a Claims, name: &str) -> Option<&'a Value> {
+    claims.get(name).filter(|value| !value.is_null())
+}
+
+fn json(value: &Value) -> Payload {
+    Payload {
+        kind: PayloadKind::Json,
+        bytes: Bytes::from(value.to_string()),
+    }
+}
+
+/// JSON as it stands, or the bytes of its sibling.
+fn payload(claims: &Claims, (plain, base64, wrong): Names) -> Result<Option<Payload>, Refusal> {
+    let text = match given(claims, base64) {
+        None => "",
+        Some(Value::String(text)) => text,
+        Some(_) => return Err(Refusal::Claim(wrong)),
+    };
+    if text.is_empty() {
+        return Ok(given(claims, plain).map(json));
+    }
+    let bytes = STANDARD.decode(text).map_err(|_| Refusal::Claim(wrong))?;
+    Ok(Some(Payload {
+        kind: PayloadKind::Binary,
+        bytes: Bytes::from(bytes),
+    }))
+}
+
+/// `channels`, and `subs` with what they say of each.
+fn channels(claims: &Claims, namespaces: &Namespaces) -> Result<Vec<Granted>, Refusal> {
+    let mut all: Vec<Granted> = Vec::new();
+    let nothing = Map::new();
+    let subs = match given(claims, "subs") {
+        None => &nothing,
+        Some(Value::Object(subs)) => subs,
+        Some(_) => return Err(Refusal::Claim("subs has to be an object")),
+    };
+    for (channel, sub) in subs {
+        let sub = match sub {
+            Value::Null => &nothing,
+            Value::Object(sub) => sub,
+            _ => return Err(Refusal::Claim("each of subs has to be an object")),
+        };
+        all.push(one(channel.clone(), sub, &namespaces.of(channel))?);
+        if let (Some(one), Some(at)) = (all.last_mut(), given(sub, "expire_at")) {
+            let seconds = at.as_u64().ok_or(Refusal::Claim(
+                "expire_at of subs has to be a whole number of seconds",
+            ))?;
+            one.expires_ms = (seconds > 0).then(|| seconds.saturating_mul(1000));
+        }
+    }
+    let names = match given(claims, "channels") {
+        None => &[][..],
+        Some(Value::Array(names)) => names,
+        Some(_) => return Err(Refusal::Claim("channels has to be an array")),
+    };
+    for name in names {
+        let Value::String(channel) = name else {
+            return Err(Refusal::Claim("channels has to be an array of strings"));
+        };
+        if !subs.contains_key(channel) {
+            all.push(Granted {
+                channel: channel.clone(),
+                is_by_token: true,
+                ..Granted::default()
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// What is said of one channel, by the members that the claims of a subscription and an entry of `subs` share.
+fn one(channel: String, claims: &Claims, options: &Namespace) -> Result<Granted, Refusal> {
+    if has(claims, "allow") {
+        // It limits what the subscription may do.
+        return Err(Refusal::Claim("allow: capabilities are not supported"));
+    }
+    Ok(Granted {
+        channel,
+        info: payload(claims, INFO)?,
+        data: payload(claims, DATA)?,
+        expires_ms: None,
+        manner: match given(claims, "override") {
+            None => Manner::default(),
+            Some(Value::Object(wanted)) => manner(wanted, options)?,
+            Some(_) => return Err(Refusal::Claim("override has to be an object")),
+        },
+        is_by_token: true,
+    })
+}
+
+/// What is to be other than the namespace has it, as far as one subscription can be.
+fn manner(wanted: &Claims, options: &Namespace) -> Result<Manner, Refusal> {
+    const KNOWN: [&str; 5] = [
+        "presence",
+        "join_leave",
+        "force_push_join_leave",
+        "force_positioning",
+        "force_recovery",
+    ];
+    if wanted.keys().any(|name| !KNOWN.contains(&&**name)) {
+        return Err(Refusal::Claim("override has a member that is not known"));
+    }
+    let [presence, joins, told, positioned, recovers] = KNOWN.map(|name| flag(wanted, name));
+    let remembers = options.history.is_some();
+    if positioned?.is_some_and(|is_wanted| is_wanted != remembers) {
+        return Err(Refusal::Claim(
+            "override.force_positioning: it is so where the namespace has a history_size, and nowhere else",
+        ));
+    }
+    if recovers?.is_some_and(|is_wanted| is_wanted != remembers) {
+        return Err(Refusal::Claim(
+            "override.force_recovery: it is so where the namespace has a history_size, and nowhere else",
+        ));
+    }
+    let usual = (options.presence, options.join_leave);
+    let shown = (presence?.unwrap_or(usual.0), joins?.unwrap_or(usual.1));
+    if shown != usual && shown != (false, false) {
+        return Err(Refusal::Claim(match shown {
+            (true, _) if !usual.0 => "override.presence: the namespace keeps none",
+            (_, true) if !usual.1 => "override.join_leave: the namespace tells of nobody",
+            _ => {
+                "override: presence and join_leave of a subscription can be switched off together only"
+            }
+        }));
+    }
+    Ok(Manner {
+        is_hidden: shown != usual,
+        is_told: told?.unwrap_or(false),
+    })
+}
+
+/// `{"value": true}`; without a value it is false.
+fn flag(wanted: &Claims, name: &str) -> Result<Option<bool>, Refusal> {
+    let wrong = Refusal::Claim("each of override has to be an object with a value, true or false");
+    match given(wanted, name) {
+        None => Ok(None),
+        Some(Value::Object(flag)) => match given(flag, "value") {
+            None => Ok(Some(false)),
+            Some(Value::Bool(value)) => Ok(Some(*value)),
+            Some(_) => Err(wrong),
+        },
+        Some(_) => Err(wrong),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use veche_hub::{History, Recovery};
+
+    use super::*;
+
+    fn text(payload: Option<&Payload>) -> Option<(PayloadKind, String)> {
+        let payload = payload?;
+        let text = String::from_utf8_lossy(&payload.bytes).into_owned();
+        Some((payload.kind, text))
+    }
+
+    fn claims(value: Value) -> Claims {
+        match value {
+            Value::Object(claims) => claims,
+            other => panic!("{other}"),
+        }
+    }
+
+    fn namespaces() -> Namespaces {
+        let mut all = Namespaces::new();
+        all.insert("seen", seen());
+        all
+    }
+
+    /// All that can be overridden is on.
+    fn seen() -> Namespace {
+        Namespace {
+            history: Some(History {
+                size: 1,
+                ttl_ms: 1000,
+                position_ttl_ms: 1000,
+                recovery: Recovery::Missed,
+            }),
+            presence: true,
+            join_leave: true,
+            ..Namespace::default()
+        }
+    }
+
+    fn connection(value: Value) -> Result<Connection, Refusal> {
+        Connection::read(&claims(value), &namespaces())
+    }
+
+    fn subscription(value: Value, options: &Namespace) -> Result<Subscription, Refusal> {
+        Subscription::read(&claims(value), options)
+    }
+
+    #[test]
+    fn claims_name_channels_with_what_is_said_of_them() {
+        let said = connection(json!({
+            "info": {"name": "Ann"},
+            "meta": {"tier": 1},
+            "channels": ["news", "chat:1"],
+            "subs": {"chat:1": {"info": "here", "b64data": "AP8=", "expire_at": 7},
+                "chat:2": null, "seen:1": {"override": {
+                "presence": {"value": false}, "join_leave": {}, "force_push_join_leave": {"value": true}}}},
+            "something": ["else"], "override": 7, "allow": ["pub"], "data": 1,
+        }));
+        let said = said.expect("good");
+        let name = (PayloadKind::Json, r#"{"name":"Ann"}"#.to_owned());
+        assert_eq!(text(said.info.as_ref()), Some(name));
+        let meta = (PayloadKind::Json, r#"{"tier":1}"#.to_owned());
+        assert_eq!(text(said.meta.as_ref()), Some(meta));
+        let granted = said.channels;
+        let names: Vec<&str> = granted.iter().map(|one| &*one.channel).collect();
+        assert_eq!(names, ["chat:1", "chat:2", "seen:1", "news"]);
+        let here = (PayloadKind::Json, "\"here\"".to_owned());
+        assert_eq!(text(granted[0].info.as_ref()), Some(here));
+        assert_eq!(granted[0].expires_ms, Some(7000));
+        let data = granted[0].data.as_ref().expect("data");
+        assert_eq!(
+            (data.kind, &data.bytes[..]),
+            (PayloadKind::Binary, &[0, 255][..])
+        );
+        let hidden = Manner {
+            is_hidden: true,
+            is_told: true,
+        };
+        assert_eq!(granted[2].manner, hidden);
+        assert!(connection(json!({"info": null, "subs": null, "caps": null})).is_ok());
+    }
+
+    #[test]
+    fn claims_of_wrong_types_and_what_is_not_there_refuse_the_token() {
+        for wrong in [
+            json!({"caps": []}),
+            json!({"b64info": 7}),
+            json!({"b64info": "*"}),
+            json!({"channels": "news"}),
+            json!({"channels": {"news": true}}),
+            json!({"channels": ["news", 7]}),
+            json!({"subs": ["news"]}),
+            json!({"subs": {"news": []}}),
+            json!({"subs": {"news": {"b64data": 1}}}),
+            json!({"subs": {"news": {"allow": ["pub"]}}}),
+            json!({"subs": {"news": {"expire_at": -1}}}),
+            json!({"subs": {"news": {"override": true}}}),
+            json!({"subs": {"news": {"override": {"presence": {"value": true}}}}}),
+        ] {
+            let refusal = connection(wrong.clone()).expect_err(&wrong.to_string());
+            assert!(matches!(refusal, Refusal::Claim(_)), "{refusal}");
+        }
+        for wrong in [
+            json!({"client": 7}),
+            json!({"allow": []}),
+            json!({"b64data": []}),
+            json!({"override": []}),
+            json!({"override": {"presence": true}}),
+            json!({"override": {"presence": {"value": "no"}}}),
+            json!({"override": {"allow_publish": {"value": true}}}),
+        ] {
+            let refusal = subscription(wrong.clone(), &seen()).expect_err(&wrong.to_string());
+            assert!(matches!(refusal, Refusal::Claim(_)), "{refusal}");
+        }
+        let good = json!({"client": "c1", "data": [1], "caps": 7, "channels": 7, "subs": 7});
+        let good = subscription(good, &seen()).expect("good");
+        assert_eq!(good.client.as_deref(), Some("c1"));
+        let data = (PayloadKind::Json, "[1]".to_owned());
+        assert_eq!(text(good.data.as_ref()), Some(data));
+    }
+
+    #[test]
+    fn overrides_are_honoured_or_refused() {
+        let of = |options: &Namespace, wanted: Value| {
+            subscription(json!({"override": wanted}), options).map(|said| said.manner)
+        };
+        let (yes, no) = (json!({"value": true}), json!({"value": false}));
+        let (seen, plain) = (seen(), Namespace::default());
+        let manner = |is_hidden, is_told| Manner { is_hidden, is_told };
+        for (wanted, here, elsewhere) in [
+            (
+                json!({}),
+                Some(manner(false, false)),
+                Some(manner(false, false)),
+            ),
+            (json!({"presence": yes}), Some(manner(false, false)), None),
+            (json!({"presence": no}), None, Some(manner(false, false))),
+            (json!({"join_leave": yes}), Some(manner(false, false)), None),
+            (json!({"join_leave": no}), None, Some(manner(false, false))),
+            (
+                json!({"presence": no, "join_leave": no}),
+                Some(manner(true, false)),
+                Some(manner(false, false)),
+            ),
+            (json!({"presence": yes, "join_leave": no}), None, None),
+            (
+                json!({"force_push_join_leave": yes}),
+                Some(manner(false, true)),
+                Some(manner(false, true)),
+            ),
+            (
+                json!({"force_push_join_leave": no}),
+                Some(manner(false, false)),
+                Some(manner(false, false)),
+            ),
+            (
+                json!({"force_recovery": yes}),
+                Some(manner(false, false)),
+                None,
+            ),
+            (
+                json!({"force_recovery": no}),
+                None,
+                Some(manner(false, false)),
+            ),
+            (
+                json!({"force_positioning": yes}),
+                Some(manner(false, false)),
+                None,
+            ),
+            (
+                json!({"force_positioning": no}),
+                None,
+                Some(manner(false, false)),
+            ),
+            (
+                json!({"force_recovery": null}),
+                Some(manner(false, false)),
+                Some(manner(false, false)),
+            ),
+        ] {
+            assert_eq!(of(&seen, wanted.clone()).ok(), here, "{wanted}");
+            assert_eq!(of(&plain, wanted.clone()).ok(), elsewhere, "{wanted}");
+        }
+    }
+}
