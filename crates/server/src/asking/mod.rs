@@ -4,11 +4,13 @@
 mod breaker;
 mod count;
 mod fetch;
+mod object;
 mod seldom;
 mod signature;
 
 pub(crate) use breaker::Breaker;
 pub(crate) use count::Count;
 pub(crate) use fetch::{Answer, CONNECTIONS_MAX, Request};
+pub(crate) use object::Object;
 pub(crate) use seldom::Seldom;
 pub(crate) use signature::{SIGNATURE, sign};

@@ -11,7 +11,7 @@ use veche_frontends::hooks::{self, Given, Grant, Kind, Verdict};
 use veche_hub::Payload;
 
 use super::figures::Asked;
-use crate::asking::Answer;
+use crate::asking::{Answer, Object};
 
 /// The verdict, and what it says of the back end.
 pub(super) struct Said {
@@ -26,11 +26,11 @@ pub(super) struct Said {
 #[derive(Deserialize)]
 struct Wire<'a> {
     #[serde(borrow, default)]
-    result: Option<Granted<'a>>,
+    result: Option<Object<Granted<'a>>>,
     #[serde(borrow, default)]
-    error: Option<Error<'a>>,
+    error: Option<Object<Error<'a>>>,
     #[serde(borrow, default)]
-    disconnect: Option<Disconnect<'a>>,
+    disconnect: Option<Object<Disconnect<'a>>>,
 }
 
 #[derive(Deserialize)]
@@ -52,8 +52,8 @@ struct Disconnect<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Granted<'a> {
-    user: Option<User>,
-    expire_at: i64,
+    user: Option<String>,
+    expire_at: u64,
     expired: bool,
     #[serde(borrow)]
     info: Option<&'a RawValue>,
@@ -63,7 +63,7 @@ struct Granted<'a> {
     b64data: Option<String>,
     channels: Option<Vec<String>>,
     #[serde(borrow)]
-    subs: Option<BTreeMap<String, Option<Sub<'a>>>>,
+    subs: Option<BTreeMap<String, Option<Object<Sub<'a>>>>>,
     #[serde(borrow)]
     meta: Option<&'a RawValue>,
     skip_history: bool,
@@ -78,14 +78,7 @@ struct Sub<'a> {
     #[serde(borrow)]
     data: Option<&'a RawValue>,
     b64data: Option<String>,
-    expire_at: i64,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum User {
-    Text(String),
-    Number(i64),
+    expire_at: u64,
 }
 
 /// Reads the answer to a question of this kind.
@@ -113,8 +106,8 @@ pub(super) fn read(kind: Kind, answer: Result<Answer, Fault>) -> Said {
         let why = format!("it answered with {}", answer.status);
         return failed(Asked::Failed, Some(is_failure), why);
     }
-    let verdict = match serde_json::from_slice::<Wire<'_>>(&answer.body) {
-        Ok(wire) => verdict(kind, wire),
+    let verdict = match serde_json::from_slice::<Object<Wire<'_>>>(&answer.body) {
+        Ok(Object(wire)) => verdict(kind, wire),
         Err(error) => Err(format!("its answer can't be read: {error}")),
     };
     match verdict {
@@ -129,11 +122,11 @@ pub(super) fn read(kind: Kind, answer: Result<Answer, Fault>) -> Said {
 }
 
 fn verdict(kind: Kind, wire: Wire<'_>) -> Result<(Verdict, Asked), String> {
-    if let Some(Disconnect { code, reason }) = wire.disconnect {
+    if let Some(Object(Disconnect { code, reason })) = wire.disconnect {
         let reason = reason.into();
         return Ok((Verdict::Disconnect { code, reason }, Asked::Disconnect));
     }
-    if let Some(error) = wire.error {
+    if let Some(Object(error)) = wire.error {
         let verdict = Verdict::Error {
             code: error.code,
             message: error.message.into(),
@@ -142,7 +135,7 @@ fn verdict(kind: Kind, wire: Wire<'_>) -> Result<(Verdict, Asked), String> {
         return Ok((verdict, Asked::Error));
     }
     // Whoever answers everything with {} has not meant to let everybody in.
-    let Some(granted) = wire.result else {
+    let Some(Object(granted)) = wire.result else {
         return Err("its answer has neither result nor error nor disconnect".to_owned());
     };
     let grant = grant(kind, granted)?;
@@ -163,13 +156,9 @@ fn grant(kind: Kind, granted: Granted<'_>) -> Result<Grant, String> {
         return Ok(grant);
     }
     grant.meta = payload("meta", granted.meta, None)?;
-    grant.user = match granted.user {
-        None => Box::default(),
-        Some(User::Text(user)) => user.into(),
-        Some(User::Number(user)) => user.to_string().into(),
-    };
+    grant.user = granted.user.unwrap_or_default().into();
     for (channel, sub) in granted.subs.into_iter().flatten() {
-        let sub = sub.unwrap_or_default();
+        let Object(sub) = sub.unwrap_or_default();
         grant.channels.push(Given {
             channel: channel.into(),
             info: payload("info", sub.info, sub.b64info.as_deref())?,
@@ -188,8 +177,8 @@ fn grant(kind: Kind, granted: Granted<'_>) -> Result<Grant, String> {
 }
 
 /// 0 is no time.
-fn time(seconds: i64) -> Option<u64> {
-    u64::try_from(seconds).ok().filter(|&seconds| seconds > 0)
+fn time(seconds: u64) -> Option<u64> {
+    Some(seconds).filter(|&seconds| seconds > 0)
 }
 
 /// JSON as it stands, or the bytes of its sibling `b64…`.
@@ -278,8 +267,8 @@ mod tests {
             ..Grant::default()
         };
         assert_eq!(granted(Kind::Connect, body), expected);
-        let number = granted(Kind::Connect, r#"{"result":{"user":42,"expire_at":0}}"#);
-        assert_eq!((&*number.user, number.expires_at_s), ("42", None));
+        let endless = granted(Kind::Connect, r#"{"result":{"user":"42","expire_at":0}}"#);
+        assert_eq!((&*endless.user, endless.expires_at_s), ("42", None));
     }
 
     #[test]
@@ -333,6 +322,29 @@ mod tests {
             (200, "[]", false),
             (200, r#"{"result":{"b64data":"*"}}"#, false),
             (200, r#"{"result":{"expire_at":"soon"}}"#, false),
+            (200, r#"{"result":{"expire_at":-1}}"#, false),
+            (200, r#"{"result":{"expire_at":1.5}}"#, false),
+            (200, r#"{"result":{"expire_at":null}}"#, false),
+            (200, r#"{"result":{"expired":1}}"#, false),
+            (200, r#"{"result":{"user":42}}"#, false),
+            (200, r#"{"result":{"channels":"news"}}"#, false),
+            (200, r#"{"result":{"channels":{"news":true}}}"#, false),
+            (200, r#"{"result":{"subs":[]}}"#, false),
+            (200, r#"{"result":{"subs":{"news":[]}}}"#, false),
+            (
+                200,
+                r#"{"result":{"subs":{"news":{"expire_at":-1}}}}"#,
+                false,
+            ),
+            (200, r#"{"result":{"skip_history":"yes"}}"#, false),
+            // What PHP makes of an empty array.
+            (200, r#"{"result":[]}"#, false),
+            (200, r#"{"result":["ann"]}"#, false),
+            (200, r#"{"result":"ann"}"#, false),
+            (200, r#"{"result":true}"#, false),
+            (200, r#"[{"user":"ann"}]"#, false),
+            (200, r#"{"error":[1000]}"#, false),
+            (200, r#"{"disconnect":[4501,"out"]}"#, false),
             (200, r#"{"disconnect":{"code":70000}}"#, false),
             (204, "", false),
             (302, r#"{"result":{}}"#, false),

@@ -36,7 +36,13 @@ fn start(setup: Setup, back_end: &Asked, hook: &str) -> Server {
 fn know(head: &str) -> String {
     match cookie(head) {
         Some("eve") => answer(403, "", ""),
-        Some("json") => answer(200, "Content-Type: application/json\r\n", r#"{"user": 42}"#),
+        Some("json") => answer(
+            200,
+            "Content-Type: application/json\r\n",
+            r#"{"user": "42"}"#,
+        ),
+        Some("number") => answer(200, "Content-Type: application/json\r\n", r#"{"user": 42}"#),
+        Some("list") => answer(200, "Content-Type: application/json\r\n", r#"["ann"]"#),
         Some("bad") => answer(200, "", "no user"),
         Some(name) => answer(204, &format!("X-Veche-User: {name}\r\n"), ""),
         None => answer(401, "", ""),
@@ -119,7 +125,7 @@ fn the_back_end_says_who_it_is() {
 
         let mut json = open(&server, "/lua/x", "json");
         assert_eq!(json.text(), "user 42");
-        for (name, expected) in [("eve", 403), ("bad", 503)] {
+        for (name, expected) in [("eve", 403), ("bad", 503), ("number", 503), ("list", 503)] {
             assert_eq!(status(&server, "/hook", &sid(name)), expected);
         }
         assert_eq!(status(&server, "/hook", ""), 401);

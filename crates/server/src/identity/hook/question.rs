@@ -9,7 +9,7 @@ use veche_frontends::identity::hook::Question;
 use veche_frontends::identity::{Finding, Unknown};
 use veche_proto::http::{Head, encoded_path};
 
-use crate::asking::Answer;
+use crate::asking::{Answer, Object};
 use crate::identity::cache::Digest;
 
 /// In this header, or in a JSON body as `user`, the back end says who it is.
@@ -88,11 +88,8 @@ pub(super) fn read(answer: Result<Answer, Fault>, cache_time: Option<Duration>) 
     let unknown = |unknown| (Finding::Unknown(unknown), None);
     let (finding, kept) = match answer.status {
         200..=299 => match user(&answer) {
-            Some(user) => (Finding::Named(user), cache_time),
-            None => {
-                let why = format!("{} without {USER_HEADER} or \"user\"", answer.status);
-                return failed(false, why);
-            }
+            Ok(user) => (Finding::Named(user), cache_time),
+            Err(why) => return failed(false, format!("{}: {why}", answer.status)),
         },
         401 => unknown(Unknown::Stranger),
         403 => unknown(Unknown::Unwanted),
@@ -112,25 +109,22 @@ pub(super) fn read(answer: Result<Answer, Fault>, cache_time: Option<Duration>) 
     }
 }
 
-fn user(answer: &Answer) -> Option<String> {
+fn user(answer: &Answer) -> Result<String, String> {
     #[derive(Deserialize)]
     struct Named {
-        user: User,
-    }
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum User {
-        Text(String),
-        Number(i64),
+        user: String,
     }
     let user = match answer.header(USER_HEADER) {
         Some(user) => user.to_owned(),
-        None => match serde_json::from_slice::<Named>(&answer.body).ok()?.user {
-            User::Text(user) => user,
-            User::Number(user) => user.to_string(),
+        None => match serde_json::from_slice::<Object<Named>>(&answer.body) {
+            Ok(Object(named)) => named.user,
+            Err(error) => return Err(format!("no {USER_HEADER}, and no \"user\": {error}")),
         },
     };
-    Some(user).filter(|user| !user.is_empty())
+    match user.is_empty() {
+        true => Err("it names a user that is none".to_owned()),
+        false => Ok(user),
+    }
 }
 
 /// RFC 9111, section 5.2.2, as far as it matters to the only one who asks.
@@ -188,7 +182,17 @@ mod tests {
                 named("bob"),
                 false,
             ),
-            (answer(200, &[], r#"{"user":42}"#), named("42"), false),
+            (
+                answer(200, &[], r#"{"user":42}"#),
+                unknown(Unknown::NoAnswer),
+                false,
+            ),
+            (
+                answer(200, &[], r#"["ann"]"#),
+                unknown(Unknown::NoAnswer),
+                false,
+            ),
+            (answer(200, &[], "[]"), unknown(Unknown::NoAnswer), false),
             (
                 answer(200, &[], r#"{"user":""}"#),
                 unknown(Unknown::NoAnswer),

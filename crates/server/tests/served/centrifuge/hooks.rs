@@ -77,6 +77,9 @@ fn decide(request: &str) -> String {
     let (kind, body) = asked(request);
     let verdict = match &*kind {
         "connect" => match cookie(request) {
+            Some("php") => return answer(200, "", r#"{"result":[]}"#),
+            Some("minus") => json!({"result": {"user": "ann", "expire_at": -1}}),
+            Some("number") => json!({"result": {"user": 42}}),
             Some("eve") => json!({"disconnect": {"code": 4501, "reason": "not you"}}),
             Some(user) => json!({"result": {
                 "user": user, "info": {"name": user}, "data": {"asked": body["data"]},
@@ -260,6 +263,24 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
         assert_eq!(metrics.sum("veche_hooks_seconds_count", &labels), 4.0);
         // Of what clients showed nothing is in the log.
         assert!(!server.log().contains("sid="), "{}", server.log());
+    });
+}
+
+#[test]
+fn an_answer_of_a_wrong_type_lets_nobody_in() {
+    on_all(|setup| {
+        let back_end = Asked::new(decide);
+        let server = start(setup, &back_end, "");
+        for cookie in ["php", "minus", "number"] {
+            let mut client = open(&server, &[("Cookie", &format!("sid={cookie}"))]);
+            let reply = client.ask(json!({"id": 1, "connect": {}}));
+            assert_eq!(reply["error"]["code"], 100, "{reply}");
+        }
+        assert_eq!(count(&server, "connect", "failed"), 3.0);
+        until("a word of it in the log", || {
+            let log = server.log();
+            log.contains("hook connect ") && log.contains("expected an object")
+        });
     });
 }
 
