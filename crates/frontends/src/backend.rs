@@ -167,6 +167,18 @@ impl Backend {
         let Instructing { user, instruction } = command;
         let is_counted =
             instruction.means_all() && matches!(instruction.deed, Deed::Disconnect { .. });
+        let is_end = matches!(
+            instruction.deed,
+            Deed::Disconnect { .. }
+                | Deed::Refresh {
+                    is_expired: true,
+                    ..
+                }
+        );
+        if is_end && instruction.client.is_none() {
+            // Also of those who wait for an answer that names him.
+            shared.process.end_user(&user.0, &instruction.except);
+        }
         let from = Some((session, ticket(self.next_number(), 0)));
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);
         let outcome = hub.instruct(from, &user.0, instruction, ports);

@@ -35,6 +35,7 @@ use veche_hub::{Answer, ClientInfo, SessionId, Ticket};
 
 pub(crate) use dialect::Dialect;
 pub(crate) use frame::kind;
+pub(crate) use renewing::renews;
 pub(crate) use subscribing::CHANNELS_MAX;
 
 use crate::census::About;
@@ -99,6 +100,8 @@ pub(crate) struct Centrifuge {
     one_way: Option<OneWay>,
     /// What the token of its handshake says, until it has connected.
     claims: Option<Box<Map<String, Value>>>,
+    /// The [endings](crate::Process::endings) when somebody was asked who the client is.
+    asked: Option<u64>,
     /// The next thing may be due earlier than was said last.
     is_hurried: bool,
     /// When it began; from the connect reply on, when the last ping went.
@@ -230,6 +233,7 @@ impl Centrifuge {
             kind: Default::default(),
             one_way: None,
             claims: None,
+            asked: None,
             is_hurried: false,
             pinged_ms: now.mono_ms,
             is_pinged: false,
@@ -257,9 +261,13 @@ impl Centrifuge {
         Arc::make_mut(&mut self.info).user = user.into();
     }
 
-    /// What else the token of its handshake says.
-    pub(crate) fn set_claims(&mut self, claims: Option<Box<Map<String, Value>>>) {
-        self.claims = claims;
+    /// How that is known.
+    pub(crate) fn set_source(
+        &mut self,
+        claims: Option<Box<Map<String, Value>>>,
+        asked: Option<u64>,
+    ) {
+        (self.claims, self.asked) = (claims, asked);
     }
 
     /// The client has no WebSocket: it has said this with its request, and the rest comes as [relays](transport::Relay).

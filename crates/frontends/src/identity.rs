@@ -59,15 +59,30 @@ pub struct Named {
     pub lease: Option<Box<Lease>>,
     /// All that the token says.
     pub claims: Option<Box<Map<String, Value>>>,
+    /// The [endings](crate::Process::endings) when somebody was asked.
+    pub asked: Option<u64>,
 }
 
-/// A token's word: it may end, and another token may go on with it.
+/// A token's word, or somebody else's: it may end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Whom the token names; the session's own user may be another, by the word of its application.
+    /// Whom it names; the session's own user may be another, by the word of its application.
     pub user: String,
     /// How long.
     pub term: Term,
+    /// No token can go on with it.
+    pub is_final: bool,
+}
+
+/// What somebody who was asked says of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Word {
+    /// Who it is.
+    pub user: String,
+    /// Until when, in seconds since 1970; `None`: for as long as the connection.
+    pub until_s: Option<u64>,
+    /// The [endings](crate::Process::endings) when he was asked.
+    pub asked: u64,
 }
 
 /// How long something holds that was granted.
@@ -109,7 +124,7 @@ pub enum Finding {
     /// There may be other keys now: the token is to be looked at again.
     Keys,
     /// The back end knows the client.
-    Named(String),
+    Named(Word),
     /// It does not, or was not to be asked.
     Unknown(Unknown),
 }
@@ -184,6 +199,12 @@ pub enum Unknown {
     /// The back end does not want this user.
     #[error("this user is blocked")]
     Blocked,
+    /// The back end has ended the user's connections while it was asked who this is.
+    #[error("this user was disconnected meanwhile")]
+    Ended,
+    /// The back end's word held until a time that is over.
+    #[error("what the back end says of this client is over")]
+    Over,
     /// A token for a channel, of clients that speak Centrifugo's protocol: it opens no connection.
     #[error("the token is refused: it is for a channel")]
     OfChannel,
@@ -231,6 +252,8 @@ impl Unknown {
             | Self::Token(_)
             | Self::Revoked
             | Self::OfChannel
+            | Self::Ended
+            | Self::Over
             | Self::Stranger
             | Self::NoPassword
             | Self::BadPassword
@@ -368,7 +391,7 @@ impl Identity {
 impl Finding {
     fn named(self) -> Result<Named, Unknown> {
         match self {
-            Self::Named(user) => Named::plain(user),
+            Self::Named(word) => Named::by_word(word),
             Self::Unknown(unknown) => Err(unknown),
             // An answer to a question that nobody has asked.
             Self::Keys => Err(Unknown::NoAnswer),
@@ -377,11 +400,37 @@ impl Finding {
 }
 
 impl Named {
-    fn let_in(self, shared: &Shared) -> Result<Self, Unknown> {
-        match &self.user {
-            Some(user) if shared.is_blocked(user) => Err(Unknown::Blocked),
-            _ => Ok(self),
+    /// What was found out may be over by now, or have been taken back.
+    fn let_in(mut self, shared: &Shared) -> Result<Self, Unknown> {
+        let Some(user) = &self.user else {
+            return Ok(self);
+        };
+        if shared.is_blocked(user) {
+            return Err(Unknown::Blocked);
         }
+        if shared.is_ended_since(user, self.asked, "") {
+            return Err(Unknown::Ended);
+        }
+        let lease = self.lease.as_deref();
+        if lease.is_some_and(|lease| lease.term.is_over(shared.now)) {
+            return Err(Unknown::Over);
+        }
+        self.asked.get_or_insert_with(|| shared.process.endings());
+        Ok(self)
+    }
+
+    /// By what somebody says who was asked.
+    fn by_word(word: Word) -> Result<Self, Unknown> {
+        let mut named = Self::plain(word.user.clone())?;
+        named.asked = Some(word.asked);
+        named.lease = word.until_s.map(|until_s| {
+            Box::new(Lease {
+                user: word.user,
+                term: Term::until_s(Some(until_s)),
+                is_final: true,
+            })
+        });
+        Ok(named)
     }
 
     /// By a name that holds as long as the connection does.

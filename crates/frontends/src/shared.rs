@@ -85,6 +85,20 @@ pub trait Process {
         let _ = (block, now_s);
         Err(NotBlocked::TooMany)
     }
+    /// How often a user's connections were ended so far, by the word of a back end.
+    fn endings(&self) -> u64 {
+        0
+    }
+    /// A user's connections are ended now, all but those of these ids.
+    fn end_user(&self, user: &str, except: &[Box<str>]) {
+        let _ = (user, except);
+    }
+    /// Whether that was so since there were so many [`endings`](Self::endings): what was found out of the user before
+    /// does not let him in. `client` is the id of the connection, empty where it has none yet.
+    fn is_ended_since(&self, user: &str, endings: u64, client: &str) -> bool {
+        let _ = (user, endings, client);
+        false
+    }
     /// Something of ours went wrong that the operator should see in the log.
     fn trouble(&self, what: &str);
     /// By what clients know this process among others.
@@ -265,6 +279,11 @@ impl Shared {
     /// Whether a user is not let in.
     pub(crate) fn is_blocked(&self, user: &str) -> bool {
         self.process.is_blocked(user, self.now.wall_ms / 1000)
+    }
+
+    /// Whether a user's connections were ended since somebody was asked about him; never where nobody was.
+    pub(crate) fn is_ended_since(&self, user: &str, asked: Option<u64>, client: &str) -> bool {
+        asked.is_some_and(|asked| self.process.is_ended_since(user, asked, client))
     }
 
     /// Counts a session that is about to open among those of its user; `false` if there are too many.

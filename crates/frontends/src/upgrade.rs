@@ -17,7 +17,7 @@ use crate::app::session::App;
 use crate::backend::Backend;
 use crate::centrifuge::Centrifuge;
 use crate::centrifuge::transport::Transport;
-use crate::close::BLOCKED;
+use crate::close::{BLOCKED, DISCONNECTED};
 use crate::http::KeptRequest;
 use crate::identity::{Identity, Named, Unknown};
 use crate::origin;
@@ -70,6 +70,8 @@ pub(crate) struct Registration {
     open: u32,
     /// Whose it is, while homes are asked.
     user: Option<Box<str>>,
+    /// The [endings](crate::Process::endings) when somebody was asked about him.
+    asked: Option<u64>,
     /// Where in the outbox the 101 begins.
     written_at: usize,
     /// For an application that is told when the session is open.
@@ -308,11 +310,13 @@ impl Candidate<'_, '_> {
         protocol: Option<&str>,
         shared: &mut Shared,
     ) -> Result<Registration, Refused> {
-        if let Some(user) = user
-            && shared.is_blocked(user)
-        {
-            // An application has named him.
-            let unknown = Unknown::Blocked;
+        // An application has named him, or has been asked about him.
+        let objection = user.and_then(|user| match user {
+            user if shared.is_blocked(user) => Some(Unknown::Blocked),
+            user if shared.is_ended_since(user, self.named.asked, "") => Some(Unknown::Ended),
+            _ => None,
+        });
+        if let Some(unknown) = objection {
             return Err(Refused::unknown(unknown, &self.route.identity, shared));
         }
         let namespaces = &shared.site.namespaces;
@@ -332,6 +336,7 @@ impl Candidate<'_, '_> {
             refused.refusal = refused.refusal.with("Retry-After", "1");
             return Err(refused);
         }
+        let asked = self.named.asked;
         let agreed =
             self.route.compression.as_ref().and_then(|policy| {
                 websocket::deflate::negotiate(self.upgrade.extensions(), policy)
@@ -346,7 +351,7 @@ impl Candidate<'_, '_> {
         let personal = match (&mut session, user) {
             (Session::Centrifuge(session), user) => {
                 session.set_user(user.unwrap_or_default());
-                session.set_claims(self.named.claims);
+                session.set_source(self.named.claims, self.named.asked);
                 let transport = match session.is_one_way() {
                     true => Transport::OneWayWebSocket,
                     false => Transport::WebSocket,
@@ -374,6 +379,7 @@ impl Candidate<'_, '_> {
             is_back: self.joining.since.is_some(),
             open: 0,
             user: None,
+            asked: None,
             written_at,
             opening: None,
         };
@@ -412,6 +418,7 @@ impl Candidate<'_, '_> {
         }
         if !registration.is_complete() {
             registration.user = user.map(Into::into);
+            registration.asked = asked;
         }
         Ok(registration)
     }
@@ -487,11 +494,13 @@ impl Registration {
         shared.ports.outboxes.journal.opened(id);
         shared.stats.sessions.add(1);
         shared.ports.outboxes.release(id);
-        if let Some(user) = &self.user
-            && shared.is_blocked(user)
-        {
-            // Meanwhile: whoever closed his connections did not find this one yet.
-            let (code, reason) = BLOCKED;
+        // Meanwhile: whoever closed his connections did not find this one yet.
+        let end = self.user.as_deref().and_then(|user| match user {
+            user if shared.is_blocked(user) => Some(BLOCKED),
+            user if shared.is_ended_since(user, self.asked, "") => Some(DISCONNECTED),
+            _ => None,
+        });
+        if let Some((code, reason)) = end {
             shared.ports.kicks.push((id, code, reason.to_owned()));
         }
         self.socket

@@ -177,6 +177,21 @@ impl Process for Report {
         self.common.blocks.add(block, now_s)
     }
 
+    fn endings(&self) -> u64 {
+        self.common.identities.ended().count()
+    }
+
+    fn end_user(&self, user: &str, except: &[Box<str>]) {
+        self.common.identities.ended().add(user, except);
+    }
+
+    fn is_ended_since(&self, user: &str, endings: u64, client: &str) -> bool {
+        self.common
+            .identities
+            .ended()
+            .has_since(user, endings, client)
+    }
+
     fn trouble(&self, what: &str) {
         tracing::error!("{what}");
     }

@@ -20,6 +20,7 @@ use super::subscribing::{CHANNELS_MAX, join};
 use super::tokens::{Denied, counted};
 use super::writing::{self, Welcome};
 use super::{Centrifuge, Context, Done, State, Waiting, ping_times_ms};
+use crate::close::DISCONNECTED;
 use crate::hooks::{self, Grant, Kind};
 use crate::identity::{Identity, Lease, Term, is_valid_user};
 use crate::outbox::Wish;
@@ -111,7 +112,7 @@ impl Centrifuge {
                     return Done::Close(DisconnectCode::InvalidToken);
                 }
             },
-            _ if cx.lease.is_some() => Admission::default(),
+            _ if cx.lease.as_deref().is_some_and(|lease| !lease.is_final) => Admission::default(),
             identity => match self.admitted(id, request, frame, cx) {
                 Ok(Some(admission)) => admission,
                 Ok(None) if matches!(identity, Identity::Token(_)) => {
@@ -121,6 +122,9 @@ impl Centrifuge {
                 Err(done) => return done,
             },
         };
+        if let Some(end) = self.ended(cx) {
+            return end;
+        }
         self.introduce(welcome.info.clone(), cx);
         if let Some(meta) = &welcome.meta {
             self.change_asker(|asker| asker.meta = Some(meta.clone()));
@@ -189,10 +193,15 @@ impl Centrifuge {
             let_in(&user, cx).map_err(Done::Close)?;
             self.set_user(&user);
         }
-        if expires_at_s.is_some() {
+        // What the handshake has found out may be over before.
+        let until_ms = cx.lease.as_deref().and_then(|lease| lease.term.until_ms);
+        if expires_ms.is_some_and(|at_ms| until_ms.is_none_or(|until_ms| at_ms < until_ms)) {
             let user = self.info.user.clone().into_string();
-            let term = Term::until_s(expires_at_s);
-            *cx.lease = Some(Box::new(Lease { user, term }));
+            *cx.lease = Some(Box::new(Lease {
+                user,
+                term: Term::until_s(expires_at_s),
+                is_final: cx.lease.as_deref().is_some_and(|lease| lease.is_final),
+            }));
             self.is_hurried = true;
         }
         let granted = channels.into_iter().map(|given| Granted {
@@ -239,11 +248,21 @@ impl Centrifuge {
         // One of the handshake was let in there.
         if cx.lease.is_none() {
             let_in(&lease.user, cx)?;
+            self.asked = Some(cx.shared.process.endings());
         }
         self.set_user(&lease.user);
         *cx.lease = Some(Box::new(lease));
         self.is_hurried = true;
         Ok(())
+    }
+
+    /// Its user may have been disconnected since somebody was asked who it is: whoever closed his connections did not find
+    /// this one yet.
+    fn ended(&self, cx: &Context<'_>) -> Option<Done> {
+        let ClientInfo { user, client, .. } = &*self.info;
+        let (code, reason) = DISCONNECTED;
+        let is_ended = !user.is_empty() && cx.shared.is_ended_since(user, self.asked, client);
+        is_ended.then(|| Done::End(code, reason.into()))
     }
 
     /// From now on it has a name among connections.
@@ -380,6 +399,9 @@ impl Centrifuge {
         if cx.shared.is_blocked(&self.info.user) {
             return Done::Close(DisconnectCode::PermissionDenied);
         }
+        if let Some(end) = self.ended(cx) {
+            return end;
+        }
         let outboxes = &cx.shared.ports.outboxes;
         let mut bytes_left = outboxes.outbox_bytes_max();
         let remembering = connecting
@@ -433,7 +455,8 @@ impl Centrifuge {
         let now = cx.shared.now;
         // Of what somebody else sees to the client knows nothing.
         let is_renewed = renewer(Kind::Refresh, cx.route).is_some();
-        let lease = cx.lease.as_deref().filter(|_| !is_renewed);
+        let lease = cx.lease.as_deref();
+        let lease = lease.filter(|lease| !is_renewed && !lease.is_final);
         let ttl_s = lease.and_then(|lease| lease.term.ttl_s(now));
         let session = self.address.as_ref().map(|address| address.text());
         let data = connecting.data.as_ref();
@@ -468,7 +491,7 @@ impl Centrifuge {
         frame: &mut Frame,
         cx: &mut Context<'_>,
     ) -> Done {
-        if cx.lease.is_none() {
+        if cx.lease.as_deref().is_none_or(|lease| lease.is_final) {
             return refuse(id, ErrorCode::NotAvailable, frame);
         }
         if request.token.is_empty() {

@@ -162,6 +162,9 @@ impl Centrifuge {
         match self.question(decider, kind, ask, cx) {
             Some(question) => {
                 self.deciding.asked_ms = cx.shared.now.mono_ms;
+                if kind == Kind::Connect && self.info.user.is_empty() {
+                    self.asked = Some(cx.shared.process.endings());
+                }
                 self.waiting = Some(Waiting::Verdict(question));
                 Done::Not(Block::Verdict)
             }

@@ -88,7 +88,8 @@ impl Centrifuge {
             Deed::Refresh { .. } => {
                 self.is_hurried = true;
                 let is_renewed = renewer(Kind::Refresh, cx.route).is_some();
-                let lease = cx.lease.as_deref().filter(|_| !is_renewed);
+                let lease = cx.lease.as_deref();
+                let lease = lease.filter(|lease| !is_renewed && !lease.is_final);
                 let ttl_s = lease.and_then(|lease| lease.term.ttl_s(cx.shared.now));
                 let refresh = Refresh {
                     expires: ttl_s.is_some(),

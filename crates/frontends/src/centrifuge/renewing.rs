@@ -37,6 +37,11 @@ pub(super) fn renewer(kind: Kind, route: &Route) -> Option<Decider> {
     deciders.and_then(|deciders| deciders.of(kind))
 }
 
+/// Whether somebody is asked when the time of a connection of a route is over.
+pub(crate) fn renews(route: &Route) -> bool {
+    renewer(Kind::Refresh, route).is_some()
+}
+
 impl Centrifuge {
     /// Whether somebody is to be asked when the connection's time is over, and is not being asked yet.
     pub(crate) fn asks_for_time(&self, route: &Route) -> bool {

@@ -131,7 +131,11 @@ impl Judge<'_> {
         let user = claimed.user.take().filter(|user| is_valid_user(user));
         let user = user.ok_or(Refusal::NoUser)?;
         Ok(Pass {
-            lease: Lease { user, term },
+            lease: Lease {
+                user,
+                term,
+                is_final: false,
+            },
             says: counted(
                 Connection::read(&claimed.all, &shared.site.namespaces),
                 shared,

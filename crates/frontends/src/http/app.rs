@@ -169,9 +169,11 @@ impl Http {
         &mut self,
         id: SessionId,
         app: AppId,
-        candidate: Candidate<'_, '_>,
+        mut candidate: Candidate<'_, '_>,
         shared: &mut Shared,
     ) -> Then<Socket> {
+        let asked = &mut candidate.named.asked;
+        asked.get_or_insert_with(|| shared.process.endings());
         let user = candidate.named.user.as_deref();
         let request = request(candidate.head, candidate.route, self.client, user, b"");
         let outcome = shared.with_apps(|apps, shared| match apps.has_handshake(app) {

@@ -181,7 +181,7 @@ impl Http {
         shared.ports.outboxes.begin_carrying(id, carried);
         let mut session = Centrifuge::new(encoding, shared.now);
         session.set_user(named.user.as_deref().unwrap_or_default());
-        session.set_claims(named.claims);
+        session.set_source(named.claims, named.asked);
         if transport.is_one_way() {
             let last = head.header("last-event-id");
             let last = last.filter(|last| is_events && !last.is_empty());

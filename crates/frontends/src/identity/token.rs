@@ -80,6 +80,7 @@ impl Tokens {
             user: Some(lease.user.clone()),
             lease: Some(Box::new(lease)),
             claims: Some(Box::new(claims)),
+            asked: None,
         })
     }
 
@@ -102,7 +103,12 @@ impl Tokens {
         if !is_valid_user(&user) {
             return Err(Unknown::Malformed);
         }
-        Ok((Lease { user, term }, claimed.all))
+        let lease = Lease {
+            user,
+            term,
+            is_final: false,
+        };
+        Ok((lease, claimed.all))
     }
 
     /// How long that holds which a token opens: until its `expire_at`, as Centrifugo has it, 0 being for ever; without

@@ -1,7 +1,7 @@
 //! A session that a token has opened: it ends with the token, unless another one of the same user comes in time.
 
 use super::{Session, Side, Socket};
-use crate::centrifuge::GRACE_MS;
+use crate::centrifuge::{GRACE_MS, renews};
 use crate::identity::{Identity, Lease, Term, Unknown};
 use crate::shared::{Now, Shared};
 
@@ -34,12 +34,15 @@ impl Socket {
 
     /// When the token holds no more, by the monotonic clock, or when to look again; `u64::MAX` without one.
     pub(crate) fn expiry_ms(&self, now: Now) -> u64 {
-        // Clients that renew their tokens by themselves have a little more time for it.
-        let grace_ms = match self.session {
-            Session::Centrifuge(_) => GRACE_MS,
+        // Clients that renew their tokens by themselves have a little more time for it, and so has whoever is asked.
+        let grace_ms = |lease: &Lease| match (&self.session, &self.side) {
+            (Session::Centrifuge(_), Side::Server(route)) if !lease.is_final || renews(route) => {
+                GRACE_MS
+            }
             _ => 0,
         };
         let left_ms = |lease: &Lease| {
+            let grace_ms = grace_ms(lease);
             let end_ms = lease.term.until_ms?.saturating_add(grace_ms);
             Some(end_ms.saturating_sub(now.wall_ms).min(LOOK_MS))
         };

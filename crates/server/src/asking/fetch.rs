@@ -69,6 +69,11 @@ impl Answer {
         }
     }
 
+    /// Whether there is such a header, with whatever in it.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.headers.iter().any(|(other, _)| other == name)
+    }
+
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(other, _)| other == name);
         found.and_then(|(_, value)| std::str::from_utf8(value).ok())

@@ -70,10 +70,15 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
+    use veche_frontends::identity::Word;
+
     use super::*;
 
     fn named(name: &str) -> Finding {
-        Finding::Named(name.to_owned())
+        Finding::Named(Word {
+            user: name.to_owned(),
+            ..Word::default()
+        })
     }
 
     #[test]

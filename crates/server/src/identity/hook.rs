@@ -16,10 +16,11 @@ use veche_hub::SessionId;
 use veche_outbound::Outbound;
 
 use super::cache::Digest;
+use super::ended::Ended;
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
 use crate::asking::{Answer, Breaker, CONNECTIONS_MAX, Request, Seldom};
-use crate::config::{self, as_ms};
+use crate::config::{self, as_ms, unix_now_ms};
 use crate::process::Clock;
 
 /// Longest answer, in bytes.
@@ -49,8 +50,7 @@ impl BackEnd {
     pub(super) fn new(
         url: &str,
         options: &config::Hook,
-        outbound: &Outbound,
-        figures: &Arc<Figures>,
+        (outbound, figures, ended): (&Outbound, &Arc<Figures>, &Arc<Ended>),
     ) -> Arc<Self> {
         let pause_ms = as_ms(options.pause);
         Arc::new_cyclic(|me| Self {
@@ -61,7 +61,7 @@ impl BackEnd {
             clock: Clock::new(),
             state: Mutex::new(State {
                 breaker: Breaker::new(options.failures, pause_ms),
-                questions: Questions::new(options.cache_entries as usize, options.waiting),
+                questions: Questions::new(options.cache_entries as usize, options.waiting, ended),
                 warnings: Seldom::default(),
             }),
             me: Weak::clone(me),
@@ -98,7 +98,7 @@ impl BackEnd {
     }
 
     fn answered(&self, digest: Digest, outcome: CallOutcome) {
-        let said = question::read(Answer::of(outcome), self.options.cache_time);
+        let mut said = question::read(Answer::of(outcome), self.options.cache_time);
         self.figures.asked(match &said.finding {
             Finding::Named(_) => Asked::Named,
             Finding::Unknown(Unknown::Stranger | Unknown::Unwanted) => Asked::Refused,
@@ -107,11 +107,11 @@ impl BackEnd {
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
         let is_left_alone = state.breaker.answered(said.is_failure, now_ms);
-        if let Some(kept) = said.kept {
+        let asking = state.questions.answered(&digest, &mut said.finding);
+        if let Some(kept) = said.kept_for(unix_now_ms()) {
             let until_ms = now_ms.saturating_add(as_ms(kept));
             state.questions.keep(digest, said.finding.clone(), until_ms);
         }
-        let asking = state.questions.answered(&digest);
         let warnings = &mut state.warnings;
         let trouble = said
             .trouble

@@ -6,6 +6,7 @@
 //! by then, so its answers don't.
 
 mod cache;
+mod ended;
 mod figures;
 mod hook;
 mod keyring;
@@ -27,6 +28,7 @@ use veche_pam::Service;
 use crate::config::{self, Config};
 use crate::process::now;
 
+use ended::Ended;
 pub(crate) use figures::{Asked, Figures};
 use hook::BackEnd;
 use keyring::Keyring;
@@ -41,6 +43,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 pub(crate) struct Identities {
     outbound: Outbound,
     figures: Arc<Figures>,
+    ended: Arc<Ended>,
     kept: Mutex<Kept>,
 }
 
@@ -115,8 +118,10 @@ impl Identities {
         for url in urls {
             let before = kept.hooks.remove(url);
             let hook = before.filter(|before| before.is_by(&config.hook));
-            let hook = hook
-                .unwrap_or_else(|| BackEnd::new(url, &config.hook, &self.outbound, &self.figures));
+            let hook = hook.unwrap_or_else(|| {
+                let asks = (&self.outbound, &self.figures, &self.ended);
+                BackEnd::new(url, &config.hook, asks)
+            });
             hooks.entry(url.clone()).or_insert(hook);
         }
         kept.hooks = hooks;
@@ -139,7 +144,7 @@ impl Identities {
         let pam = before.unwrap_or_else(|| Pam::new(&config.pam, &self.figures));
         for service in services {
             let passwords = kept.passwords.entry(service.clone());
-            passwords.or_insert_with(|| Passwords::new(service, &pam));
+            passwords.or_insert_with(|| Passwords::new(service, &pam, &self.ended));
         }
         kept.pam = Some(pam);
     }
@@ -169,6 +174,11 @@ impl Identities {
             }
             _ => None,
         }
+    }
+
+    /// Whose connections the back end has ended.
+    pub(crate) fn ended(&self) -> &Ended {
+        &self.ended
     }
 
     /// For the metrics.

@@ -19,12 +19,13 @@ use tracing::{debug, warn};
 use veche_frontends::Now;
 use veche_frontends::app::Outcome;
 use veche_frontends::identity::basic::{Credentials, Login};
-use veche_frontends::identity::{Desk, Finding, Unknown};
+use veche_frontends::identity::{Desk, Finding, Unknown, Word};
 use veche_hub::SessionId;
 use veche_pam::{Answer, Question, Service};
 use zeroize::Zeroizing;
 
 use super::cache::{Cache, Digest};
+use super::ended::Ended;
 use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
 use crate::asking::Seldom;
@@ -99,7 +100,7 @@ struct State {
 
 impl Passwords {
     /// One that remembers no answers yet.
-    pub(super) fn new(service: &Service, pam: &Arc<Pam>) -> Arc<Self> {
+    pub(super) fn new(service: &Service, pam: &Arc<Pam>, ended: &Arc<Ended>) -> Arc<Self> {
         let mut key = Zeroizing::new([0; 32]);
         // It has given some when the process began.
         getrandom::fill(&mut *key).expect("the system gives random numbers");
@@ -108,7 +109,7 @@ impl Passwords {
             pam: Arc::clone(pam),
             key,
             state: Mutex::new(State {
-                questions: Questions::new(CACHE_ENTRIES_MAX, pam.options.waiting),
+                questions: Questions::new(CACHE_ENTRIES_MAX, pam.options.waiting, ended),
                 refused: Cache::new(REFUSED_MAX),
                 shares: Shares::new(pam.options.wrong_per_address, pam.options.waiting),
                 warnings: Seldom::default(),
@@ -171,7 +172,7 @@ impl Passwords {
             (Asked::Failed, finding, Some(trouble))
         };
         match outcome {
-            Ok(Answer::Named(user)) => (Asked::Named, Finding::Named(user), None),
+            Ok(Answer::Named(user)) => (Asked::Named, Finding::Named(word(user)), None),
             Ok(Answer::Refused(why)) => {
                 debug!("pam {}: refused: {why}", self.service);
                 let finding = Finding::Unknown(Unknown::WrongPassword);
@@ -249,7 +250,7 @@ impl Asker for Passwords {
 
     fn judged(&self, ticket: Ticket, outcome: Result<Answer, Trouble>) {
         let is_charged = is_charged(&outcome);
-        let (asked, finding, trouble) = self.read(outcome);
+        let (asked, mut finding, trouble) = self.read(outcome);
         let figures = &self.pam.figures.passwords;
         figures.asked(asked);
         let now_ms = self.pam.clock.now_ms();
@@ -257,6 +258,7 @@ impl Asker for Passwords {
             self.pam.guesses.wrong(ticket.client, now_ms);
         }
         let mut state = self.state.lock();
+        let asking = state.questions.answered(&ticket.digest, &mut finding);
         if let (Asked::Named, Some(kept)) = (asked, self.pam.options.cache_time) {
             let until_ms = now_ms.saturating_add(as_ms(kept));
             state
@@ -267,7 +269,6 @@ impl Asker for Passwords {
             let until_ms = now_ms.saturating_add(REFUSED_MS);
             state.refused.keep(ticket.digest, finding.clone(), until_ms);
         }
-        let asking = state.questions.answered(&ticket.digest);
         state.shares.remove(ticket.client, asking.len());
         let trouble = trouble.filter(|_| state.warnings.is_due(now_ms));
         drop(state);
@@ -278,6 +279,13 @@ impl Asker for Passwords {
         for Asking { id, desk } in asking {
             desk.tell(id, finding.clone());
         }
+    }
+}
+
+fn word(user: String) -> Word {
+    Word {
+        user,
+        ..Word::default()
     }
 }
 
@@ -312,7 +320,8 @@ mod tests {
 
     fn passwords() -> Arc<Passwords> {
         let service = Service::parse("veche").expect("a name");
-        Passwords::new(&service, &Pam::new(&options(), &Arc::default()))
+        let pam = Pam::new(&options(), &Arc::default());
+        Passwords::new(&service, &pam, &Arc::default())
     }
 
     #[derive(Debug)]

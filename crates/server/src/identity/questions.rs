@@ -8,6 +8,7 @@ use veche_frontends::identity::{Desk, Finding};
 use veche_hub::SessionId;
 
 use super::cache::{Cache, Digest};
+use super::ended::Ended;
 
 /// Somebody who waits for an answer.
 #[derive(Debug)]
@@ -30,8 +31,10 @@ pub(super) enum Spared<E> {
 #[derive(Debug)]
 pub(super) struct Questions {
     cache: Cache,
-    /// Who waits for which answer.
-    asking: HashMap<Digest, Vec<Asking>>,
+    /// Whose connections were ended since counts no more.
+    ended: Arc<Ended>,
+    /// Who waits for which answer, and how many endings there were when it was asked for.
+    asking: HashMap<Digest, (u64, Vec<Asking>)>,
     /// All of those.
     waiting: u32,
     waiting_max: u32,
@@ -39,9 +42,10 @@ pub(super) struct Questions {
 
 impl Questions {
     /// Keeps so many answers, and so many may wait.
-    pub(super) fn new(entries_max: usize, waiting_max: u32) -> Self {
+    pub(super) fn new(entries_max: usize, waiting_max: u32, ended: &Arc<Ended>) -> Self {
         Self {
             cache: Cache::new(entries_max),
+            ended: Arc::clone(ended),
             asking: HashMap::new(),
             waiting: 0,
             waiting_max,
@@ -59,7 +63,8 @@ impl Questions {
         now_ms: u64,
         may_wait: impl FnOnce(bool) -> Result<(), E>,
     ) -> Result<bool, Spared<E>> {
-        if let Some(finding) = self.cache.find(&digest, now_ms) {
+        let known = self.cache.find(&digest, now_ms);
+        if let Some(finding) = known.filter(|finding| !self.is_ended(finding)) {
             return Err(Spared::Known(finding));
         }
         if self.waiting >= self.waiting_max {
@@ -68,7 +73,10 @@ impl Questions {
         let is_new = !self.asking.contains_key(&digest);
         may_wait(is_new).map_err(Spared::Barred)?;
         self.waiting += 1;
-        self.asking.entry(digest).or_default().push(asking);
+        let asked = self.ended.count();
+        let entry = self.asking.entry(digest);
+        let (_, waiting) = entry.or_insert_with(|| (asked, Vec::new()));
+        waiting.push(asking);
         Ok(is_new)
     }
 
@@ -77,10 +85,20 @@ impl Questions {
         self.cache.keep(digest, finding, until_ms);
     }
 
-    /// Who has waited for this answer, and waits no longer.
-    pub(super) fn answered(&mut self, digest: &Digest) -> Vec<Asking> {
-        let asking = self.asking.remove(digest).unwrap_or_default();
+    /// Who has waited for this answer, and waits no longer; the answer learns when it was asked for.
+    pub(super) fn answered(&mut self, digest: &Digest, finding: &mut Finding) -> Vec<Asking> {
+        let (asked, asking) = self.asking.remove(digest).unwrap_or_default();
+        if let Finding::Named(word) = finding {
+            word.asked = asked;
+        }
         self.waiting -= asking.len() as u32;
         asking
+    }
+
+    fn is_ended(&self, finding: &Finding) -> bool {
+        match finding {
+            Finding::Named(word) => self.ended.has_since(&word.user, word.asked, ""),
+            _ => false,
+        }
     }
 }

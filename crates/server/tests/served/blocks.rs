@@ -36,8 +36,17 @@ secret_file = \"secret\"
 
 /// Says itself who somebody is.
 const APP: &str = "
+local veche = require 'veche'
 local app = {}
-function app.handshake(req) return { user = req.query.user } end
+local go = veche.dict('go')
+function app.handshake(req)
+  if req.query.slow then
+    print('thinking')
+    repeat veche.sleep(0.01) until go:get('go')
+  end
+  return { user = req.query.user }
+end
+function app.request(req) go:set('go', true) return 'ok' end
 function app.open(conn) conn:send('open') end
 return app
 ";
@@ -158,6 +167,41 @@ fn a_revoked_token_opens_nothing() {
         let answer = tell(&server, "revoke_token", json!({"uid": "t4"}));
         assert_eq!(answer["error"]["code"], 100, "{answer}");
         assert_eq!(refusal(&server, "/jwt", &bearer(&other)).0, 101);
+    });
+}
+
+#[test]
+fn one_who_is_disconnected_on_his_way_in_does_not_get_there() {
+    on_all(|setup| {
+        let server = start(setup);
+        // His handshake is over, and he has not connected yet.
+        let token = shared(&json!({"sub": "ann", "exp": now_s() + 600}));
+        let target = format!("/connection/websocket?token={token}");
+        let mut early = Socket::open(server.public, &target);
+        // An application thinks about him.
+        let (slow, bob) = thread::scope(|scope| {
+            let waiting = ["ann", "bob"].map(|user| {
+                let target = format!("/app?slow=1&user={user}");
+                let server = &server;
+                scope.spawn(move || refusal(server, &target, "").0)
+            });
+            until("both to wait", || {
+                server.log().matches("thinking").count() == 2
+            });
+            tell(&server, "disconnect", json!({"user": "ann"}));
+            let mut http = crate::support::Http::connect(server.public);
+            let response = http.request("GET", "/app", "", b"");
+            assert_eq!(response.expect("an answer").status, 200);
+            let [ann, bob] = waiting.map(|one| one.join().expect("no panic"));
+            (ann, bob)
+        });
+        assert_eq!((slow, bob), (401, 101));
+        early.say(r#"{"id":1,"connect":{}}"#);
+        assert_eq!(early.closed(), 3503);
+        // The next one is a new one.
+        let mut again = Socket::open(server.public, &target);
+        again.say(r#"{"id":1,"connect":{}}"#);
+        assert!(again.text().contains("connect"));
     });
 }
 

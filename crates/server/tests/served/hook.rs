@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::asked::{Asked, answer};
 use crate::support::metrics::Metrics;
-use crate::support::{Http, Server, Setup, Socket, call, on_all, until};
+use crate::support::{Http, Seen, Server, Setup, Socket, call, on_all, until};
 
 fn routes(back_end: SocketAddr, hook: &str) -> String {
     format!(
@@ -268,6 +268,101 @@ fn a_back_end_that_takes_its_time_holds_up_nobody_else() {
         });
         server.await_connections(0);
         drop(go);
+    });
+}
+
+/// How the handshake of one who waits for the back end ends, if this is told meanwhile.
+fn told_while_waiting(setup: Setup, method: &str, body: &serde_json::Value, target: &str) -> u16 {
+    let Held { back_end, go } = held();
+    let server = start(setup, &back_end, "timeout = \"20s\"\n");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| status(&server, target, &sid("ann")));
+        until("it to be asked", || back_end.count() == 1);
+        call(server.internal, method, body);
+        go.send(()).expect("it waits");
+        waiting.join().expect("no panic")
+    })
+}
+
+#[test]
+fn one_who_is_sent_away_while_the_back_end_thinks_is_not_let_in() {
+    on_all(|setup| {
+        let (ann, bob) = (json!({"user": "ann"}), json!({"user": "bob"}));
+        for target in ["/hook", "/lua/x"] {
+            for (method, user, expected) in [
+                ("block_user", &ann, 403),
+                ("disconnect", &ann, 401),
+                ("disconnect", &bob, 101),
+            ] {
+                let status = told_while_waiting(setup, method, user, target);
+                assert_eq!(status, expected, "{target} {method} {user}");
+            }
+        }
+    });
+}
+
+#[test]
+fn an_answer_from_before_a_disconnect_is_not_used_again() {
+    on_all(|setup| {
+        let keep = "Cache-Control: max-age=600\r\n";
+        let back_end = Asked::new(move |head| match cookie(head) {
+            Some(name) => answer(200, &format!("X-Veche-User: {name}\r\n{keep}"), ""),
+            None => answer(401, "", ""),
+        });
+        let server = start(setup, &back_end, "");
+        for name in ["ann", "bob", "ann", "bob"] {
+            assert_eq!(status(&server, "/hook", &sid(name)), 101);
+        }
+        assert_eq!(back_end.count(), 2);
+        // Her session is over, and so is the back end's word for it.
+        back_end.tell(|_| answer(401, "", ""));
+        call(server.internal, "disconnect", &json!({"user": "ann"}));
+        assert_eq!(status(&server, "/hook", &sid("ann")), 401);
+        assert_eq!(status(&server, "/hook", &sid("bob")), 101);
+        assert_eq!(back_end.count(), 3);
+        call(server.internal, "block_user", &json!({"user": "bob"}));
+        call(server.internal, "unblock_user", &json!({"user": "bob"}));
+        assert_eq!(status(&server, "/hook", &sid("bob")), 401);
+    });
+}
+
+#[test]
+fn the_back_end_s_word_holds_until_expire_at() {
+    on_all(|setup| {
+        let back_end = Asked::new(|head| {
+            let in_s = |seconds| super::jwt::now_s() + seconds;
+            let keep = "Cache-Control: max-age=600\r\n";
+            match cookie(head) {
+                Some("json") => {
+                    let body = json!({"user": "ann", "expire_at": in_s(2)}).to_string();
+                    answer(200, keep, &body)
+                }
+                Some("over") => answer(200, "", r#"{"user":"ann","expire_at":7}"#),
+                Some("minus") => answer(200, "", r#"{"user":"ann","expire_at":-1}"#),
+                _ => {
+                    let line = format!("X-Veche-Expire-At: {}\r\n", in_s(2));
+                    answer(204, &format!("X-Veche-User: ann\r\n{line}{keep}"), "")
+                }
+            }
+        });
+        let server = start(setup, &back_end, "");
+        assert_eq!(status(&server, "/hook", &sid("over")), 401);
+        assert_eq!(status(&server, "/hook", &sid("minus")), 503);
+        for name in ["json", "header"] {
+            let before = back_end.count();
+            let mut sockets = [open(&server, "/hook", name), open(&server, "/hook", name)];
+            assert_eq!(back_end.count(), before + 1);
+            for socket in &mut sockets {
+                assert_eq!(
+                    socket.next(),
+                    Seen::Close(Some(3005), "connection expired".to_owned())
+                );
+            }
+            // Nor was it kept for longer.
+            let again = open(&server, "/hook", name);
+            assert_eq!(back_end.count(), before + 2);
+            drop(again);
+        }
     });
 }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use veche_calls::{Fault, FaultKind};
 use veche_frontends::identity::hook::Question;
-use veche_frontends::identity::{Finding, Unknown};
+use veche_frontends::identity::{Finding, Unknown, Word};
 use veche_proto::http::{Head, encoded_path};
 
 use crate::asking::{Answer, Object};
@@ -14,6 +14,9 @@ use crate::identity::cache::Digest;
 
 /// In this header, or in a JSON body as `user`, the back end says who it is.
 pub(super) const USER_HEADER: &str = "x-veche-user";
+
+/// In this header, or in a JSON body as `expire_at`, the back end says until when, in seconds since 1970.
+const EXPIRE_HEADER: &str = "x-veche-expire-at";
 
 /// An answer is never kept for longer, whatever it says.
 const KEPT_MAX: Duration = Duration::from_secs(3600);
@@ -72,6 +75,21 @@ pub(super) struct Said {
     pub(super) trouble: Option<String>,
 }
 
+impl Said {
+    /// How long it may be kept at that time, in milliseconds since 1970: never for longer than it holds.
+    pub(super) fn kept_for(&self, now_ms: u64) -> Option<Duration> {
+        let until_s = match &self.finding {
+            Finding::Named(word) => word.until_s,
+            _ => None,
+        };
+        let left_ms = until_s.map(|until_s| until_s.saturating_mul(1000).saturating_sub(now_ms));
+        let left = left_ms.map_or(Duration::MAX, Duration::from_millis);
+        self.kept
+            .map(|kept| kept.min(left))
+            .filter(|kept| !kept.is_zero())
+    }
+}
+
 /// Reads an answer; `cache_time` is for those that name a user and say nothing of how long that holds.
 pub(super) fn read(answer: Result<Answer, Fault>, cache_time: Option<Duration>) -> Said {
     let failed = |is_failure, trouble: String| Said {
@@ -87,8 +105,8 @@ pub(super) fn read(answer: Result<Answer, Fault>, cache_time: Option<Duration>) 
     };
     let unknown = |unknown| (Finding::Unknown(unknown), None);
     let (finding, kept) = match answer.status {
-        200..=299 => match user(&answer) {
-            Ok(user) => (Finding::Named(user), cache_time),
+        200..=299 => match word(&answer) {
+            Ok(word) => (Finding::Named(word), cache_time),
             Err(why) => return failed(false, format!("{}: {why}", answer.status)),
         },
         401 => unknown(Unknown::Stranger),
@@ -109,22 +127,36 @@ pub(super) fn read(answer: Result<Answer, Fault>, cache_time: Option<Duration>) 
     }
 }
 
-fn user(answer: &Answer) -> Result<String, String> {
+fn word(answer: &Answer) -> Result<Word, String> {
     #[derive(Deserialize)]
     struct Named {
         user: String,
+        #[serde(default)]
+        expire_at: u64,
     }
-    let user = match answer.header(USER_HEADER) {
-        Some(user) => user.to_owned(),
+    let (user, mut until_s) = match answer.header(USER_HEADER) {
+        Some(user) => (user.to_owned(), 0),
         None => match serde_json::from_slice::<Object<Named>>(&answer.body) {
-            Ok(Object(named)) => named.user,
+            Ok(Object(named)) => (named.user, named.expire_at),
             Err(error) => return Err(format!("no {USER_HEADER}, and no \"user\": {error}")),
         },
     };
-    match user.is_empty() {
-        true => Err("it names a user that is none".to_owned()),
-        false => Ok(user),
+    if user.is_empty() {
+        return Err("it names a user that is none".to_owned());
     }
+    if answer.has(EXPIRE_HEADER) {
+        let seconds = answer.header(EXPIRE_HEADER).map(str::trim);
+        let seconds = seconds.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        until_s = seconds.and_then(|text| text.parse().ok()).ok_or(format!(
+            "{EXPIRE_HEADER} is no whole number of seconds since 1970"
+        ))?;
+    }
+    Ok(Word {
+        user,
+        // 0 is no time.
+        until_s: Some(until_s).filter(|until_s| *until_s > 0),
+        ..Word::default()
+    })
 }
 
 /// RFC 9111, section 5.2.2, as far as it matters to the only one who asks.
@@ -166,7 +198,15 @@ mod tests {
 
     #[test]
     fn an_answer_names_a_user_or_says_why_not() {
-        let named = |name: &str| Finding::Named(name.to_owned());
+        let word = |name: &str, until_s| {
+            Finding::Named(Word {
+                user: name.to_owned(),
+                until_s,
+                ..Word::default()
+            })
+        };
+        let named = |name: &str| word(name, None);
+        let expiry = |value| ("x-veche-expire-at", value);
         let unknown = Finding::Unknown;
         let user = ("x-veche-user", "ann");
         for (given, finding, is_failure) in [
@@ -198,6 +238,46 @@ mod tests {
                 unknown(Unknown::NoAnswer),
                 false,
             ),
+            (
+                answer(200, &[], r#"{"user":"bob","expire_at":1900000000}"#),
+                word("bob", Some(1_900_000_000)),
+                false,
+            ),
+            (
+                answer(200, &[], r#"{"user":"bob","expire_at":0}"#),
+                named("bob"),
+                false,
+            ),
+            (
+                answer(204, &[user, expiry("1900000000")], ""),
+                word("ann", Some(1_900_000_000)),
+                false,
+            ),
+            (
+                answer(204, &[user, expiry("-1")], ""),
+                unknown(Unknown::NoAnswer),
+                false,
+            ),
+            (
+                answer(204, &[user, expiry("soon")], ""),
+                unknown(Unknown::NoAnswer),
+                false,
+            ),
+            (
+                answer(204, &[user, expiry("+1")], ""),
+                unknown(Unknown::NoAnswer),
+                false,
+            ),
+            (
+                answer(200, &[], r#"{"user":"bob","expire_at":-1}"#),
+                unknown(Unknown::NoAnswer),
+                false,
+            ),
+            (
+                answer(200, &[], r#"{"user":"bob","expire_at":1.5}"#),
+                unknown(Unknown::NoAnswer),
+                false,
+            ),
             (answer(200, &[], "ok"), unknown(Unknown::NoAnswer), false),
             (answer(302, &[user], ""), unknown(Unknown::NoAnswer), false),
             (answer(401, &[user], ""), unknown(Unknown::Stranger), false),
@@ -219,6 +299,19 @@ mod tests {
             let said = read(given, None);
             assert_eq!((said.finding, said.is_failure), (finding, is_failure));
         }
+    }
+
+    #[test]
+    fn no_answer_is_kept_for_longer_than_it_holds() {
+        let said = |expire_at: &str| {
+            let headers = [("x-veche-user", "ann"), ("x-veche-expire-at", expire_at)];
+            let said = read(answer(204, &headers, ""), Some(Duration::from_secs(60)));
+            said.kept_for(1_800_000_000_500)
+        };
+        assert_eq!(said("1800000010"), Some(Duration::from_millis(9_500)));
+        assert_eq!(said("1800000100"), Some(Duration::from_secs(60)));
+        assert_eq!(said("1800000000"), None);
+        assert_eq!(said("0"), Some(Duration::from_secs(60)));
     }
 
     #[test]

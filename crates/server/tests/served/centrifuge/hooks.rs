@@ -267,6 +267,42 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
 }
 
 #[test]
+fn one_who_is_sent_away_while_the_back_end_thinks_is_not_let_in() {
+    on_all(|setup| {
+        for (method, except, code) in [
+            ("disconnect", false, Some(3503)),
+            ("disconnect", true, None),
+            ("block_user", false, Some(3507)),
+        ] {
+            let (go, wait): (SyncSender<()>, Receiver<()>) = sync_channel(1);
+            let wait = Mutex::new(wait);
+            let back_end = Asked::new(move |request| {
+                let _ = wait.lock().recv();
+                decide(request)
+            });
+            let server = start(setup, &back_end, "timeout = \"20s\"\n");
+            let mut client = open(&server, &[("Cookie", "sid=ann")]);
+            client
+                .socket
+                .say(&json!({"id": 1, "connect": {}}).to_string());
+            until("it to be asked", || back_end.count() == 1);
+            let (_, question) = asked(&back_end.heads()[0]);
+            let mut told = json!({"user": "ann"});
+            if except {
+                told["whitelist"] = json!([question["client"]]);
+            }
+            call(server.internal, method, &told);
+            go.send(()).expect("it waits");
+            match (client.socket.next(), code) {
+                (Seen::Close(Some(closed), _), Some(code)) => assert_eq!(closed, code),
+                (Seen::Text(reply), None) => assert!(reply.contains("connect"), "{reply}"),
+                other => panic!("{method} {except}: {other:?}"),
+            }
+        }
+    });
+}
+
+#[test]
 fn an_answer_of_a_wrong_type_lets_nobody_in() {
     on_all(|setup| {
         let back_end = Asked::new(decide);
