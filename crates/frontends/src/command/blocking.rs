@@ -133,6 +133,15 @@ mod tests {
     fn mistakes_are_named() {
         for (block, expected) in [
             (parse_block(b"{}"), "missing field `user`"),
+            (
+                parse_block(br#"{"user":"ann","expire_at":-1}"#),
+                "integer `-1`",
+            ),
+            (
+                parse_revoke(br#"{"uid":"t","expire_at":1.5}"#),
+                "floating point",
+            ),
+            (parse_block(br#"["ann"]"#), "expected a JSON object"),
             (parse_block(br#"{"user":""}"#), "bad user"),
             (
                 parse_unblock(br#"{"user":"ann","expire_at":1}"#),

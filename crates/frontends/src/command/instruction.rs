@@ -231,6 +231,14 @@ mod tests {
         for (result, expected) in [
             (parse_disconnect(b"{}"), "missing field `user`"),
             (
+                parse_refresh(br#"{"user":"a","expire_at":-1}"#),
+                "integer `-1`",
+            ),
+            (
+                parse_subscribe(br#"{"user":"a","channel":"b","expire_at":-1}"#),
+                "integer `-1`",
+            ),
+            (
                 parse_disconnect(br#"{"user":"a","disconnect":{"code":1000}}"#),
                 "from 3000 to 4999",
             ),

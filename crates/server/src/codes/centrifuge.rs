@@ -31,7 +31,7 @@ pub(super) const CLOSES: &[Row] = &[
     row(
         3005,
         "connection expired",
-        "the token has expired, and 25 s later no other has come, or a client without an SDK brings one that is over; come back with a new one",
+        "the token has expired, or its `expire_at` is over, and 25 s later no other has come, or a client without an SDK brings one that is over, or the hook's answer with `expire_at` is over; come back with a new one",
         &["route.identity", "jwt.leeway"],
         "veche_tokens_expired_total",
     ),
@@ -52,7 +52,7 @@ pub(super) const CLOSES: &[Row] = &[
     row(
         3010,
         "insufficient state",
-        "a back end wants more than 64 things of the client while a command of it waits; come back",
+        "a back end wants more than 64 things of the client while a command of it waits, or a new token names other channels; come back",
         &[],
         "",
     ),
@@ -73,7 +73,7 @@ pub(super) const CLOSES: &[Row] = &[
     row(
         3500,
         "invalid token",
-        "the token of a connect or refresh command does not hold, is another user's, or is for a channel; or a client without an SDK has none",
+        "the token of a connect or refresh command does not hold, is another user's, is for a channel, or has a claim that can't be honoured; or a client without an SDK has none",
         &["route.identity"],
         TOKENS,
     ),
@@ -201,7 +201,7 @@ pub(super) const ERRORS: &[Row] = &[
     row(
         110,
         "expired",
-        "a token to refresh a subscription with that has expired itself; so has what the back end has granted",
+        "a token to refresh a subscription with that has expired itself; so has what the back end has granted, or the token's `expire_at`",
         &["jwt.leeway"],
         TOKENS,
     ),

@@ -179,14 +179,14 @@ pub(super) const CLOSES: &[Row] = &[
     row(
         close::EXPIRED.0,
         close::EXPIRED.1,
-        "the token that said who the client is has expired; come back with a new one",
+        "what said who the client is has expired, a token or the hook's answer with `expire_at`; come back with a new one",
         &["route.identity", "jwt.leeway"],
         "veche_tokens_expired_total",
     ),
     row(
         close::DISCONNECTED.0,
         close::DISCONNECTED.1,
-        "the back end called `disconnect`; don't come back",
+        "the back end called `disconnect`, maybe before the client had connected; don't come back",
         &[],
         "veche_pushes_total",
     ),
@@ -273,6 +273,20 @@ pub(super) const STATUSES: &[Row] = &[
         "the token was revoked",
         "by `revoke_token` or `invalidate_user_tokens`",
         &["api.blocks"],
+        HANDSHAKES,
+    ),
+    row(
+        Status::UNAUTHORIZED.0,
+        "this user was disconnected meanwhile",
+        "the back end called `disconnect` while the hook, PAM or an application was asked; come back",
+        &["route.identity"],
+        HANDSHAKES,
+    ),
+    row(
+        Status::UNAUTHORIZED.0,
+        "what the back end says of this client is over",
+        "the hook answered with an `expire_at` that is over",
+        &["route.identity"],
         HANDSHAKES,
     ),
     row(

@@ -127,7 +127,7 @@ pub(super) static HOOK: &[Directive] = &[
             off: true,
         },
         "\"off\"",
-        "How long an answer that names a user is kept, if its own `Cache-Control` says nothing. What `max-age` says counts up to an hour, for refusals too; `no-store` and `no-cache` are kept to.",
+        "How long an answer that names a user is kept, if its own `Cache-Control` says nothing. What `max-age` says counts up to an hour, for refusals too; `no-store` and `no-cache` are kept to. Whoever logs out may come in for so long, unless he is disconnected by the API; an answer with `expire_at` is never kept for longer.",
     ),
     hook(
         "cache_entries",
