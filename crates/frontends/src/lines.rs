@@ -1,8 +1,13 @@
 //! A push listener's connection: one JSON object a line, from the back end.
 //!
 //! A good line is answered only when it asks for it (`"ack":true`, or an `id`); a bad one always, by one line that
-//! says which and why, and the connection stays open. An empty line means nothing; a line of HTTP ends it.
+//! says which and why, and the connection stays open. An empty line means nothing.
+//!
+//! Two faults end the connection, and nothing after them is carried out: a first line that is no JSON object, and a
+//! line that is too long. A web page can make a browser connect here, in HTTP or in TLS, and choose most of what it
+//! sends, but neither the first bytes nor where a line that is too long ends.
 
+use serde::de::IgnoredAny;
 use veche_hub::{Answer, SessionId, Ticket};
 
 use crate::backend::{Backend, Progress, Shape, Unwilling};
@@ -10,6 +15,10 @@ use crate::command::{self, BadCommand};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::shared::Shared;
 use crate::step::{Block, Never, Step, Then};
+
+/// Said of a first line.
+const NOT_OBJECT: &str =
+    "expected a JSON object: this port takes one a line, and no HTTP; the connection ends";
 
 /// The stage's state.
 #[derive(Default)]
@@ -19,8 +28,19 @@ pub(crate) struct Lines {
     count: u64,
     /// Bytes of the unfinished line that were searched for its end.
     searched: usize,
-    /// The line that comes is too long and was refused: what is left of it is dropped.
-    skipping: bool,
+    phase: Phase,
+}
+
+/// How far the peer is believed to be a back end.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Phase {
+    /// It has sent nothing but empty lines.
+    #[default]
+    Unknown,
+    /// Its first line was a JSON object.
+    Open,
+    /// What comes is dropped; once all answers are written, the connection ends.
+    Over,
 }
 
 impl Lines {
@@ -31,12 +51,23 @@ impl Lines {
         shared: &mut Shared,
     ) -> Step<Never> {
         let mut taken = 0;
-        let then = loop {
+        let mut then = loop {
             let rest = &input[taken..];
+            if self.phase == Phase::Unknown && !may_begin_object(rest) {
+                self.count += 1;
+                self.end(NOT_OBJECT, id, shared);
+                break Then::End;
+            }
             let searched = self.searched.min(rest.len());
             let Some(end) = memchr::memchr(b'\n', &rest[searched..]) else {
-                taken += self.unfinished(id, rest, shared);
-                break Then::NeedInput;
+                self.searched = rest.len();
+                let max = shared.site.limits.line_bytes_max;
+                if rest.strip_suffix(b"\r").unwrap_or(rest).len() <= max {
+                    break Then::NeedInput;
+                }
+                self.count += 1;
+                self.too_long(max, id, shared);
+                break Then::End;
             };
             let length = searched + end;
             if self.backend.is_full() {
@@ -44,20 +75,13 @@ impl Lines {
                 break Then::Wait(Block::Answer);
             }
             self.searched = 0;
-            if is_http(&rest[..length]) {
-                self.count += 1;
-                let why = BadCommand("this port takes JSON, one object a line, and no HTTP".into());
-                self.refuse(None, why.into(), id, shared);
-                taken = input.len();
-                break Then::End;
-            }
-            let progress = match std::mem::take(&mut self.skipping) {
-                true => Progress::Done,
-                false => self.line(id, &rest[..length], shared),
-            };
+            let progress = self.line(id, &rest[..length], shared);
             taken += length + 1;
             // Not only at the end: what is written counts as queued, and makes room for further questions.
             self.write_answers(id, shared);
+            if self.phase == Phase::Over {
+                break Then::End;
+            }
             if progress == Progress::Unfinished {
                 break Then::Wait(Block::Credit);
             }
@@ -69,28 +93,29 @@ impl Lines {
             }
         };
         self.write_answers(id, shared);
+        if self.phase == Phase::Over {
+            (taken, then) = (input.len(), self.ending());
+        }
         Step { taken, then }
     }
 
-    /// The beginning of a line, whose end has not come: kept, unless it is too long already. Returns the bytes taken.
-    fn unfinished(&mut self, id: SessionId, rest: &[u8], shared: &mut Shared) -> usize {
-        let max = shared.site.limits.line_bytes_max;
-        if !self.skipping && rest.strip_suffix(b"\r").unwrap_or(rest).len() > max {
-            self.count += 1;
-            self.too_long(id, max, shared);
-            self.skipping = true;
-        }
-        if self.skipping {
-            self.searched = 0;
-            return rest.len();
-        }
-        self.searched = rest.len();
-        0
+    /// Refuses the line that was taken last, and all that comes after it.
+    fn end(&mut self, why: &str, id: SessionId, shared: &mut Shared) {
+        self.refuse(None, BadCommand(why.to_owned()).into(), id, shared);
+        self.phase = Phase::Over;
     }
 
-    fn too_long(&mut self, id: SessionId, max: usize, shared: &mut Shared) {
-        let why = BadCommand(format!("longer than {max} bytes"));
-        self.refuse(None, why.into(), id, shared);
+    fn too_long(&mut self, max: usize, id: SessionId, shared: &mut Shared) {
+        let why = format!("longer than {max} bytes: the connection ends");
+        self.end(&why, id, shared);
+    }
+
+    /// What was asked before the fault is answered before the end.
+    fn ending(&self) -> Then<Never> {
+        match self.backend.is_settled() {
+            true => Then::End,
+            false => Then::Wait(Block::Answer),
+        }
     }
 
     fn line(&mut self, id: SessionId, line: &[u8], shared: &mut Shared) -> Progress {
@@ -101,12 +126,19 @@ impl Lines {
         }
         let max = shared.site.limits.line_bytes_max;
         if line.len() > max {
-            self.too_long(id, max, shared);
+            self.too_long(max, id, shared);
             return Progress::Done;
         }
         let mut scratch = std::mem::take(&mut shared.scratch.payload);
         let parsed = command::parse(line, &mut scratch);
         shared.scratch.payload = scratch;
+        if self.phase == Phase::Unknown {
+            if parsed.is_err() && !is_object(line) {
+                self.end(NOT_OBJECT, id, shared);
+                return Progress::Done;
+            }
+            self.phase = Phase::Open;
+        }
         let (command_id, result) = match parsed {
             Err(error) => (None, Err(error.into())),
             Ok(command) => {
@@ -146,7 +178,10 @@ impl Lines {
             return Then::Wait(Block::Credit);
         }
         self.write_answers(id, shared);
-        Then::GoOn
+        match self.phase {
+            Phase::Over => self.ending(),
+            Phase::Unknown | Phase::Open => Then::GoOn,
+        }
     }
 
     /// Returns whether input that waited for an answer may go on.
@@ -175,11 +210,16 @@ impl Lines {
     }
 }
 
-/// Whether a line is a request's first: a page can make a browser send one, with commands for its body.
-fn is_http(line: &[u8]) -> bool {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    !line.starts_with(b"{")
-        && [&b" HTTP/1.0"[..], b" HTTP/1.1"]
-            .iter()
-            .any(|end| line.ends_with(end))
+/// Whether what has come of the first line may become a JSON object, or an empty line, by its first byte. Most of what
+/// is neither is known by that, and not held until a line's end comes.
+fn may_begin_object(bytes: &[u8]) -> bool {
+    matches!(
+        bytes.first(),
+        None | Some(b'{' | b' ' | b'\t' | b'\r' | b'\n')
+    )
+}
+
+/// Whether a line is a JSON object, of whatever content.
+fn is_object(line: &[u8]) -> bool {
+    line.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<IgnoredAny>(line).is_ok()
 }

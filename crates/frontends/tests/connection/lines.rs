@@ -1,5 +1,8 @@
 //! A push listener's connection: lines in, acks and errors out.
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+
 use crate::world::wire::{Said, said, texts};
 use crate::world::{Options, PUSH, World};
 
@@ -95,6 +98,7 @@ fn acks_come_in_the_order_of_asking_across_workers() {
 #[test]
 fn a_bad_line_gets_one_error_and_the_connection_stays() {
     let table: &[(&str, &str)] = &[
+        ("{\"mesage\":1}", "unknown field"),
         ("nonsense", "expected a JSON object"),
         ("{\"user\":\"ann\",\"data\":", "bad JSON"),
         ("{\"user\":\"ann\"}", "is missing"),
@@ -107,6 +111,7 @@ fn a_bad_line_gets_one_error_and_the_connection_stays() {
         ("{\"users\":[],\"data\":1}", "1 to 1024"),
         ("{\"user\":\"ann\",\"binary\":\"!\"}", "base64"),
         ("\u{fffd}", "expected a JSON object"),
+        ("GET / HTTP/1.1", "expected a JSON object"),
     ];
     let mut world = World::new(Options::default());
     let ann = world.open(0, "/ws?user=ann");
@@ -124,10 +129,28 @@ fn a_bad_line_gets_one_error_and_the_connection_stays() {
     assert_eq!(texts(&world.take(ann)), ["still"]);
 }
 
-#[test]
-fn a_line_that_is_too_long_is_skipped() {
+const GOOD: &str = "{\"user\":\"ann\",\"data\":1,\"ack\":true}\n";
+
+/// Sends this to a push listener in pieces of `step` bytes, `behind` in packets of its own, and then FIN. Returns the
+/// answers and what ann was sent.
+fn spoken(input: &[u8], behind: &[u8], step: usize) -> (Vec<String>, Vec<String>) {
     let mut world = World::new(Options::default());
+    let ann = world.open(0, "/ws?user=ann");
     let back_end = world.connect(0, PUSH);
+    world.send_split(back_end, input, |_| step);
+    world.settle();
+    world.send_split(back_end, behind, |_| step);
+    world.settle();
+    let mut answers = world.take(back_end);
+    world.finish(back_end);
+    world.settle();
+    answers.extend(world.take(back_end));
+    assert!(world.is_closed(back_end));
+    (lines(answers), texts(&world.take(ann)))
+}
+
+#[test]
+fn a_line_that_is_too_long_ends_the_connection() {
     let mut exact = format!(
         "{{\"user\":\"ann\",\"ack\":true,\"data\":\"{}",
         "x".repeat(4000)
@@ -135,36 +158,126 @@ fn a_line_that_is_too_long_is_skipped() {
     exact.extend(std::iter::repeat_n('x', 4094 - exact.len()));
     exact.push_str("\"}\r\n");
     assert_eq!(exact.len(), 4098);
-    assert_eq!(
-        lines(world.ask(back_end, &exact)),
-        [r#"{"result":{"handed":0}}"#]
-    );
-    let good = "{\"user\":\"ann\",\"data\":1,\"ack\":true}\n";
+    let (answers, _) = spoken(exact.as_bytes(), b"", usize::MAX);
+    assert_eq!(answers, [r#"{"result":{"handed":1}}"#]);
     for step in [usize::MAX, 1, 100] {
+        for long in ["y".repeat(20_000), "{".to_owned() + &" ".repeat(4096)] {
+            let input = format!("{GOOD}{long}");
+            let (answers, heard) = spoken(input.as_bytes(), b"", step);
+            assert_eq!(answers[0], r#"{"result":{"handed":1}}"#);
+            assert_error(&answers[1], 2, "longer than 4096 bytes");
+            assert_eq!((answers.len(), heard.len()), (2, 1), "{answers:?}");
+            let whole = format!("{input}\n{GOOD}");
+            let tail = format!("\n\n{GOOD}{GOOD}");
+            for (input, behind) in [(&whole, &tail), (&input, &tail)] {
+                let split = spoken(input.as_bytes(), behind.as_bytes(), step);
+                assert_eq!(split, (answers.clone(), heard.clone()), "step {step}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_first_line_that_is_no_object_ends_the_connection() {
+    let table: &[&[u8]] = &[
+        b"nonsense\n",
+        b"[]\n",
+        b"{\n",
+        b"{\"user\":\"ann\",\"data\":\n",
+        b"  \n",
+        b"\xef\xbb\xbf",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"EHLO evil.example\r\n",
+        b"GET /\r\n",
+        b"GET / HTTP/1.1\r\nHost: t\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"OPTIONS * HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\n",
+        b"\r\n\nGET / HTTP/1.1\r\n\r\n",
+    ];
+    for input in table {
+        for step in [usize::MAX, 1, 7] {
+            let said = String::from_utf8_lossy(input);
+            let (answers, heard) = spoken(input, format!("\n{GOOD}").as_bytes(), step);
+            assert_eq!(answers.len(), 1, "{said}: {answers:?}");
+            let line = if input.starts_with(b"\r") { 3 } else { 1 };
+            assert_error(&answers[0], line, "expected a JSON object");
+            assert_eq!(heard, [""; 0], "{said}");
+        }
+    }
+}
+
+#[test]
+fn empty_lines_before_the_first_mean_nothing() {
+    let (answers, heard) = spoken(format!("\n\r\n \t{GOOD}").as_bytes(), b"", 1);
+    assert_eq!(
+        (answers, heard),
+        (
+            vec![r#"{"result":{"handed":1}}"#.to_owned()],
+            vec!["1".to_owned()]
+        )
+    );
+}
+
+#[test]
+fn what_was_asked_before_the_fault_is_answered_before_the_end() {
+    let mut world = World::new(Options {
+        workers: 2,
+        ..Options::default()
+    });
+    let user = world.user_at(1);
+    let back_end = world.connect(0, PUSH);
+    let input = format!(
+        "{{\"user\":\"{user}\",\"data\":1,\"id\":1}}\n{{\"user\":\"{user}\",\"data\":1,\"id\":2}}\n{}\n{GOOD}",
+        "x".repeat(4097)
+    );
+    world.send(back_end, input.as_bytes());
+    world.send(back_end, GOOD.as_bytes());
+    world.settle();
+    let answers = lines(world.take(back_end));
+    assert_eq!(answers.len(), 3, "{answers:?}");
+    assert_eq!(answers[0], r#"{"id":1,"result":{"handed":0}}"#);
+    assert_eq!(answers[1], r#"{"id":2,"result":{"handed":0}}"#);
+    assert_error(&answers[2], 3, "longer than 4096 bytes");
+    assert!(!world.is_open(back_end));
+}
+
+/// What stands before a command and is no line of a back end: arbitrary, or as other protocols begin.
+fn foreign() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![any::<u8>(), Just(b'\n'), Just(b'{'), Just(b'"'), Just(b' ')];
+    let request = (
+        "[A-Z]{1,7} /",
+        0..6000_usize,
+        "( HTTP/[0-9.]{1,3})?\r?\n(\r\n)?",
+    );
+    prop_oneof![
+        vec(byte, 0..40),
+        "(\r?\n){0,3}[ -~]{0,40}".prop_map(String::into_bytes),
+        request
+            .prop_map(|(begin, length, end)| { (begin + &"a".repeat(length) + &end).into_bytes() }),
+        (1..9000_usize).prop_map(|length| [b"{".as_slice(), &vec![b' '; length]].concat()),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_carried_out_behind_what_is_no_object(
+        prefix in foreign(),
+        pieces in vec(1..2000_usize, 1..20),
+    ) {
+        let all = [prefix.as_slice(), b"\n", GOOD.as_bytes()].concat();
+        let first = all.split(|byte| *byte == b'\n').find(|line| !matches!(*line, [] | b"\r"));
+        let first = serde_json::from_slice::<serde_json::Value>(first.unwrap_or_default());
+        prop_assume!(!first.is_ok_and(|value| value.is_object()));
+        let mut world = World::new(Options::default());
+        let ann = world.open(0, "/ws?user=ann");
         let back_end = world.connect(0, PUSH);
-        let input = [
-            "x".repeat(4097).as_str(),
-            "\n",
-            good,
-            "y".repeat(20_000).as_str(),
-            "\n\n",
-            good,
-            "z",
-        ]
-        .concat();
-        world.send_split(back_end, input.as_bytes(), |_| step);
+        let mut pieces = pieces.into_iter().cycle();
+        world.send_split(back_end, &all, |_| pieces.next().unwrap_or(1));
         world.settle();
-        let answers = lines(world.take(back_end));
-        assert_error(&answers[0], 1, "longer than 4096 bytes");
-        assert_error(&answers[2], 3, "longer than 4096 bytes");
-        assert_eq!(
-            (&answers[1], &answers[3], answers.len()),
-            (&answers[3], &answers[1], 4)
-        );
-        assert!(world.is_open(back_end));
-        world.finish(back_end);
-        world.settle();
-        assert_error(&lines(world.take(back_end))[0], 6, "expected a JSON object");
+        prop_assert_eq!(texts(&world.take(ann)), [""; 0]);
+        prop_assert!(!world.is_open(back_end));
     }
 }
 

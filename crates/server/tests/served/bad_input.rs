@@ -2,6 +2,8 @@
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -39,10 +41,10 @@ fn a_bad_line_gets_one_error_line_and_the_connection_stays() {
         let mut bystander = Bystander::of(&server);
         let mut lines = Lines::connect(server.push);
         let bad: &[(&[u8], &str)] = &[
-            (b"hello", "line 1: "),
-            (b"{", "line 2: "),
-            (b"[1,2]", "line 3: expected a JSON object"),
             (b"{\"user\":\"u\",\"mesage\":\"x\"}", "mesage"),
+            (b"hello", "line 2: "),
+            (b"{", "line 3: "),
+            (b"[1,2]", "line 4: expected a JSON object"),
             (b"{\"user\":\"u\"}", "\"data\""),
             (b"{\"data\":1}", "missing"),
             (b"{\"user\":\"\",\"data\":1}", "user"),
@@ -76,24 +78,76 @@ fn a_bad_line_gets_one_error_line_and_the_connection_stays() {
     });
 }
 
+/// Sends the packets one by one, with time to arrive, and returns the one answer there is before the end.
+#[track_caller]
+fn refused(server: &Server, packets: &[&[u8]]) -> String {
+    let mut lines = Lines::connect(server.push);
+    for packet in packets {
+        // The server may have ended it already.
+        let _ = lines.socket.write_all(packet);
+        thread::sleep(Duration::from_millis(20));
+    }
+    let answer = lines.answer();
+    assert_eq!(answer["error"]["code"], 107, "{answer}");
+    let message = answer["error"]["message"].as_str().expect("an error");
+    lines.finish();
+    message.to_owned()
+}
+
 #[test]
-fn a_page_that_makes_a_browser_post_to_the_push_port_publishes_nothing() {
+fn who_speaks_no_lines_carries_nothing_out_on_the_push_port() {
     on_all(|setup| {
-        let server = Server::start(setup);
+        let server = Server::with(
+            setup,
+            &Options {
+                limits: "body_bytes_max = \"10KiB\"",
+                ..Options::default()
+            },
+        );
         let mut bystander = Bystander::of(&server);
-        let command = "{\"user\":\"bystander\",\"data\":66}\n";
-        let mut lines = Lines::connect(server.push);
-        let request = format!(
-            "POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: {}\r\n\r\n{command}",
+        let command = b"{\"user\":\"bystander\",\"data\":66}\n".as_slice();
+        let post = format!(
+            "POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: {}\r\n\r\n",
             command.len()
         );
-        lines.raw(request.as_bytes());
-        let answer = lines.answer();
-        let message = answer["error"]["message"].as_str().expect("an error");
-        assert!(message.contains("no HTTP"), "{message}");
-        let mut lines = Lines::connect(server.push);
-        lines.ask(&json!({"user": "bystander", "data": 7, "id": 1}));
-        assert_eq!(bystander.socket.text(), "7");
+        let long_target = format!("POST /{} HTTP/1.1\r\n\r\n", "a".repeat(10_240));
+        // What begins as a hello of TLS, with a name to reach that holds a line's end.
+        let hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n".as_slice();
+        for begin in [
+            post.as_bytes(),
+            long_target.as_bytes(),
+            hello,
+            b"EHLO evil.example\r\n",
+            b"GET /\r\n",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        ] {
+            let whole = [begin, command].concat();
+            let (first, rest) = begin.split_at(5);
+            for packets in [
+                vec![whole.as_slice()],
+                vec![begin, command],
+                vec![first, rest, command, command],
+            ] {
+                let message = refused(&server, &packets);
+                assert!(
+                    message.contains("line 1: expected a JSON object"),
+                    "{message}"
+                );
+            }
+        }
+        let long = [br#"{"user":""#.as_slice(), &[b'x'; 10_300], b"\n"].concat();
+        let whole = [&long[..], command].concat();
+        for packets in [
+            vec![whole.as_slice()],
+            vec![&long[..], command],
+            vec![&long[..10_290], &long[10_290..], command],
+        ] {
+            let message = refused(&server, &packets);
+            assert!(
+                message.contains("line 1: longer than 10240 bytes"),
+                "{message}"
+            );
+        }
         bystander.is_unhurt(&server);
     });
 }
@@ -110,7 +164,7 @@ fn a_line_without_end_is_cut_off() {
         );
         let mut bystander = Bystander::of(&server);
         let mut lines = Lines::connect(server.push);
-        let _ = lines.socket.write_all(&[b'x'; 20_000]);
+        let _ = lines.socket.write_all(&[b'{'; 20_000]);
         let message = lines.answer()["error"]["message"]
             .as_str()
             .expect("an error")
