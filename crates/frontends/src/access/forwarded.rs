@@ -4,7 +4,7 @@
 //! address is that of a proxy we trust, the one before it is worth reading. What stands before the first other
 //! address is hearsay: anybody can send it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use veche_proto::http::Head;
 
@@ -29,7 +29,7 @@ const HOPS_MAX: usize = 32;
 pub struct Unreadable;
 
 impl ClientAddress {
-    /// The client, seen from `peer`, a proxy that is trusted; `peer` itself where it does not say.
+    /// The client, seen from `peer`, a proxy that is trusted; `peer` itself where the header is missing.
     pub(super) fn read(
         &self,
         peer: IpAddr,
@@ -44,7 +44,7 @@ impl ClientAddress {
                     .iter()
                     .rev()
                     .flat_map(|line| line.rsplit(|byte| *byte == b','));
-                Ok(nearest(peer, hops.map(address), trusts))
+                nearest(peer, hops.map(address), trusts)
             }
             Self::Forwarded => {
                 let mut hops = Vec::new();
@@ -53,13 +53,13 @@ impl ClientAddress {
                         hops.push(forwarded_for(element)?.and_then(address));
                     }
                 }
-                Ok(nearest(peer, hops.into_iter().rev(), trusts))
+                nearest(peer, hops.into_iter().rev(), trusts)
             }
             Self::Header(name) => {
                 let mut lines = lines(head, name);
                 match (lines.next(), lines.next()) {
                     (None, _) => Ok(peer),
-                    (Some(line), None) => Ok(address(line).unwrap_or(peer)),
+                    (Some(line), None) => address(line).ok_or(Unreadable),
                     // Two of them: somebody in between adds headers.
                     _ => Err(Unreadable),
                 }
@@ -74,21 +74,22 @@ fn lines<'b>(head: &Head<'b>, name: &str) -> impl Iterator<Item = &'b [u8]> {
         .map(|(_, value)| value)
 }
 
-/// The first address from the end that is no trusted proxy; where all are, the last one that could be read.
+/// The first address from the end that is no trusted proxy; where all are, the last one that was looked at.
+///
+/// An element on the way there that can't be read is some client's: it is no reason to take the proxy for the client.
 fn nearest(
     peer: IpAddr,
     hops: impl Iterator<Item = Option<IpAddr>>,
     trusts: &dyn Fn(IpAddr) -> bool,
-) -> IpAddr {
+) -> Result<IpAddr, Unreadable> {
     let mut client = peer;
     for hop in hops.take(HOPS_MAX) {
-        let Some(address) = hop else { break };
-        client = address;
-        if !trusts(address) {
+        client = hop.ok_or(Unreadable)?;
+        if !trusts(client) {
             break;
         }
     }
-    client
+    Ok(client)
 }
 
 /// The pieces between separators that do not stand in quotes (RFC 9110, section 5.6.4).
@@ -135,17 +136,24 @@ fn forwarded_for(element: &[u8]) -> Result<Option<&[u8]>, Unreadable> {
     Ok(found)
 }
 
-/// An address as proxies write it: bare, in brackets, with a port.
+/// An address as proxies write it: `192.0.2.7`, `192.0.2.7:4711`, `2001:db8::7`, `[2001:db8::7]`,
+/// `[2001:db8::7]:4711`. Nothing else: no leading zeros, no zone, no quotes.
 fn address(text: &[u8]) -> Option<IpAddr> {
-    let text = str::from_utf8(text).ok()?.trim();
-    let bare = text
+    let text = str::from_utf8(text).ok()?.trim_matches([' ', '\t']);
+    if text.contains('%') {
+        return None;
+    }
+    let bracketed = text
         .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .unwrap_or(text);
-    let address = bare
-        .parse::<IpAddr>()
-        .or_else(|_| text.parse::<SocketAddr>().map(|socket| socket.ip()));
-    address.ok().map(|address| address.to_canonical())
+        .and_then(|rest| rest.strip_suffix(']'));
+    let address = match bracketed {
+        Some(bare) => bare.parse::<Ipv6Addr>().ok()?.into(),
+        None => text
+            .parse::<IpAddr>()
+            .or_else(|_| text.parse::<SocketAddr>().map(|socket| socket.ip()))
+            .ok()?,
+    };
+    Some(address.to_canonical())
 }
 
 #[cfg(test)]
@@ -182,12 +190,38 @@ mod tests {
             ("X-Forwarded-For: 2001:db8::7\r\n", "2001:db8::7"),
             ("X-Forwarded-For: [2001:db8::7]:4711\r\n", "2001:db8::7"),
             ("X-Forwarded-For: ::ffff:192.0.2.7\r\n", "192.0.2.7"),
-            ("X-Forwarded-For: 6.6.6.6, unknown\r\n", "10.0.0.1"),
+            ("X-Forwarded-For: [2001:db8::7]\r\n", "2001:db8::7"),
+            ("X-Forwarded-For: unknown, 192.0.2.7\r\n", "192.0.2.7"),
+            (
+                "X-Forwarded-For: unknown\r\nX-Forwarded-For: 192.0.2.7\r\n",
+                "192.0.2.7",
+            ),
+            (
+                "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-For: unknown\r\n",
+                "unreadable",
+            ),
+            (
+                "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-For:\r\n",
+                "unreadable",
+            ),
+            ("X-Forwarded-For: 6.6.6.6, unknown\r\n", "unreadable"),
             (
                 "X-Forwarded-For: 6.6.6.6, unknown, 10.0.0.2\r\n",
-                "10.0.0.2",
+                "unreadable",
             ),
-            ("X-Forwarded-For: \r\n", "10.0.0.1"),
+            ("X-Forwarded-For: 6.6.6.6, \"192.0.2.7\"\r\n", "unreadable"),
+            ("X-Forwarded-For: 6.6.6.6, 192.0.2.07\r\n", "unreadable"),
+            ("X-Forwarded-For: 6.6.6.6, 0300.0.2.7\r\n", "unreadable"),
+            ("X-Forwarded-For: 6.6.6.6, fe80::1%eth0\r\n", "unreadable"),
+            ("X-Forwarded-For: 6.6.6.6, [fe80::1%1]:80\r\n", "unreadable"),
+            ("X-Forwarded-For: 6.6.6.6, [192.0.2.7]\r\n", "unreadable"),
+            (
+                "X-Forwarded-For: 6.6.6.6, 192.0.2.7:99999\r\n",
+                "unreadable",
+            ),
+            ("X-Forwarded-For: 6.6.6.6,\r\n", "unreadable"),
+            ("X-Forwarded-For: 6.6.6.6, , 10.0.0.2\r\n", "unreadable"),
+            ("X-Forwarded-For: \r\n", "unreadable"),
             ("Forwarded: for=6.6.6.6\r\n", "10.0.0.1"),
         ] {
             assert_eq!(
@@ -211,8 +245,8 @@ mod tests {
                 "Forwarded: for=6.6.6.6, for=192.0.2.7;proto=http , for=10.0.0.2\r\n",
                 "192.0.2.7",
             ),
-            ("Forwarded: for=6.6.6.6, for=_hidden\r\n", "10.0.0.1"),
-            ("Forwarded: for=6.6.6.6, proto=http\r\n", "10.0.0.1"),
+            ("Forwarded: for=6.6.6.6, for=_hidden\r\n", "unreadable"),
+            ("Forwarded: for=6.6.6.6, proto=http\r\n", "unreadable"),
             ("X-Forwarded-For: 6.6.6.6\r\n", "10.0.0.1"),
         ] {
             assert_eq!(
@@ -232,7 +266,9 @@ mod tests {
                 "CF-Connecting-IP: 6.6.6.6\r\nCF-Connecting-IP: 192.0.2.7\r\n",
                 "unreadable",
             ),
-            ("CF-Connecting-IP: 192.0.2.7, 6.6.6.6\r\n", "10.0.0.1"),
+            ("CF-Connecting-IP: 192.0.2.7, 6.6.6.6\r\n", "unreadable"),
+            ("CF-Connecting-IP: unknown\r\n", "unreadable"),
+            ("CF-Connecting-IP:\r\n", "unreadable"),
             ("X-Forwarded-For: 6.6.6.6\r\n", "10.0.0.1"),
         ] {
             assert_eq!(client(&how, lines), expected, "{lines}");

@@ -102,6 +102,20 @@ fn a_route_looks_at_the_client_behind_proxies_that_are_trusted() {
         .expect("the server reads");
         assert_eq!(http.response().expect("an answer").status, 403);
 
+        // What stands where the nearest proxy writes the client is the client's address, or nothing is answered.
+        for last in [
+            "unknown",
+            "\"192.0.2.66\"",
+            "192.0.2.066",
+            "fe80::1%eth0",
+            "",
+        ] {
+            let mut http = Http::connect(server.public);
+            let headers = format!("X-Forwarded-For: 6.6.6.6, {last}\r\n");
+            let answer = http.request("GET", "/whoami", &headers, b"");
+            assert_eq!(answer.expect("an answer").status, 400, "{last}");
+        }
+
         // Somebody else may say what he likes.
         let stranger = connect_from([127, 0, 0, 2].into(), server.public);
         let refused = Socket::upgrade(stranger, "/office", &[("X-Forwarded-For", "192.0.2.7")]);
