@@ -78,6 +78,7 @@ fn site(setup: &Setup) -> Site {
     };
     let listener = Listener {
         role: Role::Public,
+        is_tls: false,
         access: Access::default(),
         router: Router::new([(0, &route)]),
     };

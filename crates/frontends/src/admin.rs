@@ -80,8 +80,14 @@ struct After {
 }
 
 /// Whether a call may go on: it is not of a foreign page, and shows a key.
-pub(crate) fn admit(head: &Head<'_>, id: SessionId, shared: &mut Shared) -> Result<(), Refusal> {
-    if is_foreign(head) {
+pub(crate) fn admit(
+    head: &Head<'_>,
+    is_tls: bool,
+    id: SessionId,
+    shared: &mut Shared,
+) -> Result<(), Refusal> {
+    let is_own = origin::admits(&[Rule::SameHost], head, is_tls);
+    if !is_own || origin::is_from_elsewhere(head) {
         let why = "pages of other origins may not call this";
         return Err(Refusal::of_api(Status::FORBIDDEN, PERMISSION_DENIED, why));
     }
@@ -93,18 +99,4 @@ pub(crate) fn admit(head: &Head<'_>, id: SessionId, shared: &mut Shared) -> Resu
         shared.note(id, NoteLevel::Warn, what);
     }
     Err(crate::api::unauthorized())
-}
-
-/// Whether a browser says that a page of somebody else's asks.
-fn is_foreign(head: &Head<'_>) -> bool {
-    let host = Some(head.host).filter(|host| !host.is_empty());
-    let is_own = match head.header_bytes("origin") {
-        None => true,
-        // What is no text is nobody's origin.
-        Some(_) => head
-            .header("origin")
-            .is_some_and(|origin| origin::accept(&[Rule::SameHost], Some(origin), host)),
-    };
-    let site = head.header_bytes("sec-fetch-site");
-    !is_own || site.is_some_and(|site| site != b"same-origin" && site != b"none")
 }

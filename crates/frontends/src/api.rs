@@ -52,10 +52,11 @@ impl Call {
     pub(crate) fn begin_admin(
         head: &Head<'_>,
         name: &str,
+        is_tls: bool,
         id: SessionId,
         shared: &mut Shared,
     ) -> Result<Self, Refusal> {
-        admin::admit(head, id, shared)?;
+        admin::admit(head, is_tls, id, shared)?;
         let method = Look::of(name).map_or_else(|| Method::of(name), Method::Look);
         Self::of(head, method, Publisher::default())
     }

@@ -1,11 +1,13 @@
 //! Whose web pages may open a WebSocket: the defence against cross-site WebSocket hijacking.
 //!
-//! Browsers send `Origin` and let no page forge it; other clients need not send one and are not held up by it.
+//! Browsers send `Origin` and `Sec-Fetch-Site` and let no page forge them; other clients need not send any and are not held up.
+
+use veche_proto::http::Head;
 
 /// One rule of those by which a route accepts browsers; any one suffices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Pages that were served by the same host and port (the default).
+    /// Pages that were served by the same host and port (the default); on a listener with TLS only by `https`.
     SameHost,
     /// Pages of these origins.
     Listed(Pattern),
@@ -56,9 +58,29 @@ impl Pattern {
     }
 }
 
-/// Whether a handshake with these `Origin` and `Host` headers may go on.
-pub fn accept(rules: &[Rule], origin: Option<&str>, host: Option<&str>) -> bool {
-    let Some(origin) = origin else { return true };
+/// Whether a request may go on by the page that it comes from; `is_tls`: it came to a listener with TLS.
+///
+/// A request without `Origin` may be a browser's too: a page can have it open an address of another site, as an image or
+/// by going there. Browsers say so in `Sec-Fetch-Site`, and no page can name itself then.
+pub(crate) fn admits(rules: &[Rule], head: &Head<'_>, is_tls: bool) -> bool {
+    let host = Some(head.host).filter(|host| !host.is_empty());
+    match head.header_bytes("origin") {
+        None => !is_from_elsewhere(head),
+        // What is no text is nobody's origin.
+        Some(origin) => {
+            str::from_utf8(origin).is_ok_and(|origin| accept(rules, origin, host, is_tls))
+        }
+    }
+}
+
+/// Whether a browser says that the page of another site or origin made it ask.
+pub(crate) fn is_from_elsewhere(head: &Head<'_>) -> bool {
+    head.header_bytes("sec-fetch-site")
+        .is_some_and(|site| site != b"same-origin" && site != b"none")
+}
+
+/// Whether pages of an origin may speak to a listener under the name that they have called it.
+fn accept(rules: &[Rule], origin: &str, host: Option<&str>, is_tls: bool) -> bool {
     let parts = split(origin);
     rules.iter().any(|rule| match (rule, parts) {
         (Rule::Any, _) => true,
@@ -68,7 +90,9 @@ pub fn accept(rules: &[Rule], origin: Option<&str>, host: Option<&str>) -> bool 
             let Some((host, host_port)) = host.and_then(split_port) else {
                 return false;
             };
-            name.eq_ignore_ascii_case(host)
+            // Without TLS here there may be a proxy with it in front, so either scheme is ours.
+            default_port(scheme).is_some_and(|port| port == 443 || !is_tls)
+                && name.eq_ignore_ascii_case(host)
                 && port.or(default_port(scheme)) == host_port.or(default_port(scheme))
         }
     })
@@ -103,7 +127,87 @@ fn default_port(scheme: &str) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    use veche_proto::http::{HeadScan, Limits, read_head};
+
     use super::*;
+
+    fn on_plain(rules: &[Rule], origin: Option<&str>, host: Option<&str>) -> bool {
+        origin.is_none_or(|origin| accept(rules, origin, host, false))
+    }
+
+    fn admitted(rules: &[Rule], lines: impl AsRef<[u8]>, is_tls: bool) -> bool {
+        let text = [b"GET / HTTP/1.1\r\nHost: a\r\n", lines.as_ref(), b"\r\n"].concat();
+        let mut scan = HeadScan::default();
+        let (head, _) = read_head(&mut scan, &text, &Limits::default())
+            .expect("a head")
+            .expect("a whole one");
+        admits(rules, &head, is_tls)
+    }
+
+    #[test]
+    fn on_a_listener_with_tls_only_https_is_the_same() {
+        for (origin, plain, tls) in [
+            ("http://a", true, false),
+            ("http://a:80", true, false),
+            ("http://a:443", false, false),
+            ("https://a", true, true),
+            ("HTTPS://A:443", true, true),
+            ("https://a:80", false, false),
+            ("ws://a", false, false),
+        ] {
+            for (is_tls, expected) in [(false, plain), (true, tls)] {
+                let line = format!("Origin: {origin}\r\n");
+                assert_eq!(
+                    admitted(&[Rule::SameHost], line, is_tls),
+                    expected,
+                    "{origin}"
+                );
+            }
+        }
+        let with_port = Some("a:8443");
+        assert!(accept(&[Rule::SameHost], "https://a:8443", with_port, true));
+        assert!(!accept(&[Rule::SameHost], "http://a:8443", with_port, true));
+        let listed = Pattern::parse("http://b").expect("an origin");
+        assert!(accept(&[Rule::Listed(listed)], "http://b", with_port, true));
+    }
+
+    #[test]
+    fn a_page_that_does_not_name_itself_is_known_by_what_its_browser_says() {
+        let table: [(&[u8], bool); 10] = [
+            (b"", true),
+            (b"Sec-Fetch-Site: same-origin\r\n", true),
+            (b"Sec-Fetch-Site: none\r\n", true),
+            (b"Sec-Fetch-Site: same-site\r\n", false),
+            (
+                b"Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n",
+                false,
+            ),
+            (b"Sec-Fetch-Site: \xff\r\n", false),
+            (b"Origin: \xff\r\n", false),
+            (b"Origin: http://a\xff\r\nSec-Fetch-Site: none\r\n", false),
+            (b"Origin: http://a\r\nSec-Fetch-Site: same-site\r\n", true),
+            (
+                b"Origin: http://b\r\nSec-Fetch-Site: same-origin\r\n",
+                false,
+            ),
+        ];
+        for (lines, expected) in table {
+            let said = String::from_utf8_lossy(lines);
+            assert_eq!(
+                admitted(&[Rule::SameHost], lines, false),
+                expected,
+                "{said}"
+            );
+        }
+        let line = b"Origin: http://b\r\nSec-Fetch-Site: cross-site\r\n";
+        assert!(admitted(&[Rule::Any], line, false));
+        for lines in [
+            b"Origin: \xff\r\n".as_slice(),
+            b"Sec-Fetch-Site: cross-site\r\n",
+        ] {
+            assert!(!admitted(&[Rule::Any], lines, false));
+        }
+    }
 
     #[test]
     fn the_same_host_is_accepted_and_its_look_alikes_are_not() {
@@ -123,22 +227,22 @@ mod tests {
             (Some(""), false),
         ] {
             assert_eq!(
-                accept(&[Rule::SameHost], origin, host),
+                on_plain(&[Rule::SameHost], origin, host),
                 accepted,
                 "{origin:?}"
             );
         }
-        assert!(accept(
+        assert!(on_plain(
             &[Rule::SameHost],
             Some("https://good.example"),
             Some("good.example")
         ));
-        assert!(accept(
+        assert!(on_plain(
             &[Rule::SameHost],
             Some("http://[::1]:80"),
             Some("[::1]")
         ));
-        assert!(!accept(
+        assert!(!on_plain(
             &[Rule::SameHost],
             Some("http://good.example"),
             None
@@ -165,7 +269,7 @@ mod tests {
             ("https://ä.team.example:8443", true),
         ] {
             assert_eq!(
-                accept(&rules, Some(origin), Some("irrelevant")),
+                on_plain(&rules, Some(origin), Some("irrelevant")),
                 accepted,
                 "{origin}"
             );

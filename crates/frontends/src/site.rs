@@ -29,6 +29,8 @@ pub enum Role {
 pub struct Listener {
     /// What it speaks.
     pub role: Role,
+    /// Whether what is spoken there is sealed by TLS.
+    pub is_tls: bool,
     /// Who may come.
     pub access: Access,
     /// Its routes; empty for [`Role::Push`].

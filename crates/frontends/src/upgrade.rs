@@ -78,11 +78,13 @@ pub(crate) struct Registration {
     pub(crate) opening: Option<Box<KeptRequest>>,
 }
 
-/// Judges an upgrade request, all but who it is; `raw` is its head as it came. Nothing is written yet.
+/// Judges an upgrade request, all but who it is; `raw` is its head as it came, `is_tls`
+/// says that its listener has TLS. Nothing is written yet.
 pub(crate) fn judge<'a, 'b>(
     head: &'a Head<'b>,
     raw: &'a [u8],
     route: &'a Arc<Route>,
+    is_tls: bool,
     shared: &Shared,
 ) -> Result<Candidate<'a, 'b>, Refused> {
     let upgrade = handshake::read(head)
@@ -98,8 +100,7 @@ pub(crate) fn judge<'a, 'b>(
             Handshake::Malformed,
         ));
     }
-    let host = Some(head.host).filter(|host| !host.is_empty());
-    if !origin::accept(&route.origins, head.header("origin"), host) {
+    if !origin::admits(&route.origins, head, is_tls) {
         return Err(refused(
             Status::FORBIDDEN,
             "pages of this origin may not connect",

@@ -68,6 +68,7 @@ pub(crate) fn build(
             }
             indexes.extend(&for_pages);
             Listener {
+                is_tls: listener.tls.is_some(),
                 access: listener.access.clone(),
                 role: match listener.role {
                     config::Role::Public => Role::Public,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq as _;
-use veche_centrifuge::Encoding;
+use veche_centrifuge::{Encoding, Limits, Request};
 use veche_hub::{SessionId, WorkerId};
 
 use crate::route::Route;
@@ -191,6 +191,22 @@ impl Relays {
 /// Most relays that wait to be posted; beyond that clients are told to come back.
 pub(crate) const RELAYS_MAX: usize = 1024;
 
+/// Whether commands that came in a URL are one connect command. Where not even the first can be read, nothing is carried
+/// out, and the session says so.
+pub(crate) fn only_connects(commands: &[u8]) -> bool {
+    let limits = Limits {
+        message_bytes_max: usize::MAX,
+        ..Limits::default()
+    };
+    let mut commands = Encoding::Json.commands(commands, limits);
+    match commands.next() {
+        Some(Ok(first)) => {
+            matches!(first.request, Request::Connect(_)) && commands.next().is_none()
+        }
+        Some(Err(_)) | None => true,
+    }
+}
+
 /// What a request's body, or what is asked for, is written in.
 pub(crate) fn encoding_of(content_type: Option<&str>) -> Encoding {
     let is_binary = |kind: &str| kind.starts_with("application/octet-stream");
@@ -203,6 +219,30 @@ pub(crate) fn encoding_of(content_type: Option<&str>) -> Encoding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_url_carries_one_connect_command() {
+        let connect = r#"{"id":1,"connect":{}}"#;
+        for (commands, expected) in [
+            (connect.to_owned(), true),
+            (format!("{connect}\n"), true),
+            ("nonsense".to_owned(), true),
+            (String::new(), true),
+            (r#"{"id":1,"rpc":{"method":"x"}}"#.to_owned(), false),
+            (
+                r#"{"id":1,"publish":{"channel":"x","data":1}}"#.to_owned(),
+                false,
+            ),
+            (r#"{"id":1,"send":{"data":1}}"#.to_owned(), false),
+            ("{}".to_owned(), false),
+            (format!("{connect}\n{{\"id\":2,\"rpc\":{{}}}}"), false),
+            (format!("{connect}{{\"id\":2,\"rpc\":{{}}}}"), false),
+            (format!("{connect}\n{connect}"), false),
+            (format!("{connect}\nnonsense"), false),
+        ] {
+            assert_eq!(only_connects(commands.as_bytes()), expected, "{commands}");
+        }
+    }
 
     #[test]
     fn addresses_are_read_as_they_are_written() {

@@ -347,18 +347,21 @@ impl Http {
                 let named = std::mem::take(&mut kept.named);
                 let head = kept.head();
                 // Judged once more: a drain may have begun.
-                Some(match judge(&head, &kept.head, &kept.route, shared) {
-                    Ok(mut candidate) => {
-                        candidate.named = named;
-                        self.carry_out(id, candidate, verdict, shared)
-                    }
-                    Err(refused) => {
-                        if matches!(verdict, Verdict::Accept { .. }) {
-                            self.tell_gone(id, Some(app), shared);
+                let is_tls = self.is_tls(shared);
+                Some(
+                    match judge(&head, &kept.head, &kept.route, is_tls, shared) {
+                        Ok(mut candidate) => {
+                            candidate.named = named;
+                            self.carry_out(id, candidate, verdict, shared)
                         }
-                        self.refuse_handshake(id, Reply::to(&head), &refused, shared)
-                    }
-                })
+                        Err(refused) => {
+                            if matches!(verdict, Verdict::Accept { .. }) {
+                                self.tell_gone(id, Some(app), shared);
+                            }
+                            self.refuse_handshake(id, Reply::to(&head), &refused, shared)
+                        }
+                    },
+                )
             }
             (state, _) => {
                 self.state = state;

@@ -167,7 +167,7 @@ impl Http {
                 self.named_request(id, app, &question, named, shared)
             }
             // Judged once more: a drain may have begun.
-            Naming::Upgrade => match judge(&head, &kept.head, route, shared) {
+            Naming::Upgrade => match judge(&head, &kept.head, route, self.is_tls(shared), shared) {
                 Ok(candidate) => self.named_candidate(id, candidate, named, shared),
                 Err(refused) => {
                     refused.note(id, shared);

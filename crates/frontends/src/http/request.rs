@@ -124,10 +124,12 @@ impl Http {
             }),
             Handler::Static { root } => self.file(id, head, (root, below), &[], shared),
             Handler::Admin => match below.trim_start_matches('/').strip_prefix("api/") {
-                Some(name) => match Call::begin_admin(head, name, id, shared) {
-                    Ok(call) => self.read_body(id, head, Purpose::Call(Box::new(call)), shared),
-                    Err(refusal) => self.refuse(id, head, refusal, shared),
-                },
+                Some(name) => {
+                    match Call::begin_admin(head, name, self.is_tls(shared), id, shared) {
+                        Ok(call) => self.read_body(id, head, Purpose::Call(Box::new(call)), shared),
+                        Err(refusal) => self.refuse(id, head, refusal, shared),
+                    }
+                }
                 None => {
                     let root = Path::new(admin::ROOT);
                     self.file(id, head, (root, below), admin::HEADERS, shared)
@@ -214,6 +216,11 @@ impl Http {
         Err(Refusal::new(Status::SERVICE_UNAVAILABLE, why).with("Retry-After", "1"))
     }
 
+    /// Whether its listener has TLS.
+    pub(super) fn is_tls(&self, shared: &Shared) -> bool {
+        shared.site.listeners[self.listener as usize].is_tls
+    }
+
     /// Whether the client's address may try to open a WebSocket: it has not too many connections, nor tries too often.
     pub(super) fn may_upgrade(&self, shared: &Shared) -> Result<(), Refusal> {
         self.has_memory(shared)?;
@@ -265,7 +272,7 @@ impl Http {
         if let Err(refusal) = self.may_upgrade(shared) {
             return self.refuse(id, head, refusal, shared);
         }
-        match judge(head, raw, route, shared) {
+        match judge(head, raw, route, self.is_tls(shared), shared) {
             Ok(candidate) => self.name_candidate(id, candidate, shared),
             Err(refused) => {
                 // It may be no handshake at all, and have a body.

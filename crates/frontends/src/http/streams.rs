@@ -12,7 +12,9 @@ use super::named::Naming;
 use super::{Http, KeptRequest, State};
 use crate::app::Outcome;
 use crate::centrifuge::Centrifuge;
-use crate::centrifuge::transport::{Address, RELAYS_MAX, Relay, Transport, encoding_of};
+use crate::centrifuge::transport::{
+    Address, RELAYS_MAX, Relay, Transport, encoding_of, only_connects,
+};
 use crate::identity::{Named, Unknown};
 use crate::origin;
 use crate::outbox::{Carried, marks};
@@ -52,8 +54,8 @@ impl Http {
         shared: &mut Shared,
     ) -> Result<Then<Socket>, HttpError> {
         let given = head.header("origin");
-        let host = Some(head.host).filter(|host| !host.is_empty());
-        if !origin::accept(&route.origins, given, host) {
+        if !origin::admits(&route.origins, head, self.is_tls(shared)) {
+            shared.stats.handshake(Handshake::ForeignOrigin);
             let why = "pages of this origin may not connect";
             return self.refuse(id, head, Refusal::new(Status::FORBIDDEN, why), shared);
         }
@@ -97,6 +99,11 @@ impl Http {
             return self.read_body(id, head, Purpose::Connect(kept), shared);
         }
         match head.query("cf_connect") {
+            // A page can have a browser open any address with its visitor's cookies.
+            Some(connect) if !transport.is_one_way() && !only_connects(connect.as_bytes()) => {
+                let why = "cf_connect takes one connect command and no other";
+                return self.refuse(id, head, Refusal::new(Status::BAD_REQUEST, why), shared);
+            }
             Some(connect) => kept.body = connect.as_bytes().to_vec(),
             // The request may say all that there is to say.
             None if transport.is_one_way() => {}

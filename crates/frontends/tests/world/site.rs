@@ -260,16 +260,19 @@ impl Options {
         let listeners = vec![
             Listener {
                 role: Role::Public,
+                is_tls: false,
                 access: Access::default(),
                 router: router(0..count),
             },
             Listener {
                 role: Role::Internal,
+                is_tls: false,
                 access: Access::default(),
                 router: router(count..routes.len() as u16),
             },
             Listener {
                 role: Role::Push,
+                is_tls: false,
                 access: Access::default(),
                 router: Router::default(),
             },

@@ -67,6 +67,7 @@ impl Ground {
         // The back end's, whether there is one or not.
         site.listeners.push(Listener {
             role: Role::Push,
+            is_tls: false,
             access: Access::default(),
             router: Router::new([]),
         });

@@ -244,3 +244,36 @@ fn who_says_himself_where_he_was_gets_what_he_missed_and_strangers_hear_the_trut
         }
     });
 }
+
+#[test]
+fn a_page_of_another_site_connects_nobody_and_a_url_carries_no_further_command() {
+    on_all(|setup| {
+        let server = start(setup);
+        let connect = "%7B%22id%22%3A1%2C%22connect%22%3A%7B%7D%7D";
+        let sse = format!("/users/sse?user=ann&cf_connect={connect}");
+        let rpc = format!("{sse}%0A%7B%22id%22%3A2%2C%22rpc%22%3A%7B%7D%7D");
+        let status = |target: &str, headers: &[u8]| {
+            let mut socket = TcpStream::connect(server.public).expect("a connection");
+            let line = format!("GET {target} HTTP/1.1\r\nHost: test\r\n");
+            let request = [line.as_bytes(), headers, b"\r\n"].concat();
+            socket.write_all(&request).expect("it is taken");
+            let mut line = String::new();
+            BufReader::new(socket)
+                .read_line(&mut line)
+                .expect("an answer");
+            line[9..12].parse::<u16>().expect("a status")
+        };
+        assert_eq!(status(&rpc, b""), 400);
+        for target in [&sse[..], "/users/uni_sse?user=ann"] {
+            assert_eq!(status(target, b""), 200);
+            assert_eq!(status(target, b"Sec-Fetch-Site: same-origin\r\n"), 200);
+            for headers in [
+                b"Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n".as_slice(),
+                b"Sec-Fetch-Site: same-site\r\n",
+                b"Origin: http://test\xff\r\n",
+            ] {
+                assert_eq!(status(target, headers), 403, "{target}");
+            }
+        }
+    });
+}

@@ -177,3 +177,67 @@ fn what_is_not_there_is_refused() {
     );
     assert_eq!(answer.header("Access-Control-Max-Age"), Some("300"));
 }
+
+/// The status of a request, and whether the connection has become a session's.
+fn status(request: &str) -> (u16, u64) {
+    let mut world = World::new(crate::world::Options::default());
+    let peer = world.connect(0, PUBLIC);
+    let bytes = world.ask(peer, request);
+    let (response, _) = response(&bytes, false);
+    (response.status, world.stats(0).sessions.read())
+}
+
+#[test]
+fn a_url_carries_one_connect_command_and_nothing_else() {
+    let connect = "%7B%22id%22%3A1%2C%22connect%22%3A%7B%7D%7D";
+    let rpc = "%7B%22id%22%3A2%2C%22rpc%22%3A%7B%22method%22%3A%22delete_account%22%7D%7D";
+    for (commands, expected) in [
+        (connect.to_owned(), (200, 1)),
+        (rpc.to_owned(), (400, 0)),
+        (format!("{connect}%0A{rpc}"), (400, 0)),
+        (format!("{connect}{rpc}"), (400, 0)),
+        (format!("{connect}%0A{connect}"), (400, 0)),
+    ] {
+        let request = get(&format!("/centrifuge/all/sse?cf_connect={commands}"));
+        assert_eq!(status(&request), expected, "{commands}");
+    }
+}
+
+#[test]
+fn a_page_of_another_site_opens_no_response() {
+    let requests = [
+        events(),
+        get("/centrifuge/all/uni_sse"),
+        post("/centrifuge/all/uni_sse", "{}"),
+        post("/centrifuge/all/uni_http_stream", "{}"),
+        connect(),
+        post("/centrifuge/all/emulation", "{}"),
+    ];
+    for request in requests {
+        let host = request.lines().find(|line| line.starts_with("Host: "));
+        let host = host.expect("one").trim_start_matches("Host: ");
+        for (headers, is_refused) in [
+            ("Sec-Fetch-Site: same-origin".to_owned(), false),
+            ("Sec-Fetch-Site: none".to_owned(), false),
+            (
+                format!("Origin: http://{host}\r\nSec-Fetch-Site: cross-site"),
+                false,
+            ),
+            ("Sec-Fetch-Site: same-site".to_owned(), true),
+            (
+                "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate".to_owned(),
+                true,
+            ),
+            (
+                "Content-Type: text/plain\r\nOrigin: http://evil.example".to_owned(),
+                true,
+            ),
+            ("Origin: null".to_owned(), true),
+        ] {
+            let request = request.replacen("\r\n\r\n", &format!("\r\n{headers}\r\n\r\n"), 1);
+            let (status, sessions) = status(&request);
+            assert_eq!(status == 403, is_refused, "{status}: {request}");
+            assert!(!is_refused || sessions == 0, "{request}");
+        }
+    }
+}

@@ -177,7 +177,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Toml("[\"same-host\"]"),
         handlers: WEBSOCKET_HANDLERS,
         change: Change::Reload,
-        doc: "The sites whose pages may open a WebSocket here; others get 403. `\"same-host\"`: pages from the host and port that the request itself names. `\"https://app.example.com\"`: that origin. `\"https://*.example.com\"`: every host below it, the domain itself not included. `\"*\"`: any site, and then cookies don't protect: another site's page connects with its visitor's cookies. Programs that send no `Origin` are not browsers and are let in.",
+        doc: "The sites whose pages may open a WebSocket here; others get 403. `\"same-host\"`: pages from the host and port that the request itself names; on a listener with `tls` by `https` only, on one without by either scheme, since TLS may be a proxy's. `\"https://app.example.com\"`: that origin. `\"https://*.example.com\"`: every host below it, the domain itself not included. `\"*\"`: any site, and then cookies don't protect: another site's page connects with its visitor's cookies. An `Origin` that is not UTF-8 gets 403. Programs that send no `Origin` are not browsers and are let in, unless `Sec-Fetch-Site` says `cross-site` or `same-site`: then a page made a browser ask.",
     },
     Directive {
         section: Section::Route,
