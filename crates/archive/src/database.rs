@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
+use veche_files::Writing;
 
 use crate::error::Error;
 use crate::index::{Head, Plan, Row};
@@ -82,10 +83,25 @@ pub(crate) enum Upkeep {
 impl Database {
     /// Opens the file in that folder, or makes one.
     pub(crate) fn open(folder: &Path, fsync: Fsync) -> Result<Self, Error> {
+        let failed = |path: &Path, source| Error::Io {
+            path: path.into(),
+            source,
+        };
+        // SQLite is given a path without any link, and follows none then.
+        let folder = fs::canonicalize(folder).map_err(|error| failed(folder, error))?;
         let path = folder.join("history.sqlite");
+        // Made here, for the owner only; SQLite gives its log the same mode.
+        for (file, is_made) in [(&path, true), (&log_of(&path), false)] {
+            if is_made || fs::symlink_metadata(file).is_ok() {
+                Writing::private()
+                    .open(file)
+                    .map_err(|error| failed(file, error))?;
+            }
+        }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW
             | OpenFlags::SQLITE_OPEN_EXRESCODE;
         let connection =
             Connection::open_with_flags(&path, flags).map_err(|source| explain(&path, source))?;
@@ -279,7 +295,7 @@ impl Database {
     }
 
     fn log(&self) -> PathBuf {
-        self.path.with_extension("sqlite-wal")
+        log_of(&self.path)
     }
 
     fn run(&self, text: &str) -> Result<(), Error> {
@@ -294,6 +310,11 @@ impl Database {
             .pragma_query_value(None, pragma, |row| row.get(0));
         value.map_err(|source| explain(&self.path, source))
     }
+}
+
+/// Where SQLite keeps the write-ahead log of a file.
+fn log_of(path: &Path) -> PathBuf {
+    path.with_extension("sqlite-wal")
 }
 
 impl Head {

@@ -1,9 +1,11 @@
 //! One process at a time has a folder. The lock is the system's, so it ends with the process, however that ends.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process;
+
+use veche_files::Writing;
 
 use crate::error::Error;
 
@@ -21,13 +23,7 @@ impl Lock {
             path: path.clone(),
             source,
         };
-        let options = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path);
-        let mut file = options.map_err(failed)?;
+        let mut file = Writing::private().open(&path).map_err(failed)?.file;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -5,12 +5,17 @@
 //! that something may be missing. A file beside the database says which start of the machine the archive was open in.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
+
+use veche_files::Writing;
 
 use crate::options::Fsync;
 
 const FILE: &str = "run";
+
+/// More is none of ours, in bytes.
+const TEXT_BYTES_MAX: u64 = 4096;
 
 /// Of this start of the machine, as Linux names it.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
@@ -21,8 +26,9 @@ const WAITS: &str = "commit";
 /// The last run ended with the machine, and may have lost what it had told to be durable: something to make other epochs
 /// of, which is not 0.
 pub(crate) fn lost(folder: &Path) -> io::Result<Option<u32>> {
-    let text = match fs::read_to_string(folder.join(FILE)) {
-        Ok(text) => text,
+    let mut text = String::new();
+    match veche_files::read(&folder.join(FILE)) {
+        Ok(file) => file.take(TEXT_BYTES_MAX).read_to_string(&mut text)?,
         // It ended well, or never began.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
@@ -41,7 +47,7 @@ pub(crate) fn begin(folder: &Path, fsync: Fsync) -> io::Result<()> {
         Fsync::Interval(_) | Fsync::Never => "later",
     };
     let new = folder.join("run.new");
-    let mut file = File::create(&new)?;
+    let mut file = Writing::private().make_anew(&new)?;
     writeln!(file, "{} {policy}", boot_id().trim_end())?;
     file.sync_all()?;
     fs::rename(&new, folder.join(FILE))?;

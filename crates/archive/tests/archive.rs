@@ -26,6 +26,66 @@ fn a_new_archive_is_empty_and_for_its_owner_alone() {
     archive.close().expect("closed");
 }
 
+/// Also in a folder that was there, with files of an earlier version.
+#[test]
+fn its_files_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let set = |path: &std::path::Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("set");
+    };
+    let folder = Folder::new("modes");
+    fs::create_dir_all(folder.path()).expect("a folder");
+    set(folder.path(), 0o755);
+    for round in 0..2 {
+        let (archive, _) = open(&folder, Fsync::EveryCommit);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(folder.path()).expect("a folder") {
+            let entry = entry.expect("an entry");
+            let mode = entry.metadata().expect("there").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{:?}, round {round}", entry.path());
+            names.push(entry.file_name().into_string().expect("text"));
+        }
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            ["history.sqlite", "history.sqlite-wal", "lock", "run"]
+        );
+        // As if it had been killed.
+        let read = |name: &String| fs::read(folder.path().join(name)).expect("read");
+        let copies: Vec<Vec<u8>> = names.iter().map(read).collect();
+        archive.close().expect("closed");
+        for (name, bytes) in names.iter().zip(copies) {
+            fs::write(folder.path().join(name), bytes).expect("written");
+            set(&folder.path().join(name), 0o644);
+        }
+    }
+}
+
+#[test]
+fn what_is_in_the_place_of_a_file_is_not_followed() {
+    for name in ["history.sqlite", "history.sqlite-wal", "lock", "run"] {
+        let folder = Folder::new("planted");
+        let (archive, _) = open(&folder, Fsync::EveryCommit);
+        archive.close().expect("closed");
+        let precious = folder.path().join("precious");
+        fs::write(&precious, "").expect("written");
+        let path = folder.path().join(name);
+        let _ = fs::remove_file(&path);
+        std::os::unix::fs::symlink(&precious, &path).expect("a link");
+        let opened = veche_archive::open(folder.path(), &options(Fsync::EveryCommit));
+        // That one is replaced, not written to.
+        match (name, opened) {
+            ("run", Ok((archive, _))) => archive.close().expect("closed"),
+            (_, Ok(_)) => panic!("{name}: it is followed"),
+            (_, Err(error)) => {
+                let told = error.to_string();
+                assert!(told.contains("symbolic link"), "{name}: {told}");
+            }
+        }
+        assert_eq!(fs::read(&precious).expect("there"), b"", "{name}");
+    }
+}
+
 #[test]
 fn a_stream_is_what_it_was_after_each_kind_of_record() {
     let folder = Folder::new("records");

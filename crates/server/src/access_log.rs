@@ -59,7 +59,7 @@ impl Access {
         let Some(log) = &config.access_log else {
             return Ok(Opened(None));
         };
-        let output = logging::open_file(&log.file, log.rotation)?;
+        let output = logging::open_file(&log.file, log.rotation, None)?;
         Ok(Opened(Some((log.clone(), output))))
     }
 

@@ -3,15 +3,14 @@
 //! Users and groups of this machine are looked up in `/etc/passwd` and `/etc/group`; those of a directory service are
 //! named by their numbers.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, fchown};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use rustix::fs::OFlags;
 use rustix::process::{getegid, geteuid};
+use veche_files::{Owner, Writing, make_folder};
 
-use crate::acme;
 use crate::config::{Config, RunAs};
 use crate::logging::FILE_MODE;
 
@@ -80,46 +79,59 @@ impl Account {
         Err(AccountError::NotRoot(user.clone()))
     }
 
+    /// As files that are made for it know it.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner {
+            uid: self.uid,
+            gid: self.gid,
+        }
+    }
+
     /// Makes the log files that a configuration names, if they are not there, and has them belong to it: in a folder
-    /// of root's it could not make them itself.
+    /// of root's it could not make them itself. Those that are there stay whose they are; all of them are looked at, and
+    /// the first fault is told.
     pub(crate) fn own_logs(&self, config: &Config) -> io::Result<()> {
         let access = config.access_log.as_ref().map(|log| &log.file);
         let files = config.server.log.file.iter().chain(access);
-        files.into_iter().try_for_each(|file| self.own(file))
+        let owned = files.map(|file| {
+            self.own(file)
+                .map_err(|error| io::Error::other(format!("{}: {error}", file.display())))
+        });
+        owned.fold(Ok(()), io::Result::and)
     }
 
-    /// Makes the folders of certificates that are ordered and of history, if they are not there, and has them belong to
-    /// it. One that is there stays whose it is: a mistake in its path should give nothing away.
+    /// Makes the folders of certificates that are ordered, of history and of tables, if they are not there, and has them
+    /// belong to it. One that is there stays whose it is: a mistake in its path should give nothing away.
     pub(crate) fn own_cache(&self, config: &Config) -> io::Result<()> {
         if !config.ordered().is_empty() {
-            self.own_folder(&config.acme.folder())?;
+            make_folder(&config.acme.folder(), Some(self.owner()))?;
         }
-        match &config.history {
-            Some(history) => self.own_folder(&history.path),
-            None => Ok(()),
-        }
-    }
-
-    fn own_folder(&self, path: &Path) -> io::Result<()> {
-        for made in acme::make(path)? {
-            let folder = OpenOptions::new()
-                .read(true)
-                .custom_flags((OFlags::NOFOLLOW | OFlags::DIRECTORY).bits() as i32)
-                .open(made)?;
-            fchown(&folder, Some(self.uid), Some(self.gid))?;
-        }
-        Ok(())
+        let history = config.history.iter().map(|history| &history.path);
+        let mut folders = history;
+        folders.try_for_each(|folder| make_folder(folder, Some(self.owner())))
     }
 
     fn own(&self, path: &Path) -> io::Result<()> {
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(FILE_MODE)
-            // Whoever can write to the folder must not have us give away another file.
-            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-            .open(path)?;
-        fchown(&file, Some(self.uid), Some(self.gid))
+        let how = Writing::new(FILE_MODE).append().owned_by(self.owner());
+        let opened = how.open(path)?;
+        let about = opened.file.metadata()?;
+        match self.may_write(about.uid(), about.gid(), about.mode()) {
+            true => Ok(()),
+            false => Err(io::Error::other(format!(
+                "server.user can't write it, it belongs to user {}: give it away (chown) or remove it",
+                about.uid()
+            ))),
+        }
+    }
+
+    /// Whether it may write a file of that owner and mode.
+    fn may_write(&self, uid: u32, gid: u32, mode: u32) -> bool {
+        self.uid == 0
+            || match (uid == self.uid, gid == self.gid) {
+                (true, _) => mode & 0o200 != 0,
+                (false, true) => mode & 0o020 != 0,
+                (false, false) => mode & 0o002 != 0,
+            }
     }
 }
 
@@ -191,6 +203,25 @@ mod tests {
             error(run_as("root", Some("veche-has-none")))
                 .starts_with("server.group: there is no group")
         );
+    }
+
+    #[test]
+    fn what_it_may_write() {
+        let account = Account { uid: 5, gid: 6 };
+        for (uid, gid, mode, may) in [
+            (5, 6, 0o640, true),
+            (5, 0, 0o440, false),
+            (0, 6, 0o660, true),
+            (0, 6, 0o640, false),
+            (0, 0, 0o662, true),
+            (0, 0, 0o640, false),
+        ] {
+            assert_eq!(
+                account.may_write(uid, gid, mode),
+                may,
+                "{uid} {gid} {mode:o}"
+            );
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
+use veche_files::Writing;
 use veche_frontends::blocks::{Block, Issued, NotBlocked};
 
 use crate::process::now;
@@ -249,7 +250,7 @@ impl Log {
     /// What is locked: another process may have the file, one of them at a time.
     fn lock_file(&self) -> io::Result<File> {
         let path = beside(&self.path, ".lock");
-        private().create(true).append(true).open(path)
+        Ok(Writing::private().open(&path)?.file)
     }
 
     fn lock(&self) -> io::Result<File> {
@@ -273,7 +274,7 @@ impl Log {
 
     /// Which file it is now, and how long.
     fn stands(&self) -> io::Result<(u64, u64)> {
-        let found = fs::metadata(&self.path)?;
+        let found = fs::symlink_metadata(&self.path)?;
         Ok((found.ino(), found.len()))
     }
 
@@ -281,7 +282,7 @@ impl Log {
     fn read(&mut self) -> io::Result<Table> {
         let mut table = Table::default();
         let mut bytes = Vec::new();
-        match File::open(&self.path) {
+        match veche_files::read(&self.path) {
             Ok(mut file) => file.read_to_end(&mut bytes)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => return Err(error),
@@ -310,13 +311,7 @@ impl Log {
     /// All of it, in place of what was there.
     fn make_anew(&mut self, table: &Table) -> io::Result<()> {
         let new = beside(&self.path, ".new");
-        let mut file = BufWriter::new(
-            private()
-                .create(true)
-                .truncate(true)
-                .write(true)
-                .open(&new)?,
-        );
+        let mut file = BufWriter::new(Writing::private().make_anew(&new)?);
         for block in table.blocks() {
             write_line(&mut file, &block)?;
         }
@@ -330,11 +325,11 @@ impl Log {
     fn append(&mut self, block: &Block) -> io::Result<()> {
         let _lock = self.lock_soon()?;
         // Opened each time: whoever has taken over may have written it anew.
-        let mut file = private()
-            .create(true)
-            .append(true)
-            .read(true)
-            .open(&self.path)?;
+        let mut file = Writing::private()
+            .append()
+            .and_read()
+            .open(&self.path)?
+            .file;
         let found = file.metadata()?;
         let mut before = found.len();
         let is_known = self.known == (found.ino(), before);
@@ -380,14 +375,6 @@ fn whole_bytes(file: &mut File) -> io::Result<u64> {
 
 fn holds(until: Until, now_s: u64) -> bool {
     until.is_none_or(|until_s| now_s < until_s)
-}
-
-/// For nobody else to read: it names users.
-fn private() -> fs::OpenOptions {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let mut options = File::options();
-    options.mode(0o600);
-    options
 }
 
 fn write_line(file: &mut impl io::Write, block: &Block) -> io::Result<()> {
@@ -531,6 +518,39 @@ mod tests {
         fs::write(&path, "nonsense\n{\"block\":\"ann\"}\n").expect("written");
         let error = Blocks::open(Some(&path), 12).expect_err("bad");
         assert!(error.contains("line 1: not a block"), "{error}");
+        let _ = fs::remove_dir_all(folder);
+    }
+
+    #[test]
+    fn its_files_are_private_and_of_their_own() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let folder =
+            std::env::temp_dir().join(format!("veche-blocks-modes-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let (path, other) = (folder.join("blocks"), folder.join("other"));
+        fs::write(&other, "precious").expect("written");
+        for name in ["blocks", "blocks.lock"] {
+            fs::write(folder.join(name), "").expect("written");
+            let mode = fs::Permissions::from_mode(0o666);
+            fs::set_permissions(folder.join(name), mode).expect("set");
+        }
+        symlink(&other, folder.join("blocks.new")).expect("a link");
+        let blocks = Blocks::open(Some(&path), 1).expect("opened");
+        blocks.add(&user("ann", None), 1).expect("written");
+        for name in ["blocks", "blocks.lock"] {
+            let mode = fs::metadata(folder.join(name))
+                .expect("there")
+                .permissions();
+            assert_eq!(mode.mode() & 0o777, 0o600, "{name}");
+        }
+        fs::rename(&path, folder.join("old")).expect("moved");
+        symlink(&other, &path).expect("a link");
+        let told = blocks.add(&user("bob", None), 1).expect_err("a link");
+        assert!(format!("{told:?}").contains("symbolic link"), "{told:?}");
+        fs::remove_file(folder.join("blocks.lock")).expect("removed");
+        symlink(&other, folder.join("blocks.lock")).expect("a link");
+        assert!(Blocks::open(Some(&path), 1).is_err());
+        assert_eq!(fs::read_to_string(&other).expect("text"), "precious");
         let _ = fs::remove_dir_all(folder);
     }
 

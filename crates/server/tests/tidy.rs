@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 const EDGES: &[(&str, &[&str])] = &[
     ("veche-mailbox", &[]),
     ("veche-net", &["veche-mailbox"]),
-    ("veche-tls", &[]),
+    ("veche-files", &[]),
+    ("veche-tls", &["veche-files"]),
     ("veche-proto", &[]),
     ("veche-centrifuge", &[]),
     ("veche-hub", &[]),
-    ("veche-store", &[]),
-    ("veche-archive", &[]),
+    ("veche-store", &["veche-files"]),
+    ("veche-archive", &["veche-files"]),
     ("veche-calls", &[]),
     ("veche-jwt", &[]),
     ("veche-pam", &[]),
@@ -31,6 +32,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "veche",
         &[
+            "veche-files",
             "veche-mailbox",
             "veche-net",
             "veche-tls",

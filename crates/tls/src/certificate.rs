@@ -1,6 +1,6 @@
 //! A server's certificate with its key: read from files, judged, and what it says about itself.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -121,7 +121,7 @@ pub(crate) enum Fit {
 /// The content of a file of certificates or keys.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
-    File::open(path)
+    veche_files::read(path)
         .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
         .map_err(|error| Error::file(path, plain(&error)))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {

@@ -3,17 +3,14 @@
 //! Every file is written beside its place and then renamed, and nobody but its owner can read it. The folder has a lock:
 //! of several server processes, as there are during an upgrade, one orders at a time.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use veche_files::{Writing, make_folder};
 
 use super::timing::Attempts;
 use crate::config::Config;
-
-/// For the owner.
-const FOLDER_MODE: u32 = 0o700;
-const FILE_MODE: u32 = 0o600;
 
 /// Longer files are none of ours, in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -36,13 +33,8 @@ impl Folder {
 
     /// The right to order; `None`: somebody else has it.
     pub(super) fn lock(&self) -> io::Result<Option<Lock>> {
-        make(&self.0)?;
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(FILE_MODE)
-            .open(self.0.join("lock"))?;
+        make_folder(&self.0, None)?;
+        let file = Writing::private().open(&self.0.join("lock"))?.file;
         match file.try_lock() {
             Ok(()) => Ok(Some(Lock { _file: file })),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -99,24 +91,8 @@ impl Folder {
 pub(crate) fn prepare(config: &Config) -> io::Result<()> {
     match config.ordered().is_empty() {
         true => Ok(()),
-        false => make(&config.acme.folder()).map(drop),
+        false => make_folder(&config.acme.folder(), None),
     }
-}
-
-/// Makes a folder, and the one that it is in; those that it has made.
-pub(crate) fn make(path: &Path) -> io::Result<Vec<&Path>> {
-    let mut made = Vec::new();
-    for path in path.parent().into_iter().chain([path]) {
-        match DirBuilder::new().mode(FOLDER_MODE).create(path) {
-            Ok(()) => made.push(path),
-            Err(_) if path.is_dir() => {}
-            Err(error) => {
-                let words = format!("{}: {error}", path.display());
-                return Err(io::Error::new(error.kind(), words));
-            }
-        }
-    }
-    Ok(made)
 }
 
 /// Where what came of orders is kept for a certificate.
@@ -139,15 +115,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
 
 /// A new file, whatever was there before: one that others could read must not get a key.
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(FILE_MODE)
-        .open(path)?;
+    let mut file = Writing::private().make_anew(path)?;
     file.write_all(text.as_bytes())?;
     // A machine that loses its power now must not come back to half of it.
     file.sync_all()
@@ -155,7 +123,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?
+    veche_files::read(path)?
         .take(FILE_BYTES_MAX)
         .read_to_string(&mut text)?;
     Ok(text)

@@ -24,8 +24,8 @@ use crate::asking::Count;
 use crate::config::{self, Config};
 use crate::process::now;
 
+pub(crate) use folder::prepare;
 use folder::{Folder, Lock};
-pub(crate) use folder::{make, prepare};
 use timing::{Attempts, Held, due_s};
 
 /// How often is looked whether a certificate is due.

@@ -83,7 +83,7 @@ impl KeySource {
 fn read(file: &Path) -> Result<Vec<u8>, String> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
-    let read = std::fs::File::open(file)
+    let read = veche_files::read(file)
         .and_then(|opened| opened.take(KEYS_BYTES_MAX).read_to_end(&mut bytes));
     match read {
         Ok(_) => Ok(bytes),

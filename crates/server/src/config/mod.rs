@@ -6,7 +6,6 @@
 //! Nothing here opens a socket or starts anything.
 
 use std::cell::LazyCell;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -169,7 +168,7 @@ fn secret(source: &SecretSource) -> Result<Secret, String> {
         SecretSource::File(path) => {
             let wrong = |why: &str| format!("{}: {why}", path.display());
             let mut text = String::new();
-            let file = File::open(path).map_err(|error| wrong(&plain(&error)))?;
+            let file = veche_files::read(path).map_err(|error| wrong(&plain(&error)))?;
             file.take(SECRET_BYTES_MAX + 1)
                 .read_to_string(&mut text)
                 .map_err(|error| wrong(&plain(&error)))?;
@@ -215,7 +214,7 @@ pub(crate) fn control_of(path: &Path) -> io::Result<PathBuf> {
 
 fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?
+    veche_files::read(path)?
         .take(FILE_BYTES_MAX + 1)
         .read_to_string(&mut text)?;
     if text.len() as u64 > FILE_BYTES_MAX {

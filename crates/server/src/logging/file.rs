@@ -4,13 +4,14 @@
 //! upgrade). Whoever finds it full renames it under a lock on the old file; the others find another file under its
 //! name before their next write, and follow. What is written is not known here.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+use veche_files::{Owner, Place, Writing};
 
 use super::sink::Output;
 use crate::config::Rotation;
@@ -22,16 +23,23 @@ pub(crate) const MODE: u32 = 0o640;
 pub(super) struct LogFile {
     path: PathBuf,
     rotation: Option<Rotation>,
+    /// Of files that it makes; `None`: whoever runs.
+    owner: Option<Owner>,
     file: File,
 }
 
 impl LogFile {
-    /// Opens `path` for appending, and makes it if it is not there.
-    pub(super) fn open(path: &Path, rotation: Option<Rotation>) -> io::Result<Self> {
+    /// Opens `path` for appending, and makes it for `owner` if it is not there.
+    pub(super) fn open(
+        path: &Path,
+        rotation: Option<Rotation>,
+        owner: Option<Owner>,
+    ) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
             rotation,
-            file: open(path)?,
+            owner,
+            file: open(path, owner)?,
         })
     }
 
@@ -55,13 +63,9 @@ impl LogFile {
         Ok(())
     }
 
-    /// Goes on in the file that has the name now. It belongs to whom the old one did, so that a supervisor that is
-    /// root does not lock out its server process; who is not root makes files of its own anyway.
+    /// Goes on in the file that has the name now; where that can't be opened the old one stays.
     fn open_next(&mut self) -> io::Result<()> {
-        let next = open(&self.path)?;
-        let old = self.file.metadata()?;
-        let _ = fchown(&next, Some(old.uid()), Some(old.gid()));
-        self.file = next;
+        self.file = open(&self.path, self.owner)?;
         Ok(())
     }
 
@@ -74,11 +78,7 @@ impl LogFile {
     /// Whether the open file is the one that has the name.
     fn is_in_place(&self) -> io::Result<bool> {
         let ours = self.file.metadata()?;
-        match fs::metadata(&self.path) {
-            Ok(named) => Ok((named.dev(), named.ino()) == (ours.dev(), ours.ino())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok(Place::of(&self.path)?.identity()? == Some((ours.dev(), ours.ino())))
     }
 }
 
@@ -102,36 +102,37 @@ impl Output for LogFile {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(MODE)
-        .open(path)
+fn open(path: &Path, owner: Option<Owner>) -> io::Result<File> {
+    let how = Writing::new(MODE).append();
+    let how = owner.map_or(how, |owner| how.owned_by(owner));
+    Ok(how.open(path)?.file)
 }
 
 /// `log` becomes `log.1`, which becomes `log.2`; the one after the `keep`th goes.
 fn shift(path: &Path, keep: u32) -> io::Result<()> {
-    let is_there = |numbered: &Path| fs::symlink_metadata(numbered).is_ok();
+    let place = Place::of(path)?;
+    let name = path.file_name().unwrap_or_default();
     // Only as far as there are files, so that a large `keep` costs nothing.
     let mut last = 0;
-    while last < keep && is_there(&numbered(path, last + 1)) {
+    while last < keep && place.has(&numbered(name, last + 1))? {
         last += 1;
     }
     for number in (1..=last.min(keep - 1)).rev() {
-        fs::rename(numbered(path, number), numbered(path, number + 1))?;
+        place.rename(&numbered(name, number), &numbered(name, number + 1))?;
     }
-    fs::rename(path, numbered(path, 1))
+    place.rename(name, &numbered(name, 1))
 }
 
-fn numbered(path: &Path, number: u32) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(format!(".{number}"));
-    PathBuf::from(name)
+fn numbered(name: &OsStr, number: u32) -> OsString {
+    let mut numbered = name.to_owned();
+    numbered.push(format!(".{number}"));
+    numbered
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     struct Folder(PathBuf);
@@ -180,7 +181,7 @@ mod tests {
     }
 
     fn rotating(folder: &Folder, bytes_max: u64, keep: u32) -> LogFile {
-        LogFile::open(&folder.log(), Some(Rotation { bytes_max, keep })).expect("it opens")
+        LogFile::open(&folder.log(), Some(Rotation { bytes_max, keep }), None).expect("it opens")
     }
 
     #[test]
@@ -232,7 +233,7 @@ mod tests {
     #[test]
     fn what_was_moved_away_is_written_on_until_it_is_told() {
         let folder = Folder::new("reopen");
-        let mut file = LogFile::open(&folder.log(), None).expect("it opens");
+        let mut file = LogFile::open(&folder.log(), None, None).expect("it opens");
         say(&mut file, "one\n");
         fs::rename(folder.log(), folder.0.join("old")).expect("moved");
         say(&mut file, "two\n");
@@ -240,6 +241,22 @@ mod tests {
         say(&mut file, "three\n");
         let files = [("log", "three\n"), ("old", "one\ntwo\n")];
         assert_eq!(folder.files(), named(&files));
+    }
+
+    /// What is in its place is told, and the old file goes on.
+    #[test]
+    fn a_link_in_its_place_is_not_followed() {
+        let folder = Folder::new("link");
+        let mut file = rotating(&folder, 1000, 2);
+        say(&mut file, "one\n");
+        fs::rename(folder.log(), folder.0.join("old")).expect("moved");
+        std::os::unix::fs::symlink(folder.0.join("other"), folder.log()).expect("a link");
+        let error = file.prepare(4).expect_err("a link");
+        assert!(error.to_string().contains("symbolic link"), "{error}");
+        assert!(file.reopen().is_err());
+        file.write_all(b"two\n").expect("written");
+        fs::remove_file(folder.log()).expect("removed");
+        assert_eq!(folder.files(), named(&[("old", "one\ntwo\n")]));
     }
 
     #[test]

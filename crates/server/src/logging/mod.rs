@@ -22,6 +22,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
+use veche_files::Owner;
 
 use self::file::LogFile;
 pub(crate) use self::file::MODE as FILE_MODE;
@@ -51,17 +52,21 @@ pub(crate) struct Logs {
 /// Where lines go: made by [`open`].
 pub(crate) struct Output(Box<dyn sink::Output>);
 
-/// Opens what `log` names, without using it yet.
-pub(crate) fn open(log: &Log) -> Result<Output, LogError> {
+/// Opens what `log` names, without using it yet; a new file is given to `owner`.
+pub(crate) fn open(log: &Log, owner: Option<Owner>) -> Result<Output, LogError> {
     let Some(path) = &log.file else {
         return Ok(Output(Box::new(io::stderr())));
     };
-    open_file(path, log.rotation)
+    open_file(path, log.rotation, owner)
 }
 
-/// Opens a file for lines of some log, without using it yet.
-pub(crate) fn open_file(path: &Path, rotation: Option<Rotation>) -> Result<Output, LogError> {
-    match LogFile::open(path, rotation) {
+/// Opens a file for lines of some log, without using it yet; a new one is given to `owner`.
+pub(crate) fn open_file(
+    path: &Path,
+    rotation: Option<Rotation>,
+    owner: Option<Owner>,
+) -> Result<Output, LogError> {
+    match LogFile::open(path, rotation, owner) {
         Ok(file) => Ok(Output(Box::new(file))),
         Err(source) => Err(LogError::File {
             path: path.to_owned(),
@@ -112,14 +117,14 @@ impl Appender {
     }
 }
 
-/// Sends this process's events and panics where `log` says, from now on.
-pub(crate) fn start(log: &Log) -> Result<Logs, LogError> {
-    start_with(log, open(log)?)
+/// Sends this process's events and panics where `log` says, from now on; new files are given to `owner`.
+pub(crate) fn start(log: &Log, owner: Option<Owner>) -> Result<Logs, LogError> {
+    start_with(log, open(log, owner)?)
 }
 
 /// The same, and to standard error where the file can't be opened.
-pub(crate) fn start_or_stderr(log: &Log) -> Result<Logs, LogError> {
-    match open(log) {
+pub(crate) fn start_or_stderr(log: &Log, owner: Option<Owner>) -> Result<Logs, LogError> {
+    match open(log, owner) {
         Ok(output) => start_with(log, output),
         Err(error) => {
             let logs = start_with(log, Output(Box::new(io::stderr())))?;

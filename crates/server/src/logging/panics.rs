@@ -65,16 +65,19 @@ mod tests {
         };
         let told = told.into_string().expect("text");
         let (level, file) = told.split_once(' ').expect("two words");
-        let _logs = logging::start(&Log {
-            level: if level == "off" {
-                LogLevel::Off
-            } else {
-                LogLevel::Info
+        let _logs = logging::start(
+            &Log {
+                level: if level == "off" {
+                    LogLevel::Off
+                } else {
+                    LogLevel::Info
+                },
+                format: LogFormat::Text,
+                file: (!file.is_empty()).then(|| PathBuf::from(file)),
+                rotation: None,
             },
-            format: LogFormat::Text,
-            file: (!file.is_empty()).then(|| PathBuf::from(file)),
-            rotation: None,
-        })
+            None,
+        )
         .expect("logs");
         let worker = thread::Builder::new().name("worker 7".to_owned());
         let dead = worker.spawn(|| panic!("a bug\nof {}", "ours"));

@@ -24,6 +24,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::Shutdown;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use tracing::{error, info, warn};
+use veche_files::make_folder;
 use veche_frontends::Parting;
 
 pub(crate) use self::inherited::{InheritedListener, deal};
@@ -169,7 +170,7 @@ impl Prepared {
         };
         is_listened_on(&start.listeners, &config)?;
         confine(&config)?;
-        let logs = logging::start(&config.server.log).map_err(|e| e.to_string())?;
+        let logs = logging::start(&config.server.log, None).map_err(|e| e.to_string())?;
         Ok(Self {
             started,
             config,
@@ -349,7 +350,7 @@ impl Process {
             crate::config::parse(&self.config.file, text).map_err(|report| report.to_string())?;
         let config = Arc::new(new.on_top_of(&self.started));
         // What may fail comes first, so that a refused config has changed nothing.
-        let output = logging::open(&config.server.log).map_err(|error| error.to_string())?;
+        let output = logging::open(&config.server.log, None).map_err(|error| error.to_string())?;
         control.reload(Arc::clone(&config))?;
         self.logs.switch(&config.server.log, output);
         self.config = config;
@@ -410,7 +411,7 @@ fn confine(config: &Config) -> Result<(), String> {
     // Where that fails, it is told when something is to be kept there.
     let _ = acme::prepare(config);
     if let Some(history) = &config.history {
-        let _ = acme::make(&history.path);
+        let _ = make_folder(&history.path, None);
     }
     match config.server.sandbox {
         true => sandbox::enter(config).map_err(|error| error.to_string()),

@@ -130,8 +130,11 @@ pub(super) fn rehearse(file: &Path) -> Result<Ended, ServeError> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text)?;
     let loaded = Loaded::of(file, text)?;
-    Account::of(loaded.config.server.run_as.as_ref())?;
-    logging::open(&loaded.config.server.log)?;
+    let account = Account::of(loaded.config.server.run_as.as_ref())?;
+    logging::open(
+        &loaded.config.server.log,
+        account.map(|account| account.owner()),
+    )?;
     Ok(Ended::Drained)
 }
 

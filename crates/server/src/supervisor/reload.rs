@@ -11,6 +11,7 @@ use serde_json::json;
 use tracing::{error, info, warn};
 
 use super::Supervisor;
+use crate::account::Account;
 use crate::config::{self, Config, Report};
 use crate::dev::PROCESS_REFUSED;
 use crate::logging::{self, Output};
@@ -100,7 +101,8 @@ impl Supervisor {
         let config = Arc::new(Config::clone(&read.config).on_top_of(&self.started.config));
         self.own_logs(&config)?;
         self.own_cache(&config)?;
-        let output = logging::open(&config.server.log).map_err(|error| error.to_string())?;
+        let owner = self.account.as_ref().map(Account::owner);
+        let output = logging::open(&config.server.log, owner).map_err(|error| error.to_string())?;
         let id = self.take_id();
         let loaded = Loaded {
             config,

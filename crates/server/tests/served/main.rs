@@ -38,6 +38,7 @@ mod mysql;
 mod pam;
 mod paths;
 mod peer;
+mod planted;
 mod present;
 mod proxy;
 mod proxy_protocol;

@@ -492,3 +492,23 @@ fn jobs_wait_for_their_turn_and_are_cancelled() {
         );
     }
 }
+
+#[test]
+fn a_snapshot_is_for_its_owner_alone_and_its_draft_is_no_link() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let folder = Folder::new();
+    let path = folder.write("t.snapshot", "of an earlier version");
+    let draft = folder.write(".t.snapshot.saving", "left by one that was killed");
+    for path in [&path, &draft] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).expect("set");
+    }
+    let save = || visits().start_save(path.clone(), CLOCKS);
+    save().wait().expect("saved");
+    let mode = fs::metadata(&path).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let precious = folder.write("precious", "precious");
+    symlink(&precious, &draft).expect("a link");
+    let told = save().wait().expect_err("a link").to_string();
+    assert!(told.contains("symbolic link"), "{told}");
+    assert_eq!(fs::read_to_string(&precious).expect("text"), "precious");
+}

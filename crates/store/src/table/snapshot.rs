@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crc32fast::Hasher;
+use veche_files::Writing;
 
 use super::cell::{Cell, Given};
 use super::changes::Event;
@@ -71,7 +72,7 @@ impl Table {
         job::start(move |job| {
             let shown = path.display().to_string();
             let fault = |error: io::Error| JobError::file(&shown, error);
-            let file = File::open(&path).map_err(fault)?;
+            let file = veche_files::read(&path).map_err(fault)?;
             job.add_total(file.metadata().map_err(fault)?.len());
             table.restore(file, &shown, clocks, job)
         })
@@ -364,13 +365,8 @@ impl DraftFile {
         hidden.push(".saving");
         let draft = path.with_file_name(hidden);
         loop {
-            let mut options = File::options();
             // What is left of one that was killed is written over, once nobody else writes there.
-            let file = options
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .open(&draft)?;
+            let file = Writing::private().open(&draft)?.file;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
@@ -380,7 +376,7 @@ impl DraftFile {
             }
             // Somebody may have renamed it after it was opened here: then it is a draft no more.
             let own = file.metadata()?;
-            match fs::metadata(&draft) {
+            match fs::symlink_metadata(&draft) {
                 Ok(there) if (there.dev(), there.ino()) == (own.dev(), own.ino()) => {}
                 Ok(_) => continue,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,

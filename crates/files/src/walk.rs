@@ -1,0 +1,140 @@
+//! From a path to a folder, piece by piece, so that links of others lead nowhere.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Component, Path};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::fault::Fault;
+
+/// Links in a path beyond which it is one that leads in circles, as in Linux.
+const LINKS_MAX: usize = 40;
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// The folder that holds the last piece of a path, and that piece, which is not looked at unless links are followed
+/// to it.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) folder: OwnedFd,
+    pub(crate) name: OsString,
+    /// Links of untrusted users that have led there.
+    through: Vec<Fault>,
+}
+
+impl Found {
+    /// Whether all of those users have what was found there anyway.
+    pub(crate) fn judge(&self, found: &Stat) -> Result<(), Fault> {
+        let wrong = self.through.iter().find(|link| match link {
+            Fault::LinkOf { owner, .. } => *owner != found.st_uid,
+            _ => true,
+        });
+        wrong.cloned().map_or(Ok(()), Err)
+    }
+
+    /// The same of the folder.
+    pub(crate) fn judge_folder(&self) -> io::Result<()> {
+        match self.through.is_empty() {
+            true => Ok(()),
+            false => Ok(self.judge(&fstat(&self.folder)?)?),
+        }
+    }
+}
+
+/// Walks to what holds the last piece; with `follows_last` that piece is no symbolic link in the end, and is there.
+pub(crate) fn walk(path: &Path, follows_last: bool) -> io::Result<Found> {
+    let Some(name) = path.file_name() else {
+        let words = "it is no name of a file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+    };
+    let us = geteuid();
+    if !us.is_root() && !follows_last {
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        return Ok(Found {
+            folder: openat(CWD, folder, FOLDER, Mode::empty())?,
+            name: name.to_owned(),
+            through: Vec::new(),
+        });
+    }
+    let mut pieces = VecDeque::new();
+    let mut folder = begin(path, &mut pieces)?;
+    let mut through = Vec::new();
+    let mut links = 0;
+    while let Some(piece) = pieces.pop_front() {
+        let is_last = pieces.is_empty();
+        if is_last && !follows_last {
+            return Ok(Found {
+                folder,
+                name: piece,
+                through,
+            });
+        }
+        let found = statat(&folder, &piece, AtFlags::SYMLINK_NOFOLLOW)?;
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::Symlink => {
+                links += 1;
+                if links > LINKS_MAX {
+                    return Err(Errno::LOOP.into());
+                }
+                // The link itself is held, so that what was judged is what is read.
+                let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let link = openat(&folder, &piece, flags, Mode::empty())?;
+                let owner = fstat(&link)?.st_uid;
+                if us.is_root() && owner != us.as_raw() {
+                    through.push(Fault::LinkOf {
+                        name: piece.to_string_lossy().into_owned(),
+                        owner,
+                    });
+                }
+                let target = readlinkat(&link, "", Vec::new())?;
+                let target = OsString::from_vec(target.into_bytes());
+                if let Some(root) = continue_at(Path::new(&target), &mut pieces)? {
+                    folder = root;
+                }
+            }
+            _ if is_last => {
+                return Ok(Found {
+                    folder,
+                    name: piece,
+                    through,
+                });
+            }
+            _ => folder = openat(&folder, &piece, FOLDER | OFlags::NOFOLLOW, Mode::empty())?,
+        }
+    }
+    // A link to a folder such as `/` or `..`.
+    Err(Fault::NotRegular("folder").into())
+}
+
+/// Where a path begins; its pieces are left to be walked.
+fn begin(path: &Path, pieces: &mut VecDeque<OsString>) -> io::Result<OwnedFd> {
+    match continue_at(path, pieces)? {
+        Some(root) => Ok(root),
+        None => Ok(openat(CWD, ".", FOLDER, Mode::empty())?),
+    }
+}
+
+/// Puts a path's pieces before those that are left; the root folder, if it begins there.
+fn continue_at(path: &Path, pieces: &mut VecDeque<OsString>) -> io::Result<Option<OwnedFd>> {
+    let of = |component: Component<'_>| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsStr::new("..").to_owned()),
+        Component::Prefix(_) | Component::RootDir | Component::CurDir => None,
+    };
+    for piece in path.components().filter_map(of).rev() {
+        pieces.push_front(piece);
+    }
+    match path.is_absolute() {
+        true => Ok(Some(openat(CWD, "/", FOLDER, Mode::empty())?)),
+        false => Ok(None),
+    }
+}

@@ -1,0 +1,178 @@
+//! Files that are written: logs, locks, drafts of files that replace others.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, fstat, openat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::fault::{Fault, judge};
+use crate::place::Place;
+
+/// How often a file may come and go while it is opened.
+const TRIES: usize = 8;
+
+/// For the owner only.
+const PRIVATE: u32 = 0o600;
+
+/// A user with its group, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+/// How a file is opened that is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Writing {
+    mode: u32,
+    flags: OFlags,
+    owner: Option<Owner>,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub struct Opened {
+    /// For writing.
+    pub file: File,
+    /// It was not there before.
+    pub is_new: bool,
+}
+
+impl Writing {
+    /// New files have this mode; those that are there keep theirs.
+    #[must_use]
+    pub const fn new(mode: u32) -> Self {
+        Self {
+            mode,
+            flags: OFlags::WRONLY,
+            owner: None,
+        }
+    }
+
+    /// For the owner only (0600); a file that is there, and the caller's own, is made so.
+    #[must_use]
+    pub const fn private() -> Self {
+        Self::new(PRIVATE)
+    }
+
+    /// Every write goes to the end.
+    #[must_use]
+    pub const fn append(self) -> Self {
+        Self {
+            flags: self.flags.union(OFlags::APPEND),
+            ..self
+        }
+    }
+
+    /// It is read as well.
+    #[must_use]
+    pub const fn and_read(self) -> Self {
+        Self {
+            // `WRONLY` is the other value of these two bits, not a part of this one.
+            flags: self.flags.difference(OFlags::WRONLY).union(OFlags::RDWR),
+            ..self
+        }
+    }
+
+    /// A new file is given to that user, which takes root; one that is there may be that user's.
+    #[must_use]
+    pub const fn owned_by(self, owner: Owner) -> Self {
+        Self {
+            owner: Some(owner),
+            ..self
+        }
+    }
+
+    /// Opens a file, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// The system's; [`Fault`].
+    pub fn open(&self, path: &Path) -> io::Result<Opened> {
+        let place = Place::of(path)?;
+        for _ in 0..TRIES {
+            match place.look() {
+                // Before it is opened, since that alone can have an effect on a device.
+                Ok(found) => self.judge(&found)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    match self.create(&place) {
+                        Err(Errno::EXIST) => continue,
+                        Err(error) => return Err(error.into()),
+                        Ok(file) => {
+                            return Ok(Opened {
+                                file: file.into(),
+                                is_new: true,
+                            });
+                        }
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            let file = match openat(place.folder(), place.name(), self.flags(), Mode::empty()) {
+                Err(Errno::NOENT) => continue,
+                Err(Errno::LOOP) => return Err(Fault::Symlink.into()),
+                opened => opened?,
+            };
+            let found = fstat(&file)?;
+            if found.st_nlink == 0 {
+                continue;
+            }
+            self.judge(&found)?;
+            self.tighten(&file, &found)?;
+            return Ok(Opened {
+                file: file.into(),
+                is_new: false,
+            });
+        }
+        Err(Fault::Restless.into())
+    }
+
+    /// Makes a file in place of what has that name, which is removed, not written to. A folder is left.
+    ///
+    /// # Errors
+    /// The system's; [`Fault`].
+    pub fn make_anew(&self, path: &Path) -> io::Result<File> {
+        let place = Place::of(path)?;
+        for _ in 0..TRIES {
+            place.remove()?;
+            match self.create(&place) {
+                Err(Errno::EXIST) => {}
+                made => return Ok(made?.into()),
+            }
+        }
+        Err(Fault::Restless.into())
+    }
+
+    fn create(&self, place: &Place) -> Result<OwnedFd, Errno> {
+        let flags = self.flags() | OFlags::CREATE | OFlags::EXCL;
+        let mode = Mode::from_raw_mode(self.mode);
+        let file = openat(place.folder(), place.name(), flags, mode)?;
+        if let Some(Owner { uid, gid }) = self.owner {
+            fchown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+        }
+        Ok(file)
+    }
+
+    fn flags(&self) -> OFlags {
+        self.flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC
+    }
+
+    fn judge(&self, found: &Stat) -> Result<(), Fault> {
+        let us = geteuid().as_raw();
+        let owner = self.owner.map_or(us, |owner| owner.uid);
+        judge(found, &[0, us, owner])
+    }
+
+    fn tighten(&self, file: &OwnedFd, found: &Stat) -> Result<(), Errno> {
+        let is_ours = found.st_uid == geteuid().as_raw();
+        match self.mode == PRIVATE && is_ours && found.st_mode & 0o077 != 0 {
+            true => fchmod(file, Mode::from_raw_mode(PRIVATE)),
+            false => Ok(()),
+        }
+    }
+}
