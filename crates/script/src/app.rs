@@ -1,5 +1,6 @@
 //! What an application is, before it runs.
 
+use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +50,47 @@ pub struct Limits {
     pub tasks_max: usize,
     /// Connections to other WebSocket servers on one worker, those included that are being opened.
     pub clients_max: usize,
+    /// Where it saves tables.
+    pub snapshots: Snapshots,
+}
+
+/// Where tables are saved, and loaded from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshots {
+    /// Relative paths begin there; `None`: in the folder of the script.
+    pub folder: Option<PathBuf>,
+    /// A sandbox lets nothing be written elsewhere.
+    pub is_confined: bool,
+}
+
+impl Snapshots {
+    /// Where a table is loaded from that a script in `folder` names by `path`.
+    pub(crate) fn to_load(&self, folder: &Path, path: &str) -> PathBuf {
+        self.folder.as_deref().unwrap_or(folder).join(path)
+    }
+
+    /// Where it is saved; an error names the directive that lets it be.
+    pub(crate) fn to_save(&self, folder: &Path, path: &str) -> Result<PathBuf, String> {
+        let place = self.to_load(folder, path);
+        if !self.is_confined {
+            return Ok(place);
+        }
+        let Some(allowed) = &self.folder else {
+            let words =
+                "server.sandbox lets no table be saved: name a folder for them in server.snapshots";
+            return Err(words.to_owned());
+        };
+        let is_name = |piece: Component<'_>| matches!(piece, Component::Normal(_));
+        let beneath = place.strip_prefix(allowed);
+        match beneath.is_ok_and(|path| path.components().all(is_name)) {
+            true => Ok(place),
+            false => Err(format!(
+                "server.sandbox lets tables be saved below {} (server.snapshots), not as {}",
+                allowed.display(),
+                place.display()
+            )),
+        }
+    }
 }
 
 impl Default for Limits {
@@ -58,6 +100,7 @@ impl Default for Limits {
             cpu_budget: Duration::from_millis(20),
             tasks_max: 1 << 20,
             clients_max: 10_000,
+            snapshots: Snapshots::default(),
         }
     }
 }
@@ -84,5 +127,49 @@ impl World {
     #[must_use]
     pub fn seeded(store: Arc<Store>, seed: u64) -> Self {
         Self(Rc::new(desk::World::seeded(store, seed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_saved_where_the_sandbox_lets_them() {
+        let snapshots = |folder: Option<&str>, is_confined| Snapshots {
+            folder: folder.map(PathBuf::from),
+            is_confined,
+        };
+        let script = Path::new("/apps");
+        for (folder, is_confined, path, saved) in [
+            (None, false, "a", Some("/apps/a")),
+            (None, false, "/b/a", Some("/b/a")),
+            (None, true, "a", None),
+            (None, true, "/b/a", None),
+            (Some("/s"), false, "a", Some("/s/a")),
+            (Some("/s"), false, "../a", Some("/s/../a")),
+            (Some("/s"), true, "a", Some("/s/a")),
+            (Some("/s"), true, "/s/b/a", Some("/s/b/a")),
+            (Some("/s"), true, "../a", None),
+            (Some("/s"), true, "b/../../a", None),
+            (Some("/s"), true, "/apps/a", None),
+            (Some("/s"), true, "/sa", None),
+            (Some("../s"), true, "a", Some("../s/a")),
+        ] {
+            let snapshots = snapshots(folder, is_confined);
+            let found = snapshots.to_save(script, path);
+            assert_eq!(
+                found.as_deref().ok(),
+                saved.map(Path::new),
+                "{folder:?} {is_confined} {path}"
+            );
+            if let Err(words) = found {
+                assert!(words.contains("server.snapshots"), "{words}");
+            }
+        }
+        assert_eq!(
+            snapshots(Some("/s"), true).to_load(script, "/apps/a"),
+            Path::new("/apps/a")
+        );
     }
 }

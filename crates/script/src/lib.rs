@@ -36,7 +36,7 @@ mod ttl;
 mod vm;
 mod watch;
 
-pub use app::{App, Limits, Role, World};
+pub use app::{App, Limits, Role, Snapshots, World};
 pub use code::{Code, CodeError};
 pub use dial::Dial;
 pub use effects::{ConnectionId, Credential, Effect, Effects, Kind, Level, Span, Token, Verdict};

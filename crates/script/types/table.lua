@@ -183,14 +183,15 @@ function table:changes(options) end
 ---@field count? integer Of `missed`: how many changes.
 
 ---Writes all rows to a file, as they are at one moment, while others go on changing them. The file is there when all of it
----is on the disk, in place of the one that was there. Waits. Errors: the file can't be written.
----@param path string Absolute, or from the folder of the application.
+---is on the disk, in place of the one that was there. Waits. Errors: the file can't be written; it is not below
+---`server.snapshots`, and `server.sandbox` is on.
+---@param path string Absolute, or from `server.snapshots`; where that is not set, from the folder of the application.
 ---@return integer rows
 function table:save(path) end
 
 ---Puts the rows of a file that `save` has written in place of those there are. Waits; meanwhile nothing can be changed. Errors, and then nothing has changed:
 ---the file can't be read; it is damaged, and at which byte; its columns are others; the table is full.
----@param path string
+---@param path string As of `save`.
 ---@return integer rows
 function table:load(path) end
 

@@ -107,7 +107,7 @@ impl Account {
             make_folder(&config.acme.folder(), Some(self.owner()))?;
         }
         let history = config.history.iter().map(|history| &history.path);
-        let mut folders = history;
+        let mut folders = history.chain(&config.server.snapshots);
         folders.try_for_each(|folder| make_folder(folder, Some(self.owner())))
     }
 

@@ -1,20 +1,45 @@
 //! The sandbox of the server process: by Landlock it sees the files that its configuration names, and no others.
 //!
 //! Entered once, before the process has a second thread, and for good: what a later configuration names in other
-//! folders stays out of reach until a restart. Sockets are not restricted by it. Nothing may be run from then on.
+//! folders stays out of reach until a restart. Nothing may be run from then on. As far as the kernel knows how, the
+//! process binds no TCP port (its sockets come from the supervisor), connects to the ports of the back ends that are
+//! named and to no others where no script is there to connect where it likes, and sends no signal to, and has no
+//! abstract socket of, what is outside.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort,
+    PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
+    RulesetStatus, Scope, make_bitflags,
 };
 
-use crate::config::{Config, Handler, StaticRoot};
+use crate::config::{Config, Handler, Identity, KeySource, StaticRoot};
 
-/// What the kernel has to know of; newer kernels know more, which we don't need.
-const KERNEL: ABI = ABI::V1;
+/// The newest that is asked for; of what a kernel does not know it enforces the rest. What came after this one
+/// (sockets that have a path, V9) would keep scripts from the databases of this machine.
+const KERNEL: ABI = ABI::V8;
+
+/// What is done in folders that are written: no link, device, FIFO or socket is made there, and no device commanded.
+const WRITES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
+    ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | RemoveFile | RemoveDir | Refer
+});
+
+/// Names are asked for over TCP too, when an answer is long.
+const DNS_PORT: u16 = 53;
+
+/// What a kernel enforces from which version of Landlock on, as it is told at start.
+const PARTS: [(ABI, &str); 7] = [
+    (ABI::V1, "files"),
+    (ABI::V2, "links between folders"),
+    (ABI::V3, "truncation"),
+    (ABI::V4, "TCP"),
+    (ABI::V5, "device commands"),
+    (ABI::V6, "abstract sockets"),
+    (ABI::V6, "signals"),
+];
 
 /// What libraries read: names, zones, authorities; the number of cores; random bytes.
 const SYSTEM: [&str; 13] = [
@@ -45,24 +70,120 @@ pub(crate) enum SandboxError {
     NoLandlock,
 }
 
+/// What the process is locked in by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Confined {
+    abi: ABI,
+    /// Ports that may be connected to; `None`: all.
+    ports: Option<BTreeSet<u16>>,
+}
+
+impl Confined {
+    /// Ports that a later configuration names and that can't be connected to before a restart.
+    pub(crate) fn out_of_reach(&self, config: &Config) -> Vec<u16> {
+        let Some(ports) = self.ports.as_ref().filter(|_| self.abi >= ABI::V4) else {
+            return Vec::new();
+        };
+        let named = config_ports(config);
+        named.difference(ports).copied().collect()
+    }
+
+    /// What this kernel does not enforce, in words.
+    pub(crate) fn missing(&self) -> String {
+        let parts = PARTS.iter().filter(|(since, _)| self.abi < *since);
+        let parts: Vec<&str> = parts.map(|(_, part)| *part).collect();
+        parts.join(", ")
+    }
+}
+
+/// What is enforced, in words.
+impl fmt::Display for Confined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (_, part)) in (0..).zip(PARTS.iter().filter(|(since, _)| self.abi >= *since)) {
+            if place > 0 {
+                f.write_str(", ")?;
+            }
+            f.write_str(part)?;
+            if *part == "TCP" {
+                f.write_str(" (binds no port, connects to ")?;
+                match &self.ports {
+                    None => f.write_str("all)")?,
+                    Some(ports) => {
+                        let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+                        write!(f, "{})", ports.join(" "))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The calling thread, and all that it starts from now on, sees only what `config` names.
-pub(crate) fn enter(config: &Config) -> Result<(), SandboxError> {
-    let reads = AccessFs::from_read(KERNEL) & !BitFlags::from(AccessFs::Execute);
-    let writes = AccessFs::from_all(KERNEL) & !BitFlags::from(AccessFs::Execute);
+pub(crate) fn enter(config: &Config) -> Result<Confined, SandboxError> {
+    let reads = make_bitflags!(AccessFs::{ReadFile | ReadDir});
+    let ports = connects_to(config);
+    let mut net = BitFlags::from(AccessNet::BindTcp);
+    if ports.is_some() {
+        net |= AccessNet::ConnectTcp;
+    }
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(KERNEL))?
+        .handle_access(net)?
+        .scope(Scope::from_all(KERNEL))?
         .create()?;
     for path in read_by(config) {
         rules = allow(rules, &path, reads)?;
     }
     for path in written_by(config) {
-        rules = allow(rules, &path, writes)?;
+        rules = allow(rules, &path, WRITES)?;
     }
-    match rules.restrict_self()?.ruleset {
-        RulesetStatus::NotEnforced => Err(SandboxError::NoLandlock),
-        _ => Ok(()),
+    for port in ports.iter().flatten() {
+        rules = rules.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
     }
+    let status = rules.restrict_self()?;
+    match (status.ruleset, status.landlock) {
+        (RulesetStatus::NotEnforced, _) => Err(SandboxError::NoLandlock),
+        (_, LandlockStatus::Available { effective_abi, .. }) => Ok(Confined {
+            abi: effective_abi,
+            ports,
+        }),
+        (_, LandlockStatus::NotEnabled | LandlockStatus::NotImplemented) => {
+            Err(SandboxError::NoLandlock)
+        }
+    }
+}
+
+/// The ports that the process connects to; `None`: scripts connect where they like, and an authority of certificates
+/// names ports itself.
+fn connects_to(config: &Config) -> Option<BTreeSet<u16>> {
+    let is_free = !config.apps.is_empty() || !config.services.is_empty();
+    match is_free || !config.ordered().is_empty() {
+        true => None,
+        false => Some(config_ports(config)),
+    }
+}
+
+/// Those of the URLs that a configuration names, and that of names.
+fn config_ports(config: &Config) -> BTreeSet<u16> {
+    let routes = config.routes.iter();
+    let identities = routes.filter_map(|route| route.handler.identity());
+    let identities = identities.filter_map(|identity| match identity {
+        Identity::Hook(url) => Some(url.as_str()),
+        _ => None,
+    });
+    let keys = config.jwt.iter().filter_map(|jwt| match &jwt.keys {
+        KeySource::Published(set) => Some(set.url.as_str()),
+        _ => None,
+    });
+    let hooks = config.hooks.iter().flat_map(|hooks| &hooks.urls);
+    let hooks = hooks.filter_map(|url| url.as_deref());
+    let events = config.events.iter().map(|events| events.url.as_str());
+    let urls = identities.chain(keys).chain(hooks).chain(events);
+    urls.filter_map(|url| url::Url::parse(url).ok()?.port_or_known_default())
+        .chain([DNS_PORT])
+        .collect()
 }
 
 /// What is not there can't be read either way.
@@ -138,7 +259,8 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
     paths
 }
 
-/// Logs are made and renamed, and certificates that were ordered; what channels remember, and who is not let in.
+/// Logs are made and renamed, and certificates that were ordered; what channels remember, tables that are saved, and
+/// who is not let in.
 fn written_by(config: &Config) -> BTreeSet<PathBuf> {
     let access = config.access_log.as_ref().map(|log| &log.file);
     let files = config.server.log.file.iter().chain(access);
@@ -147,6 +269,7 @@ fn written_by(config: &Config) -> BTreeSet<PathBuf> {
     folders
         .map(Path::to_owned)
         .chain(config.history.iter().map(|history| history.path.clone()))
+        .chain(config.server.snapshots.clone())
         .chain((!config.ordered().is_empty()).then(|| config.acme.folder()))
         .chain([PathBuf::from("/dev/null")])
         .collect()
@@ -170,7 +293,7 @@ mod tests {
         };
         let config = crate::config::load(&folder.join("in/veche.toml")).expect("a config");
         match enter(&config) {
-            Ok(()) => {}
+            Ok(confined) => println!("enforced: {confined}; missing: {}", confined.missing()),
             Err(SandboxError::NoLandlock) => return println!("no landlock"),
             Err(error) => panic!("{error}"),
         }
@@ -190,6 +313,49 @@ mod tests {
             fs::write(folder.join("site/index.html"), "").is_ok(),
         );
         told("run", Command::new("/bin/true").status().is_ok());
+        let supervisor = i32::try_from(std::os::unix::process::parent_id()).expect("a pid");
+        let supervisor = rustix::process::Pid::from_raw(supervisor).expect("a pid");
+        told(
+            "truncate page",
+            rustix::fs::open(
+                folder.join("site/index.html"),
+                rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::TRUNC,
+                rustix::fs::Mode::empty(),
+            )
+            .is_ok(),
+        );
+        told(
+            "link in logs",
+            std::os::unix::fs::symlink(folder.join("out/secret"), folder.join("log/link")).is_ok(),
+        );
+        told(
+            "hard link out of logs",
+            fs::hard_link(folder.join("site/index.html"), folder.join("log/hard")).is_ok(),
+        );
+        told("bind", std::net::TcpListener::bind("127.0.0.1:0").is_ok());
+        let connects = |name: &str| {
+            let port = fs::read_to_string(folder.join("in").join(name)).expect("a port");
+            let port: u16 = port.parse().expect("a port");
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+        };
+        told("connect to the back end", connects("named"));
+        told("connect elsewhere", connects("other"));
+        told(
+            "signal",
+            rustix::process::test_kill_process(supervisor).is_ok(),
+        );
+        let name = fs::read(folder.join("in/abstract")).expect("a name");
+        let address = rustix::net::SocketAddrUnix::new_abstract_name(&name).expect("short");
+        let socket = rustix::net::socket(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::STREAM,
+            None,
+        );
+        let socket = socket.expect("a socket");
+        told(
+            "abstract socket",
+            rustix::net::connect(&socket, &address).is_ok(),
+        );
         // What is started later is in it as well.
         let path = folder.join("out/secret");
         let elsewhere = std::thread::spawn(move || fs::read(path).is_ok());
@@ -197,19 +363,57 @@ mod tests {
     }
 
     #[test]
+    fn what_is_enforced_is_told() {
+        let confined = |abi, ports: Option<&[u16]>| Confined {
+            abi,
+            ports: ports.map(|ports| ports.iter().copied().collect()),
+        };
+        let all = confined(ABI::V6, None);
+        assert_eq!(
+            all.to_string(),
+            "files, links between folders, truncation, TCP (binds no port, connects to all), device commands, \
+             abstract sockets, signals"
+        );
+        assert_eq!(all.missing(), "");
+        let some = confined(ABI::V4, Some(&[53, 443]));
+        assert!(
+            some.to_string()
+                .ends_with("(binds no port, connects to 53 443)")
+        );
+        assert_eq!(some.missing(), "device commands, abstract sockets, signals");
+        let first = confined(ABI::V1, Some(&[53]));
+        assert_eq!(first.to_string(), "files");
+    }
+
+    #[test]
     fn nothing_is_in_reach_but_what_the_config_names() {
         let folder = std::env::temp_dir().join(format!("veche-sandbox-{}", std::process::id()));
+        let listener = || {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+            let port = listener.local_addr().expect("bound").port().to_string();
+            (listener, port)
+        };
+        let ((_named, named_port), (_other, other_port)) = (listener(), listener());
+        let abstract_name = format!("veche-sandbox-{}", std::process::id());
+        use std::os::linux::net::SocketAddrExt as _;
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(&abstract_name);
+        let _abstract =
+            std::os::unix::net::UnixListener::bind_addr(&address.expect("short")).expect("bound");
+        let config = format!(
+            "[server]\nlog_file = \"../log/veche.log\"\n[[listen]]\naddress = \"127.0.0.1:0\"\n\
+             [[route]]\npath = \"/*\"\nhandler = \"static\"\nroot = \"../site\"\n\
+             [events]\nurl = \"http://127.0.0.1:{named_port}/\"\n"
+        );
         for inner in ["in", "site", "log", "out"] {
             fs::create_dir_all(folder.join(inner)).expect("a folder");
         }
         for (path, text) in [
             ("site/index.html", "hello"),
             ("out/secret", "secret"),
-            (
-                "in/veche.toml",
-                "[server]\nlog_file = \"../log/veche.log\"\n[[listen]]\naddress = \"127.0.0.1:0\"\n\
-                 [[route]]\npath = \"/*\"\nhandler = \"static\"\nroot = \"../site\"\n",
-            ),
+            ("in/veche.toml", &config),
+            ("in/named", &named_port),
+            ("in/other", &other_port),
+            ("in/abstract", &abstract_name),
         ] {
             fs::write(folder.join(path), text).expect("written");
         }
@@ -229,7 +433,32 @@ mod tests {
             eprintln!("this kernel has no Landlock: nothing tested");
             return;
         }
+        let enforced = said.lines().find(|line| line.starts_with("enforced: "));
+        let enforced = enforced.expect("said");
+        let (enforced, missing) = enforced.split_once("; missing: ").expect("two parts");
+        // What this kernel does not know is not tested.
+        let has = |part: &str| {
+            assert_ne!(enforced.contains(part), missing.contains(part), "{part}");
+            enforced.contains(part)
+        };
+        for (part, what) in [
+            ("truncation", "truncate page"),
+            ("TCP", "bind"),
+            ("TCP", "connect elsewhere"),
+            ("signals", "signal"),
+            ("abstract sockets", "abstract socket"),
+        ] {
+            if has(part) {
+                let line = format!("{what}: false");
+                assert!(said.contains(&line), "{line} not in\n{said}");
+            } else {
+                eprintln!("SKIPPED: {part}: this kernel does not enforce it");
+            }
+        }
         for (what, works) in [
+            ("connect to the back end", true),
+            ("link in logs", false),
+            ("hard link out of logs", false),
             ("config", true),
             ("page", true),
             ("secret", false),

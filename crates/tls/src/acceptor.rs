@@ -15,7 +15,7 @@ use rustls::server::{
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
-use crate::certificate::{Certificate, Fit, chain_of, read_file};
+use crate::certificate::{Certificate, Fit, chain_of, read_file, read_slow};
 use crate::greeting::Greeting;
 use crate::{Error, Proofs, Tls};
 
@@ -47,7 +47,15 @@ impl Roots {
     /// # Errors
     /// The file can't be read, or has none in it.
     pub fn read(file: &Path) -> Result<Self, Error> {
-        let pem = read_file(file)?;
+        Self::of(file, read_file(file)?)
+    }
+
+    /// The same of a file that a script names: of any kind, and as slow as it likes.
+    pub(crate) fn read_slow(file: &Path) -> Result<Self, Error> {
+        Self::of(file, read_slow(file)?)
+    }
+
+    fn of(file: &Path, pem: Vec<u8>) -> Result<Self, Error> {
         let mut roots = RootCertStore::empty();
         for certificate in chain_of(&pem).map_err(|why| Error::file(file, why))? {
             roots

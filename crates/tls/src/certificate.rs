@@ -1,6 +1,6 @@
 //! A server's certificate with its key: read from files, judged, and what it says about itself.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -120,8 +120,17 @@ pub(crate) enum Fit {
 
 /// The content of a file of certificates or keys.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
+    read_whole(path, veche_files::read(path))
+}
+
+/// The same of any kind of file, for a thread that may wait and has no rights to lose.
+pub(crate) fn read_slow(path: &Path) -> Result<Vec<u8>, Error> {
+    read_whole(path, File::open(path))
+}
+
+fn read_whole(path: &Path, opened: io::Result<File>) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
-    veche_files::read(path)
+    opened
         .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
         .map_err(|error| Error::file(path, plain(&error)))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {

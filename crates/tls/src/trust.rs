@@ -42,7 +42,7 @@ impl Trust {
                 .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
                 .with_no_client_auth(),
             Believe::File(file) => builder
-                .with_root_certificates(Roots::read(file)?.store)
+                .with_root_certificates(Roots::read_slow(file)?.store)
                 .with_no_client_auth(),
             Believe::System => {
                 let mut roots = RootCertStore::empty();

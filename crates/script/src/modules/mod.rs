@@ -91,7 +91,7 @@ pub(crate) fn install(
     websocket::install(lua, desk, native, folder, app.limits.clients_max)?;
     metrics::install(lua, desk, native)?;
     queue::install(lua, desk, native)?;
-    table::install(lua, desk, native, folder)?;
+    table::install(lua, desk, native, folder, &app.limits.snapshots)?;
     native.set("modules", modules)?;
     native.set("config", json::to_lua(lua, &app.options)?)?;
     native.set("worker", worker)

@@ -15,6 +15,7 @@ use veche_store::table::{
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
 use super::fault;
+use crate::app::Snapshots;
 use crate::desk::Desk;
 use crate::ttl;
 
@@ -26,6 +27,7 @@ pub(super) fn install(
     desk: &Rc<Desk>,
     native: &Table,
     folder: &Path,
+    snapshots: &Snapshots,
 ) -> mlua::Result<()> {
     let table: Table = native.get("table")?;
     let own = Rc::clone(desk);
@@ -60,7 +62,7 @@ pub(super) fn install(
     let own = Rc::clone(desk);
     let info = lua.create_function(move |lua, number: u32| info(lua, &own, number))?;
     table.set("info", info)?;
-    jobs(lua, desk, &table, folder)?;
+    jobs(lua, desk, &table, folder, snapshots)?;
     // What makes a row of the values in a list: a constructor, which is much faster than one field after the other.
     let compile = lua.create_function(|lua, (names, as_values): (Vec<LuaString>, bool)| {
         let fields = names
@@ -218,9 +220,16 @@ fn info(lua: &Lua, desk: &Desk, number: u32) -> mlua::Result<Table> {
 }
 
 /// Files: a job begins and has a number; `job(number)` tells how far it is, and forgets it when it is over.
-fn jobs(lua: &Lua, desk: &Rc<Desk>, table: &Table, folder: &Path) -> mlua::Result<()> {
+fn jobs(
+    lua: &Lua,
+    desk: &Rc<Desk>,
+    table: &Table,
+    folder: &Path,
+    snapshots: &Snapshots,
+) -> mlua::Result<()> {
     let running: Rc<RefCell<HashMap<u64, Arc<Job>>>> = Rc::default();
     let (own, list, folder) = (Rc::clone(desk), Rc::clone(&running), folder.to_owned());
+    let snapshots = snapshots.clone();
     // `begin(number, method, path, options)`
     let begin = lua.create_function(
         move |_, (number, method, path, options): (u32, String, Value, Value)| {
@@ -229,8 +238,15 @@ fn jobs(lua: &Lua, desk: &Rc<Desk>, table: &Table, folder: &Path) -> mlua::Resul
                 options: &options,
             };
             let path = match &path {
-                Value::String(path) => folder.join(path.to_string_lossy()),
+                Value::String(path) => path.to_string_lossy(),
                 _ => return Err(arguments.bad(1, "a path expected")),
+            };
+            let path = match method.as_str() {
+                "save" => snapshots
+                    .to_save(&folder, &path)
+                    .map_err(|words| fault(format!("table:save: {words}")))?,
+                "load" => snapshots.to_load(&folder, &path),
+                _ => folder.join(path),
             };
             let table = own.tables.borrow().table(number);
             let now = own.world.now.get();

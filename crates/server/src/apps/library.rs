@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use veche_frontends::AppId;
 use veche_frontends::hooks::Kinds;
 use veche_outbound::Outbound;
-use veche_script::{App, Code, Limits, Role, Vm, World};
+use veche_script::{App, Code, Limits, Role, Snapshots, Vm, World};
 use veche_store::Store;
 
 use crate::config::{self, Config, Restart};
@@ -111,7 +111,12 @@ impl Library {
             ));
         }
         let mut shelf = Vec::new();
-        let mut put = |AppId(id), volume| {
+        let snapshots = Snapshots {
+            folder: config.server.snapshots.clone(),
+            is_confined: config.server.sandbox,
+        };
+        let mut put = |AppId(id), mut volume: Volume| {
+            volume.app.limits.snapshots = snapshots.clone();
             if shelf.len() <= usize::from(id) {
                 shelf.resize_with(usize::from(id) + 1, || None);
             }

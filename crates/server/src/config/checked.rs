@@ -321,6 +321,10 @@ impl Checker<'_> {
                 "log_rotate: there is no log_file to rotate",
             );
         }
+        let snapshots = text(table, "snapshots").map(|folder| self.base.join(folder));
+        if let Some(folder) = &snapshots {
+            self.folder_of(table, "snapshots", folder);
+        }
         let server = Server {
             workers: match table.value("workers") {
                 Some(Value::Integer(count)) => Workers::Count(
@@ -360,6 +364,7 @@ impl Checker<'_> {
                 group: text(table, "group"),
             }),
             sandbox: matches!(table.value("sandbox"), Some(Value::Flag(true))),
+            snapshots,
         };
         if table.has("group") && !table.has("user") {
             let message = "group: it goes with user, which is not set";

@@ -377,7 +377,18 @@ static SERVER: &[Directive] = &[
         default: Default::Toml("false"),
         handlers: &[],
         change: Change::Restart,
-        doc: "Locks the server process in (Landlock): it can read the folders of the files that are named here (scripts, pages, certificates, keys, this file's own) and what libraries need for names, zones and authorities, write to the folders of its logs and of ordered certificates, and run nothing. A reload that names other folders needs a restart. Refuses to start where the kernel can't do it.",
+        doc: "Locks the server process in (Landlock): it can read the folders of the files that are named here (scripts, pages, certificates, keys, this file's own) and what libraries need for names, zones and authorities, write to the folders of its logs, of ordered certificates, of `history.path`, `api.blocks` and `server.snapshots`, and run nothing. Newer kernels also keep it from binding TCP ports, from connecting to ports that are not named here (without scripts and `[acme]` only), and from sending signals outside; the log says at start what is enforced. A reload that names other folders or ports needs a restart. Refuses to start where the kernel can't do it.",
+    },
+    Directive {
+        section: Section::Server,
+        name: "snapshots",
+        kind: Kind::Text {
+            expected: "the path of a folder",
+        },
+        default: Default::Unset("the folder of each script"),
+        handlers: &[],
+        change: Change::Restart,
+        doc: "The folder from which the paths of `table:save` and `table:load` begin, and the only one that `table:save` can write to where `sandbox` is on. Made if its own folder is there, for the server's user only.",
     },
 ];
 

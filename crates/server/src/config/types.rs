@@ -145,6 +145,8 @@ pub(crate) struct Server {
     pub(crate) run_as: Option<RunAs>,
     /// The server process sees only the files that are named here.
     pub(crate) sandbox: bool,
+    /// The folder in which scripts save tables.
+    pub(crate) snapshots: Option<PathBuf>,
 }
 
 /// A user, and its group where that is not its own; names or numbers.

@@ -33,6 +33,7 @@ use self::message::{ToServer, ToSupervisor, VERSION};
 use self::signals::Signals;
 use crate::config::{Config, as_ms};
 use crate::dump::Wanted;
+use crate::sandbox::Confined;
 use crate::{acme, logging, sandbox};
 
 /// How long the supervisor may take to say `Start`; it says so at once.
@@ -110,6 +111,8 @@ struct Process {
     started: Arc<Config>,
     /// The config in force.
     config: Arc<Config>,
+    /// The sandbox, if it is in one.
+    confined: Option<Confined>,
     logs: logging::Logs,
     dev: bool,
     /// By when a drain ends, if one has begun.
@@ -122,6 +125,7 @@ struct Process {
 struct Prepared {
     started: Arc<Config>,
     config: Arc<Config>,
+    confined: Option<Confined>,
     logs: logging::Logs,
     dev: bool,
     listeners: Vec<InheritedListener>,
@@ -169,11 +173,15 @@ impl Prepared {
             }
         };
         is_listened_on(&start.listeners, &config)?;
-        confine(&config)?;
+        let confined = confine(&config)?;
         let logs = logging::start(&config.server.log, None).map_err(|e| e.to_string())?;
+        if let Some(confined) = &confined {
+            info!(enforced = %confined, missing = confined.missing(), "sandbox");
+        }
         Ok(Self {
             started,
             config,
+            confined,
             logs,
             dev: start.dev,
             listeners,
@@ -187,6 +195,7 @@ impl Prepared {
             signals,
             started: self.started,
             config: self.config,
+            confined: self.confined,
             logs: self.logs,
             dev: self.dev,
             drain_ends: None,
@@ -353,6 +362,12 @@ impl Process {
         let output = logging::open(&config.server.log, None).map_err(|error| error.to_string())?;
         control.reload(Arc::clone(&config))?;
         self.logs.switch(&config.server.log, output);
+        for port in self.confined.iter().flat_map(|it| it.out_of_reach(&config)) {
+            warn!(
+                port,
+                "server.sandbox: what is named on another port is out of reach until a restart"
+            );
+        }
         self.config = config;
         Ok(())
     }
@@ -406,16 +421,19 @@ fn is_listened_on(bound: &[message::ListenerSockets], config: &Config) -> Result
 }
 
 /// Gives up what the process does not need, while it has one thread only.
-fn confine(config: &Config) -> Result<(), String> {
+fn confine(config: &Config) -> Result<Option<Confined>, String> {
     rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
     // Where that fails, it is told when something is to be kept there.
     let _ = acme::prepare(config);
-    if let Some(history) = &config.history {
-        let _ = make_folder(&history.path, None);
+    let history = config.history.iter().map(|history| &history.path);
+    for folder in history.chain(&config.server.snapshots) {
+        let _ = make_folder(folder, None);
     }
     match config.server.sandbox {
-        true => sandbox::enter(config).map_err(|error| error.to_string()),
-        false => Ok(()),
+        true => sandbox::enter(config)
+            .map(Some)
+            .map_err(|error| error.to_string()),
+        false => Ok(None),
     }
 }
 

@@ -165,3 +165,57 @@ fn the_cache_of_certificates_is_given_to_the_user() {
     }
     assert_eq!(fs::metadata(&server.folder).expect("there").uid(), 0);
 }
+
+/// What scripts save they may save in one folder, and an error names it.
+#[test]
+fn tables_are_saved_in_a_sandbox_where_the_config_says() {
+    let app = r#"
+        local app = {}
+        local t = veche.table("t", { key = "id:u32", columns = { mark = "u8" } })
+        function app.request(req)
+          local done, said = pcall(t[req.query.how], t, req.query.path)
+          return tostring(said)
+        end
+        return app"#;
+    let routes = "[[route]]\npath = \"/lua\"\nhandler = \"lua\"\nscript = \"app.lua\"\n";
+    let user = if is_root() { "user = \"nobody\"" } else { "" };
+    let with = |more: &str, test: &dyn Fn(&Server)| {
+        let options = Options {
+            server: &format!("sandbox = true\n{user}\n{more}"),
+            routes,
+            files: &[("app.lua", app)],
+            ..Options::default()
+        };
+        test(&Server::with(USUAL, &options));
+    };
+    let ask = |server: &Server, how: &str, path: &str| {
+        get(server.public, &format!("/lua?how={how}&path={path}")).text().to_owned()
+    };
+    with("", &|server| {
+        let said = ask(server, "save", "t.table");
+        assert!(
+            said.contains("name a folder for them in server.snapshots"),
+            "{said}"
+        );
+    });
+    with("snapshots = \"tables\"", &|server| {
+        let log = server.log();
+        assert!(log.contains("sandbox enforced=files"), "{log}");
+        for path in ["t.table", "t.table"] {
+            assert_eq!(ask(server, "save", path), "0");
+        }
+        assert_eq!(ask(server, "load", "t.table"), "0");
+        let folder = server.folder.join("tables");
+        for (path, mode) in [(folder.join("t.table"), 0o600), (folder.clone(), 0o700)] {
+            let found = fs::metadata(&path).expect("there");
+            assert_eq!(found.mode() & 0o777, mode, "{path:?}");
+            if is_root() {
+                assert_eq!(found.uid(), NOBODY, "{path:?}");
+            }
+        }
+        for path in ["../t.table", "/tmp/t.table"] {
+            let said = ask(server, "save", path);
+            assert!(said.contains("(server.snapshots), not as"), "{said}");
+        }
+    });
+}
