@@ -171,6 +171,7 @@ fn the_cache_of_certificates_is_given_to_the_user() {
 fn tables_are_saved_in_a_sandbox_where_the_config_says() {
     let app = r#"
         local app = {}
+        local veche = require("veche")
         local t = veche.table("t", { key = "id:u32", columns = { mark = "u8" } })
         function app.request(req)
           local done, said = pcall(t[req.query.how], t, req.query.path)
@@ -189,7 +190,9 @@ fn tables_are_saved_in_a_sandbox_where_the_config_says() {
         test(&Server::with(USUAL, &options));
     };
     let ask = |server: &Server, how: &str, path: &str| {
-        get(server.public, &format!("/lua?how={how}&path={path}")).text().to_owned()
+        get(server.public, &format!("/lua?how={how}&path={path}"))
+            .text()
+            .to_owned()
     };
     with("", &|server| {
         let said = ask(server, "save", "t.table");
