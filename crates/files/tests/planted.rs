@@ -183,7 +183,7 @@ fn links_among_folders_are_roots_or_lead_to_their_owners() {
         return;
     }
     let folder = folder("links");
-    for (name, uid) in [("root", 0), ("nobody", NOBODY), ("other", OTHER)] {
+    for (name, uid) in [("trusted", 0), ("nobody", NOBODY), ("other", OTHER)] {
         fs::create_dir(folder.join(name)).expect("a folder");
         fs::write(folder.join(name).join("file"), name).expect("written");
         give(&folder.join(name), uid);
@@ -196,14 +196,17 @@ fn links_among_folders_are_roots_or_lead_to_their_owners() {
         gid: NOBODY,
     });
     for (target, link_owner, is_written, is_read) in [
-        ("root", 0, true, true),
+        ("trusted", 0, true, true),
         ("nobody", 0, true, true),
         ("nobody", NOBODY, true, true),
-        ("root", NOBODY, false, false),
+        ("trusted", NOBODY, false, false),
         ("other", NOBODY, false, false),
         ("nobody", OTHER, false, false),
     ] {
-        for to in [PathBuf::from(target), folder.join("root/..").join(target)] {
+        for to in [
+            PathBuf::from(target),
+            folder.join("trusted/..").join(target),
+        ] {
             let case = format!("{to:?} by a link of {link_owner}");
             symlink(&to, &link).expect("a link");
             give(&link, link_owner);
@@ -226,7 +229,7 @@ fn links_among_folders_are_roots_or_lead_to_their_owners() {
     }
     // The last piece, which only readers follow.
     let last = folder.join("nobody/last");
-    symlink("../root/file", &last).expect("a link");
+    symlink("../trusted/file", &last).expect("a link");
     read(&last).expect("a link of root's");
     give(&last, NOBODY);
     let found = Fault::LinkOf {
