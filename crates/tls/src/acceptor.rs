@@ -17,6 +17,7 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
 use crate::certificate::{Certificate, Fit, chain_of, read_file, read_slow};
 use crate::greeting::Greeting;
+use crate::resumption::Judged;
 use crate::{Error, Proofs, Tls};
 
 /// What clients have to show.
@@ -77,8 +78,9 @@ impl Roots {
 
 /// The keys of session tickets: whoever comes back with a ticket has a short handshake, on any worker.
 ///
-/// They change every six hours, and the ones before are taken for six more. Clients that showed certificates come
-/// back without: what vouched for them has to be the same for as long as the keys are.
+/// They change every six hours, and the ones before are taken for six more. A client that showed a certificate comes
+/// back by a ticket only while that certificate holds and the roots in force vouch for it; otherwise its handshake is a
+/// full one.
 #[derive(Clone)]
 pub struct Tickets(Arc<dyn ProducesTickets>);
 
@@ -121,6 +123,10 @@ impl Acceptor {
     ) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let verifier = verifier_of(clients, &provider)?;
+        let judged = Judged {
+            tickets: Arc::clone(&tickets.0),
+            verifier: clients.map(|_| Arc::clone(&verifier)),
+        };
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(verifier)
@@ -131,7 +137,7 @@ impl Acceptor {
             .collect();
         // The strongest that both know, whatever the client would rather have.
         config.ignore_client_order = true;
-        config.ticketer = Arc::clone(&tickets.0);
+        config.ticketer = Arc::new(judged);
         // Tickets need no memory here; the other way would be a locked table for all workers.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Self {

@@ -13,6 +13,7 @@ mod certificate;
 mod failure;
 mod greeting;
 mod proof;
+mod resumption;
 mod stamp;
 mod subject;
 mod tls;
