@@ -11,6 +11,7 @@ pub mod mysql;
 pub mod password;
 pub mod redis;
 mod resolve;
+mod secret_url;
 mod server;
 
 pub use handle::Handle;
@@ -20,6 +21,7 @@ pub use mysql::Mysql;
 pub use password::Password;
 pub use redis::Redis;
 pub use resolve::Resolve;
+pub use secret_url::{SecretUrl, masked};
 pub use server::{Secret, Server, Tls};
 
 use std::net::IpAddr;

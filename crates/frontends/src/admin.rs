@@ -4,15 +4,18 @@
 //! neither: it has no key, may not send the header that holds one, and is refused by the headers that browsers add. What
 //! the process shows is not known here.
 
+use std::net::IpAddr;
+
 use serde::Deserialize;
 use veche_hub::SessionId;
 use veche_proto::http::{Head, Status};
 
 use crate::backend::PERMISSION_DENIED;
 use crate::command::{self, BadCommand};
+use crate::guessing::{self, Lock};
 use crate::origin::{self, Rule};
 use crate::reply::Refusal;
-use crate::shared::{NoteLevel, Shared};
+use crate::shared::Shared;
 
 /// Where the page's files are.
 pub(crate) const ROOT: &str = "builtin:admin";
@@ -83,6 +86,7 @@ struct After {
 pub(crate) fn admit(
     head: &Head<'_>,
     is_tls: bool,
+    client: IpAddr,
     id: SessionId,
     shared: &mut Shared,
 ) -> Result<(), Refusal> {
@@ -91,12 +95,8 @@ pub(crate) fn admit(
         let why = "pages of other origins may not call this";
         return Err(Refusal::of_api(Status::FORBIDDEN, PERMISSION_DENIED, why));
     }
-    if shared.site.is_admin(head) {
-        return Ok(());
+    match shared.site.is_admin(head) {
+        true => Ok(()),
+        false => Err(guessing::refuse(head, Lock::Admin, client, id, shared)),
     }
-    if head.header_bytes("x-api-key").is_some() {
-        let what = "a call of the admin page with a wrong key".to_owned();
-        shared.note(id, NoteLevel::Warn, what);
-    }
-    Err(crate::api::unauthorized())
 }

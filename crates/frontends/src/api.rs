@@ -6,6 +6,8 @@
 mod batch;
 mod method;
 
+use std::net::IpAddr;
+
 use batch::Batch;
 use method::Method;
 use veche_hub::{Answer, SessionId, Ticket};
@@ -14,6 +16,7 @@ use veche_proto::http::{Framing, Head, Method as Verb, Status};
 use crate::admin::{self, Look};
 use crate::backend::{BAD_REQUEST, Backend, Progress, UNAUTHORIZED, Unwilling, write_error};
 use crate::command::BadCommand;
+use crate::guessing::{self, Lock};
 use crate::publishing::Publisher;
 use crate::reply::Refusal;
 use crate::shared::Shared;
@@ -38,8 +41,16 @@ pub(crate) enum CallEnd {
 
 impl Call {
     /// Judges the head of a call; `below` is the path below `/api`.
-    pub(crate) fn begin(head: &Head<'_>, below: &str, shared: &Shared) -> Result<Self, Refusal> {
-        let publisher = shared.site.publisher(head).ok_or_else(unauthorized)?;
+    pub(crate) fn begin(
+        head: &Head<'_>,
+        below: &str,
+        client: IpAddr,
+        id: SessionId,
+        shared: &mut Shared,
+    ) -> Result<Self, Refusal> {
+        let Some(publisher) = shared.site.publisher(head) else {
+            return Err(guessing::refuse(head, Lock::Api, client, id, shared));
+        };
         let name = below.trim_matches('/');
         if name == "socket" {
             let why = "this path speaks WebSocket";
@@ -53,10 +64,11 @@ impl Call {
         head: &Head<'_>,
         name: &str,
         is_tls: bool,
+        client: IpAddr,
         id: SessionId,
         shared: &mut Shared,
     ) -> Result<Self, Refusal> {
-        admin::admit(head, is_tls, id, shared)?;
+        admin::admit(head, is_tls, client, id, shared)?;
         let method = Look::of(name).map_or_else(|| Method::of(name), Method::Look);
         Self::of(head, method, Publisher::default())
     }

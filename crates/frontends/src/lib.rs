@@ -18,6 +18,7 @@ pub mod client;
 pub mod close;
 pub mod command;
 pub mod connection;
+pub mod guessing;
 pub mod hooks;
 mod http;
 pub mod identity;

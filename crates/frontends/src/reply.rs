@@ -136,6 +136,8 @@ pub(crate) struct Refusal {
     headers: Vec<(&'static str, String)>,
     content_type: &'static str,
     body: String,
+    /// The connection ends with it.
+    pub(crate) ends: bool,
 }
 
 impl Refusal {
@@ -146,6 +148,7 @@ impl Refusal {
             headers: Vec::new(),
             content_type: "text/plain; charset=utf-8",
             body: format!("{why}\n"),
+            ends: false,
         }
     }
 
@@ -157,6 +160,7 @@ impl Refusal {
             headers: Vec::new(),
             content_type: "application/json",
             body,
+            ends: false,
         }
     }
 
@@ -176,6 +180,12 @@ impl Refusal {
         reply.write_with(id, self.status, &headers, self.body.as_bytes(), shared);
     }
 
+    /// With the end of the connection behind it.
+    pub(crate) fn ending(mut self) -> Self {
+        self.ends = true;
+        self
+    }
+
     /// With a further header.
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
@@ -185,7 +195,8 @@ impl Refusal {
 
 /// A request that can't be trusted to end where it seems to: answered, and the connection ends.
 pub(crate) fn refuse_request(id: SessionId, error: &HttpError, shared: &mut Shared) {
-    shared.note(
+    shared.note_as(
+        error.status.0,
         id,
         NoteLevel::Info,
         format!("request refused with {}: {}", error.status.0, error.reason),

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
+use std::panic::Location;
 use std::sync::Arc;
 
 pub use veche_hub::Now;
@@ -27,8 +28,8 @@ use crate::site::Site;
 use crate::static_files::Files;
 use crate::stats::Stats;
 
-/// Notes written down in a second; a flood of mistakes is counted, not written down one by one.
-const NOTES_PER_SECOND: u32 = 64;
+/// Notes of one kind written down in a second; a flood of mistakes is counted, not written down one by one.
+const NOTES_PER_SECOND: u32 = 16;
 
 /// Longest note.
 const NOTE_BYTES_MAX: usize = 300;
@@ -57,6 +58,11 @@ pub trait Process {
     fn may_begin(&self, address: IpAddr, now_ms: u64) -> bool {
         let _ = (address, now_ms);
         true
+    }
+    /// A client's address has shown a wrong key; the milliseconds after which it may be wrong again, 0 for at once.
+    fn wrong_key(&self, address: IpAddr, now_ms: u64) -> u64 {
+        let _ = (address, now_ms);
+        0
     }
     /// A user opens one more WebSocket, of which he may have `max`; whether he has room for it, and then it counts.
     fn user_opened(&self, user: &str, max: u32) -> bool {
@@ -178,12 +184,22 @@ pub struct Shared {
     pub(crate) app_codecs: Option<Box<Codecs>>,
     /// For the log; the worker writes them down after each batch.
     pub notes: Vec<Note>,
-    notes_left: u32,
-    notes_dropped: u64,
+    /// What was noted in this second, by kind; there are as many kinds as places that note something.
+    note_kinds: Vec<NoteKind>,
     notes_second: u64,
     /// Decoded payloads, names and replies; empty between calls.
     pub(crate) scratch: Scratch,
     parting: Option<Parting>,
+}
+
+/// What was noted at one place of the code.
+struct NoteKind {
+    place: (&'static Location<'static>, u16),
+    /// In this second.
+    noted: u32,
+    dropped: u64,
+    /// Before the first that was dropped.
+    last: String,
 }
 
 #[derive(Default)]
@@ -222,8 +238,7 @@ impl Shared {
             app_ready: Vec::new(),
             app_codecs: None,
             notes: Vec::new(),
-            notes_left: NOTES_PER_SECOND,
-            notes_dropped: 0,
+            note_kinds: Vec::new(),
             notes_second: 0,
             scratch: Scratch::default(),
             parting: None,
@@ -249,7 +264,7 @@ impl Shared {
         self.date.set(now.wall_ms);
         if now.mono_ms / 1000 != self.notes_second {
             self.notes_second = now.mono_ms / 1000;
-            self.notes_left = NOTES_PER_SECOND;
+            self.note_kinds.iter_mut().for_each(|kind| kind.noted = 0);
         }
         self.hub.set_now(now);
         self.ports.outboxes.set_now_ms(now.mono_ms);
@@ -320,31 +335,61 @@ impl Shared {
         );
     }
 
-    /// Notes something for the log.
+    /// Notes something for the log. What one place in the code notes is of one kind, and each kind has a limit of its
+    /// own: a flood of one hides no other.
+    #[track_caller]
     pub(crate) fn note(&mut self, session: SessionId, level: NoteLevel, what: impl Into<String>) {
-        if self.notes_left == 0 {
-            self.notes_dropped += 1;
-        } else {
-            self.notes_left -= 1;
-            let mut what = what.into();
-            if what.len() > NOTE_BYTES_MAX {
-                what.truncate(what.floor_char_boundary(NOTE_BYTES_MAX));
-                what.push('…');
-            }
-            self.notes.push(Note {
-                session,
-                level,
-                what,
-            });
-        }
+        self.note_as(0, session, level, what);
     }
 
-    /// Notes that were not written down, for lack of room, since the last call; 0 while there is none.
-    pub fn take_dropped_notes(&mut self) -> u64 {
-        if self.notes_left == 0 {
-            return 0;
+    /// The same where one place notes several kinds, told apart by a number.
+    #[track_caller]
+    pub(crate) fn note_as(
+        &mut self,
+        number: u16,
+        session: SessionId,
+        level: NoteLevel,
+        what: impl Into<String>,
+    ) {
+        let place = (Location::caller(), number);
+        let index = self.note_kinds.iter().position(|kind| kind.place == place);
+        let index = index.unwrap_or_else(|| {
+            self.note_kinds.push(NoteKind {
+                place,
+                noted: 0,
+                dropped: 0,
+                last: String::new(),
+            });
+            self.note_kinds.len() - 1
+        });
+        let kind = &mut self.note_kinds[index];
+        if kind.noted >= NOTES_PER_SECOND {
+            kind.dropped += 1;
+            return;
         }
-        std::mem::take(&mut self.notes_dropped)
+        kind.noted += 1;
+        let mut what = what.into();
+        if what.len() > NOTE_BYTES_MAX {
+            what.truncate(what.floor_char_boundary(NOTE_BYTES_MAX));
+            what.push('…');
+        }
+        if kind.noted == NOTES_PER_SECOND {
+            kind.last.clone_from(&what);
+        }
+        self.notes.push(Note {
+            session,
+            level,
+            what,
+        });
+    }
+
+    /// A kind of which notes were not written down for lack of room, if it has room again: how many since it was taken
+    /// last, and the last note before them.
+    pub fn take_dropped_notes(&mut self) -> Option<(u64, String)> {
+        let mut kinds = self.note_kinds.iter_mut();
+        let kind = kinds.find(|kind| kind.dropped > 0 && kind.noted < NOTES_PER_SECOND)?;
+        let dropped = std::mem::take(&mut kind.dropped);
+        Some((dropped, std::mem::take(&mut kind.last)))
     }
 
     /// The head of an answer with this status is written.

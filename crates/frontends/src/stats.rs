@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::guessing::Lock;
 use crate::publishing::Busy;
 use veche_jwt::Refusal;
 
@@ -166,6 +167,8 @@ pub struct Stats {
     pub turned_away: [Cell; TurnedAway::ALL.len()],
     /// Handshakes by outcome.
     pub handshakes: [Cell; Handshake::ALL.len()],
+    /// Wrong keys, in the order of [`Lock::ALL`].
+    pub wrong_keys: [Cell; Lock::ALL.len()],
     /// Tokens that did not hold, at handshakes and renewals, in the order of [`Refusal::ALL`].
     pub tokens_refused: [Cell; Refusal::ALL.len()],
     /// Tokens that took the place of older ones of their sessions.

@@ -250,7 +250,7 @@ impl Refused {
             self.refusal.status.0,
             self.refusal.why()
         );
-        shared.note(id, NoteLevel::Info, what);
+        shared.note_as(self.outcome as u16, id, NoteLevel::Info, what);
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use veche_frontends::Stats;
+use veche_frontends::rate::Rate;
 use veche_mailbox::Wake as _;
 use veche_net::Waker;
 use veche_outbound::Outbound;
@@ -18,6 +19,7 @@ use crate::acme::Orders;
 use crate::addresses::Addresses;
 use crate::blocks::Blocks;
 use crate::events::Events;
+use crate::guesses::Guesses;
 use crate::history::Keeper;
 use crate::hooks::Hooks;
 use crate::identity::Identities;
@@ -26,6 +28,11 @@ use crate::memory::Memory;
 use crate::sealing::Sealing;
 use crate::slow::Board;
 use crate::users::Users;
+
+/// Wrong keys of one address that are answered as usual.
+fn wrong_keys_rate() -> Rate {
+    Rate::new(10, 60_000)
+}
 
 /// See the module's text.
 pub(crate) struct Common {
@@ -39,6 +46,8 @@ pub(crate) struct Common {
     connections_max: AtomicUsize,
     /// What each client address takes.
     pub(crate) addresses: Addresses,
+    /// Which addresses have shown wrong keys.
+    pub(crate) wrong_keys: Guesses,
     /// How many connections users have.
     pub(crate) users: Users,
     /// What the process takes.
@@ -82,6 +91,7 @@ impl Common {
             unstopped: AtomicUsize::new(workers),
             connections_max: AtomicUsize::new(usize::MAX),
             addresses: Addresses::default(),
+            wrong_keys: Guesses::new(Some(wrong_keys_rate())),
             users: Users::default(),
             memory: Memory::new(),
             wakers: Mutex::default(),

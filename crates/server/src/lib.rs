@@ -29,6 +29,7 @@ mod events;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod guesses;
 mod history;
 mod hooks;
 mod identity;

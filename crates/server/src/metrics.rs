@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use veche_frontends::Process;
 use veche_frontends::admin::Look;
 use veche_frontends::blocks::{Block, Issued, NotBlocked};
+use veche_frontends::guessing::Lock;
 use veche_frontends::stats::{Cell, Handshake, SealFailure, Stats, TURN_BUCKETS_US, TurnedAway};
 use veche_jwt::Refusal;
 use veche_outbound::Outbound;
@@ -155,6 +156,15 @@ impl Process for Report {
 
     fn may_begin(&self, address: IpAddr, now_ms: u64) -> bool {
         self.common.addresses.may_begin(address, now_ms)
+    }
+
+    fn wrong_key(&self, address: IpAddr, now_ms: u64) -> u64 {
+        let guesses = &self.common.wrong_keys;
+        let wait_ms = guesses.wait_ms(address, now_ms);
+        if wait_ms == 0 {
+            guesses.wrong(address, now_ms);
+        }
+        wait_ms
     }
 
     fn user_opened(&self, user: &str, max: u32) -> bool {
@@ -443,6 +453,15 @@ const LABELLED: &[(&str, &str, &str, Cells)] = &[
         |s| {
             let cell = |(why, label)| (label, &s.turned_away[why as usize]);
             TurnedAway::ALL.into_iter().map(cell).collect()
+        },
+    ),
+    (
+        "veche_wrong_keys",
+        "Wrong API keys, by what they were shown for: the API of back ends, or the admin page",
+        "lock",
+        |s| {
+            let cell = |(lock, label)| (label, &s.wrong_keys[lock as usize]);
+            Lock::ALL.into_iter().map(cell).collect()
         },
     ),
     (

@@ -12,6 +12,7 @@ use super::body::Purpose;
 use crate::admin;
 use crate::api::Call;
 use crate::centrifuge::transport::Transport;
+use crate::guessing::{self, Lock};
 use crate::journal::Entry;
 use crate::reply::{Refusal, Reply};
 use crate::route::{Found, Handler, Route};
@@ -89,7 +90,7 @@ impl Http {
         }
         match &route.handler {
             Handler::Api => {
-                let call = match Call::begin(head, below, shared) {
+                let call = match Call::begin(head, below, self.client, id, shared) {
                     Ok(call) => call,
                     Err(refusal) => return self.refuse(id, head, refusal, shared),
                 };
@@ -125,7 +126,8 @@ impl Http {
             Handler::Static { root } => self.file(id, head, (root, below), &[], shared),
             Handler::Admin => match below.trim_start_matches('/').strip_prefix("api/") {
                 Some(name) => {
-                    match Call::begin_admin(head, name, self.is_tls(shared), id, shared) {
+                    let is_tls = self.is_tls(shared);
+                    match Call::begin_admin(head, name, is_tls, self.client, id, shared) {
                         Ok(call) => self.read_body(id, head, Purpose::Call(Box::new(call)), shared),
                         Err(refusal) => self.refuse(id, head, refusal, shared),
                     }
@@ -256,6 +258,12 @@ impl Http {
         refusal: Refusal,
         shared: &mut Shared,
     ) -> Result<Then<Socket>, HttpError> {
+        if refusal.ends {
+            let mut reply = Reply::to(head);
+            reply.keep_alive = false;
+            refusal.write(reply, id, shared);
+            return Ok(Then::End);
+        }
         self.answer(id, head, shared, move |reply, id, shared| {
             refusal.write(reply, id, shared)
         })
@@ -274,7 +282,11 @@ impl Http {
         }
         match judge(head, raw, route, self.is_tls(shared), shared) {
             Ok(candidate) => self.name_candidate(id, candidate, shared),
-            Err(refused) => {
+            Err(mut refused) => {
+                if refused.outcome == Handshake::Unauthorized {
+                    let (lock, client) = (Lock::Api, self.client);
+                    refused.refusal = guessing::refuse(head, lock, client, id, shared);
+                }
                 // It may be no handshake at all, and have a body.
                 refused.note(id, shared);
                 self.refuse(id, head, refused.refusal, shared)

@@ -10,7 +10,7 @@ use http::uri::Scheme;
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
-use veche_calls::{Body, Call, Fetch, Http, HttpReply, Reply, Trust};
+use veche_calls::{Body, Call, Fetch, Http, HttpReply, Reply, Trust, masked};
 
 use super::Failed;
 use crate::perform::{Clients, perform};
@@ -60,12 +60,13 @@ impl Client {
             (name.as_str().to_owned(), value)
         };
         let url = head.uri.to_string();
+        let shown = masked(&url);
         if !is_https(&url) {
-            return Err(unreached(format!("{url:?} is no URL of https")));
+            return Err(unreached(format!("{shown:?} is no URL of https")));
         }
         let fetch = Fetch {
             method: head.method.as_str().to_owned(),
-            url: url.clone(),
+            url,
             headers: head.headers.iter().map(header).collect(),
             body,
             timeout: TIMEOUT,
@@ -79,27 +80,27 @@ impl Client {
         let call = Call::Http(Http::Fetch(Box::new(fetch)));
         let reply = match perform(&self.clients, call).await {
             Ok(Reply::Http(reply)) => reply,
-            Ok(_) => return Err(unreached(format!("{url}: no answer of HTTP"))),
-            Err(fault) => return Err(unreached(format!("{url}: {}", fault.words))),
+            Ok(_) => return Err(unreached(format!("{shown}: no answer of HTTP"))),
+            Err(fault) => return Err(unreached(format!("{shown}: {}", fault.words))),
         };
         if reply.status >= 500 {
-            return Err(unreached(format!("{url} answered with {}", reply.status)));
+            return Err(unreached(format!("{shown} answered with {}", reply.status)));
         }
         let after_s = retry_after_s(&reply);
         let Body::Whole(body) = reply.body else {
-            return Err(unreached(format!("{url}: the answer came in parts")));
+            return Err(unreached(format!("{shown}: the answer came in parts")));
         };
         if reply.status == StatusCode::TOO_MANY_REQUESTS {
             // What stands in front of an authority says so as well, and not always in its words.
             let why = match serde_json::from_slice::<Problem>(&body) {
                 Ok(problem) => super::order::words(&problem),
-                Err(_) => format!("{url} answered with {}", reply.status),
+                Err(_) => format!("{shown} answered with {}", reply.status),
             };
             let after_s = after_s.unwrap_or(0);
             return Err(Error::Other(Box::new(Failed::Limited { why, after_s })));
         }
         if head.method == Method::GET {
-            judge_directory(&url, &body)?;
+            judge_directory(&shown, &body)?;
         }
         let mut response = http::Response::builder().status(reply.status);
         for (name, value) in &reply.headers {

@@ -20,7 +20,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tokio::time::timeout;
 use url::Url;
 use veche_calls::{Body as Delivered, Fault, FaultKind, Fetch, Handle, Http, HttpReply};
-use veche_calls::{Outcome, Reply, Trust};
+use veche_calls::{Outcome, Reply, Trust, masked};
 use veche_tls::Trusts;
 
 use crate::metrics::Figures;
@@ -92,7 +92,8 @@ impl Client {
                 redirects += 1;
                 if redirects > fetch.redirects_max {
                     let most = fetch.redirects_max;
-                    let words = format!("more than {most} redirects, the last one to {}", next.url);
+                    let last = masked(next.url.as_str());
+                    let words = format!("more than {most} redirects, the last one to {last}");
                     return Err(fault(FaultKind::Broken, words));
                 }
                 body.discard().await;
@@ -143,8 +144,12 @@ fn first(fetch: &Fetch) -> Result<Hop, Fault> {
             value.map_err(|_| invalid("a header's value is none"))?,
         );
     }
-    let mut url = Url::parse(&fetch.url)
-        .map_err(|error| fault(FaultKind::Invalid, format!("{:?}: {error}", fetch.url)))?;
+    let mut url = Url::parse(&fetch.url).map_err(|error| {
+        fault(
+            FaultKind::Invalid,
+            format!("{:?}: {error}", masked(&fetch.url)),
+        )
+    })?;
     url.set_fragment(None);
     Ok(Hop {
         method: method.map_err(|_| invalid("the method is none"))?,
@@ -156,7 +161,12 @@ fn first(fetch: &Fetch) -> Result<Hop, Fault> {
 
 /// Where the connection for a URL goes to.
 fn place(fetch: &Fetch, url: &Url) -> Result<Place, Fault> {
-    let invalid = |why: &str| fault(FaultKind::Invalid, format!("{:?}: {why}", url.as_str()));
+    let invalid = |why: &str| {
+        fault(
+            FaultKind::Invalid,
+            format!("{:?}: {why}", masked(url.as_str())),
+        )
+    };
     let is_tls = match url.scheme() {
         "http" => false,
         "https" => true,

@@ -6,7 +6,7 @@ use http::header::{
     HOST, LOCATION, PROXY_AUTHORIZATION,
 };
 use http::{HeaderMap, Method, StatusCode};
-use veche_calls::{Fault, FaultKind};
+use veche_calls::{Fault, FaultKind, masked};
 
 use super::exchange::Hop;
 use super::fault;
@@ -28,7 +28,7 @@ pub(super) fn next(
     };
     let location = String::from_utf8_lossy(location.as_bytes());
     let bad = |why: &dyn std::fmt::Display| {
-        let words = format!("a redirect to {location:?}: {why}");
+        let words = format!("a redirect to {:?}: {why}", masked(&location));
         fault(FaultKind::Broken, words)
     };
     let mut url = hop.url.join(&location).map_err(|error| bad(&error))?;
@@ -150,7 +150,8 @@ mod tests {
         ] {
             let fault = follow(Method::GET, 302, location).expect_err(location);
             assert_eq!(fault.kind, FaultKind::Broken);
-            assert!(fault.words.contains(location), "{fault:?}");
+            assert!(fault.words.contains(&masked(location)), "{fault:?}");
+            assert!(!fault.words.contains("u:p"), "{fault:?}");
         }
     }
 }

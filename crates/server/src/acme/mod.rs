@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::{debug, error, info, warn};
+use veche_calls::masked;
 use veche_outbound::Outbound;
 use veche_outbound::acme::{Ended, Failed, Order};
 use veche_tls::{Certificate, Proofs, Stamp, stamp};
@@ -153,7 +154,7 @@ impl Orders {
             };
             if let Some(what) = what {
                 warn!(
-                    directory = config.acme.directory,
+                    directory = masked(&config.acme.directory),
                     "acme: {what}; it is ordered in {} s",
                     (wanted.due_s - now_s).max(0)
                 );
@@ -213,7 +214,7 @@ impl Orders {
             return kept.no_cache(&error);
         }
         info!(
-            directory = acme.directory,
+            directory = masked(&acme.directory),
             "acme: ordering a certificate for {}",
             going.names.join(", ")
         );
@@ -356,7 +357,7 @@ impl Going {
                 self.keep_or_say(&Attempts::issued(&self.names, now_s));
                 let days = (held.valid_until_s - now_s) / (24 * 60 * 60);
                 info!(
-                    directory = self.directory,
+                    directory = masked(&self.directory),
                     "acme: a certificate for {names} was issued, good for {days} days"
                 );
                 figures.issued.add(1);
@@ -399,7 +400,7 @@ impl Going {
             Err(_) => write!(words, "there is none to show"),
         };
         warn!(
-            directory = self.directory,
+            directory = masked(&self.directory),
             "acme: no certificate for {names}, {words}; {} in a row, the next try comes in {} s: {why}",
             match attempts.failures {
                 1 => "1 failure".to_owned(),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use veche_calls::SecretUrl;
 use veche_frontends::hooks::Kind;
 
 use super::types::Secret;
@@ -11,7 +12,7 @@ use super::types::Secret;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hooks {
     /// By kind; `None`: that is not asked.
-    pub(crate) urls: [Option<String>; Kind::ALL.len()],
+    pub(crate) urls: [Option<SecretUrl>; Kind::ALL.len()],
     /// From the question to the whole answer.
     pub(crate) timeout: Duration,
     /// What requests are signed with; with none they are not.
@@ -33,7 +34,7 @@ pub(crate) struct Hooks {
 
 impl Hooks {
     /// Where that is asked.
-    pub(crate) fn url(&self, kind: Kind) -> Option<&str> {
-        self.urls[kind as usize].as_deref()
+    pub(crate) fn url(&self, kind: Kind) -> Option<&SecretUrl> {
+        self.urls[kind as usize].as_ref()
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use veche_calls::SecretUrl;
 use veche_frontends::identity::token::Place;
 use veche_frontends::rate::Rate;
 use veche_jwt::{Keys, Rules};
@@ -33,7 +34,7 @@ pub(crate) enum KeySource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Published {
     /// `http` or `https`.
-    pub(crate) url: String,
+    pub(crate) url: SecretUrl,
     /// It is fetched anew so often.
     pub(crate) refresh: Duration,
     /// Who vouches for the server behind `https`, if not the system's authorities.

@@ -6,6 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
+use veche_calls::SecretUrl;
 use veche_frontends::access::ClientAddress;
 use veche_frontends::identity::token::Place;
 use veche_hub::{Audience, Namespaces};
@@ -344,7 +345,7 @@ pub(crate) enum Identity {
     /// A token, by `[jwt]`.
     Token,
     /// The back end behind this URL, by `[hook]`.
-    Hook(String),
+    Hook(SecretUrl),
     /// A name and a password, which this service of PAM judges, by `[pam]`.
     Pam(Service),
 }

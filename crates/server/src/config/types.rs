@@ -9,6 +9,7 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use veche_calls::SecretUrl;
 use veche_frontends::access::{Access, Networks};
 use veche_frontends::outbox::Keeping;
 use veche_frontends::pace::Pacing;
@@ -564,7 +565,7 @@ pub(crate) struct Api {
 /// `[events]`: who is told what happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Events {
-    pub(crate) url: String,
+    pub(crate) url: SecretUrl,
     /// What requests are signed with; with none they are not.
     pub(crate) secrets: Vec<Secret>,
     /// The files that some of them were read from.

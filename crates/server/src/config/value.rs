@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
+use veche_calls::masked;
 use veche_frontends::rate::Rate;
 
 use super::report::nearest_hint;
@@ -287,7 +288,7 @@ impl Kind {
 impl fmt::Display for Value {
     /// As TOML, with secrets masked.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quoted = |text: &str| toml::Value::from(text).to_string();
+        let quoted = |text: &str| toml::Value::from(shown(text)).to_string();
         match self {
             Self::Off => f.write_str("\"off\""),
             Self::Word(word) => write!(f, "\"{word}\""),
@@ -319,7 +320,10 @@ impl fmt::Display for Value {
                 let list: Vec<String> = list.iter().map(shown).collect();
                 write!(f, "[{}]", list.join(", "))
             }
-            Self::Table(table) => write!(f, "{}", toml::Value::Table(table.clone())),
+            Self::Table(table) => {
+                let shown = without_secrets(toml::Value::Table(table.clone()));
+                write!(f, "{shown}")
+            }
             Self::Certificates(list) => {
                 let one = |source: &CertificateSource| match source {
                     CertificateSource::Files { certificate, key } => {
@@ -424,17 +428,44 @@ fn source_of(
 /// The longest piece of a found value that an error repeats, in characters.
 const FOUND_CHARS_MAX: usize = 60;
 
-/// A found value on one line, as it would be written.
+/// A text of the configuration for others to see: a URL has no user information and no query.
+fn shown(text: &str) -> String {
+    match text.contains("://") {
+        true => masked(text),
+        false => text.to_owned(),
+    }
+}
+
+/// The same of each text in a value.
+fn without_secrets(value: toml::Value) -> toml::Value {
+    match value {
+        toml::Value::String(text) => shown(&text).into(),
+        toml::Value::Array(list) => {
+            toml::Value::Array(list.into_iter().map(without_secrets).collect())
+        }
+        toml::Value::Table(table) => {
+            let members = table.into_iter();
+            let members = members.map(|(name, value)| (name, without_secrets(value)));
+            toml::Value::Table(members.collect())
+        }
+        other => other,
+    }
+}
+
+/// A found value on one line, as it would be written; a URL without its secrets.
 pub(crate) fn describe(found: &DeValue<'_>) -> String {
     match found {
         DeValue::String(text) if text.is_empty() => "an empty string".to_owned(),
         DeValue::String(text) if text.chars().count() > FOUND_CHARS_MAX => {
             format!(
                 "{:?}…",
-                text.chars().take(FOUND_CHARS_MAX).collect::<String>()
+                shown(text)
+                    .chars()
+                    .take(FOUND_CHARS_MAX)
+                    .collect::<String>()
             )
         }
-        DeValue::String(text) => format!("{text:?}"),
+        DeValue::String(text) => format!("{:?}", shown(text)),
         DeValue::Integer(number) => number.to_string(),
         DeValue::Float(number) => number.to_string(),
         DeValue::Boolean(flag) => flag.to_string(),

@@ -29,7 +29,7 @@ pub(super) fn send(
     let mut headers = vec![("content-type".to_owned(), b"application/json".to_vec())];
     sign(&mut headers, &options.secrets, body);
     let request = Request {
-        url: &options.url,
+        url: options.url.expose(),
         headers,
         body: Some(body.to_vec()),
         timeout: options.timeout,

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use tracing::warn;
-use veche_calls::Outcome;
+use veche_calls::{Outcome, SecretUrl};
 use veche_frontends::hooks::{Kind, Question, Verdict};
 use veche_outbound::Outbound;
 
@@ -41,7 +41,7 @@ pub(crate) struct Hooks {
 #[derive(Debug)]
 struct BackEnd {
     kind: Kind,
-    url: String,
+    url: SecretUrl,
     options: Arc<config::Hooks>,
     figures: Arc<Figures>,
     clock: Clock,
@@ -86,11 +86,11 @@ impl Hooks {
                 *place = None;
                 continue;
             };
-            let is_same = |before: &&Arc<BackEnd>| before.url == url && before.options == *options;
+            let is_same = |before: &&Arc<BackEnd>| before.url == *url && before.options == *options;
             if place.as_ref().filter(is_same).is_none() {
                 *place = Some(Arc::new(BackEnd {
                     kind,
-                    url: url.to_owned(),
+                    url: url.clone(),
                     options: Arc::clone(options),
                     figures: Arc::clone(&self.figures),
                     clock: Clock::new(),
@@ -167,7 +167,7 @@ impl BackEnd {
         let mut headers = question::headers(question);
         sign(&mut headers, &self.options.secrets, &body);
         let request = Request {
-            url: &self.url,
+            url: self.url.expose(),
             headers,
             body: Some(body),
             timeout: self.options.timeout,

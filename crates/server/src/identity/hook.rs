@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tracing::warn;
-use veche_calls::Outcome as CallOutcome;
+use veche_calls::{Outcome as CallOutcome, SecretUrl};
 use veche_frontends::Now;
 use veche_frontends::app::Outcome;
 use veche_frontends::identity::hook::{Hook, Question};
@@ -29,7 +29,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// See the module's text.
 #[derive(Debug)]
 pub(super) struct BackEnd {
-    url: String,
+    url: SecretUrl,
     options: config::Hook,
     outbound: Outbound,
     figures: Arc<Figures>,
@@ -48,13 +48,13 @@ struct State {
 
 impl BackEnd {
     pub(super) fn new(
-        url: &str,
+        url: &SecretUrl,
         options: &config::Hook,
         (outbound, figures, ended): (&Outbound, &Arc<Figures>, &Arc<Ended>),
     ) -> Arc<Self> {
         let pause_ms = as_ms(options.pause);
         Arc::new_cyclic(|me| Self {
-            url: url.to_owned(),
+            url: url.clone(),
             options: options.clone(),
             outbound: outbound.clone(),
             figures: Arc::clone(figures),
@@ -156,7 +156,7 @@ impl Hook for BackEnd {
             Ok(false) => self.figures.asked(Asked::Joined),
             Ok(true) => {
                 let get = Request {
-                    url: &self.url,
+                    url: self.url.expose(),
                     headers: passed,
                     body: None,
                     timeout: self.options.timeout,

@@ -113,7 +113,7 @@ impl Keyring {
     fn fetch(&self, published: &Published) {
         let get = Request {
             body: None,
-            url: &published.url,
+            url: published.url.expose(),
             headers: vec![(
                 "accept".to_owned(),
                 b"application/jwk-set+json, application/json".to_vec(),

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::error;
+use veche_calls::SecretUrl;
 use veche_frontends::identity::token::Tokens;
 use veche_frontends::identity::{Identity, basic::Login, hook::Hook};
 use veche_jwt::Keys;
@@ -52,7 +53,7 @@ struct Kept {
     tokens: Option<Arc<Tokens>>,
     keyring: Option<Arc<Keyring>>,
     /// By their URLs.
-    hooks: HashMap<String, Arc<BackEnd>>,
+    hooks: HashMap<SecretUrl, Arc<BackEnd>>,
     /// `None` where no route asks it.
     pam: Option<Arc<Pam>>,
     passwords: HashMap<Service, Arc<Passwords>>,

@@ -4,7 +4,6 @@
 //! A worker hands a password over and goes on. A thread of the [`pool`] has a [`helper`] of its own judge it, and tells the
 //! worker's desk.
 
-mod guesses;
 mod helper;
 mod pool;
 mod shares;
@@ -30,8 +29,8 @@ use super::figures::{Asked, Figures};
 use super::questions::{Asking, Questions, Spared};
 use crate::asking::Seldom;
 use crate::config::{self, as_ms};
+use crate::guesses::Guesses;
 use crate::process::{Clock, now};
-use guesses::Guesses;
 use pool::{Asker, Job, Pool, Ticket, Trouble};
 use shares::Shares;
 

@@ -38,13 +38,12 @@ impl Rest {
                 NoteLevel::Warn => warn!(target: LOG, worker = self.me, %peer, "{what}"),
             }
         }
-        match self.shared.take_dropped_notes() {
-            0 => {}
-            dropped => warn!(
+        while let Some((dropped, last)) = self.shared.take_dropped_notes() {
+            warn!(
                 target: LOG,
                 worker = self.me,
-                dropped, "further mistakes of peers, not written down"
-            ),
+                dropped, "{dropped} more of this kind were not logged: {last}"
+            );
         }
     }
 }

@@ -46,6 +46,7 @@ mod public_names;
 mod rates;
 mod redis;
 mod scrape;
+mod secrets;
 mod services;
 mod shared_apps;
 mod slow_handlers;

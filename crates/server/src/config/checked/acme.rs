@@ -82,10 +82,10 @@ impl Checker<'_> {
 
 fn parse_directory(text: &str) -> Result<String, String> {
     let url = parse_url(text)?;
-    match url.starts_with("https://") {
-        true => Ok(url),
+    match url.expose().starts_with("https://") {
+        true => Ok(url.expose().to_owned()),
         // RFC 8555 section 6.1.
-        false => Err(format!("authorities speak https only, found {text:?}")),
+        false => Err(format!("authorities speak https only, found {url:?}")),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `[hooks]`: URLs that can be asked, and something to ask about.
 
+use veche_calls::SecretUrl;
 use veche_frontends::hooks::Kind;
 use veche_hub::{Publishing, Subscribing};
 
@@ -55,7 +56,7 @@ impl Checker<'_> {
             let why = "sub_refresh: without subscribe no subscription is the back end's";
             self.warn(table.key_at("sub_refresh"), why);
         }
-        let mut urls: [Option<String>; Kind::ALL.len()] = Default::default();
+        let mut urls: [Option<SecretUrl>; Kind::ALL.len()] = Default::default();
         let mut is_sound = true;
         let mut is_far = false;
         for &kind in &given {

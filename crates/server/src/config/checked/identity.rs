@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use url::Url;
+use veche_calls::{SecretUrl, masked};
 use veche_frontends::identity::token::Place;
 use veche_jwt::Rules;
 
@@ -71,7 +72,7 @@ impl Checker<'_> {
             "key_file" => KeySource::PublicFile(self.base.join(given)),
             _ => {
                 let url = self.take("jwks", table.value_at("jwks"), parse_url(&given))?;
-                if url.starts_with("http://") && !is_near(&url) {
+                if url.expose().starts_with("http://") && !is_near(&url) {
                     self.warn(
                         table.value_at("jwks"),
                         "jwks: keys that come by http:// are whoever's is in between: take https://",
@@ -139,22 +140,23 @@ fn sources() -> String {
 }
 
 /// A URL that the HTTP client takes.
-pub(in crate::config) fn parse_url(text: &str) -> Result<String, String> {
-    let url = Url::parse(text).map_err(|why| format!("{text:?} is no URL: {why}"))?;
+pub(in crate::config) fn parse_url(text: &str) -> Result<SecretUrl, String> {
+    let shown = masked(text);
+    let url = Url::parse(text).map_err(|why| format!("{shown:?} is no URL: {why}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(format!(
-            "a URL begins with http:// or https://, found {text:?}"
+            "a URL begins with http:// or https://, found {shown:?}"
         ));
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("name and password don't belong into a URL".to_owned());
     }
-    Ok(url.into())
+    Ok(SecretUrl::new(url.into()))
 }
 
 /// Whether a URL leads to this machine.
-pub(super) fn is_near(url: &str) -> bool {
-    let url = Url::parse(url).ok();
+pub(super) fn is_near(url: &SecretUrl) -> bool {
+    let url = Url::parse(url.expose()).ok();
     match url.as_ref().and_then(Url::host) {
         Some(url::Host::Domain(name)) => name == "localhost",
         Some(url::Host::Ipv4(address)) => address.is_loopback(),

@@ -1,5 +1,6 @@
 //! `[[route]]`: what each handler needs, which listeners have it, and that no two routes claim the same.
 
+use veche_calls::masked;
 use veche_frontends::outbox::Keeping;
 use veche_frontends::pace::{OverPace, Pacing};
 
@@ -360,7 +361,7 @@ impl Checker<'_> {
         let identity = self.take(
             "identity",
             at,
-            Identity::parse(&text).map_err(|why| format!("{why}, found {text:?}")),
+            Identity::parse(&text).map_err(|why| format!("{why}, found {:?}", masked(&text))),
         )?;
         if matches!(identity, Identity::Query(_) | Identity::Header(_)) {
             self.warn(

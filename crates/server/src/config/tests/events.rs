@@ -18,7 +18,7 @@ fn a_back_end_is_told_what_it_is_to_know() {
     assert_eq!(config.warnings, []);
     assert_eq!(config.namespaces[0].told, Told::Members);
     let events = config.events.expect("there is one");
-    assert_eq!(events.url, "http://127.0.0.1:9/x");
+    assert_eq!(events.url.expose(), "http://127.0.0.1:9/x");
     let secrets: Vec<_> = events.secrets.iter().map(|one| one.expose()).collect();
     assert_eq!(secrets, ["shh", "two"]);
     assert_eq!(

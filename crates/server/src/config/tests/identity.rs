@@ -3,6 +3,7 @@
 use std::cell::{Cell, LazyCell};
 use std::time::Duration;
 
+use veche_calls::SecretUrl;
 use veche_frontends::identity::token::Place;
 use veche_pam::Service;
 
@@ -38,7 +39,7 @@ fn keys_of_each_kind() {
     assert_eq!(
         keys("jwks = \"https://a.example/keys\"\njwks_refresh = \"1h\"\njwks_ca = \"ca.pem\""),
         KeySource::Published(Published {
-            url: "https://a.example/keys".to_owned(),
+            url: SecretUrl::new("https://a.example/keys".to_owned()),
             refresh: Duration::from_secs(3600),
             ca: Some("/etc/veche/ca.pem".into()),
         })
@@ -58,7 +59,7 @@ fn the_rest_of_the_sections() {
         panic!("it is one");
     };
     let url = "http://127.0.0.1:9000/who".to_owned();
-    assert_eq!(*identity, Identity::Hook(url));
+    assert_eq!(*identity, Identity::Hook(SecretUrl::new(url)));
     assert_eq!(identity.to_string(), "http:http://127.0.0.1:9000/who");
 
     let lines = "secret_env = \"S\"\nissuer = [\"a\", \"b\"]\naudience = [\"c\"]\nleeway = \"1m\"\n\

@@ -1,4 +1,4 @@
-//! Who has guessed wrong: addresses whose passwords were refused, and how long each has to wait for its next try.
+//! Who has guessed wrong: addresses whose passwords or keys were refused, and how long each has to wait for its next try.
 //!
 //! What counts are answers, not questions, so that many people behind one address may come at once. Wrong ones are charged
 //! even beyond the rate: who sends many at a time pays for them later.
@@ -19,7 +19,7 @@ const PURGE_FROM: usize = 256;
 
 /// See the module's text. Times are in monotonic milliseconds.
 #[derive(Debug)]
-pub(super) struct Guesses {
+pub(crate) struct Guesses {
     /// `None`: nobody has to wait.
     rate: Option<Rate>,
     table: Mutex<Table>,
@@ -32,7 +32,7 @@ struct Table {
 }
 
 impl Guesses {
-    pub(super) fn new(rate: Option<Rate>) -> Self {
+    pub(crate) fn new(rate: Option<Rate>) -> Self {
         Self {
             rate,
             table: Mutex::default(),
@@ -40,7 +40,7 @@ impl Guesses {
     }
 
     /// How long an address has to wait.
-    pub(super) fn wait_ms(&self, address: IpAddr, now_ms: u64) -> u64 {
+    pub(crate) fn wait_ms(&self, address: IpAddr, now_ms: u64) -> u64 {
         let Some(rate) = self.rate else { return 0 };
         let table = self.table.lock();
         let meter = table.meters.get(&network(address));
@@ -48,7 +48,7 @@ impl Guesses {
     }
 
     /// A password of this address was wrong, or may have been.
-    pub(super) fn wrong(&self, address: IpAddr, now_ms: u64) {
+    pub(crate) fn wrong(&self, address: IpAddr, now_ms: u64) {
         let Some(rate) = self.rate else { return };
         let mut table = self.table.lock();
         table.purge(now_ms);
