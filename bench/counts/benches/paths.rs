@@ -1,5 +1,7 @@
 //! Counts the instructions of every path: run by bench/instructions, which knows what to make of them.
 
+#![expect(missing_docs, reason = "gungraun's macros make items without any")]
+
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use veche_counts::Path;
 

@@ -39,7 +39,13 @@ pub(crate) fn sent(bytes: usize, count: u32) -> Path {
     Path::new(move || {
         for _ in 0..count {
             out.clear();
-            encoder.encode(&mut out, MessageKind::Text, black_box(&data), &mut codecs, None);
+            encoder.encode(
+                &mut out,
+                MessageKind::Text,
+                black_box(&data),
+                &mut codecs,
+                None,
+            );
             black_box(&out);
         }
         match out.len() > bytes {

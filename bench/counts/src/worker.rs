@@ -75,7 +75,9 @@ fn turns(mut rig: Rig, messages: Vec<(TransportId, Vec<u8>)>, bytes_each: u64) -
         let sent = rig.sent_bytes() - before;
         match sent == bytes_each * count as u64 {
             true => Ok(()),
-            false => Err(format!("{sent} bytes sent by {count} operations of {bytes_each}")),
+            false => Err(format!(
+                "{sent} bytes sent by {count} operations of {bytes_each}"
+            )),
         }
     })
 }
@@ -118,7 +120,8 @@ pub(crate) fn lua_echo(count: u32) -> Path {
 pub(crate) fn http_request(count: u32) -> Path {
     let mut rig = Rig::new(CONFIG);
     let client = rig.dial(0);
-    let request = b"GET /index.html HTTP/1.1\r\nHost: localhost\r\nUser-Agent: count\r\nAccept: */*\r\n\r\n";
+    let request =
+        b"GET /index.html HTTP/1.1\r\nHost: localhost\r\nUser-Agent: count\r\nAccept: */*\r\n\r\n";
     let answer = ask(&mut rig, client, request.to_vec());
     assert!(answer.starts_with(b"HTTP/1.1 200 "), "it is there");
     repeated(rig, client, request, WARM_UP, count)
@@ -174,7 +177,10 @@ pub(crate) fn subscribe_and_recover(missed: usize, count: u32) -> Path {
         bytes_each = reply.len() as u64;
     }
     let clients: Vec<_> = (0..count).map(|_| connected(&mut rig)).collect();
-    let messages = clients.into_iter().map(|id| (id, recover.clone())).collect();
+    let messages = clients
+        .into_iter()
+        .map(|id| (id, recover.clone()))
+        .collect();
     turns(rig, messages, bytes_each)
 }
 

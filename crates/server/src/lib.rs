@@ -58,7 +58,7 @@ pub fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(argument) if argument == SERVER_PROCESS => {
             process::run(process::link::Link::from_stdin(), server::start)
-        },
+        }
         Some(argument) if argument == veche_pam::helper::ARGUMENT => veche_pam::helper::run(),
         _ => cli::main(),
     }

@@ -15,6 +15,7 @@ use landlock::{
     PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
     RulesetStatus, Scope, make_bitflags,
 };
+use veche_calls::SecretUrl;
 
 use crate::config::{Config, Handler, Identity, KeySource, StaticRoot};
 
@@ -170,16 +171,16 @@ fn config_ports(config: &Config) -> BTreeSet<u16> {
     let routes = config.routes.iter();
     let identities = routes.filter_map(|route| route.handler.identity());
     let identities = identities.filter_map(|identity| match identity {
-        Identity::Hook(url) => Some(url.as_str()),
+        Identity::Hook(url) => Some(url.expose()),
         _ => None,
     });
     let keys = config.jwt.iter().filter_map(|jwt| match &jwt.keys {
-        KeySource::Published(set) => Some(set.url.as_str()),
+        KeySource::Published(set) => Some(set.url.expose()),
         _ => None,
     });
     let hooks = config.hooks.iter().flat_map(|hooks| &hooks.urls);
-    let hooks = hooks.filter_map(|url| url.as_deref());
-    let events = config.events.iter().map(|events| events.url.as_str());
+    let hooks = hooks.filter_map(|url| url.as_ref().map(SecretUrl::expose));
+    let events = config.events.iter().map(|events| events.url.expose());
     let urls = identities.chain(keys).chain(hooks).chain(events);
     urls.filter_map(|url| url::Url::parse(url).ok()?.port_or_known_default())
         .chain([DNS_PORT])

@@ -13,7 +13,6 @@ use veche_hub::{Hub, WorkerId};
 use veche_mailbox::{Class, Mailbox};
 use veche_net::{Driver, FarState, ListenerId, Simulated, TransportId};
 
-
 use crate::apps::{Here, Library};
 use crate::common::Common;
 use crate::config::{self, Config};

@@ -4,8 +4,8 @@
 
 use veche_net::{FarState, Simulated, TransportId};
 
-use crate::stage::{Stage, file, good};
 use crate::config;
+use crate::stage::{Stage, file, good};
 
 const CONFIG: &str = r#"
 [server]

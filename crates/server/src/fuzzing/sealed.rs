@@ -88,7 +88,12 @@ pub fn sealed(data: &[u8]) {
     stage.finish(&ids);
 }
 
-fn operate(operation: u8, script: &mut Script<'_>, stage: &mut Stage<Simulated>, client: &mut Client) {
+fn operate(
+    operation: u8,
+    script: &mut Script<'_>,
+    stage: &mut Stage<Simulated>,
+    client: &mut Client,
+) {
     match operation % 16 {
         // Bytes as they are, inside.
         0 | 1 => client.say(script.bytes()),

@@ -28,10 +28,7 @@ pub(crate) const RESTORED_WAIT: Duration = Duration::from_secs(300);
 pub(crate) const SELF: &str = "/proc/self/exe";
 
 /// Makes a control socket on which a server process finds its listening sockets and `start`; our end and its own.
-pub(super) fn introduce(
-    listening: &[Listening],
-    mut start: Start,
-) -> io::Result<(Link, OwnedFd)> {
+pub(super) fn introduce(listening: &[Listening], mut start: Start) -> io::Result<(Link, OwnedFd)> {
     let (mut link, theirs) = Link::pair()?;
     let sockets: Vec<_> = listening
         .iter()
