@@ -12,7 +12,7 @@ use rustix::process::{getegid, geteuid};
 use veche_files::{Owner, Writing, make_folder};
 
 use crate::config::{Config, RunAs};
-use crate::logging::FILE_MODE;
+use crate::logging::{self, FILE_MODE};
 
 /// Why the server process can't run as somebody else.
 #[derive(Debug, thiserror::Error)]
@@ -112,6 +112,9 @@ impl Account {
     }
 
     fn own(&self, path: &Path) -> io::Result<()> {
+        if logging::standard(path).is_some() {
+            return Ok(());
+        }
         let how = Writing::new(FILE_MODE).append().owned_by(self.owner());
         let opened = how.open(path)?;
         let about = opened.file.metadata()?;

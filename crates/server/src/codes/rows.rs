@@ -458,6 +458,13 @@ pub(super) const STATUSES: &[Row] = &[
         "veche_pushes_turned_away_total",
     ),
     row(
+        Status::TOO_MANY_REQUESTS.0,
+        "too many wrong keys of this address",
+        "`Retry-After` says when the next wrong key is judged without this; the connection ends, and a right key passes at any time",
+        &["api.keys", "admin.keys"],
+        "veche_wrong_keys_total",
+    ),
+    row(
         Status::HEADERS_TOO_LARGE.0,
         "the head is too large",
         "",

@@ -7,6 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +38,8 @@ impl LogFile {
     ) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
-            rotation,
+            // The names below /dev stay what they are.
+            rotation: rotation.filter(|_| standard(path).is_none()),
             owner,
             file: open(path, owner)?,
         })
@@ -102,7 +104,20 @@ impl Output for LogFile {
     }
 }
 
+/// The outputs that a process is started with, by the names by which a container's log is written; what is behind them
+/// is no file that could be made, judged or renamed.
+pub(crate) fn standard(path: &Path) -> Option<io::Result<OwnedFd>> {
+    match path.to_str()? {
+        "/dev/stdout" => Some(io::stdout().as_fd().try_clone_to_owned()),
+        "/dev/stderr" => Some(io::stderr().as_fd().try_clone_to_owned()),
+        _ => None,
+    }
+}
+
 fn open(path: &Path, owner: Option<Owner>) -> io::Result<File> {
+    if let Some(output) = standard(path) {
+        return Ok(output?.into());
+    }
     let how = Writing::new(MODE).append();
     let how = owner.map_or(how, |owner| how.owned_by(owner));
     Ok(how.open(path)?.file)
@@ -182,6 +197,24 @@ mod tests {
 
     fn rotating(folder: &Folder, bytes_max: u64, keep: u32) -> LogFile {
         LogFile::open(&folder.log(), Some(Rotation { bytes_max, keep }), None).expect("it opens")
+    }
+
+    #[test]
+    fn the_outputs_of_the_process_are_written_to_as_they_are() {
+        for name in ["/dev/stdout", "/dev/stderr"] {
+            let rotation = Rotation {
+                bytes_max: 1,
+                keep: 1,
+            };
+            let owner = Owner {
+                uid: 65_534,
+                gid: 0,
+            };
+            let path = Path::new(name);
+            let mut log = LogFile::open(path, Some(rotation), Some(owner)).expect("it is open");
+            log.prepare(10).expect("nothing is renamed");
+            log.reopen().expect("it is still open");
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ use tracing_subscriber::{Registry, fmt, reload};
 use veche_files::Owner;
 
 use self::file::LogFile;
-pub(crate) use self::file::MODE as FILE_MODE;
+pub(crate) use self::file::{MODE as FILE_MODE, standard};
 use self::sink::{Lines, Sink};
 use crate::config::{Log, LogFormat, LogLevel, Rotation};
 
