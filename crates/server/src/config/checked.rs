@@ -439,7 +439,7 @@ impl Checker<'_> {
                 SecretSource::Here(_) if (self.world.is_for_everybody)(self.file) => {
                     let file = shown(self.file);
                     let why = format!(
-                        "{name}: every user of this machine may read the secret in {file}; chmod o= {file}, or take it from a file of its own"
+                        "{name}: every user of this machine may read what stands in {file}; chmod o= {file}, or take it from a file of its own"
                     );
                     self.warn(at, why);
                     None
@@ -455,9 +455,8 @@ impl Checker<'_> {
     fn only_for_some(&mut self, name: &str, at: Option<usize>, file: &Path) {
         if (self.world.is_for_everybody)(file) {
             let file = shown(file);
-            let why = format!(
-                "{name}: every user of this machine may read the secret in {file}; chmod o= {file}"
-            );
+            let why =
+                format!("{name}: every user of this machine may read {file}; chmod o= {file}");
             self.warn(at, why);
         }
     }

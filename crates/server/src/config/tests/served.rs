@@ -163,7 +163,7 @@ fn what_is_dangerous_together_is_told() {
     assert_eq!(
         told,
         [
-            "keys: every user of this machine may read the secret in /etc/veche/exposed.key; chmod o= /etc/veche/exposed.key"
+            "keys: every user of this machine may read /etc/veche/exposed.key; chmod o= /etc/veche/exposed.key"
         ]
     );
     let told = warnings(&keys("", other));
