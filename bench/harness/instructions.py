@@ -31,6 +31,7 @@ SKIPPED = 3
 
 # One choice of packages for both programs, so that what they share is built once.
 PACKAGES = ["--profile", "counts", "--locked", "--package", "veche-counts", "--package", "veche"]
+OPTIONS = ["--output-format=json", "--callgrind-args=--cache-sim=no"]
 PROCESS = "process_echo_20"
 ECHOES = 1000
 WARM_UP = 200
@@ -101,7 +102,7 @@ def count_paths(root, target, only):
     home = target / "gungraun"
     shutil.rmtree(home, ignore_errors=True)
     pattern = [f"*{only}*"] if only else []
-    output = cargo(root, target, "bench", *PACKAGES, "--bench", "paths", "--", "--output-format=json", f"--home={home}", *pattern)
+    output = cargo(root, target, "bench", *PACKAGES, "--bench", "paths", "--", *OPTIONS, f"--home={home}", *pattern)
     counted = {}
     for line in output.splitlines():
         if line.startswith("{"):
@@ -112,9 +113,7 @@ def count_paths(root, target, only):
 
 def total(summary):
     """The instructions that a summary of gungraun's has."""
-    metrics = summary["profiles"][0]["summaries"]["total"]["summary"]["Callgrind"]["Ir"]["metrics"]
-    (value,) = metrics.values() if "Left" in metrics else (metrics["Both"][0],)
-    return value["Int"]
+    return summary["profiles"][0]["data"]["total"]["metrics"]["Ir"]["values"]["new"]
 
 
 def count_process(server):

@@ -196,7 +196,7 @@ impl Refusal {
 /// A request that can't be trusted to end where it seems to: answered, and the connection ends.
 pub(crate) fn refuse_request(id: SessionId, error: &HttpError, shared: &mut Shared) {
     shared.note_as(
-        error.status.0,
+        error.reason,
         id,
         NoteLevel::Info,
         format!("request refused with {}: {}", error.status.0, error.reason),

@@ -30,6 +30,8 @@ use crate::stats::Stats;
 
 /// Notes of one kind written down in a second; a flood of mistakes is counted, not written down one by one.
 const NOTES_PER_SECOND: u32 = 16;
+/// Kinds of notes of one place in the code. Words of which there are more share a limit.
+const NOTE_KINDS: u16 = 64;
 
 /// Longest note.
 const NOTE_BYTES_MAX: usize = 300;
@@ -339,19 +341,19 @@ impl Shared {
     /// own: a flood of one hides no other.
     #[track_caller]
     pub(crate) fn note(&mut self, session: SessionId, level: NoteLevel, what: impl Into<String>) {
-        self.note_as(0, session, level, what);
+        self.note_as("", session, level, what);
     }
 
-    /// The same where one place notes several kinds, told apart by a number.
+    /// The same where one place notes several kinds, told apart by words: as many as [`NOTE_KINDS`] of one place.
     #[track_caller]
     pub(crate) fn note_as(
         &mut self,
-        number: u16,
+        kind: &str,
         session: SessionId,
         level: NoteLevel,
         what: impl Into<String>,
     ) {
-        let place = (Location::caller(), number);
+        let place = (Location::caller(), number_of(kind));
         let index = self.note_kinds.iter().position(|kind| kind.place == place);
         let index = index.unwrap_or_else(|| {
             self.note_kinds.push(NoteKind {
@@ -412,6 +414,12 @@ impl Shared {
     pub fn is_draining(&self) -> bool {
         self.parting.is_some()
     }
+}
+
+/// A kind's number, the same for the same words.
+fn number_of(kind: &str) -> u16 {
+    let sum = |sum: u16, byte| sum.wrapping_mul(31).wrapping_add(u16::from(byte));
+    kind.bytes().fold(0, sum) % NOTE_KINDS
 }
 
 /// A desk where nobody listens: of workers whose routes ask nobody.

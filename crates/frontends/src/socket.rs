@@ -526,7 +526,8 @@ impl Socket {
     ) -> Step<Never> {
         shared.stats.protocol_errors.add(1);
         let (code, reason) = (error.close_code(), error.to_string());
-        shared.note(id, NoteLevel::Info, format!("closed with {code}: {reason}"));
+        let what = format!("closed with {code}: {reason}");
+        shared.note_as(&reason, id, NoteLevel::Info, what);
         if self.phase == Phase::Open {
             shared.ports.outboxes.close_frame(id, Some(code), &reason);
         }

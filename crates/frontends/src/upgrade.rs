@@ -245,12 +245,9 @@ impl Refused {
     /// Counts it and says it in the log.
     pub(crate) fn note(&self, id: SessionId, shared: &mut Shared) {
         shared.stats.handshake(self.outcome);
-        let what = format!(
-            "handshake refused with {}: {}",
-            self.refusal.status.0,
-            self.refusal.why()
-        );
-        shared.note_as(self.outcome as u16, id, NoteLevel::Info, what);
+        let why = self.refusal.why();
+        let what = format!("handshake refused with {}: {why}", self.refusal.status.0);
+        shared.note_as(why, id, NoteLevel::Info, what);
     }
 }
 
