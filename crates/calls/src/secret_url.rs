@@ -42,11 +42,13 @@ pub fn masked(url: &str) -> String {
         Some(at) if at == 0 || url[..at].ends_with(':') => url.split_at(at + 2),
         _ => ("", url),
     };
+    let is_web = scheme.starts_with("http");
     let authority_ends = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let user_ends = match rest[..authority_ends].rfind('@') {
         Some(at) => Some(at),
-        // A password with such a character in it, which should have been percent-encoded.
-        None if !has_port_or_none(&rest[..authority_ends]) => rest.rfind('@'),
+        // A password with such a character in it, which should have been percent-encoded. Paths of web pages have an
+        // "@" too, those of databases have none.
+        None if !is_web || !has_port_or_none(&rest[..authority_ends]) => rest.rfind('@'),
         None => None,
     };
     let (user, rest) = match user_ends {
@@ -78,6 +80,8 @@ mod tests {
     fn secrets_are_masked_and_the_rest_is_not() {
         for (url, expected) in [
             ("http://h", "http://h"),
+            ("mysql://u:12/3@h/db", "mysql://***@h/db"),
+            ("https://h:443/@user", "https://h:443/@user"),
             ("https://h:8/a/b", "https://h:8/a/b"),
             ("https://h/a?key=SECRET&x", "https://h/a?***"),
             ("https://h?SECRET", "https://h?***"),

@@ -1,7 +1,7 @@
 //! Wrong API keys: counted, logged, and from some of one address on answered with 429 on a connection that ends.
 //!
 //! Every key is judged, so that a right one passes at once, also from an address that others guess from. What guessing
-//! costs is a connection for each guess, and connections of an address have a rate of their own.
+//! costs is a connection for each guess; on public listeners connections of an address have a rate of their own.
 
 use std::net::IpAddr;
 
@@ -44,7 +44,8 @@ pub(crate) fn refuse(
         Lock::Admin => "the admin page",
     };
     let what = format!("a call of {what} with a wrong key, from {client}");
-    shared.note(id, NoteLevel::Warn, what);
+    let kind = Lock::ALL[lock as usize].1;
+    shared.note_as(kind, id, NoteLevel::Warn, what);
     match shared.process.wrong_key(client, shared.now.mono_ms) {
         0 => unauthorized(),
         wait_ms => {

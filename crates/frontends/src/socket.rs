@@ -334,8 +334,11 @@ impl Socket {
     }
 
     /// The peer has said its last: what is left of it does not wait for its time, and what is too much of it is dropped.
+    /// An endless response goes on: its commands come by other requests.
     pub(crate) fn end_pace(&mut self) {
-        if let Some(pace) = &mut self.pace {
+        if let Some(pace) = &mut self.pace
+            && !self.is_response
+        {
             pace.end();
         }
     }

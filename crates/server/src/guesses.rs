@@ -11,11 +11,12 @@ use veche_frontends::rate::{Meter, Rate};
 
 use crate::addresses::network;
 
-/// Addresses that are remembered; beyond it further ones are not, until some have waited long enough. A wrong password
-/// takes a helper's time, so there are hardly ever as many.
+/// Addresses that are remembered; beyond it further ones are not, until some have waited long enough.
 const ADDRESSES_MAX: usize = 1 << 16;
 /// The table is looked through when it has twice as many as were left last time or is full, and has at least so many.
 const PURGE_FROM: usize = 256;
+/// A full table is looked through so often at most: its workers wait meanwhile.
+const FULL_MS: u64 = 1_000;
 
 /// See the module's text. Times are in monotonic milliseconds.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Guesses {
 struct Table {
     meters: HashMap<IpAddr, Meter>,
     purge_at: usize,
+    /// When a full table is looked through next.
+    full_until_ms: u64,
 }
 
 impl Guesses {
@@ -65,6 +68,11 @@ impl Table {
         if self.meters.len() < self.purge_at.max(PURGE_FROM) {
             return;
         }
+        let is_full = self.meters.len() >= ADDRESSES_MAX;
+        if is_full && now_ms < self.full_until_ms {
+            return;
+        }
+        self.full_until_ms = now_ms + FULL_MS;
         self.meters.retain(|_, meter| !meter.is_full(now_ms));
         self.purge_at = (2 * self.meters.len()).min(ADDRESSES_MAX);
     }

@@ -18,6 +18,7 @@ use landlock::{
 use veche_calls::SecretUrl;
 
 use crate::config::{Config, Handler, Identity, KeySource, StaticRoot};
+use crate::logging;
 
 /// The newest that is asked for; of what a kernel does not know it enforces the rest. What came after this one
 /// (sockets that have a path, V9) would keep scripts from the databases of this machine.
@@ -266,6 +267,7 @@ fn written_by(config: &Config) -> BTreeSet<PathBuf> {
     let access = config.access_log.as_ref().map(|log| &log.file);
     let files = config.server.log.file.iter().chain(access);
     let files = files.chain(&config.api.blocks);
+    let files = files.filter(|file| logging::standard(file).is_none());
     let folders = files.filter_map(|file| file.parent());
     folders
         .map(Path::to_owned)

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -623,4 +624,39 @@ fn new_touches_nothing_that_is_there() {
     assert!(code == 2 && err.contains("echo, chat, api, feed"), "{err}");
     let (code, _, err) = folder.run(&["new"]);
     assert!(code == 2 && err.contains("NAME"), "{err}");
+}
+
+/// For Valgrind: one process, which serves and drains.
+#[test]
+fn without_a_supervisor_one_process_serves() {
+    let folder = Folder::new("unsupervised");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("bound");
+    folder.write(&format!(
+        "[[listen]]\naddress = \"{address}\"\n[[route]]\npath = \"/echo\"\nhandler = \"echo\"\n"
+    ));
+    let (code, _, said) = folder.run(&["serve", "--unsupervised"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("in use"), "{said}");
+    drop(taken);
+
+    let mut command = folder.veche(&["serve", "--unsupervised"]);
+    let mut server = command.stderr(Stdio::null()).spawn().expect("it starts");
+    let answer = (0..1000).find_map(|_| {
+        thread::sleep(Duration::from_millis(10));
+        let mut client = TcpStream::connect(address).ok()?;
+        let request = b"GET /nowhere HTTP/1.1\r\nHost: t\r\n\r\n";
+        client.write_all(request).ok()?;
+        let mut line = String::new();
+        BufReader::new(client).read_line(&mut line).ok()?;
+        Some(line)
+    });
+    assert_eq!(answer.as_deref(), Some("HTTP/1.1 404 Not Found\r\n"));
+    let pid = server.id();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    assert_eq!(children.unwrap_or_default(), "", "it has no other process");
+    let killed = Command::new("kill").arg(pid.to_string()).status();
+    assert!(killed.expect("kill runs").success());
+    let ended = server.wait().expect("a child");
+    assert!(ended.success(), "{ended}");
 }

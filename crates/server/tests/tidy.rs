@@ -30,6 +30,10 @@ const EDGES: &[(&str, &[&str])] = &[
         &["veche-proto", "veche-hub", "veche-frontends", "veche-jwt"],
     ),
     (
+        "veche-counts",
+        &["veche", "veche-net", "veche-proto", "veche-store"],
+    ),
+    (
         "veche",
         &[
             "veche-files",
@@ -126,7 +130,9 @@ fn files() -> BTreeMap<String, PathBuf> {
 
 /// Whether it belongs to a crate of the workspace.
 fn is_of_a_crate(name: &str) -> bool {
-    name.starts_with("crates/") || name.starts_with("sim/")
+    ["bench/counts/", "crates/", "sim/"]
+        .iter()
+        .any(|folder| name.starts_with(folder))
 }
 
 /// Rust sources of the product, and of its simulator.

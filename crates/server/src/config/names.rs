@@ -99,9 +99,8 @@ impl RoutePath {
 impl Segment {
     fn parse(piece: &str, before: &[Self]) -> Result<Self, String> {
         let Some(name) = piece.strip_prefix(':') else {
-            let allowed = |c: char| {
-                c.is_ascii_graphic() && !matches!(c, '?' | '#' | '"' | '<' | '>' | '\\' | '%')
-            };
+            let allowed =
+                |c: char| !c.is_control() && !matches!(c, '?' | '#' | '"' | '<' | '>' | '\\' | '%');
             return match piece.chars().find(|&c| !allowed(c)) {
                 _ if matches!(piece, "." | "..") => Err(format!(
                     "a piece {piece:?} never arrives: clients resolve it"

@@ -104,12 +104,13 @@ impl Output for LogFile {
     }
 }
 
-/// The outputs that a process is started with, by the names by which a container's log is written; what is behind them
-/// is no file that could be made, judged or renamed.
+/// The outputs that a process is started with, by the names by which a container's log is written, and the null device:
+/// no files that could be made, judged or renamed.
 pub(crate) fn standard(path: &Path) -> Option<io::Result<OwnedFd>> {
     match path.to_str()? {
         "/dev/stdout" => Some(io::stdout().as_fd().try_clone_to_owned()),
         "/dev/stderr" => Some(io::stderr().as_fd().try_clone_to_owned()),
+        "/dev/null" => Some(File::options().append(true).open(path).map(OwnedFd::from)),
         _ => None,
     }
 }
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_outputs_of_the_process_are_written_to_as_they_are() {
-        for name in ["/dev/stdout", "/dev/stderr"] {
+        for name in ["/dev/stdout", "/dev/stderr", "/dev/null"] {
             let rotation = Rotation {
                 bytes_max: 1,
                 keep: 1,

@@ -35,6 +35,7 @@ fn serve(setup: Setup, back_end: &Asked) -> Server {
     let lua = "handler = \"lua\"\napp = \"say\"";
     let routes = format!(
         "[[route]]\npath = \"/private\"\nhandler = \"static\"\nroot = \"site/private\"\n{DENIED}\n\
+         [[route]]\npath = \"/a b/é\"\n{lua}\n{DENIED}\n\
          [[route]]\npath = \"/@admin\"\n{lua}\n{DENIED}\n\
          [[route]]\npath = \"/id/*\"\n{lua}\n\
          [[route]]\npath = \"/id/staff/:id\"\n{lua}\nidentity = \"query:user\"\n\
@@ -81,6 +82,7 @@ fn every_spelling_of_a_path_meets_the_same_rules() {
             ("http://localhost/%70rivate/secret.txt", 403, ""),
             ("/@admin", 403, ""),
             ("/%40admin", 403, ""),
+            ("/a%20b/%c3%a9", 403, ""),
             ("/x/..//%40admin", 403, ""),
             // Other paths, in which nothing is decoded twice.
             ("/%2570rivate/secret.txt", 404, ""),

@@ -136,7 +136,9 @@ fn named(config: &Config) -> Vec<Named<'_>> {
         .map(|history| ("history", history.path.clone()));
     let ordered = !config.ordered().is_empty();
     let acme = ordered.then(|| ("certificates by ACME", config.acme.folder()));
-    all.extend(history.chain(acme).map(|(what, path)| Named {
+    let tables = config.server.snapshots.iter();
+    let tables = tables.map(|folder| ("saved tables", folder.clone()));
+    all.extend(history.chain(acme).chain(tables).map(|(what, path)| Named {
         path,
         what,
         is_folder: true,

@@ -68,6 +68,10 @@ fn a_folder_that_is_served_holds_nothing_that_the_configuration_names() {
             "/srv (history)",
         ),
         (
+            "[server]\nsnapshots = \"/srv/www/tables\"\n",
+            "/srv/www/tables (saved tables)",
+        ),
+        (
             "[[listen]]\naddress = \"127.0.0.1:8443\"\n\
              tls = { certificate = \"good.pem\", key = \"/srv/www/key.pem\" }\n",
             "/srv/www/key.pem (a certificate or its key)",

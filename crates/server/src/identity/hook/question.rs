@@ -135,7 +135,7 @@ fn word(answer: &Answer) -> Result<Word, String> {
         expire_at: u64,
     }
     let (user, mut until_s) = match answer.header(USER_HEADER) {
-        Some(user) => (user.to_owned(), 0),
+        Some(user) => (user.to_owned(), end_beside(&answer.body)?),
         None => match serde_json::from_slice::<Object<Named>>(&answer.body) {
             Ok(Object(named)) => (named.user, named.expire_at),
             Err(error) => return Err(format!("no {USER_HEADER}, and no \"user\": {error}")),
@@ -157,6 +157,21 @@ fn word(answer: &Answer) -> Result<Word, String> {
         until_s: Some(until_s).filter(|until_s| *until_s > 0),
         ..Word::default()
     })
+}
+
+/// `expire_at` of a body beside the header that names the user: 0 where the body is no JSON object or has none.
+fn end_beside(body: &[u8]) -> Result<u64, String> {
+    #[derive(Deserialize)]
+    struct Timed {
+        #[serde(default)]
+        expire_at: u64,
+    }
+    if serde_json::from_slice::<serde_json::Map<_, _>>(body).is_err() {
+        return Ok(0);
+    }
+    serde_json::from_slice::<Timed>(body)
+        .map(|timed| timed.expire_at)
+        .map_err(|error| error.to_string())
 }
 
 /// RFC 9111, section 5.2.2, as far as it matters to the only one who asks.
@@ -248,6 +263,17 @@ mod tests {
                 named("bob"),
                 false,
             ),
+            (
+                answer(200, &[user], r#"{"expire_at":1900000000}"#),
+                word("ann", Some(1_900_000_000)),
+                false,
+            ),
+            (
+                answer(200, &[user], r#"{"expire_at":-1}"#),
+                unknown(Unknown::NoAnswer),
+                false,
+            ),
+            (answer(200, &[user], "<p>hello"), named("ann"), false),
             (
                 answer(204, &[user, expiry("1900000000")], ""),
                 word("ann", Some(1_900_000_000)),
