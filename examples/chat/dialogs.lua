@@ -52,7 +52,7 @@ function dialogs.of(me)
   return list
 end
 
--- Whether somebody has room for one more; or nil and why not.
+-- Whether a user has room for one more; or nil and why not.
 local function has_room(me, is_invitation)
   local names, sent = others(wants, me, dialogs.MOST), 0
   if #names >= dialogs.MOST then return nil, "You talk to " .. dialogs.MOST .. " people already. Leave a dialogue first." end
@@ -64,7 +64,7 @@ local function has_room(me, is_invitation)
   return nil, "You have invited " .. sent .. " people who have not answered yet."
 end
 
--- Invites somebody, or accepts an invitation: the state, or nil and why it can't be. The number of invitations that the
+-- Invites a user, or accepts an invitation: the state, or nil and why it can't be. The number of invitations that the
 -- other one has received does not matter.
 function dialogs.begin(me, other)
   local state = dialogs.state(me, other)

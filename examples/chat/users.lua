@@ -26,7 +26,7 @@ function users.register(name, password)
   if passwords:get(name) then return false end
   local hash, why = veche.password.hash(password)
   if not hash then return nil, why end
-  -- It has waited, so somebody may have been quicker: `add` decides.
+  -- It has waited, so another request may have been quicker: `add` decides.
   return passwords:add(name, hash)
 end
 

@@ -100,7 +100,7 @@ pub(crate) struct Centrifuge {
     one_way: Option<OneWay>,
     /// What the token of its handshake says, until it has connected.
     claims: Option<Box<Map<String, Value>>>,
-    /// The [endings](crate::Process::endings) when somebody was asked who the client is.
+    /// The [endings](crate::Process::endings) when the question for the user was asked.
     asked: Option<u64>,
     /// The next thing may be due earlier than was said last.
     is_hurried: bool,

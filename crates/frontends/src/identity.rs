@@ -59,11 +59,11 @@ pub struct Named {
     pub lease: Option<Box<Lease>>,
     /// All that the token says.
     pub claims: Option<Box<Map<String, Value>>>,
-    /// The [endings](crate::Process::endings) when somebody was asked.
+    /// The [endings](crate::Process::endings) when the question was asked.
     pub asked: Option<u64>,
 }
 
-/// A token's word, or somebody else's: it may end.
+/// An identity from a token or from a hook: it may expire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// Whom it names; the session's own user may be another, by the word of its application.
@@ -74,7 +74,7 @@ pub struct Lease {
     pub is_final: bool,
 }
 
-/// What somebody who was asked says of a client.
+/// The identity that a hook or PAM answers with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Word {
     /// Who it is.
@@ -419,7 +419,7 @@ impl Named {
         Ok(self)
     }
 
-    /// By what somebody says who was asked.
+    /// By the answer of a hook or of PAM.
     fn by_word(word: Word) -> Result<Self, Unknown> {
         let mut named = Self::plain(word.user.clone())?;
         named.asked = Some(word.asked);

@@ -298,7 +298,7 @@ impl Shared {
         self.process.is_blocked(user, self.now.wall_ms / 1000)
     }
 
-    /// Whether a user's connections were ended since somebody was asked about him; never where nobody was.
+    /// Whether a user's connections were ended since the question was asked; `false` where none was.
     pub(crate) fn is_ended_since(&self, user: &str, asked: Option<u64>, client: &str) -> bool {
         asked.is_some_and(|asked| self.process.is_ended_since(user, asked, client))
     }

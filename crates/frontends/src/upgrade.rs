@@ -70,7 +70,7 @@ pub(crate) struct Registration {
     open: u32,
     /// Whose it is, while homes are asked.
     user: Option<Box<str>>,
-    /// The [endings](crate::Process::endings) when somebody was asked about him.
+    /// The [endings](crate::Process::endings) when the question was asked.
     asked: Option<u64>,
     /// Where in the outbox the 101 begins.
     written_at: usize,
@@ -492,7 +492,7 @@ impl Registration {
         shared.ports.outboxes.journal.opened(id);
         shared.stats.sessions.add(1);
         shared.ports.outboxes.release(id);
-        // Meanwhile: whoever closed his connections did not find this one yet.
+        // Meanwhile: the call that closed the user's connections did not find this one yet.
         let end = self.user.as_deref().and_then(|user| match user {
             user if shared.is_blocked(user) => Some(BLOCKED),
             user if shared.is_ended_since(user, self.asked, "") => Some(DISCONNECTED),

@@ -32,7 +32,7 @@ export class Chat extends EventTarget {
       .on("connected", () => this.#come())
       .on("connecting", () => this.#set({ isConnected: false }))
       .on("disconnected", () => this.dispatchEvent(new Event("end")))
-      // On the own channel: somebody has invited me, accepted or left, or I have in another tab.
+      // On the own channel: a peer has invited me, accepted or left, or I have in another tab.
       .on("publication", ({ data }) => this.#told(JSON.parse(data)));
     this.#client
       .newSubscription("people:all")

@@ -257,7 +257,7 @@ export class Dialog extends EventTarget {
     }
   }
 
-  /** Marks what has come as delivered, or as read if somebody looks at it; who only invites is not told. */
+  /** Marks what has come as delivered, or as read if the page is visible; an inviter is not told. */
   #mark() {
     this.#markTimer ??= setTimeout(() => {
       this.#markTimer = null;

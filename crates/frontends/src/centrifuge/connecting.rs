@@ -256,7 +256,7 @@ impl Centrifuge {
         Ok(())
     }
 
-    /// Its user may have been disconnected since somebody was asked who it is: whoever closed his connections did not find
+    /// Its user may have been disconnected since the question for the user was asked: that call did not find
     /// this one yet.
     fn ended(&self, cx: &Context<'_>) -> Option<Done> {
         let ClientInfo { user, client, .. } = &*self.info;
@@ -505,7 +505,7 @@ impl Centrifuge {
             Err(denied) => {
                 denied.note(cx.id, cx.shared);
                 return Done::Close(match denied {
-                    // Whoever comes back with it is told to get another one.
+                    // A client that comes back with it is told to get another one.
                     Denied::Expired | Denied::Over => DisconnectCode::Expired,
                     _ => DisconnectCode::InvalidToken,
                 });

@@ -37,7 +37,7 @@ pub(super) fn renewer(kind: Kind, route: &Route) -> Option<Decider> {
     deciders.and_then(|deciders| deciders.of(kind))
 }
 
-/// Whether somebody is asked when the time of a connection of a route is over.
+/// Whether a hook is called when the time of a connection of a route is over.
 pub(crate) fn renews(route: &Route) -> bool {
     renewer(Kind::Refresh, route).is_some()
 }

@@ -34,7 +34,7 @@ impl Socket {
 
     /// When the token holds no more, by the monotonic clock, or when to look again; `u64::MAX` without one.
     pub(crate) fn expiry_ms(&self, now: Now) -> u64 {
-        // Clients that renew their tokens by themselves have a little more time for it, and so has whoever is asked.
+        // Clients that renew their tokens by themselves have a little more time for it, and so have hooks.
         let grace_ms = |lease: &Lease| match (&self.session, &self.side) {
             (Session::Centrifuge(_), Side::Server(route)) if !lease.is_final || renews(route) => {
                 GRACE_MS

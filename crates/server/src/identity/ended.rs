@@ -57,7 +57,7 @@ impl Ended {
             table.by_user.remove(&user);
             table.forgotten = oldest;
         }
-        // Whoever sees the number finds the user.
+        // A reader that sees the number finds the user.
         self.count.store(number, Ordering::Release);
     }
 

@@ -24,7 +24,7 @@ pub(crate) const MODE: u32 = 0o640;
 pub(super) struct LogFile {
     path: PathBuf,
     rotation: Option<Rotation>,
-    /// Of files that it makes; `None`: whoever runs.
+    /// Of files that it makes; `None`: the user of this process.
     owner: Option<Owner>,
     file: File,
 }

@@ -25,7 +25,7 @@ fn credentials(name: &str) -> Value {
     json!({"name": name, "password": "correct horse"})
 }
 
-/// Somebody who is connected and in the dialogue of Ann and Bob.
+/// A client that is connected and in the dialogue of Ann and Bob.
 fn talker(server: &Server, http: &mut Http, name: &str) -> Socket {
     let answer = post(http, "/api/register", "", &credentials(name));
     assert_eq!(answer.status, 201, "{answer:?}");

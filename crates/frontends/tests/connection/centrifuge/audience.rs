@@ -1,4 +1,4 @@
-//! For whom a channel is by its name: every way into it agrees, whatever the name and whoever asks.
+//! The users that a channel is for by its name: every way into it agrees, for every name and user.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -164,7 +164,7 @@ proptest! {
             prop_assert!(reply["subs"][name].is_object(), "{}: a back end has said so", reply);
         }
 
-        // Whoever hears the namespace as a whole hears what is for everybody.
+        // A wildcard subscriber gets the publications of channels that are for everybody.
         peer = client(&mut world, "eve");
         prop_assert_eq!(refused(&mut world, peer, &json!({ "id": 2, "subscribe": { "channel": "wide:*" } })), None);
         let listener = world.open(0, "/open?channel=wide:*");
