@@ -636,7 +636,7 @@ fn without_a_supervisor_one_process_serves() {
         "[[listen]]\naddress = \"{address}\"\n[[route]]\npath = \"/echo\"\nhandler = \"echo\"\n"
     ));
     let (code, _, said) = folder.run(&["serve", "--unsupervised"]);
-    assert_eq!(code, 1, "{said}");
+    assert_eq!(code, 5, "{said}");
     assert!(said.contains("in use"), "{said}");
     drop(taken);
 
