@@ -55,7 +55,7 @@ class Asks:
     def get(self):
         if self.chance(0.02):
             path = self.one_of(["/", "/user/1", "/users", "/users/", "/users/1/", "/users/1/visit", "/users/1/avg",
-                                "/locations/1/visits", "/visits/1/visits", "/visits/1/avg", "//users/1", "/users/1/visits/"])  # fmt: skip
+                                "/locations/1/visits", "/visits/1/visits", "/visits/1/avg", "/x/users/1", "/users/1/visits/"])  # fmt: skip
             return ["GET", self.numbered(path), None]
         kind = self.one_of(["users", "locations", "visits", "of_user", "of_user", "average", "average"])
         query = {}
