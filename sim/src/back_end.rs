@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use veche_hub::{
-    Answer, Deed, Instruction, Outcome, PayloadKind, PayloadRef, Question, Terms, Ticket,
+    Answer, Deed, Instruction, Outcome, PayloadKind, PayloadRef, Question, PublishOptions, Ticket,
 };
 
 use crate::channels::{self, CHANNELS};
@@ -91,9 +91,9 @@ impl World {
             kind: PayloadKind::Json,
             bytes: data.as_bytes(),
         };
-        let terms = Arc::new(Terms {
+        let terms = Arc::new(PublishOptions {
             idempotency_key: Some(number.to_string().into()),
-            ..Terms::default()
+            ..PublishOptions::default()
         });
         let now = self.now();
         let shared = &mut self.process.workers[pushed.worker].shared;

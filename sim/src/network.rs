@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 
 /// Names a link; later ones have greater names.
 pub(crate) type LinkId = u32;
@@ -11,7 +11,7 @@ pub(crate) type LinkId = u32;
 pub(crate) struct Link {
     pub(crate) client: usize,
     /// The process's end: which worker, and as whom it knows it. `None`: it is gone.
-    pub(crate) server: Option<(usize, SessionId)>,
+    pub(crate) server: Option<(usize, ConnectionId)>,
     /// The client's end is there.
     pub(crate) has_client: bool,
     /// Sent by the client, not received.

@@ -18,7 +18,7 @@ use veche_frontends::static_files::{Files, OpenError, Opened};
 use veche_frontends::{
     Limits, Listener, Now, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
 };
-use veche_hub::{Hub, Options, SessionId, WorkerId};
+use veche_hub::{Hub, Options, ConnectionId, WorkerId};
 use veche_jwt::{Keys, Rules};
 use veche_proto::websocket;
 
@@ -108,7 +108,7 @@ impl Keychain for Known {
         self.0.clone()
     }
 
-    fn look_for_more(&self, _: SessionId, _: &Arc<dyn Desk>, _: Now) -> bool {
+    fn look_for_more(&self, _: ConnectionId, _: &Arc<dyn Desk>, _: Now) -> bool {
         false
     }
 }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use fastrand::Rng;
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
 use veche_frontends::{Block, Connection, End, Now, Shared};
-use veche_hub::{Answer, SessionId, Ticket, WorkerId};
+use veche_hub::{Answer, ConnectionId, Ticket, WorkerId};
 
 use crate::disk::Disk;
 use crate::failure::{Check, promise};
@@ -17,7 +17,7 @@ use crate::network::{LinkId, Network};
 use crate::setup::Setup;
 
 /// As whom the back end asks the hub: a session that no connection has.
-pub(crate) const BACK_END: SessionId = SessionId {
+pub(crate) const BACK_END: ConnectionId = ConnectionId {
     index: u32::MAX,
     generation: 0,
 };
@@ -41,9 +41,9 @@ pub(crate) struct Worker {
     pub(crate) shared: Shared,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    resumable: Vec<SessionId>,
+    resumable: Vec<ConnectionId>,
     touched: Vec<u32>,
-    sessions: Vec<SessionId>,
+    sessions: Vec<ConnectionId>,
     trim_at_ms: u64,
     scratch: Vec<u8>,
     /// What the back end was answered.
@@ -73,7 +73,7 @@ impl Worker {
     }
 
     /// A connection of a client.
-    pub(crate) fn accept(&mut self, link: LinkId, now: Now) -> SessionId {
+    pub(crate) fn accept(&mut self, link: LinkId, now: Now) -> ConnectionId {
         self.shared.set_now(now);
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
@@ -84,7 +84,7 @@ impl Worker {
         });
         let slot = &mut self.slots[index as usize];
         slot.generation += 1;
-        let id = SessionId {
+        let id = ConnectionId {
             index,
             generation: slot.generation,
         };
@@ -94,7 +94,7 @@ impl Worker {
         id
     }
 
-    fn find(&mut self, id: SessionId) -> Option<(&mut Connection, LinkId, &mut Shared)> {
+    fn find(&mut self, id: ConnectionId) -> Option<(&mut Connection, LinkId, &mut Shared)> {
         let slot = self.slots.get_mut(id.index as usize)?;
         if slot.generation != id.generation {
             return None;
@@ -103,19 +103,19 @@ impl Worker {
         Some((connection, *link, &mut self.shared))
     }
 
-    fn with(&mut self, id: SessionId, work: impl FnOnce(&mut Connection, &mut Shared)) {
+    fn with(&mut self, id: ConnectionId, work: impl FnOnce(&mut Connection, &mut Shared)) {
         if let Some((connection, _, shared)) = self.find(id) {
             work(connection, shared);
         }
     }
 
     /// Whether a connection takes what its client sends.
-    pub(crate) fn is_open_to(&mut self, id: SessionId) -> bool {
+    pub(crate) fn is_open_to(&mut self, id: ConnectionId) -> bool {
         self.find(id)
             .is_some_and(|(connection, ..)| connection.is_blocked().is_none())
     }
 
-    pub(crate) fn received(&mut self, id: SessionId, bytes: impl Iterator<Item = u8>, now: Now) {
+    pub(crate) fn received(&mut self, id: ConnectionId, bytes: impl Iterator<Item = u8>, now: Now) {
         self.shared.set_now(now);
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
@@ -127,13 +127,13 @@ impl Worker {
     }
 
     /// The client's FIN.
-    pub(crate) fn ended(&mut self, id: SessionId, now: Now) {
+    pub(crate) fn ended(&mut self, id: ConnectionId, now: Now) {
         self.shared.set_now(now);
         self.with(id, |connection, shared| connection.ended(id, shared));
     }
 
     /// The transport took more. Whether it is to be closed.
-    pub(crate) fn sent_more(&mut self, id: SessionId, unsent: usize) -> bool {
+    pub(crate) fn sent_more(&mut self, id: ConnectionId, unsent: usize) -> bool {
         self.shared.ports.outboxes.set_unsent(id, unsent);
         let blocked = self
             .find(id)
@@ -144,14 +144,14 @@ impl Worker {
         self.is_over(id)
     }
 
-    fn is_over(&mut self, id: SessionId) -> bool {
+    fn is_over(&mut self, id: ConnectionId) -> bool {
         self.find(id).is_some_and(|(connection, _, shared)| {
             connection.has_ended() && shared.ports.outboxes.of(id).is_over()
         })
     }
 
     /// The transport is gone.
-    pub(crate) fn closed(&mut self, id: SessionId) {
+    pub(crate) fn closed(&mut self, id: ConnectionId) {
         let Some(slot) = self.slots.get_mut(id.index as usize) else {
             return;
         };
@@ -206,7 +206,7 @@ impl Worker {
             let stalled_since_ms = link.and_then(|link| link.stalled_since_ms);
             let stalled_ms = stalled_since_ms.map_or(u64::MAX, |since| since + write_timeout_ms);
             if connection.deadline_ms().min(stalled_ms) <= now_ms {
-                let id = SessionId {
+                let id = ConnectionId {
                     index: index as u32,
                     generation: slot.generation,
                 };
@@ -349,7 +349,7 @@ impl Worker {
     }
 
     /// The server's end of a transport is closed.
-    fn close(&mut self, id: SessionId, link: LinkId, network: &mut Network) {
+    fn close(&mut self, id: ConnectionId, link: LinkId, network: &mut Network) {
         self.closed(id);
         if let Some(link) = network.links.get_mut(&link) {
             link.server = None;
@@ -391,7 +391,7 @@ impl Worker {
     pub(crate) fn queued(&self) -> impl Iterator<Item = (LinkId, usize)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let (_, link) = slot.held.as_ref()?;
-            let id = SessionId {
+            let id = ConnectionId {
                 index: index as u32,
                 generation: slot.generation,
             };

@@ -1,6 +1,6 @@
 //! What clients send: handshakes, frames, and what comes back.
 
-use veche_net::TransportId;
+use veche_net::ConnectionId;
 use veche_proto::websocket::{MessageKind, encode_message};
 
 use veche::stage::Rig;
@@ -16,7 +16,7 @@ pub(crate) fn frame(text: &[u8]) -> Vec<u8> {
 }
 
 /// Opens a WebSocket on the first listener.
-pub(crate) fn open(rig: &mut Rig, path: &str) -> TransportId {
+pub(crate) fn open(rig: &mut Rig, path: &str) -> ConnectionId {
     let id = rig.dial(0);
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: t\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -32,7 +32,7 @@ pub(crate) fn open(rig: &mut Rig, path: &str) -> TransportId {
 }
 
 /// Sends bytes and returns what comes back.
-pub(crate) fn ask(rig: &mut Rig, id: TransportId, bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn ask(rig: &mut Rig, id: ConnectionId, bytes: Vec<u8>) -> Vec<u8> {
     rig.arrive(id, bytes);
     rig.settle();
     rig.take_sent(id)

@@ -1,7 +1,7 @@
 //! Turns of a worker, from the received bytes to the sent ones.
 
 use veche::stage::Rig;
-use veche_net::TransportId;
+use veche_net::ConnectionId;
 
 use crate::Path;
 use crate::client::{ask, frame, open};
@@ -61,7 +61,7 @@ const WARM: usize = 2000;
 const WARM_UP: usize = 10;
 
 /// A path of messages in turns of their own: `warm_up` of them before counting, and the same `count` times.
-fn turns(mut rig: Rig, messages: Vec<(TransportId, Vec<u8>)>, bytes_each: u64) -> Path {
+fn turns(mut rig: Rig, messages: Vec<(ConnectionId, Vec<u8>)>, bytes_each: u64) -> Path {
     let count = messages.len();
     for (id, bytes) in messages {
         rig.arrive(id, bytes);
@@ -83,7 +83,7 @@ fn turns(mut rig: Rig, messages: Vec<(TransportId, Vec<u8>)>, bytes_each: u64) -
 }
 
 /// The same message again and again; what one of them has sent, all have to.
-fn repeated(mut rig: Rig, from: TransportId, message: &[u8], warm_up: usize, count: u32) -> Path {
+fn repeated(mut rig: Rig, from: ConnectionId, message: &[u8], warm_up: usize, count: u32) -> Path {
     let mut bytes_each = 0;
     for _ in 0..warm_up {
         let before = rig.sent_bytes();
@@ -184,7 +184,7 @@ pub(crate) fn subscribe_and_recover(missed: usize, count: u32) -> Path {
     turns(rig, messages, bytes_each)
 }
 
-fn connected(rig: &mut Rig) -> TransportId {
+fn connected(rig: &mut Rig) -> ConnectionId {
     let client = open(rig, "/c?user=ann");
     let reply = ask(rig, client, frame(br#"{"id":1,"connect":{}}"#));
     let reply = String::from_utf8_lossy(&reply);

@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use serde::Deserialize;
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::http::{Head, Status};
 
 use crate::backend::PERMISSION_DENIED;
@@ -87,7 +87,7 @@ pub(crate) fn admit(
     head: &Head<'_>,
     is_tls: bool,
     client: IpAddr,
-    id: SessionId,
+    id: ConnectionId,
     shared: &mut Shared,
 ) -> Result<(), Refusal> {
     let is_own = origin::admits(&[Rule::SameHost], head, is_tls);

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use batch::Batch;
 use method::Method;
-use veche_hub::{Answer, SessionId, Ticket};
+use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::http::{Framing, Head, Method as Verb, Status};
 
 use crate::admin::{self, Look};
@@ -45,7 +45,7 @@ impl Call {
         head: &Head<'_>,
         below: &str,
         client: IpAddr,
-        id: SessionId,
+        id: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Self, Refusal> {
         let Some(publisher) = shared.site.publisher(head) else {
@@ -65,7 +65,7 @@ impl Call {
         name: &str,
         is_tls: bool,
         client: IpAddr,
-        id: SessionId,
+        id: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Self, Refusal> {
         admin::admit(head, is_tls, client, id, shared)?;
@@ -103,7 +103,7 @@ impl Call {
     }
 
     /// Carries the call out.
-    pub(crate) fn run(&mut self, body: &[u8], id: SessionId, shared: &mut Shared) -> CallEnd {
+    pub(crate) fn run(&mut self, body: &[u8], id: ConnectionId, shared: &mut Shared) -> CallEnd {
         match self.begin_to(body, id, shared) {
             Err(Unwilling::Busy(busy)) => {
                 shared.stats.push_turned_away(busy);
@@ -121,7 +121,7 @@ impl Call {
     fn begin_to(
         &mut self,
         body: &[u8],
-        id: SessionId,
+        id: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
         if self.method == Method::Batch {
@@ -131,7 +131,7 @@ impl Call {
         self.method.carry_out(body, &mut self.backend, id, shared)
     }
 
-    pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> CallEnd {
+    pub(crate) fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> CallEnd {
         if !self.backend.resume(id, shared) {
             return CallEnd::Waits(Block::Credit);
         }

@@ -13,9 +13,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use percent_encoding::percent_decode_str;
-use veche_hub::{Answer, SessionId, Ticket};
+use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::http::{Head, Status};
 use veche_proto::websocket::MessageKind;
+pub use veche_types::AppId;
 
 use crate::shared::Shared;
 
@@ -30,11 +31,6 @@ pub const CLOSED_WITHOUT_CODE: u16 = 1005;
 
 /// What [`Apps::closed`] is told where the connection ended without any Close frame (RFC 6455, section 7.1.5).
 pub const CLOSED_ABNORMALLY: u16 = 1006;
-
-/// Which application. Open sessions keep theirs over a reload, so an id means the same application as long as the
-/// worker lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AppId(pub u16);
 
 /// How far a handler got at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,7 +202,7 @@ pub trait Apps: std::any::Any {
     fn handshake(
         &mut self,
         app: AppId,
-        id: SessionId,
+        id: ConnectionId,
         request: &Request<'_>,
         shared: &mut Shared,
     ) -> Outcome<Verdict>;
@@ -216,7 +212,7 @@ pub trait Apps: std::any::Any {
     fn opened(
         &mut self,
         app: AppId,
-        id: SessionId,
+        id: ConnectionId,
         request: &Request<'_>,
         shared: &mut Shared,
     ) -> Progress;
@@ -225,20 +221,20 @@ pub trait Apps: std::any::Any {
     fn message(
         &mut self,
         app: AppId,
-        id: SessionId,
+        id: ConnectionId,
         kind: MessageKind,
         data: &[u8],
         shared: &mut Shared,
     ) -> Progress;
 
     /// There is room again after [`Sending::Full`](crate::outbox::Sending::Full). Comes also while a handler waits.
-    fn drained(&mut self, app: AppId, id: SessionId, shared: &mut Shared);
+    fn drained(&mut self, app: AppId, id: ConnectionId, shared: &mut Shared);
 
     /// The hub answered a subscription or publication that was made with this session and ticket.
     fn answered(
         &mut self,
         app: AppId,
-        id: SessionId,
+        id: ConnectionId,
         ticket: Ticket,
         answer: Answer,
         shared: &mut Shared,
@@ -251,19 +247,19 @@ pub trait Apps: std::any::Any {
     ///
     /// Code and reason are those of the peer's Close frame or of ours, whichever was first;
     /// [`CLOSED_WITHOUT_CODE`]; or [`CLOSED_ABNORMALLY`] with our words for why.
-    fn closed(&mut self, app: AppId, id: SessionId, code: u16, reason: &str, shared: &mut Shared);
+    fn closed(&mut self, app: AppId, id: ConnectionId, code: u16, reason: &str, shared: &mut Shared);
 
     /// A whole HTTP request. The next one of the connection waits for its answer.
     fn request(
         &mut self,
         app: AppId,
-        id: SessionId,
+        id: ConnectionId,
         request: &Request<'_>,
         shared: &mut Shared,
     ) -> Outcome<Response>;
 
     /// There is room for more after an [`AppAnswer::Part`] that asked for this. Comes once for all that have asked.
-    fn written(&mut self, app: AppId, id: SessionId, shared: &mut Shared);
+    fn written(&mut self, app: AppId, id: ConnectionId, shared: &mut Shared);
 
     /// A connection that this application has dialed is open: the first call for its id. From now on its calls are
     /// those of a session: `message`, `drained`, `closed`. `None`: nobody wants it any more, and it is closed.
@@ -271,7 +267,7 @@ pub trait Apps: std::any::Any {
         &mut self,
         app: AppId,
         token: u64,
-        id: SessionId,
+        id: ConnectionId,
         protocol: Option<&str>,
         shared: &mut Shared,
     ) -> Option<()> {
@@ -286,7 +282,7 @@ pub trait Apps: std::any::Any {
 
     /// Nobody waits for the verdict or the response any more, or the session that was accepted did not come to be:
     /// there will be no `opened`.
-    fn gone(&mut self, app: AppId, id: SessionId, why: Gone, shared: &mut Shared);
+    fn gone(&mut self, app: AppId, id: ConnectionId, why: Gone, shared: &mut Shared);
 
     /// Once a turn: timers, calls that have ended.
     fn turn(&mut self, shared: &mut Shared);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use veche_hub::{
     Answer, ChannelName, Connections, Deed, Instruction, Outcome, Payload, PayloadRef, Published,
-    Question, SessionId, Terms, Ticket,
+    Question, ConnectionId, PublishOptions, Ticket,
 };
 use veche_proto::websocket::MessageKind;
 
@@ -70,7 +70,7 @@ struct Job {
     targets: Vec<Box<str>>,
     next: usize,
     payload: Payload,
-    terms: Option<Arc<Terms>>,
+    terms: Option<Arc<PublishOptions>>,
     exchange: Option<u32>,
 }
 
@@ -111,7 +111,7 @@ impl Backend {
         command: &Command<'_>,
         shape: Shape,
         answered: bool,
-        session: SessionId,
+        session: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
         debug_assert!(self.unfinished.is_none() && !self.is_full());
@@ -161,7 +161,7 @@ impl Backend {
     pub fn instruct(
         &mut self,
         command: Instructing<'_>,
-        session: SessionId,
+        session: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
         let Instructing { user, instruction } = command;
@@ -201,7 +201,7 @@ impl Backend {
     pub fn block(
         &mut self,
         block: &Block,
-        session: SessionId,
+        session: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
         match shared.process.block(block, shared.now.wall_ms / 1000) {
@@ -233,7 +233,7 @@ impl Backend {
     pub fn user_status(
         &mut self,
         user: &Text<'_>,
-        session: SessionId,
+        session: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
         let mut name = String::new();
@@ -254,7 +254,7 @@ impl Backend {
     pub fn channels(
         &mut self,
         pattern: Option<&Text<'_>>,
-        session: SessionId,
+        session: ConnectionId,
         shared: &mut Shared,
     ) -> Progress {
         let from = (session, ticket(self.next_number(), 0));
@@ -268,7 +268,7 @@ impl Backend {
     pub fn connections(
         &mut self,
         who: &Listing<'_>,
-        session: SessionId,
+        session: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
         let mut name = std::mem::take(&mut shared.scratch.name);
@@ -305,7 +305,7 @@ impl Backend {
     pub fn ask(
         &mut self,
         inquiry: Inquiry<'_>,
-        session: SessionId,
+        session: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
         let channel = named(&inquiry.channel.0)?;
@@ -326,7 +326,7 @@ impl Backend {
         id: Option<&str>,
         why: Unwilling,
         place: &str,
-        session: SessionId,
+        session: ConnectionId,
         shared: &mut Shared,
     ) {
         let (code, error) = match why {
@@ -348,7 +348,7 @@ impl Backend {
     }
 
     /// Goes on with what waited for credit; `true` when nothing of it is left.
-    pub fn resume(&mut self, session: SessionId, shared: &mut Shared) -> bool {
+    pub fn resume(&mut self, session: ConnectionId, shared: &mut Shared) -> bool {
         let Some(mut job) = self.unfinished.take() else {
             return true;
         };
@@ -448,7 +448,7 @@ impl Backend {
         command: &Command<'_>,
         shape: Shape,
         answered: bool,
-        session: SessionId,
+        session: ConnectionId,
         shared: &mut Shared,
     ) -> Progress {
         let terms = command.terms.as_ref();
@@ -480,7 +480,7 @@ impl Backend {
         command: &Command<'_>,
         shape: Shape,
         answered: bool,
-        session: SessionId,
+        session: ConnectionId,
         shared: &mut Shared,
     ) -> Progress {
         self.begin(targets, payload, command, shape, answered, shared);
@@ -518,7 +518,7 @@ impl Backend {
     }
 
     /// Publishes to further targets; `true` when all are done.
-    fn advance(&mut self, job: &mut Job, session: SessionId, shared: &mut Shared) -> bool {
+    fn advance(&mut self, job: &mut Job, session: ConnectionId, shared: &mut Shared) -> bool {
         while let Some(target) = job.targets.get(job.next) {
             let from = job
                 .exchange

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Answer, Connected, Connections, SessionId, Ticket, WorkerId};
+use veche_hub::{Answer, Connected, Connections, ConnectionId, Ticket, WorkerId};
 
 use crate::connection::Connection;
 use crate::members::connection_id;
@@ -16,7 +16,7 @@ pub struct Census {
     /// Only clients that call themselves so.
     pub name: Option<Box<str>>,
     /// Whose the answer is.
-    pub from: (WorkerId, SessionId, Ticket),
+    pub from: (WorkerId, ConnectionId, Ticket),
 }
 
 impl Census {
@@ -24,7 +24,7 @@ impl Census {
     pub fn take<'c>(
         &self,
         shared: &Shared,
-        find: impl Fn(SessionId) -> Option<&'c Connection>,
+        find: impl Fn(ConnectionId) -> Option<&'c Connection>,
     ) -> Answer {
         let mut all = Connections::default();
         for id in shared.hub.sessions_of(&self.channel) {
@@ -42,7 +42,7 @@ impl Census {
 
 impl Connection {
     /// What a back end is told of it.
-    fn described(&self, id: SessionId, shared: &Shared) -> Connected {
+    fn described(&self, id: ConnectionId, shared: &Shared) -> Connected {
         let channels: Box<[Arc<str>]> = shared.hub.channels_of(id).cloned().collect();
         let about = self.about();
         let own = channels

@@ -31,7 +31,7 @@ use serde_json::{Map, Value};
 use veche_centrifuge::{
     Command, Disconnect, DisconnectCode, Encoding, Limits, Push, PushBody, Request,
 };
-use veche_hub::{Answer, ClientInfo, SessionId, Ticket};
+use veche_hub::{Answer, ClientInfo, ConnectionId, Ticket};
 
 pub(crate) use dialect::Dialect;
 pub(crate) use frame::kind;
@@ -135,7 +135,7 @@ enum Waiting {
 
 /// What a session works with, for one call.
 pub(crate) struct Context<'a> {
-    pub(crate) id: SessionId,
+    pub(crate) id: ConnectionId,
     pub(crate) route: &'a Route,
     /// What its token is good for.
     pub(crate) lease: &'a mut Option<Box<Lease>>,
@@ -307,7 +307,7 @@ impl Centrifuge {
     /// The last words on a transport that has no other way to say them.
     pub(crate) fn write_disconnect(
         &self,
-        id: SessionId,
+        id: ConnectionId,
         code: u16,
         reason: &str,
         shared: &mut Shared,
@@ -499,7 +499,7 @@ impl Centrifuge {
         is_it
     }
 
-    fn judge<'a>(&self, id: SessionId, route: &'a Route) -> Judge<'a> {
+    fn judge<'a>(&self, id: ConnectionId, route: &'a Route) -> Judge<'a> {
         Judge {
             id,
             route,

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::websocket::deflate::Policy;
 use veche_proto::websocket::{self, Decoder, handshake};
 
@@ -70,7 +70,7 @@ pub(crate) struct Dialing {
 
 impl Dialing {
     /// Writes the request into the outbox.
-    pub(crate) fn new(id: SessionId, dial: Dial, shared: &mut Shared) -> Self {
+    pub(crate) fn new(id: ConnectionId, dial: Dial, shared: &mut Shared) -> Self {
         let key = handshake::new_key(shared.ports.outboxes.masks.bytes());
         let headers = dial.headers.iter();
         handshake::write_request(
@@ -102,7 +102,7 @@ impl Dialing {
     /// Reads the response, once there is all of it.
     pub(crate) fn step(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         input: &[u8],
         shared: &mut Shared,
     ) -> Step<Socket> {
@@ -144,7 +144,7 @@ impl Dialing {
     /// The 101 has come; `None` if nobody wants it any more.
     fn open(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         accepted: &handshake::Accepted<'_>,
         shared: &mut Shared,
     ) -> Option<Socket> {

@@ -23,7 +23,7 @@ pub use instruction::{
 };
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::value::RawValue;
-use veche_hub::{Info, PayloadKind, PayloadRef, Terms, Version};
+use veche_hub::{Info, PayloadKind, PayloadRef, PublishOptions, Version};
 
 /// Most receivers that one command may name.
 pub const TARGETS_MAX: usize = 1024;
@@ -133,7 +133,7 @@ pub struct Command<'a> {
     /// What; `None` only for calls that carry nothing (disconnect).
     pub data: Option<Data<'a>>,
     /// How it is to be published, where that is not as usual.
-    pub terms: Option<Arc<Terms>>,
+    pub terms: Option<Arc<PublishOptions>>,
     /// Whether an answer is wanted where answers are optional.
     pub ack: bool,
     /// The asker's own id for the answer: compact JSON text, a number or a string.
@@ -241,7 +241,7 @@ fn terms(
     version_epoch: Option<&Text<'_>>,
     (skip_history, delta): (bool, bool),
     tags: &BTreeMap<Text<'_>, Text<'_>>,
-) -> Result<Option<Arc<Terms>>, BadCommand> {
+) -> Result<Option<Arc<PublishOptions>>, BadCommand> {
     for (name, text) in [("idempotency_key", key), ("version_epoch", version_epoch)] {
         if text.is_some_and(|text| text.0.is_empty() || text.0.len() > TERM_BYTES_MAX) {
             return Err(BadCommand(format!(
@@ -255,7 +255,7 @@ fn terms(
     if version.is_none() && version_epoch.is_some() {
         return bad("\"version_epoch\" says nothing without \"version\"");
     }
-    let terms = Terms {
+    let terms = PublishOptions {
         idempotency_key: key.map(|key| key.0.as_ref().into()),
         version: version.map(|number| Version {
             number,
@@ -265,7 +265,7 @@ fn terms(
         info: info(tags)?,
         has_difference: delta,
     };
-    Ok((terms != Terms::default()).then(|| Arc::new(terms)))
+    Ok((terms != PublishOptions::default()).then(|| Arc::new(terms)))
 }
 
 /// What is said beside the data; nothing is as if it were not there.

@@ -11,7 +11,7 @@ mod ending;
 
 use std::net::IpAddr;
 
-use veche_hub::{Answer, SessionId, Ticket};
+use veche_hub::{Answer, ConnectionId, Ticket};
 
 use crate::app::{AppAnswer, CLOSED_ABNORMALLY, Gone};
 use crate::census::About;
@@ -69,7 +69,7 @@ enum Stage {
 
 impl Connection {
     /// A connection that was just accepted; its outbox is opened.
-    pub fn accept(id: SessionId, listener: u16, peer: IpAddr, shared: &mut Shared) -> Self {
+    pub fn accept(id: ConnectionId, listener: u16, peer: IpAddr, shared: &mut Shared) -> Self {
         shared.ports.outboxes.open(id);
         let stage = match shared.site.listeners[listener as usize].role {
             Role::Push => Stage::Lines(Box::default()),
@@ -94,7 +94,7 @@ impl Connection {
     }
 
     /// A connection to another server; its outbox is opened and has the request.
-    pub fn dial(id: SessionId, peer: IpAddr, dial: Dial, shared: &mut Shared) -> Self {
+    pub fn dial(id: ConnectionId, peer: IpAddr, dial: Dial, shared: &mut Shared) -> Self {
         shared.ports.outboxes.open(id);
         let dialing = Dialing::new(id, dial, shared);
         let mut connection = Self {
@@ -159,7 +159,7 @@ impl Connection {
     }
 
     /// The transport, or what lies between it and us, can't go on.
-    pub fn failed(&mut self, id: SessionId, why: &str, shared: &mut Shared) {
+    pub fn failed(&mut self, id: ConnectionId, why: &str, shared: &mut Shared) {
         match &mut self.stage {
             Stage::Dialing(dialing) => dialing.failed(why, shared),
             Stage::Socket(socket) => socket.over(id, CLOSED_ABNORMALLY, why, shared),
@@ -169,7 +169,7 @@ impl Connection {
     }
 
     /// Bytes of the peer; they may be overwritten.
-    pub fn received(&mut self, id: SessionId, bytes: &mut [u8], shared: &mut Shared) {
+    pub fn received(&mut self, id: ConnectionId, bytes: &mut [u8], shared: &mut Shared) {
         let was_session = matches!(self.stage, Stage::Socket(_));
         if self.input.is_empty() && self.blocked.is_none() {
             let taken = self.work(id, bytes, shared);
@@ -196,7 +196,7 @@ impl Connection {
     }
 
     /// The peer sent FIN.
-    pub fn ended(&mut self, id: SessionId, shared: &mut Shared) {
+    pub fn ended(&mut self, id: ConnectionId, shared: &mut Shared) {
         self.ended = true;
         if let Stage::Socket(socket) = &mut self.stage {
             socket.end_pace();
@@ -210,7 +210,7 @@ impl Connection {
     }
 
     /// A home answered one of this connection's tickets.
-    pub fn answered(&mut self, id: SessionId, ticket: Ticket, answer: Answer, shared: &mut Shared) {
+    pub fn answered(&mut self, id: ConnectionId, ticket: Ticket, answer: Answer, shared: &mut Shared) {
         let goes_on = match &mut self.stage {
             Stage::Http(http) => match http.answered(id, ticket, answer, shared) {
                 Then::Become(socket) => {
@@ -233,7 +233,7 @@ impl Connection {
     }
 
     /// An application's verdict or response has come.
-    pub fn app_answered(&mut self, id: SessionId, answer: AppAnswer, shared: &mut Shared) {
+    pub fn app_answered(&mut self, id: ConnectionId, answer: AppAnswer, shared: &mut Shared) {
         let Stage::Http(http) = &mut self.stage else {
             return;
         };
@@ -243,7 +243,7 @@ impl Connection {
         self.go_on_from_http(id, then, shared);
     }
 
-    fn go_on_from_http(&mut self, id: SessionId, then: Then<Socket>, shared: &mut Shared) {
+    fn go_on_from_http(&mut self, id: ConnectionId, then: Then<Socket>, shared: &mut Shared) {
         let then = match then {
             Then::Become(socket) => {
                 self.open(id, socket, shared);
@@ -255,7 +255,7 @@ impl Connection {
     }
 
     /// What has become of the question who the client is.
-    pub fn found(&mut self, id: SessionId, finding: Finding, shared: &mut Shared) {
+    pub fn found(&mut self, id: ConnectionId, finding: Finding, shared: &mut Shared) {
         if let Stage::Socket(socket) = &mut self.stage {
             if socket.found(&finding) && self.blocked == Some(Block::Answer) {
                 self.resume(id, shared);
@@ -282,7 +282,7 @@ impl Connection {
     /// It is no good, and the one before stays.
     pub fn renew(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         token: &str,
         shared: &mut Shared,
     ) -> Result<Option<u64>, NotRenewed> {
@@ -295,7 +295,7 @@ impl Connection {
     }
 
     /// Commands have come another way.
-    pub fn relayed(&mut self, id: SessionId, relay: &Relay, shared: &mut Shared) {
+    pub fn relayed(&mut self, id: ConnectionId, relay: &Relay, shared: &mut Shared) {
         let Stage::Socket(socket) = &mut self.stage else {
             return;
         };
@@ -310,7 +310,7 @@ impl Connection {
     /// What has been decided on one of its commands.
     pub fn judged(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         question: QuestionId,
         verdict: Verdict,
         shared: &mut Shared,
@@ -331,7 +331,7 @@ impl Connection {
     }
 
     /// The handler of an application that waited has ended.
-    pub fn app_ready(&mut self, id: SessionId, shared: &mut Shared) {
+    pub fn app_ready(&mut self, id: ConnectionId, shared: &mut Shared) {
         let Stage::Socket(socket) = &mut self.stage else {
             return;
         };
@@ -357,14 +357,14 @@ impl Connection {
     }
 
     /// An outbox that was full has room again.
-    pub fn drained(&mut self, id: SessionId, shared: &mut Shared) {
+    pub fn drained(&mut self, id: ConnectionId, shared: &mut Shared) {
         if let Stage::Socket(socket) = &mut self.stage {
             socket.drained(id, shared);
         }
     }
 
     /// Goes on after a block: the worker calls it when what was waited for may have come.
-    pub fn resume(&mut self, id: SessionId, shared: &mut Shared) {
+    pub fn resume(&mut self, id: ConnectionId, shared: &mut Shared) {
         let Some(block) = self.blocked else { return };
         if matches!(block, Block::App | Block::Verdict) {
             // An application says itself when it is done, and so does whoever decides.
@@ -385,7 +385,7 @@ impl Connection {
     }
 
     /// What was waited for has come, and led to this.
-    fn go_on(&mut self, id: SessionId, then: Then<Stage>, shared: &mut Shared) {
+    fn go_on(&mut self, id: ConnectionId, then: Then<Stage>, shared: &mut Shared) {
         let was_blocked = self.blocked.take().is_some();
         match then {
             Then::Wait(block) => self.block(id, block, shared),
@@ -402,7 +402,7 @@ impl Connection {
     }
 
     /// The 101 is written.
-    fn open(&mut self, id: SessionId, socket: Socket, shared: &mut Shared) {
+    fn open(&mut self, id: ConnectionId, socket: Socket, shared: &mut Shared) {
         self.become_stage(id, Stage::Socket(socket), shared);
         if shared.is_draining() {
             // It was no session yet when the others were told.
@@ -411,7 +411,7 @@ impl Connection {
     }
 
     /// What comes after HTTP is one client's for good, also behind a proxy.
-    fn become_stage(&mut self, id: SessionId, stage: Stage, shared: &mut Shared) {
+    fn become_stage(&mut self, id: ConnectionId, stage: Stage, shared: &mut Shared) {
         let client = match &self.stage {
             Stage::Http(http) => http.proxied_client(),
             _ => None,
@@ -432,7 +432,7 @@ impl Connection {
         }
     }
 
-    fn count_in(&mut self, id: SessionId, client: Option<IpAddr>, shared: &mut Shared) {
+    fn count_in(&mut self, id: ConnectionId, client: Option<IpAddr>, shared: &mut Shared) {
         let Some(client) = client else { return };
         if shared.site.listeners[self.listener as usize].role != Role::Public {
             // It may have been counted before its peer was trusted.
@@ -458,7 +458,7 @@ impl Connection {
     /// The deadline has come; [`Connection::deadline_ms`] then says the next one.
     ///
     /// `stalled_since_ms`: since when the transport has made no progress in sending, if it should.
-    pub fn timeout(&mut self, id: SessionId, stalled_since_ms: Option<u64>, shared: &mut Shared) {
+    pub fn timeout(&mut self, id: ConnectionId, stalled_since_ms: Option<u64>, shared: &mut Shared) {
         let now = shared.now.mono_ms;
         if let Some(since) = stalled_since_ms
             && now >= since + shared.site.limits.write_timeout_ms
@@ -534,7 +534,7 @@ impl Connection {
     }
 
     /// The transport is gone; nothing of the connection stays.
-    pub fn closed(&mut self, id: SessionId, shared: &mut Shared) {
+    pub fn closed(&mut self, id: ConnectionId, shared: &mut Shared) {
         match &mut self.stage {
             Stage::Socket(socket) => socket.closed(id, shared),
             Stage::Http(http) => http.gone(id, Gone::Left, shared),
@@ -558,7 +558,7 @@ impl Connection {
         (self.listener != NO_LISTENER).then_some(self.listener)
     }
 
-    fn work_on_input(&mut self, id: SessionId, shared: &mut Shared) {
+    fn work_on_input(&mut self, id: ConnectionId, shared: &mut Shared) {
         let mut input = std::mem::take(&mut self.input);
         let taken = self.work(id, &mut input, shared);
         if taken < input.len() {
@@ -570,7 +570,7 @@ impl Connection {
     }
 
     /// Works through input as far as it goes; returns the bytes taken.
-    fn work(&mut self, id: SessionId, bytes: &mut [u8], shared: &mut Shared) -> usize {
+    fn work(&mut self, id: ConnectionId, bytes: &mut [u8], shared: &mut Shared) -> usize {
         let mut taken = 0;
         loop {
             let input = &mut bytes[taken..];
@@ -601,7 +601,7 @@ impl Connection {
         }
     }
 
-    fn block(&mut self, id: SessionId, block: Block, shared: &mut Shared) {
+    fn block(&mut self, id: ConnectionId, block: Block, shared: &mut Shared) {
         self.blocked = Some(block);
         match block {
             Block::Output => shared.waiting_for_output.push(id),
@@ -622,7 +622,7 @@ impl Connection {
         }
     }
 
-    fn settle_deadline(&mut self, id: SessionId, shared: &Shared) {
+    fn settle_deadline(&mut self, id: ConnectionId, shared: &Shared) {
         self.deadline_ms = match &self.stage {
             // While input waits nothing can be heard of the peer; whether it reads is `write_timeout`'s matter.
             Stage::Http(_) if self.blocked == Some(Block::Output) => u64::MAX,

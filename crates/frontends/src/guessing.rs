@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::http::{Head, Status};
 
 use crate::api::unauthorized;
@@ -32,7 +32,7 @@ pub(crate) fn refuse(
     head: &Head<'_>,
     lock: Lock,
     client: IpAddr,
-    id: SessionId,
+    id: ConnectionId,
     shared: &mut Shared,
 ) -> Refusal {
     if head.header_bytes("x-api-key").is_none() {

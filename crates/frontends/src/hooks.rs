@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use bytes::Bytes;
 pub use veche_centrifuge::Encoding;
 use veche_centrifuge::{Data, is_json};
-use veche_hub::{Payload, PayloadKind, SessionId};
+use veche_hub::{Payload, PayloadKind, ConnectionId};
 use veche_proto::http::Head;
 
 use crate::app::AppId;
@@ -177,7 +177,7 @@ pub struct QuestionId(pub u32);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// Whose.
-    pub session: SessionId,
+    pub session: ConnectionId,
     /// Which of its questions.
     pub id: QuestionId,
     /// By whom.

@@ -16,7 +16,7 @@ mod streams;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use veche_hub::{Answer, SessionId, Ticket};
+use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::http::{self, HeadScan, HttpError, Status};
 
 use crate::api::{Call, CallEnd};
@@ -107,7 +107,7 @@ impl Http {
 
     pub(crate) fn step(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         input: &mut [u8],
         shared: &mut Shared,
     ) -> Step<Socket> {
@@ -137,7 +137,7 @@ impl Http {
 
     fn head(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         input: &[u8],
         shared: &mut Shared,
     ) -> Result<Step<Socket>, HttpError> {
@@ -164,7 +164,7 @@ impl Http {
 
     fn call_ended(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         answer: &[u8],
         reply: Reply,
         shared: &mut Shared,
@@ -175,7 +175,7 @@ impl Http {
     }
 
     /// After a response: go on with the next request, or end.
-    fn finish(&mut self, id: SessionId, keep_alive: bool, shared: &mut Shared) -> Then<Socket> {
+    fn finish(&mut self, id: ConnectionId, keep_alive: bool, shared: &mut Shared) -> Then<Socket> {
         shared.ports.outboxes.end_entry(id, self.client);
         self.since_ms = shared.now.mono_ms;
         if !keep_alive || shared.is_draining() {
@@ -191,7 +191,7 @@ impl Http {
     /// Begins to stream the rest of a response, if there is one.
     fn stream(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         reply: Reply,
         stream: Option<Stream>,
         shared: &mut Shared,
@@ -206,7 +206,7 @@ impl Http {
     }
 
     /// Writes as much of a streamed response as the client's reading allows.
-    fn pump(&mut self, id: SessionId, shared: &mut Shared) -> Then<Socket> {
+    fn pump(&mut self, id: ConnectionId, shared: &mut Shared) -> Then<Socket> {
         let State::Streaming(stream) = &mut self.state else {
             return Then::GoOn;
         };
@@ -222,7 +222,7 @@ impl Http {
 
     pub(crate) fn answered(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         ticket: Ticket,
         answer: Answer,
         shared: &mut Shared,
@@ -257,7 +257,7 @@ impl Http {
         }
     }
 
-    pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> Then<Socket> {
+    pub(crate) fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> Then<Socket> {
         match std::mem::replace(&mut self.state, State::Head) {
             State::Call(mut call, reply) => match call.resume(id, shared) {
                 CallEnd::Answered(answer) => self.call_ended(id, &answer, reply, shared),
@@ -291,7 +291,7 @@ impl Http {
     }
 
     /// The connection is about to end: whoever waits for a 101 is told that it won't come.
-    pub(crate) fn abandon(&mut self, id: SessionId, shared: &mut Shared) {
+    pub(crate) fn abandon(&mut self, id: ConnectionId, shared: &mut Shared) {
         self.gone(id, Gone::Left, shared);
         let state = std::mem::replace(&mut self.state, State::Head);
         let outcome = match &state {
@@ -337,7 +337,7 @@ impl Http {
     }
 
     /// The wait is over; says 408 where something had begun.
-    pub(crate) fn timeout(&mut self, id: SessionId, shared: &mut Shared) -> bool {
+    pub(crate) fn timeout(&mut self, id: ConnectionId, shared: &mut Shared) -> bool {
         if self.deadline_ms(shared) > shared.now.mono_ms {
             return true;
         }

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_jwt::Refusal;
 use veche_proto::http::{Head, Status};
 
@@ -133,7 +133,7 @@ pub enum Finding {
 pub trait Desk: Send + Sync + fmt::Debug {
     /// Tells the worker what has become of the question of one of its connections, which may be gone by now. From any
     /// thread.
-    fn tell(&self, id: SessionId, finding: Finding);
+    fn tell(&self, id: ConnectionId, finding: Finding);
 }
 
 /// What in a certificate is the user's name.
@@ -287,7 +287,7 @@ impl Unknown {
 
 /// Who asks, as far as it matters for who it is.
 pub(crate) struct Client<'a> {
-    pub(crate) id: SessionId,
+    pub(crate) id: ConnectionId,
     pub(crate) head: &'a Head<'a>,
     pub(crate) certified: Option<&'a Certified>,
     pub(crate) address: IpAddr,

@@ -8,7 +8,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::http::{Head, Version};
 
 use crate::app::{CLOSED_ABNORMALLY, CLOSED_WITHOUT_CODE};
@@ -180,7 +180,7 @@ impl Journal {
     #[inline]
     pub(crate) fn begin(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         internal: bool,
         queued: usize,
         request: impl FnOnce() -> Entry,
@@ -192,7 +192,7 @@ impl Journal {
 
     fn consider(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         internal: bool,
         queued: usize,
         request: impl FnOnce() -> Entry,
@@ -228,24 +228,24 @@ impl Journal {
     }
 
     #[inline]
-    fn entry(&mut self, id: SessionId) -> Option<&mut Entry> {
+    fn entry(&mut self, id: ConnectionId) -> Option<&mut Entry> {
         self.open.get_mut(id.index as usize)?.as_deref_mut()
     }
 
-    pub(crate) fn set_route(&mut self, id: SessionId, route: &Arc<Route>) {
+    pub(crate) fn set_route(&mut self, id: ConnectionId, route: &Arc<Route>) {
         if let Some(entry) = self.entry(id) {
             entry.route = Some(Arc::clone(route));
         }
     }
 
-    pub(crate) fn set_user(&mut self, id: SessionId, user: Option<&str>) {
+    pub(crate) fn set_user(&mut self, id: ConnectionId, user: Option<&str>) {
         if let Some(entry) = self.entry(id) {
             entry.user = user.map(kept);
         }
     }
 
     /// A request without a head that could be read is answered.
-    pub(crate) fn refused(&mut self, id: SessionId, status: u16) {
+    pub(crate) fn refused(&mut self, id: ConnectionId, status: u16) {
         if self.entry(id).is_none() {
             self.begin(id, false, 0, Entry::default);
         }
@@ -253,14 +253,14 @@ impl Journal {
     }
 
     /// The head of its answer is written.
-    pub(crate) fn answered(&mut self, id: SessionId, status: u16) {
+    pub(crate) fn answered(&mut self, id: ConnectionId, status: u16) {
         if let Some(entry) = self.entry(id) {
             entry.status = status;
         }
     }
 
     /// So many bytes of a request's body have come.
-    pub(crate) fn body(&mut self, id: SessionId, bytes: usize) {
+    pub(crate) fn body(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(entry) = self.entry(id) {
             entry.bytes_in += bytes as u64;
         }
@@ -268,14 +268,14 @@ impl Journal {
 
     /// So many bytes have left the outbox.
     #[inline]
-    pub(crate) fn left(&mut self, id: SessionId, bytes: usize) {
+    pub(crate) fn left(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(entry) = self.entry(id) {
             entry.left += bytes as u64;
         }
     }
 
     /// What was a request is a session now.
-    pub(crate) fn opened(&mut self, id: SessionId) {
+    pub(crate) fn opened(&mut self, id: ConnectionId) {
         if let Some(entry) = self.entry(id) {
             entry.session = Some(Session::default());
             entry.bytes_in = 0;
@@ -284,7 +284,7 @@ impl Journal {
 
     /// A message of the client's, with a payload of so many bytes.
     #[inline]
-    pub(crate) fn heard(&mut self, id: SessionId, bytes: usize) {
+    pub(crate) fn heard(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(entry) = self.entry(id)
             && let Some(session) = &mut entry.session
         {
@@ -295,7 +295,7 @@ impl Journal {
 
     /// A message for the client.
     #[inline]
-    pub(crate) fn said(&mut self, id: SessionId, bytes: usize) {
+    pub(crate) fn said(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(entry) = self.entry(id)
             && let Some(session) = &mut entry.session
         {
@@ -305,7 +305,7 @@ impl Journal {
     }
 
     /// A Close frame, ours or the client's: the first one counts.
-    pub(crate) fn closed(&mut self, id: SessionId, code: Option<u16>) {
+    pub(crate) fn closed(&mut self, id: ConnectionId, code: Option<u16>) {
         if let Some(entry) = self.entry(id)
             && let Some(session) = &mut entry.session
         {
@@ -317,7 +317,7 @@ impl Journal {
 
     /// The request is answered, or the session is over; `queued` bytes have not left the outbox yet.
     #[inline]
-    pub(crate) fn end(&mut self, id: SessionId, client: IpAddr, queued: usize) {
+    pub(crate) fn end(&mut self, id: ConnectionId, client: IpAddr, queued: usize) {
         if let Some(open) = self.open.get_mut(id.index as usize)
             && let Some(entry) = open.take()
         {
@@ -379,7 +379,7 @@ fn without_query(url: &str) -> &str {
 mod tests {
     use super::*;
 
-    const ID: SessionId = SessionId {
+    const ID: ConnectionId = ConnectionId {
         index: 3,
         generation: 0,
     };

@@ -8,7 +8,7 @@
 //! sends, but neither the first bytes nor where a line that is too long ends.
 
 use serde::de::IgnoredAny;
-use veche_hub::{Answer, SessionId, Ticket};
+use veche_hub::{Answer, ConnectionId, Ticket};
 
 use crate::backend::{Backend, Progress, Shape, Unwilling};
 use crate::command::{self, BadCommand};
@@ -46,7 +46,7 @@ enum Phase {
 impl Lines {
     pub(crate) fn step(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         input: &mut [u8],
         shared: &mut Shared,
     ) -> Step<Never> {
@@ -100,12 +100,12 @@ impl Lines {
     }
 
     /// Refuses the line that was taken last, and all that comes after it.
-    fn end(&mut self, why: &str, id: SessionId, shared: &mut Shared) {
+    fn end(&mut self, why: &str, id: ConnectionId, shared: &mut Shared) {
         self.refuse(None, BadCommand(why.to_owned()).into(), id, shared);
         self.phase = Phase::Over;
     }
 
-    fn too_long(&mut self, max: usize, id: SessionId, shared: &mut Shared) {
+    fn too_long(&mut self, max: usize, id: ConnectionId, shared: &mut Shared) {
         let why = format!("longer than {max} bytes: the connection ends");
         self.end(&why, id, shared);
     }
@@ -118,7 +118,7 @@ impl Lines {
         }
     }
 
-    fn line(&mut self, id: SessionId, line: &[u8], shared: &mut Shared) -> Progress {
+    fn line(&mut self, id: ConnectionId, line: &[u8], shared: &mut Shared) -> Progress {
         self.count += 1;
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
@@ -161,7 +161,7 @@ impl Lines {
         &mut self,
         command_id: Option<&str>,
         why: Unwilling,
-        id: SessionId,
+        id: ConnectionId,
         shared: &mut Shared,
     ) {
         let place = format!("line {}: ", self.count);
@@ -173,7 +173,7 @@ impl Lines {
         self.backend.is_settled()
     }
 
-    pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> Then<Never> {
+    pub(crate) fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> Then<Never> {
         if !self.backend.resume(id, shared) {
             return Then::Wait(Block::Credit);
         }
@@ -187,7 +187,7 @@ impl Lines {
     /// Returns whether input that waited for an answer may go on.
     pub(crate) fn answered(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         ticket: Ticket,
         answer: Answer,
         shared: &mut Shared,
@@ -196,7 +196,7 @@ impl Lines {
         self.write_answers(id, shared)
     }
 
-    fn write_answers(&mut self, id: SessionId, shared: &mut Shared) -> bool {
+    fn write_answers(&mut self, id: ConnectionId, shared: &mut Shared) -> bool {
         let mut wrote = false;
         if self.backend.is_settled() {
             return wrote;

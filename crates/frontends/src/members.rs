@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use veche_hub::{ChannelName, ClientInfo, SessionId, WorkerId};
+use veche_hub::{ChannelName, ClientInfo, ConnectionId, WorkerId};
 
 use crate::shared::Shared;
 
@@ -11,7 +11,7 @@ impl Shared {
     /// As whom a session is seen in a channel, where that knows who is there. Who is anonymous has no name; in a user's own
     /// channel there is nobody to be seen.
     #[must_use]
-    pub fn member(&self, id: SessionId, channel: ChannelName<'_>) -> Option<Arc<ClientInfo>> {
+    pub fn member(&self, id: ConnectionId, channel: ChannelName<'_>) -> Option<Arc<ClientInfo>> {
         let is_own = channel.user().is_some();
         if is_own || !self.site.namespaces.of(channel.as_str()).has_members() {
             return None;
@@ -26,6 +26,6 @@ impl Shared {
 }
 
 /// What a connection is called that has no id by its protocol: no other one of this server process has it.
-pub(crate) fn connection_id(worker: WorkerId, id: SessionId) -> Box<str> {
+pub(crate) fn connection_id(worker: WorkerId, id: ConnectionId) -> Box<str> {
     format!("{}.{}.{}", worker.0, id.index, id.generation).into()
 }

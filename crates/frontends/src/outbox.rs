@@ -17,7 +17,7 @@ mod wishes;
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use veche_hub::{Delivery, Encodings, Event, Format, PayloadKind, SessionId};
+use veche_hub::{Delivery, Encodings, Event, Format, PayloadKind, ConnectionId};
 use veche_proto::websocket::deflate::Agreed;
 use veche_proto::websocket::{self, Codecs, Encoder, MessageKind, Opcode, Role};
 
@@ -171,13 +171,13 @@ pub struct Outboxes {
     pool: Pool,
     codecs: Codecs,
     /// Sessions whose outbox overflowed in this turn; the worker closes them.
-    overflowed: Vec<SessionId>,
+    overflowed: Vec<ConnectionId>,
     /// Sessions that began to miss publications in this turn.
-    fallen_behind: Vec<SessionId>,
+    fallen_behind: Vec<ConnectionId>,
     /// Sessions whose outbox became full in this turn: they may be empty again after the flush.
-    filled: Vec<SessionId>,
+    filled: Vec<ConnectionId>,
     /// Sessions that have room again.
-    drained: Vec<SessionId>,
+    drained: Vec<ConnectionId>,
     backlogs: Backlogs,
     sides: centrifuge::Sides,
     pushes_encoded: u64,
@@ -243,7 +243,7 @@ impl Outboxes {
     }
 
     /// Starts an empty outbox for a new connection.
-    pub fn open(&mut self, id: SessionId) {
+    pub fn open(&mut self, id: ConnectionId) {
         let index = id.index as usize;
         if index >= self.boxes.len() {
             self.boxes.resize_with(index + 1, Outbox::default);
@@ -257,7 +257,7 @@ impl Outboxes {
     }
 
     /// Forgets a connection that is gone.
-    pub fn close(&mut self, id: SessionId) {
+    pub fn close(&mut self, id: ConnectionId) {
         if let Some(outbox) = self.find(id) {
             let buffer = std::mem::take(&mut outbox.buffer);
             let touched = outbox.touched;
@@ -277,7 +277,7 @@ impl Outboxes {
     ///
     /// # Panics
     /// When `id` is stale: only the connection itself asks for its outbox, while it lives.
-    pub fn of(&self, id: SessionId) -> &Outbox {
+    pub fn of(&self, id: ConnectionId) -> &Outbox {
         let outbox = &self.boxes[id.index as usize];
         assert_eq!(
             outbox.generation, id.generation,
@@ -286,7 +286,7 @@ impl Outboxes {
         outbox
     }
 
-    fn of_mut(&mut self, id: SessionId) -> &mut Outbox {
+    fn of_mut(&mut self, id: ConnectionId) -> &mut Outbox {
         let outbox = &mut self.boxes[id.index as usize];
         assert_eq!(
             outbox.generation, id.generation,
@@ -295,14 +295,14 @@ impl Outboxes {
         outbox
     }
 
-    fn find(&mut self, id: SessionId) -> Option<&mut Outbox> {
+    fn find(&mut self, id: ConnectionId) -> Option<&mut Outbox> {
         self.boxes
             .get_mut(id.index as usize)
             .filter(|outbox| outbox.generation == id.generation)
     }
 
     /// The bytes of this turn, to append to.
-    pub fn buffer(&mut self, id: SessionId) -> &mut Vec<u8> {
+    pub fn buffer(&mut self, id: ConnectionId) -> &mut Vec<u8> {
         let index = id.index as usize;
         let outbox = &mut self.boxes[index];
         debug_assert_eq!(outbox.generation, id.generation);
@@ -318,7 +318,7 @@ impl Outboxes {
 
     /// Writes a message for the client as its answer or echo (not counted against the budget: the connection stops
     /// reading while too much is unread).
-    pub fn message(&mut self, id: SessionId, kind: MessageKind, data: &[u8]) {
+    pub fn message(&mut self, id: ConnectionId, kind: MessageKind, data: &[u8]) {
         self.sent.messages += 1;
         self.sent.bytes += data.len() as u64;
         self.journal.said(id, data.len());
@@ -340,13 +340,13 @@ impl Outboxes {
 
     /// The key for the next frame, where frames are masked.
     #[inline]
-    fn mask(&mut self, id: SessionId) -> Option<[u8; 4]> {
+    fn mask(&mut self, id: ConnectionId) -> Option<[u8; 4]> {
         let masked = self.boxes[id.index as usize].masked;
         masked.then(|| self.masks.bytes())
     }
 
     /// Starts a connection of ours to another server: the 101 has come.
-    pub fn begin_client(&mut self, id: SessionId, agreed: Option<Agreed>) {
+    pub fn begin_client(&mut self, id: ConnectionId, agreed: Option<Agreed>) {
         let now_ms = self.now_ms;
         let outbox = self.of_mut(id);
         outbox.agreed = agreed;
@@ -357,14 +357,14 @@ impl Outboxes {
     }
 
     /// Writes a ping or a pong.
-    pub(crate) fn control(&mut self, id: SessionId, opcode: Opcode, data: &[u8]) {
+    pub(crate) fn control(&mut self, id: ConnectionId, opcode: Opcode, data: &[u8]) {
         let mask = self.mask(id);
         websocket::encode_control(self.buffer(id), opcode, data, mask);
     }
 
     /// Starts a session of WebSocket frames. Publications are written from now on, if it hears any; until
     /// [`Outboxes::release`] they wait behind what `buffer` already holds (the 101).
-    pub fn begin_session(&mut self, id: SessionId, agreed: Option<Agreed>, hears: Hears) {
+    pub fn begin_session(&mut self, id: ConnectionId, agreed: Option<Agreed>, hears: Hears) {
         let now_ms = self.now_ms;
         let outbox = self.of_mut(id);
         outbox.agreed = agreed;
@@ -380,14 +380,14 @@ impl Outboxes {
     }
 
     /// The registration is answered: what was held may leave.
-    pub fn release(&mut self, id: SessionId) {
+    pub fn release(&mut self, id: ConnectionId) {
         self.of_mut(id).held = false;
         self.buffer(id);
     }
 
     /// There will be no session: what was held is dropped from that place in the buffer on. Answers to earlier
     /// requests may stand before it.
-    pub fn withdraw(&mut self, id: SessionId, from: usize) {
+    pub fn withdraw(&mut self, id: ConnectionId, from: usize) {
         let outbox = self.of_mut(id);
         outbox.buffer.truncate(from);
         outbox.pushes = Pushes::Refused;
@@ -396,7 +396,7 @@ impl Outboxes {
     }
 
     /// No further publication is written; those that wait are.
-    pub fn refuse_pushes(&mut self, id: SessionId) {
+    pub fn refuse_pushes(&mut self, id: ConnectionId) {
         let outbox = self.of_mut(id);
         if let Pushes::Lossy(_) = std::mem::take(&mut outbox.pushes) {
             self.write_backlog(id, usize::MAX);
@@ -404,7 +404,7 @@ impl Outboxes {
     }
 
     /// Decides what becomes of the transport when all is sent; never weakens an earlier decision.
-    pub fn finish(&mut self, id: SessionId, end: End) {
+    pub fn finish(&mut self, id: ConnectionId, end: End) {
         let outbox = self.of_mut(id);
         if outbox.end != End::Abort {
             outbox.end = end;
@@ -413,7 +413,7 @@ impl Outboxes {
     }
 
     /// Tells what the transport could not send yet.
-    pub fn set_unsent(&mut self, id: SessionId, unsent: usize) {
+    pub fn set_unsent(&mut self, id: ConnectionId, unsent: usize) {
         if let Some(outbox) = self.find(id) {
             outbox.unsent = u32::try_from(unsent).unwrap_or(u32::MAX);
             outbox.behind &= unsent > 0;
@@ -428,7 +428,7 @@ impl Outboxes {
     }
 
     /// Marked once; the worker closes it in this turn.
-    fn overflow(&mut self, session: SessionId) {
+    fn overflow(&mut self, session: ConnectionId) {
         self.boxes[session.index as usize].pushes = Pushes::Refused;
         self.backlogs.forget(session.index);
         self.sides.forget(session.index);
@@ -436,7 +436,7 @@ impl Outboxes {
     }
 
     /// Writes a publication into a session's outbox, encoded once per format; a full one is marked for closing.
-    pub fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
+    pub fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
         let bytes = delivery.payload.bytes;
         let Some(outbox) = self
             .find(session)
@@ -486,12 +486,12 @@ impl Outboxes {
     }
 
     /// Bytes on their way out to a session.
-    pub(crate) fn queued(&self, id: SessionId) -> usize {
+    pub(crate) fn queued(&self, id: ConnectionId) -> usize {
         self.of(id).queued()
     }
 
     /// It goes without this publication of a channel.
-    fn miss(&mut self, session: SessionId, channel: &str) {
+    fn miss(&mut self, session: ConnectionId, channel: &str) {
         self.sides.missed(session.index, channel);
         self.backlogs.note_missed();
         let outbox = &mut self.boxes[session.index as usize];
@@ -503,7 +503,7 @@ impl Outboxes {
     /// Whether a publication of so many bytes goes into a session's outbox, and then counts; a full one is marked for
     /// closing.
     #[inline]
-    fn has_room(&mut self, session: SessionId, bytes: usize) -> bool {
+    fn has_room(&mut self, session: ConnectionId, bytes: usize) -> bool {
         let max = self.outbox_bytes_max;
         let now_ms = self.now_ms;
         let outbox = &mut self.boxes[session.index as usize];
@@ -524,7 +524,7 @@ impl Outboxes {
     #[inline]
     fn frame(
         &mut self,
-        session: SessionId,
+        session: ConnectionId,
         kind: MessageKind,
         bytes: &[u8],
         form: u32,
@@ -562,12 +562,12 @@ impl Outboxes {
     }
 
     /// Sessions whose outbox overflowed since the last call.
-    pub fn take_overflowed(&mut self, into: &mut Vec<SessionId>) {
+    pub fn take_overflowed(&mut self, into: &mut Vec<ConnectionId>) {
         into.append(&mut self.overflowed);
     }
 
     /// Moves sessions that began to miss publications in this turn to the end of `into`.
-    pub fn take_fallen_behind(&mut self, into: &mut Vec<SessionId>) {
+    pub fn take_fallen_behind(&mut self, into: &mut Vec<ConnectionId>) {
         into.append(&mut self.fallen_behind);
     }
 
@@ -577,10 +577,10 @@ impl Outboxes {
     }
 
     /// What the worker has to do for a touched connection: bytes to send (may be empty) and then the end.
-    pub fn take(&mut self, index: u32) -> Option<(SessionId, Vec<u8>, End)> {
+    pub fn take(&mut self, index: u32) -> Option<(ConnectionId, Vec<u8>, End)> {
         let outbox = &mut self.boxes[index as usize];
         outbox.touched = false;
-        let id = SessionId {
+        let id = ConnectionId {
             index,
             generation: outbox.generation,
         };
@@ -608,13 +608,13 @@ impl Outboxes {
     }
 
     /// The request of a connection is answered, or its session is over.
-    pub(crate) fn end_entry(&mut self, id: SessionId, client: IpAddr) {
+    pub(crate) fn end_entry(&mut self, id: ConnectionId, client: IpAddr) {
         let queued = self.find(id).map_or(0, |outbox| outbox.buffer.len());
         self.journal.end(id, client, queued);
     }
 
     /// Writes a Close frame and stops publications.
-    pub fn close_frame(&mut self, id: SessionId, code: Option<u16>, reason: &str) {
+    pub fn close_frame(&mut self, id: ConnectionId, code: Option<u16>, reason: &str) {
         self.refuse_pushes(id);
         self.journal.closed(id, code);
         let mask = self.mask(id);

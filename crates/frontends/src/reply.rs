@@ -2,7 +2,7 @@
 //!
 //! It knows how a response is framed; what is in it is said by the stage, the API and the upgrade.
 
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::http::{
     self, Head, HttpError, Method, ResponseBody, ResponseHead, ResponseWriter, Status, Version,
 };
@@ -31,7 +31,7 @@ impl Reply {
     /// Writes a whole response with a body of one type.
     pub(crate) fn write(
         self,
-        id: SessionId,
+        id: ConnectionId,
         status: Status,
         content_type: &str,
         body: &[u8],
@@ -42,7 +42,7 @@ impl Reply {
 
     pub(crate) fn write_with(
         self,
-        id: SessionId,
+        id: ConnectionId,
         status: Status,
         headers: &[(&str, &str)],
         body: &[u8],
@@ -69,7 +69,7 @@ impl Reply {
 /// Writes an application's response; what can't be written is answered with 500 and said in the log.
 pub(crate) fn write_response(
     reply: Reply,
-    id: SessionId,
+    id: ConnectionId,
     response: &Response,
     body: &[u8],
     shared: &mut Shared,
@@ -96,7 +96,7 @@ pub(crate) fn write_response(
 /// then a 500 is written.
 pub(crate) fn write_app_head(
     reply: Reply,
-    id: SessionId,
+    id: ConnectionId,
     head: ResponseHead,
     status: Status,
     headers: &[(String, String)],
@@ -170,7 +170,7 @@ impl Refusal {
     }
 
     /// Writes the answer.
-    pub(crate) fn write(&self, reply: Reply, id: SessionId, shared: &mut Shared) {
+    pub(crate) fn write(&self, reply: Reply, id: ConnectionId, shared: &mut Shared) {
         let mut headers = vec![("Content-Type", self.content_type)];
         headers.extend(
             self.headers
@@ -194,7 +194,7 @@ impl Refusal {
 }
 
 /// A request that can't be trusted to end where it seems to: answered, and the connection ends.
-pub(crate) fn refuse_request(id: SessionId, error: &HttpError, shared: &mut Shared) {
+pub(crate) fn refuse_request(id: ConnectionId, error: &HttpError, shared: &mut Shared) {
     shared.note_as(
         error.reason,
         id,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub use veche_hub::Now;
 use veche_hub::{
-    Answer, Class, Deed, Delivery, Hub, Instruction, Mail, Outlet, SessionId, Ticket, WorkerId,
+    Answer, Class, Deed, Delivery, Hub, Instruction, Mail, Outlet, ConnectionId, Ticket, WorkerId,
 };
 use veche_proto::websocket::Codecs;
 
@@ -130,7 +130,7 @@ pub trait Process {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Whose.
-    pub session: SessionId,
+    pub session: ConnectionId,
     /// Whether the operator should see it even without looking for it.
     pub level: NoteLevel,
     /// One line; what the peer sent stands in it quoted, if at all.
@@ -174,14 +174,14 @@ pub struct Shared {
     /// [`Connection::found`](crate::Connection::found).
     pub desk: Arc<dyn Desk>,
     /// Connections whose work waits until their own answers have left.
-    pub waiting_for_output: Vec<SessionId>,
+    pub waiting_for_output: Vec<ConnectionId>,
     /// Connections whose work waits for the hub to take publications again.
-    pub waiting_for_credit: Vec<SessionId>,
+    pub waiting_for_credit: Vec<ConnectionId>,
     /// The applications of this worker, if its routes lead to any; `None` as well while one is called: see
     /// [`Shared::with_apps`].
     pub apps: Option<Box<dyn Apps>>,
     /// Sessions whose waiting handler has ended; the worker calls [`Connection::app_ready`](crate::Connection::app_ready).
-    pub app_ready: Vec<SessionId>,
+    pub app_ready: Vec<ConnectionId>,
     /// For what comes in for applications, which are handed `Shared` while a message lies there; taken out meanwhile.
     pub(crate) app_codecs: Option<Box<Codecs>>,
     /// For the log; the worker writes them down after each batch.
@@ -304,7 +304,7 @@ impl Shared {
     }
 
     /// Counts a session that is about to open among those of its user; `false` if there are too many.
-    pub(crate) fn count_user_in(&mut self, id: SessionId, user: &str) -> bool {
+    pub(crate) fn count_user_in(&mut self, id: ConnectionId, user: &str) -> bool {
         let max = self.site.limits.connections_per_user;
         if max == 0 {
             return true;
@@ -318,7 +318,7 @@ impl Shared {
     }
 
     /// The session is over, or did not open.
-    pub(crate) fn count_user_out(&mut self, id: SessionId) {
+    pub(crate) fn count_user_out(&mut self, id: ConnectionId) {
         if self.counted_users.is_empty() {
             return;
         }
@@ -328,7 +328,7 @@ impl Shared {
     }
 
     /// A session is closed, since its client says more than its route allows.
-    pub(crate) fn count_outpaced(&mut self, session: SessionId) {
+    pub(crate) fn count_outpaced(&mut self, session: ConnectionId) {
         self.stats.outpaced.add(1);
         self.note(
             session,
@@ -340,7 +340,7 @@ impl Shared {
     /// Notes something for the log. What one place in the code notes is of one kind, and each kind has a limit of its
     /// own: a flood of one hides no other.
     #[track_caller]
-    pub(crate) fn note(&mut self, session: SessionId, level: NoteLevel, what: impl Into<String>) {
+    pub(crate) fn note(&mut self, session: ConnectionId, level: NoteLevel, what: impl Into<String>) {
         self.note_as("", session, level, what);
     }
 
@@ -349,7 +349,7 @@ impl Shared {
     pub(crate) fn note_as(
         &mut self,
         kind: &str,
-        session: SessionId,
+        session: ConnectionId,
         level: NoteLevel,
         what: impl Into<String>,
     ) {
@@ -395,7 +395,7 @@ impl Shared {
     }
 
     /// The head of an answer with this status is written.
-    pub(crate) fn answered(&mut self, id: SessionId, status: u16) {
+    pub(crate) fn answered(&mut self, id: ConnectionId, status: u16) {
         self.stats.answer(status);
         self.ports.outboxes.journal.answered(id, status);
     }
@@ -427,7 +427,7 @@ fn number_of(kind: &str) -> u16 {
 struct Unheard;
 
 impl Desk for Unheard {
-    fn tell(&self, _: SessionId, _: Finding) {}
+    fn tell(&self, _: ConnectionId, _: Finding) {}
 }
 
 /// The `Date` header's value, written once a second.
@@ -472,14 +472,14 @@ pub struct Ports {
     /// Mail for other workers, sent at the end of the turn.
     pub post: Post,
     /// Answers to hand to their sessions.
-    pub answers: VecDeque<(SessionId, Ticket, Answer)>,
+    pub answers: VecDeque<(ConnectionId, Ticket, Answer)>,
     /// Which connections there are is to be asked of all workers, this one too, by [`Census::take`].
     pub censuses: Vec<Census>,
     /// Sessions to disconnect.
-    pub kicks: Vec<(SessionId, u16, String)>,
+    pub kicks: Vec<(ConnectionId, u16, String)>,
     /// What is to be done to sessions for back ends; the worker calls
     /// [`Connection::instructed`](crate::Connection::instructed).
-    pub instructions: Vec<(SessionId, Arc<Instruction>)>,
+    pub instructions: Vec<(ConnectionId, Arc<Instruction>)>,
     /// Commands for responses of this worker and of others; the worker calls
     /// [`Connection::relayed`](crate::Connection::relayed) where they are.
     pub relays: VecDeque<Relay>,
@@ -488,17 +488,17 @@ pub struct Ports {
     pub renewals: Vec<Renewal>,
     /// Verdicts and responses of applications that did not come at once; the worker calls
     /// [`Connection::app_answered`](crate::Connection::app_answered).
-    pub app_answers: VecDeque<(SessionId, AppAnswer)>,
+    pub app_answers: VecDeque<(ConnectionId, AppAnswer)>,
     /// What sessions want decided; the worker takes them to whoever decides, after the call.
     pub questions: VecDeque<Question>,
     /// What was decided on this thread; the worker calls [`Connection::judged`](crate::Connection::judged).
-    pub verdicts: VecDeque<(SessionId, QuestionId, Verdict)>,
+    pub verdicts: VecDeque<(ConnectionId, QuestionId, Verdict)>,
 }
 
 /// Another token for a session that one has opened.
 pub struct Renewal {
     /// Whose.
-    pub session: SessionId,
+    pub session: ConnectionId,
     /// The token; never shown.
     pub credential: String,
     /// Who hands it in.
@@ -526,12 +526,12 @@ impl Ports {
     }
 
     /// Whether a session is to be disconnected in this turn.
-    pub(crate) fn is_kicked(&self, id: SessionId) -> bool {
+    pub(crate) fn is_kicked(&self, id: ConnectionId) -> bool {
         !self.kicks.is_empty() && self.kicks.iter().any(|(kicked, ..)| *kicked == id)
     }
 
     /// The code and reason with which a session is to be disconnected; the first that was asked for.
-    pub(crate) fn take_kick(&mut self, id: SessionId) -> Option<(u16, String)> {
+    pub(crate) fn take_kick(&mut self, id: ConnectionId) -> Option<(u16, String)> {
         let at = self.kicks.iter().position(|(kicked, ..)| *kicked == id)?;
         let (_, code, reason) = self.kicks.remove(at);
         Some((code, reason))
@@ -552,15 +552,15 @@ impl Outlet for Ports {
         self.post.lanes[from.0 as usize].finished += 1;
     }
 
-    fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
+    fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
         self.outboxes.deliver(session, delivery);
     }
 
-    fn answer(&mut self, session: SessionId, ticket: Ticket, answer: Answer) {
+    fn answer(&mut self, session: ConnectionId, ticket: Ticket, answer: Answer) {
         self.answers.push_back((session, ticket, answer));
     }
 
-    fn instruct(&mut self, session: SessionId, instruction: &Arc<Instruction>) {
+    fn instruct(&mut self, session: ConnectionId, instruction: &Arc<Instruction>) {
         match &instruction.deed {
             Deed::Disconnect { code, reason } if instruction.means_all() => {
                 self.kicks

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use instructed::Joins;
 pub use lease::NotRenewed;
-use veche_hub::{Answer, SessionId, Ticket};
+use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::websocket::{self, Decoder, Event, Limits, MessageKind, Opcode, close};
 
 use crate::app::session::App;
@@ -180,7 +180,7 @@ impl Socket {
 
     pub(crate) fn step(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         input: &mut [u8],
         shared: &mut Shared,
     ) -> Step<Never> {
@@ -318,7 +318,7 @@ impl Socket {
 
     /// While input waits for its time nothing is heard of the peer: a ping finds out whether it is there at all, since
     /// the system of one that has gone answers for it.
-    pub(crate) fn ping_while_paced(&mut self, id: SessionId, shared: &mut Shared) {
+    pub(crate) fn ping_while_paced(&mut self, id: ConnectionId, shared: &mut Shared) {
         if let Session::Centrifuge(session) = &mut self.session {
             session.heard();
             return self.centrifuge_due(id, shared);
@@ -328,7 +328,7 @@ impl Socket {
         self.ping(id, shared);
     }
 
-    fn ping(&mut self, id: SessionId, shared: &mut Shared) {
+    fn ping(&mut self, id: ConnectionId, shared: &mut Shared) {
         self.pongs_due = self.pongs_due.saturating_add(1);
         shared.ports.outboxes.control(id, Opcode::Ping, b"");
     }
@@ -344,7 +344,7 @@ impl Socket {
     }
 
     /// The client has spoken faster than its route allows, and is closed.
-    fn outpaced(&mut self, id: SessionId, shared: &mut Shared) {
+    fn outpaced(&mut self, id: ConnectionId, shared: &mut Shared) {
         let (code, reason) = crate::close::TOO_FAST;
         if self.begin_close(id, code, reason, shared) {
             shared.count_outpaced(id);
@@ -367,7 +367,7 @@ impl Socket {
     /// One frame on `/api/socket`: a command, answered always and in order.
     fn command(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         kind: MessageKind,
         data: Vec<u8>,
         shared: &mut Shared,
@@ -426,7 +426,7 @@ impl Socket {
         }
     }
 
-    pub(crate) fn resume(&mut self, id: SessionId, shared: &mut Shared) -> Then<Never> {
+    pub(crate) fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> Then<Never> {
         let backend = match &mut self.session {
             Session::Backend(backend) => backend,
             Session::App(_) => return self.app_resume(id, shared),
@@ -446,7 +446,7 @@ impl Socket {
     /// Returns whether input that waited for an answer may go on.
     pub(crate) fn answered(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         ticket: Ticket,
         answer: Answer,
         shared: &mut Shared,
@@ -470,14 +470,14 @@ impl Socket {
     }
 
     /// Begins the closing handshake.
-    pub(crate) fn close(&mut self, id: SessionId, code: u16, reason: &str, shared: &mut Shared) {
+    pub(crate) fn close(&mut self, id: ConnectionId, code: u16, reason: &str, shared: &mut Shared) {
         if self.begin_close(id, code, reason, shared) {
             self.over(id, code, reason, shared);
         }
     }
 
     /// Our Close, on the wire and towards the hub; `false` if it was out already.
-    fn begin_close(&mut self, id: SessionId, code: u16, reason: &str, shared: &mut Shared) -> bool {
+    fn begin_close(&mut self, id: ConnectionId, code: u16, reason: &str, shared: &mut Shared) -> bool {
         if self.phase != Phase::Open {
             return false;
         }
@@ -510,7 +510,7 @@ impl Socket {
     }
 
     /// The session is over, however it came to be.
-    pub(crate) fn closed(&mut self, id: SessionId, shared: &mut Shared) {
+    pub(crate) fn closed(&mut self, id: ConnectionId, shared: &mut Shared) {
         match &self.side {
             Side::Server(_) => shared.stats.sessions.sub(1),
             Side::Client(_) => shared.stats.clients.sub(1),
@@ -522,7 +522,7 @@ impl Socket {
     /// The peer broke the protocol; all of its input is done with.
     fn broken(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         error: websocket::Error,
         taken: usize,
         shared: &mut Shared,
@@ -540,7 +540,7 @@ impl Socket {
         }
     }
 
-    fn pong(&self, id: SessionId, payload: &[u8], outboxes: &mut Outboxes) {
+    fn pong(&self, id: ConnectionId, payload: &[u8], outboxes: &mut Outboxes) {
         // A server that pings and does not read: only the last ping has to be answered (RFC 6455, section 5.5.3).
         let is_wanted = outboxes.of(id).queued() <= PONG_BYTES_HIGH;
         if self.phase == Phase::Open && is_wanted {
@@ -551,7 +551,7 @@ impl Socket {
     /// RFC 6455, section 5.5.1: a Close is answered with the same code, unless ours is out already.
     fn answer_close(
         &self,
-        id: SessionId,
+        id: ConnectionId,
         code: Option<u16>,
         reason: &str,
         outboxes: &mut Outboxes,
@@ -561,7 +561,7 @@ impl Socket {
         }
     }
 
-    pub(crate) fn deadline_ms(&self, id: SessionId, shared: &Shared) -> u64 {
+    pub(crate) fn deadline_ms(&self, id: ConnectionId, shared: &Shared) -> u64 {
         if let Phase::Closing { since_ms } = self.phase {
             let since_ms = since(since_ms, shared.now);
             return match self.is_response {
@@ -599,7 +599,7 @@ impl Socket {
         }
     }
 
-    fn idle_deadline_ms(&self, id: SessionId, shared: &Shared) -> u64 {
+    fn idle_deadline_ms(&self, id: ConnectionId, shared: &Shared) -> u64 {
         let timeout_ms = shared.site.limits.session_idle_timeout_ms;
         // Pings are messages to clients of Centrifugo's protocol: such a session is never idle.
         let is_excepted = matches!(self.session, Session::Centrifuge(_));
@@ -611,7 +611,7 @@ impl Socket {
     }
 
     /// Pings a silent peer, gives up a dead one. `false`: the transport is to be closed.
-    pub(crate) fn timeout(&mut self, id: SessionId, shared: &mut Shared) -> bool {
+    pub(crate) fn timeout(&mut self, id: ConnectionId, shared: &mut Shared) -> bool {
         if self.deadline_ms(id, shared) > shared.now.mono_ms {
             return true;
         }
@@ -648,7 +648,7 @@ fn since(low_ms: u32, now: Now) -> u64 {
 }
 
 /// Writes the answers that are complete; whether there were any.
-fn write_answers(backend: &mut Backend, id: SessionId, shared: &mut Shared) -> bool {
+fn write_answers(backend: &mut Backend, id: ConnectionId, shared: &mut Shared) -> bool {
     let mut wrote = false;
     let mut reply = std::mem::take(&mut shared.scratch.reply);
     while backend.write_answer(&mut reply, "result") {

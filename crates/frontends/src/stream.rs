@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::http::{
     Head, Method, ResponseBody, ResponseHead, ResponseWriter, Status, encoded_path,
 };
@@ -40,7 +40,7 @@ pub(crate) enum Pumped {
 
 impl Stream {
     /// Writes as much as the client's reading allows.
-    pub(crate) fn pump(&mut self, id: SessionId, shared: &mut Shared) -> Pumped {
+    pub(crate) fn pump(&mut self, id: ConnectionId, shared: &mut Shared) -> Pumped {
         while self.offset < self.end {
             if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
                 return Pumped::Full;
@@ -59,7 +59,7 @@ impl Stream {
 /// Answers with a file: the whole of it if it is in memory, else its head and the rest as the client reads. `headers` are
 /// further ones.
 pub(crate) fn answer(
-    id: SessionId,
+    id: ConnectionId,
     head: &Head<'_>,
     (root, below): (&Path, &str),
     headers: &[(&str, &str)],
@@ -83,7 +83,7 @@ pub(crate) fn answer(
 
 /// The same for a file that an application answers with.
 pub(crate) fn answer_app(
-    id: SessionId,
+    id: ConnectionId,
     head: &Head<'_>,
     response: &Response,
     file: &AppFile,
@@ -144,7 +144,7 @@ fn response_head(
 }
 
 fn write_body(
-    id: SessionId,
+    id: ConnectionId,
     head: &Head<'_>,
     body: FileBody,
     keep_alive: bool,

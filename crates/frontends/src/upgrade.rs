@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use veche_centrifuge::Encoding;
-use veche_hub::{Answer, ChannelName, Joining, Position, SessionId, Since, Subscribing, Ticket};
+use veche_hub::{Answer, ChannelName, SubscribeOptions, Position, ConnectionId, Since, Subscribing, Ticket};
 use veche_proto::http::{Head, Status};
 use veche_proto::websocket::handshake::{self, Upgrade};
 use veche_proto::websocket::{self, Decoder};
@@ -57,7 +57,7 @@ pub(crate) struct Candidate<'a, 'b> {
     /// What it asked to hear beside its user's own channel.
     channels: Vec<String>,
     /// Up to where it says to know them.
-    joining: Joining,
+    joining: SubscribeOptions,
 }
 
 /// A session whose registrations are under way.
@@ -141,9 +141,9 @@ pub(crate) fn judge<'a, 'b>(
         session,
         named: Named::default(),
         channels,
-        joining: Joining {
+        joining: SubscribeOptions {
             since,
-            ..Joining::default()
+            ..SubscribeOptions::default()
         },
     })
 }
@@ -243,7 +243,7 @@ impl Refused {
     }
 
     /// Counts it and says it in the log.
-    pub(crate) fn note(&self, id: SessionId, shared: &mut Shared) {
+    pub(crate) fn note(&self, id: ConnectionId, shared: &mut Shared) {
         shared.stats.handshake(self.outcome);
         let why = self.refusal.why();
         let what = format!("handshake refused with {}: {why}", self.refusal.status.0);
@@ -303,7 +303,7 @@ impl Candidate<'_, '_> {
     /// Begins to register the session, for `user` where there is one. The 101 lies in the outbox, held back.
     pub(crate) fn register(
         self,
-        id: SessionId,
+        id: ConnectionId,
         user: Option<&str>,
         protocol: Option<&str>,
         shared: &mut Shared,
@@ -423,7 +423,7 @@ impl Candidate<'_, '_> {
 }
 
 /// Tells a client where it has joined a channel.
-fn tell(id: SessionId, channel: &str, answer: &Answer, is_back: bool, shared: &mut Shared) {
+fn tell(id: ConnectionId, channel: &str, answer: &Answer, is_back: bool, shared: &mut Shared) {
     let outboxes = &mut shared.ports.outboxes;
     match answer {
         Answer::Subscribed(Some(joined)) => {
@@ -468,7 +468,7 @@ impl Registration {
     /// One home answered.
     pub(crate) fn answered(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         Ticket(number): Ticket,
         answer: &Answer,
         shared: &mut Shared,
@@ -480,13 +480,13 @@ impl Registration {
     }
 
     /// Takes the 101 back, and what was published since.
-    pub(crate) fn withdraw(&self, id: SessionId, shared: &mut Shared) {
+    pub(crate) fn withdraw(&self, id: ConnectionId, shared: &mut Shared) {
         shared.ports.outboxes.withdraw(id, self.written_at);
         shared.count_user_out(id);
     }
 
     /// Lets the 101 go: the session is open.
-    pub(crate) fn open(self, id: SessionId, shared: &mut Shared) -> Socket {
+    pub(crate) fn open(self, id: ConnectionId, shared: &mut Shared) -> Socket {
         shared.stats.handshake(Handshake::Opened);
         shared.answered(id, 101);
         shared.ports.outboxes.journal.opened(id);

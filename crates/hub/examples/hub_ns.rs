@@ -8,8 +8,8 @@ use std::time::Instant;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, Delivery, Hub, Instruction, Joining, Mail, Options, Outlet,
-    PayloadKind, PayloadRef, SessionId, Ticket, WorkerId,
+    Answer, ChannelName, Class, Delivery, Hub, Instruction, SubscribeOptions, Mail, Options, Outlet,
+    PayloadKind, PayloadRef, ConnectionId, Ticket, WorkerId,
 };
 
 /// Rounds are shorter than a time slice, so on a busy machine most are whole.
@@ -25,11 +25,11 @@ impl Outlet for Sink {
         true
     }
     fn mail_done(&mut self, _: WorkerId, _: Class) {}
-    fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
+    fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
         self.0 += u64::from(session.index) + delivery.payload.bytes.len() as u64;
     }
-    fn answer(&mut self, _: SessionId, _: Ticket, _: Answer) {}
-    fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {}
+    fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
+    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
 }
 
 #[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
@@ -53,7 +53,7 @@ fn ns_each(count: usize, mut round: impl FnMut()) -> f64 {
 fn hub_with(subscribers: u32, name: impl Fn(u32) -> String) -> Hub {
     let mut hub = Hub::new(WorkerId(0), 1, 42, Options::default());
     for index in 0..subscribers {
-        let session = SessionId {
+        let session = ConnectionId {
             index,
             generation: 1,
         };
@@ -63,7 +63,7 @@ fn hub_with(subscribers: u32, name: impl Fn(u32) -> String) -> Hub {
             session,
             name,
             Ticket(0),
-            &Joining::default(),
+            &SubscribeOptions::default(),
             &mut Sink::default(),
         )
         .expect("there is room");
@@ -127,12 +127,12 @@ fn main() {
     let ns = ns_each(sessions as usize, || {
         generation += 1;
         for index in 0..sessions {
-            let session = SessionId { index, generation };
-            hub.subscribe(session, name, Ticket(0), &Joining::default(), &mut sink)
+            let session = ConnectionId { index, generation };
+            hub.subscribe(session, name, Ticket(0), &SubscribeOptions::default(), &mut sink)
                 .expect("there is room");
         }
         for index in 0..sessions {
-            hub.close(SessionId { index, generation }, &mut sink);
+            hub.close(ConnectionId { index, generation }, &mut sink);
         }
     });
     println!("subscribe and close, {sessions} in one channel: {ns:.1} ns");

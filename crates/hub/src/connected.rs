@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::subscription::NONE;
-use crate::{Hub, SessionId};
+use crate::{Hub, ConnectionId};
 
 /// The most connections that are listed at once.
 pub const CONNECTED_MAX: usize = 1000;
@@ -70,7 +70,7 @@ impl Connections {
 
 impl Hub {
     /// This worker's subscribers of a channel, in no order.
-    pub fn sessions_of(&self, channel: &str) -> impl Iterator<Item = SessionId> + use<'_> {
+    pub fn sessions_of(&self, channel: &str) -> impl Iterator<Item = ConnectionId> + use<'_> {
         let channel = self.find(channel).map(|index| &self.channels[index]);
         let slots = channel.map_or(&[][..], |channel| channel.subscribers.as_slice());
         let slots = slots.iter().filter(|slot| **slot != NONE);
@@ -78,7 +78,7 @@ impl Hub {
     }
 
     /// What a session of this worker is subscribed to, or is about to be, latest first.
-    pub fn channels_of(&self, session: SessionId) -> impl Iterator<Item = &Arc<str>> {
+    pub fn channels_of(&self, session: ConnectionId) -> impl Iterator<Item = &Arc<str>> {
         let channels = self.subscriptions.channels_of(session);
         channels.map(|index| &self.channels[index].name)
     }

@@ -217,8 +217,8 @@ impl Hub {
 mod tests {
     use super::*;
     use crate::{
-        Answer, ChannelName, Class, Delivery, Instruction, Joining, Mail, Namespace, Namespaces,
-        Now, Options, Outlet, SessionId, Ticket, WorkerId,
+        Answer, ChannelName, Class, Delivery, Instruction, SubscribeOptions, Mail, Namespace, Namespaces,
+        Now, Options, Outlet, ConnectionId, Ticket, WorkerId,
     };
 
     struct Nowhere;
@@ -229,9 +229,9 @@ mod tests {
             true
         }
         fn mail_done(&mut self, _: WorkerId, _: Class) {}
-        fn deliver(&mut self, _: SessionId, _: &mut Delivery<'_>) {}
-        fn answer(&mut self, _: SessionId, _: Ticket, _: Answer) {}
-        fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {}
+        fn deliver(&mut self, _: ConnectionId, _: &mut Delivery<'_>) {}
+        fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
+        fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
     }
 
     fn hub() -> Hub {
@@ -260,8 +260,8 @@ mod tests {
         hub
     }
 
-    fn session(generation: u32) -> SessionId {
-        SessionId {
+    fn session(generation: u32) -> ConnectionId {
+        ConnectionId {
             index: 0,
             generation,
         }
@@ -274,9 +274,9 @@ mod tests {
             conn_info: None,
             chan_info: None,
         };
-        let joining = Joining {
+        let joining = SubscribeOptions {
             client: Some(Arc::new(client)),
-            ..Joining::default()
+            ..SubscribeOptions::default()
         };
         let name = ChannelName::new(channel).expect("a valid name");
         let result = hub.subscribe(session(generation), name, Ticket(0), &joining, &mut Nowhere);

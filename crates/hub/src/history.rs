@@ -8,7 +8,7 @@ use crate::channel::{Channel, Home};
 use crate::publish::Origin;
 use crate::stream::{Page, Query, RECOVERED_MAX, Recovered};
 use crate::streams::{Eviction, Gone};
-use crate::{Hub, Joining, Namespaces, Now, Position};
+use crate::{Hub, SubscribeOptions, Namespaces, Now, Position};
 
 /// So many streams give up something for one publication at most: what it takes in is about as much.
 const EVICTIONS_MAX: usize = 32;
@@ -98,7 +98,7 @@ impl Hub {
     }
 
     /// What somebody joins who is about to be counted.
-    pub(crate) fn join(&mut self, index: u32, joining: &Joining) -> Option<Box<Joined>> {
+    pub(crate) fn join(&mut self, index: u32, joining: &SubscribeOptions) -> Option<Box<Joined>> {
         let history = self.namespaces.of(&self.channels[index].name).history?;
         let stream = self.stream_of(index);
         let stream = self.streams.trimmed(stream, &history, self.now.wall_ms);

@@ -43,7 +43,6 @@ mod happenings;
 mod history;
 mod hub;
 mod id;
-mod info;
 mod instruction;
 mod listing;
 mod log;
@@ -68,7 +67,6 @@ mod stream;
 mod streams;
 mod subscription;
 mod sweep;
-mod time;
 mod user;
 mod wildcard;
 
@@ -77,13 +75,12 @@ pub use connected::{CONNECTED_MAX, Connected, Connections};
 pub use happenings::{Happening, Told, What};
 pub use history::{HistoryError, Joined};
 pub use hub::{Counts, Hub, Outcome};
-pub use id::{SessionId, Ticket, WorkerId};
-pub use info::{ClientInfo, Info};
+pub use id::Ticket;
 pub use instruction::{Deed, Instruction, Subscribe};
 pub use listing::{LISTED_MAX, Listing};
 pub use log::{Append, Batch, Restored};
 pub use mail::{Class, Mail, Registration};
-pub use membership::{Joining, SubscribeError};
+pub use membership::SubscribeError;
 pub use name::{ChannelName, NAME_BYTES_MAX, NameError};
 pub use namespace::{
     Access, Differences, History, Namespace, Namespaces, Publishing, Recovery, Subscribing, USERS,
@@ -93,14 +90,15 @@ pub use options::{IMMEDIATE_MAX, Options};
 pub use outlet::{Answer, Outlet};
 pub use pattern::{Pattern, PatternError};
 pub use payload::{
-    Delivery, ENCODINGS_MAX, Encodings, Event, Format, Payload, PayloadKind, PayloadRef,
-    Publication,
+    Delivery, ENCODINGS_MAX, Encodings, Event, Format, Publication,
 };
-pub use position::{BadPosition, Epoch, Position, Since};
 pub use presence::{MEMBERS_MAX, PresenceError, PresenceStats};
-pub use publish::{NoCredit, Published, Terms};
+pub use publish::{NoCredit, Published};
 pub use question::Question;
-pub use stream::{Page, Query, RECOVERED_MAX, Recovered, Version};
-pub use time::Now;
+pub use stream::{Page, Query, RECOVERED_MAX, Recovered};
 pub use user::UserStatus;
+pub use veche_types::{
+    BadPosition, ClientInfo, ConnectionId, Epoch, Info, Now, Payload, PayloadKind, PayloadRef, Position, PublishOptions,
+    Since, SubscribeOptions, Version, WorkerId,
+};
 pub use wildcard::Wildcards;

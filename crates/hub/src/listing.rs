@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Answer, Hub, Mail, Outlet, SessionId, Ticket, WorkerId};
+use crate::{Answer, Hub, Mail, Outlet, ConnectionId, Ticket, WorkerId};
 
 /// The most channels that are listed at once.
 pub const LISTED_MAX: usize = 10_000;
@@ -33,7 +33,7 @@ impl Hub {
     /// are.
     pub fn list(
         &self,
-        (session, ticket): (SessionId, Ticket),
+        (session, ticket): (ConnectionId, Ticket),
         pattern: &str,
         outlet: &mut impl Outlet,
     ) -> (Listing, u32) {
@@ -54,7 +54,7 @@ impl Hub {
         &self,
         from: WorkerId,
         pattern: &str,
-        (session, ticket): (SessionId, Ticket),
+        (session, ticket): (ConnectionId, Ticket),
         outlet: &mut impl Outlet,
     ) {
         let answer = Answer::Channels(self.list_here(pattern));

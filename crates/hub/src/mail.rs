@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Answer, ClientInfo, Instruction, Joined, Joining, Payload, Publication, Question, SessionId,
-    Terms, Ticket,
+    Answer, ClientInfo, Instruction, Joined, SubscribeOptions, Payload, Publication, Question, ConnectionId,
+    PublishOptions, Ticket,
 };
 
 /// What a mail needs to be sent.
@@ -45,18 +45,18 @@ pub enum Mail {
         /// Where.
         channel: Arc<str>,
         /// Whose.
-        session: SessionId,
+        session: ConnectionId,
         /// Whom to answer.
         ticket: Ticket,
         /// What to make live.
         registration: Registration,
         /// How it is subscribed.
-        joining: Joining,
+        joining: SubscribeOptions,
     },
     /// From the home: the subscriber is counted; the next publication reaches it.
     Subscribed {
         /// From `Subscribe`.
-        session: SessionId,
+        session: ConnectionId,
         /// From `Subscribe`.
         ticket: Ticket,
         /// From `Subscribe`.
@@ -78,9 +78,9 @@ pub enum Mail {
         /// What.
         payload: Payload,
         /// Where it is not to be taken as usual.
-        terms: Option<Arc<Terms>>,
+        terms: Option<Arc<PublishOptions>>,
         /// Who wants to know to how many it was handed.
-        reply: Option<(SessionId, Ticket)>,
+        reply: Option<(ConnectionId, Ticket)>,
     },
     /// From the home: give this to the subscribers here.
     Deliver {
@@ -98,7 +98,7 @@ pub enum Mail {
         /// What.
         question: Question,
         /// Whom to answer.
-        session: SessionId,
+        session: ConnectionId,
         /// By what he knows it.
         ticket: Ticket,
     },
@@ -107,14 +107,14 @@ pub enum Mail {
         /// Which.
         pattern: Arc<str>,
         /// Whom to answer.
-        session: SessionId,
+        session: ConnectionId,
         /// By what he knows it.
         ticket: Ticket,
     },
     /// From the home: what came of it.
     Answer {
         /// Who asked.
-        session: SessionId,
+        session: ConnectionId,
         /// By what he knows it.
         ticket: Ticket,
         /// For him.
@@ -127,7 +127,7 @@ pub enum Mail {
         /// What.
         instruction: Arc<Instruction>,
         /// Who wants to know how many they were.
-        reply: Option<(SessionId, Ticket)>,
+        reply: Option<(ConnectionId, Ticket)>,
     },
     /// From the home: have it done to those that are here.
     Instruct {

@@ -8,10 +8,7 @@ use std::sync::Arc;
 
 use crate::channel::{Channel, Home};
 use crate::subscription::{SLOTS_MAX, Standing};
-use crate::{
-    Answer, ChannelName, ClientInfo, Hub, Joined, Mail, Outlet, Registration, SessionId, Since,
-    Ticket, WorkerId,
-};
+use crate::{Answer, ChannelName, ClientInfo, ConnectionId, Hub, Joined, Mail, Outlet, Registration, Since, SubscribeOptions, Ticket, WorkerId};
 
 /// Why a session can't subscribe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,19 +24,6 @@ pub enum SubscribeError {
     Full,
 }
 
-/// How a session subscribes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Joining {
-    /// Up to where it knows the channel; one place, or places of several channels of which one may be this one's. What
-    /// it has missed comes with the answer.
-    pub since: Option<Arc<[Since]>>,
-    /// As whom others see it there.
-    pub client: Option<Arc<ClientInfo>>,
-    /// It chooses among what it has missed: also where those who come back get the latest publication only, it gets all
-    /// that are kept.
-    pub picks: bool,
-}
-
 impl Hub {
     /// Subscribes a session. [`Answer::Subscribed`] comes when the channel's home has counted it:
     /// within this call if the home is here. From the answer on it gets every publication. There is
@@ -48,10 +32,10 @@ impl Hub {
     /// The answer has to be handled before the hub is called again: what it gets next follows at once.
     pub fn subscribe(
         &mut self,
-        session: SessionId,
+        session: ConnectionId,
         channel: ChannelName<'_>,
         ticket: Ticket,
-        joining: &Joining,
+        joining: &SubscribeOptions,
         outlet: &mut impl Outlet,
     ) -> Result<(), SubscribeError> {
         match self.subscriptions.standing(session) {
@@ -103,7 +87,7 @@ impl Hub {
     /// Ends one subscription; nothing more is delivered on it. False if there was none.
     pub fn unsubscribe(
         &mut self,
-        session: SessionId,
+        session: ConnectionId,
         channel: ChannelName<'_>,
         outlet: &mut impl Outlet,
     ) -> bool {
@@ -122,7 +106,7 @@ impl Hub {
     }
 
     /// Ends all subscriptions of a session; from now on its id is stale.
-    pub fn close(&mut self, session: SessionId, outlet: &mut impl Outlet) {
+    pub fn close(&mut self, session: ConnectionId, outlet: &mut impl Outlet) {
         while let Some(slot) = self.subscriptions.first(session) {
             self.remove(slot, outlet);
         }
@@ -134,7 +118,7 @@ impl Hub {
         &mut self,
         from: WorkerId,
         name: Arc<str>,
-        joining: &Joining,
+        joining: &SubscribeOptions,
     ) -> Option<Box<Joined>> {
         let hash = self.channels.hash(&name);
         debug_assert_eq!(self.home(hash, &name), self.me, "all workers have one seed");
@@ -184,7 +168,7 @@ impl Hub {
     /// Local: the home has counted it.
     pub(crate) fn subscribed(
         &mut self,
-        session: SessionId,
+        session: ConnectionId,
         ticket: Ticket,
         registration: Registration,
         joined: Option<Box<Joined>>,

@@ -16,7 +16,7 @@ pub struct Options {
     pub subscriptions_max: u32,
     /// Of epochs: random, and of this hub alone. Clients see what is made of it, so it says nothing of other secrets.
     pub epoch_seed: u64,
-    /// Sessions of this worker: the bound of [`SessionId::index`](crate::SessionId::index).
+    /// Sessions of this worker: the bound of [`ConnectionId::index`](crate::ConnectionId::index).
     pub sessions_max: u32,
 }
 

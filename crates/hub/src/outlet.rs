@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     Class, ClientInfo, Connections, Delivery, HistoryError, Instruction, Joined, Listing, Mail,
-    Page, PresenceError, PresenceStats, Published, SessionId, Ticket, UserStatus, WorkerId,
+    Page, PresenceError, PresenceStats, Published, ConnectionId, Ticket, UserStatus, WorkerId,
 };
 
 /// What a ticket is answered.
@@ -53,12 +53,12 @@ pub trait Outlet {
     fn mail_done(&mut self, from: WorkerId, class: Class);
 
     /// Gives a publication to a subscriber.
-    fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>);
+    fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>);
 
     /// Answers a ticket. It may be a session that never subscribed to anything.
-    fn answer(&mut self, session: SessionId, ticket: Ticket, answer: Answer);
+    fn answer(&mut self, session: ConnectionId, ticket: Ticket, answer: Answer);
 
     /// Has something done to a session, if it is meant. Where it is closed, [`Hub::close`](crate::Hub::close) follows
     /// later.
-    fn instruct(&mut self, session: SessionId, instruction: &Arc<Instruction>);
+    fn instruct(&mut self, session: ConnectionId, instruction: &Arc<Instruction>);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::log::Append;
 use crate::payload::{Ordered, Source};
 use crate::publish::{Blocked, Origin};
-use crate::{Answer, Event, Hub, Namespaces, Outlet, Publication, Published, Terms};
+use crate::{Answer, Event, Hub, Namespaces, Outlet, Publication, Published, PublishOptions};
 
 /// So much may wait for the log: publications, and bytes of their payloads. The one that reaches it is still taken.
 const PENDING_MAX: usize = 8192;
@@ -43,11 +43,11 @@ struct Pending {
 #[derive(Debug)]
 pub(crate) enum Task {
     /// It is fed, and kept if it has a position.
-    Feed(Box<Publication>, Option<Arc<Terms>>),
+    Feed(Box<Publication>, Option<Arc<PublishOptions>>),
     /// A publication was stale: its publisher is told where the channel is.
-    Stale(Option<Arc<Terms>>),
+    Stale(Option<Arc<PublishOptions>>),
     /// A publication was there before: its publisher is told what the first was.
-    Repeated(Arc<Terms>, Published),
+    Repeated(Arc<PublishOptions>, Published),
     /// The history was removed.
     Removed,
 }
@@ -171,7 +171,7 @@ impl Hub {
         &mut self,
         index: u32,
         mut payload: Source<'_>,
-        terms: Option<&Arc<Terms>>,
+        terms: Option<&Arc<PublishOptions>>,
         origin: Origin,
         outlet: &mut impl Outlet,
     ) -> Option<Published> {
@@ -224,7 +224,7 @@ impl Hub {
     }
 
     /// What became of a publication, for those that repeat it.
-    fn keep_key(&mut self, index: u32, terms: Option<&Terms>, published: Published) {
+    fn keep_key(&mut self, index: u32, terms: Option<&PublishOptions>, published: Published) {
         if let Some(key) = terms.and_then(|terms| terms.idempotency_key.as_deref()) {
             let name = &self.channels[index].name;
             self.recent.keep(name, key, published, self.now.mono_ms);
@@ -236,7 +236,7 @@ impl Hub {
         &mut self,
         index: u32,
         mut publication: Publication,
-        terms: Option<&Arc<Terms>>,
+        terms: Option<&Arc<PublishOptions>>,
         origin: Origin,
     ) -> Published {
         let stream = self.stream_of(index);

@@ -5,10 +5,7 @@ use std::sync::Arc;
 use crate::channel::Channel;
 use crate::payload::{Ordered, Source};
 use crate::stalled::Request;
-use crate::{
-    Answer, ChannelName, Class, Differences, Event, Hub, Info, Mail, Outcome, Outlet, Payload,
-    PayloadRef, Position, SessionId, Ticket, Version, WorkerId,
-};
+use crate::{Answer, ChannelName, Class, ConnectionId, Differences, Event, Hub, Info, Mail, Outcome, Outlet, Payload, PayloadRef, Position, PublishOptions, Ticket, Version, WorkerId};
 
 /// A publication can't be taken now, for lack of credit or of room in a queue. Nothing of it was
 /// done: the caller pauses its source and tries again after [`Hub::credit_returned`] or
@@ -17,28 +14,11 @@ use crate::{
 #[error("the channel can't take a publication now")]
 pub struct NoCredit;
 
-/// How a publication is to be taken, where that is not as usual.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Terms {
-    /// Another publication to the channel with this key, within five minutes, is not taken: it is
-    /// answered as the first was.
-    pub idempotency_key: Option<Box<str>>,
-    /// Of the state that it tells: an older one than the channel had is not taken. Only where the
-    /// channel remembers.
-    pub version: Option<Version>,
-    /// It is not kept and gets no position, whether the channel remembers or not.
-    pub is_passing: bool,
-    /// What is said of it beside its payload.
-    pub info: Option<Arc<Info>>,
-    /// Those who have the one before may be told what has changed alone, where its namespace lets them.
-    pub has_difference: bool,
-}
-
 /// What became of a publication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Published {
     /// Registered subscribers on all workers to whom it goes; 0 if it was not taken, as its
-    /// [`Terms`] wanted it.
+    /// [`PublishOptions`] wanted it.
     pub handed: u32,
     /// Its position, or the channel's if it was not taken. `None` where the channel does not
     /// remember.
@@ -62,7 +42,7 @@ pub(crate) enum Blocked {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     pub(crate) from: WorkerId,
-    pub(crate) reply: Option<(SessionId, Ticket)>,
+    pub(crate) reply: Option<(ConnectionId, Ticket)>,
 }
 
 impl Hub {
@@ -73,10 +53,10 @@ impl Hub {
     /// one channel, the one that tries first is first.
     pub fn publish(
         &mut self,
-        from: Option<(SessionId, Ticket)>,
+        from: Option<(ConnectionId, Ticket)>,
         channel: ChannelName<'_>,
         payload: PayloadRef<'_>,
-        terms: Option<&Arc<Terms>>,
+        terms: Option<&Arc<PublishOptions>>,
         outlet: &mut impl Outlet,
     ) -> Result<Outcome<Published>, NoCredit> {
         let hash = self.channels.hash(channel.as_str());
@@ -129,8 +109,8 @@ impl Hub {
         from: WorkerId,
         channel: &str,
         payload: Payload,
-        terms: Option<Arc<Terms>>,
-        reply: Option<(SessionId, Ticket)>,
+        terms: Option<Arc<PublishOptions>>,
+        reply: Option<(ConnectionId, Ticket)>,
         outlet: &mut impl Outlet,
     ) {
         let hash = self.channels.hash(channel);
@@ -160,7 +140,7 @@ impl Hub {
         &mut self,
         hash: u64,
         name: &str,
-        terms: Option<&Arc<Terms>>,
+        terms: Option<&Arc<PublishOptions>>,
     ) -> Option<u32> {
         let found = self.channels.find(hash, name);
         if found.is_some() {
@@ -227,7 +207,7 @@ impl Hub {
         &mut self,
         index: u32,
         payload: Source<'_>,
-        terms: Option<&Arc<Terms>>,
+        terms: Option<&Arc<PublishOptions>>,
         origin: Origin,
         outlet: &mut impl Outlet,
     ) -> Option<Published> {
@@ -242,7 +222,7 @@ impl Hub {
         &mut self,
         index: u32,
         mut payload: Source<'_>,
-        terms: Option<&Terms>,
+        terms: Option<&PublishOptions>,
         outlet: &mut impl Outlet,
     ) -> Published {
         let name = &self.channels[index].name;
@@ -301,7 +281,7 @@ impl Hub {
         &self,
         stream: u32,
         differences: Differences,
-        terms: Option<&Terms>,
+        terms: Option<&PublishOptions>,
     ) -> Option<Payload> {
         let is_wanted = match differences {
             Differences::Off => false,

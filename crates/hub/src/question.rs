@@ -1,7 +1,7 @@
 //! What is asked of a channel's home, and how the answer comes back.
 
 use crate::publish::Origin;
-use crate::{Answer, ChannelName, Hub, Mail, Outcome, Outlet, Query, SessionId, Ticket, WorkerId};
+use crate::{Answer, ChannelName, Hub, Mail, Outcome, Outlet, Query, ConnectionId, Ticket, WorkerId};
 
 /// What somebody wants to know of a channel, or have done to it, by its home.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Hub {
     /// Asks the home of a channel. The answer comes to the ticket if the outcome is [`Outcome::Pending`].
     pub fn ask(
         &mut self,
-        (session, ticket): (SessionId, Ticket),
+        (session, ticket): (ConnectionId, Ticket),
         channel: ChannelName<'_>,
         question: Question,
         outlet: &mut impl Outlet,
@@ -54,7 +54,7 @@ impl Hub {
         from: WorkerId,
         channel: &str,
         question: &Question,
-        (session, ticket): (SessionId, Ticket),
+        (session, ticket): (ConnectionId, Ticket),
         outlet: &mut impl Outlet,
     ) {
         let reply = Some((session, ticket));

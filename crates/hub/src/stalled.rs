@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use crate::payload::Source;
 use crate::publish::{Blocked, Origin};
-use crate::{Hub, Outlet, Payload, Terms, WorkerId};
+use crate::{Hub, Outlet, Payload, PublishOptions, WorkerId};
 
 pub(crate) struct Request {
     pub(crate) payload: Payload,
-    pub(crate) terms: Option<Arc<Terms>>,
+    pub(crate) terms: Option<Arc<PublishOptions>>,
     pub(crate) origin: Origin,
 }
 

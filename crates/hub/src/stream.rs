@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::namespace::Recovery;
-use crate::{Epoch, Event, History, Info, Payload, Position, Publication, Restored, Since};
+use crate::{Epoch, Event, History, Info, Payload, Position, Publication, Restored, Since, Version};
 
 /// The most publications that somebody gets who comes back; who has missed more is told so.
 pub const RECOVERED_MAX: usize = 300;
@@ -44,15 +44,6 @@ pub(crate) struct Stream {
     version: Option<Box<Version>>,
     /// When it was last published to, or began.
     touched_ms: u64,
-}
-
-/// Tells newer states of something from older ones.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
-    /// Grows with each state.
-    pub number: u64,
-    /// Versions of another epoch say nothing about each other: the later publication is the newer.
-    pub epoch: Box<str>,
 }
 
 /// What somebody gets who comes back.

@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::channel::reserve_one;
-use crate::{Registration, SessionId};
+use crate::{Registration, ConnectionId};
 
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -27,7 +27,7 @@ pub(crate) const SLOTS_MAX: u32 = u32::MAX - 3;
 /// A session in a channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subscription {
-    pub(crate) session: SessionId,
+    pub(crate) session: ConnectionId,
     /// Index of the channel; [`NONE`] in a free slot.
     pub(crate) channel: u32,
     /// Place in the channel's list of subscribers, or [`PENDING`] and a serial.
@@ -59,7 +59,7 @@ pub(crate) enum Standing {
     /// It can subscribe.
     Open,
     /// It can, once its forerunner on the same index, which never was closed, is closed.
-    Successor(SessionId),
+    Successor(ConnectionId),
     /// It has ended.
     Stale,
 }
@@ -88,7 +88,7 @@ impl Subscriptions {
         self.count
     }
 
-    pub(crate) fn standing(&self, session: SessionId) -> Standing {
+    pub(crate) fn standing(&self, session: ConnectionId) -> Standing {
         let Some(known) = self.sessions.get(session.index as usize) else {
             return Standing::Open;
         };
@@ -99,14 +99,14 @@ impl Subscriptions {
             ENDED => Standing::Stale,
             _ if ahead == 0 => Standing::Open,
             _ if ahead < 0 => Standing::Stale,
-            _ => Standing::Successor(SessionId {
+            _ => Standing::Successor(ConnectionId {
                 generation: known.generation,
                 ..session
             }),
         }
     }
 
-    pub(crate) fn find(&self, session: SessionId, channel: u32) -> Option<u32> {
+    pub(crate) fn find(&self, session: ConnectionId, channel: u32) -> Option<u32> {
         let hash = self.hasher.hash_one(pair(session.index, channel));
         let is_same = |slot: &u32| {
             let found = &self.slots[*slot as usize];
@@ -116,7 +116,7 @@ impl Subscriptions {
     }
 
     /// The channels of a session, latest first.
-    pub(crate) fn channels_of(&self, session: SessionId) -> impl Iterator<Item = u32> {
+    pub(crate) fn channels_of(&self, session: ConnectionId) -> impl Iterator<Item = u32> {
         let known = self.sessions.get(session.index as usize);
         let known = known.filter(|known| known.generation == session.generation);
         let mut next = known.map_or(NONE, |known| known.first);
@@ -129,7 +129,7 @@ impl Subscriptions {
     }
 
     /// Adds a pending one for a session that stands [`Open`](Standing::Open) and has none there.
-    pub(crate) fn insert(&mut self, session: SessionId, channel: u32) -> Registration {
+    pub(crate) fn insert(&mut self, session: ConnectionId, channel: u32) -> Registration {
         let place = session.index as usize;
         while self.sessions.len() <= place {
             reserve_one(&mut self.sessions);
@@ -193,7 +193,7 @@ impl Subscriptions {
     }
 
     /// The channel of a subscription that still waits for exactly this answer.
-    pub(crate) fn pending(&self, registration: Registration, session: SessionId) -> Option<u32> {
+    pub(crate) fn pending(&self, registration: Registration, session: ConnectionId) -> Option<u32> {
         let found = self.slots.get(registration.slot as usize)?;
         let is_it = found.channel != NONE
             && found.session == session
@@ -231,13 +231,13 @@ impl Subscriptions {
     }
 
     /// Any subscription of the session.
-    pub(crate) fn first(&self, session: SessionId) -> Option<u32> {
+    pub(crate) fn first(&self, session: ConnectionId) -> Option<u32> {
         let known = self.sessions.get(session.index as usize)?;
         (known.generation == session.generation && known.first < ENDED).then_some(known.first)
     }
 
     /// From now on the id is stale. Its subscriptions are gone already.
-    pub(crate) fn end(&mut self, session: SessionId) {
+    pub(crate) fn end(&mut self, session: ConnectionId) {
         if let Some(known) = self.sessions.get_mut(session.index as usize)
             && known.generation == session.generation
             && known.first == NONE
@@ -248,7 +248,7 @@ impl Subscriptions {
 
     /// The session of a live slot.
     #[inline]
-    pub(crate) fn session(&self, slot: u32) -> SessionId {
+    pub(crate) fn session(&self, slot: u32) -> ConnectionId {
         self.slots[slot as usize].session
     }
 }
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn standing_follows_generations() {
-        let id = |generation| SessionId {
+        let id = |generation| ConnectionId {
             index: 3,
             generation,
         };
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(all.standing(id(8)), Standing::Open);
         // Index 0 was never used though the table now reaches beyond it.
         assert_eq!(
-            all.standing(SessionId {
+            all.standing(ConnectionId {
                 index: 0,
                 generation: 0
             }),
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn an_answer_meets_only_its_own_registration() {
-        let session = SessionId {
+        let session = ConnectionId {
             index: 0,
             generation: 1,
         };

@@ -9,7 +9,7 @@ use crate::payload::Ordered;
 use crate::queue::Queued;
 use crate::subscription::NONE;
 use crate::{
-    Class, Delivery, Encodings, Hub, IMMEDIATE_MAX, Outlet, Payload, Publication, SessionId,
+    Class, Delivery, Encodings, Hub, IMMEDIATE_MAX, Outlet, Payload, Publication, ConnectionId,
     WorkerId,
 };
 
@@ -185,7 +185,7 @@ fn is_immediate(channel: &Channel) -> bool {
 /// way. Returns the deliveries and whether the batch is through.
 fn sweep_slice(
     channel: &mut Channel,
-    session: impl Fn(u32) -> SessionId,
+    session: impl Fn(u32) -> ConnectionId,
     deliveries_max: usize,
     outlet: &mut impl Outlet,
 ) -> (usize, bool) {

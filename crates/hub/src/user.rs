@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 
 use crate::subscription::NONE;
-use crate::{ChannelName, Hub, Instruction, Mail, NameError, Outcome, Outlet, SessionId, Ticket};
+use crate::{ChannelName, Hub, Instruction, Mail, NameError, Outcome, Outlet, ConnectionId, Ticket};
 
 /// Of so many users who have gone it is known when, on each worker; then the longest gone are forgotten.
 const GONE_MAX: usize = 100_000;
@@ -44,7 +44,7 @@ impl Gone {
 
 impl Hub {
     /// Whose a session is, by the personal channel to which it is subscribed.
-    pub fn user_of(&self, session: SessionId) -> Option<&str> {
+    pub fn user_of(&self, session: ConnectionId) -> Option<&str> {
         let mut channels = self.channels_of(session);
         channels.find_map(|name| name.strip_prefix('#'))
     }
@@ -53,7 +53,7 @@ impl Hub {
     /// he has.
     pub fn instruct(
         &mut self,
-        from: Option<(SessionId, Ticket)>,
+        from: Option<(ConnectionId, Ticket)>,
         user: &str,
         instruction: Instruction,
         outlet: &mut impl Outlet,
@@ -81,7 +81,7 @@ impl Hub {
     }
 
     /// The connections of a user that are this worker's, in no order.
-    pub fn sessions_of_user(&self, user: &str) -> impl Iterator<Item = SessionId> {
+    pub fn sessions_of_user(&self, user: &str) -> impl Iterator<Item = ConnectionId> {
         let mut buffer = String::new();
         let name = ChannelName::of_user(user, &mut buffer).ok();
         self.sessions_of(name.map_or("", ChannelName::as_str))

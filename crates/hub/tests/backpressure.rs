@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, Class, ClientInfo, Delivery, Event, Hub, Instruction, Joining, Mail, Namespace,
-    Namespaces, NoCredit, Options, Outcome, Outlet, Payload, PayloadKind, PayloadRef, SessionId,
+    Answer, Class, ClientInfo, Delivery, Event, Hub, Instruction, SubscribeOptions, Mail, Namespace,
+    Namespaces, NoCredit, Options, Outcome, Outlet, Payload, PayloadKind, PayloadRef, ConnectionId,
     Ticket, WorkerId,
 };
 
@@ -54,15 +54,15 @@ impl Outlet for Desk {
     fn mail_done(&mut self, from: WorkerId, _: Class) {
         self.out.borrow_mut().push(format!("done {}", from.0));
     }
-    fn deliver(&mut self, _: SessionId, delivery: &mut Delivery<'_>) {
+    fn deliver(&mut self, _: ConnectionId, delivery: &mut Delivery<'_>) {
         let text = match delivery.event {
             Event::Published => String::from_utf8_lossy(delivery.payload.bytes).into_owned(),
             event => format!("{event:?} {}", delivery.channel),
         };
         self.out.borrow_mut().push(text);
     }
-    fn answer(&mut self, _: SessionId, _: Ticket, _: Answer) {}
-    fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {}
+    fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
+    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
 }
 
 /// Names of channels whose home is worker 0 of 4.
@@ -83,9 +83,9 @@ fn subscribe_from(worker: WorkerId, channel: &str, home: &mut Hub, desk: &mut De
             true
         }
         fn mail_done(&mut self, _: WorkerId, _: Class) {}
-        fn deliver(&mut self, _: SessionId, _: &mut Delivery<'_>) {}
-        fn answer(&mut self, _: SessionId, _: Ticket, _: Answer) {}
-        fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {}
+        fn deliver(&mut self, _: ConnectionId, _: &mut Delivery<'_>) {}
+        fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
+        fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
     }
     let mut there = Hub::new(worker, 4, 5, Options::default());
     let mut carry = Carry(home, desk, worker);
@@ -94,7 +94,7 @@ fn subscribe_from(worker: WorkerId, channel: &str, home: &mut Hub, desk: &mut De
             session(0),
             name(channel),
             Ticket(0),
-            &Joining::default(),
+            &SubscribeOptions::default(),
             &mut carry,
         )
         .expect("there is room");
@@ -236,7 +236,7 @@ fn a_full_queue_refuses_and_a_sweep_makes_room() {
     let mut desk = Desk::default();
     let channel = names(&home).remove(0);
     for index in 0..20 {
-        let joining = Joining::default();
+        let joining = SubscribeOptions::default();
         home.subscribe(
             session(index),
             name(&channel),
@@ -297,9 +297,9 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
             conn_info: None,
             chan_info: None,
         };
-        let joining = Joining {
+        let joining = SubscribeOptions {
             client: Some(Arc::new(client)),
-            ..Joining::default()
+            ..SubscribeOptions::default()
         };
         home.subscribe(session(index), name(channel), Ticket(0), &joining, desk)
             .expect("there is room");

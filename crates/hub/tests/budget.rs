@@ -5,8 +5,8 @@ mod common;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Class, Delivery, History, Hub, Instruction, Joining, Mail, Namespace, Namespaces, Now,
-    Options, Outcome, Outlet, PayloadKind, PayloadRef, Query, Question, Recovery, SessionId, Since,
+    Answer, Class, Delivery, History, Hub, Instruction, SubscribeOptions, Mail, Namespace, Namespaces, Now,
+    Options, Outcome, Outlet, PayloadKind, PayloadRef, Query, Question, Recovery, ConnectionId, Since,
     Ticket, WorkerId,
 };
 
@@ -22,11 +22,11 @@ impl Outlet for Last {
         true
     }
     fn mail_done(&mut self, _: WorkerId, _: Class) {}
-    fn deliver(&mut self, _: SessionId, _: &mut Delivery<'_>) {}
-    fn answer(&mut self, _: SessionId, _: Ticket, answer: Answer) {
+    fn deliver(&mut self, _: ConnectionId, _: &mut Delivery<'_>) {}
+    fn answer(&mut self, _: ConnectionId, _: Ticket, answer: Answer) {
         self.0 = Some(answer);
     }
-    fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {}
+    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
 }
 
 fn remembering() -> Arc<Namespaces> {
@@ -69,9 +69,9 @@ fn join(
     channel: &str,
     since: Option<Since>,
 ) -> (Since, Option<(bool, usize)>) {
-    let joining = Joining {
+    let joining = SubscribeOptions {
         since: since.map(|since| Arc::from([since])),
-        ..Joining::default()
+        ..SubscribeOptions::default()
     };
     let mut last = Last::default();
     let result = hub.subscribe(
@@ -111,7 +111,7 @@ fn no_budget_is_too_small_to_go_on() {
                         session(index),
                         name(&channel),
                         Ticket(0),
-                        &Joining::default(),
+                        &SubscribeOptions::default(),
                         &mut Last::default(),
                     );
                 }

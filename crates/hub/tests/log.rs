@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use veche_hub::{
     Answer, Append, ChannelName, Class, ClientInfo, Delivery, Event, History, Hub, Instruction,
-    Joining, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, Outlet, Payload,
-    PayloadKind, PayloadRef, Published, Query, Question, Recovery, SessionId, Terms, Ticket,
+    SubscribeOptions, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, Outlet, Payload,
+    PayloadKind, PayloadRef, Published, Query, Question, Recovery, ConnectionId, PublishOptions, Ticket,
     Version, WorkerId,
 };
 
@@ -28,7 +28,7 @@ impl Outlet for Desk {
         true
     }
     fn mail_done(&mut self, _: WorkerId, _: Class) {}
-    fn deliver(&mut self, _: SessionId, delivery: &mut Delivery<'_>) {
+    fn deliver(&mut self, _: ConnectionId, delivery: &mut Delivery<'_>) {
         if delivery.event != Event::Published {
             return self.0.push(format!("{:?}", delivery.event));
         }
@@ -36,7 +36,7 @@ impl Outlet for Desk {
         let offset = delivery.position.map(|position| position.offset);
         self.0.push(format!("{text}@{}", offset.unwrap_or(0)));
     }
-    fn answer(&mut self, _: SessionId, ticket: Ticket, answer: Answer) {
+    fn answer(&mut self, _: ConnectionId, ticket: Ticket, answer: Answer) {
         self.0.push(match answer {
             Answer::Published(Published { handed, position }) => {
                 let offset = position.map_or(0, |position| position.offset);
@@ -50,7 +50,7 @@ impl Outlet for Desk {
             _ => unreachable!("nobody asks"),
         });
     }
-    fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {}
+    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
 }
 
 struct World {
@@ -60,7 +60,7 @@ struct World {
     batch: u64,
 }
 
-const ANN: SessionId = SessionId {
+const ANN: ConnectionId = ConnectionId {
     index: 1,
     generation: 1,
 };
@@ -103,17 +103,17 @@ impl World {
     }
 
     fn subscribe(&mut self, index: u32) {
-        let session = SessionId {
+        let session = ConnectionId {
             index,
             generation: 1,
         };
-        let joining = Joining::default();
+        let joining = SubscribeOptions::default();
         self.hub
             .subscribe(session, channel(), Ticket(0), &joining, &mut self.desk)
             .expect("there is room");
     }
 
-    fn publish(&mut self, ticket: u32, text: &str, terms: Option<Terms>) -> Result<(), NoCredit> {
+    fn publish(&mut self, ticket: u32, text: &str, terms: Option<PublishOptions>) -> Result<(), NoCredit> {
         let payload = PayloadRef {
             kind: PayloadKind::Text,
             bytes: text.as_bytes(),
@@ -172,27 +172,27 @@ impl World {
     }
 }
 
-fn versioned(number: u64) -> Option<Terms> {
-    Some(Terms {
+fn versioned(number: u64) -> Option<PublishOptions> {
+    Some(PublishOptions {
         version: Some(Version {
             number,
             epoch: "".into(),
         }),
-        ..Terms::default()
+        ..PublishOptions::default()
     })
 }
 
-fn keyed(key: &str) -> Option<Terms> {
-    Some(Terms {
+fn keyed(key: &str) -> Option<PublishOptions> {
+    Some(PublishOptions {
         idempotency_key: Some(key.into()),
-        ..Terms::default()
+        ..PublishOptions::default()
     })
 }
 
-fn passing() -> Option<Terms> {
-    Some(Terms {
+fn passing() -> Option<PublishOptions> {
+    Some(PublishOptions {
         is_passing: true,
-        ..Terms::default()
+        ..PublishOptions::default()
     })
 }
 
@@ -265,11 +265,11 @@ fn who_joins_and_leaves_is_told_behind_what_was_published_before() {
         conn_info: None,
         chan_info: None,
     };
-    let joining = Joining {
+    let joining = SubscribeOptions {
         client: Some(Arc::new(client)),
-        ..Joining::default()
+        ..SubscribeOptions::default()
     };
-    let bob = SessionId {
+    let bob = ConnectionId {
         index: 3,
         generation: 1,
     };

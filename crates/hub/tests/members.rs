@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Class, ClientInfo, Delivery, Event, Hub, Instruction, Joining, Mail, Namespace,
-    Namespaces, Now, Options, Outcome, Outlet, PresenceError, PresenceStats, Question, SessionId,
+    Answer, Class, ClientInfo, Delivery, Event, Hub, Instruction, SubscribeOptions, Mail, Namespace,
+    Namespaces, Now, Options, Outcome, Outlet, PresenceError, PresenceStats, Question, ConnectionId,
     Ticket, WorkerId,
 };
 
@@ -49,7 +49,7 @@ struct Wires {
     taken: BTreeMap<(WorkerId, WorkerId), usize>,
     /// By worker and channel.
     seen: BTreeMap<(WorkerId, String), Seen>,
-    answers: Vec<(SessionId, Ticket, Answer)>,
+    answers: Vec<(ConnectionId, Ticket, Answer)>,
 }
 
 struct Port<'w> {
@@ -78,7 +78,7 @@ impl Outlet for Port<'_> {
         *self.wires.taken.get_mut(&(from, self.me)).expect("taken") -= 1;
     }
 
-    fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
+    fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
         if session.index > 0 {
             return;
         }
@@ -100,11 +100,11 @@ impl Outlet for Port<'_> {
         assert!(was_told, "{:?} told twice of {client:?}", delivery.event);
     }
 
-    fn answer(&mut self, session: SessionId, ticket: Ticket, answer: Answer) {
+    fn answer(&mut self, session: ConnectionId, ticket: Ticket, answer: Answer) {
         self.wires.answers.push((session, ticket, answer));
     }
 
-    fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {
+    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {
         panic!("nobody is told to do anything");
     }
 }
@@ -114,7 +114,7 @@ struct World {
     wires: Wires,
     generations: Vec<Vec<u32>>,
     /// Who is subscribed where, beside those who watch.
-    members: BTreeMap<(WorkerId, SessionId, usize), Arc<ClientInfo>>,
+    members: BTreeMap<(WorkerId, ConnectionId, usize), Arc<ClientInfo>>,
     now_ms: u64,
 }
 
@@ -137,7 +137,7 @@ impl World {
             for channel in CHANNELS {
                 let watcher = session(0);
                 let (hub, mut port) = world.at(WorkerId(worker));
-                let nobody = Joining::default();
+                let nobody = SubscribeOptions::default();
                 let result = hub.subscribe(watcher, name(channel), Ticket(0), &nobody, &mut port);
                 result.expect("there is room");
             }
@@ -159,7 +159,7 @@ impl World {
         let worker = WorkerId(random.u16(0..self.hubs.len() as u16));
         let index = random.u32(1..SESSIONS);
         let generation = self.generations[usize::from(worker.0)][index as usize];
-        let session = SessionId { index, generation };
+        let session = ConnectionId { index, generation };
         let channel = random.usize(..CHANNELS.len());
         match random.u8(..100) {
             0..30 => self.subscribe(worker, session, channel, random),
@@ -193,7 +193,7 @@ impl World {
     fn subscribe(
         &mut self,
         worker: WorkerId,
-        session: SessionId,
+        session: ConnectionId,
         channel: usize,
         random: &mut fastrand::Rng,
     ) {
@@ -210,9 +210,9 @@ impl World {
         });
         let key = (worker, session, channel);
         self.members.insert(key, Arc::clone(&client));
-        let joining = Joining {
+        let joining = SubscribeOptions {
             client: Some(client),
-            ..Joining::default()
+            ..SubscribeOptions::default()
         };
         let (hub, mut port) = self.at(worker);
         let channel = name(CHANNELS[channel]);
@@ -331,7 +331,7 @@ fn all_agree_on_who_is_there() {
 fn who_reloads_a_page_neither_leaves_nor_joins() {
     let mut world = World::new(1, 1);
     let worker = WorkerId(0);
-    let session = |generation| SessionId {
+    let session = |generation| ConnectionId {
         index: 1,
         generation,
     };
@@ -342,9 +342,9 @@ fn who_reloads_a_page_neither_leaves_nor_joins() {
             conn_info: None,
             chan_info: None,
         };
-        let joining = Joining {
+        let joining = SubscribeOptions {
             client: Some(Arc::new(client)),
-            ..Joining::default()
+            ..SubscribeOptions::default()
         };
         let (hub, mut port) = world.at(worker);
         let channel = name(CHANNELS[1]);

@@ -6,8 +6,8 @@ use allocation_counter::measure;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, Delivery, Hub, Instruction, Joining, Mail, Options, Outcome,
-    Outlet, PayloadKind, PayloadRef, SessionId, Ticket, WorkerId,
+    Answer, ChannelName, Class, Delivery, Hub, Instruction, SubscribeOptions, Mail, Options, Outcome,
+    Outlet, PayloadKind, PayloadRef, ConnectionId, Ticket, WorkerId,
 };
 
 use common::{name, session};
@@ -22,11 +22,11 @@ impl Outlet for Tally {
         true
     }
     fn mail_done(&mut self, _: WorkerId, _: Class) {}
-    fn deliver(&mut self, _: SessionId, _: &mut Delivery<'_>) {
+    fn deliver(&mut self, _: ConnectionId, _: &mut Delivery<'_>) {
         self.0 += 1;
     }
-    fn answer(&mut self, _: SessionId, _: Ticket, _: Answer) {}
-    fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {}
+    fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
+    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {}
 }
 
 fn alone() -> Hub {
@@ -38,7 +38,7 @@ fn subscribe(hub: &mut Hub, index: u32, channel: &str) {
         session(index),
         name(channel),
         Ticket(0),
-        &Joining::default(),
+        &SubscribeOptions::default(),
         &mut Tally::default(),
     )
     .expect("there is room");

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Class, Delivery, Event, Hub, Instruction, Joining, Mail, Namespace, Namespaces,
-    NoCredit, Options, Outcome, Outlet, PayloadKind, PayloadRef, SessionId, Ticket, Wildcards,
+    Answer, Class, Delivery, Event, Hub, Instruction, SubscribeOptions, Mail, Namespace, Namespaces,
+    NoCredit, Options, Outcome, Outlet, PayloadKind, PayloadRef, ConnectionId, Ticket, Wildcards,
     WorkerId,
 };
 
@@ -67,7 +67,7 @@ impl Outlet for Port<'_> {
         *taken.expect("it was taken") -= 1;
     }
 
-    fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
+    fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
         assert_eq!(delivery.event, Event::Published);
         let among = delivery.info.and_then(|info| info.channel.as_deref());
         assert_eq!(among.is_some(), delivery.channel == WILDCARD);
@@ -79,9 +79,9 @@ impl Outlet for Port<'_> {
             .push((channel, u32::from_be_bytes(bytes)));
     }
 
-    fn answer(&mut self, _: SessionId, _: Ticket, _: Answer) {}
+    fn answer(&mut self, _: ConnectionId, _: Ticket, _: Answer) {}
 
-    fn instruct(&mut self, _: SessionId, _: &Arc<Instruction>) {
+    fn instruct(&mut self, _: ConnectionId, _: &Arc<Instruction>) {
         panic!("nobody is told to do anything");
     }
 }
@@ -121,7 +121,7 @@ impl World {
 
     fn subscribe(&mut self, worker: WorkerId, index: u32, channel: &'static str) {
         let (hub, mut port) = self.at(worker);
-        let joining = Joining::default();
+        let joining = SubscribeOptions::default();
         let result = hub.subscribe(
             session(index),
             name(channel),

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 use veche_mailbox::Wake as _;
 use veche_net::{
-    Buffer, Driver, Epoll, Event, ListenOptions, Options, TransportId, Uring, Waker, bind,
+    Buffer, Driver, Epoll, Event, ListenOptions, Options, ConnectionId, Uring, Waker, bind,
 };
 
 /// What is under way when a pair is stopped comes to rest.
@@ -111,7 +111,7 @@ fn serve<D: Driver>(case: Case, mut driver: D, shared: &Shared, ready: impl FnOn
     driver.listen(socket).expect("it listens");
     ready(bound.as_socket().expect("an internet address"));
     let publication = Bytes::from(vec![7; case.bytes()]);
-    let mut all: Vec<TransportId> = Vec::new();
+    let mut all: Vec<ConnectionId> = Vec::new();
     let mut spare: Vec<Vec<u8>> = Vec::new();
     while !shared.is_over.load(Ordering::Relaxed) {
         let mut sink = |driver: &mut D, event: Event<'_>| match event {
@@ -142,9 +142,9 @@ fn load(case: Case, address: SocketAddr, shared: &Shared, ready: impl FnOnce(Wak
     let mut driver = Epoll::new(Options::default()).expect("descriptors");
     ready(driver.waker());
     let message = Bytes::from(vec![5; case.bytes()]);
-    let mut all: Vec<TransportId> = Vec::new();
+    let mut all: Vec<ConnectionId> = Vec::new();
     // What is to be sent when it is this pair's turn.
-    let mut kept: Vec<(TransportId, Buffer)> = Vec::new();
+    let mut kept: Vec<(ConnectionId, Buffer)> = Vec::new();
     let (mut received, mut told) = (0, 0);
     let (mut asked, mut open) = (0, 0);
     while !shared.is_over.load(Ordering::Relaxed) {

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::base::BackEnd;
 use crate::sys::socket;
-use crate::{Event, ListenerId, TransportId};
+use crate::{Event, ListenerId, ConnectionId};
 
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -21,7 +21,7 @@ pub(crate) trait Accepts: BackEnd {
     fn watch_listener(&mut self, id: ListenerId, is_wanted: bool);
 
     /// Takes over a connection that was accepted.
-    fn take_in(&mut self, socket: OwnedFd) -> TransportId;
+    fn take_in(&mut self, socket: OwnedFd) -> ConnectionId;
 
     fn add_listener(&mut self, socket: OwnedFd) -> io::Result<ListenerId> {
         rustix::io::ioctl_fionbio(&socket, true)?;

@@ -14,14 +14,14 @@ use crate::queue::{Queues, SendQueue};
 use crate::sys::socket;
 use crate::timer::Wheel;
 use crate::transport::{State, Transports};
-use crate::{Buffer, CloseReason, Detached, Event, ListenerId, Options, TransportId, Waker};
+use crate::{Buffer, CloseReason, Detached, Event, ListenerId, Options, ConnectionId, Waker};
 
 /// What a call caused and the sink has not been told yet.
 #[derive(Debug)]
 pub(crate) enum Pending {
-    Sent(TransportId, Buffer),
-    Progressed(TransportId),
-    Drained(TransportId),
+    Sent(ConnectionId, Buffer),
+    Progressed(ConnectionId),
+    Drained(ConnectionId),
 }
 
 /// See the module.
@@ -32,7 +32,7 @@ pub(crate) struct Base {
     pub(crate) now_ms: u64,
     pub(crate) waker: Waker,
     pub(crate) pending: Vec<Pending>,
-    pub(crate) closed: Vec<(TransportId, CloseReason)>,
+    pub(crate) closed: Vec<(ConnectionId, CloseReason)>,
     pub(crate) queues: Queues,
     pub(crate) listeners: Vec<Listener>,
     /// Listeners that wait for their next attempt, and when that is.
@@ -68,7 +68,7 @@ impl Base {
         &mut self,
         addr: SocketAddr,
         from: Option<IpAddr>,
-    ) -> io::Result<(TransportId, Result<(), Errno>)> {
+    ) -> io::Result<(ConnectionId, Result<(), Errno>)> {
         let socket = socket::new_for(&addr)?;
         if let Some(from) = from {
             socket::bind_from(&socket, from)?;
@@ -78,7 +78,7 @@ impl Base {
     }
 
     /// Bytes of a transport that the kernel has not taken.
-    pub(crate) fn unsent(&self, id: TransportId) -> usize {
+    pub(crate) fn unsent(&self, id: ConnectionId) -> usize {
         self.transports
             .peek(id)
             .and_then(|transport| transport.queue.as_deref())
@@ -86,7 +86,7 @@ impl Base {
     }
 
     /// Ends an open transport whose descriptor nobody has told the kernel anything of any more.
-    pub(crate) fn detach(&mut self, id: TransportId, received: Vec<u8>) -> Option<Detached> {
+    pub(crate) fn detach(&mut self, id: ConnectionId, received: Vec<u8>) -> Option<Detached> {
         let transport = self.transports.live(id)?;
         let socket = transport.socket.take()?;
         transport.state = State::Closed;
@@ -103,7 +103,7 @@ impl Base {
     }
 
     #[inline]
-    pub(crate) fn set_timer(&mut self, id: TransportId, deadline_ms: u64) {
+    pub(crate) fn set_timer(&mut self, id: ConnectionId, deadline_ms: u64) {
         if self.transports.live(id).is_some() {
             // Never in the millisecond that is being fired: a sink that sets
             // the same timer again and again must not hold up the turn.
@@ -113,7 +113,7 @@ impl Base {
     }
 
     #[inline]
-    pub(crate) fn clear_timer(&mut self, id: TransportId) {
+    pub(crate) fn clear_timer(&mut self, id: ConnectionId) {
         if self.transports.live(id).is_some() {
             self.wheel.clear(&mut self.transports, id.index);
         }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::{
-    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, TransportId, Waker,
+    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, ConnectionId, Waker,
 };
 
 use link::{Arrival, Link};
@@ -38,7 +38,7 @@ pub struct Delayed<D> {
     links: Vec<Link>,
     free: Vec<u32>,
     /// Our index of a live transport of the driver below.
-    indexes: HashMap<TransportId, u32>,
+    indexes: HashMap<ConnectionId, u32>,
 }
 
 impl<D: Driver> Delayed<D> {
@@ -55,7 +55,7 @@ impl<D: Driver> Delayed<D> {
         }
     }
 
-    fn add(&mut self, below: TransportId) -> u32 {
+    fn add(&mut self, below: ConnectionId) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.links.push(Link::free());
             self.links.len() as u32 - 1
@@ -65,14 +65,14 @@ impl<D: Driver> Delayed<D> {
         index
     }
 
-    fn id(&self, index: u32) -> TransportId {
-        TransportId {
+    fn id(&self, index: u32) -> ConnectionId {
+        ConnectionId {
             index,
             generation: self.links[index as usize].generation,
         }
     }
 
-    fn live(&mut self, id: TransportId) -> Option<&mut Link> {
+    fn live(&mut self, id: ConnectionId) -> Option<&mut Link> {
         self.links
             .get_mut(id.index as usize)
             .filter(|link| link.generation == id.generation && link.live)
@@ -84,7 +84,7 @@ impl<D: Driver> Delayed<D> {
     }
 
     /// Takes an event of the driver below into the link it belongs to.
-    fn arrive(&mut self, below: TransportId, arrival: Arrival) {
+    fn arrive(&mut self, below: ConnectionId, arrival: Arrival) {
         let due = self.later();
         if let Some(&index) = self.indexes.get(&below) {
             if matches!(arrival, Arrival::Closed(_)) {
@@ -158,8 +158,8 @@ impl<D: Driver> Delayed<D> {
 
 /// What of an event outlives the call.
 enum Owned {
-    Of(TransportId, Arrival),
-    Timer(TransportId),
+    Of(ConnectionId, Arrival),
+    Timer(ConnectionId),
     Stalled(ListenerId, i32),
     Woken,
 }
@@ -177,13 +177,13 @@ impl<D: Driver> Driver for Delayed<D> {
         self.driver.resume_accept(listener);
     }
 
-    fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<TransportId> {
+    fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<ConnectionId> {
         let below = self.driver.connect_from(addr, from)?;
         let index = self.add(below);
         Ok(self.id(index))
     }
 
-    fn send(&mut self, id: TransportId, buffer: Buffer, _more: bool) -> Option<Buffer> {
+    fn send(&mut self, id: ConnectionId, buffer: Buffer, _more: bool) -> Option<Buffer> {
         let due = self.later();
         let at_once = self.rng.u8(0..4) == 0;
         let Some(link) = self.live(id) else {
@@ -211,14 +211,14 @@ impl<D: Driver> Driver for Delayed<D> {
         None
     }
 
-    fn unsent(&self, id: TransportId) -> usize {
+    fn unsent(&self, id: ConnectionId) -> usize {
         self.links
             .get(id.index as usize)
             .filter(|link| link.generation == id.generation && link.live)
             .map_or(0, |link| link.unsent(&self.driver))
     }
 
-    fn pause(&mut self, id: TransportId) {
+    fn pause(&mut self, id: ConnectionId) {
         let bytes_max = self.rng.usize(0..=crate::RECEIVE_AFTER_PAUSE_MAX);
         let Some(link) = self.live(id) else { return };
         link.pause(bytes_max);
@@ -227,19 +227,19 @@ impl<D: Driver> Driver for Delayed<D> {
         }
     }
 
-    fn resume(&mut self, id: TransportId) {
+    fn resume(&mut self, id: ConnectionId) {
         if let Some(link) = self.live(id) {
             link.resume();
         }
     }
 
-    fn shutdown(&mut self, id: TransportId) {
+    fn shutdown(&mut self, id: ConnectionId) {
         if let Some(link) = self.live(id) {
             link.shutdown = true;
         }
     }
 
-    fn close(&mut self, id: TransportId) {
+    fn close(&mut self, id: ConnectionId) {
         let due = self.later();
         let Some(link) = self.live(id) else { return };
         let below = link.below.take();
@@ -250,7 +250,7 @@ impl<D: Driver> Driver for Delayed<D> {
         }
     }
 
-    fn detach(&mut self, id: TransportId) -> Option<Detached> {
+    fn detach(&mut self, id: ConnectionId) -> Option<Detached> {
         let due = self.later();
         let below = self.live(id)?.below?;
         let mut detached = self.driver.detach(below)?;
@@ -262,13 +262,13 @@ impl<D: Driver> Driver for Delayed<D> {
         Some(detached)
     }
 
-    fn set_timer(&mut self, id: TransportId, deadline_ms: u64) {
+    fn set_timer(&mut self, id: ConnectionId, deadline_ms: u64) {
         if let Some(below) = self.live(id).and_then(|link| link.below) {
             self.driver.set_timer(below, deadline_ms);
         }
     }
 
-    fn clear_timer(&mut self, id: TransportId) {
+    fn clear_timer(&mut self, id: ConnectionId) {
         if let Some(below) = self.live(id).and_then(|link| link.below) {
             self.driver.clear_timer(below);
         }

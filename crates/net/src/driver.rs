@@ -11,23 +11,13 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use veche_types::ConnectionId;
 
 use crate::{Buffer, Options, Waker};
 
 /// Most bytes of one transport that [`Event::Received`] may still bring after
 /// [`Driver::pause`]: what a back end has in its hands already. Epoll: none.
 pub const RECEIVE_AFTER_PAUSE_MAX: usize = 64 * 1024;
-
-/// One transport of one driver. `index` is small and dense (good for a table
-/// beside the driver's) and is reused only after [`Event::Closed`] was
-/// delivered; `generation` tells a reuse apart, so a stale id can only miss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TransportId {
-    /// Place in the driver's table of transports.
-    pub index: u32,
-    /// Which of the transports that have lived at `index`; never 0.
-    pub generation: u32,
-}
 
 /// A listening socket of one driver: 0, 1, 2… in the order of the
 /// [`Driver::listen`] calls.
@@ -79,7 +69,7 @@ pub enum Event<'a> {
     /// A listener took a connection.
     Accepted {
         /// The new transport.
-        id: TransportId,
+        id: ConnectionId,
         /// Who took it.
         listener: ListenerId,
         /// The other side's address.
@@ -97,25 +87,25 @@ pub enum Event<'a> {
     /// A [`Driver::connect`] succeeded. (A failed one ends with `Closed`.)
     Connected {
         /// The transport.
-        id: TransportId,
+        id: ConnectionId,
     },
     /// Bytes of the peer, never empty.
     Received {
         /// The transport.
-        id: TransportId,
+        id: ConnectionId,
         /// Lent for the call; the receiver may overwrite them (unmask in place).
         bytes: &'a mut [u8],
     },
     /// The peer sent FIN: it will send no more, but may still receive.
     Ended {
         /// The transport.
-        id: TransportId,
+        id: ConnectionId,
     },
     /// A buffer that [`Driver::send`] kept is done with: all of it was handed
     /// to the kernel. Buffers come back in the order of the sends.
     Sent {
         /// The transport.
-        id: TransportId,
+        id: ConnectionId,
         /// The buffer as it was given.
         buffer: Buffer,
     },
@@ -123,25 +113,25 @@ pub enum Event<'a> {
     /// reached: a part of a large send went out. Once per attempt at most.
     Progressed {
         /// The transport.
-        id: TransportId,
+        id: ConnectionId,
     },
     /// [`Driver::unsent`] fell to or below [`Options::low_water_bytes`] after
     /// having been above it: once per crossing.
     Drained {
         /// The transport.
-        id: TransportId,
+        id: ConnectionId,
     },
     /// The end of an id, which is free for reuse when the sink returns.
     Closed {
         /// The transport.
-        id: TransportId,
+        id: ConnectionId,
         /// Why.
         reason: CloseReason,
     },
     /// The transport's timer reached its deadline and is no longer set.
     Timer {
         /// The transport.
-        id: TransportId,
+        id: ConnectionId,
     },
     /// Somebody called [`Waker::wake`], once or more, since the last `Woken`.
     Woken,
@@ -174,7 +164,7 @@ pub trait Driver: Sized {
     ///
     /// # Errors
     /// No descriptor or memory for one more socket.
-    fn connect(&mut self, addr: SocketAddr) -> io::Result<TransportId> {
+    fn connect(&mut self, addr: SocketAddr) -> io::Result<ConnectionId> {
         self.connect_from(addr, None)
     }
 
@@ -183,7 +173,7 @@ pub trait Driver: Sized {
     ///
     /// # Errors
     /// As `connect`, and that `from` is not an address of this machine.
-    fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<TransportId>;
+    fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<ConnectionId>;
 
     /// Sends all of `buffer` after what was sent before. The buffer comes back
     /// at once if all of it went out, else with [`Event::Sent`]; after a
@@ -195,26 +185,26 @@ pub trait Driver: Sized {
     ///
     /// Nothing limits what is queued: the caller watches
     /// [`unsent`](Self::unsent).
-    fn send(&mut self, id: TransportId, buffer: Buffer, more: bool) -> Option<Buffer>;
+    fn send(&mut self, id: ConnectionId, buffer: Buffer, more: bool) -> Option<Buffer>;
 
     /// Bytes given to `send` that the kernel has not taken yet.
-    fn unsent(&self, id: TransportId) -> usize;
+    fn unsent(&self, id: ConnectionId) -> usize;
 
     /// Stops receiving; at most [`RECEIVE_AFTER_PAUSE_MAX`] bytes still come.
     /// A reset by the peer is noticed all the same.
-    fn pause(&mut self, id: TransportId);
+    fn pause(&mut self, id: ConnectionId);
 
     /// Receives again after [`pause`](Self::pause).
-    fn resume(&mut self, id: TransportId);
+    fn resume(&mut self, id: ConnectionId);
 
     /// Sends FIN after what is queued; later sends do nothing. Receiving goes
     /// on. When both sides have ended, `close` is still the caller's to call.
-    fn shutdown(&mut self, id: TransportId);
+    fn shutdown(&mut self, id: ConnectionId);
 
     /// Ends the transport at once: what is queued is dropped, and bytes of the
     /// peer that nobody received make the kernel answer with a reset. To let
     /// the peer read the last words: `shutdown`, wait for `Ended`, `close`.
-    fn close(&mut self, id: TransportId);
+    fn close(&mut self, id: ConnectionId);
 
     /// Takes the connection out of the driver, to be handed to somebody else: nothing of it is in the kernel's hands any
     /// more. The id ends as with [`close`](Self::close), the connection goes on: who has it reads and sends what is in
@@ -223,15 +213,15 @@ pub trait Driver: Sized {
     /// `None`: it is not connected, has failed meanwhile (`Closed` says why), or has no descriptor ([`Simulated`]).
     ///
     /// [`Simulated`]: crate::Simulated
-    fn detach(&mut self, id: TransportId) -> Option<Detached>;
+    fn detach(&mut self, id: ConnectionId) -> Option<Detached>;
 
     /// Sets the transport's one timer, in place of an earlier deadline.
     /// Timers fire in the order of their deadlines, never early; a deadline
     /// that is not in the future fires in the next millisecond.
-    fn set_timer(&mut self, id: TransportId, deadline_ms: u64);
+    fn set_timer(&mut self, id: ConnectionId, deadline_ms: u64);
 
     /// Unsets the transport's timer.
-    fn clear_timer(&mut self, id: TransportId);
+    fn clear_timer(&mut self, id: ConnectionId);
 
     /// What ends this driver's wait from any thread.
     fn waker(&self) -> Waker;

@@ -25,7 +25,7 @@ use crate::sys::epoll::{Event as Ready, EventFlags, Poller};
 use crate::sys::socket;
 use crate::transport::State;
 use crate::{
-    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, TransportId, Waker,
+    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, ConnectionId, Waker,
 };
 
 /// Bits of `Transport::interest`: what epoll has been told.
@@ -39,7 +39,7 @@ const SPARE_QUEUES_MAX: usize = 64;
 /// The waker's tag. Tags with generation 0 are no transport's.
 const TAG_WAKER: u32 = u32::MAX;
 
-fn tag(id: TransportId) -> u64 {
+fn tag(id: ConnectionId) -> u64 {
     u64::from(id.generation) << 32 | u64::from(id.index)
 }
 
@@ -57,7 +57,7 @@ pub struct Epoll {
     events: Vec<Ready>,
     receive: Box<[u8]>,
     /// Transports that hold bytes back because `more` was promised.
-    held: Vec<TransportId>,
+    held: Vec<ConnectionId>,
 }
 
 impl Epoll {
@@ -85,7 +85,7 @@ impl Epoll {
     }
 
     /// Tells epoll what to look for on a live transport, if that is news.
-    fn set_interest(&mut self, id: TransportId, interest: u8) {
+    fn set_interest(&mut self, id: ConnectionId, interest: u8) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -111,7 +111,7 @@ impl Epoll {
 
     /// The end of a live transport, whatever the reason.
     #[cold]
-    fn end(&mut self, id: TransportId, reason: CloseReason) {
+    fn end(&mut self, id: ConnectionId, reason: CloseReason) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -139,7 +139,7 @@ impl Epoll {
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) {
         let tag = ready.data.u64();
-        let id = TransportId {
+        let id = ConnectionId {
             index: tag as u32,
             generation: (tag >> 32) as u32,
         };
@@ -169,7 +169,7 @@ impl Accepts for Epoll {
         debug_assert!(done.is_ok(), "a listener stays registered: {done:?}");
     }
 
-    fn take_in(&mut self, socket: OwnedFd) -> TransportId {
+    fn take_in(&mut self, socket: OwnedFd) -> ConnectionId {
         let id = self.base.transports.add(socket, State::Open);
         self.set_interest(id, REGISTERED | INPUT);
         id
@@ -191,7 +191,7 @@ impl Driver for Epoll {
         self.set_accepting(listener, true);
     }
 
-    fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<TransportId> {
+    fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<ConnectionId> {
         let (id, begun) = self.base.connect(addr, from)?;
         match begun {
             // Writable means connected, or failed with an error on the socket.
@@ -202,21 +202,21 @@ impl Driver for Epoll {
     }
 
     #[inline]
-    fn send(&mut self, id: TransportId, buffer: Buffer, more: bool) -> Option<Buffer> {
+    fn send(&mut self, id: ConnectionId, buffer: Buffer, more: bool) -> Option<Buffer> {
         self.send_buffer(id, buffer, more)
     }
 
-    fn unsent(&self, id: TransportId) -> usize {
+    fn unsent(&self, id: ConnectionId) -> usize {
         self.base.unsent(id)
     }
 
-    fn pause(&mut self, id: TransportId) {
+    fn pause(&mut self, id: ConnectionId) {
         if let Some(transport) = self.base.transports.live(id) {
             transport.paused = true;
         }
     }
 
-    fn resume(&mut self, id: TransportId) {
+    fn resume(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -227,15 +227,15 @@ impl Driver for Epoll {
         }
     }
 
-    fn shutdown(&mut self, id: TransportId) {
+    fn shutdown(&mut self, id: ConnectionId) {
         self.shutdown_send(id);
     }
 
-    fn close(&mut self, id: TransportId) {
+    fn close(&mut self, id: ConnectionId) {
         self.end(id, CloseReason::Asked);
     }
 
-    fn detach(&mut self, id: TransportId) -> Option<Detached> {
+    fn detach(&mut self, id: ConnectionId) -> Option<Detached> {
         let transport = self.base.transports.live(id)?;
         if transport.state != State::Open {
             return None;
@@ -245,12 +245,12 @@ impl Driver for Epoll {
     }
 
     #[inline]
-    fn set_timer(&mut self, id: TransportId, deadline_ms: u64) {
+    fn set_timer(&mut self, id: ConnectionId, deadline_ms: u64) {
         self.base.set_timer(id, deadline_ms);
     }
 
     #[inline]
-    fn clear_timer(&mut self, id: TransportId) {
+    fn clear_timer(&mut self, id: ConnectionId) {
         self.base.clear_timer(id);
     }
 

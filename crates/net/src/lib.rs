@@ -1,7 +1,7 @@
 //! A worker's sockets: the seam, its back ends, and timers.
 //!
 //! [`Driver`] is the seam: everything above it sees transports by
-//! [`TransportId`], bytes lent for one call and [`Event`]s; nothing above it
+//! [`ConnectionId`], bytes lent for one call and [`Event`]s; nothing above it
 //! names a descriptor, epoll or io_uring. [`Epoll`] is the back end that works
 //! everywhere, [`Uring`] the one that makes messages cheaper; [`Delayed`] wraps any back end and behaves like a badly timed
 //! asynchronous one, for tests. [`Simulated`] has no system below it: for tests of
@@ -28,11 +28,12 @@ mod waker;
 pub use buffer::Buffer;
 pub use delayed::Delayed;
 pub use driver::{
-    CloseReason, Detached, Driver, Event, ListenerId, RECEIVE_AFTER_PAUSE_MAX, TransportId,
+    CloseReason, Detached, Driver, Event, ListenerId, RECEIVE_AFTER_PAUSE_MAX,
 };
 pub use epoll::Epoll;
 pub use listener::{ListenOptions, bind};
 pub use options::Options;
 pub use simulated::{FarState, Simulated};
 pub use uring::Uring;
+pub use veche_types::ConnectionId;
 pub use waker::Waker;

@@ -20,7 +20,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::{
-    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, TransportId, Waker,
+    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, ConnectionId, Waker,
 };
 
 use far::Far;
@@ -43,15 +43,15 @@ pub struct Simulated {
     near: Vec<Option<Near>>,
     free: Vec<u32>,
     last_generation: u32,
-    far: HashMap<TransportId, Far>,
+    far: HashMap<ConnectionId, Far>,
     /// Not accepted yet.
-    dialed: VecDeque<(TransportId, ListenerId, SocketAddr)>,
+    dialed: VecDeque<(ConnectionId, ListenerId, SocketAddr)>,
     /// The driver connects, and nobody has been told.
-    called: Vec<(TransportId, SocketAddr)>,
+    called: Vec<(ConnectionId, SocketAddr)>,
     /// Taken up, which the driver has not told.
-    taken_up: Vec<TransportId>,
+    taken_up: Vec<ConnectionId>,
     /// Set timers by deadline; the second number is the seed's, the third the transport's index.
-    timers: BTreeMap<(u64, u64, u32), TransportId>,
+    timers: BTreeMap<(u64, u64, u32), ConnectionId>,
     rests_until_ms: Option<u64>,
     /// Something was told in the last turn.
     has_told: bool,
@@ -60,7 +60,7 @@ pub struct Simulated {
 /// The driver's side of a transport.
 #[derive(Debug)]
 struct Near {
-    id: TransportId,
+    id: ConnectionId,
     /// We have dialed, and nobody has taken it up.
     is_connecting: bool,
     is_paused: bool,
@@ -107,19 +107,19 @@ impl Simulated {
     }
 
     /// Opens a connection to a listener, from that address. It is accepted in one of the next turns.
-    pub fn dial(&mut self, listener: ListenerId, from: SocketAddr) -> TransportId {
+    pub fn dial(&mut self, listener: ListenerId, from: SocketAddr) -> ConnectionId {
         let id = self.add();
         self.dialed.push_back((id, listener, from));
         id
     }
 
-    fn add(&mut self) -> TransportId {
+    fn add(&mut self) -> ConnectionId {
         self.last_generation += 1;
         let index = self.free.pop().unwrap_or_else(|| {
             self.near.push(None);
             self.near.len() as u32 - 1
         });
-        let id = TransportId {
+        let id = ConnectionId {
             index,
             generation: self.last_generation,
         };
@@ -130,12 +130,12 @@ impl Simulated {
     }
 
     /// Whom the driver has dialed since the last call, in order: each is to be taken up or refused, or waits.
-    pub fn take_calls(&mut self) -> Vec<(TransportId, SocketAddr)> {
+    pub fn take_calls(&mut self) -> Vec<(ConnectionId, SocketAddr)> {
         std::mem::take(&mut self.called)
     }
 
     /// Somebody is there: it is connected in the next turn.
-    pub fn take_up(&mut self, id: TransportId) {
+    pub fn take_up(&mut self, id: ConnectionId) {
         self.stir();
         if self.live(id).is_some_and(|near| near.is_connecting) {
             self.taken_up.push(id);
@@ -143,7 +143,7 @@ impl Simulated {
     }
 
     /// Nobody is there.
-    pub fn refuse(&mut self, id: TransportId) {
+    pub fn refuse(&mut self, id: ConnectionId) {
         self.stir();
         if let Some(near) = self.live(id) {
             near.closing = Some(CloseReason::Refused);
@@ -151,7 +151,7 @@ impl Simulated {
     }
 
     /// The far side writes: the bytes arrive as they are here, in one piece, after what it wrote before.
-    pub fn write(&mut self, id: TransportId, bytes: Vec<u8>) {
+    pub fn write(&mut self, id: ConnectionId, bytes: Vec<u8>) {
         self.stir();
         if let Some(far) = self.far.get_mut(&id) {
             far.write(bytes);
@@ -159,7 +159,7 @@ impl Simulated {
     }
 
     /// The far side sends FIN behind what it wrote.
-    pub fn finish(&mut self, id: TransportId) {
+    pub fn finish(&mut self, id: ConnectionId) {
         self.stir();
         if let Some(far) = self.far.get_mut(&id) {
             far.finish();
@@ -167,7 +167,7 @@ impl Simulated {
     }
 
     /// The far side is gone without a word; what it wrote and nobody received is lost.
-    pub fn reset(&mut self, id: TransportId) {
+    pub fn reset(&mut self, id: ConnectionId) {
         self.stir();
         if let Some(far) = self.far.get_mut(&id) {
             far.abandon();
@@ -178,14 +178,14 @@ impl Simulated {
     }
 
     /// Takes what the far side was sent, appended to `into`; what its end of the connection is like.
-    pub fn read(&mut self, id: TransportId, into: &mut Vec<u8>) -> FarState {
+    pub fn read(&mut self, id: ConnectionId, into: &mut Vec<u8>) -> FarState {
         self.far
             .get_mut(&id)
             .map_or(FarState::Closed, |far| far.read(into))
     }
 
     /// Whether the far side reads what it is sent; one that does not lets it pile up here.
-    pub fn set_reading(&mut self, id: TransportId, reads: bool) {
+    pub fn set_reading(&mut self, id: ConnectionId, reads: bool) {
         self.stir();
         if let Some(far) = self.far.get_mut(&id) {
             far.reads = reads;
@@ -193,7 +193,7 @@ impl Simulated {
     }
 
     /// The far side is of no interest any more; before its end it is a [`reset`](Self::reset).
-    pub fn forget(&mut self, id: TransportId) {
+    pub fn forget(&mut self, id: ConnectionId) {
         self.reset(id);
         self.far.remove(&id);
     }
@@ -220,7 +220,7 @@ impl Simulated {
         self.rests_until_ms = None;
     }
 
-    fn near(&mut self, id: TransportId) -> Option<&mut Near> {
+    fn near(&mut self, id: ConnectionId) -> Option<&mut Near> {
         self.near
             .get_mut(id.index as usize)?
             .as_mut()
@@ -228,20 +228,20 @@ impl Simulated {
     }
 
     /// One that is not ended by us or by the far side.
-    fn live(&mut self, id: TransportId) -> Option<&mut Near> {
+    fn live(&mut self, id: ConnectionId) -> Option<&mut Near> {
         self.near(id).filter(|near| near.closing.is_none())
     }
 
     /// Transports in the seed's order.
-    fn shuffled(&mut self) -> Vec<TransportId> {
+    fn shuffled(&mut self) -> Vec<ConnectionId> {
         let near = self.near.iter().flatten();
-        let mut ids: Vec<TransportId> = near.map(|near| near.id).collect();
+        let mut ids: Vec<ConnectionId> = near.map(|near| near.id).collect();
         self.rng.shuffle(&mut ids);
         ids
     }
 
     /// What the far sides read leaves; ids of which something left.
-    fn drain_unsent(&mut self) -> Vec<(TransportId, Vec<Buffer>, bool)> {
+    fn drain_unsent(&mut self) -> Vec<(ConnectionId, Vec<Buffer>, bool)> {
         let low = self.options.low_water_bytes;
         let mut left = Vec::new();
         for near in self.near.iter_mut().flatten() {
@@ -264,7 +264,7 @@ impl Simulated {
     }
 
     /// What a far side has for us next.
-    fn arrival(&mut self, id: TransportId) -> Option<Arrival> {
+    fn arrival(&mut self, id: ConnectionId) -> Option<Arrival> {
         if self.dialed.iter().any(|(dialed, ..)| *dialed == id) {
             return None;
         }
@@ -299,7 +299,7 @@ impl Simulated {
     }
 
     /// Lets go of a transport whose end is told.
-    fn end(&mut self, id: TransportId) -> CloseReason {
+    fn end(&mut self, id: ConnectionId) -> CloseReason {
         self.clear_timer(id);
         let near = self.near[id.index as usize].take();
         self.free.push(id.index);
@@ -311,10 +311,10 @@ impl Simulated {
     }
 
     /// Timers that are due.
-    fn due(&mut self) -> Vec<TransportId> {
+    fn due(&mut self) -> Vec<ConnectionId> {
         let later = self.timers.split_off(&(self.now_ms + 1, 0, 0));
         let due = std::mem::replace(&mut self.timers, later);
-        let ids: Vec<TransportId> = due.into_values().collect();
+        let ids: Vec<ConnectionId> = due.into_values().collect();
         for id in &ids {
             if let Some(near) = self.near(*id) {
                 near.timer = None;
@@ -331,7 +331,7 @@ enum Arrival {
 }
 
 impl Near {
-    fn new(id: TransportId) -> Self {
+    fn new(id: ConnectionId) -> Self {
         Self {
             id,
             is_connecting: false,
@@ -363,7 +363,7 @@ impl Driver for Simulated {
     }
 
     /// [`Simulated::take_calls`] tells of it.
-    fn connect_from(&mut self, to: SocketAddr, _: Option<IpAddr>) -> io::Result<TransportId> {
+    fn connect_from(&mut self, to: SocketAddr, _: Option<IpAddr>) -> io::Result<ConnectionId> {
         let id = self.add();
         if let Some(near) = self.near(id) {
             near.is_connecting = true;
@@ -372,7 +372,7 @@ impl Driver for Simulated {
         Ok(id)
     }
 
-    fn send(&mut self, id: TransportId, buffer: Buffer, _: bool) -> Option<Buffer> {
+    fn send(&mut self, id: ConnectionId, buffer: Buffer, _: bool) -> Option<Buffer> {
         let high = self.options.low_water_bytes;
         self.stir();
         let near = self
@@ -393,26 +393,26 @@ impl Driver for Simulated {
         None
     }
 
-    fn unsent(&self, id: TransportId) -> usize {
+    fn unsent(&self, id: ConnectionId) -> usize {
         let near = self.near.get(id.index as usize).and_then(Option::as_ref);
         near.filter(|near| near.id == id && near.closing.is_none())
             .map_or(0, |near| near.unsent_bytes)
     }
 
-    fn pause(&mut self, id: TransportId) {
+    fn pause(&mut self, id: ConnectionId) {
         if let Some(near) = self.live(id) {
             near.is_paused = true;
         }
     }
 
-    fn resume(&mut self, id: TransportId) {
+    fn resume(&mut self, id: ConnectionId) {
         self.stir();
         if let Some(near) = self.live(id) {
             near.is_paused = false;
         }
     }
 
-    fn shutdown(&mut self, id: TransportId) {
+    fn shutdown(&mut self, id: ConnectionId) {
         let Some(near) = self.live(id) else { return };
         near.is_shut_down = true;
         if near.unsent.is_empty()
@@ -422,7 +422,7 @@ impl Driver for Simulated {
         }
     }
 
-    fn close(&mut self, id: TransportId) {
+    fn close(&mut self, id: ConnectionId) {
         self.stir();
         if let Some(near) = self.live(id) {
             near.closing = Some(CloseReason::Asked);
@@ -430,11 +430,11 @@ impl Driver for Simulated {
         }
     }
 
-    fn detach(&mut self, _id: TransportId) -> Option<Detached> {
+    fn detach(&mut self, _id: ConnectionId) -> Option<Detached> {
         None
     }
 
-    fn set_timer(&mut self, id: TransportId, deadline_ms: u64) {
+    fn set_timer(&mut self, id: ConnectionId, deadline_ms: u64) {
         self.clear_timer(id);
         let tie = self.rng.u64(..);
         if let Some(near) = self.live(id) {
@@ -443,7 +443,7 @@ impl Driver for Simulated {
         }
     }
 
-    fn clear_timer(&mut self, id: TransportId) {
+    fn clear_timer(&mut self, id: ConnectionId) {
         let timer = self.near(id).and_then(|near| near.timer.take());
         if let Some((deadline_ms, tie)) = timer {
             self.timers.remove(&(deadline_ms, tie, id.index));

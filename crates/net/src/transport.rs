@@ -5,7 +5,7 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::TransportId;
+use crate::ConnectionId;
 use crate::queue::SendQueue;
 use crate::timer::{NIL, Node, Nodes};
 
@@ -66,7 +66,7 @@ impl Transports {
     }
 
     /// Gives a socket its id.
-    pub(crate) fn add(&mut self, socket: OwnedFd, state: State) -> TransportId {
+    pub(crate) fn add(&mut self, socket: OwnedFd, state: State) -> ConnectionId {
         if self.free == NIL {
             let index = self.slots.len() as u32;
             // The limit of descriptors is far below: Linux caps it at 2^30.
@@ -97,14 +97,14 @@ impl Transports {
         slot.paused = false;
         slot.ended = false;
         slot.above = false;
-        TransportId {
+        ConnectionId {
             index,
             generation: slot.generation,
         }
     }
 
     /// Frees the slot of a closed transport: its id is stale from now on.
-    pub(crate) fn remove(&mut self, id: TransportId) {
+    pub(crate) fn remove(&mut self, id: ConnectionId) {
         let slot = &mut self.slots[id.index as usize];
         debug_assert!(slot.generation == id.generation && slot.state == State::Closed);
         slot.state = State::Free;
@@ -116,7 +116,7 @@ impl Transports {
 
     /// The transport of `id`, unless the id is stale or its `close` is done.
     #[inline]
-    pub(crate) fn live(&mut self, id: TransportId) -> Option<&mut Transport> {
+    pub(crate) fn live(&mut self, id: ConnectionId) -> Option<&mut Transport> {
         self.slots.get_mut(id.index as usize).filter(|slot| {
             slot.generation == id.generation
                 && matches!(slot.state, State::Open | State::Connecting)
@@ -125,7 +125,7 @@ impl Transports {
 
     /// As [`live`](Self::live), to look only.
     #[inline]
-    pub(crate) fn peek(&self, id: TransportId) -> Option<&Transport> {
+    pub(crate) fn peek(&self, id: ConnectionId) -> Option<&Transport> {
         self.slots.get(id.index as usize).filter(|slot| {
             slot.generation == id.generation
                 && matches!(slot.state, State::Open | State::Connecting)
@@ -138,8 +138,8 @@ impl Transports {
     }
 
     /// The id of the transport that lives in a slot.
-    pub(crate) fn id(&self, index: u32) -> TransportId {
-        TransportId {
+    pub(crate) fn id(&self, index: u32) -> ConnectionId {
+        ConnectionId {
             index,
             generation: self.slots[index as usize].generation,
         }

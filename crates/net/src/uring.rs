@@ -27,7 +27,7 @@ use crate::sys::socket;
 use crate::sys::uring::{Done, Kind, Ring};
 use crate::transport::{State, Transport};
 use crate::{
-    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, TransportId, Waker,
+    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, ConnectionId, Waker,
 };
 
 use receive::Arrived;
@@ -62,17 +62,17 @@ pub struct Uring {
     /// What came while its transport was paused.
     kept: HashMap<u32, VecDeque<Vec<u8>>>,
     /// Transports that are to be looked at: their receive is to be asked for again, or what was kept is to be told.
-    hungry: Vec<TransportId>,
+    hungry: Vec<ConnectionId>,
     /// Transports that found no buffer when something came: they wait for one.
-    starved: VecDeque<TransportId>,
+    starved: VecDeque<ConnectionId>,
     /// Transports that were paused in this turn, some of them not for long.
-    pausing: Vec<TransportId>,
+    pausing: Vec<ConnectionId>,
     /// Transports with something to send that was not submitted yet.
-    unsent: Vec<TransportId>,
+    unsent: Vec<ConnectionId>,
     /// Bytes that were to be sent since that was done last.
     unsent_bytes: usize,
     /// Transports that have ended and wait for what is in flight.
-    dying: Vec<(TransportId, CloseReason)>,
+    dying: Vec<(ConnectionId, CloseReason)>,
     // Last, so that nothing of a transport outlives it but by accident of a panic.
     ring: Ring,
 }
@@ -118,7 +118,7 @@ impl Uring {
     }
 
     /// The end of a live transport, whatever the reason.
-    fn end(&mut self, id: TransportId, reason: CloseReason) {
+    fn end(&mut self, id: ConnectionId, reason: CloseReason) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -136,7 +136,7 @@ impl Uring {
     }
 
     /// Takes what is in flight of an open transport back from the kernel, at once.
-    fn take_back(&mut self, id: TransportId) -> Option<()> {
+    fn take_back(&mut self, id: ConnectionId) -> Option<()> {
         loop {
             let transport = self.base.transports.live(id)?;
             if transport.state != State::Open {
@@ -190,7 +190,7 @@ impl Uring {
     }
 
     /// A transport by its index, if it has not ended.
-    fn at(&mut self, index: u32) -> Option<(TransportId, &mut Transport)> {
+    fn at(&mut self, index: u32) -> Option<(ConnectionId, &mut Transport)> {
         let id = self.base.transports.id(index);
         let transport = self.base.transports.live(id)?;
         Some((id, transport))
@@ -290,7 +290,7 @@ impl Accepts for Uring {
         }
     }
 
-    fn take_in(&mut self, socket: OwnedFd) -> TransportId {
+    fn take_in(&mut self, socket: OwnedFd) -> ConnectionId {
         let id = self.base.transports.add(socket, State::Open);
         self.start_receiving(id);
         id
@@ -312,7 +312,7 @@ impl Driver for Uring {
         self.set_accepting(listener, true);
     }
 
-    fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<TransportId> {
+    fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<ConnectionId> {
         let (id, begun) = self.base.connect(addr, from)?;
         match begun {
             // Writable means connected, or failed with an error on the socket.
@@ -323,15 +323,15 @@ impl Driver for Uring {
     }
 
     #[inline]
-    fn send(&mut self, id: TransportId, buffer: Buffer, _more: bool) -> Option<Buffer> {
+    fn send(&mut self, id: ConnectionId, buffer: Buffer, _more: bool) -> Option<Buffer> {
         self.send_buffer(id, buffer)
     }
 
-    fn unsent(&self, id: TransportId) -> usize {
+    fn unsent(&self, id: ConnectionId) -> usize {
         self.base.unsent(id)
     }
 
-    fn pause(&mut self, id: TransportId) {
+    fn pause(&mut self, id: ConnectionId) {
         if let Some(transport) = self.base.transports.live(id)
             && !transport.paused
         {
@@ -340,7 +340,7 @@ impl Driver for Uring {
         }
     }
 
-    fn resume(&mut self, id: TransportId) {
+    fn resume(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -350,29 +350,29 @@ impl Driver for Uring {
         }
     }
 
-    fn shutdown(&mut self, id: TransportId) {
+    fn shutdown(&mut self, id: ConnectionId) {
         self.shutdown_send(id);
     }
 
-    fn close(&mut self, id: TransportId) {
+    fn close(&mut self, id: ConnectionId) {
         // What was sent in this turn would have left by now on a back end that waits for nothing: last words, an alert.
         self.send_now(id);
         self.end(id, CloseReason::Asked);
     }
 
-    fn detach(&mut self, id: TransportId) -> Option<Detached> {
+    fn detach(&mut self, id: ConnectionId) -> Option<Detached> {
         self.take_back(id)?;
         let received = self.take_arrived(id);
         self.base.detach(id, received)
     }
 
     #[inline]
-    fn set_timer(&mut self, id: TransportId, deadline_ms: u64) {
+    fn set_timer(&mut self, id: ConnectionId, deadline_ms: u64) {
         self.base.set_timer(id, deadline_ms);
     }
 
     #[inline]
-    fn clear_timer(&mut self, id: TransportId) {
+    fn clear_timer(&mut self, id: ConnectionId) {
         self.base.clear_timer(id);
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::effects::ConnectionId;
+use crate::ConnectionId;
 use crate::request::Request;
 
 /// Attributes of one connection.

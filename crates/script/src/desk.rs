@@ -23,7 +23,8 @@ use veche_store::Store;
 
 use crate::Now;
 use crate::connections::{Connections, Room};
-use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Token};
+use crate::effects::{Effect, Effects, Level, Token};
+use crate::{ConnectionId, MessageKind};
 use crate::modules::kept::Kept;
 use crate::raw::{Coroutine, Reference, Tables};
 use crate::streams::Streams;
@@ -185,7 +186,7 @@ impl Desk {
     }
 
     /// Sends a message.
-    pub(crate) fn send(&self, to: ConnectionId, kind: Kind, data: &[u8]) -> Sent {
+    pub(crate) fn send(&self, to: ConnectionId, kind: MessageKind, data: &[u8]) -> Sent {
         let batch = self.world.batch.get();
         let mut connections = self.world.connections.borrow_mut();
         let sent = match connections.take_room(to, data.len(), batch) {

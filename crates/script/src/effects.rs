@@ -5,42 +5,14 @@
 
 use veche_calls::Call;
 use veche_calls::channel::Inquiry;
+use veche_types::{ConnectionId, MessageKind};
 
 use crate::dial::Dial;
 use crate::hooks::Ruling;
 
-/// A connection of the worker that the VM belongs to. An index is used again, with another generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnectionId {
-    /// Its place, dense.
-    pub index: u32,
-    /// How often the place has been taken.
-    pub generation: u32,
-}
-
 /// What a waiting script waits for. Never used twice by one application of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub u64);
-
-/// Kind of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// UTF-8, checked.
-    Text,
-    /// Any bytes.
-    Binary,
-}
-
-impl Kind {
-    /// As scripts write it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Binary => "binary",
-        }
-    }
-}
 
 /// How much a log line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +60,7 @@ pub enum Effect {
         /// Whom to.
         to: ConnectionId,
         /// Text or binary.
-        kind: Kind,
+        kind: MessageKind,
         /// The message.
         data: Span,
     },
@@ -132,7 +104,7 @@ pub enum Effect {
         /// The channel's name, not checked; `#user` is a user's personal one.
         channel: String,
         /// Text or binary.
-        kind: Kind,
+        kind: MessageKind,
         /// It is text, and one value of JSON.
         is_json: bool,
         /// The publication.
@@ -199,7 +171,7 @@ pub enum Effect {
         /// Whom to.
         to: ConnectionId,
         /// Text or binary.
-        kind: Kind,
+        kind: MessageKind,
         /// The message.
         data: Span,
     },

@@ -39,11 +39,12 @@ mod watch;
 pub use app::{App, Limits, Role, Snapshots, World};
 pub use code::{Code, CodeError};
 pub use dial::Dial;
-pub use effects::{ConnectionId, Credential, Effect, Effects, Kind, Level, Span, Token, Verdict};
+pub use effects::{Credential, Effect, Effects, Level, Span, Token, Verdict};
 pub use event::Event;
 pub use request::Request;
 pub use testing::{Ask, Case, Ended, Plain, TestVm};
 pub use vm::{Answer, Handler, LoadError, Progress, Service, Slow, Vm};
+pub use veche_types::{ConnectionId, MessageKind, Now};
 
 /// What a call says to a script whose connection is gone.
 pub const CLOSED: &str = "the connection is closed";
@@ -53,12 +54,3 @@ pub const GONE: &str = "the client is gone";
 
 /// What a call says to a script that has taken too long for an answer.
 const TOO_LATE: &str = "the request took longer than request_timeout";
-
-/// The time of a turn, taken once by the worker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
-    /// Monotonic milliseconds since some start.
-    pub mono_ms: u64,
-    /// Milliseconds since 1970, UTC.
-    pub wall_ms: u64,
-}

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use crate::effects::{ConnectionId, Token};
+use crate::effects::Token;
+use crate::ConnectionId;
 use crate::hooks::Hook;
 use crate::raw::Coroutine;
 

@@ -23,7 +23,8 @@ pub use self::handler::Handler;
 use crate::Now;
 use crate::app::Role;
 use crate::desk::{Desk, Ended};
-use crate::effects::{ConnectionId, Effect, Effects, Kind, Level, Verdict};
+use crate::effects::{Effect, Effects, Level, Verdict};
+use crate::{ConnectionId, MessageKind};
 use crate::hooks::Hook;
 use crate::modules;
 use crate::raw::{Argument, Coroutine, Failure, Machine, Ran, Reference};
@@ -204,7 +205,7 @@ impl Vm {
     }
 
     /// A message came.
-    pub fn message(&mut self, id: ConnectionId, kind: Kind, data: &[u8], now: Now) -> Progress {
+    pub fn message(&mut self, id: ConnectionId, kind: MessageKind, data: &[u8], now: Now) -> Progress {
         self.set_now(now);
         let Some(local) = self.local(id) else {
             return Progress::Done;

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use veche_frontends::{Outboxes, Ports, Post, Shared};
 use veche_hub::{Hub, WorkerId};
 use veche_mailbox::{Class, Mailbox};
-use veche_net::{Driver, FarState, ListenerId, Simulated, TransportId};
+use veche_net::{Driver, FarState, ListenerId, Simulated, ConnectionId};
 
 use crate::apps::{Here, Library};
 use crate::common::Common;
@@ -131,13 +131,13 @@ impl Stage<Simulated> {
     }
 
     /// Somebody connects to a listener.
-    pub(crate) fn dial(&mut self, listener: u32) -> TransportId {
+    pub(crate) fn dial(&mut self, listener: u32) -> ConnectionId {
         let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 50_000));
         self.network().dial(ListenerId(listener), from)
     }
 
     /// What somebody was sent, and whether more may come.
-    pub(crate) fn read(&mut self, id: TransportId) -> (Vec<u8>, FarState) {
+    pub(crate) fn read(&mut self, id: ConnectionId) -> (Vec<u8>, FarState) {
         let mut bytes = Vec::new();
         let state = self.network().read(id, &mut bytes);
         (bytes, state)
@@ -196,7 +196,7 @@ impl Stage<Simulated> {
     }
 
     /// Everybody goes, and nothing of them is left.
-    pub(crate) fn finish(mut self, all: &[TransportId]) {
+    pub(crate) fn finish(mut self, all: &[ConnectionId]) {
         for &id in all {
             self.network().reset(id);
         }

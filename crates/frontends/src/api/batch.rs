@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use serde_json::value::RawValue;
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 
 use super::method::Method;
 use crate::backend::{Backend, Progress};
@@ -58,7 +58,7 @@ impl Batch {
     pub(super) fn advance(
         &mut self,
         backend: &mut Backend,
-        id: SessionId,
+        id: ConnectionId,
         shared: &mut Shared,
     ) -> Progress {
         while let Some((method, body)) = self.waiting.pop_front() {

@@ -1,6 +1,6 @@
 //! The methods of the API: their names, and how each is carried out.
 
-use veche_hub::{Question, SessionId};
+use veche_hub::{Question, ConnectionId};
 
 use crate::admin::Look;
 use crate::backend::{Backend, METHOD_NOT_FOUND, Progress, Shape, Unwilling};
@@ -83,7 +83,7 @@ impl Method {
         self,
         body: &[u8],
         backend: &mut Backend,
-        id: SessionId,
+        id: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
         let instructing = match self {
@@ -100,7 +100,7 @@ impl Method {
         self,
         body: &[u8],
         backend: &mut Backend,
-        id: SessionId,
+        id: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
         let block = match self {
@@ -119,7 +119,7 @@ impl Method {
         self,
         body: &[u8],
         backend: &mut Backend,
-        id: SessionId,
+        id: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
         let inquiry = match self {
@@ -160,7 +160,7 @@ impl Method {
         self,
         body: &[u8],
         backend: &mut Backend,
-        id: SessionId,
+        id: ConnectionId,
         shared: &mut Shared,
     ) -> Result<Progress, Unwilling> {
         let mut scratch = std::mem::take(&mut shared.scratch.payload);

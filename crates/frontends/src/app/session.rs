@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use veche_hub::{Answer, SessionId, Ticket};
+use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::websocket::MessageKind;
 
 use super::{AppId, Apps, KEPT_BYTES_HIGH, KEPT_MESSAGES_MAX, Progress, Request};
@@ -82,7 +82,7 @@ impl App {
     }
 
     /// Whether the peer has to read before more of what it says is worked on.
-    pub(crate) fn is_unread(&self, id: SessionId, shared: &Shared) -> bool {
+    pub(crate) fn is_unread(&self, id: ConnectionId, shared: &Shared) -> bool {
         !self.is_client && shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH
     }
 
@@ -92,7 +92,7 @@ impl App {
     }
 
     /// The session is open.
-    pub(crate) fn opened(&mut self, id: SessionId, request: &Request<'_>, shared: &mut Shared) {
+    pub(crate) fn opened(&mut self, id: ConnectionId, request: &Request<'_>, shared: &mut Shared) {
         let app = self.app;
         if let Some(progress) =
             shared.with_apps(|apps, shared| apps.opened(app, id, request, shared))
@@ -106,7 +106,7 @@ impl App {
     pub(crate) fn message(
         &mut self,
         apps: &mut dyn Apps,
-        id: SessionId,
+        id: ConnectionId,
         kind: MessageKind,
         data: &[u8],
         shared: &mut Shared,
@@ -140,7 +140,7 @@ impl App {
     pub(crate) fn pump(
         &mut self,
         apps: &mut dyn Apps,
-        id: SessionId,
+        id: ConnectionId,
         shared: &mut Shared,
     ) -> Pumped {
         while self.state == State::Free
@@ -174,7 +174,7 @@ impl App {
     }
 
     /// There is room in the outbox again.
-    pub(crate) fn drained(&mut self, id: SessionId, shared: &mut Shared) {
+    pub(crate) fn drained(&mut self, id: ConnectionId, shared: &mut Shared) {
         if self.state != State::Over {
             let app = self.app;
             shared.with_apps(|apps, shared| apps.drained(app, id, shared));
@@ -184,7 +184,7 @@ impl App {
     /// The hub answered.
     pub(crate) fn answered(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         ticket: Ticket,
         answer: Answer,
         shared: &mut Shared,
@@ -204,7 +204,7 @@ impl App {
     pub(crate) fn over(
         &mut self,
         apps: &mut dyn Apps,
-        id: SessionId,
+        id: ConnectionId,
         code: u16,
         reason: &str,
         shared: &mut Shared,

@@ -6,7 +6,7 @@ use veche_centrifuge::{
     DisconnectCode, ErrorCode, HistoryRequest, Outcome, PresenceStatsResult, PublishRequest,
     Request, RpcRequest, RpcResult, SendRequest,
 };
-use veche_hub::{self as hub, Answer, HistoryError, Info, PresenceError, Query, Question, Terms};
+use veche_hub::{self as hub, Answer, HistoryError, Info, PresenceError, Query, Question, PublishOptions};
 
 use super::channels::{Leave, may_publish, named};
 use super::deciding::Ask;
@@ -91,13 +91,13 @@ impl Centrifuge {
         // It may come to this client too, and then what it was told so far comes first.
         frame.send(cx.id, &mut cx.shared.ports.outboxes);
         let client = Some(self.info_in(channel.as_str()));
-        let terms = Arc::new(Terms {
+        let terms = Arc::new(PublishOptions {
             info: Some(Arc::new(Info {
                 client,
                 ..Info::default()
             })),
             is_passing: grant.as_ref().is_some_and(|grant| grant.skips_history),
-            ..Terms::default()
+            ..PublishOptions::default()
         });
         let ticket = self.next_ticket();
         let published = cx.shared.hub.publish(

@@ -8,7 +8,7 @@ use veche_centrifuge::{
     ConnectRequest, ConnectResult, DisconnectCode, ErrorCode, Outcome, RefreshRequest,
     RefreshResult, SubscribeResult,
 };
-use veche_hub::{ChannelName, ClientInfo, Joined, Joining, Payload, Ticket};
+use veche_hub::{ChannelName, ClientInfo, Joined, SubscribeOptions, Payload, Ticket};
 
 use super::claims::{Connection, Granted};
 use super::commands::{done, refuse};
@@ -338,10 +338,10 @@ impl Centrifuge {
             // A browser that comes back repeats its request, and its last event is newer.
             let since = self.since_event().or(known);
             let is_recovering = since.is_some();
-            let joining = Joining {
+            let joining = SubscribeOptions {
                 since,
                 client: (!manner.is_hidden).then(|| self.info_with(granted.info.as_ref())),
-                ..Joining::default()
+                ..SubscribeOptions::default()
             };
             let ticket = self.next_ticket();
             let joined = match join(channel, ticket, &joining, cx) {

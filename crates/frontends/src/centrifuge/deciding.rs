@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use veche_centrifuge::{CommandError, Data, DisconnectCode, ErrorCode, Outcome};
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::http::Head;
 
 use super::commands::refuse;
@@ -202,7 +202,7 @@ impl Centrifuge {
     /// It is over; whoever wants to know is told, once.
     pub(crate) fn over(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         (code, reason): (u16, &str),
         route: &Route,
         shared: &mut Shared,

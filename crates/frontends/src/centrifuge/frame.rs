@@ -3,7 +3,7 @@
 use veche_centrifuge::{
     BinaryInJson, DisconnectCode, Encoding, ErrorCode, Outcome, Push, PushBody, Reply,
 };
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::websocket::MessageKind;
 
 use super::dialect::Dialect;
@@ -89,7 +89,7 @@ impl Frame {
     }
 
     /// Sends what there is, if anything; it is empty again.
-    pub(super) fn send(&mut self, id: SessionId, outboxes: &mut Outboxes) {
+    pub(super) fn send(&mut self, id: ConnectionId, outboxes: &mut Outboxes) {
         if self.bytes.is_empty() {
             return;
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use veche_centrifuge as wire;
 use veche_centrifuge::{DisconnectCode, Push, PushBody, Refresh, UnsubscribeCode};
-use veche_hub::{Answer, ChannelName, Deed, Instruction, Joined, Joining, Subscribe, Ticket};
+use veche_hub::{Answer, ChannelName, Deed, Instruction, Joined, SubscribeOptions, Subscribe, Ticket};
 
 use super::claims::Granted;
 use super::frame::Frame;
@@ -117,10 +117,10 @@ impl Centrifuge {
             cx.shared.note(cx.id, NoteLevel::Info, what);
             return Flow::GoOn;
         }
-        let joining = Joining {
+        let joining = SubscribeOptions {
             since: wanted.since.map(|since| Arc::from([since])),
             client: Some(self.info_with(wanted.chan_info.as_ref())),
-            ..Joining::default()
+            ..SubscribeOptions::default()
         };
         let ticket = Ticket(GIVEN | self.given.next);
         let joined = match join(channel, ticket, &joining, cx) {

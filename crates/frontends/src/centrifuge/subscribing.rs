@@ -7,7 +7,7 @@ use veche_centrifuge::{
     SubRefreshResult, SubscribeRequest, SubscribeResult, UnsubscribeCode,
 };
 use veche_hub::{
-    Answer, ChannelName, ClientInfo, Differences, Joined, Joining, Namespace, Payload, Recovery,
+    Answer, ChannelName, ClientInfo, Differences, Joined, SubscribeOptions, Namespace, Payload, Recovery,
     SubscribeError, Ticket,
 };
 
@@ -384,7 +384,7 @@ impl Centrifuge {
         let since = request
             .recover
             .then(|| Arc::from([writing::since(&request.epoch, request.offset)]));
-        let joining = Joining {
+        let joining = SubscribeOptions {
             since,
             client: (!manner.is_hidden).then(|| self.info_with(info.as_ref())),
             picks: asked.picks,
@@ -566,7 +566,7 @@ impl Centrifuge {
 pub(super) fn join(
     channel: ChannelName<'_>,
     ticket: Ticket,
-    joining: &Joining,
+    joining: &SubscribeOptions,
     cx: &mut Context<'_>,
 ) -> Result<Option<Option<Box<Joined>>>, ErrorCode> {
     let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.ports);

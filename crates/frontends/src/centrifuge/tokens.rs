@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use veche_centrifuge::{DisconnectCode, ErrorCode};
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_jwt::{Claimed, Refusal};
 
 use super::claims::{Connection, Subscription};
@@ -81,7 +81,7 @@ impl Denied {
     }
 
     /// Says it in the log. What only the issuer can have got wrong the operator should see.
-    pub(super) fn note(self, id: SessionId, shared: &mut Shared) {
+    pub(super) fn note(self, id: ConnectionId, shared: &mut Shared) {
         let level = match self {
             Self::Bad(Unknown::Token(Refusal::Claim(_))) => NoteLevel::Warn,
             _ => NoteLevel::Info,
@@ -114,7 +114,7 @@ pub(super) struct Place<'a> {
 
 /// Who judges, and who asks.
 pub(super) struct Judge<'a> {
-    pub(super) id: SessionId,
+    pub(super) id: ConnectionId,
     pub(super) route: &'a Route,
     /// Other keys have been asked for already.
     pub(super) has_asked: bool,

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq as _;
 use veche_centrifuge::{Encoding, Limits, Request};
-use veche_hub::{SessionId, WorkerId};
+use veche_hub::{ConnectionId, WorkerId};
 
 use crate::route::Route;
 
@@ -92,12 +92,12 @@ pub struct Address {
     /// Whose worker.
     pub worker: WorkerId,
     /// Which connection.
-    pub session: SessionId,
+    pub session: ConnectionId,
     secret: [u8; SECRET_BYTES],
 }
 
 impl Address {
-    pub(crate) fn new(worker: WorkerId, session: SessionId, secret: [u8; SECRET_BYTES]) -> Self {
+    pub(crate) fn new(worker: WorkerId, session: ConnectionId, secret: [u8; SECRET_BYTES]) -> Self {
         Self {
             worker,
             session,
@@ -129,7 +129,7 @@ impl Address {
         let (generation, secret) = rest.split_first_chunk()?;
         Some(Self {
             worker: WorkerId(u16::from_be_bytes(*worker)),
-            session: SessionId {
+            session: ConnectionId {
                 index: u32::from_be_bytes(*index),
                 generation: u32::from_be_bytes(*generation),
             },
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn addresses_are_read_as_they_are_written() {
-        let session = SessionId {
+        let session = ConnectionId {
             index: 7,
             generation: u32::MAX,
         };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Deed, Instruction, SessionId};
+use veche_hub::{Deed, Instruction, ConnectionId};
 
 use super::{Connection, Stage};
 use crate::journal::SlowKind;
@@ -12,7 +12,7 @@ use crate::step::{Block, Then};
 
 impl Connection {
     /// Closes the session with a code: the hub, the operator or a limit wants it.
-    pub fn disconnect(&mut self, id: SessionId, code: u16, reason: &str, shared: &mut Shared) {
+    pub fn disconnect(&mut self, id: ConnectionId, code: u16, reason: &str, shared: &mut Shared) {
         match &mut self.stage {
             Stage::Socket(socket) => {
                 socket.close(id, code, reason, shared);
@@ -37,7 +37,7 @@ impl Connection {
     /// Carries out what a back end wants of the session.
     pub fn instructed(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         instruction: &Arc<Instruction>,
         shared: &mut Shared,
     ) {
@@ -67,7 +67,7 @@ impl Connection {
     }
 
     /// The client does not read what it is sent: its outbox is over its budget.
-    pub fn overflowed(&mut self, id: SessionId, shared: &mut Shared) {
+    pub fn overflowed(&mut self, id: ConnectionId, shared: &mut Shared) {
         if let Stage::Socket(socket) = &self.stage
             && let Some((code, reason)) = socket.misfit(id, shared)
         {
@@ -88,12 +88,12 @@ impl Connection {
     }
 
     /// The client does not read what it is sent, and has begun to miss what it may miss.
-    pub fn fell_behind(&mut self, id: SessionId, shared: &mut Shared) {
+    pub fn fell_behind(&mut self, id: ConnectionId, shared: &mut Shared) {
         self.note_slow(id, "misses publications, with", shared);
     }
 
     /// Who does not keep up, for whoever wants to know.
-    fn note_slow(&self, id: SessionId, what: &str, shared: &mut Shared) {
+    fn note_slow(&self, id: ConnectionId, what: &str, shared: &mut Shared) {
         let unsent = shared.ports.outboxes.queued(id) / 1024;
         let (silent_ms, path) = match &self.stage {
             Stage::Socket(socket) => (socket.silent_ms(shared), socket.path()),
@@ -110,7 +110,7 @@ impl Connection {
     }
 
     /// The token that said who the client is holds no more.
-    pub(super) fn expired(&mut self, id: SessionId, shared: &mut Shared) {
+    pub(super) fn expired(&mut self, id: ConnectionId, shared: &mut Shared) {
         shared.stats.tokens_expired.add(1);
         shared.note(id, NoteLevel::Info, "closed: its token has expired");
         let (code, reason) = crate::close::EXPIRED;
@@ -118,7 +118,7 @@ impl Connection {
     }
 
     /// The server goes away: sessions are closed, what is idle ends, what is under way is answered and then ends.
-    pub fn drain(&mut self, id: SessionId, shared: &mut Shared) {
+    pub fn drain(&mut self, id: ConnectionId, shared: &mut Shared) {
         match &mut self.stage {
             Stage::Http(http) if http.is_idle() && self.input.is_empty() => self.end(id, shared),
             // Events would go on for ever; whoever listens connects again.
@@ -137,13 +137,13 @@ impl Connection {
     }
 
     /// The peer can't be talked with: it gets these bytes, which may be none, and then the end.
-    pub fn turn_away(&mut self, id: SessionId, words: &[u8], shared: &mut Shared) {
+    pub fn turn_away(&mut self, id: ConnectionId, words: &[u8], shared: &mut Shared) {
         shared.ports.outboxes.buffer(id).extend_from_slice(words);
         self.end(id, shared);
     }
 
     /// Sends what is written, then FIN, and waits a little for the peer's.
-    pub(super) fn end(&mut self, id: SessionId, shared: &mut Shared) {
+    pub(super) fn end(&mut self, id: ConnectionId, shared: &mut Shared) {
         if matches!(self.stage, Stage::Ending) {
             return;
         }
@@ -165,13 +165,13 @@ impl Connection {
         shared.ports.outboxes.finish(id, End::Shutdown);
     }
 
-    pub(super) fn abort(&mut self, id: SessionId, shared: &mut Shared) {
+    pub(super) fn abort(&mut self, id: ConnectionId, shared: &mut Shared) {
         self.end(id, shared);
         shared.ports.outboxes.finish(id, End::Abort);
     }
 
     /// Ends a connection that waited only for what was under way.
-    pub(super) fn finish_if_due(&mut self, id: SessionId, shared: &mut Shared) {
+    pub(super) fn finish_if_due(&mut self, id: ConnectionId, shared: &mut Shared) {
         if self.blocked.is_some() {
             return;
         }
@@ -185,7 +185,7 @@ impl Connection {
     }
 
     /// After the peer's FIN all that was asked is answered; then nothing keeps the connection.
-    pub(super) fn finish_after_end(&mut self, id: SessionId, shared: &mut Shared) {
+    pub(super) fn finish_after_end(&mut self, id: ConnectionId, shared: &mut Shared) {
         if let Stage::Lines(lines) = &self.stage {
             // The last line may lack its end: `printf … | nc` writes such.
             if !self.input.is_empty() && self.input.last() != Some(&b'\n') {

@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::http::{self, HEAD_BYTES_MAX, HEADERS_MAX, Head, Status, encoded_path};
 
 use super::{Http, State};
@@ -100,7 +100,7 @@ impl Http {
     /// A whole request for an application.
     pub(super) fn ask(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         app: AppId,
         question: &Question<'_>,
         user: Option<&str>,
@@ -130,7 +130,7 @@ impl Http {
     /// The same, once its body has come.
     pub(super) fn ask_kept(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         app: AppId,
         kept: &KeptRequest,
         body: &[u8],
@@ -147,7 +147,7 @@ impl Http {
 
     pub(super) fn respond(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         head: &Head<'_>,
         response: &Response,
         shared: &mut Shared,
@@ -167,7 +167,7 @@ impl Http {
     /// A handshake on an application's route.
     pub(super) fn ask_verdict(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         app: AppId,
         mut candidate: Candidate<'_, '_>,
         shared: &mut Shared,
@@ -201,7 +201,7 @@ impl Http {
 
     fn carry_out(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         mut candidate: Candidate<'_, '_>,
         verdict: Verdict,
         shared: &mut Shared,
@@ -239,7 +239,7 @@ impl Http {
     /// Registers an accepted session, and opens it if all homes are here.
     pub(super) fn register(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         candidate: Candidate<'_, '_>,
         user: Option<String>,
         protocol: Option<&str>,
@@ -278,7 +278,7 @@ impl Http {
     /// All homes have registered the session.
     pub(super) fn open(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         mut registration: Registration,
         shared: &mut Shared,
     ) -> Socket {
@@ -313,7 +313,7 @@ impl Http {
 
     pub(super) fn refuse_handshake(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         reply: Reply,
         refused: &Refused,
         shared: &mut Shared,
@@ -327,7 +327,7 @@ impl Http {
     /// What the application had to say later; `None` where nobody waits for that.
     pub(crate) fn app_answered(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         answer: AppAnswer,
         shared: &mut Shared,
     ) -> Option<Then<Socket>> {
@@ -371,7 +371,7 @@ impl Http {
     }
 
     /// The connection ends: an application that owes it something is told.
-    pub(crate) fn gone(&mut self, id: SessionId, why: Gone, shared: &mut Shared) {
+    pub(crate) fn gone(&mut self, id: ConnectionId, why: Gone, shared: &mut Shared) {
         let app = match &self.state {
             State::App(app, _) | State::Asking(app, _) => Some(*app),
             State::Parts(parts) => Some(parts.app),
@@ -383,7 +383,7 @@ impl Http {
         }
     }
 
-    fn tell_gone(&self, id: SessionId, app: Option<AppId>, shared: &mut Shared) {
+    fn tell_gone(&self, id: ConnectionId, app: Option<AppId>, shared: &mut Shared) {
         if let Some(app) = app {
             shared.with_apps(|apps, shared| apps.gone(app, id, Gone::Left, shared));
         }

@@ -1,6 +1,6 @@
 //! Requests' bodies: read for a call or an application, dropped for an answer that needs none, or not read at all.
 
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::http::{BodyDecoder, CONTINUE, Framing, Head, HttpError};
 
 use super::streams::Envelope;
@@ -38,16 +38,16 @@ pub(super) enum Purpose {
 }
 
 /// Writes an answer once the body that nobody wants has been read.
-pub(super) type AnswerLater = Box<dyn FnOnce(Reply, SessionId, &mut Shared)>;
+pub(super) type AnswerLater = Box<dyn FnOnce(Reply, ConnectionId, &mut Shared)>;
 
 impl Http {
     /// Answers a request whose body, if any, nobody wants.
     pub(super) fn answer(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         head: &Head<'_>,
         shared: &mut Shared,
-        then: impl FnOnce(Reply, SessionId, &mut Shared) + 'static,
+        then: impl FnOnce(Reply, ConnectionId, &mut Shared) + 'static,
     ) -> Result<Then<Socket>, HttpError> {
         let mut reply = Reply::to(head);
         let droppable = match head.framing {
@@ -69,7 +69,7 @@ impl Http {
 
     pub(super) fn read_body(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         head: &Head<'_>,
         purpose: Purpose,
         shared: &mut Shared,
@@ -94,7 +94,7 @@ impl Http {
 
     pub(super) fn body(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         input: &[u8],
         shared: &mut Shared,
     ) -> Result<Step<Socket>, HttpError> {
@@ -126,7 +126,7 @@ impl Http {
 
     pub(super) fn body_complete(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         body: Body,
         shared: &mut Shared,
     ) -> Then<Socket> {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::http::{Framing, Head, HttpError};
 
 use super::app::Question;
@@ -30,7 +30,7 @@ pub(super) enum Naming {
 }
 
 impl Http {
-    pub(super) fn client<'a>(&'a self, id: SessionId, head: &'a Head<'a>) -> Client<'a> {
+    pub(super) fn client<'a>(&'a self, id: ConnectionId, head: &'a Head<'a>) -> Client<'a> {
         Client {
             id,
             head,
@@ -42,7 +42,7 @@ impl Http {
     /// A handshake of which all but its client has been judged.
     pub(super) fn name_candidate(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         candidate: Candidate<'_, '_>,
         shared: &mut Shared,
     ) -> Result<Then<Socket>, HttpError> {
@@ -63,7 +63,7 @@ impl Http {
 
     fn named_candidate(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         mut candidate: Candidate<'_, '_>,
         named: Result<Named, Unknown>,
         shared: &mut Shared,
@@ -89,7 +89,7 @@ impl Http {
     /// user, unless the route is for those only who are known.
     pub(super) fn name_request(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         app: AppId,
         question: &Question<'_>,
         shared: &mut Shared,
@@ -105,7 +105,7 @@ impl Http {
 
     fn named_request(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         app: AppId,
         question: &Question<'_>,
         named: Result<Named, Unknown>,
@@ -140,7 +140,7 @@ impl Http {
     /// What was waited for; `None` where nobody waits for that.
     pub(crate) fn found(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         finding: Finding,
         shared: &mut Shared,
     ) -> Option<Result<Then<Socket>, HttpError>> {

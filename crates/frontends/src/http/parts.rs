@@ -3,7 +3,7 @@
 //! An application that asks is told when there is room for more, so it holds one part at a time, and the outbox little
 //! more than [`ANSWERS_BYTES_HIGH`]. To HTTP/1.1 they are chunks; to HTTP/1.0 the end is that of the connection.
 
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::http::{ResponseBody, ResponseHead, Status, finish_chunks, write_chunk};
 
 use super::{Http, KeptRequest, State};
@@ -32,7 +32,7 @@ pub(super) struct Parts {
 impl Http {
     pub(super) fn begin_parts(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         app: AppId,
         kept: &KeptRequest,
         beginning: &Beginning,
@@ -73,7 +73,7 @@ impl Http {
     /// What came after the beginning.
     pub(super) fn part(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         answer: &AppAnswer,
         shared: &mut Shared,
     ) -> Then<Socket> {
@@ -114,7 +114,7 @@ impl Http {
     }
 
     /// Asks for the next part, if there is room.
-    pub(super) fn go_on_with_parts(&mut self, id: SessionId, shared: &mut Shared) -> Then<Socket> {
+    pub(super) fn go_on_with_parts(&mut self, id: ConnectionId, shared: &mut Shared) -> Then<Socket> {
         let State::Parts(parts) = &mut self.state else {
             return Then::Wait(Block::App);
         };
@@ -138,7 +138,7 @@ impl Http {
     }
 
     /// The application has taken longer than it may: 504, or a response that breaks off.
-    pub(super) fn app_is_late(&mut self, id: SessionId, shared: &mut Shared) {
+    pub(super) fn app_is_late(&mut self, id: ConnectionId, shared: &mut Shared) {
         self.note_slow(shared);
         self.gone(id, Gone::TooLate, shared);
         if let State::App(_, kept) = std::mem::replace(&mut self.state, State::Head) {

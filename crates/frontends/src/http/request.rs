@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::http::{Framing, Head, HttpError, Method, Status};
 
 use super::Http;
@@ -28,7 +28,7 @@ impl Http {
     /// What a request leads to.
     pub(super) fn request(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         head: &Head<'_>,
         raw: &[u8],
         shared: &mut Shared,
@@ -146,7 +146,7 @@ impl Http {
     /// Answers with a file below a root.
     fn file(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         head: &Head<'_>,
         place: (&Path, &str),
         headers: &[(&str, &str)],
@@ -168,7 +168,7 @@ impl Http {
 
     fn begin_entry(
         &self,
-        id: SessionId,
+        id: ConnectionId,
         head: &Head<'_>,
         length: usize,
         listener: &Listener,
@@ -253,7 +253,7 @@ impl Http {
     /// Refuses one request; the connection goes on if its body is small enough to be dropped.
     pub(super) fn refuse(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         head: &Head<'_>,
         refusal: Refusal,
         shared: &mut Shared,
@@ -271,7 +271,7 @@ impl Http {
 
     fn upgrade(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         head: &Head<'_>,
         raw: &[u8],
         route: &Arc<Route>,

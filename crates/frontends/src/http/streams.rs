@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use veche_centrifuge::{Encoding, Limits};
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::http::{Framing, Head, HttpError, Method, ResponseBody, ResponseHead, Status};
 use veche_proto::websocket::{Decoder, Role};
 
@@ -47,7 +47,7 @@ impl Http {
     /// A request on a route of this protocol that opens no WebSocket.
     pub(super) fn centrifuge(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         transport: Transport,
         (head, raw): (&Head<'_>, &[u8]),
         route: &Arc<Route>,
@@ -118,7 +118,7 @@ impl Http {
     /// The whole request is there.
     pub(super) fn name_stream(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         kept: KeptRequest,
         shared: &mut Shared,
     ) -> Then<Socket> {
@@ -135,7 +135,7 @@ impl Http {
     /// It is known who asks, as far as the request says it.
     pub(super) fn open_stream(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         kept: &KeptRequest,
         named: Result<Named, Unknown>,
         shared: &mut Shared,
@@ -209,7 +209,7 @@ impl Http {
     /// Commands have come for a response, wherever it is.
     pub(super) fn relay(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         envelope: &Envelope,
         body: &[u8],
         reply: Reply,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::http::Head;
 use zeroize::Zeroizing;
 
@@ -39,7 +39,7 @@ pub trait Login: Send + Sync + fmt::Debug {
         &self,
         credentials: Credentials,
         client: IpAddr,
-        id: SessionId,
+        id: ConnectionId,
         desk: &Arc<dyn Desk>,
         now: Now,
     ) -> Outcome<Finding>;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::http::Head;
 
 use super::{Desk, Finding};
@@ -26,7 +26,7 @@ pub trait Hook: Send + Sync + fmt::Debug {
     fn ask(
         &self,
         question: &Question<'_>,
-        id: SessionId,
+        id: ConnectionId,
         desk: &Arc<dyn Desk>,
         now: Now,
     ) -> Outcome<Finding>;

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_jwt::{Claimed, Keys, Refusal, Rules, verify_open};
 use veche_proto::http::Head;
 
@@ -52,7 +52,7 @@ pub trait Keychain: Send + Sync + fmt::Debug {
 
     /// A token was signed with a key that is not among them. Whether other keys are being fetched: then
     /// [`Finding::Keys`](super::Finding::Keys) comes to the desk once.
-    fn look_for_more(&self, id: SessionId, desk: &Arc<dyn Desk>, now: Now) -> bool;
+    fn look_for_more(&self, id: ConnectionId, desk: &Arc<dyn Desk>, now: Now) -> bool;
 }
 
 impl Tokens {

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
-use veche_hub::{Delivery, Format, PayloadKind, SessionId};
+use veche_hub::{Delivery, Format, PayloadKind, ConnectionId};
 use veche_proto::websocket::{self, Encoder, MessageKind, Role};
 
 use super::{Keeping, Outboxes};
@@ -96,7 +96,7 @@ impl Backlog {
 pub(super) struct Backlogs {
     of: HashMap<u32, Backlog>,
     /// Those of which no event of the transport may tell that there is room: they are looked at after the flush.
-    unwatched: Vec<SessionId>,
+    unwatched: Vec<ConnectionId>,
     dropped: Dropped,
 }
 
@@ -134,7 +134,7 @@ impl Outboxes {
     /// Writes a publication for a client that may lose some, or lets it wait.
     pub(super) fn deliver_lossy(
         &mut self,
-        session: SessionId,
+        session: ConnectionId,
         keeping: Keeping,
         delivery: &mut Delivery<'_>,
     ) {
@@ -181,7 +181,7 @@ impl Outboxes {
     /// Lets a message of an application wait behind what waits already; `false` if nothing does, so it may be written.
     pub(super) fn wait_behind(
         &mut self,
-        session: SessionId,
+        session: ConnectionId,
         kind: MessageKind,
         data: &[u8],
     ) -> bool {
@@ -199,7 +199,7 @@ impl Outboxes {
     }
 
     /// Makes room for `more` bytes behind what waits, as far as that can be dropped; whether there is.
-    pub(super) fn make_room(&mut self, session: SessionId, more: usize) -> bool {
+    pub(super) fn make_room(&mut self, session: ConnectionId, more: usize) -> bool {
         let queued = self.of(session).queued();
         let max = self.outbox_bytes_max;
         let Some(backlog) = self.backlogs.of.get_mut(&session.index) else {
@@ -215,7 +215,7 @@ impl Outboxes {
     }
 
     /// Nothing of the client's is unsent, nothing waits, and what is written in this turn is not much.
-    fn may_write_now(&self, session: SessionId, bytes: usize) -> bool {
+    fn may_write_now(&self, session: ConnectionId, bytes: usize) -> bool {
         let outbox = self.of(session);
         let high = WRITTEN_BYTES_MAX.min(self.outbox_bytes_max / 2);
         outbox.unsent == 0
@@ -223,7 +223,7 @@ impl Outboxes {
             && self.backlogs.bytes(session.index) == 0
     }
 
-    fn wait(&mut self, session: SessionId, waiting: Waiting) {
+    fn wait(&mut self, session: ConnectionId, waiting: Waiting) {
         let outbox = self.of(session);
         let (queued, is_watched) = (outbox.queued(), outbox.unsent > 0);
         let max = self.outbox_bytes_max;
@@ -249,7 +249,7 @@ impl Outboxes {
     }
 
     /// The transport has told what is unsent: if that is nothing, what waits is written, a part at a time.
-    pub(super) fn go_on_with_backlog(&mut self, session: SessionId) {
+    pub(super) fn go_on_with_backlog(&mut self, session: ConnectionId) {
         if self.of(session).unsent > 0 || self.backlogs.bytes(session.index) == 0 {
             return;
         }
@@ -261,7 +261,7 @@ impl Outboxes {
     }
 
     /// Writes what waits until `high` bytes are written, one message at least.
-    pub(super) fn write_backlog(&mut self, session: SessionId, high: usize) {
+    pub(super) fn write_backlog(&mut self, session: ConnectionId, high: usize) {
         let Some(mut backlog) = self.backlogs.of.remove(&session.index) else {
             return;
         };
@@ -314,7 +314,7 @@ impl Outboxes {
     }
 
     /// Bytes that wait behind what is written.
-    pub fn backlog_bytes(&self, session: SessionId) -> usize {
+    pub fn backlog_bytes(&self, session: ConnectionId) -> usize {
         self.backlogs.bytes(session.index)
     }
 }

@@ -1,6 +1,6 @@
 //! Messages to clients that have no WebSocket: parts of an endless response.
 
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::http::{finish_chunks, write_chunk};
 
 use super::{Outboxes, events};
@@ -32,7 +32,7 @@ impl Carried {
 
 impl Outboxes {
     /// A response has begun whose parts are messages.
-    pub(crate) fn begin_carrying(&mut self, id: SessionId, carried: Carried) {
+    pub(crate) fn begin_carrying(&mut self, id: ConnectionId, carried: Carried) {
         let now_ms = self.now_ms;
         let outbox = self.of_mut(id);
         outbox.carried = carried;
@@ -44,7 +44,7 @@ impl Outboxes {
     }
 
     /// The last message is written.
-    pub(crate) fn end_carrying(&mut self, id: SessionId) {
+    pub(crate) fn end_carrying(&mut self, id: ConnectionId) {
         self.refuse_pushes(id);
         if self.of(id).carried.is_chunked() {
             finish_chunks(self.buffer(id));
@@ -52,7 +52,7 @@ impl Outboxes {
     }
 
     /// Writes a message.
-    pub(super) fn carry(&mut self, id: SessionId, message: &[u8]) {
+    pub(super) fn carry(&mut self, id: ConnectionId, message: &[u8]) {
         match self.of(id).carried {
             Carried::Frames => {}
             Carried::Bytes { .. } => self.carry_raw(id, message),
@@ -69,14 +69,14 @@ impl Outboxes {
     }
 
     /// Writes an event, and before it the line that says where the client is with it.
-    pub(super) fn carry_event(&mut self, id: SessionId, event: &[u8]) {
+    pub(super) fn carry_event(&mut self, id: ConnectionId, event: &[u8]) {
         match self.sides.marks.take_line(id.index) {
             None => self.carry_raw(id, event),
             Some(line) => self.carry_raw(id, &[line.as_bytes(), event].concat()),
         }
     }
 
-    fn carry_raw(&mut self, id: SessionId, bytes: &[u8]) {
+    fn carry_raw(&mut self, id: ConnectionId, bytes: &[u8]) {
         let is_chunked = self.of(id).carried.is_chunked();
         let out = self.buffer(id);
         match is_chunked {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use veche_centrifuge::{Delta, Encoding, Publication, Push, PushBody, fossil_delta};
-use veche_hub::{Delivery, Event, Format, Position, SessionId};
+use veche_hub::{Delivery, Event, Format, Position, ConnectionId};
 
 use super::marks::AllMarks;
 use super::wishes::{Form, Wish, Wishes};
@@ -89,7 +89,7 @@ impl Sides {
 
 impl Outboxes {
     /// From now on what is published to the session waits for [`Outboxes::begin_pushes`].
-    pub(crate) fn gather_pushes(&mut self, id: SessionId, dialect: Dialect) {
+    pub(crate) fn gather_pushes(&mut self, id: ConnectionId, dialect: Dialect) {
         if dialect.is_one_way && matches!(self.of(id).carried, Carried::Events { .. }) {
             self.sides.marks.begin(id.index);
         }
@@ -97,7 +97,7 @@ impl Outboxes {
     }
 
     /// The client has been told of its channels: what waited follows, and all that comes.
-    pub(crate) fn begin_pushes(&mut self, id: SessionId) {
+    pub(crate) fn begin_pushes(&mut self, id: ConnectionId) {
         let Pushes::Centrifuge(dialect, Stage::Early) = self.of(id).pushes else {
             return;
         };
@@ -118,17 +118,17 @@ impl Outboxes {
     }
 
     /// How the client is told of a channel from now on; before anything of it is.
-    pub(crate) fn wish(&mut self, id: SessionId, channel: &str, wish: Wish) {
+    pub(crate) fn wish(&mut self, id: ConnectionId, channel: &str, wish: Wish) {
         self.sides.wishes.set(id.index, channel, wish);
     }
 
     /// It is not subscribed to the channel any more.
-    pub(crate) fn forget_wish(&mut self, id: SessionId, channel: &str) {
+    pub(crate) fn forget_wish(&mut self, id: ConnectionId, channel: &str) {
         self.sides.wishes.forget(id.index, channel);
     }
 
     /// Whether the session was to get what its client can't read.
-    pub(crate) fn is_misfit(&self, id: SessionId) -> bool {
+    pub(crate) fn is_misfit(&self, id: ConnectionId) -> bool {
         self.of(id).misfit
     }
 
@@ -139,7 +139,7 @@ impl Outboxes {
 
     pub(super) fn deliver_centrifuge(
         &mut self,
-        session: SessionId,
+        session: ConnectionId,
         dialect: Dialect,
         stage: Stage,
         delivery: &mut Delivery<'_>,
@@ -214,7 +214,7 @@ impl Outboxes {
 
     fn keep_early(
         &mut self,
-        session: SessionId,
+        session: ConnectionId,
         dialect: Dialect,
         push: Bytes,
         delivery: &Delivery<'_>,

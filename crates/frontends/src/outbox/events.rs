@@ -1,7 +1,7 @@
 //! Publications to responses of server-sent events (WHATWG HTML, section 9.2): each is an event of its own.
 
 use bytes::Bytes;
-use veche_hub::{Delivery, Format, SessionId};
+use veche_hub::{Delivery, Format, ConnectionId};
 use veche_proto::http::write_chunk;
 
 use super::{Outboxes, Pushes};
@@ -12,7 +12,7 @@ const PLAIN: Format = Format(u32::MAX - 1);
 
 impl Outboxes {
     /// A response of events has begun: publications to its connection are written from now on.
-    pub(crate) fn begin_events(&mut self, id: SessionId, is_chunked: bool) {
+    pub(crate) fn begin_events(&mut self, id: ConnectionId, is_chunked: bool) {
         self.of_mut(id).pushes = Pushes::Events { is_chunked };
     }
 }

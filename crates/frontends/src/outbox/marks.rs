@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use veche_hub::{Epoch, Position, SessionId, Since};
+use veche_hub::{Epoch, Position, ConnectionId, Since};
 
 use super::Outboxes;
 use crate::centrifuge::CHANNELS_MAX;
@@ -79,7 +79,7 @@ impl AllMarks {
 
 impl Outboxes {
     /// The next event to the client finds it there, if its transport has a place for that.
-    pub(crate) fn set_mark(&mut self, id: SessionId, channel: &str, position: Position) {
+    pub(crate) fn set_mark(&mut self, id: ConnectionId, channel: &str, position: Position) {
         let Some(marks) = self.sides.marks.0.get_mut(&id.index) else {
             return;
         };
@@ -91,7 +91,7 @@ impl Outboxes {
     }
 
     /// About what each event takes to say where the client is in so many channels; 0 where none says it.
-    pub(crate) fn mark_bytes(&self, id: SessionId, channels: usize) -> usize {
+    pub(crate) fn mark_bytes(&self, id: ConnectionId, channels: usize) -> usize {
         match self.sides.marks.0.contains_key(&id.index) {
             true => "id: \n".len() + channels * (EPOCH_BYTES + 4) * 4 / 3,
             false => 0,
@@ -99,7 +99,7 @@ impl Outboxes {
     }
 
     /// The client is in that channel no more.
-    pub(crate) fn clear_mark(&mut self, id: SessionId, channel: &str) {
+    pub(crate) fn clear_mark(&mut self, id: ConnectionId, channel: &str) {
         if let Some(marks) = self.sides.marks.0.get_mut(&id.index) {
             marks.all.retain(|(one, _)| **one != *channel);
         }

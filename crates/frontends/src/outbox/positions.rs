@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use veche_hub::{
-    Delivery, Format, Joined, PayloadKind, PayloadRef, Position, Publication, SessionId,
+    Delivery, Format, Joined, PayloadKind, PayloadRef, Position, Publication, ConnectionId,
 };
 use veche_proto::websocket::MessageKind;
 
@@ -24,7 +24,7 @@ const FORM: u32 = 1 << 16;
 const GREETING_BYTES: usize = 16 << 10;
 
 impl Outboxes {
-    pub(super) fn deliver_positioned(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
+    pub(super) fn deliver_positioned(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
         let Delivery {
             channel,
             payload,
@@ -42,7 +42,7 @@ impl Outboxes {
     ///
     /// The position is that before the first publication which follows: a client that loses its connection in between
     /// comes back with what it has really got. What does not fit the outbox counts as lost; whether all was there.
-    pub(crate) fn joined(&mut self, session: SessionId, channel: &str, joined: &Joined) -> bool {
+    pub(crate) fn joined(&mut self, session: ConnectionId, channel: &str, joined: &Joined) -> bool {
         if self.of(session).pushes != Pushes::Positioned {
             return false;
         }
@@ -73,7 +73,7 @@ impl Outboxes {
     /// gets all.
     pub(crate) fn subscribed(
         &mut self,
-        session: SessionId,
+        session: ConnectionId,
         channel: &str,
         position: Option<Position>,
         recovered: Option<bool>,
@@ -89,7 +89,7 @@ impl Outboxes {
     }
 
     /// Word that the session is in a channel no more.
-    pub(crate) fn unsubscribed(&mut self, session: SessionId, channel: &str) {
+    pub(crate) fn unsubscribed(&mut self, session: ConnectionId, channel: &str) {
         let mut text = String::from("{\"unsubscribed\":");
         write_string(&mut text, channel);
         text.push('}');

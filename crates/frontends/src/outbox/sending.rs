@@ -1,7 +1,7 @@
 //! What applications send: within the budget of publications, with a mark at which they are told to wait, and word
 //! when there is room again.
 
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::websocket::MessageKind;
 
 use super::{ANSWERS_BYTES_HIGH, Outbox, Outboxes, Pushes};
@@ -33,7 +33,7 @@ impl Outbox {
 impl Outboxes {
     /// Writes a message of an application, which may send at any time and to any session of this worker: it counts
     /// against the budget as publications do, and a stale id is refused.
-    pub fn send(&mut self, session: SessionId, kind: MessageKind, data: &[u8]) -> Sending {
+    pub fn send(&mut self, session: ConnectionId, kind: MessageKind, data: &[u8]) -> Sending {
         let (max, mut high) = (self.outbox_bytes_max, self.bytes_high());
         let Some(outbox) = self.find(session).filter(|outbox| outbox.takes_messages()) else {
             return Sending::Refused;
@@ -60,7 +60,7 @@ impl Outboxes {
     }
 
     /// Whether there is room for more.
-    fn sent_to(&mut self, session: SessionId, high: usize) -> Sending {
+    fn sent_to(&mut self, session: ConnectionId, high: usize) -> Sending {
         let behind = self.backlogs.bytes(session.index);
         let outbox = &mut self.boxes[session.index as usize];
         if outbox.queued() + behind <= high {
@@ -74,7 +74,7 @@ impl Outboxes {
     }
 
     /// Whether [`Outboxes::send`] would be refused: the session is over, or none that an application may send to.
-    pub fn is_refusing(&self, session: SessionId) -> bool {
+    pub fn is_refusing(&self, session: ConnectionId) -> bool {
         let outbox = self.boxes.get(session.index as usize);
         !outbox.is_some_and(|outbox| {
             outbox.generation == session.generation && outbox.takes_messages()
@@ -99,7 +99,7 @@ impl Outboxes {
     }
 
     /// Notes that a full outbox has room again, if it has.
-    pub(super) fn note_room(&mut self, session: SessionId) {
+    pub(super) fn note_room(&mut self, session: ConnectionId) {
         let low = self.bytes_low();
         let behind = self.backlogs.bytes(session.index);
         if let Some(outbox) = self.find(session)
@@ -122,7 +122,7 @@ impl Outboxes {
     }
 
     /// Sessions that were full and have room again since the last call.
-    pub fn take_drained(&mut self, into: &mut Vec<SessionId>) {
+    pub fn take_drained(&mut self, into: &mut Vec<ConnectionId>) {
         into.append(&mut self.drained);
     }
 }

@@ -3,7 +3,7 @@
 //! The loop is that of [`Socket::step`] with two differences: the application gets all of [`Shared`], so it and the
 //! decoder's scratch are taken out of it, once for all that came; and before each frame there has to be room for it.
 
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::websocket::{Codecs, Event};
 
 use super::{Phase, Session, Side, Socket};
@@ -16,7 +16,7 @@ use crate::step::{Block, Never, Step, Then};
 impl Socket {
     pub(super) fn app_step(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         input: &mut [u8],
         shared: &mut Shared,
     ) -> Step<Never> {
@@ -49,7 +49,7 @@ impl Socket {
     #[inline]
     fn app_frame(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         input: &mut [u8],
         apps: &mut dyn Apps,
         codecs: &mut Codecs,
@@ -133,7 +133,7 @@ impl Socket {
     }
 
     /// The application has asked to close this session: at once, so that its handler gets nothing that comes after.
-    fn carry_out_kick(&mut self, apps: &mut dyn Apps, id: SessionId, shared: &mut Shared) {
+    fn carry_out_kick(&mut self, apps: &mut dyn Apps, id: ConnectionId, shared: &mut Shared) {
         if let Some((code, reason)) = shared.ports.take_kick(id)
             && self.begin_close(id, code, &reason, shared)
         {
@@ -150,7 +150,7 @@ impl Socket {
     }
 
     /// The session is open: an application is told.
-    pub(crate) fn opened(&mut self, id: SessionId, request: &Request<'_>, shared: &mut Shared) {
+    pub(crate) fn opened(&mut self, id: ConnectionId, request: &Request<'_>, shared: &mut Shared) {
         if let Session::App(app) = &mut self.session {
             app.opened(id, request, shared);
         }
@@ -165,14 +165,14 @@ impl Socket {
     }
 
     /// There is room in the outbox again.
-    pub(crate) fn drained(&mut self, id: SessionId, shared: &mut Shared) {
+    pub(crate) fn drained(&mut self, id: ConnectionId, shared: &mut Shared) {
         if let Session::App(app) = &mut self.session {
             app.drained(id, shared);
         }
     }
 
     /// Goes on with the messages that were kept.
-    pub(super) fn app_resume(&mut self, id: SessionId, shared: &mut Shared) -> Then<Never> {
+    pub(super) fn app_resume(&mut self, id: ConnectionId, shared: &mut Shared) -> Then<Never> {
         let pumped = shared.with_apps(|apps, shared| {
             let Session::App(app) = &mut self.session else {
                 return Pumped::GoOn;
@@ -192,7 +192,7 @@ impl Socket {
 
     /// Tells the application, if the session is one's or one wants to know, that it is over; for those who have not taken
     /// it out. The first time counts.
-    pub(crate) fn over(&mut self, id: SessionId, code: u16, reason: &str, shared: &mut Shared) {
+    pub(crate) fn over(&mut self, id: ConnectionId, code: u16, reason: &str, shared: &mut Shared) {
         match (&mut self.session, &self.side) {
             (Session::App(_), _) => {
                 shared.with_apps(|apps, shared| self.app_over(apps, id, code, reason, shared));
@@ -207,7 +207,7 @@ impl Socket {
     fn app_over(
         &mut self,
         apps: &mut dyn Apps,
-        id: SessionId,
+        id: ConnectionId,
         code: u16,
         reason: &str,
         shared: &mut Shared,

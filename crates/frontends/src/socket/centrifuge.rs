@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use veche_hub::{Answer, Instruction, SessionId, Ticket};
+use veche_hub::{Answer, Instruction, ConnectionId, Ticket};
 
 use super::{Phase, Session, Side, Socket};
 use crate::centrifuge::transport::Relay;
@@ -18,7 +18,7 @@ impl Socket {
     /// Has the session do something, and closes it where that comes of it.
     fn with_centrifuge(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         shared: &mut Shared,
         work: impl FnOnce(&mut Centrifuge, &mut Context<'_>) -> Flow,
     ) -> Then<Never> {
@@ -50,7 +50,7 @@ impl Socket {
     /// A whole message.
     pub(super) fn commands(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         message: Vec<u8>,
         shared: &mut Shared,
     ) -> Then<Never> {
@@ -62,7 +62,7 @@ impl Socket {
     /// What was waited for may have come.
     pub(super) fn go_on_with_commands(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         shared: &mut Shared,
     ) -> Then<Never> {
         self.with_centrifuge(id, shared, Centrifuge::go_on)
@@ -71,7 +71,7 @@ impl Socket {
     /// Returns whether commands that waited may go on.
     pub(super) fn command_answered(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         ticket: Ticket,
         answer: Answer,
         shared: &mut Shared,
@@ -88,7 +88,7 @@ impl Socket {
     /// Returns whether a command waited for that verdict, and may go on.
     pub(crate) fn judged(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         question: QuestionId,
         verdict: Verdict,
         shared: &mut Shared,
@@ -136,7 +136,7 @@ impl Socket {
     /// Commands that came another way.
     pub(crate) fn relayed(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         relay: &Relay,
         shared: &mut Shared,
     ) -> Then<Never> {
@@ -168,7 +168,7 @@ impl Socket {
     /// Something that a back end wants.
     pub(super) fn centrifuge_instructed(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         instruction: &Arc<Instruction>,
         shared: &mut Shared,
     ) {
@@ -178,12 +178,12 @@ impl Socket {
     }
 
     /// Something of the session is due.
-    pub(super) fn centrifuge_due(&mut self, id: SessionId, shared: &mut Shared) {
+    pub(super) fn centrifuge_due(&mut self, id: ConnectionId, shared: &mut Shared) {
         self.with_centrifuge(id, shared, Centrifuge::timeout);
     }
 
     /// The same while input waits for an answer: whoever can't speak has not gone silent.
-    pub(crate) fn timeout_blocked(&mut self, id: SessionId, shared: &mut Shared) {
+    pub(crate) fn timeout_blocked(&mut self, id: ConnectionId, shared: &mut Shared) {
         self.with_centrifuge(id, shared, Centrifuge::timeout_blocked);
     }
 
@@ -210,7 +210,7 @@ impl Socket {
     }
 
     /// Something is due while somebody decides, and nothing of the client can be heard.
-    pub(crate) fn ping_while_judged(&mut self, id: SessionId, shared: &mut Shared) {
+    pub(crate) fn ping_while_judged(&mut self, id: ConnectionId, shared: &mut Shared) {
         if let Session::Centrifuge(session) = &mut self.session {
             session.heard();
         }
@@ -226,7 +226,7 @@ impl Socket {
     }
 
     /// What becomes of a client that was to get what it can't read: `None` for those who can read everything.
-    pub(crate) fn misfit(&self, id: SessionId, shared: &Shared) -> Option<(u16, &'static str)> {
+    pub(crate) fn misfit(&self, id: ConnectionId, shared: &Shared) -> Option<(u16, &'static str)> {
         use veche_centrifuge::DisconnectCode::InappropriateProtocol as code;
         let is_one = matches!(self.session, Session::Centrifuge(_));
         (is_one && shared.ports.outboxes.is_misfit(id)).then_some((code.code(), code.words()))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Answer, ChannelName, Deed, Instruction, Joining, SessionId, Subscribe, Ticket};
+use veche_hub::{Answer, ChannelName, Deed, Instruction, SubscribeOptions, ConnectionId, Subscribe, Ticket};
 
 use super::{Session, Socket};
 use crate::shared::{NoteLevel, Shared};
@@ -21,7 +21,7 @@ impl Socket {
     /// Carries out what a back end wants, if it means this session.
     pub(crate) fn instructed(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         instruction: &Arc<Instruction>,
         shared: &mut Shared,
     ) {
@@ -61,7 +61,7 @@ impl Socket {
         }
     }
 
-    fn enroll(&mut self, id: SessionId, wanted: &Subscribe, shared: &mut Shared) {
+    fn enroll(&mut self, id: ConnectionId, wanted: &Subscribe, shared: &mut Shared) {
         if !matches!(self.session, Session::Push(_) | Session::App(_)) {
             return;
         }
@@ -77,10 +77,10 @@ impl Socket {
             // Applications know their own tickets, and this one is none of them.
             _ => Ticket(u32::MAX),
         };
-        let joining = Joining {
+        let joining = SubscribeOptions {
             since: wanted.since.map(|since| Arc::from([since])),
             client: shared.member(id, name),
-            ..Joining::default()
+            ..SubscribeOptions::default()
         };
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);
         let answers = ports.answers.len();
@@ -99,7 +99,7 @@ impl Socket {
     /// The home has registered what a back end wanted.
     pub(super) fn enrolled(
         &mut self,
-        id: SessionId,
+        id: ConnectionId,
         ticket: Ticket,
         answer: &Answer,
         shared: &mut Shared,
@@ -122,7 +122,7 @@ impl Socket {
         }
     }
 
-    fn dismiss(&mut self, id: SessionId, channel: &str, shared: &mut Shared) {
+    fn dismiss(&mut self, id: ConnectionId, channel: &str, shared: &mut Shared) {
         if let Session::Push(Some(joins)) = &mut self.session {
             joins.open.retain(|(_, open)| **open != *channel);
         }

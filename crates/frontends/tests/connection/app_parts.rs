@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use veche_frontends::app::{AppAnswer, AppFile, Beginning, Body, Response};
-use veche_hub::{ChannelName, Joining, PayloadKind, PayloadRef, Ticket};
+use veche_hub::{ChannelName, SubscribeOptions, PayloadKind, PayloadRef, Ticket};
 use veche_proto::http::Status;
 
 use crate::world::apps::Told;
@@ -199,7 +199,7 @@ fn publications_are_events_until_the_response_ends() {
     let name = ChannelName::new("news").expect("a name");
     shared
         .hub
-        .subscribe(id, name, Ticket(7), &Joining::default(), &mut shared.ports)
+        .subscribe(id, name, Ticket(7), &SubscribeOptions::default(), &mut shared.ports)
         .expect("room for one");
     world.settle();
     assert_eq!(world.told(peer), [Told::Answered(Ticket(7))]);

@@ -10,7 +10,7 @@ use veche_frontends::app::{
 };
 use veche_frontends::outbox::Sending;
 use veche_frontends::{Block, Shared};
-use veche_hub::{Answer, SessionId, Ticket};
+use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::http::Status;
 use veche_proto::websocket::MessageKind;
 
@@ -24,7 +24,7 @@ pub const ECHOING: AppId = AppId(1);
 pub const JUDGING: AppId = AppId(2);
 
 /// Whom calls are about that have no session.
-const NOBODY: SessionId = SessionId {
+const NOBODY: ConnectionId = ConnectionId {
     index: u32::MAX,
     generation: 0,
 };
@@ -79,13 +79,13 @@ enum Standing {
 
 #[derive(Default)]
 pub struct Record {
-    pub told: Vec<(SessionId, Told)>,
+    pub told: Vec<(ConnectionId, Told)>,
     pub turns: u64,
     standing: BTreeMap<(u32, u32), Standing>,
 }
 
 impl Record {
-    fn stand(&mut self, id: SessionId, from: &[Option<Standing>], to: Option<Standing>) {
+    fn stand(&mut self, id: ConnectionId, from: &[Option<Standing>], to: Option<Standing>) {
         let key = (id.index, id.generation);
         let was = self.standing.remove(&key);
         assert!(
@@ -98,7 +98,7 @@ impl Record {
         }
     }
 
-    fn progress(&mut self, id: SessionId, progress: Progress) -> Progress {
+    fn progress(&mut self, id: ConnectionId, progress: Progress) -> Progress {
         if progress == Progress::Waits {
             self.standing
                 .insert((id.index, id.generation), Standing::Waiting);
@@ -169,7 +169,7 @@ impl Apps for TestApps {
     fn handshake(
         &mut self,
         app: AppId,
-        id: SessionId,
+        id: ConnectionId,
         request: &Request<'_>,
         _: &mut Shared,
     ) -> Outcome<Verdict> {
@@ -190,7 +190,7 @@ impl Apps for TestApps {
     fn opened(
         &mut self,
         app: AppId,
-        id: SessionId,
+        id: ConnectionId,
         request: &Request<'_>,
         shared: &mut Shared,
     ) -> Progress {
@@ -220,7 +220,7 @@ impl Apps for TestApps {
     fn message(
         &mut self,
         app: AppId,
-        id: SessionId,
+        id: ConnectionId,
         kind: MessageKind,
         data: &[u8],
         shared: &mut Shared,
@@ -284,7 +284,7 @@ impl Apps for TestApps {
         Progress::Done
     }
 
-    fn drained(&mut self, _: AppId, id: SessionId, _: &mut Shared) {
+    fn drained(&mut self, _: AppId, id: ConnectionId, _: &mut Shared) {
         let mut record = self.0.borrow_mut();
         record.told.push((id, Told::Drained));
         let standing = record.standing.get(&(id.index, id.generation));
@@ -294,11 +294,11 @@ impl Apps for TestApps {
         );
     }
 
-    fn answered(&mut self, _: AppId, id: SessionId, ticket: Ticket, _: Answer, _: &mut Shared) {
+    fn answered(&mut self, _: AppId, id: ConnectionId, ticket: Ticket, _: Answer, _: &mut Shared) {
         self.0.borrow_mut().told.push((id, Told::Answered(ticket)));
     }
 
-    fn closed(&mut self, app: AppId, id: SessionId, code: u16, reason: &str, shared: &mut Shared) {
+    fn closed(&mut self, app: AppId, id: ConnectionId, code: u16, reason: &str, shared: &mut Shared) {
         assert!(
             shared.ports.outboxes.is_refusing(id),
             "it can still be sent to"
@@ -322,7 +322,7 @@ impl Apps for TestApps {
     fn request(
         &mut self,
         _: AppId,
-        id: SessionId,
+        id: ConnectionId,
         request: &Request<'_>,
         shared: &mut Shared,
     ) -> Outcome<Response> {
@@ -357,7 +357,7 @@ impl Apps for TestApps {
         &mut self,
         app: AppId,
         token: u64,
-        id: SessionId,
+        id: ConnectionId,
         _: Option<&str>,
         shared: &mut Shared,
     ) -> Option<()> {
@@ -378,12 +378,12 @@ impl Apps for TestApps {
         record.told.push((NOBODY, failed));
     }
 
-    fn written(&mut self, _: AppId, id: SessionId, shared: &mut Shared) {
+    fn written(&mut self, _: AppId, id: ConnectionId, shared: &mut Shared) {
         assert!(shared.apps.is_none());
         self.0.borrow_mut().told.push((id, Told::Written));
     }
 
-    fn gone(&mut self, _: AppId, id: SessionId, why: Gone, shared: &mut Shared) {
+    fn gone(&mut self, _: AppId, id: ConnectionId, why: Gone, shared: &mut Shared) {
         assert!(shared.apps.is_none());
         let mut record = self.0.borrow_mut();
         let told = match why {
@@ -419,7 +419,7 @@ impl World {
         let told = std::mem::take(&mut record.told);
         let (its, others) = told.into_iter().partition(|(of, _)| *of == id);
         record.told = others;
-        let its: Vec<(SessionId, Told)> = its;
+        let its: Vec<(ConnectionId, Told)> = its;
         its.into_iter().map(|(_, told)| told).collect()
     }
 
@@ -429,7 +429,7 @@ impl World {
         let told = std::mem::take(&mut record.told);
         let (of_nobody, others) = told.into_iter().partition(|(of, _)| *of == NOBODY);
         record.told = others;
-        let of_nobody: Vec<(SessionId, Told)> = of_nobody;
+        let of_nobody: Vec<(ConnectionId, Told)> = of_nobody;
         let words = of_nobody.into_iter().filter_map(|(_, told)| match told {
             Told::Dialed(Err(words)) => Some(words),
             _ => None,
@@ -529,11 +529,11 @@ impl World {
     }
 
     /// The id that the server knows a client by.
-    pub fn id(&self, peer: Peer) -> SessionId {
+    pub fn id(&self, peer: Peer) -> ConnectionId {
         self.place(peer).1
     }
 
-    fn place(&self, Peer(peer): Peer) -> (usize, SessionId) {
+    fn place(&self, Peer(peer): Peer) -> (usize, ConnectionId) {
         (self.clients[peer].worker, self.clients[peer].id)
     }
 }

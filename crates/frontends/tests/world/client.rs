@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use veche_frontends::Connection;
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 
 pub(super) struct Client {
     pub(super) worker: usize,
-    pub(super) id: SessionId,
+    pub(super) id: ConnectionId,
     /// `None` when the transport is gone.
     pub(super) connection: Option<Connection>,
     /// Sent by the client and not received, since the connection is paused.
@@ -27,7 +27,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(worker: usize, id: SessionId, connection: Connection) -> Self {
+    pub(super) fn new(worker: usize, id: ConnectionId, connection: Connection) -> Self {
         Self {
             worker,
             id,

@@ -25,7 +25,7 @@ use std::rc::Rc;
 
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
 use veche_frontends::{Block, Connection, Dial, End, Now, Parting, Shared, Stats};
-use veche_hub::{ChannelName, Class, Mail, SessionId, WorkerId};
+use veche_hub::{ChannelName, Class, Mail, ConnectionId, WorkerId};
 
 use client::{Client, move_front};
 pub use site::*;
@@ -56,13 +56,13 @@ pub struct Worker {
     pub record: Rc<RefCell<apps::Record>>,
     slots: Vec<(u32, Option<usize>)>,
     free: Vec<u32>,
-    resumable: Vec<SessionId>,
+    resumable: Vec<ConnectionId>,
     touched: Vec<u32>,
-    sessions: Vec<SessionId>,
+    sessions: Vec<ConnectionId>,
 }
 
 impl Worker {
-    fn client(&self, id: SessionId) -> Option<usize> {
+    fn client(&self, id: ConnectionId) -> Option<usize> {
         let (generation, client) = self.slots.get(id.index as usize)?;
         client.filter(|_| *generation == id.generation)
     }
@@ -133,7 +133,7 @@ impl World {
     fn begin(
         &mut self,
         worker: usize,
-        begin: impl FnOnce(SessionId, &mut Shared) -> Connection,
+        begin: impl FnOnce(ConnectionId, &mut Shared) -> Connection,
     ) -> Peer {
         let peer = self.clients.len();
         let at = &mut self.workers[worker];
@@ -143,7 +143,7 @@ impl World {
         });
         let slot = &mut at.slots[index as usize];
         *slot = (slot.0 + 1, Some(peer));
-        let id = SessionId {
+        let id = ConnectionId {
             index,
             generation: slot.0,
         };
@@ -590,7 +590,7 @@ impl World {
         (0..self.clients.len()).for_each(|peer| self.close(peer));
     }
 
-    fn with(&mut self, peer: usize, work: impl FnOnce(&mut Connection, SessionId, &mut Shared)) {
+    fn with(&mut self, peer: usize, work: impl FnOnce(&mut Connection, ConnectionId, &mut Shared)) {
         let client = &mut self.clients[peer];
         if let Some(connection) = &mut client.connection {
             work(

@@ -22,7 +22,7 @@ use veche_frontends::{
 };
 use veche_hub::{
     Differences, History, Hub, Namespace, Namespaces, Pattern, Publishing as Publishes, Recovery,
-    SessionId, Subscribing, Told, Wildcards, WorkerId,
+    ConnectionId, Subscribing, Told, Wildcards, WorkerId,
 };
 use veche_jwt::{Keys, Rules};
 use veche_proto::websocket::{self, deflate};
@@ -383,7 +383,7 @@ impl Keychain for Known {
         Some(Arc::clone(&self.0))
     }
 
-    fn look_for_more(&self, _: SessionId, _: &Arc<dyn Desk>, _: Now) -> bool {
+    fn look_for_more(&self, _: ConnectionId, _: &Arc<dyn Desk>, _: Now) -> bool {
         false
     }
 }

@@ -1,14 +1,14 @@
 //! Names and sessions, in short.
 
-use veche_hub::{ChannelName, SessionId};
+use veche_hub::{ChannelName, ConnectionId};
 
 pub(crate) fn name(channel: &str) -> ChannelName<'_> {
     ChannelName::new(channel).expect("a valid name")
 }
 
 /// The first with this index.
-pub(crate) fn session(index: u32) -> SessionId {
-    SessionId {
+pub(crate) fn session(index: u32) -> ConnectionId {
+    ConnectionId {
         index,
         generation: 0,
     }

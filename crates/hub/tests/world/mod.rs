@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Class, Deed, Differences, Epoch, History, Hub, Instruction, Joined, Joining, Mail,
+    Answer, Class, Deed, Differences, Epoch, History, Hub, Instruction, Joined, SubscribeOptions, Mail,
     Namespace, Namespaces, NoCredit, Now, Options, Outcome, PayloadKind, PayloadRef, Position,
-    Published, Recovery, SessionId, Since, SubscribeError, Ticket, USERS, WorkerId,
+    Published, Recovery, ConnectionId, Since, SubscribeError, Ticket, USERS, WorkerId,
 };
 
 use crate::common::{name, session};
@@ -38,7 +38,7 @@ pub(crate) struct Setup {
 }
 
 /// Where, who, in what.
-type Member = (WorkerId, SessionId, String);
+type Member = (WorkerId, ConnectionId, String);
 
 /// One subscription from its request to its end.
 #[derive(Debug)]
@@ -149,7 +149,7 @@ pub(crate) struct Wires {
     pub(crate) published: BTreeMap<Ticket, (String, u64, bool)>,
     /// The last answer to one.
     pub(crate) answered: Option<Published>,
-    pub(crate) disconnected: Vec<(WorkerId, SessionId)>,
+    pub(crate) disconnected: Vec<(WorkerId, ConnectionId)>,
     pub(crate) disconnect_counts: BTreeMap<Ticket, u32>,
     /// Of the channels that remember.
     pub(crate) epochs: BTreeMap<String, Epoch>,
@@ -166,7 +166,7 @@ pub(crate) struct World {
     /// Where hubs have logs.
     disk: Option<Disk>,
     wires: Wires,
-    sessions: Vec<Vec<SessionId>>,
+    sessions: Vec<Vec<ConnectionId>>,
     channels: Vec<String>,
     /// Refused publications of each worker, in order.
     paused: Vec<VecDeque<(String, u64)>>,
@@ -425,7 +425,7 @@ impl World {
             let mut expected: Vec<_> = members.map(|member| (member.0, member.1)).collect();
             let ticket = Ticket(self.number());
             let from = Some((
-                SessionId {
+                ConnectionId {
                     index: 9,
                     generation: 9,
                 },
@@ -503,7 +503,7 @@ impl World {
     fn subscribe(
         &mut self,
         worker: WorkerId,
-        session: SessionId,
+        session: ConnectionId,
         channel: &str,
         asked: Option<u64>,
     ) {
@@ -527,9 +527,9 @@ impl World {
             self.wires.current.insert(member, ticket);
         }
         let (hub, mut port) = self.at(worker);
-        let joining = Joining {
+        let joining = SubscribeOptions {
             since,
-            ..Joining::default()
+            ..SubscribeOptions::default()
         };
         let result = hub.subscribe(session, name(channel), ticket, &joining, &mut port);
         let expected = if is_new {
@@ -540,7 +540,7 @@ impl World {
         assert_eq!(result, expected);
     }
 
-    fn unsubscribe(&mut self, worker: WorkerId, session: SessionId, channel: &str) {
+    fn unsubscribe(&mut self, worker: WorkerId, session: ConnectionId, channel: &str) {
         let was_there = self.wires.leave(&(worker, session, channel.to_owned()));
         let (hub, mut port) = self.at(worker);
         assert_eq!(
@@ -549,7 +549,7 @@ impl World {
         );
     }
 
-    fn close(&mut self, worker: WorkerId, session: SessionId) {
+    fn close(&mut self, worker: WorkerId, session: ConnectionId) {
         for channel in self.channels.clone() {
             self.wires.leave(&(worker, session, channel));
         }
@@ -588,7 +588,7 @@ impl World {
     ) -> Result<Outcome<Published>, NoCredit> {
         let ticket = Ticket(self.number());
         let from = Some((
-            SessionId {
+            ConnectionId {
                 index: 7,
                 generation: 7,
             },
@@ -649,7 +649,7 @@ impl World {
         (0..self.hubs.len() as u16).map(WorkerId)
     }
 
-    fn any_session(&self, worker: WorkerId, random: &mut fastrand::Rng) -> SessionId {
+    fn any_session(&self, worker: WorkerId, random: &mut fastrand::Rng) -> ConnectionId {
         *random
             .choice(&self.sessions[usize::from(worker.0)])
             .expect("there are sessions")

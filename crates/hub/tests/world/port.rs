@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use veche_hub::{Deed, Delivery, Instruction, Outlet};
 
-use super::{Answer, Class, Class2, Lanes, Mail, Member, SessionId, Ticket, Wires, WorkerId};
+use super::{Answer, Class, Class2, Lanes, Mail, Member, ConnectionId, Ticket, Wires, WorkerId};
 
 pub(crate) struct Port<'w> {
     pub(crate) me: WorkerId,
@@ -134,7 +134,7 @@ impl Outlet for Port<'_> {
         self.wires.returning.push((from, self.me, key(class)));
     }
 
-    fn deliver(&mut self, session: SessionId, delivery: &mut Delivery<'_>) {
+    fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
         let number = delivery.payload.bytes.try_into().expect("eight bytes");
         let number = u64::from_le_bytes(number);
         let member = (self.me, session, delivery.channel.to_owned());
@@ -162,7 +162,7 @@ impl Outlet for Port<'_> {
         life.positions.push(delivery.position);
     }
 
-    fn answer(&mut self, session: SessionId, ticket: Ticket, answer: Answer) {
+    fn answer(&mut self, session: ConnectionId, ticket: Ticket, answer: Answer) {
         match answer {
             Answer::Subscribed(joined) => {
                 if self.wires.lives[&ticket].since.is_none() {
@@ -200,7 +200,7 @@ impl Outlet for Port<'_> {
         }
     }
 
-    fn instruct(&mut self, session: SessionId, instruction: &Arc<Instruction>) {
+    fn instruct(&mut self, session: ConnectionId, instruction: &Arc<Instruction>) {
         let begone = Deed::Disconnect {
             code: 3000,
             reason: Arc::from("begone"),

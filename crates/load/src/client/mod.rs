@@ -3,7 +3,7 @@
 mod response;
 pub(crate) mod tls;
 
-use veche_net::TransportId;
+use veche_net::ConnectionId;
 use veche_proto::websocket::{Decoder, Encoder};
 use veche_tls::Tls;
 
@@ -13,7 +13,7 @@ pub(crate) use tls::Trust;
 /// One client. A closed one can be opened again.
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) transport: TransportId,
+    pub(crate) transport: ConnectionId,
     pub(crate) state: State,
     pub(crate) tls: Option<Box<Tls>>,
     /// When the connect began.

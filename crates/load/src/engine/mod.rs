@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use veche_net::{Driver, Epoll, Options, TransportId};
+use veche_net::{Driver, Epoll, Options, ConnectionId};
 use veche_proto::websocket::Codecs;
 
 use crate::client::{Client, State, Trust};
@@ -72,7 +72,7 @@ impl<'l> Engine<'l> {
                 None
             });
             clients.extend(range.clone().map(|number| Client {
-                transport: TransportId {
+                transport: ConnectionId {
                     index: 0,
                     generation: 0,
                 },

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use veche_net::{Buffer, Driver, Epoll, TransportId};
+use veche_net::{Buffer, Driver, Epoll, ConnectionId};
 use veche_proto::websocket::Codecs;
 
 use crate::client::{Client, State, Trust};
@@ -45,7 +45,7 @@ pub(crate) struct Net {
 
 impl Net {
     #[inline]
-    pub(super) fn find(&self, id: TransportId) -> Option<u32> {
+    pub(super) fn find(&self, id: ConnectionId) -> Option<u32> {
         let who = *self.who.get(id.index as usize)?;
         let client = self.clients.get(who as usize)?;
         (client.transport == id && !matches!(client.state, State::Closed)).then_some(who)

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use fastrand::Rng;
 
 use crate::{
-    Buffer, CloseReason, Detached, Driver, ListenerId, RECEIVE_AFTER_PAUSE_MAX, TransportId,
+    Buffer, CloseReason, Detached, Driver, ListenerId, RECEIVE_AFTER_PAUSE_MAX, ConnectionId,
 };
 
 /// Bytes held for the caller beyond which the driver below is paused.
@@ -52,7 +52,7 @@ pub(super) struct Link {
     /// The caller may still use the id.
     pub(super) live: bool,
     /// The transport below; `None` once it is closed there.
-    pub(super) below: Option<TransportId>,
+    pub(super) below: Option<ConnectionId>,
     arrivals: VecDeque<(u64, Arrival)>,
     pub(super) sends: Sends,
     pub(super) shutdown: bool,
@@ -81,7 +81,7 @@ impl Link {
         }
     }
 
-    pub(super) fn open(&mut self, below: TransportId) {
+    pub(super) fn open(&mut self, below: ConnectionId) {
         self.live = true;
         self.below = Some(below);
     }

@@ -6,7 +6,7 @@ use super::{Epoll, INPUT, OUTPUT, REGISTERED};
 use crate::sys::epoll::EventFlags;
 use crate::sys::socket;
 use crate::transport::State;
-use crate::{CloseReason, Event, TransportId};
+use crate::{CloseReason, Event, ConnectionId};
 
 const READABLE: EventFlags = EventFlags::IN.union(EventFlags::ERR).union(EventFlags::HUP);
 
@@ -14,7 +14,7 @@ impl Epoll {
     #[inline]
     pub(super) fn transport_ready(
         &mut self,
-        id: TransportId,
+        id: ConnectionId,
         flags: EventFlags,
         bytes: &mut [u8],
         sink: &mut impl FnMut(&mut Self, Event<'_>),
@@ -51,7 +51,7 @@ impl Epoll {
     }
 
     #[cold]
-    fn connect_ready(&mut self, id: TransportId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn connect_ready(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -70,7 +70,7 @@ impl Epoll {
     }
 
     #[cold]
-    fn peer_ended(&mut self, id: TransportId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn peer_ended(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -83,7 +83,7 @@ impl Epoll {
 
     /// A transport that nobody wants to read is readable or broken.
     #[cold]
-    fn unreadable_ready(&mut self, id: TransportId, flags: EventFlags) {
+    fn unreadable_ready(&mut self, id: ConnectionId, flags: EventFlags) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };

@@ -9,13 +9,13 @@ use crate::base::Pending;
 use crate::queue::{SLICES_MAX, SendQueue};
 use crate::sys::socket;
 use crate::transport::{Fin, State};
-use crate::{Buffer, Driver, TransportId};
+use crate::{Buffer, Driver, ConnectionId};
 
 impl Epoll {
     #[inline]
     pub(super) fn send_buffer(
         &mut self,
-        id: TransportId,
+        id: ConnectionId,
         buffer: Buffer,
         more: bool,
     ) -> Option<Buffer> {
@@ -50,7 +50,7 @@ impl Epoll {
 
     /// The socket took a part, or nothing: the rest waits until it is writable.
     #[cold]
-    fn send_rest(&mut self, id: TransportId, buffer: Buffer, sent: usize) {
+    fn send_rest(&mut self, id: ConnectionId, buffer: Buffer, sent: usize) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -64,7 +64,7 @@ impl Epoll {
     }
 
     /// There is a queue, or there shall be one because more is promised.
-    fn send_queued(&mut self, id: TransportId, buffer: Buffer, more: bool) -> Option<Buffer> {
+    fn send_queued(&mut self, id: ConnectionId, buffer: Buffer, more: bool) -> Option<Buffer> {
         let transport = self.base.transports.live(id)?;
         if buffer.is_empty() && (more || transport.queue.is_none()) {
             return Some(buffer);
@@ -101,7 +101,7 @@ impl Epoll {
         returned
     }
 
-    fn take_last_sent(&mut self, id: TransportId) -> Option<Buffer> {
+    fn take_last_sent(&mut self, id: ConnectionId) -> Option<Buffer> {
         match self.base.pending.pop() {
             Some(Pending::Sent(of, buffer)) if of == id => Some(buffer),
             other => {
@@ -128,7 +128,7 @@ impl Epoll {
     }
 
     #[cold]
-    pub(super) fn writable(&mut self, id: TransportId) {
+    pub(super) fn writable(&mut self, id: ConnectionId) {
         let (told, before) = (self.base.pending.len(), self.unsent(id));
         self.flush(id);
         self.settle(id);
@@ -139,7 +139,7 @@ impl Epoll {
     }
 
     /// Sends as much of the queue as the socket takes; true when all is gone.
-    fn flush(&mut self, id: TransportId) -> bool {
+    fn flush(&mut self, id: ConnectionId) -> bool {
         let Some(transport) = self.base.transports.live(id) else {
             return false;
         };
@@ -173,7 +173,7 @@ impl Epoll {
     }
 
     /// After an attempt to send: interest, low water, the queue's end, FIN.
-    pub(super) fn settle(&mut self, id: TransportId) {
+    pub(super) fn settle(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -215,7 +215,7 @@ impl Epoll {
         }
     }
 
-    pub(super) fn shutdown_send(&mut self, id: TransportId) {
+    pub(super) fn shutdown_send(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };

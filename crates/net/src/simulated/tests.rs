@@ -20,7 +20,7 @@ impl Bench {
         }
     }
 
-    fn dial(&mut self) -> TransportId {
+    fn dial(&mut self) -> ConnectionId {
         self.net.dial(ListenerId(0), PEER.into())
     }
 
@@ -151,7 +151,7 @@ fn what_the_driver_dials_is_a_transport_once_it_is_taken_up() {
 /// What ten transports that all write at once are heard in.
 fn order(seed: u64) -> Vec<String> {
     let mut bench = Bench::new(seed);
-    let ids: Vec<TransportId> = (0..10).map(|_| bench.dial()).collect();
+    let ids: Vec<ConnectionId> = (0..10).map(|_| bench.dial()).collect();
     bench.rest();
     for text in ["a", "b", "c"] {
         for id in &ids {

@@ -16,7 +16,7 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
 use crate::queue::SendQueue;
-use crate::{Options, TransportId};
+use crate::{Options, ConnectionId};
 
 use buffers::{Buffers, GROUP};
 
@@ -76,7 +76,7 @@ pub(crate) enum Done {
     /// A buffer with bytes, none at the peer's end; whether more will follow.
     Received(u32, Result<Option<Filled>, Errno>, bool),
     /// How many bytes of the queue the kernel took.
-    Sent(TransportId, Result<usize, Errno>, Box<SendQueue>),
+    Sent(ConnectionId, Result<usize, Errno>, Box<SendQueue>),
     /// The socket is writable, or broken.
     Writable(u32),
     /// Something has changed on the socket, its end or an error; whether more will follow.
@@ -91,7 +91,7 @@ pub(crate) enum Done {
 /// A send that was submitted or will be.
 #[derive(Debug)]
 struct Flight {
-    id: TransportId,
+    id: ConnectionId,
     queue: Box<SendQueue>,
 }
 
@@ -220,7 +220,7 @@ impl Ring {
 
     /// Sends as much of a queue as the socket takes at once. The queue comes back with the completion, which is there when
     /// a [`wait`](Self::wait) has returned and [`has_flights`](Self::has_flights) is `false`.
-    pub(crate) fn send(&mut self, id: TransportId, socket: &OwnedFd, queue: Box<SendQueue>) {
+    pub(crate) fn send(&mut self, id: ConnectionId, socket: &OwnedFd, queue: Box<SendQueue>) {
         const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let fd = Fd(socket.as_raw_fd());
         let pieces = queue.slices().count();

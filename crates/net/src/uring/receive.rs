@@ -12,7 +12,7 @@ use crate::base::BackEnd as _;
 use crate::sys::socket;
 use crate::sys::uring::{Filled, Kind};
 use crate::transport::State;
-use crate::{Event, ListenerId, TransportId};
+use crate::{Event, ListenerId, ConnectionId};
 
 /// Bytes to send that don't wait for the turn's end: they would drive each other out of the core's cache.
 const UNSENT_MAX: usize = 128 * 1024;
@@ -25,17 +25,17 @@ pub(super) enum Arrived {
     /// Some wait on a listener.
     Connections(ListenerId),
     /// One of ours is connected.
-    Connected(TransportId),
-    Bytes(TransportId, Filled),
+    Connected(ConnectionId),
+    Bytes(ConnectionId, Filled),
     /// The peer's FIN.
-    End(TransportId),
+    End(ConnectionId),
     /// The connection is broken; what came before is told first.
-    Failed(TransportId, Errno),
+    Failed(ConnectionId, Errno),
 }
 
 impl Uring {
     /// Asks for the bytes of a transport, if nobody has.
-    pub(super) fn start_receiving(&mut self, id: TransportId) {
+    pub(super) fn start_receiving(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -116,7 +116,7 @@ impl Uring {
     #[inline]
     fn tell_bytes(
         &mut self,
-        id: TransportId,
+        id: ConnectionId,
         mut filled: Filled,
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) {
@@ -146,7 +146,7 @@ impl Uring {
 
     /// Bytes that had come before a transport was paused: they wait.
     #[cold]
-    fn keep(&mut self, id: TransportId, bytes: &[u8]) {
+    fn keep(&mut self, id: ConnectionId, bytes: &[u8]) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -156,7 +156,7 @@ impl Uring {
     }
 
     #[cold]
-    fn peer_ended(&mut self, id: TransportId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn peer_ended(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -197,7 +197,7 @@ impl Uring {
         has_told
     }
 
-    fn feed_one(&mut self, id: TransportId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn feed_one(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -220,7 +220,7 @@ impl Uring {
     }
 
     /// Tells what came while a transport was paused, as long as it is not paused again.
-    fn tell_kept(&mut self, id: TransportId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn tell_kept(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
         while let Some(transport) = self.base.transports.live(id) {
             if transport.paused {
                 return;
@@ -238,7 +238,7 @@ impl Uring {
     }
 
     /// What has come of a transport and was not told.
-    pub(super) fn take_arrived(&mut self, id: TransportId) -> Vec<u8> {
+    pub(super) fn take_arrived(&mut self, id: ConnectionId) -> Vec<u8> {
         let kept = self.kept.remove(&id.index).unwrap_or_default();
         let mut bytes: Vec<u8> = kept.into_iter().flatten().collect();
         for _ in 0..self.arrived.len() {
@@ -254,7 +254,7 @@ impl Uring {
     }
 
     /// Asks to be told of a reset where nothing is received that would tell it.
-    pub(super) fn watch_changes(&mut self, id: TransportId) {
+    pub(super) fn watch_changes(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };

@@ -11,14 +11,14 @@ use crate::base::Pending;
 use crate::queue::{SLICES_MAX, SendQueue};
 use crate::sys::socket;
 use crate::transport::{Fin, State};
-use crate::{Buffer, Event, TransportId};
+use crate::{Buffer, Event, ConnectionId};
 
 /// Sends that are handed over before their completions are taken: there is room for twice as many.
 const SENDS_MAX: usize = 4096;
 
 impl Uring {
     #[inline]
-    pub(super) fn send_buffer(&mut self, id: TransportId, buffer: Buffer) -> Option<Buffer> {
+    pub(super) fn send_buffer(&mut self, id: ConnectionId, buffer: Buffer) -> Option<Buffer> {
         let Some(transport) = self.base.transports.live(id) else {
             return Some(buffer);
         };
@@ -40,7 +40,7 @@ impl Uring {
 
     /// What a transport's queue holds leaves at the turn's end.
     #[inline]
-    fn want_to_send(&mut self, id: TransportId) {
+    fn want_to_send(&mut self, id: ConnectionId) {
         if let Some(transport) = self.base.transports.live(id)
             && transport.queue.is_some()
             && transport.interest & UNSENT == 0
@@ -74,7 +74,7 @@ impl Uring {
 
     /// Sends what waits for the turn's end, as much as the socket takes: the transport is about to end.
     #[cold]
-    pub(super) fn send_now(&mut self, id: TransportId) {
+    pub(super) fn send_now(&mut self, id: ConnectionId) {
         if let Some(transport) = self.base.transports.live(id)
             && transport.state == State::Open
             && transport.interest & UNSENT != 0
@@ -90,7 +90,7 @@ impl Uring {
     /// A send is done. Nobody has done anything with the transport since it was submitted.
     pub(super) fn sent(
         &mut self,
-        id: TransportId,
+        id: ConnectionId,
         sent: Result<usize, Errno>,
         mut queue: Box<SendQueue>,
     ) {
@@ -123,7 +123,7 @@ impl Uring {
     }
 
     /// After an attempt to send: the poll for room, low water, FIN.
-    fn settle(&mut self, id: TransportId) {
+    fn settle(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -150,7 +150,7 @@ impl Uring {
     }
 
     /// Asks to be told when there is room to send, or a connect is done.
-    pub(super) fn watch_writable(&mut self, id: TransportId) {
+    pub(super) fn watch_writable(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -182,7 +182,7 @@ impl Uring {
 
     pub(super) fn tell_connected(
         &mut self,
-        id: TransportId,
+        id: ConnectionId,
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) {
         let Some(transport) = self.base.transports.live(id) else {
@@ -196,7 +196,7 @@ impl Uring {
         self.settle(id);
     }
 
-    pub(super) fn shutdown_send(&mut self, id: TransportId) {
+    pub(super) fn shutdown_send(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };

@@ -11,21 +11,21 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use veche_net::{
-    Buffer, CloseReason, Driver, Event, ListenOptions, ListenerId, Options, TransportId, Uring,
+    Buffer, CloseReason, Driver, Event, ListenOptions, ListenerId, Options, ConnectionId, Uring,
     bind,
 };
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Logged {
-    Accepted(TransportId),
+    Accepted(ConnectionId),
     Stalled,
-    Connected(TransportId),
-    Ended(TransportId),
-    Sent(TransportId, usize),
-    Progressed(TransportId),
-    Drained(TransportId),
-    Closed(TransportId, CloseReason),
-    Timer(TransportId),
+    Connected(ConnectionId),
+    Ended(ConnectionId),
+    Sent(ConnectionId, usize),
+    Progressed(ConnectionId),
+    Drained(ConnectionId),
+    Closed(ConnectionId, CloseReason),
+    Timer(ConnectionId),
     Woken,
 }
 
@@ -39,8 +39,8 @@ struct Life {
 #[derive(Default)]
 pub struct Log {
     pub events: Vec<Logged>,
-    pub received: HashMap<TransportId, Vec<u8>>,
-    lives: HashMap<TransportId, Life>,
+    pub received: HashMap<ConnectionId, Vec<u8>>,
+    lives: HashMap<ConnectionId, Life>,
 }
 
 impl Log {
@@ -52,7 +52,7 @@ impl Log {
         self.count(wanted) > 0
     }
 
-    pub fn accepted(&self) -> Vec<TransportId> {
+    pub fn accepted(&self) -> Vec<ConnectionId> {
         let ids = self.events.iter().filter_map(|event| match event {
             Logged::Accepted(id) => Some(*id),
             _ => None,
@@ -60,7 +60,7 @@ impl Log {
         ids.collect()
     }
 
-    pub fn closed(&self, wanted: TransportId) -> Option<CloseReason> {
+    pub fn closed(&self, wanted: ConnectionId) -> Option<CloseReason> {
         self.events.iter().find_map(|event| match event {
             Logged::Closed(id, reason) if *id == wanted => Some(*reason),
             _ => None,
@@ -75,23 +75,23 @@ impl Log {
             .count()
     }
 
-    pub fn bytes(&self, id: TransportId) -> &[u8] {
+    pub fn bytes(&self, id: ConnectionId) -> &[u8] {
         self.received.get(&id).map_or(&[], Vec::as_slice)
     }
 
     /// A test is about to close `id`, or has just done so.
-    pub fn close_called(&mut self, id: TransportId) {
+    pub fn close_called(&mut self, id: ConnectionId) {
         if let Some(life) = self.lives.get_mut(&id) {
             life.close_called = true;
         }
     }
 
     /// A test has called `connect`.
-    pub fn connecting(&mut self, id: TransportId) {
+    pub fn connecting(&mut self, id: ConnectionId) {
         self.born(id);
     }
 
-    fn born(&mut self, id: TransportId) {
+    fn born(&mut self, id: ConnectionId) {
         assert!(
             self.lives.keys().all(|live| live.index != id.index),
             "{id:?} reuses an index before Closed"
@@ -154,7 +154,7 @@ impl Log {
     }
 
     /// The life of an id that may have events.
-    fn life(&mut self, id: TransportId) -> &mut Life {
+    fn life(&mut self, id: ConnectionId) -> &mut Life {
         let life = self
             .lives
             .get_mut(&id)
@@ -249,7 +249,7 @@ impl<D: Driver> World<D> {
     }
 
     /// Turns until the kernel has all that was sent.
-    pub fn until_sent(&mut self, id: TransportId) {
+    pub fn until_sent(&mut self, id: ConnectionId) {
         let start = now();
         while self.driver.unsent(id) > 0 {
             assert!(start.elapsed() < Duration::from_secs(30), "nothing moves");
@@ -275,13 +275,13 @@ impl<D: Driver> World<D> {
         );
     }
 
-    pub fn close(&mut self, id: TransportId) {
+    pub fn close(&mut self, id: ConnectionId) {
         self.log.close_called(id);
         self.driver.close(id);
     }
 
     /// A connection to our listener: its id here and the peer's socket.
-    pub fn accept(&mut self) -> (TransportId, TcpStream) {
+    pub fn accept(&mut self) -> (ConnectionId, TcpStream) {
         let peer = TcpStream::connect(self.addr).expect("the listener listens");
         let before = self.log.accepted().len();
         self.until("accept", |log| log.accepted().len() > before);

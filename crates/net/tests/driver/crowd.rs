@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use bytes::Bytes;
-use veche_net::{Buffer, Driver, Options, TransportId};
+use veche_net::{Buffer, Driver, Options, ConnectionId};
 
 use crate::common::{World, echo, ignore, random, small};
 
@@ -17,7 +17,7 @@ fn message(peer: usize, round: usize) -> Vec<u8> {
     random(seed as u64, 1 + seed * 7 % 1000)
 }
 
-fn hears(id: TransportId, peer: &mut TcpStream, said: &[u8]) {
+fn hears(id: ConnectionId, peer: &mut TcpStream, said: &[u8]) {
     let mut heard = vec![0; said.len()];
     let patience = Some(Duration::from_secs(5));
     peer.set_read_timeout(patience).expect("a socket option");

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use veche_net::{Buffer, CloseReason, Driver, Event, Options, TransportId};
+use veche_net::{Buffer, CloseReason, Driver, Event, Options, ConnectionId};
 
 use crate::common::{Logged, World, ignore, now, random, reset, small};
 
@@ -138,7 +138,7 @@ pub(crate) fn close_drops_what_is_unsent<D: Driver>(make: fn(Options) -> D) {
 }
 
 pub(crate) fn reset_is_noticed_in_every_state<D: Driver>(make: fn(Options) -> D) {
-    type Prepare<D> = fn(&mut World<D>, TransportId, &mut TcpStream);
+    type Prepare<D> = fn(&mut World<D>, ConnectionId, &mut TcpStream);
     let states: [(&str, Prepare<D>); 7] = [
         ("reading", |_, _, _| {}),
         ("paused", |world, id, _| world.driver.pause(id)),

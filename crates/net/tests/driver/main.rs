@@ -17,7 +17,7 @@ use ends::*;
 use veche_mailbox::Wake;
 use veche_net::{
     Buffer, CloseReason, Delayed, Driver, Epoll, Event, ListenOptions, Options,
-    RECEIVE_AFTER_PAUSE_MAX, TransportId, Uring, bind,
+    RECEIVE_AFTER_PAUSE_MAX, ConnectionId, Uring, bind,
 };
 
 fn echoes_every_byte<D: Driver>(make: fn(Options) -> D) {
@@ -382,7 +382,7 @@ fn timers_fire_in_order<D: Driver>(make: fn(Options) -> D) {
         world.driver.clear_timer(id);
     }
     deadlines.sort_by_key(|&(deadline_ms, _)| deadline_ms);
-    let mut fired: Vec<TransportId> = Vec::new();
+    let mut fired: Vec<ConnectionId> = Vec::new();
     while fired.len() < deadlines.len() {
         world.turn(None);
         let now_ms = world.driver.now_ms();
@@ -394,7 +394,7 @@ fn timers_fire_in_order<D: Driver>(make: fn(Options) -> D) {
             }
         }
     }
-    let deadline = |id: &TransportId| deadlines.iter().find(|due| due.1 == *id).map(|due| due.0);
+    let deadline = |id: &ConnectionId| deadlines.iter().find(|due| due.1 == *id).map(|due| due.0);
     let order: Vec<_> = fired.iter().map(deadline).collect();
     // What was past already fires in the first millisecond after.
     let clamp = |at: &Option<u64>| at.map(|at_ms| at_ms.max(start_ms + 1));

@@ -25,6 +25,7 @@ pub use decoder::{Decoder, Event};
 pub use encoder::{Encoder, encode_close, encode_control, encode_message};
 pub use error::Error;
 pub use frame::{HEADER_BYTES_MAX, Opcode};
+pub use veche_types::MessageKind;
 
 /// Which end of the connection we are. A server receives masked frames and sends plain ones, a client the reverse
 /// (RFC 6455 section 5.1).
@@ -34,15 +35,6 @@ pub enum Role {
     Server,
     /// The end that opened the connection.
     Client,
-}
-
-/// What a message holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MessageKind {
-    /// UTF-8; a [`Decoder`] has checked it.
-    Text,
-    /// Any bytes.
-    Binary,
 }
 
 /// Up to so many bytes a message may be inflated from as little as its sender likes.

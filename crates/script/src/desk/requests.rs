@@ -1,6 +1,6 @@
 //! HTTP requests and handshakes under way, by a number that scripts know: the place, and how often it was taken.
 
-use crate::effects::ConnectionId;
+use crate::ConnectionId;
 use crate::request::Request;
 
 /// Bits of a request's number that are its place; all of a number's bits fit into Lua's.

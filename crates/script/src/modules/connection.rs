@@ -8,7 +8,8 @@ use super::core::channel_name;
 use super::{fault, http};
 use crate::connections;
 use crate::desk::Desk;
-use crate::effects::{ConnectionId, Credential, Effect};
+use crate::effects::{Credential, Effect};
+use crate::ConnectionId;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
     let fields = lua.create_table()?;

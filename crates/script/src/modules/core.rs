@@ -6,7 +6,8 @@ use mlua::{Lua, LuaString, Table, Value, Variadic};
 
 use super::{fault, json};
 use crate::desk::{Desk, Woken};
-use crate::effects::{Effect, Kind, Level, Token};
+use crate::effects::{Effect, Level, Token};
+use crate::MessageKind;
 
 /// Longest sleep, in seconds: a year.
 const SLEEP_MAX_S: f64 = 31_536_000.0;
@@ -96,8 +97,8 @@ fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua:
                 }
             };
             let kind = match kind.as_ref().map(LuaString::as_bytes).as_deref() {
-                None | Some(b"text") => Kind::Text,
-                Some(b"binary") => Kind::Binary,
+                None | Some(b"text") => MessageKind::Text,
+                Some(b"binary") => MessageKind::Binary,
                 Some(_) => {
                     return Err(fault(format!(
                         "bad argument #3 to '{what}': \"text\" or \"binary\" expected"
@@ -105,7 +106,7 @@ fn publish(lua: &Lua, desk: &Rc<Desk>, what: &'static str) -> mlua::Result<mlua:
                 }
             };
             let data = data.as_bytes();
-            if kind == Kind::Text && simdutf8::basic::from_utf8(&data).is_err() {
+            if kind == MessageKind::Text && simdutf8::basic::from_utf8(&data).is_err() {
                 return Err(fault(format!(
                     "bad argument #2 to '{what}': it is not UTF-8, so it can't be text; {what} it as \"binary\""
                 )));

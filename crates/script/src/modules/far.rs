@@ -9,7 +9,8 @@ use super::argument::{Arguments, as_number};
 use super::fault;
 use crate::close::{REASON_BYTES_MAX, is_close_code};
 use crate::desk::Desk;
-use crate::effects::{ConnectionId, Effect, Kind};
+use crate::effects::Effect;
+use crate::{ConnectionId, MessageKind};
 
 /// Connections that a search finds unless told otherwise, and the most that it may be told.
 const LIMIT: usize = 1000;
@@ -36,12 +37,12 @@ pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Resul
         let arguments = Arguments::new("send", values);
         let data = arguments.bytes(1)?;
         let kind = match arguments.at(2) {
-            Value::Nil => Kind::Text,
-            Value::String(kind) if *kind == "text" => Kind::Text,
-            Value::String(kind) if *kind == "binary" => Kind::Binary,
+            Value::Nil => MessageKind::Text,
+            Value::String(kind) if *kind == "text" => MessageKind::Text,
+            Value::String(kind) if *kind == "binary" => MessageKind::Binary,
             _ => return Err(arguments.bad(2, "\"text\" or \"binary\" expected")),
         };
-        if kind == Kind::Text && simdutf8::basic::from_utf8(&data).is_err() {
+        if kind == MessageKind::Text && simdutf8::basic::from_utf8(&data).is_err() {
             return Err(arguments.bad(
                 1,
                 "it is not UTF-8, so it can't be a text message; send it as \"binary\"",

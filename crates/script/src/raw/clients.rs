@@ -13,7 +13,8 @@ use super::functions::{close, closure, connection, desk, fail, send};
 use super::machine::Reference;
 use super::object;
 use crate::desk::Desk;
-use crate::effects::{ConnectionId, Token};
+use crate::effects::Token;
+use crate::ConnectionId;
 
 /// An id that no connection has.
 const NOBODY: ConnectionId = ConnectionId {

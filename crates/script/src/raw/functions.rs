@@ -13,7 +13,7 @@ use super::machine::{Coroutine, Reference, counted_bytes, waits_mark};
 use super::object;
 use crate::close::{REASON_BYTES_MAX, is_close_code};
 use crate::desk::{Desk, Sent};
-use crate::effects::{ConnectionId, Kind};
+use crate::{ConnectionId, MessageKind};
 
 /// The functions, and the metatable of connections, which `lua/prelude.lua` completes.
 pub(crate) struct Natives {
@@ -148,15 +148,15 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
             )
         };
         let kind = match bytes(state, 3) {
-            None if ffi::lua_type(state, 3) <= ffi::LUA_TNIL => Kind::Text,
-            Some(b"text") => Kind::Text,
-            Some(b"binary") => Kind::Binary,
+            None if ffi::lua_type(state, 3) <= ffi::LUA_TNIL => MessageKind::Text,
+            Some(b"text") => MessageKind::Text,
+            Some(b"binary") => MessageKind::Binary,
             _ => fail(
                 state,
                 c"bad argument #2 to 'send': \"text\" or \"binary\" expected",
             ),
         };
-        if kind == Kind::Text && simdutf8::basic::from_utf8(data).is_err() {
+        if kind == MessageKind::Text && simdutf8::basic::from_utf8(data).is_err() {
             fail(
                 state,
                 c"bad argument #1 to 'send': it is not UTF-8, so it can't be a text message; send it as \"binary\"",

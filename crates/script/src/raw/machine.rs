@@ -8,7 +8,8 @@ use mlua::Lua;
 use mlua::ffi::{self, lua_State};
 
 use super::object;
-use crate::effects::{ConnectionId, Token};
+use crate::effects::Token;
+use crate::ConnectionId;
 use crate::modules;
 use crate::watch::Watch;
 

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 use mlua::ffi::{self, lua_State};
 
-use crate::effects::ConnectionId;
+use crate::ConnectionId;
 
 /// What such an object holds.
 type Numbers = [u32; 2];

@@ -5,7 +5,8 @@
 
 use super::Vm;
 use crate::Now;
-use crate::effects::{ConnectionId, Level, Token};
+use crate::effects::{Level, Token};
+use crate::ConnectionId;
 use crate::modules;
 use crate::raw::Argument;
 

@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use super::{Handler, Vm};
 use crate::Now;
-use crate::effects::{ConnectionId, Effect, Level};
+use crate::effects::{Effect, Level};
+use crate::ConnectionId;
 use crate::modules;
 use crate::task::Owner;
 

@@ -12,7 +12,8 @@ use crate::World;
 use crate::app::{App, Role};
 use crate::code::{Code, CodeError};
 use crate::desk::Desk;
-use crate::effects::{Kind, Level};
+use crate::effects::Level;
+use crate::MessageKind;
 use crate::hooks::Hook;
 use crate::modules;
 use crate::raw::{Machine, Natives, Reference};
@@ -181,8 +182,8 @@ impl Vm {
         Ok(Self {
             metatable: machine.keep(natives.metatable)?,
             kinds: [
-                machine.keep(Kind::Text.name())?,
-                machine.keep(Kind::Binary.name())?,
+                machine.keep(MessageKind::Text.name())?,
+                machine.keep(MessageKind::Binary.name())?,
             ],
             serve: machine.keep(inner.get::<Function>("serve")?)?,
             shake: machine.keep(inner.get::<Function>("shake")?)?,

@@ -102,7 +102,7 @@ fn call_id(AppId(app): AppId, Token(token): Token) -> CallId {
 
 impl Here {
     /// What has become of another token for a connection.
-    pub(crate) fn renewed(
+    pub(super) fn tell_renewed(
         &mut self,
         renewal: &Renewal,
         result: Result<Option<u64>, NotRenewed>,

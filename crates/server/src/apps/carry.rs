@@ -8,12 +8,12 @@ use veche_frontends::journal::SlowKind;
 use veche_frontends::outbox::Sending;
 use veche_frontends::shared::Renewal;
 use veche_frontends::{AppId, Shared};
-use veche_hub::{ChannelName, Joining, Payload, PayloadKind, PayloadRef, SessionId};
+use veche_hub::{ChannelName, SubscribeOptions, Payload, PayloadKind, PayloadRef, ConnectionId};
 use veche_proto::http::Status;
 use veche_proto::websocket::MessageKind;
-use veche_script::{Answer, Effect, Kind, Level, Token};
+use veche_script::{Answer, Effect, Level, Token};
 
-use super::here::{Direct, Here, LOG, later, now, session};
+use super::here::{Direct, Here, LOG, later};
 use super::journal::Entry;
 
 /// A handler has failed (RFC 6455, section 7.4.1).
@@ -25,7 +25,7 @@ pub(super) struct Held {
     publications: VecDeque<(String, Payload)>,
     /// How many there have been that are with the hub by now.
     went: u64,
-    sessions: Vec<SessionId>,
+    sessions: Vec<ConnectionId>,
 }
 
 impl Held {
@@ -44,7 +44,7 @@ impl Held {
     }
 
     /// A session that gets no further message until everything is published.
-    pub(super) fn hold_back(&mut self, session: SessionId) {
+    pub(super) fn hold_back(&mut self, session: ConnectionId) {
         self.sessions.push(session);
     }
 }
@@ -54,7 +54,7 @@ impl Here {
     pub(super) fn carry_out(
         &mut self,
         id: AppId,
-        current: Option<SessionId>,
+        current: Option<ConnectionId>,
         shared: &mut Shared,
     ) -> Option<Direct> {
         let mut direct = None;
@@ -76,9 +76,9 @@ impl Here {
             for effect in list {
                 match effect {
                     Effect::Send { to, kind, data } => {
-                        let kind = message_kind(kind);
+
                         let outboxes = &mut shared.ports.outboxes;
-                        let sending = outboxes.send(session(to), kind, data.of(bytes));
+                        let sending = outboxes.send(to, kind, data.of(bytes));
                         if sending == Sending::Full
                             && let Some(app) = self.app(id)
                         {
@@ -86,14 +86,14 @@ impl Here {
                         }
                     }
                     Effect::Close { of, code, reason } => {
-                        shared.ports.kicks.push((session(of), code, reason));
+                        shared.ports.kicks.push((of, code, reason));
                     }
                     Effect::Subscribe {
                         who,
                         channel,
                         token,
                     } => {
-                        if let Err(words) = self.subscribe(session(who), &channel, token, shared) {
+                        if let Err(words) = self.subscribe(who, &channel, token, shared) {
                             refused.push((token, words));
                         }
                     }
@@ -102,7 +102,7 @@ impl Here {
                         credential,
                         token,
                     } => shared.ports.renewals.push(Renewal {
-                        session: session(who),
+                        session: who,
                         credential: credential.0,
                         app: id,
                         ticket: token.0,
@@ -111,9 +111,9 @@ impl Here {
                         if let Ok(name) = ChannelName::new(&channel) {
                             shared
                                 .hub
-                                .unsubscribe(session(who), name, &mut shared.ports);
+                                .unsubscribe(who, name, &mut shared.ports);
                         }
-                        let given_up = self.tickets.give_up(session(who), Some(&channel));
+                        let given_up = self.tickets.give_up(who, Some(&channel));
                         let words = || "unsubscribed meanwhile".to_owned();
                         refused.extend(given_up.into_iter().map(|token| (token, words())));
                     }
@@ -124,9 +124,9 @@ impl Here {
                         data,
                     } => {
                         let kind = match (kind, is_json) {
-                            (Kind::Text, false) => PayloadKind::Text,
-                            (Kind::Text, true) => PayloadKind::Json,
-                            (Kind::Binary, _) => PayloadKind::Binary,
+                            (MessageKind::Text, false) => PayloadKind::Text,
+                            (MessageKind::Text, true) => PayloadKind::Json,
+                            (MessageKind::Binary, _) => PayloadKind::Binary,
                         };
                         self.publish(channel, kind, data.of(bytes), shared);
                     }
@@ -141,7 +141,7 @@ impl Here {
                             headers,
                             body: Body::Bytes(body.of(bytes).to_vec()),
                         });
-                        answer(current, session(to), response, &mut direct, shared);
+                        answer(current, to, response, &mut direct, shared);
                     }
                     Effect::RespondFile {
                         to,
@@ -163,7 +163,7 @@ impl Here {
                             },
                         };
                         let response = Direct::Response(response);
-                        answer(current, session(to), response, &mut direct, shared);
+                        answer(current, to, response, &mut direct, shared);
                     }
                     Effect::Begin {
                         to,
@@ -172,10 +172,10 @@ impl Here {
                     } => {
                         let status = Status(status);
                         let beginning = AppAnswer::Begin(Beginning { status, headers });
-                        shared.ports.app_answers.push_back((session(to), beginning));
+                        shared.ports.app_answers.push_back((to, beginning));
                     }
                     Effect::Part { to, data, token } => {
-                        let (to, asks) = (session(to), token.is_some());
+                        let asks = token.is_some();
                         if let Some(token) = token {
                             self.writers.entry(to).or_default().push(token);
                         }
@@ -185,15 +185,15 @@ impl Here {
                     }
                     Effect::End { to, is_whole } => {
                         // Those who write beside the function that has ended.
-                        let late = self.writers.remove(&session(to)).unwrap_or_default();
+                        let late = self.writers.remove(&to).unwrap_or_default();
                         let words = || veche_script::GONE.to_owned();
                         refused.extend(late.into_iter().map(|token| (token, words())));
                         let end = AppAnswer::End { is_whole };
-                        shared.ports.app_answers.push_back((session(to), end));
+                        shared.ports.app_answers.push_back((to, end));
                     }
                     Effect::Verdict { of, verdict } => {
                         let verdict = Direct::Verdict(self::verdict(verdict));
-                        answer(current, session(of), verdict, &mut direct, shared);
+                        answer(current, of, verdict, &mut direct, shared);
                     }
                     Effect::SendFar {
                         worker,
@@ -201,7 +201,7 @@ impl Here {
                         kind,
                         data,
                     } => {
-                        let kind = message_kind(kind);
+
                         self.far.send(worker, id, to, kind, data.of(bytes));
                     }
                     Effect::CloseFar {
@@ -226,10 +226,10 @@ impl Here {
                     Effect::Dial { token, dial } => self.dial(id, token, *dial),
                     Effect::HangUp { token } => self.hang_up(id, token),
                     Effect::Ruled { question, ruling } => self.ruled(question, ruling, shared),
-                    Effect::Ready { of } => shared.app_ready.push(session(of)),
+                    Effect::Ready { of } => shared.app_ready.push(of),
                     Effect::Failed { of } => {
                         let (code, reason) = FAILED;
-                        let kick = (session(of), code, reason.to_owned());
+                        let kick = (of, code, reason.to_owned());
                         shared.ports.kicks.push(kick);
                     }
                     Effect::Log { level, text } => {
@@ -247,7 +247,7 @@ impl Here {
             for (token, words) in refused {
                 let words = Answer::Failed(words);
                 if let Some(Some(app)) = self.apps.get_mut(usize::from(id.0)) {
-                    app.answer(token, &words, now(shared));
+                    app.answer(token, &words, shared.now);
                 }
             }
         }
@@ -261,16 +261,16 @@ impl Here {
 
     fn subscribe(
         &mut self,
-        who: SessionId,
+        who: ConnectionId,
         channel: &str,
         token: Token,
         shared: &mut Shared,
     ) -> Result<(), String> {
         let name = ChannelName::new(channel).map_err(|error| error.to_string())?;
         let ticket = self.tickets.issue(who, channel, token);
-        let joining = Joining {
+        let joining = SubscribeOptions {
             client: shared.member(who, name),
-            ..Joining::default()
+            ..SubscribeOptions::default()
         };
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);
         let result = hub.subscribe(who, name, ticket, &joining, ports);
@@ -290,8 +290,8 @@ impl Here {
         if let Some(journal) = &self.journal {
             let (channel, data) = (channel.clone(), data.to_vec());
             let kind = match kind {
-                PayloadKind::Text | PayloadKind::Json => Kind::Text,
-                PayloadKind::Binary => Kind::Binary,
+                PayloadKind::Text | PayloadKind::Json => MessageKind::Text,
+                PayloadKind::Binary => MessageKind::Binary,
             };
             journal.write(Entry::Published {
                 channel,
@@ -360,8 +360,8 @@ impl Here {
 
 /// An answer: given back if it is to the request that is being handed over, else handed in later.
 fn answer(
-    current: Option<SessionId>,
-    to: SessionId,
+    current: Option<ConnectionId>,
+    to: ConnectionId,
     answer: Direct,
     direct: &mut Option<Direct>,
     shared: &mut Shared,
@@ -385,12 +385,5 @@ fn verdict(verdict: veche_script::Verdict) -> Verdict {
             headers,
             body: Body::Bytes(body),
         }),
-    }
-}
-
-fn message_kind(kind: Kind) -> MessageKind {
-    match kind {
-        Kind::Text => MessageKind::Text,
-        Kind::Binary => MessageKind::Binary,
     }
 }

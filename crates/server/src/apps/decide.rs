@@ -9,7 +9,7 @@ use tracing::{error, warn};
 use veche_frontends::hooks::{self, Encoding, Given, Grant, Kind, Kinds, Question, QuestionId};
 use veche_frontends::hooks::{Asker, Verdict};
 use veche_frontends::{AppId, Shared};
-use veche_hub::{Payload, PayloadKind, SessionId};
+use veche_hub::{Payload, PayloadKind, ConnectionId};
 use veche_script::Vm;
 use veche_script::hooks::{Asked, Blob, Caller, Data, Hook, Ruling};
 
@@ -40,13 +40,13 @@ pub(super) struct Questions {
 /// A verdict that waits until so many publications are with the hub.
 struct Held {
     behind: u64,
-    verdict: (SessionId, QuestionId, Verdict),
+    verdict: (ConnectionId, QuestionId, Verdict),
 }
 
 struct Waiting {
     app: AppId,
     kind: Kind,
-    session: SessionId,
+    session: ConnectionId,
     id: QuestionId,
     due_ms: u64,
 }
@@ -75,7 +75,7 @@ impl Questions {
 
 impl Here {
     /// Has an application decide. The verdict is left in the ports, now or later, whatever happens.
-    pub(crate) fn decide(
+    pub(super) fn decide_on(
         &mut self,
         app: AppId,
         timeout_ms: u64,

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 
 use veche_calls::Trust;
 use veche_frontends::{AppId, Caller, Dial, Shared, Terms};
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_proto::websocket::Limits;
 use veche_script::{Now, Token, Vm};
 use veche_tls::Believe;
 
-use super::here::{Application, Here, connection};
+use super::here::{Application, Here};
 
 /// Fragments of another server's message.
 const FRAGMENTS_MAX: u32 = 65_536;
@@ -77,14 +77,14 @@ impl Here {
         &mut self,
         app: AppId,
         token: u64,
-        id: SessionId,
+        id: ConnectionId,
         protocol: Option<&str>,
         shared: &mut Shared,
     ) -> Option<()> {
         let token = Token(token);
         let (opened, _) = self.run(app, None, shared, |app, now| {
             let vm = app.vms().find(|vm| vm.is_dialing(token));
-            vm.is_some_and(|vm| vm.client_opened(token, connection(id), protocol, now))
+            vm.is_some_and(|vm| vm.client_opened(token, id, protocol, now))
         });
         opened.filter(|opened| *opened).map(drop)
     }
@@ -108,8 +108,8 @@ impl Application {
 
     /// The VM that gets a connection's messages: the newest, but for what an older one has dialed.
     #[inline]
-    pub(super) fn vm_of(&mut self, id: SessionId) -> &mut Vm {
-        let id = connection(id);
+    pub(super) fn vm_of(&mut self, id: ConnectionId) -> &mut Vm {
+
         let older = self.before.len();
         let found = self.vms().take(older).position(|vm| vm.has_client(id));
         match found {

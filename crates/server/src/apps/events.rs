@@ -36,7 +36,7 @@ impl Here {
     }
 
     /// Something has happened; whether an application is to be told.
-    pub(crate) fn happened(&mut self, happenings: &[Happening], lost: u64) -> bool {
+    pub(super) fn queue_events(&mut self, happenings: &[Happening], lost: u64) -> bool {
         let Some(AppId(place)) = self.listener() else {
             return false;
         };

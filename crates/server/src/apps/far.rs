@@ -8,7 +8,7 @@ use veche_proto::websocket::MessageKind;
 use veche_script::ConnectionId;
 
 use super::find::{Finding, Search};
-use super::here::{Here, session};
+use super::here::Here;
 
 /// Bytes for one other worker that wait for its mail to be taken; beyond that messages are dropped.
 const WAITING_BYTES_MAX: usize = 32 << 20;
@@ -122,7 +122,7 @@ impl Far {
 
 impl Here {
     /// The next mail for a worker.
-    pub(crate) fn next_mail(&mut self, worker: usize) -> Option<AppMail> {
+    pub(super) fn next_mail(&mut self, worker: usize) -> Option<AppMail> {
         let lane = self.far.lanes.get_mut(worker)?;
         let mail = lane.mail.pop_front()?;
         lane.bytes -= mail.bytes;
@@ -134,26 +134,26 @@ impl Here {
     }
 
     /// Whether there is mail for another worker.
-    pub(crate) fn has_mail(&self) -> bool {
+    pub(super) fn has_mail(&self) -> bool {
         !self.far.is_empty()
     }
 
     /// Mail of another worker.
-    pub(crate) fn mail(&mut self, mail: AppMail, shared: &mut Shared) {
+    pub(super) fn mail(&mut self, mail: AppMail, shared: &mut Shared) {
         let id = mail.app;
         for order in mail.orders {
             match order {
                 Order::Send(to, kind, data) => {
                     if let Some(app) = self.app(id)
                         && app.vm.is_open(to)
-                        && shared.ports.outboxes.send(session(to), kind, &data) == Sending::Full
+                        && shared.ports.outboxes.send(to, kind, &data) == Sending::Full
                     {
                         app.vm.full(to);
                     }
                 }
                 Order::Close(of, code, reason) => {
                     if self.app(id).is_some_and(|app| app.vm.closing(of)) {
-                        shared.ports.kicks.push((session(of), code, reason));
+                        shared.ports.kicks.push((of, code, reason));
                     }
                 }
                 Order::Find(search) => self.search_for(id, search, shared),

@@ -9,7 +9,7 @@ use veche_frontends::{AppId, Shared};
 use veche_script::Token;
 
 use super::far::Order;
-use super::here::{Here, connection};
+use super::here::Here;
 
 /// A worker that has not answered after so long lags too much.
 const PATIENCE_MS: u64 = 5000;
@@ -165,7 +165,7 @@ impl Here {
         let app = self.apps.get(usize::from(app.0)).and_then(Option::as_ref);
         let Some(app) = app else { return Vec::new() };
         let sessions = shared.hub.sessions_of_user(user);
-        let own = sessions.map(connection).filter(|id| app.vm.is_open(*id));
+        let own = sessions.filter(|id| app.vm.is_open(*id));
         let places = own.map(|id| Place {
             worker: self.worker,
             index: id.index,

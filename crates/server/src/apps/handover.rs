@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tracing::{error, info, warn};
 use veche_frontends::{AppId, Shared};
 
-use super::here::{Application, Here, LOG, Retired, now, session};
+use super::here::{Application, Here, LOG, Retired};
 use super::library::{Shelf, Volume};
 
 /// Handlers of older code have so long to end after a reload, and so has an application that was taken out.
@@ -64,7 +64,7 @@ impl Here {
             Ok(mut app) => {
                 if let Some(mut old) = before {
                     app.vm.adopt();
-                    old.stop(now(shared));
+                    old.stop(shared.now);
                     app.before = old.before;
                     app.before.push(Retired {
                         vm: old.vm,
@@ -89,7 +89,7 @@ impl Here {
             return;
         };
         info!(target: LOG, app = app.volume.app.name, worker, "no more in the configuration: it ends");
-        app.stop(now(shared));
+        app.stop(shared.now);
         app.life = None;
         app.exit = Some(Exit {
             since_ms: shared.now.mono_ms,
@@ -108,7 +108,7 @@ impl Here {
             exit.is_told = true;
             let (code, reason) = GONE;
             let clients = app.vm.connections().into_iter();
-            let kicks = clients.map(|client| (session(client), code, reason.to_owned()));
+            let kicks = clients.map(|client| (client, code, reason.to_owned()));
             shared.ports.kicks.extend(kicks);
             return;
         }
@@ -145,21 +145,21 @@ impl Here {
     }
 
     /// The server ends: everybody is told, and goes on as far as the time of the drain lasts.
-    pub(crate) fn stop(&mut self, shared: &mut Shared) {
+    pub(super) fn stop_all(&mut self, shared: &mut Shared) {
         if std::mem::replace(&mut self.is_stopping, true) {
             return;
         }
         for index in 0..self.apps.len() {
             let id = AppId(index as u16);
             if let Some(app) = self.app(id) {
-                app.stop(now(shared));
+                app.stop(shared.now);
             }
             self.carry_out(id, None, shared);
         }
     }
 
     /// Whether all that were told have done what they had to.
-    pub(crate) fn has_stopped(&self) -> bool {
+    pub(super) fn have_all_stopped(&self) -> bool {
         let mut apps = self.apps.iter().flatten();
         let is_busy = |app: &Application| app.is_running() && !app.vm.is_at_rest();
         self.is_stopping && !apps.any(|app| app.vm.is_stopping() || is_busy(app))
@@ -178,7 +178,7 @@ impl Application {
     }
 
     /// Calls `app.stop`; not of a service that does not run.
-    fn stop(&mut self, now: veche_script::Now) {
+    fn stop(&mut self, now: veche_types::Now) {
         if self.life.is_none() || self.is_running() {
             self.vm.stop(now);
         }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use veche_frontends::app::{AppAnswer, Body, Gone, Outcome, Progress, Request, Response, Verdict};
 use veche_frontends::{AppId, Apps, Shared};
-use veche_hub::{Answer, SessionId, Ticket};
+use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::http::Status;
 use veche_proto::websocket::{MessageKind, handshake};
-use veche_script::{ConnectionId, Effects, Handler, Kind, Token, Vm, World};
+use veche_script::{Effects, Handler, Token, Vm, World};
 
 use super::calls::{Calls, Gate};
 use super::carry::Held;
@@ -53,7 +53,7 @@ pub(crate) struct Here {
     /// What scripts ask of the world.
     pub(super) calls: Calls,
     /// Who waits for room to write more of a response.
-    pub(super) writers: HashMap<SessionId, Vec<Token>>,
+    pub(super) writers: HashMap<ConnectionId, Vec<Token>>,
     /// Of a test, which reads there what the applications did.
     pub(super) journal: Option<Journal>,
     /// The server ends: `stop` was called, and no service begins any more.
@@ -98,7 +98,7 @@ pub(super) struct Retired {
 #[derive(Default)]
 pub(super) struct Tickets {
     last: u32,
-    waiting: BTreeMap<(SessionId, u32), Waiting>,
+    waiting: BTreeMap<(ConnectionId, u32), Waiting>,
 }
 
 /// A wait for a subscription.
@@ -109,7 +109,7 @@ struct Waiting {
 
 impl Tickets {
     /// A ticket whose answer goes to whoever waits with that token.
-    pub(super) fn issue(&mut self, session: SessionId, channel: &str, token: Token) -> Ticket {
+    pub(super) fn issue(&mut self, session: ConnectionId, channel: &str, token: Token) -> Ticket {
         self.last = self.last.wrapping_add(1);
         let channel = channel.to_owned();
         let waiting = Waiting { token, channel };
@@ -117,16 +117,16 @@ impl Tickets {
         Ticket(self.last)
     }
 
-    pub(super) fn take(&mut self, session: SessionId, ticket: Ticket) -> Option<Token> {
+    pub(super) fn take(&mut self, session: ConnectionId, ticket: Ticket) -> Option<Token> {
         let waiting = self.waiting.remove(&(session, ticket.0))?;
         Some(waiting.token)
     }
 
     /// Those of a session, for one channel or for all, who will not be answered.
-    pub(super) fn give_up(&mut self, session: SessionId, channel: Option<&str>) -> Vec<Token> {
+    pub(super) fn give_up(&mut self, session: ConnectionId, channel: Option<&str>) -> Vec<Token> {
         let all = self.waiting.range((session, 0)..=(session, u32::MAX));
         let over = all.filter(|(_, waiting)| channel.is_none_or(|name| name == waiting.channel));
-        let over: Vec<(SessionId, u32)> = over.map(|(key, _)| *key).collect();
+        let over: Vec<(ConnectionId, u32)> = over.map(|(key, _)| *key).collect();
         let taken = over.iter().filter_map(|key| self.waiting.remove(key));
         taken.map(|waiting| waiting.token).collect()
     }
@@ -231,11 +231,11 @@ impl Here {
     pub(super) fn run<R>(
         &mut self,
         id: AppId,
-        current: Option<SessionId>,
+        current: Option<ConnectionId>,
         shared: &mut Shared,
-        call: impl FnOnce(&mut Application, veche_script::Now) -> R,
+        call: impl FnOnce(&mut Application, veche_types::Now) -> R,
     ) -> (Option<R>, Option<Direct>) {
-        let now = now(shared);
+        let now = shared.now;
         let result = self.app(id).map(|app| call(app, now));
         let direct = self.carry_out(id, current, shared);
         (result, direct)
@@ -263,7 +263,7 @@ impl Here {
     fn answer(
         &mut self,
         id: AppId,
-        session: SessionId,
+        session: ConnectionId,
         ticket: Ticket,
         answer: &Answer,
         shared: &mut Shared,
@@ -296,7 +296,7 @@ impl Application {
         &mut self,
         token: Token,
         answer: &veche_script::Answer,
-        now: veche_script::Now,
+        now: veche_types::Now,
     ) {
         for vm in self.vms() {
             vm.answer(token, answer, now);
@@ -308,7 +308,7 @@ impl Application {
         &mut self,
         token: Token,
         outcome: veche_calls::Outcome,
-        now: veche_script::Now,
+        now: veche_types::Now,
     ) {
         if let Some(vm) = self.vms().find(|vm| vm.is_waiting(token)) {
             vm.replied(token, outcome, now);
@@ -324,13 +324,13 @@ impl Apps for Here {
     fn handshake(
         &mut self,
         app: AppId,
-        id: SessionId,
+        id: ConnectionId,
         request: &Request<'_>,
         shared: &mut Shared,
     ) -> Outcome<Verdict> {
         let request = copy(request);
         let (_, direct) = self.run(app, Some(id), shared, |app, now| {
-            app.vm.handshake(connection(id), request, now)
+            app.vm.handshake(id, request, now)
         });
         match direct {
             Some(Direct::Verdict(verdict)) => Outcome::Now(verdict),
@@ -341,13 +341,13 @@ impl Apps for Here {
     fn opened(
         &mut self,
         app: AppId,
-        id: SessionId,
+        id: ConnectionId,
         request: &Request<'_>,
         shared: &mut Shared,
     ) -> Progress {
         let request = copy(request);
         let (progress, _) = self.run(app, None, shared, |app, now| {
-            app.vm.opened(connection(id), request, now)
+            app.vm.opened(id, request, now)
         });
         self::progress(progress)
     }
@@ -355,17 +355,13 @@ impl Apps for Here {
     fn message(
         &mut self,
         app: AppId,
-        id: SessionId,
+        id: ConnectionId,
         kind: MessageKind,
         data: &[u8],
         shared: &mut Shared,
     ) -> Progress {
-        let kind = match kind {
-            MessageKind::Text => Kind::Text,
-            MessageKind::Binary => Kind::Binary,
-        };
         let (progress, _) = self.run(app, None, shared, |app, now| {
-            app.vm_of(id).message(connection(id), kind, data, now)
+            app.vm_of(id).message(id, kind, data, now)
         });
         if !self.held.is_empty() && progress == Some(veche_script::Progress::Done) {
             // What was published can't be taken now: whoever goes on publishing waits.
@@ -375,19 +371,19 @@ impl Apps for Here {
         self::progress(progress)
     }
 
-    fn drained(&mut self, app: AppId, id: SessionId, shared: &mut Shared) {
+    fn drained(&mut self, app: AppId, id: ConnectionId, shared: &mut Shared) {
         self.run(app, None, shared, |app, now| {
             for old in &mut app.before {
-                old.vm.drained_elsewhere(connection(id), now);
+                old.vm.drained_elsewhere(id, now);
             }
-            app.vm_of(id).drained(connection(id), now)
+            app.vm_of(id).drained(id, now)
         });
     }
 
     fn answered(
         &mut self,
         app: AppId,
-        id: SessionId,
+        id: ConnectionId,
         ticket: Ticket,
         answer: Answer,
         shared: &mut Shared,
@@ -395,10 +391,10 @@ impl Apps for Here {
         self.answer(app, id, ticket, &answer, shared);
     }
 
-    fn closed(&mut self, app: AppId, id: SessionId, code: u16, reason: &str, shared: &mut Shared) {
+    fn closed(&mut self, app: AppId, id: ConnectionId, code: u16, reason: &str, shared: &mut Shared) {
         let given_up = self.tickets.give_up(id, None);
         self.run(app, None, shared, |app, now| {
-            let id = connection(id);
+
             let mut old = app.before.iter_mut();
             let is_there = |vm: &mut Vm| vm.is_busy_with(id) || vm.has_client(id);
             match old.find_map(|old| is_there(&mut old.vm).then_some(&mut old.vm)) {
@@ -424,7 +420,7 @@ impl Apps for Here {
     fn request(
         &mut self,
         app: AppId,
-        id: SessionId,
+        id: ConnectionId,
         request: &Request<'_>,
         shared: &mut Shared,
     ) -> Outcome<Response> {
@@ -433,7 +429,7 @@ impl Apps for Here {
         }
         let request = copy(request);
         let (_, direct) = self.run(app, Some(id), shared, |app, now| {
-            app.vm.request(connection(id), request, now)
+            app.vm.request(id, request, now)
         });
         match direct {
             Some(Direct::Response(response)) => Outcome::Now(response),
@@ -445,7 +441,7 @@ impl Apps for Here {
         &mut self,
         app: AppId,
         token: u64,
-        id: SessionId,
+        id: ConnectionId,
         protocol: Option<&str>,
         shared: &mut Shared,
     ) -> Option<()> {
@@ -456,7 +452,7 @@ impl Apps for Here {
         self.failed_client(app, token, why, shared);
     }
 
-    fn written(&mut self, app: AppId, id: SessionId, shared: &mut Shared) {
+    fn written(&mut self, app: AppId, id: ConnectionId, shared: &mut Shared) {
         for token in self.writers.remove(&id).unwrap_or_default() {
             self.run(app, None, shared, |app, now| {
                 app.answer(token, &veche_script::Answer::Done, now);
@@ -464,13 +460,13 @@ impl Apps for Here {
         }
     }
 
-    fn gone(&mut self, app: AppId, id: SessionId, why: Gone, shared: &mut Shared) {
+    fn gone(&mut self, app: AppId, id: ConnectionId, why: Gone, shared: &mut Shared) {
         let writers = self.writers.remove(&id).unwrap_or_default();
         let given_up = self.tickets.give_up(id, None);
         self.run(app, None, shared, |app, now| {
             let is_late = why == Gone::TooLate;
             for vm in app.vms() {
-                vm.gone(connection(id), is_late, now);
+                vm.gone(id, is_late, now);
             }
             // Those who write or subscribe beside the handler.
             for token in writers.into_iter().chain(given_up) {
@@ -546,7 +542,7 @@ fn only_websocket() -> Response {
 }
 
 /// An answer that did not come at once.
-pub(super) fn later(to: SessionId, direct: Direct, shared: &mut Shared) {
+pub(super) fn later(to: ConnectionId, direct: Direct, shared: &mut Shared) {
     let answer = match direct {
         Direct::Verdict(verdict) => AppAnswer::Verdict(verdict),
         Direct::Response(response) => AppAnswer::Response(response),
@@ -558,27 +554,6 @@ fn progress(progress: Option<veche_script::Progress>) -> Progress {
     match progress {
         Some(veche_script::Progress::Waits) => Progress::Waits,
         _ => Progress::Done,
-    }
-}
-
-pub(super) fn now(shared: &Shared) -> veche_script::Now {
-    veche_script::Now {
-        mono_ms: shared.now.mono_ms,
-        wall_ms: shared.now.wall_ms,
-    }
-}
-
-pub(super) fn connection(id: SessionId) -> ConnectionId {
-    ConnectionId {
-        index: id.index,
-        generation: id.generation,
-    }
-}
-
-pub(super) fn session(id: ConnectionId) -> SessionId {
-    SessionId {
-        index: id.index,
-        generation: id.generation,
     }
 }
 

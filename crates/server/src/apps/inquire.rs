@@ -5,7 +5,7 @@ use veche_calls::{Fault, FaultKind, Outcome, Reply};
 use veche_frontends::{AppId, Shared};
 use veche_hub::{
     Answer, ChannelName, ClientInfo, PayloadKind, Position, Publication, Query, Question,
-    SessionId, Since,
+    ConnectionId, Since,
 };
 use veche_script::Token;
 
@@ -15,7 +15,7 @@ use super::here::Here;
 const ASKER: u32 = u32::MAX;
 
 /// Whose question it was, if no session has asked.
-pub(crate) fn asker(session: SessionId) -> Option<AppId> {
+pub(super) fn asker(session: ConnectionId) -> Option<AppId> {
     (session.index == ASKER).then_some(AppId(session.generation as u16))
 }
 
@@ -29,7 +29,7 @@ impl Here {
         inquiry: Inquiry,
         shared: &mut Shared,
     ) {
-        let session = SessionId {
+        let session = ConnectionId {
             index: ASKER,
             generation: app.0.into(),
         };

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use veche_script::{Kind, Level};
+use veche_script::{MessageKind, Level};
 
 /// Entries of a run; what comes after them is not kept.
 const ENTRIES_MAX: usize = 100_000;
@@ -18,7 +18,7 @@ pub(crate) enum Entry {
     /// It published.
     Published {
         channel: String,
-        kind: Kind,
+        kind: MessageKind,
         data: Vec<u8>,
     },
 }

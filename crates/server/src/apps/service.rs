@@ -7,7 +7,7 @@ use tracing::{error, info, warn};
 use veche_frontends::{AppId, Shared};
 use veche_script::Service;
 
-use super::here::{Application, Here, LOG, now};
+use super::here::{Application, Here, LOG};
 use crate::config::Restart;
 
 /// It begins again after so long when it has failed for the first time; then after twice as long each time.
@@ -137,7 +137,7 @@ impl Here {
 
     /// An instance is over: whether, and when, it begins again.
     fn ended(&mut self, id: AppId, has_failed: bool, ran_ms: u64, shared: &Shared) {
-        let now_ms = now(shared).mono_ms;
+        let now_ms = shared.now.mono_ms;
         let Some(app) = self.app(id) else { return };
         let (Some(life), name) = (&mut app.life, &app.volume.app.name) else {
             return;

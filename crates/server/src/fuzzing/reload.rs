@@ -2,7 +2,7 @@
 //!
 //! The input is the texts of several files, with a line of `---` between them.
 
-use veche_net::{FarState, Simulated, TransportId};
+use veche_net::{FarState, Simulated, ConnectionId};
 
 use crate::config;
 use crate::stage::{Stage, file, good};
@@ -89,7 +89,7 @@ pub fn reload(data: &[u8]) {
 }
 
 /// A WebSocket.
-fn open(stage: &mut Stage<Simulated>, path: &str) -> TransportId {
+fn open(stage: &mut Stage<Simulated>, path: &str) -> ConnectionId {
     let id = stage.dial(0);
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: t\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\

@@ -4,7 +4,7 @@
 //! between it and the wire the script does as it likes. A client whose wire nobody touched has to understand every byte
 //! that the server sends.
 
-use veche_net::{FarState, Simulated, TransportId};
+use veche_net::{FarState, Simulated, ConnectionId};
 use veche_tls::{Believe, Tls, Trust};
 
 use super::Script;
@@ -46,7 +46,7 @@ const UPGRADE: &str = "Host: t\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nS
 
 /// One of the clients.
 struct Client {
-    id: TransportId,
+    id: ConnectionId,
     tls: Box<Tls>,
     /// Sealed, on its way to the server.
     wire: Vec<u8>,

@@ -124,7 +124,7 @@ mod tests {
     use bytes::Bytes;
     use serde_json::{Value, json};
     use veche_frontends::hooks::{Asker, Credential, Decider, QuestionId};
-    use veche_hub::SessionId;
+    use veche_hub::ConnectionId;
 
     use super::*;
 
@@ -141,7 +141,7 @@ mod tests {
         ];
         let headers = headers.into_iter();
         Question {
-            session: SessionId {
+            session: ConnectionId {
                 index: 1,
                 generation: 2,
             },

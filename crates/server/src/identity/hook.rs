@@ -12,7 +12,7 @@ use veche_frontends::Now;
 use veche_frontends::app::Outcome;
 use veche_frontends::identity::hook::{Hook, Question};
 use veche_frontends::identity::{Desk, Finding, Unknown};
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_outbound::Outbound;
 
 use super::cache::Digest;
@@ -138,7 +138,7 @@ impl Hook for BackEnd {
     fn ask(
         &self,
         question: &Question<'_>,
-        id: SessionId,
+        id: ConnectionId,
         desk: &Arc<dyn Desk>,
         _: Now,
     ) -> Outcome<Finding> {

@@ -13,7 +13,7 @@ use veche_calls::Outcome;
 use veche_frontends::Now;
 use veche_frontends::identity::token::Keychain;
 use veche_frontends::identity::{Desk, Finding};
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_jwt::Keys;
 use veche_outbound::Outbound;
 
@@ -57,7 +57,7 @@ pub(super) struct Keyring {
 struct Fetching {
     is_under_way: bool,
     /// Who is told when it has ended.
-    waiting: Vec<(SessionId, Arc<dyn Desk>)>,
+    waiting: Vec<(ConnectionId, Arc<dyn Desk>)>,
     /// `None`: at once.
     due: Option<Instant>,
     /// When an unknown key had it fetched last.
@@ -178,7 +178,7 @@ impl Keychain for Keyring {
         self.keys.read().clone()
     }
 
-    fn look_for_more(&self, id: SessionId, desk: &Arc<dyn Desk>, _: Now) -> bool {
+    fn look_for_more(&self, id: ConnectionId, desk: &Arc<dyn Desk>, _: Now) -> bool {
         let KeySource::Published(published) = &self.source else {
             return false;
         };

@@ -19,7 +19,7 @@ use veche_frontends::Now;
 use veche_frontends::app::Outcome;
 use veche_frontends::identity::basic::{Credentials, Login};
 use veche_frontends::identity::{Desk, Finding, Unknown, Word};
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 use veche_pam::{Answer, Question, Service};
 use zeroize::Zeroizing;
 
@@ -202,7 +202,7 @@ impl Login for Passwords {
         &self,
         credentials: Credentials,
         client: IpAddr,
-        id: SessionId,
+        id: ConnectionId,
         desk: &Arc<dyn Desk>,
         _: Now,
     ) -> Outcome<Finding> {
@@ -327,7 +327,7 @@ mod tests {
     struct Nowhere;
 
     impl Desk for Nowhere {
-        fn tell(&self, _: SessionId, _: Finding) {}
+        fn tell(&self, _: ConnectionId, _: Finding) {}
     }
 
     fn ticket(number: u8, client: IpAddr) -> Ticket {
@@ -367,7 +367,7 @@ mod tests {
         let [ann, bob] = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
         let look_up = |number: u8, client| {
             let asking = Asking {
-                id: SessionId {
+                id: ConnectionId {
                     index: 0,
                     generation: 0,
                 },

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use veche_frontends::identity::{Desk, Finding};
-use veche_hub::SessionId;
+use veche_hub::ConnectionId;
 
 use super::cache::{Cache, Digest};
 use super::ended::Ended;
@@ -13,7 +13,7 @@ use super::ended::Ended;
 /// Somebody who waits for an answer.
 #[derive(Debug)]
 pub(super) struct Asking {
-    pub(super) id: SessionId,
+    pub(super) id: ConnectionId,
     pub(super) desk: Arc<dyn Desk>,
 }
 

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use veche_net::{
-    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, TransportId, Waker,
+    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, ConnectionId, Waker,
 };
 
 /// See the module.
@@ -21,9 +21,9 @@ pub(super) struct Direct {
     now_ms: u64,
     /// By index, which is never reused: whether it is open.
     open: Vec<bool>,
-    dialed: VecDeque<(TransportId, ListenerId, SocketAddr)>,
-    arrivals: VecDeque<(TransportId, Vec<u8>)>,
-    closing: VecDeque<TransportId>,
+    dialed: VecDeque<(ConnectionId, ListenerId, SocketAddr)>,
+    arrivals: VecDeque<(ConnectionId, Vec<u8>)>,
+    closing: VecDeque<ConnectionId>,
     sent_bytes: u64,
     /// What was sent to each transport, while it is kept.
     kept: Option<Vec<Vec<u8>>>,
@@ -46,8 +46,8 @@ impl Direct {
     }
 
     /// Opens a connection; it is accepted in one of the next turns.
-    pub(super) fn dial(&mut self, listener: ListenerId, from: SocketAddr) -> TransportId {
-        let id = TransportId {
+    pub(super) fn dial(&mut self, listener: ListenerId, from: SocketAddr) -> ConnectionId {
+        let id = ConnectionId {
             index: self.open.len() as u32,
             generation: 1,
         };
@@ -60,7 +60,7 @@ impl Direct {
     }
 
     /// Queues bytes of the peer, to be received whole in a turn of their own.
-    pub(super) fn arrive(&mut self, id: TransportId, bytes: Vec<u8>) {
+    pub(super) fn arrive(&mut self, id: ConnectionId, bytes: Vec<u8>) {
         self.arrivals.push_back((id, bytes));
     }
 
@@ -70,7 +70,7 @@ impl Direct {
     }
 
     /// Takes what was sent to a connection since the last call; nothing once [`forget`](Self::forget) was called.
-    pub(super) fn take_sent(&mut self, id: TransportId) -> Vec<u8> {
+    pub(super) fn take_sent(&mut self, id: ConnectionId) -> Vec<u8> {
         let kept = self
             .kept
             .as_mut()
@@ -88,7 +88,7 @@ impl Direct {
         self.sent_bytes
     }
 
-    fn is_open(&self, id: TransportId) -> bool {
+    fn is_open(&self, id: ConnectionId) -> bool {
         self.open.get(id.index as usize) == Some(&true)
     }
 }
@@ -103,11 +103,11 @@ impl Driver for Direct {
 
     fn resume_accept(&mut self, _: ListenerId) {}
 
-    fn connect_from(&mut self, _: SocketAddr, _: Option<IpAddr>) -> io::Result<TransportId> {
+    fn connect_from(&mut self, _: SocketAddr, _: Option<IpAddr>) -> io::Result<ConnectionId> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn send(&mut self, id: TransportId, buffer: Buffer, _: bool) -> Option<Buffer> {
+    fn send(&mut self, id: ConnectionId, buffer: Buffer, _: bool) -> Option<Buffer> {
         if self.is_open(id) {
             self.sent_bytes += buffer.len() as u64;
             if let Some(kept) = &mut self.kept {
@@ -117,30 +117,30 @@ impl Driver for Direct {
         Some(buffer)
     }
 
-    fn unsent(&self, _: TransportId) -> usize {
+    fn unsent(&self, _: ConnectionId) -> usize {
         0
     }
 
-    fn pause(&mut self, _: TransportId) {}
+    fn pause(&mut self, _: ConnectionId) {}
 
-    fn resume(&mut self, _: TransportId) {}
+    fn resume(&mut self, _: ConnectionId) {}
 
-    fn shutdown(&mut self, _: TransportId) {}
+    fn shutdown(&mut self, _: ConnectionId) {}
 
-    fn close(&mut self, id: TransportId) {
+    fn close(&mut self, id: ConnectionId) {
         if self.is_open(id) {
             self.open[id.index as usize] = false;
             self.closing.push_back(id);
         }
     }
 
-    fn detach(&mut self, _: TransportId) -> Option<Detached> {
+    fn detach(&mut self, _: ConnectionId) -> Option<Detached> {
         None
     }
 
-    fn set_timer(&mut self, _: TransportId, _: u64) {}
+    fn set_timer(&mut self, _: ConnectionId, _: u64) {}
 
-    fn clear_timer(&mut self, _: TransportId) {}
+    fn clear_timer(&mut self, _: ConnectionId) {}
 
     fn waker(&self) -> Waker {
         self.waker.clone()

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use veche_net::{ListenerId, TransportId};
+use veche_net::{ListenerId, ConnectionId};
 
 use super::direct::Direct;
 use super::{MONO_MS, Stage, good};
@@ -25,7 +25,7 @@ impl Rig {
     }
 
     /// Opens a connection to one of the configuration's listeners, by its place.
-    pub fn dial(&mut self, listener: u32) -> TransportId {
+    pub fn dial(&mut self, listener: u32) -> ConnectionId {
         let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 50_000));
         let id = self.0.network().dial(ListenerId(listener), from);
         self.settle();
@@ -33,7 +33,7 @@ impl Rig {
     }
 
     /// Queues bytes of a client, to be received whole in a turn of their own.
-    pub fn arrive(&mut self, id: TransportId, bytes: Vec<u8>) {
+    pub fn arrive(&mut self, id: ConnectionId, bytes: Vec<u8>) {
         self.0.network().arrive(id, bytes);
     }
 
@@ -59,7 +59,7 @@ impl Rig {
     }
 
     /// Takes what was sent to a client since the last call, unless [`forget`](Self::forget) was called.
-    pub fn take_sent(&mut self, id: TransportId) -> Vec<u8> {
+    pub fn take_sent(&mut self, id: ConnectionId) -> Vec<u8> {
         self.0.network().take_sent(id)
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use veche_net::{FarState, Simulated, TransportId};
+use veche_net::{FarState, Simulated, ConnectionId};
 use veche_proto::http::{self, HeadScan, read_head};
 use veche_proto::websocket::handshake;
 use veche_proto::websocket::{
@@ -79,7 +79,7 @@ pub(super) struct Welcome {
 
 /// See the module's text.
 pub(super) struct Client {
-    pub(super) id: TransportId,
+    pub(super) id: ConnectionId,
     speaks: Speaks,
     /// A client's frames are masked, a server's are not.
     mask: Option<[u8; 4]>,
@@ -97,7 +97,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    fn new(id: TransportId, speaks: Speaks) -> Self {
+    fn new(id: ConnectionId, speaks: Speaks) -> Self {
         Self {
             id,
             speaks,
@@ -115,7 +115,7 @@ impl Client {
 
     /// Asks for a WebSocket.
     pub(super) fn open(
-        id: TransportId,
+        id: ConnectionId,
         network: &mut Simulated,
         host: &str,
         target: &str,
@@ -134,7 +134,7 @@ impl Client {
 
     /// Sends a request, whose bytes are given.
     pub(super) fn ask(
-        id: TransportId,
+        id: ConnectionId,
         network: &mut Simulated,
         bytes: Vec<u8>,
         is_head: bool,
@@ -144,12 +144,12 @@ impl Client {
     }
 
     /// A back end at a push listener.
-    pub(super) fn back_end(id: TransportId) -> Self {
+    pub(super) fn back_end(id: ConnectionId) -> Self {
         Self::new(id, Speaks::Lines)
     }
 
     /// A server that was dialed.
-    pub(super) fn serve(id: TransportId, welcome: Welcome) -> Self {
+    pub(super) fn serve(id: ConnectionId, welcome: Welcome) -> Self {
         Self {
             mask: None,
             ..Self::new(id, Speaks::Serving(welcome))

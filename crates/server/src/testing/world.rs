@@ -205,7 +205,7 @@ impl World {
         &mut self,
         listener: usize,
         remote: Option<IpAddr>,
-        begin: impl FnOnce(veche_net::TransportId, &mut Simulated) -> Client,
+        begin: impl FnOnce(veche_net::ConnectionId, &mut Simulated) -> Client,
     ) -> usize {
         let remote = remote.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let port = 50_000 + (self.clients.len() % 10_000) as u16;

@@ -2,16 +2,13 @@
 //!
 //! Once it is dialed it is a connection as any other: it has a slot, an outbox, and its events come by the same ways.
 
-use std::sync::Arc;
-
-use tracing::debug;
-use veche_frontends::{Caller, Connection};
-use veche_hub::SessionId;
+use veche_frontends::Caller;
 use veche_net::{CloseReason, Driver};
 use veche_tls::Trust;
 
+use super::Rest;
 use super::sealed::Seal;
-use super::{LOG, Rest, session};
+use super::transport::Transport;
 use crate::apps::{Asked, Outgoing};
 
 /// Why nothing is dialed any more.
@@ -23,7 +20,8 @@ impl Rest {
         for (outgoing, trust) in self.readings.take_ready() {
             self.dial_one(driver, outgoing, trust.map(Some));
         }
-        for asked in self.with_here(|here, _| here.take_asked()) {
+        let asked = self.worker.with_apps(|here, _| here.take_asked());
+        for asked in asked.unwrap_or_default() {
             match asked {
                 Asked::Dial(mut outgoing) => match outgoing.tls.take() {
                     None => self.dial_one(driver, *outgoing, Ok(None)),
@@ -35,7 +33,7 @@ impl Rest {
                         }
                     }
                 },
-                Asked::HangUp(caller) => self.hang_up(driver, caller),
+                Asked::HangUp(caller) => self.hang_up(caller),
             }
         }
     }
@@ -48,9 +46,7 @@ impl Rest {
     ) {
         let caller = outgoing.dial.caller;
         if let Err(why) = self.try_dial(driver, outgoing, trust) {
-            self.shared.with_apps(|apps, shared| {
-                apps.client_failed(caller.app, caller.token, &why, shared);
-            });
+            self.worker.handle_dial_failed(caller, &why);
         }
     }
 
@@ -66,7 +62,7 @@ impl Rest {
             dial,
             ..
         } = outgoing;
-        if self.drain.as_ref().is_some_and(|drain| drain.clients_told) {
+        if self.worker.has_told_servers() {
             return Err(GOING_AWAY.to_owned());
         }
         if self.common.is_at_cap() {
@@ -77,73 +73,28 @@ impl Rest {
         let id = driver.connect(address).map_err(|error| error.to_string())?;
         let peer = address.ip();
         self.common.connection_opened();
-        let connection = Connection::dial(session(id), peer, dial, &mut self.shared);
-        let slot = self.slots.insert(session(id), connection);
-        slot.seal = tls.map(|tls| Seal::dialed(*tls));
-        slot.settle(driver, id);
+        let transport = Transport {
+            seal: tls.map(|tls| Seal::dialed(*tls)),
+            preface: None,
+        };
+        self.worker.handle_dialed(id, peer, dial, transport);
         Ok(())
     }
 
-    fn hang_up<D: Driver>(&mut self, driver: &mut D, caller: Caller) {
-        if self.readings.forget(caller) {
-            return;
-        }
-        // Rare, and there is no other way to find it.
-        let found = (0..self.slots.end()).find_map(|index| {
-            let id = self.slots.at(index)?;
-            let slot = self.slots.find(id)?;
-            (slot.connection.caller() == Some(caller)).then_some(id)
-        });
-        if let Some(id) = found {
-            self.with(driver, id, |connection, shared| {
-                connection.failed(id, "not wanted any more", shared);
-            });
-        }
-    }
-
-    /// The transport of what was dialed is gone: why, if it never was open.
-    pub(super) fn dialed_in_vain(&mut self, id: SessionId, reason: CloseReason) {
-        if let Some(slot) = self.slots.find(id)
-            && slot.connection.caller().is_some()
-        {
-            debug!(target: LOG, worker = self.me, peer = %slot.connection.peer, ?reason, "dialed in vain");
-            if reason != CloseReason::Asked {
-                let why = words(reason);
-                slot.connection.failed(id, &why, &mut self.shared);
-            }
-        }
-    }
-
-    /// The connections to other servers are closed once neither an application nor a client of ours needs
-    /// them, or has the time to.
-    pub(super) fn drain_clients<D: Driver>(&mut self, driver: &mut D) {
-        let stats = Arc::clone(&self.shared.stats);
-        let now_ms = self.shared.now.mono_ms;
-        let Some(drain) = &mut self.drain else { return };
-        let is_late = now_ms >= drain.until_ms;
-        let is_needed = !drain.all_stopped || stats.connections.read() > 0;
-        if drain.clients_told || is_needed && !is_late {
-            return;
-        }
-        drain.clients_told = true;
-        for index in 0..self.slots.end() {
-            if let Some(id) = self.slots.at(index) {
-                self.with(driver, id, |connection, shared| {
-                    if connection.listener().is_none() {
-                        connection.drain(id, shared);
-                    }
-                });
-            }
+    fn hang_up(&mut self, caller: Caller) {
+        if !self.readings.forget(caller) {
+            self.worker.hang_up(caller);
         }
     }
 }
 
-fn words(reason: CloseReason) -> String {
-    match reason {
-        CloseReason::Asked => "closed".to_owned(),
+/// Says why a transport is gone; `None` where that was asked for.
+pub(super) fn words(reason: CloseReason) -> Option<String> {
+    Some(match reason {
+        CloseReason::Asked => return None,
         CloseReason::Reset => "the connection was reset".to_owned(),
         CloseReason::Refused => "connection refused".to_owned(),
         CloseReason::TimedOut => "the network timed out".to_owned(),
         CloseReason::Error(errno) => std::io::Error::from_raw_os_error(errno).to_string(),
-    }
+    })
 }

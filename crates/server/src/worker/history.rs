@@ -32,9 +32,9 @@ impl Rest {
         };
         // Looked at first: what was durable before the end is heard of.
         let is_closed = ledger.writer.is_closed();
+        self.worker.set_log_failing(ledger.is_failing());
         if let Some(durable) = ledger.writer.durable() {
-            let (hub, ports) = (&mut self.shared.hub, &mut self.shared.ports);
-            hub.durable(durable.batch, ports);
+            self.worker.handle_durable(durable.batch);
         }
         if is_closed && !self.common.history.is_closing() {
             self.archive_has_ended();
@@ -47,10 +47,9 @@ impl Rest {
         let Some(ledger) = &mut self.ledger else {
             return;
         };
-        let is_all = self.shared.now.mono_ms >= self.trim_at_ms;
         let records = match ledger.held.take() {
             Some(records) => records,
-            None => match self.shared.hub.take_batch(is_all) {
+            None => match self.worker.poll_history() {
                 Some(batch) => records_of(batch),
                 None => return,
             },
@@ -66,10 +65,10 @@ impl Rest {
 
     /// Its thread has ended by a fault of ours: a process that begins anew has one again.
     fn archive_has_ended(&self) -> ! {
-        error!(worker = self.me, "the archive of history has ended");
+        error!(worker = self.me(), "the archive of history has ended");
         eprintln!(
             "veche: worker {}: the archive of history has ended",
-            self.me
+            self.me()
         );
         std::thread::sleep(std::time::Duration::from_millis(200));
         std::process::abort();

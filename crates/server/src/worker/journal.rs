@@ -20,8 +20,8 @@ impl Rest {
         self.journal.scribe = self.common.access.scribe();
         let choice = self.journal.scribe.as_ref().map(|scribe| scribe.choice);
         // Lots are not secrets; they should only differ from worker to worker.
-        let seed = self.me as u64 ^ self.shared.now.wall_ms;
-        let journal = &mut self.shared.ports.outboxes.journal;
+        let seed = self.me() as u64 ^ self.worker.shared().now.wall_ms;
+        let journal = &mut self.worker.shared_mut().ports.outboxes.journal;
         journal.set_choice(choice, seed);
     }
 
@@ -31,7 +31,8 @@ impl Rest {
             done,
             lines,
         } = &mut self.journal;
-        self.shared.ports.outboxes.journal.take_done(done);
+        let outboxes = &mut self.worker.shared_mut().ports.outboxes;
+        outboxes.journal.take_done(done);
         if done.is_empty() {
             return;
         }

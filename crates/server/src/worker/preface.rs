@@ -5,10 +5,10 @@
 
 use tracing::debug;
 use veche_frontends::stats::TurnedAway;
-use veche_net::{Driver, TransportId};
+use veche_net::{Driver, ConnectionId};
 use veche_proto::proxy;
 
-use super::{LOG, Rest, session};
+use super::{LOG, Rest};
 
 /// A header that has yet to come.
 pub(super) struct Preface {
@@ -38,13 +38,11 @@ impl Rest {
     pub(super) fn received_preface<D: Driver>(
         &mut self,
         driver: &mut D,
-        id: TransportId,
+        id: ConnectionId,
         bytes: &[u8],
     ) {
-        let Some(slot) = self.slots.find(session(id)) else {
-            return;
-        };
-        let Some(preface) = &mut slot.preface else {
+        let transport = self.worker.transport_mut(id);
+        let Some(preface) = transport.and_then(|transport| transport.preface.as_mut()) else {
             return;
         };
         preface.begun.extend_from_slice(bytes);
@@ -52,8 +50,10 @@ impl Rest {
             Ok(None) => return,
             Ok(Some(header)) => header,
             Err(error) => {
-                debug!(target: LOG, worker = self.me, peer = %slot.connection.peer, %error, "turned away");
-                self.shared.stats.turn_away(TurnedAway::ProxyHeader);
+                let peer = self.worker.connection(id).map(|connection| connection.peer);
+                debug!(target: LOG, worker = self.me(), ?peer, %error, "turned away");
+                let stats = &self.worker.shared().stats;
+                stats.turn_away(TurnedAway::ProxyHeader);
                 return driver.close(id);
             }
         };
@@ -62,14 +62,18 @@ impl Rest {
             preface.until_ms,
             preface.listener,
         );
-        slot.preface = None;
-        if let Some(client) = header.client {
-            slot.connection.introduced(client);
+        if let Some(transport) = self.worker.transport_mut(id) {
+            transport.preface = None;
         }
-        let client = slot.connection.peer;
+        if let Some(client) = header.client {
+            self.worker.handle_introduced(id, client);
+        }
+        let Some(client) = self.worker.connection(id).map(|connection| connection.peer) else {
+            return;
+        };
         if let Err(why) = self.may_come(listener, client) {
             debug!(target: LOG, peer = %client, ?why, "turned away");
-            self.shared.stats.turn_away(why);
+            self.worker.shared().stats.turn_away(why);
             return driver.close(id);
         }
         let rest = &mut begun[header.length..];

@@ -13,11 +13,10 @@ use veche_frontends::End;
 use veche_frontends::identity::Certified;
 use veche_frontends::site::Role;
 use veche_frontends::stats::{SealFailure, Stats};
-use veche_hub::SessionId;
-use veche_net::{Buffer, Driver, TransportId};
+use veche_net::{ConnectionId, Driver};
 use veche_tls::{Acceptor, Failure, Subject, Tls};
 
-use super::{LOG, Rest, session};
+use super::{LOG, Rest};
 use crate::sealing::Door;
 
 /// Plain bytes of one event beyond which their memory is given back.
@@ -53,12 +52,17 @@ pub(super) struct Seal {
 /// Handshakes that stand in line for their turn.
 #[derive(Default)]
 pub(super) struct Line {
-    ids: VecDeque<TransportId>,
+    ids: VecDeque<ConnectionId>,
     /// Taken in this turn.
     taken: usize,
 }
 
 impl Line {
+    /// Whether handshakes wait for the next turn.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.ids.is_empty()
+    }
+
     /// Whether one goes on at once.
     fn admits(&mut self) -> bool {
         let is_free = self.ids.is_empty() && self.taken < HANDSHAKES_MAX;
@@ -122,7 +126,7 @@ impl Rest {
             None | Some(Door::Plain) => return Ok(None),
             Some(Door::Sealed(acceptor)) => acceptor,
             Some(Door::Closed) => {
-                self.shared.stats.seal_failed(SealFailure::NoCertificate);
+                self.worker.shared().stats.seal_failed(SealFailure::NoCertificate);
                 return Err(());
             }
         };
@@ -130,7 +134,7 @@ impl Rest {
             Ok(tls) => Ok(Some(Seal::accepted(tls, until_ms))),
             Err(error) => {
                 debug!(target: LOG, %error, "no TLS");
-                self.shared.stats.seal_failed(SealFailure::NoCertificate);
+                self.worker.shared().stats.seal_failed(SealFailure::NoCertificate);
                 Err(())
             }
         }
@@ -140,26 +144,26 @@ impl Rest {
     pub(super) fn received_sealed<D: Driver>(
         &mut self,
         driver: &mut D,
-        id: TransportId,
+        id: ConnectionId,
         bytes: &[u8],
     ) {
-        let Some(slot) = self.slots.find(session(id)) else {
+        let transport = self.worker.transport_mut(id);
+        let Some(seal) = transport.and_then(|transport| transport.seal.as_deref_mut()) else {
             return;
         };
-        let Some(seal) = &mut slot.seal else { return };
         if seal.is_handshaking
             && !seal.is_waiting()
             && !seal.tls.has_begun()
             && bytes.first() != Some(&HANDSHAKE)
         {
-            return self.received_plain(driver, id, bytes);
+            return self.received_plain(id, bytes);
         }
         if seal.is_handshaking && (seal.is_waiting() || !self.line.admits()) {
             if !seal.is_waiting() {
                 self.line.ids.push_back(id);
             }
             seal.waiting.extend_from_slice(bytes);
-            return slot.settle(driver, id);
+            return self.worker.hold(id, true);
         }
         self.open(driver, id, bytes);
     }
@@ -169,111 +173,104 @@ impl Rest {
         while self.line.taken < HANDSHAKES_MAX
             && let Some(id) = self.line.ids.pop_front()
         {
-            let Some(slot) = self.slots.find(session(id)) else {
+            let transport = self.worker.transport_mut(id);
+            let Some(seal) = transport.and_then(|transport| transport.seal.as_deref_mut()) else {
                 continue;
             };
-            let Some(seal) = &mut slot.seal else { continue };
             let bytes = std::mem::take(&mut seal.waiting);
             let waits_to_end = std::mem::take(&mut seal.waits_to_end);
             // It may be late by now, and told so.
-            if !seal.is_handshaking {
-                slot.settle(driver, id);
-                continue;
+            let goes_on = seal.is_handshaking;
+            if goes_on {
+                self.line.taken += 1;
+                self.open(driver, id, &bytes);
+                if waits_to_end {
+                    self.ended(id);
+                }
             }
-            self.line.taken += 1;
-            self.open(driver, id, &bytes);
-            if waits_to_end {
-                self.ended(driver, id);
-            }
+            self.worker.hold(id, false);
         }
         self.line.taken = 0;
-        self.busy |= !self.line.ids.is_empty();
     }
 
     /// Opens what has come, and lets the connection have what was in it.
-    fn open<D: Driver>(&mut self, driver: &mut D, id: TransportId, bytes: &[u8]) {
-        let Some(slot) = self.slots.find(session(id)) else {
+    fn open<D: Driver>(&mut self, driver: &mut D, id: ConnectionId, bytes: &[u8]) {
+        let transport = self.worker.transport_mut(id);
+        let Some(mut seal) = transport.and_then(|transport| transport.seal.take()) else {
             return;
         };
-        let Some(seal) = &mut slot.seal else { return };
         let mut plain = std::mem::take(&mut self.plain);
         let result = seal.tls.receive(bytes, &mut plain);
-        let has_ended = seal.tls.has_ended() && !slot.connection.has_ended();
-        let (connection, shared) = (&mut slot.connection, &mut self.shared);
         if seal.is_handshaking
             && let Some(agreed) = seal.tls.agreed()
         {
             seal.is_handshaking = false;
+            let peer = self.worker.connection(id).map(|connection| connection.peer);
             if seal.tls.is_for_proof() {
-                debug!(target: LOG, worker = self.me, peer = %connection.peer, "a proof was shown");
+                debug!(target: LOG, worker = self.me(), ?peer, "a proof was shown");
             } else {
-                shared.stats.sealed(agreed.is_1_3, agreed.is_resumed);
-                debug!(target: LOG, worker = self.me, peer = %connection.peer, ?agreed, "TLS");
+                let stats = &self.worker.shared().stats;
+                stats.sealed(agreed.is_1_3, agreed.is_resumed);
+                debug!(target: LOG, worker = self.me(), ?peer, ?agreed, "TLS");
             }
             if let Some(subject) = seal.tls.peer() {
-                connection.certified(certified(subject));
+                self.worker.handle_certified(id, certified(subject));
             }
         }
         // Its own words don't wait for ours: the peer waits for them, or should learn what is wrong.
-        let mut is_stalled = false;
         if seal.tls.has_words() {
-            let mut sealed = shared.ports.outboxes.spare();
+            let mut sealed = self.worker.spare_buffer();
             seal.tls.send(&[], &mut sealed);
-            shared.stats.bytes_sent.add(sealed.len() as u64);
-            match driver.send(id, Buffer::Owned(sealed), false) {
-                Some(buffer) => {
-                    if let Some(bytes) = buffer.reclaim() {
-                        shared.ports.outboxes.recycle(bytes);
-                    }
-                }
-                None => is_stalled = true,
-            }
+            self.send(driver, id, sealed);
         }
-        // Who has seen a proof has seen all there is: it is for looking at (RFC 8737 section 3).
-        let is_seen = seal.tls.is_for_proof() && !seal.is_handshaking && !connection.has_ended();
-        if !plain.is_empty() && !seal.tls.is_for_proof() {
-            connection.received(session(id), &mut plain, shared);
+        let has_ended = seal.tls.has_ended() && !self.worker.has_ended(id);
+        let is_for_proof = seal.tls.is_for_proof();
+        // A proof is all that this connection is for (RFC 8737 section 3).
+        let is_seen = is_for_proof && !seal.is_handshaking && !self.worker.has_ended(id);
+        // The alert of a failed handshake should arrive, so the transport goes down in good order without TLS.
+        let failed_early = result.is_err() && std::mem::take(&mut seal.is_handshaking);
+        if !failed_early && let Some(transport) = self.worker.transport_mut(id) {
+            transport.seal = Some(seal);
+        }
+        if !plain.is_empty() && !is_for_proof {
+            self.worker.handle_received(id, &mut plain);
         }
         match result {
-            Err(error) if seal.is_handshaking => {
-                seal.is_handshaking = false;
-                debug!(target: LOG, worker = self.me, peer = %connection.peer, %error, "the handshake failed");
-                shared.stats.seal_failed(of(error.failure()));
-                // The alert should arrive, so the transport goes down in good order; nothing else is said.
-                slot.seal = None;
-                connection.turn_away(session(id), b"", shared);
+            Err(error) if failed_early => {
+                let peer = self.worker.connection(id).map(|connection| connection.peer);
+                debug!(target: LOG, worker = self.me(), ?peer, %error, "the handshake failed");
+                let stats = &self.worker.shared().stats;
+                stats.seal_failed(of(error.failure()));
+                self.worker.turn_away(id, b"");
             }
             Err(error) => {
-                debug!(target: LOG, worker = self.me, peer = %connection.peer, %error, "TLS failed");
-                connection.failed(session(id), &error.to_string(), shared);
+                let peer = self.worker.connection(id).map(|connection| connection.peer);
+                debug!(target: LOG, worker = self.me(), ?peer, %error, "TLS failed");
+                self.worker.handle_failed(id, &error.to_string());
             }
-            Ok(()) if is_seen => connection.turn_away(session(id), b"", shared),
-            Ok(()) if has_ended => connection.ended(session(id), shared),
+            Ok(()) if is_seen => self.worker.turn_away(id, b""),
+            Ok(()) if has_ended => self.worker.handle_ended(id),
             Ok(()) => {}
         }
-        slot.settle(driver, id);
         plain.clear();
         if plain.capacity() <= KEPT_BYTES {
             self.plain = plain;
         }
-        if is_stalled {
-            self.stalled(driver, id);
-        }
     }
 
     /// What a client began with is no TLS: it is told in its own words, if those are known.
-    fn received_plain<D: Driver>(&mut self, driver: &mut D, id: TransportId, bytes: &[u8]) {
-        let Some(slot) = self.slots.find(session(id)) else {
+    fn received_plain(&mut self, id: ConnectionId, bytes: &[u8]) {
+        if let Some(transport) = self.worker.transport_mut(id) {
+            transport.seal = None;
+        }
+        let shared = self.worker.shared();
+        shared.stats.seal_failed(SealFailure::NotTls);
+        let Some(connection) = self.worker.connection(id) else {
             return;
         };
-        slot.seal = None;
-        self.shared.stats.seal_failed(SealFailure::NotTls);
-        debug!(target: LOG, worker = self.me, peer = %slot.connection.peer, "the client does not speak TLS");
-        let role = slot.connection.listener().map(|listener| {
-            let listener = &self.shared.site.listeners[listener as usize];
-            listener.role
-        });
-        let words = match role {
+        debug!(target: LOG, worker = self.me(), peer = %connection.peer, "the client does not speak TLS");
+        let listener = connection.listener();
+        let words = match listener.map(|listener| self.role(listener)) {
             Some(Role::Push) if bytes.first() == Some(&b'{') => PLAIN_LINES,
             Some(Role::Public | Role::Internal)
                 if bytes.first().is_some_and(u8::is_ascii_uppercase) =>
@@ -282,26 +279,24 @@ impl Rest {
             }
             _ => b"",
         };
-        slot.connection
-            .turn_away(session(id), words, &mut self.shared);
-        slot.settle(driver, id);
+        self.worker.turn_away(id, words);
     }
 
     /// What leaves, sealed where the peer speaks TLS.
-    pub(super) fn seal(&mut self, id: SessionId, bytes: Vec<u8>, end: End) -> Vec<u8> {
-        let seal = self
-            .slots
-            .find(id)
-            .and_then(|slot| slot.seal.as_deref_mut());
-        let Some(Seal { tls, .. }) = seal else {
+    pub(super) fn seal(&mut self, id: ConnectionId, bytes: Vec<u8>, end: End) -> Vec<u8> {
+        let transport = self.worker.transport_mut(id);
+        if transport.is_none_or(|transport| transport.seal.is_none()) {
             return bytes;
-        };
-        let mut sealed = self.shared.ports.outboxes.spare();
-        tls.send(&bytes, &mut sealed);
-        if end == End::Shutdown {
-            tls.close(&mut sealed);
         }
-        self.recycle(Buffer::Owned(bytes));
+        let mut sealed = self.worker.spare_buffer();
+        let transport = self.worker.transport_mut(id);
+        if let Some(seal) = transport.and_then(|transport| transport.seal.as_deref_mut()) {
+            seal.tls.send(&bytes, &mut sealed);
+            if end == End::Shutdown {
+                seal.tls.close(&mut sealed);
+            }
+        }
+        self.worker.recycle(bytes);
         sealed
     }
 }

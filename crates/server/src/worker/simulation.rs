@@ -1,6 +1,7 @@
 //! A worker whose sockets and clock are a test's.
 
 use veche_net::Driver;
+use veche_worker::TurnLimits;
 
 use super::Worker;
 use super::clock::Clock;
@@ -11,9 +12,12 @@ impl<D: Driver> Worker<D> {
     pub(crate) fn simulate(&mut self, wall_ms: u64) {
         let Self { driver, rest } = self;
         rest.clock = Clock::fixed(driver.now_ms(), wall_ms);
-        rest.trim_at_ms = u64::MAX;
+        rest.worker.set_limits(TurnLimits {
+            maintains: false,
+            ..TurnLimits::default()
+        });
         rest.readings.is_own = true;
-        rest.listeners = (0..rest.shared.site.listeners.len() as u16).collect();
+        rest.listeners = (0..rest.worker.shared().site.listeners.len() as u16).collect();
     }
 
     /// The network.
@@ -23,7 +27,7 @@ impl<D: Driver> Worker<D> {
 
     /// When the applications have something to do, in monotonic milliseconds; `u64::MAX` for never.
     pub(crate) fn apps_deadline_ms(&self) -> u64 {
-        let apps = self.rest.shared.apps.as_ref();
+        let apps = self.rest.worker.shared().apps.as_ref();
         apps.map_or(u64::MAX, |apps| apps.deadline_ms())
     }
 }

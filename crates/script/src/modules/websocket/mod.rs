@@ -17,7 +17,8 @@ use super::fault;
 use crate::close::{REASON_BYTES_MAX, is_close_code};
 use crate::desk::Desk;
 use crate::dial::Dial;
-use crate::effects::{ConnectionId, Effect};
+use crate::effects::Effect;
+use crate::ConnectionId;
 
 pub(super) fn install(
     lua: &Lua,

@@ -24,7 +24,7 @@ use veche_store::{Parcel, Side, Value};
 use super::functions::{closure, desk};
 use super::object;
 use crate::desk::Desk;
-use crate::effects::ConnectionId;
+use crate::ConnectionId;
 use crate::ttl;
 use row::{push_cell, push_row};
 

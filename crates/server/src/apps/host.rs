@@ -1,0 +1,56 @@
+//! What the worker's turn asks of the applications.
+
+use veche_frontends::hooks::Question;
+use veche_frontends::shared::Renewal;
+use veche_frontends::{AppId, NotRenewed, Shared};
+use veche_hub::{ConnectionId, Happening};
+use veche_worker::AppHost;
+
+use super::far::AppMail;
+use super::here::Here;
+use super::inquire::asker;
+
+impl AppHost for Here {
+    type Message = AppMail;
+
+    fn requester(session: ConnectionId) -> Option<AppId> {
+        asker(session)
+    }
+
+    fn receive(&mut self, message: AppMail, shared: &mut Shared) {
+        self.mail(message, shared);
+    }
+
+    fn has_messages(&self) -> bool {
+        self.has_mail()
+    }
+
+    fn next_message(&mut self, to: usize) -> Option<AppMail> {
+        self.next_mail(to)
+    }
+
+    fn decide(&mut self, app: AppId, timeout_ms: u64, question: &Question, shared: &mut Shared) {
+        self.decide_on(app, timeout_ms, question, shared);
+    }
+
+    fn renewed(
+        &mut self,
+        renewal: &Renewal,
+        result: Result<Option<u64>, NotRenewed>,
+        shared: &mut Shared,
+    ) {
+        self.tell_renewed(renewal, result, shared);
+    }
+
+    fn happened(&mut self, events: &[Happening], lost: u64) -> bool {
+        self.queue_events(events, lost)
+    }
+
+    fn stop(&mut self, shared: &mut Shared) {
+        self.stop_all(shared);
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.have_all_stopped()
+    }
+}

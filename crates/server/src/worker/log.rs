@@ -1,0 +1,33 @@
+//! What connections noted, for the log.
+
+use tracing::{info, warn};
+use veche_frontends::{Note, NoteLevel};
+
+use super::{LOG, Rest};
+
+impl Rest {
+    /// Writes down what connections noted.
+    pub(super) fn log(&mut self) {
+        for Note {
+            session,
+            level,
+            what,
+        } in std::mem::take(&mut self.worker.shared_mut().notes)
+        {
+            let peer = self.worker.connection(session);
+            let peer = peer.map(|connection| connection.peer);
+            let peer = peer.map_or_else(String::new, |peer| peer.to_string());
+            match level {
+                NoteLevel::Info => info!(target: LOG, worker = self.me(), %peer, "{what}"),
+                NoteLevel::Warn => warn!(target: LOG, worker = self.me(), %peer, "{what}"),
+            }
+        }
+        while let Some((dropped, last)) = self.worker.shared_mut().take_dropped_notes() {
+            warn!(
+                target: LOG,
+                worker = self.me(),
+                dropped, "{dropped} more of this kind were not logged: {last}"
+            );
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What the worker asks of the process, and what happened in channels, for the back end.
+
+use std::sync::Arc;
+
+use veche_worker::Request;
+
+use super::Rest;
+
+impl Rest {
+    pub(super) fn perform_requests(&mut self) {
+        while let Some(request) = self.worker.poll_request() {
+            match request {
+                Request::Hook(question) => {
+                    let (session, id) = (question.session, question.id);
+                    let completions = Arc::clone(&self.completions);
+                    let done = move |verdict| completions.judge(session, id, verdict);
+                    if let Some(verdict) = self.common.hooks.ask(&question, done) {
+                        self.worker.handle_verdict(session, id, verdict);
+                    }
+                }
+                Request::AppsStopped => self.common.apps_stopped(),
+            }
+        }
+        if self.worker.is_draining() && self.common.have_apps_stopped() {
+            self.worker.handle_apps_stopped();
+        }
+    }
+
+    pub(super) fn note_events(&mut self) {
+        let (events, lost) = self.worker.poll_channel_events();
+        if lost > 0 || !events.is_empty() {
+            self.common.events.note(events, lost);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Identifiers and plain values that several crates share. Nothing here does I/O, and nothing refers to another crate of
+//! the workspace.
+
+#![forbid(unsafe_code)]
+
+mod id;
+mod message;
+mod payload;
+mod position;
+mod publish;
+mod subscribe;
+mod time;
+
+pub use id::{AppId, ConnectionId, WorkerId};
+pub use message::MessageKind;
+pub use payload::{Payload, PayloadKind, PayloadRef};
+pub use position::{BadPosition, Epoch, Position, Since};
+pub use publish::{Info, PublishOptions, Version};
+pub use subscribe::{ClientInfo, SubscribeOptions};
+pub use time::Now;

@@ -1,0 +1,21 @@
+//! Kinds of WebSocket messages.
+
+/// The type of a WebSocket message (RFC 6455, section 5.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MessageKind {
+    /// Valid UTF-8.
+    Text,
+    /// Arbitrary bytes.
+    Binary,
+}
+
+impl MessageKind {
+    /// Returns `text` or `binary`, as scripts spell it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Binary => "binary",
+        }
+    }
+}

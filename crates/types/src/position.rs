@@ -1,0 +1,149 @@
+//! Places in a channel's stream, and how they are written.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Which life of a channel's stream. Offsets of different epochs have nothing to do with each
+/// other: a stream that was lost begins again with another epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Epoch(u64);
+
+/// The digits of an epoch, without those that look alike.
+const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// How many there are, of five bits each.
+const EPOCH_DIGITS: usize = 8;
+const EPOCH_MASK: u64 = (1 << (5 * EPOCH_DIGITS)) - 1;
+
+impl Epoch {
+    /// One that no stream has: whoever names it knows nothing.
+    pub const UNKNOWN: Self = Self(0);
+
+    /// Made of the lower 40 of these bits, which should be random.
+    pub fn from_bits(bits: u64) -> Self {
+        Self((bits & EPOCH_MASK).max(1))
+    }
+
+    /// The bits that it is made of.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = [0; EPOCH_DIGITS];
+        for (place, digit) in text.iter_mut().rev().enumerate() {
+            *digit = DIGITS[(self.0 >> (5 * place)) as usize % DIGITS.len()];
+        }
+        // Digits are ASCII.
+        f.write_str(str::from_utf8(&text).unwrap_or_default())
+    }
+}
+
+impl FromStr for Epoch {
+    type Err = BadPosition;
+
+    fn from_str(text: &str) -> Result<Self, BadPosition> {
+        if text.len() != EPOCH_DIGITS {
+            return Err(BadPosition);
+        }
+        let mut bits = 0;
+        for digit in text.bytes() {
+            let value = DIGITS.iter().position(|one| *one == digit);
+            bits = bits << 5 | value.ok_or(BadPosition)? as u64;
+        }
+        Ok(Self(bits))
+    }
+}
+
+/// A place in a channel's stream: that of a publication, or of the last one so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Position {
+    /// Of which stream.
+    pub epoch: Epoch,
+    /// The first publication has 1; 0 is the place before it.
+    pub offset: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.epoch, self.offset)
+    }
+}
+
+impl FromStr for Position {
+    type Err = BadPosition;
+
+    fn from_str(text: &str) -> Result<Self, BadPosition> {
+        let (epoch, offset) = text.split_once(':').ok_or(BadPosition)?;
+        if offset.len() > 20 || !offset.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(BadPosition);
+        }
+        Ok(Self {
+            epoch: epoch.parse()?,
+            offset: offset.parse().map_err(|_| BadPosition)?,
+        })
+    }
+}
+
+/// The text is no position, nor an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a position is an epoch and an offset, such as \"9x3kd07f:42\"")]
+pub struct BadPosition;
+
+/// The place up to which somebody says to know a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Since {
+    /// Of which stream; `None`: of whichever there is.
+    pub epoch: Option<Epoch>,
+    /// Of the last publication that he has.
+    pub offset: u64,
+}
+
+impl From<Position> for Since {
+    fn from(position: Position) -> Self {
+        Self {
+            epoch: Some(position.epoch),
+            offset: position.offset,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_read_as_they_are_written() {
+        for (bits, offset) in [(1, 0), (u64::MAX, u64::MAX), (0x12_3456_789a, 42)] {
+            let position = Position {
+                epoch: Epoch::from_bits(bits),
+                offset,
+            };
+            assert_eq!(position.to_string().parse(), Ok(position), "{position}");
+        }
+        assert_eq!(Epoch::from_bits(0x12_3456_789a).to_string(), "28t5cy4t");
+        assert_ne!(Epoch::from_bits(0), Epoch::UNKNOWN);
+    }
+
+    #[test]
+    fn what_is_no_position_is_refused() {
+        for text in [
+            "",
+            ":",
+            "28t5cy4t",
+            "28t5cy4t:",
+            "28t5cy4t:+1",
+            "28t5cy4t:-1",
+            "28t5cy4t:18446744073709551616",
+            "28t5cy4t:00000000000000000000001",
+            "28t5cy4:1",
+            "28t5cy4tt:1",
+            "28T5CY4T:1",
+            "28t5cy4u:1",
+            "éééé:1",
+        ] {
+            assert_eq!(text.parse::<Position>(), Err(BadPosition), "{text:?}");
+        }
+    }
+}

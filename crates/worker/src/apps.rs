@@ -1,0 +1,247 @@
+//! Applications in a turn: what a worker needs of them beyond what sessions do.
+
+use std::any::Any;
+
+use veche_frontends::app::{Gone, Outcome, Progress, Request, Response, Verdict};
+use veche_frontends::hooks::Question;
+use veche_frontends::shared::Renewal;
+use veche_frontends::{Apps, NotRenewed, Shared};
+use veche_hub::{Happening, Ticket};
+use veche_types::{AppId, ConnectionId, MessageKind};
+
+use crate::worker::Worker;
+
+/// The applications of a worker. Sessions call them as [`Apps`]; the worker knows their type.
+pub trait AppHost: Apps {
+    /// What the applications of one worker send those of another.
+    type Message;
+
+    /// Returns the application that made a request to the hub under this session, where no connection did.
+    fn requester(session: ConnectionId) -> Option<AppId> {
+        let _ = session;
+        None
+    }
+
+    /// Takes a message of another worker's applications.
+    fn receive(&mut self, message: Self::Message, shared: &mut Shared);
+
+    /// Returns whether [`next_message`](Self::next_message) has one for any worker.
+    fn has_messages(&self) -> bool {
+        false
+    }
+
+    /// Takes the next message for a worker's applications.
+    fn next_message(&mut self, to: usize) -> Option<Self::Message> {
+        let _ = to;
+        None
+    }
+
+    /// Has an application decide on a command. Exactly one verdict is left in
+    /// [`Ports::verdicts`](veche_frontends::Ports::verdicts), now or later. `timeout_ms` of 0 is no limit.
+    fn decide(&mut self, app: AppId, timeout_ms: u64, question: &Question, shared: &mut Shared);
+
+    /// Tells an application what became of a token that it handed in for a session.
+    fn renewed(
+        &mut self,
+        renewal: &Renewal,
+        result: Result<Option<u64>, NotRenewed>,
+        shared: &mut Shared,
+    );
+
+    /// Takes events of channels, and how many were lost before them; returns whether an application has work now.
+    fn happened(&mut self, events: &[Happening], lost: u64) -> bool {
+        let _ = (events, lost);
+        false
+    }
+
+    /// Tells all applications that the worker is going away.
+    fn stop(&mut self, shared: &mut Shared) {
+        let _ = shared;
+    }
+
+    /// Returns whether all of them have done what they do at the end.
+    fn has_stopped(&self) -> bool {
+        true
+    }
+}
+
+/// The applications of a worker whose routes lead to none.
+#[derive(Debug)]
+pub enum NoApps {}
+
+impl Apps for NoApps {
+    fn has_handshake(&self, _: AppId) -> bool {
+        match *self {}
+    }
+
+    fn handshake(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        _: &Request<'_>,
+        _: &mut Shared,
+    ) -> Outcome<Verdict> {
+        match *self {}
+    }
+
+    fn opened(&mut self, _: AppId, _: ConnectionId, _: &Request<'_>, _: &mut Shared) -> Progress {
+        match *self {}
+    }
+
+    fn message(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        _: MessageKind,
+        _: &[u8],
+        _: &mut Shared,
+    ) -> Progress {
+        match *self {}
+    }
+
+    fn drained(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {
+        match *self {}
+    }
+
+    fn closed(&mut self, _: AppId, _: ConnectionId, _: u16, _: &str, _: &mut Shared) {
+        match *self {}
+    }
+
+    fn request(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        _: &Request<'_>,
+        _: &mut Shared,
+    ) -> Outcome<Response> {
+        match *self {}
+    }
+
+    fn written(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {
+        match *self {}
+    }
+
+    fn gone(&mut self, _: AppId, _: ConnectionId, _: Gone, _: &mut Shared) {
+        match *self {}
+    }
+
+    fn turn(&mut self, _: &mut Shared) {
+        match *self {}
+    }
+
+    fn deadline_ms(&self) -> u64 {
+        match *self {}
+    }
+}
+
+impl AppHost for NoApps {
+    type Message = std::convert::Infallible;
+
+    fn receive(&mut self, _: Self::Message, _: &mut Shared) {
+        match *self {}
+    }
+
+    fn decide(&mut self, _: AppId, _: u64, _: &Question, _: &mut Shared) {
+        match *self {}
+    }
+
+    fn renewed(&mut self, _: &Renewal, _: Result<Option<u64>, NotRenewed>, _: &mut Shared) {
+        match *self {}
+    }
+}
+
+impl<A: AppHost, T> Worker<A, T> {
+    /// Calls the applications, which are taken out of [`Shared`] meanwhile; `None` where there are none.
+    pub fn with_apps<R>(&mut self, call: impl FnOnce(&mut A, &mut Shared) -> R) -> Option<R> {
+        let result = self.shared.with_apps(|apps, shared| {
+            let apps: &mut dyn Any = apps;
+            apps.downcast_mut::<A>().map(|apps| call(apps, shared))
+        });
+        result.flatten()
+    }
+
+    pub(crate) fn apps(&self) -> Option<&A> {
+        let apps: &dyn Any = self.shared.apps.as_deref()?;
+        apps.downcast_ref()
+    }
+
+    pub(crate) fn apps_mut(&mut self) -> Option<&mut A> {
+        let apps: &mut dyn Any = self.shared.apps.as_deref_mut()?;
+        apps.downcast_mut()
+    }
+
+    /// Lets the applications work, and continues what waited for them. What that brings about in turn is taken up next
+    /// turn, so that two applications that answer each other at once cannot hold the worker.
+    pub(crate) fn run_apps(&mut self) {
+        if self
+            .shared
+            .with_apps(|apps, shared| apps.turn(shared))
+            .is_none()
+        {
+            return;
+        }
+        if self.shared.ports.outboxes.has_drained() {
+            let mut ids = std::mem::take(&mut self.ids);
+            self.shared.ports.outboxes.take_drained(&mut ids);
+            for id in ids.drain(..) {
+                self.with(id, |connection, shared| connection.drained(id, shared));
+            }
+            self.ids = ids;
+        }
+        for _ in 0..self.shared.ports.app_answers.len() {
+            if let Some((id, answer)) = self.shared.ports.app_answers.pop_front() {
+                self.with(id, |connection, shared| {
+                    connection.app_answered(id, answer, shared);
+                });
+            }
+        }
+        for renewal in std::mem::take(&mut self.shared.ports.renewals) {
+            let id = renewal.session;
+            let mut result = Err(NotRenewed::Closed);
+            self.with(id, |connection, shared| {
+                result = connection.renew(id, &renewal.credential, shared);
+            });
+            self.with_apps(|apps, shared| apps.renewed(&renewal, result, shared));
+        }
+        if !self.shared.app_ready.is_empty() {
+            let mut ids = std::mem::take(&mut self.ids);
+            ids.append(&mut self.shared.app_ready);
+            for id in ids.drain(..) {
+                self.with(id, |connection, shared| connection.app_ready(id, shared));
+            }
+            self.ids = ids;
+        }
+    }
+
+    /// Hands a request's answer to the application that made it; returns it where none did.
+    pub(crate) fn answer_app(
+        &mut self,
+        id: ConnectionId,
+        ticket: Ticket,
+        answer: veche_hub::Answer,
+    ) -> Option<veche_hub::Answer> {
+        let Some(app) = A::requester(id) else {
+            return Some(answer);
+        };
+        self.shared
+            .with_apps(|apps, shared| apps.answered(app, id, ticket, answer, shared));
+        None
+    }
+
+    /// When the applications have something to do, in milliseconds from now; `None` for never.
+    pub(crate) fn apps_due_in_ms(&self) -> Option<u64> {
+        let shared = &self.shared;
+        let apps = shared.apps.as_ref()?;
+        if !shared.app_ready.is_empty()
+            || !shared.ports.app_answers.is_empty()
+            || shared.ports.outboxes.has_drained()
+            || !shared.ports.renewals.is_empty()
+        {
+            return Some(0);
+        }
+        match apps.deadline_ms() {
+            u64::MAX => None,
+            deadline_ms => Some(deadline_ms.saturating_sub(shared.now.mono_ms)),
+        }
+    }
+}

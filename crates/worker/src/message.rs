@@ -1,0 +1,209 @@
+//! Messages between workers: plain values, carried by lanes that keep their order and give credit for data.
+
+use std::sync::Arc;
+
+use veche_frontends::{Census, Relay};
+use veche_hub::{Class, Mail, Outlet as _};
+use veche_types::WorkerId;
+
+use crate::apps::AppHost;
+use crate::limits::APP_CREDITS;
+use crate::worker::Worker;
+
+/// What one worker sends another.
+pub enum WorkerMessage<M> {
+    /// For its hub.
+    Hub(Mail),
+    /// For its applications, of the same applications elsewhere.
+    App(M),
+    /// Client commands for a response of that worker (HTTP fallback transports).
+    Relay(Relay),
+    /// A question for its connections.
+    Census(Arc<Census>),
+}
+
+impl<M> WorkerMessage<M> {
+    /// Returns whether it uses a credit of its lane until its receiver has finished it.
+    #[must_use]
+    pub fn is_data(&self) -> bool {
+        match self {
+            Self::Hub(mail) => mail.class() != Class::Control,
+            Self::App(_) | Self::Relay(_) => true,
+            Self::Census(_) => false,
+        }
+    }
+}
+
+/// A message that leaves.
+pub struct Outgoing<M> {
+    /// The worker it goes to.
+    pub to: usize,
+    /// The message itself.
+    pub message: WorkerMessage<M>,
+}
+
+impl<A: AppHost, T> Worker<A, T> {
+    /// Sets how many data messages to a worker are not finished there yet. To be called for each worker before the first
+    /// [`handle_message`](Self::handle_message) of a turn, and after the last [`poll_message`](Self::poll_message).
+    pub fn handle_credits(&mut self, to: usize, unfinished: u32) {
+        self.shared.ports.post.lanes[to].unfinished = unfinished;
+    }
+
+    /// Returns whether the turn takes another message: what is left waits for the next one.
+    #[must_use]
+    pub fn wants_message(&self) -> bool {
+        self.messages < self.limits.messages
+    }
+
+    /// Takes a message of another worker. Answers in it reach their sessions before the next message is looked at: a
+    /// subscriber gets the answer to its subscription before what it then hears.
+    pub fn handle_message(&mut self, from: usize, message: WorkerMessage<A::Message>) {
+        self.messages += 1;
+        match message {
+            WorkerMessage::Hub(mail) => {
+                let from = WorkerId(from as u16);
+                self.shared.hub.receive(from, mail, &mut self.shared.ports);
+                self.hand_out_answers();
+            }
+            WorkerMessage::App(message) => {
+                self.with_apps(|apps, shared| apps.receive(message, shared));
+                self.shared.ports.post.lanes[from].finished += 1;
+            }
+            WorkerMessage::Relay(relay) => {
+                self.relay(&relay);
+                self.shared.ports.post.lanes[from].finished += 1;
+            }
+            WorkerMessage::Census(census) => self.answer_census(&census),
+        }
+    }
+
+    /// Takes how many data messages of a worker were finished in this turn: its credits, to be given back.
+    pub fn poll_finished(&mut self, of: usize) -> u32 {
+        std::mem::take(&mut self.shared.ports.post.lanes[of].finished)
+    }
+
+    /// Takes the next message for another worker. To be called after [`finish_turn`](Self::finish_turn) until it returns
+    /// `None`; messages to one worker come in the order in which they have to arrive.
+    pub fn poll_message(&mut self) -> Option<Outgoing<A::Message>> {
+        if let Some(outgoing) = self.outgoing.pop_front() {
+            return Some(outgoing);
+        }
+        let lanes = self.shared.ports.post.lanes.len();
+        while self.next_lane < lanes {
+            let lane = &mut self.shared.ports.post.lanes[self.next_lane];
+            if let Some(mail) = lane.outgoing.pop_front() {
+                let is_data = u32::from(mail.class() != Class::Control);
+                lane.outgoing_data -= is_data;
+                lane.unfinished += is_data;
+                return Some(Outgoing {
+                    to: self.next_lane,
+                    message: WorkerMessage::Hub(mail),
+                });
+            }
+            self.next_lane += 1;
+        }
+        let outgoing = self.poll_app_message().or_else(|| self.poll_relay());
+        if outgoing.is_none() {
+            (self.next_lane, self.next_relay) = (0, 0);
+        }
+        outgoing
+    }
+
+    /// Takes back a message for which its lane has no room: it comes first next turn.
+    pub fn put_back(&mut self, outgoing: Outgoing<A::Message>) {
+        self.outgoing.push_front(outgoing);
+        self.is_busy = true;
+    }
+
+    /// Applications use a part of the credits alone, so that they do not hold up the hub; the rest waits.
+    fn poll_app_message(&mut self) -> Option<Outgoing<A::Message>> {
+        if !self.apps().is_some_and(AppHost::has_messages) {
+            return None;
+        }
+        (0..self.shared.ports.post.lanes.len()).find_map(|to| {
+            if self.shared.ports.post.lanes[to].unfinished >= APP_CREDITS {
+                return None;
+            }
+            let message = self.apps_mut()?.next_message(to)?;
+            self.shared.ports.post.lanes[to].unfinished += 1;
+            Some(Outgoing {
+                to,
+                message: WorkerMessage::App(message),
+            })
+        })
+    }
+
+    /// Takes the first relay behind `next_relay` whose lane has room, so that those of one lane keep their order.
+    fn poll_relay(&mut self) -> Option<Outgoing<A::Message>> {
+        let me = self.index();
+        let (relays, lanes) = (&mut self.shared.ports.relays, &mut self.shared.ports.post.lanes);
+        while let Some(relay) = relays.get(self.next_relay) {
+            let to = usize::from(relay.to.worker.0);
+            let is_known = to < lanes.len() && to != me;
+            if is_known && lanes[to].unfinished >= APP_CREDITS {
+                self.next_relay += 1;
+                continue;
+            }
+            let relay = relays.remove(self.next_relay)?;
+            // Clients can make up addresses of workers that there are not.
+            if is_known {
+                lanes[to].unfinished += 1;
+                let message = WorkerMessage::Relay(relay);
+                return Some(Outgoing { to, message });
+            }
+        }
+        None
+    }
+
+    /// Begins what this worker was asked to ask of all.
+    pub(crate) fn begin_censuses(&mut self) {
+        for census in std::mem::take(&mut self.shared.ports.censuses) {
+            let census = Arc::new(census);
+            for to in 0..self.shared.ports.post.lanes.len() {
+                if to != self.index() {
+                    let message = WorkerMessage::Census(Arc::clone(&census));
+                    self.outgoing.push_back(Outgoing { to, message });
+                }
+            }
+            self.answer_census(&census);
+        }
+    }
+
+    fn answer_census(&mut self, census: &Census) {
+        let slab = &self.slab;
+        let answer = census.take(&self.shared, |id| {
+            slab.get(id).map(|entry| &entry.connection)
+        });
+        let (worker, session, ticket) = census.from;
+        let ports = &mut self.shared.ports;
+        if worker == self.id {
+            return ports.answer(session, ticket, answer);
+        }
+        let mail = Mail::Answer {
+            session,
+            ticket,
+            answer,
+        };
+        ports.mail(worker, mail);
+    }
+
+    /// Hands over the relays whose response is here.
+    pub(crate) fn hand_out_relays(&mut self) {
+        for _ in 0..self.shared.ports.relays.len() {
+            let Some(relay) = self.shared.ports.relays.pop_front() else {
+                return;
+            };
+            match relay.to.worker == self.id {
+                true => self.relay(&relay),
+                false => self.shared.ports.relays.push_back(relay),
+            }
+        }
+    }
+
+    fn relay(&mut self, relay: &Relay) {
+        let id = relay.to.session;
+        self.with(id, |connection, shared| {
+            connection.relayed(id, relay, shared);
+        });
+    }
+}

@@ -1,0 +1,150 @@
+//! The connections of a worker: everything about one of them in one entry, at the index of its id.
+
+use std::collections::VecDeque;
+
+use veche_frontends::Connection;
+use veche_types::ConnectionId;
+
+use crate::worker::TransportCommand;
+
+/// One connection. `T` is what its driver keeps beside it, such as TLS.
+pub(crate) struct Entry<T> {
+    pub(crate) connection: Connection,
+    pub(crate) transport: T,
+    generation: u32,
+    /// When the transport's timer fires; `u64::MAX` if it is not set.
+    pub(crate) armed_ms: u64,
+    pub(crate) stall: Stall,
+    /// The transport was told to receive nothing.
+    pub(crate) is_paused: bool,
+    /// The driver wants nothing received, whatever the connection wants.
+    pub(crate) is_held: bool,
+}
+
+impl<T> Entry<T> {
+    /// Tells the transport what the connection wants now: a nearer deadline, receiving or not.
+    #[inline]
+    pub(crate) fn settle(&mut self, id: ConnectionId, commands: &mut VecDeque<TransportCommand>) {
+        self.arm(id, self.connection.deadline_ms(), commands);
+        let is_blocked = self.is_held || self.connection.is_blocked().is_some();
+        if is_blocked != self.is_paused {
+            self.is_paused = is_blocked;
+            commands.push_back(match is_blocked {
+                true => TransportCommand::Pause(id),
+                false => TransportCommand::Resume(id),
+            });
+        }
+    }
+
+    /// Sets the transport's timer, if it would fire later.
+    #[inline]
+    pub(crate) fn arm(
+        &mut self,
+        id: ConnectionId,
+        deadline_ms: u64,
+        commands: &mut VecDeque<TransportCommand>,
+    ) {
+        if deadline_ms < self.armed_ms {
+            self.armed_ms = deadline_ms;
+            commands.push_back(TransportCommand::SetTimer(id, deadline_ms));
+        }
+    }
+}
+
+/// Since when unsent bytes have made no progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stall {
+    /// 0: nothing is unsent.
+    since_ms: u64,
+}
+
+impl Stall {
+    /// Notes that a send did not complete; returns whether nothing was unsent before.
+    pub(crate) fn begin(&mut self, now_ms: u64) -> bool {
+        let is_first = self.since_ms == 0;
+        if is_first {
+            self.since_ms = now_ms.max(1);
+        }
+        is_first
+    }
+
+    /// Notes progress, after which `unsent` bytes are left.
+    pub(crate) fn progress(&mut self, unsent: usize, now_ms: u64) {
+        self.since_ms = if unsent == 0 { 0 } else { now_ms.max(1) };
+    }
+
+    /// Returns the time of the last progress while bytes are unsent, in monotonic milliseconds.
+    pub(crate) fn since_ms(&self) -> Option<u64> {
+        (self.since_ms != 0).then_some(self.since_ms)
+    }
+}
+
+pub(crate) struct Slab<T> {
+    entries: Vec<Option<Entry<T>>>,
+    len: usize,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            len: 0,
+        }
+    }
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn insert(&mut self, id: ConnectionId, connection: Connection, transport: T) {
+        let index = id.index as usize;
+        if index >= self.entries.len() {
+            self.entries.resize_with(index + 1, || None);
+        }
+        let entry = Entry {
+            connection,
+            transport,
+            generation: id.generation,
+            armed_ms: u64::MAX,
+            stall: Stall::default(),
+            is_paused: false,
+            is_held: false,
+        };
+        let before = self.entries[index].replace(entry);
+        debug_assert!(before.is_none(), "an index is reused after its close");
+        self.len += usize::from(before.is_none());
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Entry<T>> {
+        let entry = self.entries.get_mut(id.index as usize)?.as_mut()?;
+        (entry.generation == id.generation).then_some(entry)
+    }
+
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Entry<T>> {
+        let entry = self.entries.get(id.index as usize)?.as_ref()?;
+        (entry.generation == id.generation).then_some(entry)
+    }
+
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Entry<T>> {
+        self.get_mut(id)?;
+        self.len -= 1;
+        self.entries[id.index as usize].take()
+    }
+
+    /// Connections there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// One more than the greatest index used so far.
+    pub(crate) fn end(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    pub(crate) fn id_at(&self, index: u32) -> Option<ConnectionId> {
+        let entry = self.entries.get(index as usize)?.as_ref()?;
+        Some(ConnectionId {
+            index,
+            generation: entry.generation,
+        })
+    }
+}
