@@ -96,7 +96,7 @@ impl World {
             ..PublishOptions::default()
         });
         let now = self.now();
-        let shared = &mut self.process.workers[pushed.worker].shared;
+        let shared = self.process.workers[pushed.worker].shared_mut();
         shared.set_now(now);
         let from = Some((BACK_END, ticket));
         let name = channel_name(channel);
@@ -132,7 +132,7 @@ impl World {
         self.ledger.seen.note(Event::Cleared);
         let ticket = self.ticket(Asked::Removal);
         let now = self.now();
-        let shared = &mut self.process.workers[worker].shared;
+        let shared = self.process.workers[worker].shared_mut();
         shared.set_now(now);
         let name = channel_name(channel);
         let to = (BACK_END, ticket);
@@ -151,7 +151,7 @@ impl World {
             reason: "go".into(),
         };
         let now = self.now();
-        let shared = &mut self.process.workers[worker].shared;
+        let shared = self.process.workers[worker].shared_mut();
         shared.set_now(now);
         let instruction = Instruction::to_all(deed);
         let user = user.unwrap_or_default();

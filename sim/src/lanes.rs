@@ -1,9 +1,14 @@
-//! Mail between workers: in order within a lane, in any order between lanes, with credits for data.
+//! Messages between workers: in order within a lane, in any order between lanes, with credits for data.
 
 use std::collections::VecDeque;
 
 use fastrand::Rng;
-use veche_hub::{Class, Mail};
+use veche_worker::WorkerMessage;
+
+use crate::apps::BackEndApp;
+
+/// What workers of a world send each other.
+type Message = WorkerMessage<<BackEndApp as veche_worker::AppHost>::Message>;
 
 /// All lanes, each from one worker to another.
 pub(crate) struct Lanes {
@@ -13,7 +18,7 @@ pub(crate) struct Lanes {
 
 #[derive(Default)]
 struct Lane {
-    mail: VecDeque<Mail>,
+    messages: VecDeque<Message>,
     /// Data that was sent and is not finished.
     unfinished: u32,
 }
@@ -35,10 +40,10 @@ impl Lanes {
         self.at(from, to).unfinished
     }
 
-    pub(crate) fn post(&mut self, from: usize, to: usize, mail: Mail) {
+    pub(crate) fn post(&mut self, from: usize, to: usize, message: Message) {
         let lane = self.at(from, to);
-        lane.unfinished += u32::from(mail.class() != Class::Control);
-        lane.mail.push_back(mail);
+        lane.unfinished += u32::from(message.is_data());
+        lane.messages.push_back(message);
     }
 
     /// `to` has finished so much data of `from`. Whether it had got as much.
@@ -49,13 +54,13 @@ impl Lanes {
         left.is_some()
     }
 
-    /// The next mail for a worker, of any lane.
-    pub(crate) fn next(&mut self, to: usize, random: &mut Rng) -> Option<(usize, Mail)> {
+    /// The next message for a worker, of any lane.
+    pub(crate) fn next(&mut self, to: usize, random: &mut Rng) -> Option<(usize, Message)> {
         let begin = random.usize(0..self.workers);
         (0..self.workers).find_map(|step| {
             let from = (begin + step) % self.workers;
-            let mail = self.at(from, to).mail.pop_front();
-            mail.map(|mail| (from, mail))
+            let message = self.at(from, to).messages.pop_front();
+            message.map(|message| (from, message))
         })
     }
 
@@ -67,6 +72,6 @@ impl Lanes {
 
     pub(crate) fn is_quiet(&self) -> bool {
         let mut all = self.lanes.iter();
-        all.all(|lane| lane.mail.is_empty() && lane.unfinished == 0)
+        all.all(|lane| lane.messages.is_empty() && lane.unfinished == 0)
     }
 }

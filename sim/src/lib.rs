@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod apps;
 mod asking;
 mod back_end;
 mod channels;

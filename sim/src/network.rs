@@ -25,8 +25,6 @@ pub(crate) struct Link {
     pub(crate) unsent: VecDeque<u8>,
     /// The server's FIN is behind that.
     pub(crate) down_ends: bool,
-    /// Since when the transport takes nothing though it should.
-    pub(crate) stalled_since_ms: Option<u64>,
     /// Commands that were sent here and not answered, as its client sees it.
     pub(crate) owed: usize,
 }
@@ -61,7 +59,6 @@ impl Network {
             down: VecDeque::new(),
             unsent: VecDeque::new(),
             down_ends: false,
-            stalled_since_ms: None,
             owed: 0,
         };
         self.links.insert(id, link);
@@ -76,19 +73,26 @@ impl Network {
     }
 
     /// The server sends. How much the transport has not taken.
-    pub(crate) fn send(&mut self, id: LinkId, bytes: &[u8], now_ms: u64) -> usize {
+    pub(crate) fn send(&mut self, id: LinkId, bytes: &[u8]) -> usize {
         let pipe_bytes = self.pipe_bytes;
         let Some(link) = self.links.get_mut(&id) else {
             return 0;
         };
         link.unsent.extend(bytes);
         link.fill(pipe_bytes);
-        if link.unsent.is_empty() {
-            link.stalled_since_ms = None;
-        } else {
-            link.stalled_since_ms.get_or_insert(now_ms);
-        }
         link.unsent.len()
+    }
+
+    /// What the transport has not taken.
+    pub(crate) fn unsent(&self, id: LinkId) -> usize {
+        self.links.get(&id).map_or(0, |link| link.unsent.len())
+    }
+
+    /// The server sends FIN behind all that.
+    pub(crate) fn shut_down(&mut self, id: LinkId) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.down_ends = true;
+        }
     }
 
     /// The client reads some. Whether the transport has taken more from the server, and what is left there.
@@ -96,7 +100,6 @@ impl Network {
         &mut self,
         id: LinkId,
         bytes: usize,
-        now_ms: u64,
     ) -> (Vec<u8>, Option<usize>) {
         let pipe_bytes = self.pipe_bytes;
         let Some(link) = self.links.get_mut(&id) else {
@@ -108,7 +111,6 @@ impl Network {
         if taken == 0 {
             return (read, None);
         }
-        link.stalled_since_ms = (!link.unsent.is_empty()).then_some(now_ms);
         (read, Some(link.unsent.len()))
     }
 

@@ -27,22 +27,22 @@ impl Process {
         let worker = |me: u16| {
             let mut shared = site::shared(setup, me, count, seed);
             shared.set_now(now);
-            Worker::new(usize::from(me), shared)
+            Worker::new(shared, setup)
         };
         let mut workers: Vec<_> = (0..count).map(worker).collect();
         if let Some(disk) = disk {
             disk.begin(count);
             for worker in &mut workers {
-                worker.shared.hub.keep_log();
+                worker.shared_mut().hub.keep_log();
             }
             let mut all: Vec<_> = disk.restored().collect();
             all.sort_by_key(|one| one.publications.last().map_or(0, |last| last.at_ms));
             for restored in all {
                 let name = veche_hub::ChannelName::new(&restored.channel);
-                let home = name.map(|name| workers[0].shared.hub.home_of(name));
+                let home = name.map(|name| workers[0].shared().hub.home_of(name));
                 let home = home.map_or(0, |home| usize::from(home.0));
                 let channel = restored.channel.clone();
-                let is_back = workers[home].shared.hub.restore(restored);
+                let is_back = workers[home].shared_mut().hub.restore(restored);
                 promise!(
                     is_back == Ok(true),
                     "what was kept comes back",

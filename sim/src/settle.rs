@@ -116,7 +116,7 @@ impl World {
     fn inquire(&mut self, channel: usize, question: Question) -> Result<Answer, Failure> {
         let ticket = self.ticket(Asked::Question);
         let worker = &mut self.process.workers[0];
-        let shared = &mut worker.shared;
+        let shared = worker.shared_mut();
         let name = channel_name(channel);
         let to = (BACK_END, ticket);
         match shared

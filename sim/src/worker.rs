@@ -1,35 +1,27 @@
-//! One worker of the server: what `veche`'s worker does with real sockets, with the network of a world.
+//! One worker of the server on the network of a world: glue around the [worker](veche_worker::Worker) that ships.
 //!
-//! Its turn is that of `crates/server/src/worker.rs`, step by step; what is there between a socket and a connection (TLS,
-//! accepting, applications) is not here.
+//! What a world does to a connection arrives here, what the worker wants of the network, of other workers and of the disk
+//! leaves. No step of a turn is written here; what is random is when messages of other workers arrive.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use fastrand::Rng;
-use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
-use veche_frontends::{Block, Connection, End, Now, Shared};
-use veche_hub::{Answer, ConnectionId, Ticket, WorkerId};
+use veche_frontends::{End, Now, Shared};
+use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_worker::{Outgoing, TransportCommand, TurnLimits, TurnState, Write};
 
+use crate::apps::BackEndApp;
+pub(crate) use crate::apps::BACK_END;
 use crate::disk::Disk;
 use crate::failure::{Check, promise};
 use crate::lanes::Lanes;
 use crate::network::{LinkId, Network};
 use crate::setup::Setup;
 
-/// As whom the back end asks the hub: a session that no connection has.
-pub(crate) const BACK_END: ConnectionId = ConnectionId {
-    index: u32::MAX,
-    generation: 0,
-};
-
 const LISTENER: u16 = 0;
-
-/// What channels remember is looked through so often.
-const TRIM_INTERVAL_MS: u64 = 1_000;
 
 /// What a worker works with, beside its own.
 pub(crate) struct Around<'a> {
-    pub(crate) setup: &'a Setup,
     pub(crate) now: Now,
     pub(crate) lanes: &'a mut Lanes,
     pub(crate) network: &'a mut Network,
@@ -37,129 +29,151 @@ pub(crate) struct Around<'a> {
 }
 
 pub(crate) struct Worker {
-    me: usize,
-    pub(crate) shared: Shared,
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    resumable: Vec<ConnectionId>,
-    touched: Vec<u32>,
-    sessions: Vec<ConnectionId>,
-    trim_at_ms: u64,
+    worker: veche_worker::Worker<BackEndApp, Transport>,
+    slots: Slots,
+    /// Transports that the worker wants closed.
+    closing: Vec<ConnectionId>,
     scratch: Vec<u8>,
-    /// What the back end was answered.
-    pub(crate) answers: Vec<(Ticket, Answer)>,
 }
 
-/// A place for a connection, and the one that is there.
-struct Slot {
-    generation: u32,
-    held: Option<(Connection, LinkId)>,
+/// What is kept of a transport beside its connection.
+struct Transport {
+    link: LinkId,
+    is_paused: bool,
+    /// `u64::MAX`: it is not set.
+    timer_ms: u64,
+}
+
+/// Ids of connections: an index is reused with another generation, the last one freed first.
+#[derive(Default)]
+struct Slots {
+    /// The generation that was last given, by index, and whether its connection is there.
+    given: Vec<(u32, bool)>,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    fn take(&mut self) -> ConnectionId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.given.push((0, false));
+            self.given.len() as u32 - 1
+        });
+        let (generation, is_taken) = &mut self.given[index as usize];
+        *generation += 1;
+        *is_taken = true;
+        ConnectionId {
+            index,
+            generation: *generation,
+        }
+    }
+
+    fn give_back(&mut self, id: ConnectionId) {
+        self.given[id.index as usize].1 = false;
+        self.free.push(id.index);
+    }
+
+    fn ids(&self) -> impl Iterator<Item = ConnectionId> {
+        let taken = self.given.iter().enumerate().filter(|(_, given)| given.1);
+        taken.map(|(index, &(generation, _))| ConnectionId {
+            index: index as u32,
+            generation,
+        })
+    }
 }
 
 impl Worker {
-    pub(crate) fn new(me: usize, shared: Shared) -> Self {
+    pub(crate) fn new(mut shared: Shared, setup: &Setup) -> Self {
+        shared.apps = Some(Box::<BackEndApp>::default());
+        let limits = TurnLimits {
+            deliveries: setup.deliveries_max,
+            ..TurnLimits::default()
+        };
         Self {
-            me,
-            shared,
-            slots: Vec::new(),
-            free: Vec::new(),
-            resumable: Vec::new(),
-            touched: Vec::new(),
-            sessions: Vec::new(),
-            trim_at_ms: 0,
+            worker: veche_worker::Worker::new(shared, limits),
+            slots: Slots::default(),
+            closing: Vec::new(),
             scratch: Vec::new(),
-            answers: Vec::new(),
         }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        self.worker.shared()
+    }
+
+    pub(crate) fn shared_mut(&mut self) -> &mut Shared {
+        self.worker.shared_mut()
     }
 
     /// A connection of a client.
     pub(crate) fn accept(&mut self, link: LinkId, now: Now) -> ConnectionId {
-        self.shared.set_now(now);
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot {
-                generation: 0,
-                held: None,
-            });
-            self.slots.len() as u32 - 1
-        });
-        let slot = &mut self.slots[index as usize];
-        slot.generation += 1;
-        let id = ConnectionId {
-            index,
-            generation: slot.generation,
+        self.worker.set_now(now);
+        let id = self.slots.take();
+        let transport = Transport {
+            link,
+            is_paused: false,
+            timer_ms: u64::MAX,
         };
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let connection = Connection::accept(id, LISTENER, peer, &mut self.shared);
-        slot.held = Some((connection, link));
+        self.worker.handle_accepted(id, LISTENER, peer, transport);
+        self.command_transports();
         id
-    }
-
-    fn find(&mut self, id: ConnectionId) -> Option<(&mut Connection, LinkId, &mut Shared)> {
-        let slot = self.slots.get_mut(id.index as usize)?;
-        if slot.generation != id.generation {
-            return None;
-        }
-        let (connection, link) = slot.held.as_mut()?;
-        Some((connection, *link, &mut self.shared))
-    }
-
-    fn with(&mut self, id: ConnectionId, work: impl FnOnce(&mut Connection, &mut Shared)) {
-        if let Some((connection, _, shared)) = self.find(id) {
-            work(connection, shared);
-        }
     }
 
     /// Whether a connection takes what its client sends.
     pub(crate) fn is_open_to(&mut self, id: ConnectionId) -> bool {
-        self.find(id)
-            .is_some_and(|(connection, ..)| connection.is_blocked().is_none())
+        let transport = self.worker.transport_mut(id);
+        transport.is_some_and(|transport| !transport.is_paused)
     }
 
     pub(crate) fn received(&mut self, id: ConnectionId, bytes: impl Iterator<Item = u8>, now: Now) {
-        self.shared.set_now(now);
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
-        scratch.extend(bytes);
-        self.with(id, |connection, shared| {
-            connection.received(id, &mut scratch, shared);
-        });
-        self.scratch = scratch;
+        self.worker.set_now(now);
+        self.scratch.clear();
+        self.scratch.extend(bytes);
+        self.worker.handle_received(id, &mut self.scratch);
+        self.command_transports();
     }
 
     /// The client's FIN.
     pub(crate) fn ended(&mut self, id: ConnectionId, now: Now) {
-        self.shared.set_now(now);
-        self.with(id, |connection, shared| connection.ended(id, shared));
+        self.worker.set_now(now);
+        self.worker.handle_ended(id);
+        self.command_transports();
     }
 
     /// The transport took more. Whether it is to be closed.
     pub(crate) fn sent_more(&mut self, id: ConnectionId, unsent: usize) -> bool {
-        self.shared.ports.outboxes.set_unsent(id, unsent);
-        let blocked = self
-            .find(id)
-            .and_then(|(connection, ..)| connection.is_blocked());
-        if unsent <= ANSWERS_BYTES_HIGH && blocked == Some(Block::Output) {
-            self.resumable.push(id);
-        }
-        self.is_over(id)
-    }
-
-    fn is_over(&mut self, id: ConnectionId) -> bool {
-        self.find(id).is_some_and(|(connection, _, shared)| {
-            connection.has_ended() && shared.ports.outboxes.of(id).is_over()
-        })
+        self.worker.handle_sent(id, unsent);
+        self.command_transports();
+        let place = self.closing.iter().position(|closing| *closing == id);
+        place.map(|place| self.closing.remove(place)).is_some()
     }
 
     /// The transport is gone.
     pub(crate) fn closed(&mut self, id: ConnectionId) {
-        let Some(slot) = self.slots.get_mut(id.index as usize) else {
-            return;
-        };
-        if slot.generation == id.generation
-            && let Some((mut connection, _)) = slot.held.take()
-        {
-            connection.closed(id, &mut self.shared);
-            self.free.push(id.index);
+        if self.worker.handle_closed(id, None).is_some() {
+            self.slots.give_back(id);
+        }
+        self.command_transports();
+    }
+
+    fn command_transports(&mut self) {
+        while let Some(command) = self.worker.poll_transport() {
+            let (id, change): (_, fn(&mut Transport, u64)) = match command {
+                TransportCommand::Pause(id) => (id, |transport, _| transport.is_paused = true),
+                TransportCommand::Resume(id) => (id, |transport, _| transport.is_paused = false),
+                TransportCommand::SetTimer(id, _) => (id, |transport, due| transport.timer_ms = due),
+                TransportCommand::Close(id) => {
+                    self.closing.push(id);
+                    continue;
+                }
+            };
+            let due_ms = match command {
+                TransportCommand::SetTimer(_, due_ms) => due_ms,
+                _ => 0,
+            };
+            if let Some(transport) = self.worker.transport_mut(id) {
+                change(transport, due_ms);
+            }
         }
     }
 
@@ -170,247 +184,172 @@ impl Worker {
         salt: Option<u32>,
     ) -> Result<bool, crate::Failure> {
         let mut random = Rng::with_seed(salt.unwrap_or(0).into());
-        self.shared.set_now(around.now);
-        self.time_out(around);
-        let mut moved = self.take_mail(around, salt.is_none(), &mut random);
+        self.worker.set_now(around.now);
+        self.fire_timers(around.now.mono_ms);
+        let mut moved = self.take_messages(around, salt.is_none(), &mut random);
+        let me = self.worker.index();
         if let Some(disk) = &mut around.disk
-            && let Some(durable) = disk.news(self.me)
+            && let Some(durable) = disk.news(me)
         {
-            self.shared.hub.durable(durable, &mut self.shared.ports);
+            self.worker.handle_durable(durable);
             moved = true;
         }
-        moved |= self.go_on();
-        let deliveries_max = around.setup.deliveries_max;
-        moved |= self
-            .shared
-            .hub
-            .sweep(deliveries_max, &mut self.shared.ports);
-        self.carry_out();
-        moved |= self.write_history(around)?;
+        self.worker.finish_turn();
+        let request = self.worker.poll_request();
+        promise!(request.is_none(), "routes ask nobody", "{request:?}");
+        if let Some(disk) = &mut around.disk
+            && let Some(batch) = self.worker.poll_history()
+        {
+            disk.take(me, batch)?;
+            moved = true;
+        }
+        // No back end listens for events of channels, and nobody reads the log.
+        self.worker.poll_channel_events().0.clear();
+        self.worker.shared_mut().notes.clear();
+        self.command_transports();
         moved |= self.flush(around);
         moved |= self.post(around)?;
-        moved |= self.trim();
-        Ok(moved)
+        let state = self.worker.end_turn();
+        self.command_transports();
+        self.close_transports(around.network);
+        Ok(moved || state == TurnState::Busy)
     }
 
-    /// Connections whose time has come.
-    fn time_out(&mut self, around: &Around<'_>) {
-        let now_ms = around.now.mono_ms;
-        let write_timeout_ms = self.shared.site.limits.write_timeout_ms;
-        for index in 0..self.slots.len() {
-            let slot = &mut self.slots[index];
-            let Some((connection, link)) = &mut slot.held else {
-                continue;
-            };
-            let link = around.network.links.get(link);
-            let stalled_since_ms = link.and_then(|link| link.stalled_since_ms);
-            let stalled_ms = stalled_since_ms.map_or(u64::MAX, |since| since + write_timeout_ms);
-            if connection.deadline_ms().min(stalled_ms) <= now_ms {
-                let id = ConnectionId {
-                    index: index as u32,
-                    generation: slot.generation,
-                };
-                connection.timeout(id, stalled_since_ms, &mut self.shared);
+    fn fire_timers(&mut self, now_ms: u64) {
+        for id in self.slots.ids().collect::<Vec<_>>() {
+            if let Some(transport) = self.worker.transport_mut(id)
+                && transport.timer_ms <= now_ms
+            {
+                transport.timer_ms = u64::MAX;
+                self.worker.handle_timeout(id);
+                self.command_transports();
             }
         }
     }
 
-    fn take_mail(&mut self, around: &mut Around<'_>, is_all: bool, random: &mut Rng) -> bool {
-        for to in 0..self.shared.ports.post.lanes.len() {
-            let unfinished = around.lanes.unfinished(self.me, to);
-            self.shared.ports.post.lanes[to].unfinished = unfinished;
-        }
-        // Now and then some of it comes too late for this turn.
+    fn take_messages(&mut self, around: &mut Around<'_>, is_all: bool, random: &mut Rng) -> bool {
+        self.count_unfinished(around.lanes);
+        // Now and then some of them come too late for this turn.
         let most = match random.u8(0..4) {
             0 if !is_all => random.usize(0..4),
             _ => usize::MAX,
         };
-        let mut moved = false;
-        for _ in 0..most {
-            let Some((from, mail)) = around.lanes.next(self.me, random) else {
-                break;
-            };
-            let from = WorkerId(from as u16);
-            let ports = &mut self.shared.ports;
-            self.shared.hub.receive(from, mail, ports);
-            self.hand_answers();
-            moved = true;
+        let mut taken = 0;
+        while taken < most
+            && self.worker.wants_message()
+            && let Some((from, message)) = around.lanes.next(self.worker.index(), random)
+        {
+            self.worker.handle_message(from, message);
+            taken += 1;
         }
-        moved
+        taken > 0
     }
 
-    fn go_on(&mut self) -> bool {
-        let mut sessions = std::mem::take(&mut self.sessions);
-        sessions.append(&mut self.resumable);
-        let moved = !sessions.is_empty();
-        sessions.append(&mut self.shared.waiting_for_credit);
-        for id in sessions.drain(..) {
-            self.with(id, |connection, shared| connection.resume(id, shared));
-        }
-        self.sessions = sessions;
-        moved
-    }
-
-    fn hand_answers(&mut self) {
-        while let Some((id, ticket, answer)) = self.shared.ports.answers.pop_front() {
-            if id == BACK_END {
-                self.answers.push((ticket, answer));
-                continue;
-            }
-            self.with(id, |connection, shared| {
-                connection.answered(id, ticket, answer, shared);
-            });
-        }
-    }
-
-    fn carry_out(&mut self) {
-        self.hand_answers();
-        while !self.shared.ports.kicks.is_empty() {
-            for (id, code, reason) in std::mem::take(&mut self.shared.ports.kicks) {
-                self.with(id, |connection, shared| {
-                    connection.disconnect(id, code, &reason, shared);
-                });
-            }
-        }
-        for (id, instruction) in std::mem::take(&mut self.shared.ports.instructions) {
-            self.with(id, |connection, shared| {
-                connection.instructed(id, &instruction, shared);
-            });
-        }
-        let mut sessions = std::mem::take(&mut self.sessions);
-        self.shared.ports.outboxes.take_overflowed(&mut sessions);
-        for id in sessions.drain(..) {
-            self.with(id, |connection, shared| connection.overflowed(id, shared));
-        }
-        self.sessions = sessions;
-    }
-
-    fn write_history(&mut self, around: &mut Around<'_>) -> Result<bool, crate::Failure> {
-        let Some(disk) = &mut around.disk else {
-            return Ok(false);
-        };
-        let is_all = around.now.mono_ms >= self.trim_at_ms;
-        match self.shared.hub.take_batch(is_all) {
-            Some(batch) => disk.take(self.me, batch).map(|()| true),
-            None => Ok(false),
+    fn count_unfinished(&mut self, lanes: &mut Lanes) {
+        let me = self.worker.index();
+        for to in 0..self.worker.workers() {
+            self.worker.handle_credits(to, lanes.unfinished(me, to));
         }
     }
 
     /// What the turn made leaves: one write a connection.
     fn flush(&mut self, around: &mut Around<'_>) -> bool {
-        let mut touched = std::mem::take(&mut self.touched);
-        self.shared.ports.outboxes.take_touched(&mut touched);
-        let mut moved = !touched.is_empty();
-        for index in touched.drain(..) {
-            let Some((id, bytes, end)) = self.shared.ports.outboxes.take(index) else {
+        let mut moved = false;
+        while let Some(Write { id, bytes, end }) = self.worker.poll_write() {
+            moved = true;
+            let Some(transport) = self.worker.transport_mut(id) else {
                 continue;
             };
-            let Some((_, link, _)) = self.find(id) else {
-                continue;
-            };
+            let link = transport.link;
             if end == End::Abort {
-                self.close(id, link, around.network);
+                self.closing.push(id);
                 continue;
             }
             if !bytes.is_empty() {
-                let links = &around.network.links;
-                let was_unsent = links.get(&link).is_some_and(|link| !link.unsent.is_empty());
-                let unsent = around.network.send(link, &bytes, around.now.mono_ms);
-                let outboxes = &mut self.shared.ports.outboxes;
-                outboxes.recycle(bytes);
-                if was_unsent || unsent > 0 {
-                    outboxes.set_unsent(id, unsent);
+                let was_unsent = around.network.unsent(link) > 0;
+                let unsent = around.network.send(link, &bytes);
+                self.worker.recycle(bytes);
+                if unsent > 0 {
+                    self.worker.handle_stalled(id, unsent);
+                } else if was_unsent {
+                    self.worker.handle_sent(id, 0);
                 }
             }
             if end == End::Shutdown {
-                if let Some(link) = around.network.links.get_mut(&link) {
-                    link.down_ends = true;
-                }
-                if self.is_over(id) {
-                    self.close(id, link, around.network);
-                }
+                around.network.shut_down(link);
+                let unsent = around.network.unsent(link);
+                self.worker.handle_shut_down(id, unsent);
             }
         }
-        self.touched = touched;
-        self.shared.ports.outboxes.settle_filled();
-        moved |= self.shared.ports.outboxes.settle_backlogs();
-        for id in std::mem::take(&mut self.shared.waiting_for_output) {
-            let Some((_, link, shared)) = self.find(id) else {
-                continue;
-            };
-            let link = around.network.links.get(&link);
-            let unsent = link.map_or(0, |link| link.unsent.len());
-            shared.ports.outboxes.set_unsent(id, unsent);
-            if unsent <= ANSWERS_BYTES_HIGH {
-                self.resumable.push(id);
+        while let Some(id) = self.worker.poll_unsent() {
+            if let Some(transport) = self.worker.transport_mut(id) {
+                let unsent = around.network.unsent(transport.link);
+                self.worker.handle_unsent(id, unsent);
             }
         }
-        moved || !self.resumable.is_empty()
+        self.command_transports();
+        moved
     }
 
-    /// The server's end of a transport is closed.
-    fn close(&mut self, id: ConnectionId, link: LinkId, network: &mut Network) {
-        self.closed(id);
-        if let Some(link) = network.links.get_mut(&link) {
-            link.server = None;
+    /// The server's ends of transports are closed.
+    fn close_transports(&mut self, network: &mut Network) {
+        while let Some(id) = self.closing.pop() {
+            let Some(transport) = self.worker.transport_mut(id) else {
+                continue;
+            };
+            let link = transport.link;
+            self.closed(id);
+            if let Some(link) = network.links.get_mut(&link) {
+                link.server = None;
+            }
+            network.forget_if_over(link);
         }
-        network.forget_if_over(link);
     }
 
     fn post(&mut self, around: &mut Around<'_>) -> Result<bool, crate::Failure> {
+        let me = self.worker.index();
         let mut moved = false;
-        for to in 0..self.shared.ports.post.lanes.len() {
-            let lane = &mut self.shared.ports.post.lanes[to];
-            let finished = std::mem::take(&mut lane.finished);
-            moved |= finished > 0 || !lane.outgoing.is_empty();
-            let had = around.lanes.finish(to, self.me, finished);
-            promise!(had, "credits go back once", "from {} to {to}", self.me);
-            for mail in lane.outgoing.drain(..) {
-                around.lanes.post(self.me, to, mail);
-            }
-            lane.outgoing_data = 0;
-            lane.unfinished = around.lanes.unfinished(self.me, to);
+        for to in 0..self.worker.workers() {
+            let finished = self.worker.poll_finished(to);
+            moved |= finished > 0;
+            let had = around.lanes.finish(to, me, finished);
+            promise!(had, "credits go back once", "from {me} to {to}");
         }
+        while let Some(Outgoing { to, message }) = self.worker.poll_message() {
+            around.lanes.post(me, to, message);
+            moved = true;
+        }
+        self.count_unfinished(around.lanes);
         Ok(moved)
     }
 
-    fn trim(&mut self) -> bool {
-        let now_ms = self.shared.now.mono_ms;
-        if now_ms >= self.trim_at_ms {
-            self.trim_at_ms = now_ms + TRIM_INTERVAL_MS;
-            self.shared.trim();
-            // Nobody is told of what a back end may want to know.
-            self.shared.hub.take_happenings(&mut Vec::new());
-            self.shared.notes.clear();
-            return self.shared.hub.has_to_tell();
-        }
-        false
+    /// Takes what the back end was answered.
+    pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Answer)> {
+        let answers = self.worker.with_apps(|back_end, _| back_end.take_answers());
+        answers.unwrap_or_default()
     }
 
     /// What its outboxes hold, each with its link.
-    pub(crate) fn queued(&self) -> impl Iterator<Item = (LinkId, usize)> {
-        self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let (_, link) = slot.held.as_ref()?;
-            let id = ConnectionId {
-                index: index as u32,
-                generation: slot.generation,
-            };
-            Some((*link, self.shared.ports.outboxes.of(id).queued()))
-        })
+    pub(crate) fn queued(&mut self) -> Vec<(LinkId, usize)> {
+        let ids: Vec<_> = self.slots.ids().collect();
+        let queued = ids.into_iter().filter_map(|id| {
+            let link = self.worker.transport_mut(id)?.link;
+            Some((link, self.worker.shared().ports.outboxes.of(id).queued()))
+        });
+        queued.collect()
     }
 
     /// Nothing is left of connections that are gone.
     pub(crate) fn check_empty(&self) -> Check {
-        let held = self.slots.iter().filter(|slot| slot.held.is_some());
-        let sessions = self.shared.stats.sessions.read();
+        let (me, connections) = (self.worker.index(), self.worker.connections());
+        let stats = &self.shared().stats;
+        let (sessions, counted) = (stats.sessions.read(), stats.connections.read());
         promise!(
-            held.clone().count() == 0 && sessions == 0,
+            connections == 0 && sessions == 0 && counted == 0,
             "connections end",
-            "{} connections and {sessions} sessions of worker {}",
-            held.count(),
-            self.me
+            "{connections} connections, {counted} of them counted, and {sessions} sessions of worker {me}"
         );
-        let counts = self.shared.hub.counts();
+        let counts = self.shared().hub.counts();
         let left = [
             counts.channels,
             counts.users,
@@ -422,8 +361,7 @@ impl Worker {
         promise!(
             left == [0; 6] && counts.queued_bytes == 0,
             "hubs empty",
-            "worker {}: {counts:?}",
-            self.me
+            "worker {me}: {counts:?}"
         );
         Ok(())
     }

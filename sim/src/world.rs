@@ -271,7 +271,6 @@ impl World {
 
     /// Bytes of the server arrive. Whether anything moved.
     pub(crate) fn down(&mut self, id: LinkId, bytes: usize) -> Result<bool, Failure> {
-        let now_ms = self.now_ms;
         let Some(link) = self.network.links.get(&id) else {
             return Ok(false);
         };
@@ -288,7 +287,7 @@ impl World {
             return Ok(is_over);
         }
         let server = link.server;
-        let (read, unsent) = self.network.read(id, bytes, now_ms);
+        let (read, unsent) = self.network.read(id, bytes);
         if let (Some(unsent), Some((worker, session))) = (unsent, server)
             && self.process.workers[worker].sent_more(session, unsent)
         {
@@ -302,14 +301,13 @@ impl World {
     /// A worker's turn; without a salt it takes all its mail. Whether anything moved.
     pub(crate) fn turn(&mut self, worker: usize, salt: Option<u32>) -> Result<bool, Failure> {
         let mut around = Around {
-            setup: &self.setup,
             now: now(self.now_ms),
             lanes: &mut self.process.lanes,
             network: &mut self.network,
             disk: self.disk.as_mut(),
         };
         let moved = self.process.workers[worker].turn(&mut around, salt)?;
-        for (ticket, answer) in std::mem::take(&mut self.process.workers[worker].answers) {
+        for (ticket, answer) in self.process.workers[worker].take_answers() {
             self.ledger.seen.note(Event::TakenLater);
             self.answered(ticket, answer)?;
         }
@@ -387,13 +385,13 @@ impl World {
     }
 
     /// What holds after every step.
-    fn check(&self) -> Check {
+    fn check(&mut self) -> Check {
         let publications = self.setup.publication_bytes_max() + FRAMING_BYTES;
         // What is budgeted, or one publication that is larger, and pings; and what is owed to whoever asked.
         let budget = self.setup.outbox_bytes.max(publications) + FRAMING_BYTES;
         let recovered_max = 120.max(self.setup.history_size as usize);
         let reply = self.setup.outbox_bytes * 2 + 3 * recovered_max * FRAMING_BYTES + REPLY_BYTES;
-        for (number, worker) in self.process.workers.iter().enumerate() {
+        for (number, worker) in self.process.workers.iter_mut().enumerate() {
             for (id, queued) in worker.queued() {
                 let owed = self.network.links.get(&id).map_or(0, |link| link.owed);
                 promise!(
@@ -418,7 +416,7 @@ impl World {
     fn check_history(&self) -> Check {
         let share = self.setup.history_bytes_max / self.process.workers.len();
         for (number, worker) in self.process.workers.iter().enumerate() {
-            let counts = worker.shared.hub.counts();
+            let counts = worker.shared().hub.counts();
             let (bytes, streams) = (counts.history_bytes, counts.streams);
             let most = share as u64 + u64::from(streams) * STREAM_BYTES;
             promise!(

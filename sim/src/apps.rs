@@ -1,0 +1,123 @@
+//! The back end as an application of each worker: it gets the hub's answers to what it asked there.
+
+use veche_frontends::app::{Gone, Outcome, Progress, Request, Response, Verdict};
+use veche_frontends::hooks::Question;
+use veche_frontends::shared::Renewal;
+use veche_frontends::{AppId, Apps, NotRenewed, Shared};
+use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_proto::websocket::MessageKind;
+use veche_worker::AppHost;
+
+/// As whom the back end asks the hub: a session that no connection has.
+pub(crate) const BACK_END: ConnectionId = ConnectionId {
+    index: u32::MAX,
+    generation: 0,
+};
+
+/// No route leads here, so no session calls it.
+#[derive(Default)]
+pub(crate) struct BackEndApp {
+    answers: Vec<(Ticket, Answer)>,
+}
+
+impl BackEndApp {
+    pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Answer)> {
+        std::mem::take(&mut self.answers)
+    }
+}
+
+const UNREACHABLE: &str = "no route leads to an application";
+
+impl Apps for BackEndApp {
+    fn has_handshake(&self, _: AppId) -> bool {
+        false
+    }
+
+    fn handshake(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        _: &Request<'_>,
+        _: &mut Shared,
+    ) -> Outcome<Verdict> {
+        unreachable!("{UNREACHABLE}")
+    }
+
+    fn opened(&mut self, _: AppId, _: ConnectionId, _: &Request<'_>, _: &mut Shared) -> Progress {
+        unreachable!("{UNREACHABLE}")
+    }
+
+    fn message(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        _: MessageKind,
+        _: &[u8],
+        _: &mut Shared,
+    ) -> Progress {
+        unreachable!("{UNREACHABLE}")
+    }
+
+    fn drained(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {
+        unreachable!("{UNREACHABLE}")
+    }
+
+    fn answered(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        ticket: Ticket,
+        answer: Answer,
+        _: &mut Shared,
+    ) {
+        self.answers.push((ticket, answer));
+    }
+
+    fn closed(&mut self, _: AppId, _: ConnectionId, _: u16, _: &str, _: &mut Shared) {
+        unreachable!("{UNREACHABLE}")
+    }
+
+    fn request(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        _: &Request<'_>,
+        _: &mut Shared,
+    ) -> Outcome<Response> {
+        unreachable!("{UNREACHABLE}")
+    }
+
+    fn written(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {
+        unreachable!("{UNREACHABLE}")
+    }
+
+    fn gone(&mut self, _: AppId, _: ConnectionId, _: Gone, _: &mut Shared) {
+        unreachable!("{UNREACHABLE}")
+    }
+
+    fn turn(&mut self, _: &mut Shared) {}
+
+    fn deadline_ms(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+impl AppHost for BackEndApp {
+    type Message = std::convert::Infallible;
+
+    fn requester(session: ConnectionId) -> Option<AppId> {
+        (session == BACK_END).then_some(AppId(0))
+    }
+
+    fn receive(&mut self, message: Self::Message, _: &mut Shared) {
+        match message {}
+    }
+
+    fn decide(&mut self, _: AppId, _: u64, _: &Question, _: &mut Shared) {
+        unreachable!("{UNREACHABLE}")
+    }
+
+    fn renewed(&mut self, _: &Renewal, _: Result<Option<u64>, NotRenewed>, _: &mut Shared) {
+        unreachable!("{UNREACHABLE}")
+    }
+}
