@@ -139,7 +139,7 @@ pub fn run(data: &[u8]) -> Tally {
     for _ in 0..2 {
         scene.world.advance(200_000);
         for worker in &mut scene.world.workers {
-            worker.shared.hub.look_after();
+            worker.shared_mut().hub.look_after();
         }
     }
     scene.world.check_empty();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use veche_hub::{
-    Answer, Deed, Instruction, Outcome, PayloadKind, PayloadRef, Question, PublishOptions, Ticket,
+    Answer, Deed, Instruction, Outcome, PayloadKind, PayloadRef, PublishOptions, Question, Ticket,
 };
 
 use crate::channels::{self, CHANNELS};

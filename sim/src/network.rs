@@ -96,11 +96,7 @@ impl Network {
     }
 
     /// The client reads some. Whether the transport has taken more from the server, and what is left there.
-    pub(crate) fn read(
-        &mut self,
-        id: LinkId,
-        bytes: usize,
-    ) -> (Vec<u8>, Option<usize>) {
+    pub(crate) fn read(&mut self, id: LinkId, bytes: usize) -> (Vec<u8>, Option<usize>) {
         let pipe_bytes = self.pipe_bytes;
         let Some(link) = self.links.get_mut(&id) else {
             return (Vec::new(), None);

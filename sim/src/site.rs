@@ -18,7 +18,7 @@ use veche_frontends::static_files::{Files, OpenError, Opened};
 use veche_frontends::{
     Limits, Listener, Now, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
 };
-use veche_hub::{Hub, Options, ConnectionId, WorkerId};
+use veche_hub::{ConnectionId, Hub, Options, WorkerId};
 use veche_jwt::{Keys, Rules};
 use veche_proto::websocket;
 

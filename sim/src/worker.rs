@@ -10,8 +10,8 @@ use veche_frontends::{End, Now, Shared};
 use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_worker::{Outgoing, TransportCommand, TurnLimits, TurnState, Write};
 
-use crate::apps::BackEndApp;
 pub(crate) use crate::apps::BACK_END;
+use crate::apps::BackEndApp;
 use crate::disk::Disk;
 use crate::failure::{Check, promise};
 use crate::lanes::Lanes;
@@ -161,7 +161,9 @@ impl Worker {
             let (id, change): (_, fn(&mut Transport, u64)) = match command {
                 TransportCommand::Pause(id) => (id, |transport, _| transport.is_paused = true),
                 TransportCommand::Resume(id) => (id, |transport, _| transport.is_paused = false),
-                TransportCommand::SetTimer(id, _) => (id, |transport, due| transport.timer_ms = due),
+                TransportCommand::SetTimer(id, _) => {
+                    (id, |transport, due| transport.timer_ms = due)
+                }
                 TransportCommand::Close(id) => {
                     self.closing.push(id);
                     continue;

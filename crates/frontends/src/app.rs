@@ -247,7 +247,14 @@ pub trait Apps: std::any::Any {
     ///
     /// Code and reason are those of the peer's Close frame or of ours, whichever was first;
     /// [`CLOSED_WITHOUT_CODE`]; or [`CLOSED_ABNORMALLY`] with our words for why.
-    fn closed(&mut self, app: AppId, id: ConnectionId, code: u16, reason: &str, shared: &mut Shared);
+    fn closed(
+        &mut self,
+        app: AppId,
+        id: ConnectionId,
+        code: u16,
+        reason: &str,
+        shared: &mut Shared,
+    );
 
     /// A whole HTTP request. The next one of the connection waits for its answer.
     fn request(

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Connections, Deed, Instruction, Outcome, Payload, PayloadRef, Published,
-    Question, ConnectionId, PublishOptions, Ticket,
+    Answer, ChannelName, ConnectionId, Connections, Deed, Instruction, Outcome, Payload,
+    PayloadRef, PublishOptions, Published, Question, Ticket,
 };
 use veche_proto::websocket::MessageKind;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Answer, Connected, Connections, ConnectionId, Ticket, WorkerId};
+use veche_hub::{Answer, Connected, ConnectionId, Connections, Ticket, WorkerId};
 
 use crate::connection::Connection;
 use crate::members::connection_id;

@@ -210,7 +210,13 @@ impl Connection {
     }
 
     /// A home answered one of this connection's tickets.
-    pub fn answered(&mut self, id: ConnectionId, ticket: Ticket, answer: Answer, shared: &mut Shared) {
+    pub fn answered(
+        &mut self,
+        id: ConnectionId,
+        ticket: Ticket,
+        answer: Answer,
+        shared: &mut Shared,
+    ) {
         let goes_on = match &mut self.stage {
             Stage::Http(http) => match http.answered(id, ticket, answer, shared) {
                 Then::Become(socket) => {
@@ -458,7 +464,12 @@ impl Connection {
     /// The deadline has come; [`Connection::deadline_ms`] then says the next one.
     ///
     /// `stalled_since_ms`: since when the transport has made no progress in sending, if it should.
-    pub fn timeout(&mut self, id: ConnectionId, stalled_since_ms: Option<u64>, shared: &mut Shared) {
+    pub fn timeout(
+        &mut self,
+        id: ConnectionId,
+        stalled_since_ms: Option<u64>,
+        shared: &mut Shared,
+    ) {
         let now = shared.now.mono_ms;
         if let Some(since) = stalled_since_ms
             && now >= since + shared.site.limits.write_timeout_ms

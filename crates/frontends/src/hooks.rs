@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use bytes::Bytes;
 pub use veche_centrifuge::Encoding;
 use veche_centrifuge::{Data, is_json};
-use veche_hub::{Payload, PayloadKind, ConnectionId};
+use veche_hub::{ConnectionId, Payload, PayloadKind};
 use veche_proto::http::Head;
 
 use crate::app::AppId;

@@ -17,7 +17,7 @@ mod wishes;
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use veche_hub::{Delivery, Encodings, Event, Format, PayloadKind, ConnectionId};
+use veche_hub::{ConnectionId, Delivery, Encodings, Event, Format, PayloadKind};
 use veche_proto::websocket::deflate::Agreed;
 use veche_proto::websocket::{self, Codecs, Encoder, MessageKind, Opcode, Role};
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub use veche_hub::Now;
 use veche_hub::{
-    Answer, Class, Deed, Delivery, Hub, Instruction, Mail, Outlet, ConnectionId, Ticket, WorkerId,
+    Answer, Class, ConnectionId, Deed, Delivery, Hub, Instruction, Mail, Outlet, Ticket, WorkerId,
 };
 use veche_proto::websocket::Codecs;
 
@@ -340,7 +340,12 @@ impl Shared {
     /// Notes something for the log. What one place in the code notes is of one kind, and each kind has a limit of its
     /// own: a flood of one hides no other.
     #[track_caller]
-    pub(crate) fn note(&mut self, session: ConnectionId, level: NoteLevel, what: impl Into<String>) {
+    pub(crate) fn note(
+        &mut self,
+        session: ConnectionId,
+        level: NoteLevel,
+        what: impl Into<String>,
+    ) {
         self.note_as("", session, level, what);
     }
 

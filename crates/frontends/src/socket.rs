@@ -477,7 +477,13 @@ impl Socket {
     }
 
     /// Our Close, on the wire and towards the hub; `false` if it was out already.
-    fn begin_close(&mut self, id: ConnectionId, code: u16, reason: &str, shared: &mut Shared) -> bool {
+    fn begin_close(
+        &mut self,
+        id: ConnectionId,
+        code: u16,
+        reason: &str,
+        shared: &mut Shared,
+    ) -> bool {
         if self.phase != Phase::Open {
             return false;
         }

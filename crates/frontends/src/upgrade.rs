@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use veche_centrifuge::Encoding;
-use veche_hub::{Answer, ChannelName, SubscribeOptions, Position, ConnectionId, Since, Subscribing, Ticket};
+use veche_hub::{
+    Answer, ChannelName, ConnectionId, Position, Since, SubscribeOptions, Subscribing, Ticket,
+};
 use veche_proto::http::{Head, Status};
 use veche_proto::websocket::handshake::{self, Upgrade};
 use veche_proto::websocket::{self, Decoder};

@@ -175,7 +175,7 @@ fn what_a_spike_took_is_given_back() {
     peers.iter().for_each(|peer| world.send(*peer, &frame));
     world.settle();
     let counted = measure(|| {
-        let trims = (0..20).position(|_| !world.workers[0].shared.trim());
+        let trims = (0..20).position(|_| !world.workers[0].shared_mut().trim());
         assert!(trims.expect("it comes to rest") < 10);
     });
     assert!(counted.bytes_current < -190 * BYTES as i64, "{counted:?}");

@@ -8,8 +8,8 @@ use std::time::Instant;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, Delivery, Hub, Instruction, SubscribeOptions, Mail, Options, Outlet,
-    PayloadKind, PayloadRef, ConnectionId, Ticket, WorkerId,
+    Answer, ChannelName, Class, ConnectionId, Delivery, Hub, Instruction, Mail, Options, Outlet,
+    PayloadKind, PayloadRef, SubscribeOptions, Ticket, WorkerId,
 };
 
 /// Rounds are shorter than a time slice, so on a busy machine most are whole.
@@ -128,8 +128,14 @@ fn main() {
         generation += 1;
         for index in 0..sessions {
             let session = ConnectionId { index, generation };
-            hub.subscribe(session, name, Ticket(0), &SubscribeOptions::default(), &mut sink)
-                .expect("there is room");
+            hub.subscribe(
+                session,
+                name,
+                Ticket(0),
+                &SubscribeOptions::default(),
+                &mut sink,
+            )
+            .expect("there is room");
         }
         for index in 0..sessions {
             hub.close(ConnectionId { index, generation }, &mut sink);

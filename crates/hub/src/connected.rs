@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::subscription::NONE;
-use crate::{Hub, ConnectionId};
+use crate::{ConnectionId, Hub};
 
 /// The most connections that are listed at once.
 pub const CONNECTED_MAX: usize = 1000;

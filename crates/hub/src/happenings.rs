@@ -217,8 +217,8 @@ impl Hub {
 mod tests {
     use super::*;
     use crate::{
-        Answer, ChannelName, Class, Delivery, Instruction, SubscribeOptions, Mail, Namespace, Namespaces,
-        Now, Options, Outlet, ConnectionId, Ticket, WorkerId,
+        Answer, ChannelName, Class, ConnectionId, Delivery, Instruction, Mail, Namespace,
+        Namespaces, Now, Options, Outlet, SubscribeOptions, Ticket, WorkerId,
     };
 
     struct Nowhere;

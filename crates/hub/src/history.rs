@@ -8,7 +8,7 @@ use crate::channel::{Channel, Home};
 use crate::publish::Origin;
 use crate::stream::{Page, Query, RECOVERED_MAX, Recovered};
 use crate::streams::{Eviction, Gone};
-use crate::{Hub, SubscribeOptions, Namespaces, Now, Position};
+use crate::{Hub, Namespaces, Now, Position, SubscribeOptions};
 
 /// So many streams give up something for one publication at most: what it takes in is about as much.
 const EVICTIONS_MAX: usize = 32;

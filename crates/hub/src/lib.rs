@@ -89,16 +89,14 @@ pub use namespace::{
 pub use options::{IMMEDIATE_MAX, Options};
 pub use outlet::{Answer, Outlet};
 pub use pattern::{Pattern, PatternError};
-pub use payload::{
-    Delivery, ENCODINGS_MAX, Encodings, Event, Format, Publication,
-};
+pub use payload::{Delivery, ENCODINGS_MAX, Encodings, Event, Format, Publication};
 pub use presence::{MEMBERS_MAX, PresenceError, PresenceStats};
 pub use publish::{NoCredit, Published};
 pub use question::Question;
 pub use stream::{Page, Query, RECOVERED_MAX, Recovered};
 pub use user::UserStatus;
 pub use veche_types::{
-    BadPosition, ClientInfo, ConnectionId, Epoch, Info, Now, Payload, PayloadKind, PayloadRef, Position, PublishOptions,
-    Since, SubscribeOptions, Version, WorkerId,
+    BadPosition, ClientInfo, ConnectionId, Epoch, Info, Now, Payload, PayloadKind, PayloadRef,
+    Position, PublishOptions, Since, SubscribeOptions, Version, WorkerId,
 };
 pub use wildcard::Wildcards;

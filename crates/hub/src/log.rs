@@ -18,9 +18,9 @@
 
 use std::sync::Arc;
 
+use crate::Version;
 use crate::channel::Home;
 use crate::stream::Stream;
-use crate::Version;
 use crate::{ChannelName, Epoch, Hub, NameError, Publication};
 
 /// What nobody waits for is handed over with the next batch, or by itself when it is so much.

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Answer, ClientInfo, Instruction, Joined, SubscribeOptions, Payload, Publication, Question, ConnectionId,
-    PublishOptions, Ticket,
+    Answer, ClientInfo, ConnectionId, Instruction, Joined, Payload, Publication, PublishOptions,
+    Question, SubscribeOptions, Ticket,
 };
 
 /// What a mail needs to be sent.

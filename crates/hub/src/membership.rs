@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use crate::channel::{Channel, Home};
 use crate::subscription::{SLOTS_MAX, Standing};
-use crate::{Answer, ChannelName, ClientInfo, ConnectionId, Hub, Joined, Mail, Outlet, Registration, Since, SubscribeOptions, Ticket, WorkerId};
+use crate::{
+    Answer, ChannelName, ClientInfo, ConnectionId, Hub, Joined, Mail, Outlet, Registration,
+    SubscribeOptions, Ticket, WorkerId,
+};
 
 /// Why a session can't subscribe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

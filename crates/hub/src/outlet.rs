@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Class, ClientInfo, Connections, Delivery, HistoryError, Instruction, Joined, Listing, Mail,
-    Page, PresenceError, PresenceStats, Published, ConnectionId, Ticket, UserStatus, WorkerId,
+    Class, ClientInfo, ConnectionId, Connections, Delivery, HistoryError, Instruction, Joined,
+    Listing, Mail, Page, PresenceError, PresenceStats, Published, Ticket, UserStatus, WorkerId,
 };
 
 /// What a ticket is answered.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::log::Append;
 use crate::payload::{Ordered, Source};
 use crate::publish::{Blocked, Origin};
-use crate::{Answer, Event, Hub, Namespaces, Outlet, Publication, Published, PublishOptions};
+use crate::{Answer, Event, Hub, Namespaces, Outlet, Publication, PublishOptions, Published};
 
 /// So much may wait for the log: publications, and bytes of their payloads. The one that reaches it is still taken.
 const PENDING_MAX: usize = 8192;

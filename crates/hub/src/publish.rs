@@ -5,7 +5,10 @@ use std::sync::Arc;
 use crate::channel::Channel;
 use crate::payload::{Ordered, Source};
 use crate::stalled::Request;
-use crate::{Answer, ChannelName, Class, ConnectionId, Differences, Event, Hub, Info, Mail, Outcome, Outlet, Payload, PayloadRef, Position, PublishOptions, Ticket, Version, WorkerId};
+use crate::{
+    Answer, ChannelName, Class, ConnectionId, Differences, Event, Hub, Mail, Outcome, Outlet,
+    Payload, PayloadRef, Position, PublishOptions, Ticket, WorkerId,
+};
 
 /// A publication can't be taken now, for lack of credit or of room in a queue. Nothing of it was
 /// done: the caller pauses its source and tries again after [`Hub::credit_returned`] or

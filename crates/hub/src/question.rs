@@ -1,7 +1,9 @@
 //! What is asked of a channel's home, and how the answer comes back.
 
 use crate::publish::Origin;
-use crate::{Answer, ChannelName, Hub, Mail, Outcome, Outlet, Query, ConnectionId, Ticket, WorkerId};
+use crate::{
+    Answer, ChannelName, ConnectionId, Hub, Mail, Outcome, Outlet, Query, Ticket, WorkerId,
+};
 
 /// What somebody wants to know of a channel, or have done to it, by its home.
 #[derive(Clone, Debug, PartialEq, Eq)]

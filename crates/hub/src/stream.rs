@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::namespace::Recovery;
-use crate::{Epoch, Event, History, Info, Payload, Position, Publication, Restored, Since, Version};
+use crate::{
+    Epoch, Event, History, Info, Payload, Position, Publication, Restored, Since, Version,
+};
 
 /// The most publications that somebody gets who comes back; who has missed more is told so.
 pub const RECOVERED_MAX: usize = 300;

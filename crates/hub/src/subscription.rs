@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::channel::reserve_one;
-use crate::{Registration, ConnectionId};
+use crate::{ConnectionId, Registration};
 
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;

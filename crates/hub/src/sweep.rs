@@ -9,7 +9,7 @@ use crate::payload::Ordered;
 use crate::queue::Queued;
 use crate::subscription::NONE;
 use crate::{
-    Class, Delivery, Encodings, Hub, IMMEDIATE_MAX, Outlet, Payload, Publication, ConnectionId,
+    Class, ConnectionId, Delivery, Encodings, Hub, IMMEDIATE_MAX, Outlet, Payload, Publication,
     WorkerId,
 };
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 
 use crate::subscription::NONE;
-use crate::{ChannelName, Hub, Instruction, Mail, NameError, Outcome, Outlet, ConnectionId, Ticket};
+use crate::{
+    ChannelName, ConnectionId, Hub, Instruction, Mail, NameError, Outcome, Outlet, Ticket,
+};
 
 /// Of so many users who have gone it is known when, on each worker; then the longest gone are forgotten.
 const GONE_MAX: usize = 100_000;

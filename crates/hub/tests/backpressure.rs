@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, Class, ClientInfo, Delivery, Event, Hub, Instruction, SubscribeOptions, Mail, Namespace,
-    Namespaces, NoCredit, Options, Outcome, Outlet, Payload, PayloadKind, PayloadRef, ConnectionId,
-    Ticket, WorkerId,
+    Answer, Class, ClientInfo, ConnectionId, Delivery, Event, Hub, Instruction, Mail, Namespace,
+    Namespaces, NoCredit, Options, Outcome, Outlet, Payload, PayloadKind, PayloadRef,
+    SubscribeOptions, Ticket, WorkerId,
 };
 
 use common::{name, session};

@@ -5,9 +5,9 @@ mod common;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Class, Delivery, History, Hub, Instruction, SubscribeOptions, Mail, Namespace, Namespaces, Now,
-    Options, Outcome, Outlet, PayloadKind, PayloadRef, Query, Question, Recovery, ConnectionId, Since,
-    Ticket, WorkerId,
+    Answer, Class, ConnectionId, Delivery, History, Hub, Instruction, Mail, Namespace, Namespaces,
+    Now, Options, Outcome, Outlet, PayloadKind, PayloadRef, Query, Question, Recovery, Since,
+    SubscribeOptions, Ticket, WorkerId,
 };
 
 use common::{name, session};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, Append, ChannelName, Class, ClientInfo, Delivery, Event, History, Hub, Instruction,
-    SubscribeOptions, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, Outlet, Payload,
-    PayloadKind, PayloadRef, Published, Query, Question, Recovery, ConnectionId, PublishOptions, Ticket,
-    Version, WorkerId,
+    Answer, Append, ChannelName, Class, ClientInfo, ConnectionId, Delivery, Event, History, Hub,
+    Instruction, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, Outlet, Payload,
+    PayloadKind, PayloadRef, PublishOptions, Published, Query, Question, Recovery,
+    SubscribeOptions, Ticket, Version, WorkerId,
 };
 
 /// What came out, as words.
@@ -113,7 +113,12 @@ impl World {
             .expect("there is room");
     }
 
-    fn publish(&mut self, ticket: u32, text: &str, terms: Option<PublishOptions>) -> Result<(), NoCredit> {
+    fn publish(
+        &mut self,
+        ticket: u32,
+        text: &str,
+        terms: Option<PublishOptions>,
+    ) -> Result<(), NoCredit> {
         let payload = PayloadRef {
             kind: PayloadKind::Text,
             bytes: text.as_bytes(),

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Class, ClientInfo, Delivery, Event, Hub, Instruction, SubscribeOptions, Mail, Namespace,
-    Namespaces, Now, Options, Outcome, Outlet, PresenceError, PresenceStats, Question, ConnectionId,
-    Ticket, WorkerId,
+    Answer, Class, ClientInfo, ConnectionId, Delivery, Event, Hub, Instruction, Mail, Namespace,
+    Namespaces, Now, Options, Outcome, Outlet, PresenceError, PresenceStats, Question,
+    SubscribeOptions, Ticket, WorkerId,
 };
 
 use common::{name, session};

@@ -6,8 +6,8 @@ use allocation_counter::measure;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, Delivery, Hub, Instruction, SubscribeOptions, Mail, Options, Outcome,
-    Outlet, PayloadKind, PayloadRef, ConnectionId, Ticket, WorkerId,
+    Answer, ChannelName, Class, ConnectionId, Delivery, Hub, Instruction, Mail, Options, Outcome,
+    Outlet, PayloadKind, PayloadRef, SubscribeOptions, Ticket, WorkerId,
 };
 
 use common::{name, session};

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Class, Delivery, Event, Hub, Instruction, SubscribeOptions, Mail, Namespace, Namespaces,
-    NoCredit, Options, Outcome, Outlet, PayloadKind, PayloadRef, ConnectionId, Ticket, Wildcards,
-    WorkerId,
+    Answer, Class, ConnectionId, Delivery, Event, Hub, Instruction, Mail, Namespace, Namespaces,
+    NoCredit, Options, Outcome, Outlet, PayloadKind, PayloadRef, SubscribeOptions, Ticket,
+    Wildcards, WorkerId,
 };
 
 use common::{name, session};

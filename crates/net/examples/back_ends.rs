@@ -22,7 +22,7 @@ use bytes::Bytes;
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 use veche_mailbox::Wake as _;
 use veche_net::{
-    Buffer, Driver, Epoll, Event, ListenOptions, Options, ConnectionId, Uring, Waker, bind,
+    Buffer, ConnectionId, Driver, Epoll, Event, ListenOptions, Options, Uring, Waker, bind,
 };
 
 /// What is under way when a pair is stopped comes to rest.

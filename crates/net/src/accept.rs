@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::base::BackEnd;
 use crate::sys::socket;
-use crate::{Event, ListenerId, ConnectionId};
+use crate::{ConnectionId, Event, ListenerId};
 
 #[derive(Debug)]
 pub(crate) struct Listener {

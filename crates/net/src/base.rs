@@ -14,7 +14,7 @@ use crate::queue::{Queues, SendQueue};
 use crate::sys::socket;
 use crate::timer::Wheel;
 use crate::transport::{State, Transports};
-use crate::{Buffer, CloseReason, Detached, Event, ListenerId, Options, ConnectionId, Waker};
+use crate::{Buffer, CloseReason, ConnectionId, Detached, Event, ListenerId, Options, Waker};
 
 /// What a call caused and the sink has not been told yet.
 #[derive(Debug)]

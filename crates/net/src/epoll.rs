@@ -25,7 +25,7 @@ use crate::sys::epoll::{Event as Ready, EventFlags, Poller};
 use crate::sys::socket;
 use crate::transport::State;
 use crate::{
-    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, ConnectionId, Waker,
+    Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Waker,
 };
 
 /// Bits of `Transport::interest`: what epoll has been told.

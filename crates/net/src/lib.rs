@@ -27,9 +27,7 @@ mod waker;
 
 pub use buffer::Buffer;
 pub use delayed::Delayed;
-pub use driver::{
-    CloseReason, Detached, Driver, Event, ListenerId, RECEIVE_AFTER_PAUSE_MAX,
-};
+pub use driver::{CloseReason, Detached, Driver, Event, ListenerId, RECEIVE_AFTER_PAUSE_MAX};
 pub use epoll::Epoll;
 pub use listener::{ListenOptions, bind};
 pub use options::Options;

@@ -20,7 +20,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::{
-    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, ConnectionId, Waker,
+    Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Waker,
 };
 
 use far::Far;

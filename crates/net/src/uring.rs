@@ -27,7 +27,7 @@ use crate::sys::socket;
 use crate::sys::uring::{Done, Kind, Ring};
 use crate::transport::{State, Transport};
 use crate::{
-    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, ConnectionId, Waker,
+    Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Waker,
 };
 
 use receive::Arrived;

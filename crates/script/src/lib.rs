@@ -43,8 +43,8 @@ pub use effects::{Credential, Effect, Effects, Level, Span, Token, Verdict};
 pub use event::Event;
 pub use request::Request;
 pub use testing::{Ask, Case, Ended, Plain, TestVm};
-pub use vm::{Answer, Handler, LoadError, Progress, Service, Slow, Vm};
 pub use veche_types::{ConnectionId, MessageKind, Now};
+pub use vm::{Answer, Handler, LoadError, Progress, Service, Slow, Vm};
 
 /// What a call says to a script whose connection is gone.
 pub const CLOSED: &str = "the connection is closed";

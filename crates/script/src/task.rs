@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use crate::effects::Token;
 use crate::ConnectionId;
+use crate::effects::Token;
 use crate::hooks::Hook;
 use crate::raw::Coroutine;
 

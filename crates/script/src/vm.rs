@@ -24,13 +24,13 @@ use crate::Now;
 use crate::app::Role;
 use crate::desk::{Desk, Ended};
 use crate::effects::{Effect, Effects, Level, Verdict};
-use crate::{ConnectionId, MessageKind};
 use crate::hooks::Hook;
 use crate::modules;
 use crate::raw::{Argument, Coroutine, Failure, Machine, Ran, Reference};
 use crate::request::Request;
 use crate::task::{Owner, Task, Tasks};
 use crate::watch::TICK;
+use crate::{ConnectionId, MessageKind};
 
 pub use load::LoadError;
 pub use service::Service;
@@ -205,7 +205,13 @@ impl Vm {
     }
 
     /// A message came.
-    pub fn message(&mut self, id: ConnectionId, kind: MessageKind, data: &[u8], now: Now) -> Progress {
+    pub fn message(
+        &mut self,
+        id: ConnectionId,
+        kind: MessageKind,
+        data: &[u8],
+        now: Now,
+    ) -> Progress {
         self.set_now(now);
         let Some(local) = self.local(id) else {
             return Progress::Done;

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use veche_frontends::{Outboxes, Ports, Post, Shared};
 use veche_hub::{Hub, WorkerId};
 use veche_mailbox::{Class, Mailbox};
-use veche_net::{Driver, FarState, ListenerId, Simulated, ConnectionId};
+use veche_net::{ConnectionId, Driver, FarState, ListenerId, Simulated};
 
 use crate::apps::{Here, Library};
 use crate::common::Common;

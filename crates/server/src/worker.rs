@@ -273,7 +273,10 @@ impl Rest {
         let why = clients::words(reason);
         if let Some(closed) = self.worker.handle_closed(id, why.as_deref()) {
             debug!(worker = self.me(), peer = %closed.peer, ?reason, "closed");
-            sealed::gone(closed.transport.seal.as_deref(), &self.worker.shared().stats);
+            sealed::gone(
+                closed.transport.seal.as_deref(),
+                &self.worker.shared().stats,
+            );
             self.closed += 1;
         }
     }

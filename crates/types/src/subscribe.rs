@@ -40,4 +40,3 @@ impl ClientInfo {
         size_of::<Self>() + self.user.len() + self.client.len() + parts
     }
 }
-

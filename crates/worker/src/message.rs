@@ -136,7 +136,10 @@ impl<A: AppHost, T> Worker<A, T> {
     /// Takes the first relay behind `next_relay` whose lane has room, so that those of one lane keep their order.
     fn poll_relay(&mut self) -> Option<Outgoing<A::Message>> {
         let me = self.index();
-        let (relays, lanes) = (&mut self.shared.ports.relays, &mut self.shared.ports.post.lanes);
+        let (relays, lanes) = (
+            &mut self.shared.ports.relays,
+            &mut self.shared.ports.post.lanes,
+        );
         while let Some(relay) = relays.get(self.next_relay) {
             let to = usize::from(relay.to.worker.0);
             let is_known = to < lanes.len() && to != me;

@@ -1,6 +1,6 @@
 //! The methods of the API: their names, and how each is carried out.
 
-use veche_hub::{Question, ConnectionId};
+use veche_hub::{ConnectionId, Question};
 
 use crate::admin::Look;
 use crate::backend::{Backend, METHOD_NOT_FOUND, Progress, Shape, Unwilling};

@@ -6,7 +6,9 @@ use veche_centrifuge::{
     DisconnectCode, ErrorCode, HistoryRequest, Outcome, PresenceStatsResult, PublishRequest,
     Request, RpcRequest, RpcResult, SendRequest,
 };
-use veche_hub::{self as hub, Answer, HistoryError, Info, PresenceError, Query, Question, PublishOptions};
+use veche_hub::{
+    self as hub, Answer, HistoryError, Info, PresenceError, PublishOptions, Query, Question,
+};
 
 use super::channels::{Leave, may_publish, named};
 use super::deciding::Ask;

@@ -8,7 +8,7 @@ use veche_centrifuge::{
     ConnectRequest, ConnectResult, DisconnectCode, ErrorCode, Outcome, RefreshRequest,
     RefreshResult, SubscribeResult,
 };
-use veche_hub::{ChannelName, ClientInfo, Joined, SubscribeOptions, Payload, Ticket};
+use veche_hub::{ChannelName, ClientInfo, Joined, Payload, SubscribeOptions, Ticket};
 
 use super::claims::{Connection, Granted};
 use super::commands::{done, refuse};

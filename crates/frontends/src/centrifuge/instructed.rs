@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use veche_centrifuge as wire;
 use veche_centrifuge::{DisconnectCode, Push, PushBody, Refresh, UnsubscribeCode};
-use veche_hub::{Answer, ChannelName, Deed, Instruction, Joined, SubscribeOptions, Subscribe, Ticket};
+use veche_hub::{
+    Answer, ChannelName, Deed, Instruction, Joined, Subscribe, SubscribeOptions, Ticket,
+};
 
 use super::claims::Granted;
 use super::frame::Frame;

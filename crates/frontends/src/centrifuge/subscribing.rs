@@ -7,8 +7,8 @@ use veche_centrifuge::{
     SubRefreshResult, SubscribeRequest, SubscribeResult, UnsubscribeCode,
 };
 use veche_hub::{
-    Answer, ChannelName, ClientInfo, Differences, Joined, SubscribeOptions, Namespace, Payload, Recovery,
-    SubscribeError, Ticket,
+    Answer, ChannelName, ClientInfo, Differences, Joined, Namespace, Payload, Recovery,
+    SubscribeError, SubscribeOptions, Ticket,
 };
 
 use super::channels::{Leave, may_subscribe, named};

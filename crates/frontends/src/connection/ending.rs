@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Deed, Instruction, ConnectionId};
+use veche_hub::{ConnectionId, Deed, Instruction};
 
 use super::{Connection, Stage};
 use crate::journal::SlowKind;

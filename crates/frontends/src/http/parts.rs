@@ -114,7 +114,11 @@ impl Http {
     }
 
     /// Asks for the next part, if there is room.
-    pub(super) fn go_on_with_parts(&mut self, id: ConnectionId, shared: &mut Shared) -> Then<Socket> {
+    pub(super) fn go_on_with_parts(
+        &mut self,
+        id: ConnectionId,
+        shared: &mut Shared,
+    ) -> Then<Socket> {
         let State::Parts(parts) = &mut self.state else {
             return Then::Wait(Block::App);
         };

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
-use veche_hub::{Delivery, Format, PayloadKind, ConnectionId};
+use veche_hub::{ConnectionId, Delivery, Format, PayloadKind};
 use veche_proto::websocket::{self, Encoder, MessageKind, Role};
 
 use super::{Keeping, Outboxes};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use veche_centrifuge::{Delta, Encoding, Publication, Push, PushBody, fossil_delta};
-use veche_hub::{Delivery, Event, Format, Position, ConnectionId};
+use veche_hub::{ConnectionId, Delivery, Event, Format, Position};
 
 use super::marks::AllMarks;
 use super::wishes::{Form, Wish, Wishes};

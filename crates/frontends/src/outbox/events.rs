@@ -1,7 +1,7 @@
 //! Publications to responses of server-sent events (WHATWG HTML, section 9.2): each is an event of its own.
 
 use bytes::Bytes;
-use veche_hub::{Delivery, Format, ConnectionId};
+use veche_hub::{ConnectionId, Delivery, Format};
 use veche_proto::http::write_chunk;
 
 use super::{Outboxes, Pushes};

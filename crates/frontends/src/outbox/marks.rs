@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use veche_hub::{Epoch, Position, ConnectionId, Since};
+use veche_hub::{ConnectionId, Epoch, Position, Since};
 
 use super::Outboxes;
 use crate::centrifuge::CHANNELS_MAX;

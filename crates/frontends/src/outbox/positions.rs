@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use veche_hub::{
-    Delivery, Format, Joined, PayloadKind, PayloadRef, Position, Publication, ConnectionId,
+    ConnectionId, Delivery, Format, Joined, PayloadKind, PayloadRef, Position, Publication,
 };
 use veche_proto::websocket::MessageKind;
 
@@ -24,7 +24,11 @@ const FORM: u32 = 1 << 16;
 const GREETING_BYTES: usize = 16 << 10;
 
 impl Outboxes {
-    pub(super) fn deliver_positioned(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
+    pub(super) fn deliver_positioned(
+        &mut self,
+        session: ConnectionId,
+        delivery: &mut Delivery<'_>,
+    ) {
         let Delivery {
             channel,
             payload,

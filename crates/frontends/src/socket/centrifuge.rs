@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use veche_hub::{Answer, Instruction, ConnectionId, Ticket};
+use veche_hub::{Answer, ConnectionId, Instruction, Ticket};
 
 use super::{Phase, Session, Side, Socket};
 use crate::centrifuge::transport::Relay;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Answer, ChannelName, Deed, Instruction, SubscribeOptions, ConnectionId, Subscribe, Ticket};
+use veche_hub::{
+    Answer, ChannelName, ConnectionId, Deed, Instruction, Subscribe, SubscribeOptions, Ticket,
+};
 
 use super::{Session, Socket};
 use crate::shared::{NoteLevel, Shared};

@@ -168,7 +168,7 @@ fn every_end_has_its_code_and_reason_and_is_told_once() {
             |world, peer| {
                 let id = world.id(peer);
                 let kick = (id, 4100, "kicked".to_owned());
-                world.workers[0].shared.ports.kicks.push(kick);
+                world.workers[0].shared_mut().ports.kicks.push(kick);
             },
             4100,
             "kicked",
@@ -203,7 +203,7 @@ fn every_end_has_its_code_and_reason_and_is_told_once() {
             assert_eq!(world.told(peer), expected, "{name}, {before}");
             // Whatever happens afterwards, it is not told again, nor does a late end of the handler do harm.
             let id = world.id(peer);
-            world.workers[0].shared.app_ready.push(id);
+            world.workers[0].shared_mut().app_ready.push(id);
             world.settle();
             world.send(peer, &close(Some(1000), ""));
             world.advance(60_000);

@@ -96,12 +96,12 @@ fn responses_are_framed_by_their_kind() {
         "bad-status",
         "no-status",
     ] {
-        world.workers[0].shared.notes.clear();
+        world.workers[0].shared_mut().notes.clear();
         let answer = world.ask(peer, get(&format!("/app/{path}")));
         let answer = responses(&answer);
         assert_eq!((answer.len(), answer[0].status), (1, 500), "{path}");
         assert!(!answer[0].body.contains("secret"), "{path}");
-        let notes = &world.workers[0].shared.notes;
+        let notes = &world.workers[0].shared().notes;
         assert_eq!(notes.len(), 1, "{path}: {notes:?}");
         assert!(notes[0].what.contains("can't be written"), "{notes:?}");
     }
@@ -166,7 +166,7 @@ fn whoever_is_gone_before_the_answer_gets_none() {
     let id = world.id(peer);
     let late = (id, crate::world::apps::said("late"));
     world.workers[0]
-        .shared
+        .shared_mut()
         .ports
         .app_answers
         .push_back(late.clone());
@@ -175,7 +175,11 @@ fn whoever_is_gone_before_the_answer_gets_none() {
     // Nor does whoever came in its place.
     let next = world.connect(0, PUBLIC);
     world.ask(next, get("/app/later"));
-    world.workers[0].shared.ports.app_answers.push_back(late);
+    world.workers[0]
+        .shared_mut()
+        .ports
+        .app_answers
+        .push_back(late);
     world.settle();
     assert_eq!(world.take(next), b"");
     world.finish(next);
@@ -199,7 +203,7 @@ fn whoever_is_gone_before_the_answer_gets_none() {
     let kicked = world.connect(0, PUBLIC);
     world.ask(kicked, get("/app/later"));
     let kick = (world.id(kicked), 4000, String::new());
-    world.workers[0].shared.ports.kicks.push(kick);
+    world.workers[0].shared_mut().ports.kicks.push(kick);
     world.settle();
     assert_eq!(world.told(kicked).last(), Some(&Told::Gone));
     assert!(!world.is_open(kicked));
@@ -303,7 +307,7 @@ fn verdicts_are_carried_out_now_and_later() {
                 expected.push(told("early"));
             }
             assert_eq!(world.told(peer), expected, "{name}");
-            let notes = &world.workers[0].shared.notes;
+            let notes = &world.workers[0].shared().notes;
             let found = notes.iter().any(|note| note.what.contains(noted));
             assert!(found || noted.is_empty(), "{name}: {notes:?}");
             let opened = world.stats(0).handshakes[Handshake::Opened as usize].read();
@@ -347,7 +351,11 @@ fn whoever_is_gone_before_the_verdict_is_not_opened() {
     // The verdict of another answer's kind is nobody's.
     let peer = begin(&mut world, "/judged?verdict=later");
     let wrong = (world.id(peer), crate::world::apps::said("no verdict"));
-    world.workers[0].shared.ports.app_answers.push_back(wrong);
+    world.workers[0]
+        .shared_mut()
+        .ports
+        .app_answers
+        .push_back(wrong);
     world.settle();
     assert_eq!(world.take(peer), b"");
     world.drain();
@@ -487,7 +495,7 @@ fn a_session_that_opens_in_a_drain_is_told_of_both() {
 #[test]
 fn without_applications_their_routes_say_so() {
     let mut world = World::new(Options::default());
-    world.workers[0].shared.apps = None;
+    world.workers[0].shared_mut().apps = None;
     let peer = world.connect(0, PUBLIC);
     let bytes = get("/app/x") + &handshake("/app/x", "") + &get("/files/hello.txt");
     assert_eq!(statuses(&world.ask(peer, bytes)), [503, 503, 200]);

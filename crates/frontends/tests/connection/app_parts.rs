@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use veche_frontends::app::{AppAnswer, AppFile, Beginning, Body, Response};
-use veche_hub::{ChannelName, SubscribeOptions, PayloadKind, PayloadRef, Ticket};
+use veche_hub::{ChannelName, PayloadKind, PayloadRef, SubscribeOptions, Ticket};
 use veche_proto::http::Status;
 
 use crate::world::apps::Told;
@@ -186,7 +186,7 @@ fn publications_are_events_until_the_response_ends() {
     world.write(peer, begin(&[("Content-Type", "text/event-stream")]));
     world.take(peer);
     let publish = |world: &mut World, kind, bytes: &[u8]| {
-        let shared = &mut world.workers[0].shared;
+        let shared = world.workers[0].shared_mut();
         let name = ChannelName::new("news").expect("a name");
         let payload = PayloadRef { kind, bytes };
         shared
@@ -195,11 +195,17 @@ fn publications_are_events_until_the_response_ends() {
             .expect("credit");
         world.settle();
     };
-    let shared = &mut world.workers[0].shared;
+    let shared = world.workers[0].shared_mut();
     let name = ChannelName::new("news").expect("a name");
     shared
         .hub
-        .subscribe(id, name, Ticket(7), &SubscribeOptions::default(), &mut shared.ports)
+        .subscribe(
+            id,
+            name,
+            Ticket(7),
+            &SubscribeOptions::default(),
+            &mut shared.ports,
+        )
         .expect("room for one");
     world.settle();
     assert_eq!(world.told(peer), [Told::Answered(Ticket(7))]);
@@ -242,7 +248,7 @@ fn files_are_answered_with_what_the_application_adds() {
     let mut answer = |request: &str, answer| {
         world.ask(peer, request);
         world.answer(peer, "");
-        world.workers[0].shared.ports.app_answers.clear();
+        world.workers[0].shared_mut().ports.app_answers.clear();
         world.write(peer, answer);
         let bytes = world.take(peer);
         let (answer, rest) = response(&bytes, !request.starts_with("HEAD"));

@@ -217,7 +217,7 @@ fn the_end_of_a_wait_that_nobody_waits_for_means_nothing() {
     let peer = world.open(0, "/app/x");
     let id = world.id(peer);
     for _ in 0..3 {
-        world.workers[0].shared.app_ready.push(id);
+        world.workers[0].shared_mut().app_ready.push(id);
     }
     world.settle();
     world.send(peer, &text("wait"));
@@ -229,7 +229,7 @@ fn the_end_of_a_wait_that_nobody_waits_for_means_nothing() {
     let next = world.open(0, "/app/x");
     world.send(next, &text("wait"));
     world.send(next, &text("kept"));
-    world.workers[0].shared.app_ready.push(id);
+    world.workers[0].shared_mut().app_ready.push(id);
     world.settle();
     assert_eq!(messages(&world.told(next)), ["wait"]);
 }

@@ -63,7 +63,7 @@ fn short_of_memory_nothing_new_is_begun() {
     let socket = world.open_on(0, INTERNAL, "/api/socket");
     let push = "{\"user\":\"ann\",\"data\":1}";
 
-    world.workers[0].shared.is_short_of_memory = true;
+    world.workers[0].shared_mut().is_short_of_memory = true;
     let late = world.connect(0, PUBLIC);
     let answer = responses(&world.ask(late, handshake("/ws?user=bob", ""))).remove(0);
     assert_eq!(answer.status, 503);
@@ -80,7 +80,7 @@ fn short_of_memory_nothing_new_is_begun() {
     assert_eq!(world.take(ann), b"");
     assert_eq!(world.stats(0).pushes_turned_away[1].read(), 3);
 
-    world.workers[0].shared.is_short_of_memory = false;
+    world.workers[0].shared_mut().is_short_of_memory = false;
     assert_eq!(statuses(&world.ask(caller, post("/api/push", push))), [200]);
     assert_eq!(texts(&world.take(ann)), ["1"]);
     echo = world.open(0, "/echo");

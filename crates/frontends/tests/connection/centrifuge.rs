@@ -440,7 +440,13 @@ fn a_publication_is_encoded_once_for_all_of_an_encoding() {
         peers.push(peer);
     }
     let encoded = |world: &World| -> u64 {
-        let of = |worker: usize| world.workers[worker].shared.ports.outboxes.pushes_encoded();
+        let of = |worker: usize| {
+            world.workers[worker]
+                .shared()
+                .ports
+                .outboxes
+                .pushes_encoded()
+        };
         of(0) + of(1)
     };
     let before = encoded(&world);

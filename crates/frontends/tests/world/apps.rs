@@ -3,16 +3,20 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::rc::Rc;
 
 use veche_frontends::app::{
     AppAnswer, AppId, Apps, Body, Gone, Outcome, Progress, Request, Response, Verdict,
 };
+use veche_frontends::hooks::Question;
 use veche_frontends::outbox::Sending;
-use veche_frontends::{Block, Shared};
+use veche_frontends::shared::Renewal;
+use veche_frontends::{Block, NotRenewed, Shared};
 use veche_hub::{Answer, ConnectionId, Ticket};
 use veche_proto::http::Status;
 use veche_proto::websocket::MessageKind;
+use veche_worker::AppHost;
 
 use super::{Peer, World};
 
@@ -81,6 +85,8 @@ enum Standing {
 pub struct Record {
     pub told: Vec<(ConnectionId, Told)>,
     pub turns: u64,
+    /// What sessions asked applications.
+    pub asked: Vec<Question>,
     standing: BTreeMap<(u32, u32), Standing>,
 }
 
@@ -298,7 +304,14 @@ impl Apps for TestApps {
         self.0.borrow_mut().told.push((id, Told::Answered(ticket)));
     }
 
-    fn closed(&mut self, app: AppId, id: ConnectionId, code: u16, reason: &str, shared: &mut Shared) {
+    fn closed(
+        &mut self,
+        app: AppId,
+        id: ConnectionId,
+        code: u16,
+        reason: &str,
+        shared: &mut Shared,
+    ) {
         assert!(
             shared.ports.outboxes.is_refusing(id),
             "it can still be sent to"
@@ -411,6 +424,20 @@ impl Apps for TestApps {
     }
 }
 
+impl AppHost for TestApps {
+    type Message = Infallible;
+
+    fn receive(&mut self, message: Infallible, _: &mut Shared) {
+        match message {}
+    }
+
+    fn decide(&mut self, _: AppId, _: u64, question: &Question, _: &mut Shared) {
+        self.0.borrow_mut().asked.push(question.clone());
+    }
+
+    fn renewed(&mut self, _: &Renewal, _: Result<Option<u64>, NotRenewed>, _: &mut Shared) {}
+}
+
 impl World {
     /// What the applications were told about a client since the last time.
     pub fn told(&mut self, peer: Peer) -> Vec<Told> {
@@ -446,7 +473,8 @@ impl World {
         let waited = record.standing.get(&key) == Some(&Standing::Waiting);
         if waited {
             record.standing.insert(key, Standing::Open);
-            worker.shared.app_ready.push(id);
+            drop(record);
+            worker.shared_mut().app_ready.push(id);
         }
         waited
     }
@@ -474,7 +502,9 @@ impl World {
         record
             .standing
             .extend(standing.map(|standing| (key, standing)));
-        worker.shared.ports.app_answers.push_back((id, answer));
+        drop(record);
+        let answers = &mut worker.shared_mut().ports.app_answers;
+        answers.push_back((id, answer));
         true
     }
 
@@ -486,41 +516,9 @@ impl World {
             let key = (id.index, id.generation);
             worker.record.borrow_mut().standing.remove(&key);
         }
-        worker.shared.ports.app_answers.push_back((id, answer));
+        let answers = &mut worker.shared_mut().ports.app_answers;
+        answers.push_back((id, answer));
         self.settle();
-    }
-
-    /// The turn's part of applications, as `veche`'s worker does it; whether anything moved.
-    pub(super) fn turn_apps(&mut self, me: usize) -> bool {
-        let shared = &mut self.workers[me].shared;
-        shared.with_apps(|apps, shared| apps.turn(shared));
-        let mut drained = Vec::new();
-        shared.ports.outboxes.take_drained(&mut drained);
-        let answers: Vec<_> = shared.ports.app_answers.drain(..).collect();
-        let ready = std::mem::take(&mut shared.app_ready);
-        let moved = !(drained.is_empty() && answers.is_empty() && ready.is_empty());
-        for id in drained {
-            if let Some(peer) = self.workers[me].client(id) {
-                self.with(peer, |connection, id, shared| {
-                    connection.drained(id, shared)
-                });
-            }
-        }
-        for (id, answer) in answers {
-            if let Some(peer) = self.workers[me].client(id) {
-                self.with(peer, |connection, id, shared| {
-                    connection.app_answered(id, answer, shared)
-                });
-            }
-        }
-        for id in ready {
-            if let Some(peer) = self.workers[me].client(id) {
-                self.with(peer, |connection, id, shared| {
-                    connection.app_ready(id, shared)
-                });
-            }
-        }
-        moved
     }
 
     /// Whether input of this client waits for an application.

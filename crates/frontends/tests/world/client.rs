@@ -2,14 +2,17 @@
 
 use std::collections::VecDeque;
 
-use veche_frontends::Connection;
 use veche_hub::ConnectionId;
 
 pub(super) struct Client {
     pub(super) worker: usize,
     pub(super) id: ConnectionId,
-    /// `None` when the transport is gone.
-    pub(super) connection: Option<Connection>,
+    /// The transport is gone.
+    pub(super) is_closed: bool,
+    /// The worker wants nothing received.
+    pub(super) is_paused: bool,
+    /// `u64::MAX`: it is not set.
+    pub(super) timer_ms: u64,
     /// Sent by the client and not received, since the connection is paused.
     pub(super) waiting: VecDeque<u8>,
     /// Sent by the server and not read.
@@ -27,11 +30,13 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(worker: usize, id: ConnectionId, connection: Connection) -> Self {
+    pub(super) fn new(worker: usize, id: ConnectionId) -> Self {
         Self {
             worker,
             id,
-            connection: Some(connection),
+            is_closed: false,
+            is_paused: false,
+            timer_ms: u64::MAX,
             waiting: VecDeque::new(),
             unsent: VecDeque::new(),
             window: usize::MAX,
@@ -44,19 +49,9 @@ impl Client {
         }
     }
 
-    pub(super) fn is_paused(&self) -> bool {
-        self.connection
-            .as_ref()
-            .is_some_and(|connection| connection.is_blocked().is_some())
-    }
-
-    /// When something has to be looked at.
-    pub(super) fn due_ms(&self, write_timeout_ms: u64) -> Option<u64> {
-        let deadline_ms = self.connection.as_ref()?.deadline_ms();
-        let stalled_ms = self
-            .stalled_since_ms
-            .map_or(u64::MAX, |since| since + write_timeout_ms);
-        Some(deadline_ms.min(stalled_ms))
+    /// When its timer fires.
+    pub(super) fn timer_ms(&self) -> Option<u64> {
+        (!self.is_closed && self.timer_ms != u64::MAX).then_some(self.timer_ms)
     }
 
     /// Sends to the client, who reads what it will at once.

@@ -1,31 +1,24 @@
-//! Whoever decides on commands, played by the test: it sees the questions and gives the verdicts.
+//! Back end and applications that decide on commands, played by the test: they see the questions and give the verdicts.
 
 use veche_frontends::hooks::{Question, Verdict};
 
 use super::World;
 
 impl World {
-    /// What sessions of a worker have asked since.
+    /// Takes what sessions of a worker have asked.
     pub fn questions(&mut self, worker: usize) -> Vec<Question> {
-        let ports = &mut self.workers[worker].shared.ports;
-        ports.questions.drain(..).collect()
+        let worker = &mut self.workers[worker];
+        let mut asked = std::mem::take(&mut worker.asked);
+        asked.append(&mut worker.record.borrow_mut().asked);
+        // Those of this turn have not left yet.
+        asked.extend(worker.shared_mut().ports.questions.drain(..));
+        asked
     }
 
     /// Gives a verdict, which is handed over in the next turn.
     pub fn judge(&mut self, worker: usize, question: &Question, verdict: Verdict) {
-        let ports = &mut self.workers[worker].shared.ports;
+        let ports = &mut self.workers[worker].shared_mut().ports;
         let verdict = (question.session, question.id, verdict);
         ports.verdicts.push_back(verdict);
-    }
-
-    pub(super) fn hand_verdicts(&mut self, me: usize) {
-        while let Some((id, question, verdict)) = self.workers[me].shared.ports.verdicts.pop_front()
-        {
-            if let Some(peer) = self.workers[me].client(id) {
-                self.with(peer, |connection, id, shared| {
-                    connection.judged(id, question, verdict, shared)
-                });
-            }
-        }
     }
 }

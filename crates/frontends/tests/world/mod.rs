@@ -1,4 +1,4 @@
-//! A world of workers and clients without sockets, threads and clocks: what `veche`'s worker does with real ones.
+//! A world of workers and clients without sockets, threads and clocks, around the worker that ships.
 //!
 //! [`World::new`] is the one constructor. Clients send bytes in any split and read as fast as they are told to; mail
 //! between workers lies in lanes until its receiver's turn; time moves only by [`World::advance`]. After every turn the
@@ -20,12 +20,17 @@ pub mod wire;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
+use veche_frontends::hooks::Question;
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
-use veche_frontends::{Block, Connection, Dial, End, Now, Parting, Shared, Stats};
-use veche_hub::{ChannelName, Class, Mail, ConnectionId, WorkerId};
+use veche_frontends::{Block, Dial, End, Now, Parting, Shared, Stats};
+use veche_hub::{ChannelName, ConnectionId, WorkerId};
+use veche_worker::{
+    Outgoing, Request, TransportCommand, TurnLimits, TurnState, WorkerMessage, Write,
+};
 
 use client::{Client, move_front};
 pub use site::*;
@@ -44,27 +49,30 @@ pub struct World {
     pub now_ms: u64,
     pub workers: Vec<Worker>,
     clients: Vec<Client>,
-    /// Mail under way and data mail that is not finished, by sender and receiver.
-    lanes: Vec<(VecDeque<Mail>, u32)>,
+    /// Messages under way and data messages that are not finished, by sender and receiver.
+    lanes: Vec<(VecDeque<WorkerMessage<Infallible>>, u32)>,
     queued_bytes_max: usize,
 }
 
-/// One worker: its connections' `Shared`, and who sits where.
+/// One worker, and who sits where.
 pub struct Worker {
-    pub shared: Shared,
+    worker: veche_worker::Worker<apps::TestApps, usize>,
     /// What its applications were told.
     pub record: Rc<RefCell<apps::Record>>,
-    slots: Vec<(u32, Option<usize>)>,
+    /// What its sessions asked the back end.
+    asked: Vec<Question>,
+    /// The generation that each index was last given with.
+    generations: Vec<u32>,
     free: Vec<u32>,
-    resumable: Vec<ConnectionId>,
-    touched: Vec<u32>,
-    sessions: Vec<ConnectionId>,
 }
 
 impl Worker {
-    fn client(&self, id: ConnectionId) -> Option<usize> {
-        let (generation, client) = self.slots.get(id.index as usize)?;
-        client.filter(|_| *generation == id.generation)
+    pub fn shared(&self) -> &Shared {
+        self.worker.shared()
+    }
+
+    pub fn shared_mut(&mut self) -> &mut Shared {
+        self.worker.shared_mut()
     }
 }
 
@@ -75,14 +83,17 @@ impl World {
                 let record = Rc::default();
                 let mut shared = options.shared(WorkerId(me));
                 shared.apps = Some(Box::new(apps::TestApps(Rc::clone(&record))));
+                let limits = TurnLimits {
+                    deliveries: DELIVERIES_MAX,
+                    maintains: false,
+                    ..TurnLimits::default()
+                };
                 Worker {
-                    shared,
+                    worker: veche_worker::Worker::new(shared, limits),
                     record,
-                    slots: Vec::new(),
+                    asked: Vec::new(),
+                    generations: Vec::new(),
                     free: Vec::new(),
-                    resumable: Vec::new(),
-                    touched: Vec::new(),
-                    sessions: Vec::new(),
                 }
             })
             .collect();
@@ -109,64 +120,58 @@ impl World {
         };
         self.workers
             .iter_mut()
-            .for_each(|worker| worker.shared.set_now(now));
+            .for_each(|worker| worker.worker.set_now(now));
     }
 
     /// A new connection to one of the site's listeners.
     pub fn connect(&mut self, worker: usize, listener: u16) -> Peer {
+        let (peer, id) = self.begin(worker);
         let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        self.begin(worker, |id, shared| {
-            Connection::accept(id, listener, localhost, shared)
-        })
+        let at = &mut self.workers[worker].worker;
+        at.handle_accepted(id, listener, localhost, peer);
+        self.command_transports(worker);
+        Peer(peer)
     }
 
     /// A connection of an application to another server, which the peer then is.
     pub fn dial(&mut self, worker: usize, dial: Dial) -> Peer {
+        let (peer, id) = self.begin(worker);
         let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let peer = self.begin(worker, |id, shared| {
-            Connection::dial(id, localhost, dial, shared)
-        });
+        let at = &mut self.workers[worker].worker;
+        at.handle_dialed(id, localhost, dial, peer);
         self.settle();
-        peer
+        Peer(peer)
     }
 
-    fn begin(
-        &mut self,
-        worker: usize,
-        begin: impl FnOnce(ConnectionId, &mut Shared) -> Connection,
-    ) -> Peer {
+    fn begin(&mut self, worker: usize) -> (usize, ConnectionId) {
         let peer = self.clients.len();
         let at = &mut self.workers[worker];
         let index = at.free.pop().unwrap_or_else(|| {
-            at.slots.push((0, None));
-            at.slots.len() as u32 - 1
+            at.generations.push(0);
+            at.generations.len() as u32 - 1
         });
-        let slot = &mut at.slots[index as usize];
-        *slot = (slot.0 + 1, Some(peer));
+        let generation = &mut at.generations[index as usize];
+        *generation += 1;
         let id = ConnectionId {
             index,
-            generation: slot.0,
+            generation: *generation,
         };
-        at.shared.stats.connections.add(1);
-        let connection = begin(id, &mut at.shared);
-        self.clients.push(Client::new(worker, id, connection));
-        Peer(peer)
+        self.clients.push(Client::new(worker, id));
+        (peer, id)
     }
 
     /// Bytes of a client arrive, unless its connection is paused: then they wait, as they would in the kernel.
     pub fn send(&mut self, Peer(peer): Peer, bytes: &[u8]) {
         let client = &mut self.clients[peer];
-        if client.is_paused() || !client.waiting.is_empty() {
+        if client.is_paused || !client.waiting.is_empty() {
             client.waiting.extend(bytes);
-        } else if let Some(connection) = &mut client.connection {
-            let mut bytes = std::mem::take(&mut client.scratch).tap(bytes);
-            connection.received(
-                client.id,
-                &mut bytes,
-                &mut self.workers[client.worker].shared,
-            );
-            client.scratch = bytes;
+            return;
         }
+        let mut bytes = std::mem::take(&mut client.scratch).tap(bytes);
+        let (worker, id) = (client.worker, client.id);
+        self.workers[worker].worker.handle_received(id, &mut bytes);
+        self.clients[peer].scratch = bytes;
+        self.command_transports(worker);
     }
 
     /// As [`World::send`], in pieces of which `next` chooses the lengths from what is left.
@@ -189,9 +194,9 @@ impl World {
     pub fn end_now(&mut self, Peer(peer): Peer) {
         let client = &mut self.clients[peer];
         (client.is_finishing, client.has_finished) = (true, true);
-        if let Some(connection) = &mut client.connection {
-            connection.ended(client.id, &mut self.workers[client.worker].shared);
-        }
+        let (worker, id) = (client.worker, client.id);
+        self.workers[worker].worker.handle_ended(id);
+        self.command_transports(worker);
     }
 
     /// The client is gone without a word.
@@ -210,7 +215,8 @@ impl World {
     /// The worker takes a client's connection for one that may go on.
     pub fn resume(&mut self, Peer(peer): Peer) {
         let client = &self.clients[peer];
-        self.workers[client.worker].resumable.push(client.id);
+        let shared = self.workers[client.worker].shared_mut();
+        shared.waiting_for_credit.push(client.id);
     }
 
     /// What a client has read since the last time.
@@ -229,31 +235,39 @@ impl World {
     /// Whether the server has neither closed the connection nor sent FIN.
     pub fn is_open(&self, Peer(peer): Peer) -> bool {
         let client = &self.clients[peer];
-        client.connection.is_some() && !client.is_shut_down
+        !client.is_closed && !client.is_shut_down
     }
 
     /// Whether the transport is gone.
     pub fn is_closed(&self, Peer(peer): Peer) -> bool {
-        self.clients[peer].connection.is_none()
+        self.clients[peer].is_closed
     }
 
     pub fn blocked(&self, Peer(peer): Peer) -> Option<Block> {
-        self.clients[peer].connection.as_ref()?.is_blocked()
+        let client = &self.clients[peer];
+        let connection = self.workers[client.worker].worker.connection(client.id);
+        connection?.is_blocked()
     }
 
     /// When its connection is looked at next.
     pub fn due_ms(&self, Peer(peer): Peer) -> Option<u64> {
-        self.clients[peer].due_ms(self.write_timeout_ms())
+        let client = &self.clients[peer];
+        let connection = self.workers[client.worker].worker.connection(client.id)?;
+        let limit_ms = self.workers[0].shared().site.limits.write_timeout_ms;
+        let stalled_ms = client
+            .stalled_since_ms
+            .map_or(u64::MAX, |since| since + limit_ms);
+        Some(connection.deadline_ms().min(stalled_ms))
     }
 
     pub fn stats(&self, worker: usize) -> &Stats {
-        &self.workers[worker].shared.stats
+        &self.workers[worker].shared().stats
     }
 
     /// The worker that orders a channel.
     pub fn home_of(&self, channel: &str) -> usize {
         let name = ChannelName::new(channel).expect("a valid name");
-        usize::from(self.workers[0].shared.hub.home_of(name).0)
+        usize::from(self.workers[0].shared().hub.home_of(name).0)
     }
 
     /// A user whose home is that worker.
@@ -268,11 +282,7 @@ impl World {
     pub fn advance(&mut self, ms: u64) {
         let end = self.now_ms + ms;
         loop {
-            let due = self
-                .clients
-                .iter()
-                .filter_map(|client| client.due_ms(self.write_timeout_ms()))
-                .min();
+            let due = self.clients.iter().filter_map(Client::timer_ms).min();
             let Some(due) = due.filter(|&due| due <= end) else {
                 break;
             };
@@ -283,11 +293,7 @@ impl World {
             }
             self.settle();
             // A deadline that is looked at and stays in the past would be looked at for ever.
-            let again = self
-                .clients
-                .iter()
-                .filter_map(|client| client.due_ms(self.write_timeout_ms()))
-                .min();
+            let again = self.clients.iter().filter_map(Client::timer_ms).min();
             assert!(
                 again.is_none_or(|again| again > self.now_ms),
                 "a deadline that nothing moves"
@@ -309,32 +315,20 @@ impl World {
         while self.turn(worker) {}
     }
 
-    fn write_timeout_ms(&self) -> u64 {
-        self.workers[0].shared.site.limits.write_timeout_ms
-    }
-
     fn time_out(&mut self, peer: usize) {
-        let limit = self.write_timeout_ms();
         let client = &mut self.clients[peer];
-        if client.due_ms(limit).is_some_and(|due| due <= self.now_ms)
-            && let Some(connection) = &mut client.connection
-        {
-            connection.timeout(
-                client.id,
-                client.stalled_since_ms,
-                &mut self.workers[client.worker].shared,
-            );
-            self.deliver_waiting(peer);
+        if client.timer_ms().is_some_and(|due| due <= self.now_ms) {
+            client.timer_ms = u64::MAX;
+            let (worker, id) = (client.worker, client.id);
+            self.workers[worker].worker.handle_timeout(id);
+            self.command_transports(worker);
         }
     }
 
     /// The server goes away.
     pub fn drain(&mut self) {
-        self.workers
-            .iter_mut()
-            .for_each(|worker| worker.shared.start_draining(Parting::Stopping));
-        for peer in 0..self.clients.len() {
-            self.with(peer, |connection, id, shared| connection.drain(id, shared));
+        for worker in &mut self.workers {
+            worker.worker.handle_drain(0, Parting::Stopping);
         }
         self.settle();
     }
@@ -348,133 +342,76 @@ impl World {
         }
     }
 
-    /// One turn of one worker, as `veche`'s worker does it; whether anything moved.
+    /// One turn of one worker; whether anything moved.
     pub fn turn(&mut self, me: usize) -> bool {
-        let mut moved = self.take_mail(me);
-        moved |= self.go_on(me);
-        moved |= self.turn_apps(me);
-        let shared = &mut self.workers[me].shared;
-        let more = shared.hub.sweep(DELIVERIES_MAX, &mut shared.ports);
-        moved |= more;
-        self.carry_out(me);
+        let mut moved = self.take_messages(me);
+        self.workers[me].worker.finish_turn();
+        while let Some(request) = self.workers[me].worker.poll_request() {
+            match request {
+                Request::Hook(question) => self.workers[me].asked.push(question),
+                Request::AppsStopped => self.workers[me].worker.handle_apps_stopped(),
+            }
+        }
+        self.command_transports(me);
         moved |= self.flush(me);
         moved |= self.post(me);
+        moved |= self.workers[me].worker.end_turn() == TurnState::Busy;
+        moved |= self.command_transports(me);
         self.check(me);
         moved
     }
 
-    fn take_mail(&mut self, me: usize) -> bool {
+    fn take_messages(&mut self, me: usize) -> bool {
+        self.count_unfinished(me);
         let workers = self.workers.len();
-        for to in 0..workers {
-            self.workers[me].shared.ports.post.lanes[to].unfinished =
-                self.lanes[me * workers + to].1;
-        }
         let mut moved = false;
         for from in 0..workers {
-            while let Some(mail) = self.lanes[from * workers + me].0.pop_front() {
-                let shared = &mut self.workers[me].shared;
-                shared
-                    .hub
-                    .receive(WorkerId(from as u16), mail, &mut shared.ports);
-                self.hand_answers(me);
+            while let Some(message) = self.lanes[from * workers + me].0.pop_front() {
+                self.workers[me].worker.handle_message(from, message);
                 moved = true;
             }
         }
         moved
     }
 
-    fn go_on(&mut self, me: usize) -> bool {
-        let worker = &mut self.workers[me];
-        let mut sessions = std::mem::take(&mut worker.sessions);
-        sessions.append(&mut worker.resumable);
-        let mut moved = !sessions.is_empty();
-        sessions.append(&mut worker.shared.waiting_for_credit);
-        for id in sessions.drain(..) {
-            let Some(peer) = self.workers[me].client(id) else {
+    fn count_unfinished(&mut self, me: usize) {
+        let workers = self.workers.len();
+        for to in 0..workers {
+            let unfinished = self.lanes[me * workers + to].1;
+            self.workers[me].worker.handle_credits(to, unfinished);
+        }
+    }
+
+    /// Carries out what a worker wants of transports; whether input that had waited arrived.
+    fn command_transports(&mut self, me: usize) -> bool {
+        let mut moved = false;
+        while let Some(command) = self.workers[me].worker.poll_transport() {
+            let (TransportCommand::Pause(id)
+            | TransportCommand::Resume(id)
+            | TransportCommand::SetTimer(id, _)
+            | TransportCommand::Close(id)) = command;
+            let Some(&mut peer) = self.workers[me].worker.transport_mut(id) else {
                 continue;
             };
-            self.with(peer, |connection, id, shared| connection.resume(id, shared));
-            moved |= self.blocked(Peer(peer)) != Some(Block::Credit);
-        }
-        self.workers[me].sessions = sessions;
-        moved
-    }
-
-    fn hand_answers(&mut self, me: usize) {
-        while let Some((id, ticket, answer)) = self.workers[me].shared.ports.answers.pop_front() {
-            if let Some(peer) = self.workers[me].client(id) {
-                self.with(peer, |connection, id, shared| {
-                    connection.answered(id, ticket, answer, shared)
-                });
-            }
-        }
-    }
-
-    fn carry_out(&mut self, me: usize) {
-        self.hand_answers(me);
-        while !self.workers[me].shared.ports.kicks.is_empty() {
-            let kicks = std::mem::take(&mut self.workers[me].shared.ports.kicks);
-            for (id, code, reason) in kicks {
-                if let Some(peer) = self.workers[me].client(id) {
-                    self.with(peer, |connection, id, shared| {
-                        connection.disconnect(id, code, &reason, shared)
-                    });
+            match command {
+                TransportCommand::Pause(_) => self.clients[peer].is_paused = true,
+                TransportCommand::SetTimer(_, due_ms) => self.clients[peer].timer_ms = due_ms,
+                TransportCommand::Close(_) => self.close(peer),
+                TransportCommand::Resume(_) => {
+                    self.clients[peer].is_paused = false;
+                    moved |= self.deliver_waiting(peer);
                 }
             }
         }
-        let instructions = std::mem::take(&mut self.workers[me].shared.ports.instructions);
-        for (id, instruction) in instructions {
-            if let Some(peer) = self.workers[me].client(id) {
-                self.with(peer, |connection, id, shared| {
-                    connection.instructed(id, &instruction, shared)
-                });
-            }
-        }
-        self.hand_relays(me);
-        self.hand_verdicts(me);
-        let mut sessions = std::mem::take(&mut self.workers[me].sessions);
-        self.workers[me]
-            .shared
-            .ports
-            .outboxes
-            .take_overflowed(&mut sessions);
-        for id in sessions.drain(..) {
-            if let Some(peer) = self.workers[me].client(id) {
-                self.with(peer, |connection, id, shared| {
-                    connection.overflowed(id, shared)
-                });
-            }
-        }
-        self.workers[me].sessions = sessions;
-    }
-
-    /// Commands find their response at once, whichever worker's it is.
-    fn hand_relays(&mut self, me: usize) {
-        for relay in std::mem::take(&mut self.workers[me].shared.ports.relays) {
-            let Some(worker) = self.workers.get(usize::from(relay.to.worker.0)) else {
-                continue;
-            };
-            if let Some(peer) = worker.client(relay.to.session) {
-                self.with(peer, |connection, id, shared| {
-                    connection.relayed(id, &relay, shared)
-                });
-            }
-        }
+        moved
     }
 
     fn flush(&mut self, me: usize) -> bool {
-        let mut touched = std::mem::take(&mut self.workers[me].touched);
-        self.workers[me]
-            .shared
-            .ports
-            .outboxes
-            .take_touched(&mut touched);
-        let moved = !touched.is_empty();
-        for index in touched.drain(..) {
-            let Some((id, bytes, end)) = self.workers[me].shared.ports.outboxes.take(index) else {
-                continue;
-            };
-            let Some(peer) = self.workers[me].client(id) else {
+        let mut moved = false;
+        while let Some(Write { id, bytes, end }) = self.workers[me].worker.poll_write() {
+            moved = true;
+            let worker = &mut self.workers[me].worker;
+            let Some(&mut peer) = worker.transport_mut(id) else {
                 continue;
             };
             if end == End::Abort {
@@ -490,56 +427,43 @@ impl World {
                 );
                 let was_unsent = !client.unsent.is_empty();
                 client.write(&bytes, self.now_ms);
-                let outboxes = &mut self.workers[me].shared.ports.outboxes;
-                outboxes.recycle(bytes);
+                worker.recycle(bytes);
                 // Nothing is told of what goes out at once.
-                if was_unsent || !client.unsent.is_empty() {
-                    outboxes.set_unsent(id, client.unsent.len());
+                match client.unsent.len() {
+                    0 if was_unsent => worker.handle_sent(id, 0),
+                    0 => {}
+                    unsent => worker.handle_stalled(id, unsent),
                 }
             }
             if end == End::Shutdown {
                 client.is_shut_down = true;
-                if client.has_finished && client.unsent.is_empty() {
-                    self.close(peer);
-                }
+                worker.handle_shut_down(id, client.unsent.len());
             }
         }
-        self.workers[me].touched = touched;
-        let outboxes = &mut self.workers[me].shared.ports.outboxes;
-        outboxes.settle_filled();
-        let moved = moved | outboxes.settle_backlogs();
-        let mut waiting = std::mem::take(&mut self.workers[me].shared.waiting_for_output);
-        for id in waiting.drain(..) {
-            if let Some(peer) = self.workers[me].client(id)
-                && self.clients[peer].unsent.len() <= ANSWERS_BYTES_HIGH
-            {
-                self.workers[me].resumable.push(id);
+        while let Some(id) = self.workers[me].worker.poll_unsent() {
+            let worker = &mut self.workers[me].worker;
+            if let Some(&mut peer) = worker.transport_mut(id) {
+                worker.handle_unsent(id, self.clients[peer].unsent.len());
             }
         }
-        self.workers[me].shared.waiting_for_output = waiting;
-        let shared = &self.workers[me].shared;
-        moved
-            || !self.workers[me].resumable.is_empty()
-            || !(shared.app_ready.is_empty() && shared.ports.app_answers.is_empty())
-            || shared.ports.outboxes.has_drained()
+        moved | self.command_transports(me)
     }
 
     fn post(&mut self, me: usize) -> bool {
         let workers = self.workers.len();
         let mut moved = false;
         for to in 0..workers {
-            let lane = &mut self.workers[me].shared.ports.post.lanes[to];
-            let finished = std::mem::take(&mut lane.finished);
+            let finished = self.workers[me].worker.poll_finished(to);
             self.lanes[to * workers + me].1 -= finished;
-            moved |= finished > 0 || !lane.outgoing.is_empty();
-            let (mails, unfinished) = &mut self.lanes[me * workers + to];
-            for mail in lane.outgoing.drain(..) {
-                *unfinished += u32::from(mail.class() != Class::Control);
-                mails.push_back(mail);
-            }
-            lane.outgoing_data = 0;
-            lane.unfinished = *unfinished;
+            moved |= finished > 0;
         }
+        while let Some(Outgoing { to, message }) = self.workers[me].worker.poll_message() {
+            let (messages, unfinished) = &mut self.lanes[me * workers + to];
+            *unfinished += u32::from(message.is_data());
+            messages.push_back(message);
+            moved = true;
+        }
+        self.count_unfinished(me);
         moved
     }
 
@@ -548,10 +472,10 @@ impl World {
         for client in self
             .clients
             .iter()
-            .filter(|client| client.worker == me && client.connection.is_some())
+            .filter(|client| client.worker == me && !client.is_closed)
         {
             let queued = self.workers[me]
-                .shared
+                .shared()
                 .ports
                 .outboxes
                 .of(client.id)
@@ -565,22 +489,20 @@ impl World {
 
     /// Asserts that nothing is left of connections that are gone.
     pub fn check_empty(&self) {
-        assert!(
-            self.clients
-                .iter()
-                .all(|client| client.connection.is_none())
-        );
+        assert!(self.clients.iter().all(|client| client.is_closed));
         for worker in &self.workers {
-            let counts = worker.shared.hub.counts();
-            assert_eq!(counts, veche_hub::Counts::default());
-            assert_eq!(worker.shared.stats.sessions.read(), 0, "sessions");
+            let shared = worker.shared();
+            assert_eq!(worker.worker.connections(), 0, "connections");
+            assert_eq!(shared.hub.counts(), veche_hub::Counts::default());
+            assert_eq!(shared.stats.sessions.read(), 0, "sessions");
+            assert_eq!(shared.stats.connections.read(), 0, "counted connections");
             worker.record.borrow().check_empty();
-            assert!(worker.shared.ports.answers.is_empty() && worker.shared.ports.kicks.is_empty());
+            assert!(shared.ports.answers.is_empty() && shared.ports.kicks.is_empty());
         }
         assert!(
             self.lanes
                 .iter()
-                .all(|(mails, unfinished)| mails.is_empty() && *unfinished == 0),
+                .all(|(messages, unfinished)| messages.is_empty() && *unfinished == 0),
             "credits are lost"
         );
     }
@@ -590,77 +512,55 @@ impl World {
         (0..self.clients.len()).for_each(|peer| self.close(peer));
     }
 
-    fn with(&mut self, peer: usize, work: impl FnOnce(&mut Connection, ConnectionId, &mut Shared)) {
-        let client = &mut self.clients[peer];
-        if let Some(connection) = &mut client.connection {
-            work(
-                connection,
-                client.id,
-                &mut self.workers[client.worker].shared,
-            );
-            self.deliver_waiting(peer);
-        }
-    }
-
-    /// What waited while a connection was paused arrives, and then the client's FIN.
-    fn deliver_waiting(&mut self, peer: usize) {
+    /// What waited while a connection was paused arrives, and then the client's FIN; whether anything did.
+    fn deliver_waiting(&mut self, peer: usize) -> bool {
+        let mut moved = false;
         loop {
             let client = &mut self.clients[peer];
-            let Some(connection) = &mut client.connection else {
-                return;
-            };
-            let shared = &mut self.workers[client.worker].shared;
-            if connection.is_blocked().is_some() {
-                return;
+            if client.is_closed || client.is_paused {
+                return moved;
             }
+            let (worker, id) = (client.worker, client.id);
             if !client.waiting.is_empty() {
                 let mut bytes = std::mem::take(&mut client.scratch).tap(&[]);
                 let count = client.waiting.len().min(4096);
                 move_front(&mut client.waiting, count, &mut bytes);
-                connection.received(client.id, &mut bytes, shared);
-                client.scratch = bytes;
-                continue;
-            }
-            if client.is_finishing && !client.has_finished {
+                self.workers[worker].worker.handle_received(id, &mut bytes);
+                self.clients[peer].scratch = bytes;
+                self.command_transports(worker);
+            } else if client.is_finishing && !client.has_finished {
                 client.has_finished = true;
-                connection.ended(client.id, shared);
+                self.workers[worker].worker.handle_ended(id);
+                self.command_transports(worker);
+            } else {
+                if client.has_finished && client.is_shut_down && client.unsent.is_empty() {
+                    self.close(peer);
+                }
+                return moved;
             }
-            if client.has_finished && client.is_shut_down && client.unsent.is_empty() {
-                self.close(peer);
-            }
-            return;
+            moved = true;
         }
     }
 
     /// The transport took more of what was queued.
     fn sent_more(&mut self, peer: usize, moved: usize) {
         let client = &mut self.clients[peer];
-        if moved > 0 && client.connection.is_some() {
+        if moved > 0 && !client.is_closed {
             client.stalled_since_ms = (!client.unsent.is_empty()).then_some(self.now_ms);
-            let worker = &mut self.workers[client.worker];
-            worker
-                .shared
-                .ports
-                .outboxes
-                .set_unsent(client.id, client.unsent.len());
-            if client.connection.as_ref().and_then(Connection::is_blocked) == Some(Block::Output) {
-                worker.resumable.push(client.id);
-            }
-            let outboxes = &worker.shared.ports.outboxes;
-            if client.has_finished && outboxes.of(client.id).is_over() {
-                self.close(peer);
-            }
+            let (worker, id, unsent) = (client.worker, client.id, client.unsent.len());
+            self.workers[worker].worker.handle_sent(id, unsent);
+            self.command_transports(worker);
         }
     }
 
     fn close(&mut self, peer: usize) {
         let client = &mut self.clients[peer];
-        if let Some(mut connection) = client.connection.take() {
-            let worker = &mut self.workers[client.worker];
-            connection.closed(client.id, &mut worker.shared);
-            worker.shared.stats.connections.sub(1);
-            worker.slots[client.id.index as usize].1 = None;
-            worker.free.push(client.id.index);
+        if !std::mem::replace(&mut client.is_closed, true) {
+            let (worker, id) = (client.worker, client.id);
+            let worker = &mut self.workers[worker];
+            let closed = worker.worker.handle_closed(id, None);
+            assert!(closed.is_some(), "a connection closes once");
+            worker.free.push(id.index);
         }
     }
 }

@@ -21,8 +21,8 @@ use veche_frontends::{
     ApiKey, AppId, Limits, Listener, Now, Outboxes, Ports, Post, Process, Role, Shared, Site, Stats,
 };
 use veche_hub::{
-    Differences, History, Hub, Namespace, Namespaces, Pattern, Publishing as Publishes, Recovery,
-    ConnectionId, Subscribing, Told, Wildcards, WorkerId,
+    ConnectionId, Differences, History, Hub, Namespace, Namespaces, Pattern,
+    Publishing as Publishes, Recovery, Subscribing, Told, Wildcards, WorkerId,
 };
 use veche_jwt::{Keys, Rules};
 use veche_proto::websocket::{self, deflate};

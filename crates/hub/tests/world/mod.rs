@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, Class, Deed, Differences, Epoch, History, Hub, Instruction, Joined, SubscribeOptions, Mail,
+    Answer, Class, ConnectionId, Deed, Differences, Epoch, History, Hub, Instruction, Joined, Mail,
     Namespace, Namespaces, NoCredit, Now, Options, Outcome, PayloadKind, PayloadRef, Position,
-    Published, Recovery, ConnectionId, Since, SubscribeError, Ticket, USERS, WorkerId,
+    Published, Recovery, Since, SubscribeError, SubscribeOptions, Ticket, USERS, WorkerId,
 };
 
 use crate::common::{name, session};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use veche_hub::{Deed, Delivery, Instruction, Outlet};
 
-use super::{Answer, Class, Class2, Lanes, Mail, Member, ConnectionId, Ticket, Wires, WorkerId};
+use super::{Answer, Class, Class2, ConnectionId, Lanes, Mail, Member, Ticket, Wires, WorkerId};
 
 pub(crate) struct Port<'w> {
     pub(crate) me: WorkerId,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use veche_net::{Driver, Epoll, Options, ConnectionId};
+use veche_net::{ConnectionId, Driver, Epoll, Options};
 use veche_proto::websocket::Codecs;
 
 use crate::client::{Client, State, Trust};

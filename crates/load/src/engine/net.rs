@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use veche_net::{Buffer, Driver, Epoll, ConnectionId};
+use veche_net::{Buffer, ConnectionId, Driver, Epoll};
 use veche_proto::websocket::Codecs;
 
 use crate::client::{Client, State, Trust};

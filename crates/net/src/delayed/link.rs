@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use fastrand::Rng;
 
 use crate::{
-    Buffer, CloseReason, Detached, Driver, ListenerId, RECEIVE_AFTER_PAUSE_MAX, ConnectionId,
+    Buffer, CloseReason, ConnectionId, Detached, Driver, ListenerId, RECEIVE_AFTER_PAUSE_MAX,
 };
 
 /// Bytes held for the caller beyond which the driver below is paused.

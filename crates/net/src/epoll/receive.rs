@@ -6,7 +6,7 @@ use super::{Epoll, INPUT, OUTPUT, REGISTERED};
 use crate::sys::epoll::EventFlags;
 use crate::sys::socket;
 use crate::transport::State;
-use crate::{CloseReason, Event, ConnectionId};
+use crate::{CloseReason, ConnectionId, Event};
 
 const READABLE: EventFlags = EventFlags::IN.union(EventFlags::ERR).union(EventFlags::HUP);
 

@@ -9,7 +9,7 @@ use crate::base::Pending;
 use crate::queue::{SLICES_MAX, SendQueue};
 use crate::sys::socket;
 use crate::transport::{Fin, State};
-use crate::{Buffer, Driver, ConnectionId};
+use crate::{Buffer, ConnectionId, Driver};
 
 impl Epoll {
     #[inline]

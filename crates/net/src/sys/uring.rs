@@ -16,7 +16,7 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
 use crate::queue::SendQueue;
-use crate::{Options, ConnectionId};
+use crate::{ConnectionId, Options};
 
 use buffers::{Buffers, GROUP};
 

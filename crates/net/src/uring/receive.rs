@@ -12,7 +12,7 @@ use crate::base::BackEnd as _;
 use crate::sys::socket;
 use crate::sys::uring::{Filled, Kind};
 use crate::transport::State;
-use crate::{Event, ListenerId, ConnectionId};
+use crate::{ConnectionId, Event, ListenerId};
 
 /// Bytes to send that don't wait for the turn's end: they would drive each other out of the core's cache.
 const UNSENT_MAX: usize = 128 * 1024;

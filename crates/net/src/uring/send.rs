@@ -11,7 +11,7 @@ use crate::base::Pending;
 use crate::queue::{SLICES_MAX, SendQueue};
 use crate::sys::socket;
 use crate::transport::{Fin, State};
-use crate::{Buffer, Event, ConnectionId};
+use crate::{Buffer, ConnectionId, Event};
 
 /// Sends that are handed over before their completions are taken: there is room for twice as many.
 const SENDS_MAX: usize = 4096;

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use veche_net::{
-    Buffer, CloseReason, Driver, Event, ListenOptions, ListenerId, Options, ConnectionId, Uring,
+    Buffer, CloseReason, ConnectionId, Driver, Event, ListenOptions, ListenerId, Options, Uring,
     bind,
 };
 

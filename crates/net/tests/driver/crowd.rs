@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use bytes::Bytes;
-use veche_net::{Buffer, Driver, Options, ConnectionId};
+use veche_net::{Buffer, ConnectionId, Driver, Options};
 
 use crate::common::{World, echo, ignore, random, small};
 

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use veche_net::{Buffer, CloseReason, Driver, Event, Options, ConnectionId};
+use veche_net::{Buffer, CloseReason, ConnectionId, Driver, Event, Options};
 
 use crate::common::{Logged, World, ignore, now, random, reset, small};
 

@@ -16,8 +16,8 @@ use crowd::*;
 use ends::*;
 use veche_mailbox::Wake;
 use veche_net::{
-    Buffer, CloseReason, Delayed, Driver, Epoll, Event, ListenOptions, Options,
-    RECEIVE_AFTER_PAUSE_MAX, ConnectionId, Uring, bind,
+    Buffer, CloseReason, ConnectionId, Delayed, Driver, Epoll, Event, ListenOptions, Options,
+    RECEIVE_AFTER_PAUSE_MAX, Uring, bind,
 };
 
 fn echoes_every_byte<D: Driver>(make: fn(Options) -> D) {

@@ -6,10 +6,10 @@ use mlua::{Lua, LuaString, Table, Value};
 
 use super::core::channel_name;
 use super::{fault, http};
+use crate::ConnectionId;
 use crate::connections;
 use crate::desk::Desk;
 use crate::effects::{Credential, Effect};
-use crate::ConnectionId;
 
 pub(super) fn install(lua: &Lua, desk: &Rc<Desk>, native: &Table) -> mlua::Result<()> {
     let fields = lua.create_table()?;

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use mlua::{Lua, LuaString, Table, Value, Variadic};
 
 use super::{fault, json};
+use crate::MessageKind;
 use crate::desk::{Desk, Woken};
 use crate::effects::{Effect, Level, Token};
-use crate::MessageKind;
 
 /// Longest sleep, in seconds: a year.
 const SLEEP_MAX_S: f64 = 31_536_000.0;

@@ -12,9 +12,9 @@ use mlua::{Function, Lua, Table};
 use super::functions::{close, closure, connection, desk, fail, send};
 use super::machine::Reference;
 use super::object;
+use crate::ConnectionId;
 use crate::desk::Desk;
 use crate::effects::Token;
-use crate::ConnectionId;
 
 /// An id that no connection has.
 const NOBODY: ConnectionId = ConnectionId {

@@ -8,8 +8,8 @@ use mlua::Lua;
 use mlua::ffi::{self, lua_State};
 
 use super::object;
-use crate::effects::Token;
 use crate::ConnectionId;
+use crate::effects::Token;
 use crate::modules;
 use crate::watch::Watch;
 

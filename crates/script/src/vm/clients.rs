@@ -4,9 +4,9 @@
 //! application's. It belongs to the VM that has dialed it, and no other adopts it.
 
 use super::Vm;
+use crate::ConnectionId;
 use crate::Now;
 use crate::effects::{Level, Token};
-use crate::ConnectionId;
 use crate::modules;
 use crate::raw::Argument;
 

@@ -5,9 +5,9 @@
 use std::rc::Rc;
 
 use super::{Handler, Vm};
+use crate::ConnectionId;
 use crate::Now;
 use crate::effects::{Effect, Level};
-use crate::ConnectionId;
 use crate::modules;
 use crate::task::Owner;
 

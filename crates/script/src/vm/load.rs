@@ -8,12 +8,12 @@ use std::sync::Arc;
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
 
 use super::{HANDLERS, Handler, Service, Vm};
+use crate::MessageKind;
 use crate::World;
 use crate::app::{App, Role};
 use crate::code::{Code, CodeError};
 use crate::desk::Desk;
 use crate::effects::Level;
-use crate::MessageKind;
 use crate::hooks::Hook;
 use crate::modules;
 use crate::raw::{Machine, Natives, Reference};

@@ -8,7 +8,7 @@ use veche_frontends::journal::SlowKind;
 use veche_frontends::outbox::Sending;
 use veche_frontends::shared::Renewal;
 use veche_frontends::{AppId, Shared};
-use veche_hub::{ChannelName, SubscribeOptions, Payload, PayloadKind, PayloadRef, ConnectionId};
+use veche_hub::{ChannelName, ConnectionId, Payload, PayloadKind, PayloadRef, SubscribeOptions};
 use veche_proto::http::Status;
 use veche_proto::websocket::MessageKind;
 use veche_script::{Answer, Effect, Level, Token};
@@ -76,7 +76,6 @@ impl Here {
             for effect in list {
                 match effect {
                     Effect::Send { to, kind, data } => {
-
                         let outboxes = &mut shared.ports.outboxes;
                         let sending = outboxes.send(to, kind, data.of(bytes));
                         if sending == Sending::Full
@@ -109,9 +108,7 @@ impl Here {
                     }),
                     Effect::Unsubscribe { who, channel } => {
                         if let Ok(name) = ChannelName::new(&channel) {
-                            shared
-                                .hub
-                                .unsubscribe(who, name, &mut shared.ports);
+                            shared.hub.unsubscribe(who, name, &mut shared.ports);
                         }
                         let given_up = self.tickets.give_up(who, Some(&channel));
                         let words = || "unsubscribed meanwhile".to_owned();
@@ -201,7 +198,6 @@ impl Here {
                         kind,
                         data,
                     } => {
-
                         self.far.send(worker, id, to, kind, data.of(bytes));
                     }
                     Effect::CloseFar {

@@ -9,7 +9,7 @@ use tracing::{error, warn};
 use veche_frontends::hooks::{self, Encoding, Given, Grant, Kind, Kinds, Question, QuestionId};
 use veche_frontends::hooks::{Asker, Verdict};
 use veche_frontends::{AppId, Shared};
-use veche_hub::{Payload, PayloadKind, ConnectionId};
+use veche_hub::{ConnectionId, Payload, PayloadKind};
 use veche_script::Vm;
 use veche_script::hooks::{Asked, Blob, Caller, Data, Hook, Ruling};
 

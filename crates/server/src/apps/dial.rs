@@ -109,7 +109,6 @@ impl Application {
     /// The VM that gets a connection's messages: the newest, but for what an older one has dialed.
     #[inline]
     pub(super) fn vm_of(&mut self, id: ConnectionId) -> &mut Vm {
-
         let older = self.before.len();
         let found = self.vms().take(older).position(|vm| vm.has_client(id));
         match found {

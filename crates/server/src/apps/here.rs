@@ -391,10 +391,16 @@ impl Apps for Here {
         self.answer(app, id, ticket, &answer, shared);
     }
 
-    fn closed(&mut self, app: AppId, id: ConnectionId, code: u16, reason: &str, shared: &mut Shared) {
+    fn closed(
+        &mut self,
+        app: AppId,
+        id: ConnectionId,
+        code: u16,
+        reason: &str,
+        shared: &mut Shared,
+    ) {
         let given_up = self.tickets.give_up(id, None);
         self.run(app, None, shared, |app, now| {
-
             let mut old = app.before.iter_mut();
             let is_there = |vm: &mut Vm| vm.is_busy_with(id) || vm.has_client(id);
             match old.find_map(|old| is_there(&mut old.vm).then_some(&mut old.vm)) {

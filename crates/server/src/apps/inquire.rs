@@ -4,8 +4,8 @@ use veche_calls::channel::{ChannelReply, Inquiry, Member, Published};
 use veche_calls::{Fault, FaultKind, Outcome, Reply};
 use veche_frontends::{AppId, Shared};
 use veche_hub::{
-    Answer, ChannelName, ClientInfo, PayloadKind, Position, Publication, Query, Question,
-    ConnectionId, Since,
+    Answer, ChannelName, ClientInfo, ConnectionId, PayloadKind, Position, Publication, Query,
+    Question, Since,
 };
 use veche_script::Token;
 

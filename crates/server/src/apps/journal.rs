@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use veche_script::{MessageKind, Level};
+use veche_script::{Level, MessageKind};
 
 /// Entries of a run; what comes after them is not kept.
 const ENTRIES_MAX: usize = 100_000;

@@ -2,7 +2,7 @@
 //!
 //! The input is the texts of several files, with a line of `---` between them.
 
-use veche_net::{FarState, Simulated, ConnectionId};
+use veche_net::{ConnectionId, FarState, Simulated};
 
 use crate::config;
 use crate::stage::{Stage, file, good};

@@ -4,7 +4,7 @@
 //! between it and the wire the script does as it likes. A client whose wire nobody touched has to understand every byte
 //! that the server sends.
 
-use veche_net::{FarState, Simulated, ConnectionId};
+use veche_net::{ConnectionId, FarState, Simulated};
 use veche_tls::{Believe, Tls, Trust};
 
 use super::Script;

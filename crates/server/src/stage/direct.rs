@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use veche_net::{
-    Buffer, CloseReason, Detached, Driver, Event, ListenerId, Options, ConnectionId, Waker,
+    Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Waker,
 };
 
 /// See the module.

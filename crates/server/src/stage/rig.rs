@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use veche_net::{ListenerId, ConnectionId};
+use veche_net::{ConnectionId, ListenerId};
 
 use super::direct::Direct;
 use super::{MONO_MS, Stage, good};

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use veche_net::{FarState, Simulated, ConnectionId};
+use veche_net::{ConnectionId, FarState, Simulated};
 use veche_proto::http::{self, HeadScan, read_head};
 use veche_proto::websocket::handshake;
 use veche_proto::websocket::{

@@ -7,7 +7,7 @@ use tracing::{debug, warn};
 use veche_frontends::access::Access;
 use veche_frontends::site::Role;
 use veche_frontends::stats::{SealFailure, TurnedAway};
-use veche_net::{Driver, ListenerId, ConnectionId};
+use veche_net::{ConnectionId, Driver, ListenerId};
 
 use super::preface::Preface;
 use super::transport::Transport;
@@ -71,7 +71,10 @@ impl Rest {
         let may_stay = match seal {
             _ if counts && !self.worker.count_as(id, client) => {
                 debug!(target: LOG, peer = %client, "too many connections of this address");
-                self.worker.shared().stats.turn_away(TurnedAway::Connections);
+                self.worker
+                    .shared()
+                    .stats
+                    .turn_away(TurnedAway::Connections);
                 false
             }
             Ok(None) => true,
@@ -95,7 +98,9 @@ impl Rest {
         let shared = self.worker.shared();
         let limit_ms = shared.now.mono_ms + shared.site.limits.handshake_timeout_ms;
         let connection = self.worker.connection(id);
-        connection.map_or(limit_ms, |connection| connection.deadline_ms().min(limit_ms))
+        connection.map_or(limit_ms, |connection| {
+            connection.deadline_ms().min(limit_ms)
+        })
     }
 
     /// Sets the timer of a connection again for what has to come before its own bytes.

@@ -39,7 +39,9 @@ impl Rest {
                     self.worker.set_site(site, outbox_bytes_max);
                 }
                 Letter::Doors(doors) => self.doors = doors,
-                Letter::Drain(within_ms, parting) => self.start_draining(driver, within_ms, parting),
+                Letter::Drain(within_ms, parting) => {
+                    self.start_draining(driver, within_ms, parting)
+                }
             }
         }
     }

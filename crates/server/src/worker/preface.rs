@@ -5,7 +5,7 @@
 
 use tracing::debug;
 use veche_frontends::stats::TurnedAway;
-use veche_net::{Driver, ConnectionId};
+use veche_net::{ConnectionId, Driver};
 use veche_proto::proxy;
 
 use super::{LOG, Rest};

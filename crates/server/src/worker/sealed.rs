@@ -126,7 +126,10 @@ impl Rest {
             None | Some(Door::Plain) => return Ok(None),
             Some(Door::Sealed(acceptor)) => acceptor,
             Some(Door::Closed) => {
-                self.worker.shared().stats.seal_failed(SealFailure::NoCertificate);
+                self.worker
+                    .shared()
+                    .stats
+                    .seal_failed(SealFailure::NoCertificate);
                 return Err(());
             }
         };
@@ -134,7 +137,10 @@ impl Rest {
             Ok(tls) => Ok(Some(Seal::accepted(tls, until_ms))),
             Err(error) => {
                 debug!(target: LOG, %error, "no TLS");
-                self.worker.shared().stats.seal_failed(SealFailure::NoCertificate);
+                self.worker
+                    .shared()
+                    .stats
+                    .seal_failed(SealFailure::NoCertificate);
                 Err(())
             }
         }

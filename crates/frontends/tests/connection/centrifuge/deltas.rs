@@ -239,7 +239,7 @@ fn a_delta_is_made_once_for_all_of_both_encodings() {
     // One who wants none.
     let plain = Client::subscribe(&mut world, 0, json!({ "channel": "price:1" })).0;
     let counts = |world: &World| {
-        let of = |worker: usize| &world.workers[worker].shared.ports.outboxes;
+        let of = |worker: usize| &world.workers[worker].shared().ports.outboxes;
         let all = [of(0), of(1)];
         (
             all.iter().map(|one| one.pushes_encoded()).sum::<u64>(),

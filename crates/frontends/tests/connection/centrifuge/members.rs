@@ -100,7 +100,7 @@ fn who_is_there_is_told_to_those_who_are_there_too() {
         assert_eq!(take(&mut world, peer), Heard::default(), "he may come back");
         world.advance(2_000);
         for worker in &mut world.workers {
-            worker.shared.trim();
+            worker.shared_mut().trim();
         }
         assert_eq!(take(&mut world, peer).lines, [push("leave")]);
     }

@@ -23,8 +23,8 @@ use veche_store::{Parcel, Side, Value};
 
 use super::functions::{closure, desk};
 use super::object;
-use crate::desk::Desk;
 use crate::ConnectionId;
+use crate::desk::Desk;
 use crate::ttl;
 use row::{push_cell, push_row};
 
