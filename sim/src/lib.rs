@@ -6,8 +6,7 @@
 //! reported with its seed, its step and as few actions as break it too. How to replay one, and how to add an action or
 //! a promise, is in `sim/README.md`. Begin with `world.rs`.
 //!
-//! It knows no socket, thread or clock either. What stands between these and connections (the driver, TLS, applications)
-//! is not in it.
+//! It drives the worker that ships and knows no socket, thread or clock either. TLS and the drivers are not in it.
 
 #![forbid(unsafe_code)]
 

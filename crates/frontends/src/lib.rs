@@ -1,7 +1,7 @@
 //! One connection's whole life, and the client protocols.
 //!
-//! Pure: no socket, no clock, no thread. The worker (in `veche`, over `veche-net`) hands in bytes, deadlines and the
-//! hub's answers, and takes out what the outboxes hold; tests, fuzzer and simulator do the same without a socket.
+//! Pure: no socket, no clock, no thread. The worker (`veche-worker`) hands in bytes, deadlines and the hub's answers, and
+//! takes out what the outboxes hold, over sockets and in tests alike.
 //! Begin with [`connection`].
 
 #![forbid(unsafe_code)]

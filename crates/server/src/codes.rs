@@ -153,6 +153,7 @@ fn sources() -> Vec<String> {
         "proto/src",
         "server/src/apps",
         "server/src/worker",
+        "worker/src",
     ]
     .map(|folder| crates.join(folder))
     .into();

@@ -6,28 +6,48 @@ use std::path::{Path, PathBuf};
 
 /// Who may depend on whom; a missing line in a `Cargo.toml` is the wall, this table says where the walls stand.
 const EDGES: &[(&str, &[&str])] = &[
+    ("veche-types", &[]),
     ("veche-mailbox", &[]),
-    ("veche-net", &["veche-mailbox"]),
+    ("veche-net", &["veche-mailbox", "veche-types"]),
     ("veche-files", &[]),
     ("veche-tls", &["veche-files"]),
-    ("veche-proto", &[]),
+    ("veche-proto", &["veche-types"]),
     ("veche-centrifuge", &[]),
-    ("veche-hub", &[]),
+    ("veche-hub", &["veche-types"]),
     ("veche-store", &["veche-files"]),
     ("veche-archive", &["veche-files"]),
     ("veche-calls", &[]),
     ("veche-jwt", &[]),
     ("veche-pam", &[]),
-    ("veche-script", &["veche-store", "veche-calls"]),
+    (
+        "veche-script",
+        &["veche-store", "veche-calls", "veche-types"],
+    ),
     ("veche-outbound", &["veche-calls", "veche-tls"]),
     (
         "veche-frontends",
-        &["veche-proto", "veche-centrifuge", "veche-hub", "veche-jwt"],
+        &[
+            "veche-proto",
+            "veche-centrifuge",
+            "veche-hub",
+            "veche-jwt",
+            "veche-types",
+        ],
+    ),
+    (
+        "veche-worker",
+        &["veche-frontends", "veche-hub", "veche-types"],
     ),
     ("veche-load", &["veche-proto", "veche-net", "veche-tls"]),
     (
         "veche-sim",
-        &["veche-proto", "veche-hub", "veche-frontends", "veche-jwt"],
+        &[
+            "veche-proto",
+            "veche-hub",
+            "veche-frontends",
+            "veche-jwt",
+            "veche-worker",
+        ],
     ),
     (
         "veche-counts",
@@ -51,9 +71,57 @@ const EDGES: &[(&str, &[&str])] = &[
             "veche-jwt",
             "veche-pam",
             "veche-load",
+            "veche-types",
+            "veche-worker",
         ],
     ),
 ];
+
+/// Calls that are steps of a worker's turn: only [`TURN`] makes them.
+const TURN_STEPS: &[&str] = &[
+    ".hub.receive(",
+    ".hub.durable(",
+    ".hub.sweep(",
+    ".take_batch(",
+    ".take_happenings(",
+    ".take_drained(",
+    ".take_fallen_behind(",
+    ".take_overflowed(",
+    ".take_touched(",
+    ".settle_backlogs(",
+    ".settle_filled(",
+    ".app_answered(",
+    ".fell_behind(",
+    ".overflowed(",
+    ".instructed(",
+    ".judged(",
+    ".relayed(",
+];
+
+/// Where the order of a turn's steps is written, once.
+const TURN: &str = "crates/worker/src/";
+
+/// Where these calls lead: their definitions and the tests of one crate alone.
+const TURN_PARTS: &[&str] = &[
+    "crates/hub/",
+    "crates/frontends/src/",
+    "crates/server/tests/tidy.rs",
+];
+
+/// Types that the whole workspace has one of, and where.
+const DEFINED_ONCE: &[&str] = &[
+    "AppId",
+    "ConnectionId",
+    "MessageKind",
+    "Now",
+    "PayloadKind",
+    "PublishOptions",
+    "SubscribeOptions",
+    "WorkerId",
+];
+
+/// Names that those replace.
+const REPLACED: &[&str] = &["SessionId", "TransportId"];
 
 /// Where unsafe code may be: at the system's door, at Lua's, at PAM's, and in a test whose allocator counts.
 const UNSAFE: &[&str] = &[
@@ -185,6 +253,54 @@ fn crates_depend_only_where_the_walls_allow() {
         }
     }
     assert_none(&problems, "crate walls");
+}
+
+#[test]
+fn the_steps_of_a_turn_are_in_one_crate() {
+    let is_elsewhere = |name: &str| {
+        let is_part = TURN_PARTS.iter().any(|place| name.starts_with(place));
+        !is_part && !name.starts_with(TURN)
+    };
+    let mut missing: Vec<&str> = TURN_STEPS.to_vec();
+    let mut problems = Vec::new();
+    for (name, text) in sources() {
+        // A chain of calls may be broken into lines.
+        let text: String = text.split_whitespace().collect();
+        for step in TURN_STEPS.iter().filter(|step| text.contains(**step)) {
+            if name.starts_with(TURN) {
+                missing.retain(|one| one != step);
+            } else if is_elsewhere(&name) {
+                problems.push(format!("{name}: {step}"));
+            }
+        }
+    }
+    assert_none(&problems, "drive veche_worker::Worker instead");
+    assert!(missing.is_empty(), "steps that no turn has: {missing:?}");
+}
+
+#[test]
+fn ids_and_time_are_defined_once() {
+    let mut problems = Vec::new();
+    for (name, text) in sources() {
+        for kind in ["struct", "enum", "type"] {
+            let mut own = DEFINED_ONCE
+                .iter()
+                .filter(|_| !name.starts_with("crates/types/"));
+            let defined = own.find(|word| is_defined(&text, kind, word));
+            let old = REPLACED.iter().find(|word| is_defined(&text, kind, word));
+            problems.extend(defined.or(old).map(|word| format!("{name}: {word}")));
+        }
+    }
+    assert_none(&problems, "veche-types has it");
+}
+
+/// Whether a text defines a type of that kind and name.
+fn is_defined(text: &str, kind: &str, name: &str) -> bool {
+    let words = format!("{kind} {name}");
+    text.match_indices(&words).any(|(at, _)| {
+        let after = text[at + words.len()..].chars().next();
+        !after.is_some_and(|after| after.is_alphanumeric() || after == '_')
+    })
 }
 
 #[test]
