@@ -81,7 +81,8 @@ pub fn limits() -> Limits {
 }
 
 impl Options {
-    pub(super) fn shared(&self, me: WorkerId) -> Shared {
+    /// What the connections of one worker share.
+    pub fn shared(&self, me: WorkerId) -> Shared {
         Shared::new(
             Hub::new(me, self.workers, self.seed, self.hub_of(me)),
             Ports::new(

@@ -1,0 +1,133 @@
+//! Applications that send each other numbers.
+
+use std::collections::VecDeque;
+
+use veche_frontends::app::{Gone, Outcome, Progress, Request, Response, Verdict};
+use veche_frontends::hooks::Question;
+use veche_frontends::shared::Renewal;
+use veche_frontends::{AppId, Apps, NotRenewed, Shared};
+use veche_hub::{Answer, ConnectionId, Ticket};
+use veche_proto::websocket::MessageKind;
+use veche_worker::AppHost;
+
+/// A session that stands for the applications themselves.
+pub const APP: ConnectionId = ConnectionId {
+    index: u32::MAX,
+    generation: 0,
+};
+
+#[derive(Default)]
+pub struct Numbers {
+    /// To be sent, by worker.
+    pub outgoing: Vec<VecDeque<u32>>,
+    pub received: Vec<u32>,
+    pub answers: Vec<Ticket>,
+    pub turns: u32,
+    pub is_stopping: bool,
+    pub has_stopped: bool,
+    pub due_ms: Option<u64>,
+}
+
+impl Apps for Numbers {
+    fn has_handshake(&self, _: AppId) -> bool {
+        false
+    }
+
+    fn handshake(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        _: &Request<'_>,
+        _: &mut Shared,
+    ) -> Outcome<Verdict> {
+        unreachable!()
+    }
+
+    fn opened(&mut self, _: AppId, _: ConnectionId, _: &Request<'_>, _: &mut Shared) -> Progress {
+        unreachable!()
+    }
+
+    fn message(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        _: MessageKind,
+        _: &[u8],
+        _: &mut Shared,
+    ) -> Progress {
+        unreachable!()
+    }
+
+    fn drained(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {}
+
+    fn answered(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        ticket: Ticket,
+        _: Answer,
+        _: &mut Shared,
+    ) {
+        self.answers.push(ticket);
+    }
+
+    fn closed(&mut self, _: AppId, _: ConnectionId, _: u16, _: &str, _: &mut Shared) {}
+
+    fn request(
+        &mut self,
+        _: AppId,
+        _: ConnectionId,
+        _: &Request<'_>,
+        _: &mut Shared,
+    ) -> Outcome<Response> {
+        unreachable!()
+    }
+
+    fn written(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {}
+
+    fn gone(&mut self, _: AppId, _: ConnectionId, _: Gone, _: &mut Shared) {}
+
+    fn turn(&mut self, _: &mut Shared) {
+        self.turns += 1;
+    }
+
+    fn deadline_ms(&self) -> u64 {
+        self.due_ms.unwrap_or(u64::MAX)
+    }
+}
+
+impl AppHost for Numbers {
+    type Message = u32;
+
+    fn requester(session: ConnectionId) -> Option<AppId> {
+        (session == APP).then_some(AppId(0))
+    }
+
+    fn receive(&mut self, message: u32, _: &mut Shared) {
+        self.received.push(message);
+    }
+
+    fn has_messages(&self) -> bool {
+        self.outgoing.iter().any(|queue| !queue.is_empty())
+    }
+
+    fn next_message(&mut self, to: usize) -> Option<u32> {
+        self.outgoing.get_mut(to)?.pop_front()
+    }
+
+    fn decide(&mut self, _: AppId, _: u64, _: &Question, _: &mut Shared) {
+        unreachable!()
+    }
+
+    fn renewed(&mut self, _: &Renewal, _: Result<Option<u64>, NotRenewed>, _: &mut Shared) {
+        unreachable!()
+    }
+
+    fn stop(&mut self, _: &mut Shared) {
+        self.is_stopping = true;
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.has_stopped
+    }
+}

@@ -1,0 +1,373 @@
+//! A worker alone: what it wants of transports, of other workers and of time.
+
+mod app;
+#[path = "../../../frontends/tests/world/mod.rs"]
+mod world;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use veche_frontends::{Census, End, Now, Parting};
+use veche_hub::{Answer, Connections, ConnectionId, Mail, Ticket, WorkerId};
+use veche_worker::{
+    APP_CREDITS, Request, TransportCommand, TurnLimits, TurnState, Worker, WorkerMessage, Write,
+};
+
+use app::{APP, Numbers};
+use world::{Options, PUBLIC};
+
+const BEGAN_MS: u64 = 1_000_000;
+const WRITE_TIMEOUT_MS: u64 = 30_000;
+
+/// The first of three workers, with `Numbers` as its applications.
+fn worker() -> Worker<Numbers, &'static str> {
+    let mut options = Options {
+        workers: 3,
+        ..Options::default()
+    };
+    options.limits.write_timeout_ms = WRITE_TIMEOUT_MS;
+    let mut shared = options.shared(WorkerId(0));
+    shared.apps = Some(Box::new(Numbers {
+        outgoing: vec![Default::default(); 3],
+        ..Numbers::default()
+    }));
+    let limits = TurnLimits {
+        maintains: false,
+        ..TurnLimits::default()
+    };
+    let mut worker = Worker::new(shared, limits);
+    set_ms(&mut worker, BEGAN_MS);
+    worker
+}
+
+fn set_ms(worker: &mut Worker<Numbers, &'static str>, mono_ms: u64) {
+    worker.set_now(Now {
+        mono_ms,
+        wall_ms: 1_800_000_000_000 + mono_ms,
+    });
+}
+
+fn id(index: u32, generation: u32) -> ConnectionId {
+    ConnectionId { index, generation }
+}
+
+fn accept(worker: &mut Worker<Numbers, &'static str>, index: u32) -> ConnectionId {
+    let id = id(index, 1);
+    let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    worker.handle_accepted(id, PUBLIC, peer, "beside it");
+    id
+}
+
+fn commands(worker: &mut Worker<Numbers, &'static str>) -> Vec<TransportCommand> {
+    std::iter::from_fn(|| worker.poll_transport()).collect()
+}
+
+/// A turn in which nothing happens; what it wrote and its state.
+fn turn(worker: &mut Worker<Numbers, &'static str>) -> (Vec<Write>, TurnState) {
+    worker.finish_turn();
+    let writes = std::iter::from_fn(|| worker.poll_write()).collect();
+    (writes, worker.end_turn())
+}
+
+fn posted(worker: &mut Worker<Numbers, &'static str>) -> Vec<(usize, u32)> {
+    let messages = std::iter::from_fn(|| worker.poll_message());
+    let numbers = messages.map(|outgoing| match outgoing.message {
+        WorkerMessage::App(number) => (outgoing.to, number),
+        WorkerMessage::Hub(_) => (outgoing.to, u32::MAX),
+        WorkerMessage::Census(_) => (outgoing.to, u32::MAX - 1),
+        WorkerMessage::Relay(_) => (outgoing.to, u32::MAX - 2),
+    });
+    numbers.collect()
+}
+
+#[test]
+fn a_worker_with_nothing_to_do_waits_for_an_event() {
+    let mut worker = worker();
+    assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
+    worker.with_apps(|apps, _| apps.due_ms = Some(BEGAN_MS + 40));
+    assert_eq!(turn(&mut worker).1, TurnState::Idle(Some(40)));
+    set_ms(&mut worker, BEGAN_MS + 40);
+    assert_eq!(turn(&mut worker).1, TurnState::Busy);
+    let turns = worker.with_apps(|apps, _| apps.turns);
+    assert_eq!(turns, Some(3), "applications have each turn once");
+}
+
+#[test]
+fn memory_is_looked_at_once_a_second_until_nothing_is_left() {
+    let mut worker = worker();
+    worker.set_limits(TurnLimits::default());
+    let (_, state) = turn(&mut worker);
+    let mut states = vec![state];
+    for second in 1..20 {
+        set_ms(&mut worker, BEGAN_MS + second * 1000);
+        states.push(turn(&mut worker).1);
+    }
+    assert_eq!(states.last(), Some(&TurnState::Idle(None)), "{states:?}");
+    // Between two looks it is not known whether something is left.
+    set_ms(&mut worker, BEGAN_MS + 19_001);
+    assert_eq!(turn(&mut worker).1, TurnState::Idle(Some(1000)));
+}
+
+#[test]
+fn what_waits_for_credit_is_tried_again_soon_and_for_a_failing_log_later() {
+    let mut worker = worker();
+    let stale = id(7, 7);
+    worker.finish_turn();
+    worker.shared_mut().waiting_for_credit.push(stale);
+    assert_eq!(worker.end_turn(), TurnState::Idle(Some(1)));
+    worker.set_log_failing(true);
+    assert_eq!(worker.end_turn(), TurnState::Idle(Some(20)));
+    assert_eq!(turn(&mut worker).1, TurnState::Idle(None), "it is gone");
+}
+
+#[test]
+fn messages_beyond_the_limit_wait_for_the_next_turn() {
+    let mut worker = worker();
+    worker.set_limits(TurnLimits {
+        messages: 2,
+        maintains: false,
+        ..TurnLimits::default()
+    });
+    for number in 0..2 {
+        assert!(worker.wants_message());
+        worker.handle_message(1, WorkerMessage::App(number));
+    }
+    assert!(!worker.wants_message());
+    assert_eq!(turn(&mut worker).1, TurnState::Busy);
+    assert!(worker.wants_message());
+    assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
+    let received = worker.with_apps(|apps, _| std::mem::take(&mut apps.received));
+    assert_eq!(received, Some(vec![0, 1]));
+    assert_eq!(worker.poll_finished(1), 2, "their credits go back");
+    assert_eq!((worker.poll_finished(1), worker.poll_finished(2)), (0, 0));
+}
+
+#[test]
+fn applications_use_a_part_of_the_credits_and_keep_their_order() {
+    let mut worker = worker();
+    worker.handle_credits(1, APP_CREDITS - 3);
+    worker.handle_credits(2, APP_CREDITS);
+    worker.with_apps(|apps, _| {
+        apps.outgoing[1].extend(0..5);
+        apps.outgoing[2].extend(10..12);
+    });
+    turn(&mut worker);
+    assert_eq!(posted(&mut worker), [(1, 0), (1, 1), (1, 2)]);
+    worker.handle_credits(1, 0);
+    worker.handle_credits(2, APP_CREDITS - 1);
+    turn(&mut worker);
+    assert_eq!(posted(&mut worker), [(1, 3), (1, 4), (2, 10)]);
+}
+
+#[test]
+fn a_message_without_room_comes_first_next_turn() {
+    let mut worker = worker();
+    worker.with_apps(|apps, _| apps.outgoing[1].extend(0..3));
+    worker.finish_turn();
+    let first = worker.poll_message().expect("a message");
+    worker.put_back(first);
+    assert_eq!(worker.end_turn(), TurnState::Busy);
+    assert_eq!(posted(&mut worker), [(1, 0), (1, 1), (1, 2)]);
+}
+
+#[test]
+fn a_census_asks_all_others_without_a_credit() {
+    let mut worker = worker();
+    worker.shared_mut().ports.censuses.push(Census {
+        channel: "news".into(),
+        name: None,
+        from: (WorkerId(0), APP, Ticket(9)),
+    });
+    let (_, state) = turn(&mut worker);
+    assert_eq!(state, TurnState::Idle(None));
+    assert_eq!(posted(&mut worker), [(1, u32::MAX - 1), (2, u32::MAX - 1)]);
+    // Its own part is answered at once.
+    let answers = worker.with_apps(|apps, _| apps.answers.clone());
+    assert_eq!(answers, Some(vec![Ticket(9)]));
+    // One from elsewhere is answered there.
+    let census = Census {
+        channel: "news".into(),
+        name: None,
+        from: (WorkerId(2), APP, Ticket(1)),
+    };
+    worker.handle_message(2, WorkerMessage::Census(census.into()));
+    turn(&mut worker);
+    assert_eq!(posted(&mut worker), [(2, u32::MAX)]);
+}
+
+#[test]
+fn answers_reach_applications_and_not_connections() {
+    let mut worker = worker();
+    let answer = Answer::Connections(Connections::default());
+    let mail = Mail::Answer {
+        session: APP,
+        ticket: Ticket(4),
+        answer,
+    };
+    worker.handle_message(1, WorkerMessage::Hub(mail));
+    let answers = worker.with_apps(|apps, _| apps.answers.clone());
+    assert_eq!(answers, Some(vec![Ticket(4)]), "before the turn ends");
+}
+
+#[test]
+fn a_transport_is_told_what_changes_and_no_more() {
+    let mut worker = worker();
+    let id = accept(&mut worker, 0);
+    let handshake_ms = match commands(&mut worker)[..] {
+        [TransportCommand::SetTimer(of, due_ms)] if of == id => due_ms,
+        ref other => panic!("{other:?}"),
+    };
+    worker.arm(id, handshake_ms + 1);
+    worker.arm(id, handshake_ms - 1);
+    worker.arm(id, handshake_ms);
+    let nearer = TransportCommand::SetTimer(id, handshake_ms - 1);
+    assert_eq!(commands(&mut worker), [nearer]);
+    worker.hold(id, true);
+    worker.hold(id, true);
+    worker.hold(id, false);
+    worker.hold(id, false);
+    assert_eq!(
+        commands(&mut worker),
+        [TransportCommand::Pause(id), TransportCommand::Resume(id)]
+    );
+    // A timer that has fired early is set again, for what was wanted.
+    worker.handle_timeout(id);
+    assert_eq!(
+        commands(&mut worker),
+        [TransportCommand::SetTimer(id, handshake_ms)]
+    );
+}
+
+#[test]
+fn what_makes_no_progress_is_aborted_after_the_write_timeout() {
+    let mut worker = worker();
+    let id = accept(&mut worker, 0);
+    commands(&mut worker);
+    worker.handle_timeout(id);
+    commands(&mut worker);
+    // As if its own deadlines were far away.
+    worker.handle_received(id, b"GET /nothing HTTP/1.1\r\nhost: a\r\n\r\n".to_vec().as_mut());
+    let (writes, _) = turn(&mut worker);
+    assert_eq!(writes.len(), 1);
+    commands(&mut worker);
+    worker.handle_stalled(id, 100);
+    set_ms(&mut worker, BEGAN_MS + 20_000);
+    worker.handle_sent(id, 50);
+    // Progress counts from when it was made.
+    set_ms(&mut worker, BEGAN_MS + WRITE_TIMEOUT_MS);
+    worker.handle_timeout(id);
+    let timers = commands(&mut worker);
+    let due_ms = BEGAN_MS + 20_000 + WRITE_TIMEOUT_MS;
+    let is_early = |command: &TransportCommand| {
+        matches!(command, TransportCommand::SetTimer(_, at) if *at <= due_ms)
+    };
+    assert!(timers.iter().any(is_early), "{timers:?}");
+    let (writes, _) = turn(&mut worker);
+    assert!(writes.iter().all(|write| write.end != End::Abort));
+    set_ms(&mut worker, due_ms);
+    worker.handle_timeout(id);
+    let (writes, _) = turn(&mut worker);
+    assert_eq!(writes.len(), 1);
+    assert_eq!((writes[0].id, writes[0].end), (id, End::Abort));
+    assert_eq!(worker.shared().stats.slow_consumers.read(), 1);
+}
+
+#[test]
+fn a_transport_that_was_shut_down_closes_when_both_ends_are_done() {
+    let mut worker = worker();
+    let id = accept(&mut worker, 0);
+    commands(&mut worker);
+    let request = b"GET /nothing HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    worker.handle_received(id, request.to_vec().as_mut());
+    let (writes, _) = turn(&mut worker);
+    assert_eq!(writes[0].end, End::Shutdown);
+    worker.handle_shut_down(id, 0);
+    let close = TransportCommand::Close(id);
+    assert!(!commands(&mut worker).contains(&close), "the peer may send");
+    worker.handle_ended(id);
+    worker.handle_shut_down(id, 5);
+    assert!(!commands(&mut worker).contains(&close), "bytes are unsent");
+    worker.handle_sent(id, 5);
+    assert!(!commands(&mut worker).contains(&close), "bytes are unsent");
+    worker.handle_sent(id, 0);
+    assert!(commands(&mut worker).contains(&close));
+    let closed = worker.handle_closed(id, None).expect("it was there");
+    assert_eq!(closed.transport, "beside it");
+    assert_eq!(worker.connections(), 0);
+    assert_eq!(worker.shared().stats.connections.read(), 0);
+}
+
+#[test]
+fn a_stale_id_does_nothing() {
+    let mut worker = worker();
+    let current = accept(&mut worker, 0);
+    commands(&mut worker);
+    let stale = id(0, 2);
+    worker.handle_received(stale, &mut [b'x'; 10]);
+    worker.handle_ended(stale);
+    worker.handle_timeout(stale);
+    worker.handle_failed(stale, "late");
+    worker.handle_late(stale, "late");
+    worker.hold(stale, true);
+    worker.arm(stale, 1);
+    worker.turn_away(stale, b"go");
+    assert!(worker.transport_mut(stale).is_none());
+    assert!(worker.handle_closed(stale, None).is_none());
+    assert_eq!(commands(&mut worker), []);
+    assert!(turn(&mut worker).0.is_empty());
+    assert_eq!(worker.connections(), 1);
+    assert_eq!(worker.transport_mut(current), Some(&mut "beside it"));
+}
+
+#[test]
+fn connections_that_wait_for_output_are_asked_about_in_order() {
+    let mut worker = worker();
+    let ids = [0, 1, 2].map(|index| accept(&mut worker, index));
+    for round in 0..2 {
+        worker.finish_turn();
+        worker.shared_mut().waiting_for_output.extend(ids);
+        assert_eq!(worker.poll_write().map(|write| write.id), None, "{round}");
+        let asked: Vec<_> = std::iter::from_fn(|| worker.poll_unsent()).collect();
+        assert_eq!(asked, ids);
+        worker.handle_unsent(ids[0], 1 << 30);
+        assert_eq!(worker.end_turn(), TurnState::Idle(None));
+        worker.handle_unsent(ids[1], 0);
+        assert_eq!(worker.end_turn(), TurnState::Busy);
+        turn(&mut worker);
+    }
+}
+
+#[test]
+fn a_drain_tells_applications_then_clients_over_time() {
+    let mut worker = worker();
+    let ids: Vec<_> = (0..10).map(|index| accept(&mut worker, index)).collect();
+    worker.handle_drain(10_000, Parting::Stopping);
+    assert_eq!(worker.with_apps(|apps, _| apps.is_stopping), Some(true));
+    let (writes, state) = turn(&mut worker);
+    assert_eq!((writes.len(), state), (0, TurnState::Idle(Some(20))));
+    assert!(worker.poll_request().is_none());
+    worker.with_apps(|apps, _| apps.has_stopped = true);
+    worker.finish_turn();
+    assert!(matches!(worker.poll_request(), Some(Request::AppsStopped)));
+    assert!(worker.poll_request().is_none());
+    assert_eq!(worker.end_turn(), TurnState::Busy);
+    // Once those of all workers have, clients are told 20 ms later.
+    worker.handle_apps_stopped();
+    let told = |worker: &mut Worker<Numbers, &'static str>, ms: u64| {
+        set_ms(worker, BEGAN_MS + ms);
+        let (writes, _) = turn(worker);
+        assert!(worker.poll_request().is_none());
+        writes.len()
+    };
+    assert_eq!(told(&mut worker, 19), 0);
+    assert_eq!(told(&mut worker, 20), 1, "the first one at once");
+    // The time from 20 to 8,000 ms is divided among ten.
+    assert_eq!(told(&mut worker, 20 + 3_990), 4);
+    assert_eq!(told(&mut worker, 8_000), 5);
+    assert_eq!(told(&mut worker, 9_000), 0);
+    assert!(worker.is_draining() && !worker.has_told_servers());
+    for id in ids {
+        worker.handle_closed(id, None);
+    }
+    turn(&mut worker);
+    assert!(worker.has_told_servers(), "no client needs them any more");
+}
