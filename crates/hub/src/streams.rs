@@ -11,8 +11,10 @@ use crate::{History, Info, Payload, Position};
 /// No stream.
 const NO_STREAM: u32 = u32::MAX;
 
-/// What a stream costs without publications: its place, and its channel's entry with its share of the table of names.
-const STREAM_BYTES: usize = size_of::<Option<Place>>() + size_of::<Option<Channel>>() + 48;
+/// What a stream costs without publications: its place, its turn, and its channel's entry with its share of the table of
+/// names.
+const STREAM_BYTES: usize =
+    size_of::<Option<Place>>() + size_of::<u32>() + size_of::<Option<Channel>>() + 48;
 
 #[derive(Debug)]
 struct Place {
@@ -30,6 +32,8 @@ struct Place {
     /// Neighbours in the order of their last publications, among those that have some.
     older: u32,
     newer: u32,
+    /// Where it is among the turns.
+    turn: u32,
 }
 
 // A name has up to 255 bytes.
@@ -44,7 +48,10 @@ pub(crate) struct Streams {
     newest: u32,
     bytes: usize,
     epochs: Epochs,
-    /// Where the look for what is over has come to.
+    /// The places in use, in the order in which they are looked at for what is over. Places are never given back, so a
+    /// walk over those would go by many that are free.
+    turns: Vec<u32>,
+    /// Those before it were looked at in this round.
     cursor: usize,
     /// Publications that had to go before their time, so far.
     evicted: u64,
@@ -69,6 +76,7 @@ impl Streams {
             newest: NO_STREAM,
             bytes: 0,
             epochs,
+            turns: Vec::new(),
             cursor: 0,
             evicted: 0,
             changes: None,
@@ -76,7 +84,7 @@ impl Streams {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.turns.len()
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -130,6 +138,7 @@ impl Streams {
             is_changed: false,
             older: NO_STREAM,
             newer: NO_STREAM,
+            turn: self.turns.len() as u32,
         };
         let index = match self.free.pop() {
             Some(index) => {
@@ -142,6 +151,8 @@ impl Streams {
                 self.places.len() as u32 - 1
             }
         };
+        reserve_one(&mut self.turns);
+        self.turns.push(index);
         self.bytes += base_bytes;
         index
     }
@@ -282,13 +293,13 @@ impl Streams {
         is_used: impl Fn(u32) -> bool,
         mut gone: impl FnMut(Gone),
     ) {
-        for _ in 0..count.min(self.places.len()) {
-            self.cursor = (self.cursor + 1) % self.places.len();
-            let index = self.cursor as u32;
-            let Some(place) = &self.places[self.cursor] else {
-                continue;
-            };
-            let channel = place.channel;
+        for _ in 0..count.min(self.turns.len()) {
+            if self.cursor >= self.turns.len() {
+                self.cursor = 0;
+            }
+            let index = self.turns[self.cursor];
+            self.cursor += 1;
+            let channel = self.place(index).channel;
             let history = history(channel);
             match &history {
                 Some(history) => self.trim(index, history, now_ms),
@@ -313,10 +324,33 @@ impl Streams {
         };
         self.bytes -= usize::from(place.base_bytes);
         self.free.push(index);
+        self.end_turn(place.turn as usize);
         debug_assert_eq!(place.pending, 0, "what waits for the log holds its stream");
         Gone {
             channel: place.channel,
             is_known: place.is_known,
+        }
+    }
+
+    /// Takes a turn out, so that those before the cursor stay those that were looked at.
+    fn end_turn(&mut self, mut turn: usize) {
+        if turn < self.cursor {
+            self.cursor -= 1;
+            self.move_turn(self.cursor, turn);
+            turn = self.cursor;
+        }
+        let last = self.turns.len() - 1;
+        self.move_turn(last, turn);
+        self.turns.pop();
+    }
+
+    /// The turn at one number becomes that of another.
+    fn move_turn(&mut self, from: usize, to: usize) {
+        let index = self.turns[from];
+        self.turns[to] = index;
+        // It may be the one that ends.
+        if let Some(place) = &mut self.places[index as usize] {
+            place.turn = to as u32;
         }
     }
 
@@ -507,5 +541,38 @@ mod tests {
         last.sort_unstable();
         assert_eq!(last, [0, 1, 2]);
         assert_eq!((streams.len(), streams.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn none_is_looked_at_twice_before_all_were_whatever_goes_meanwhile() {
+        for seed in 0..20 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut streams = Streams::new(Epochs::new(1));
+            let mut alive: Vec<u32> = (0..200).collect();
+            for channel in &alive {
+                assert_eq!(streams.open(*channel, 8, 0), *channel);
+            }
+            let mut seen = std::cell::RefCell::new(std::collections::BTreeSet::new());
+            while !alive.iter().all(|channel| seen.get_mut().contains(channel)) {
+                let closed = alive.swap_remove(random.usize(..alive.len()));
+                streams.close(closed);
+                let mut gone = Vec::new();
+                streams.look(
+                    1,
+                    0,
+                    false,
+                    |channel| {
+                        assert!(seen.borrow_mut().insert(channel), "{seed}: twice");
+                        // These remember no more, and go.
+                        (channel % 7 > 0).then_some(HISTORY)
+                    },
+                    |_| false,
+                    |one| gone.push(one.channel),
+                );
+                assert!(gone.iter().all(|channel| channel % 7 == 0));
+                alive.retain(|channel| !gone.contains(channel));
+                assert_eq!(streams.len(), alive.len());
+            }
+        }
     }
 }

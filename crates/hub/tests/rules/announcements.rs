@@ -1,0 +1,102 @@
+//! Joins and leaves: how many wait, how many are told at once, and that those without listeners take no room.
+
+use veche_hub::Event;
+
+use crate::common::session;
+use crate::node::{FAR, Node, member};
+
+/// As in `announcements.rs`.
+const WAITING_MAX: u32 = 65_536;
+const TOLD_MAX: usize = 256;
+const PASSED_MAX: usize = 1024;
+
+/// One comes and goes.
+fn visit(node: &mut Node, room: &str) {
+    node.join(session(0), room, &member("ann", "a"));
+    node.unsubscribe(0, room);
+}
+
+#[test]
+fn what_no_subscriber_is_left_to_hear_takes_no_room() {
+    let mut node = Node::alone();
+    for _ in 0..WAITING_MAX {
+        visit(&mut node, "room:1");
+        node.sweep(100);
+    }
+    assert_eq!(node.hub.untold_total(), 0);
+    assert!(!node.hub.has_to_tell() && node.desk.given.is_empty());
+    node.subscribe(1, "room:1");
+    node.join(session(0), "room:1", &member("ann", "a"));
+    node.sweep(100);
+    assert_eq!(node.desk.given.len(), 2);
+}
+
+#[test]
+fn so_many_wait_and_as_many_again_when_they_were_told() {
+    let mut node = Node::home();
+    let [room] = node.names("room");
+    node.subscribe_from(FAR, &room);
+    for _ in 0..WAITING_MAX / 2 {
+        visit(&mut node, &room);
+    }
+    assert_eq!(node.hub.untold_total(), 0);
+    visit(&mut node, &room);
+    assert_eq!(node.hub.untold_total(), 2);
+
+    node.desk.credits = [usize::MAX; 4];
+    let mut turns = 1;
+    while node.sweep(100) {
+        assert_eq!(node.desk.delivered.len(), turns * TOLD_MAX);
+        turns += 1;
+    }
+    assert_eq!(node.desk.delivered.len(), WAITING_MAX as usize);
+    assert!(!node.hub.has_to_tell());
+    node.desk.credits = [0; 4];
+    for _ in 0..WAITING_MAX / 2 {
+        visit(&mut node, &room);
+    }
+    assert_eq!(node.hub.untold_total(), 2);
+}
+
+#[test]
+fn a_turn_looks_at_so_many_channels_that_lack_credit() {
+    let mut node = Node::home();
+    let blocked: [String; PASSED_MAX] = node.names("room");
+    for room in &blocked {
+        node.subscribe_from(FAR, room);
+        visit(&mut node, room);
+    }
+    let [free] = {
+        let all: [String; PASSED_MAX + 1] = node.names("room");
+        [all[PASSED_MAX].clone()]
+    };
+    node.join(session(0), &free, &member("ann", "a"));
+    assert!(!node.sweep(100));
+    assert!(node.desk.given.is_empty());
+    assert!(!node.sweep(100));
+    let told = node
+        .desk
+        .given
+        .iter()
+        .map(|one| (one.channel.as_str(), one.event));
+    assert_eq!(told.collect::<Vec<_>>(), [(&*free, Event::Joined)]);
+}
+
+#[test]
+fn each_channel_is_told_of_in_order_and_in_turn() {
+    let mut node = Node::alone();
+    for (index, room) in ["room:1", "room:2"].into_iter().enumerate() {
+        node.subscribe(10 + index as u32, room);
+        for client in ["a", "b"] {
+            node.join(session(20), room, &member("ann", client));
+            node.unsubscribe(20, room);
+        }
+    }
+    node.sweep(100);
+    let told = node.desk.given.iter();
+    let told: Vec<_> = told.map(|one| (one.channel.as_str(), one.event)).collect();
+    use Event::{Joined, Left};
+    let each = [Joined, Left, Joined, Left];
+    let expected = each.map(|event| [("room:1", event), ("room:2", event)]);
+    assert_eq!(told, expected.concat());
+}

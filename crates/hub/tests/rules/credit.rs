@@ -1,0 +1,143 @@
+//! Publications that lack credit: what goes on without them, and which lanes they keep.
+
+use veche_hub::{NoCredit, Options, Outcome};
+
+use crate::node::{FAR, NEAR, Node, SOURCE};
+
+const TAKEN_BY_ONE: Result<Outcome<u32>, NoCredit> = Ok(Outcome::Done(1));
+
+fn handed(node: &mut Node, text: &str, channel: &str) -> Result<Outcome<u32>, NoCredit> {
+    Ok(match node.publish(text, channel)? {
+        Outcome::Done(published) => Outcome::Done(published.handed),
+        Outcome::Pending => Outcome::Pending,
+    })
+}
+
+#[test]
+fn a_publication_without_credit_holds_up_no_other_channel() {
+    let mut node = Node::home();
+    let [far, near] = node.names("chat");
+    node.subscribe_from(FAR, &far);
+    node.subscribe_from(NEAR, &near);
+    node.publish_from(SOURCE, "far", &far);
+    node.publish_from(SOURCE, "near", &near);
+    assert_eq!(node.hub.counts().stalled, 2);
+    node.desk.credits[usize::from(NEAR.0)] = 1;
+    node.hub.credit_returned(&mut node.desk);
+    assert_eq!(node.desk.delivered, ["near to 1"]);
+    assert_eq!(node.hub.counts().stalled, 1);
+    // The same pass again: the one that waits is still in its place, once.
+    node.desk.credits[usize::from(FAR.0)] = 9;
+    node.hub.credit_returned(&mut node.desk);
+    assert_eq!(node.desk.delivered, ["near to 1", "far to 2"]);
+    assert_eq!(node.hub.counts().stalled, 0);
+}
+
+#[test]
+fn what_is_tried_again_in_vain_keeps_its_lanes() {
+    let mut node = Node::home();
+    let [both, near] = node.names("chat");
+    node.subscribe_from(FAR, &both);
+    node.subscribe_from(NEAR, &both);
+    node.subscribe_from(NEAR, &near);
+    node.publish_from(SOURCE, "first", &both);
+    node.desk.credits[usize::from(NEAR.0)] = 1;
+    node.hub.credit_returned(&mut node.desk);
+    assert_eq!(handed(&mut node, "thief", &near), Err(NoCredit));
+    node.desk.credits[usize::from(FAR.0)] = 1;
+    node.hub.credit_returned(&mut node.desk);
+    node.desk.credits[usize::from(NEAR.0)] = 1;
+    assert_eq!(handed(&mut node, "honest", &near), TAKEN_BY_ONE);
+    let delivered = ["first to 1", "first to 2", "honest to 1"];
+    let mut sorted = node.desk.delivered.clone();
+    sorted[..2].sort();
+    assert_eq!(sorted, delivered);
+}
+
+#[test]
+fn the_lanes_of_those_who_hear_a_whole_namespace_are_kept_too() {
+    let mut node = Node::home();
+    let [near] = node.names("chat");
+    node.subscribe_from(FAR, "news:1");
+    node.subscribe_from(NEAR, "news:*");
+    node.subscribe_from(NEAR, &near);
+    node.desk.credits[usize::from(NEAR.0)] = 1;
+    node.publish_from(SOURCE, "both", "news:1");
+    assert_eq!(handed(&mut node, "thief", &near), Err(NoCredit));
+    node.desk.credits[usize::from(FAR.0)] = 1;
+    node.hub.credit_returned(&mut node.desk);
+    node.desk.delivered.sort();
+    assert_eq!(node.desk.delivered, ["both to 1", "both to 2"]);
+}
+
+#[test]
+fn a_full_queue_keeps_no_lane() {
+    let options = Options {
+        channel_queue_publications_max: 1,
+        ..Options::default()
+    };
+    let mut node = Node::home_with(options);
+    let [crowded, near] = node.names("chat");
+    for index in 0..20 {
+        node.subscribe(index, &crowded);
+    }
+    node.subscribe_from(NEAR, &crowded);
+    node.subscribe_from(NEAR, &near);
+    node.desk.credits[usize::from(NEAR.0)] = 9;
+    node.publish_from(SOURCE, "queued", &crowded);
+    node.publish_from(SOURCE, "stalled", &crowded);
+    let counts = node.hub.counts();
+    assert_eq!((counts.queued, counts.stalled), (1, 1));
+    assert_eq!(handed(&mut node, "free", &near), TAKEN_BY_ONE);
+    assert_eq!(node.desk.delivered, ["queued to 1", "free to 1"]);
+}
+
+#[test]
+fn what_is_durable_and_lacks_credit_holds_up_no_other_channel_and_keeps_its_lanes() {
+    let mut node = Node::home();
+    node.hub.keep_log();
+    let [both, near] = node.names("kept");
+    let [chat] = node.names("chat");
+    node.subscribe_from(FAR, &both);
+    node.subscribe_from(NEAR, &both);
+    node.subscribe_from(NEAR, &near);
+    node.subscribe_from(NEAR, &chat);
+    node.desk.credits = [9; 4];
+    for (text, channel) in [("a", &both), ("b", &near)] {
+        assert_eq!(node.publish(text, channel), Ok(Outcome::Pending));
+    }
+    // Others have taken the credit meanwhile.
+    node.desk.credits = [0; 4];
+    node.write_log();
+    assert_eq!(node.hub.counts().stalled, 2);
+    assert!(node.desk.delivered.is_empty());
+
+    // The one lane with credit is the first one's, which waits for another as well.
+    node.desk.credits[usize::from(NEAR.0)] = 1;
+    node.hub.credit_returned(&mut node.desk);
+    assert!(node.desk.delivered.is_empty());
+    assert_eq!(handed(&mut node, "thief", &chat), Err(NoCredit));
+    node.desk.credits[usize::from(FAR.0)] = 1;
+    node.hub.credit_returned(&mut node.desk);
+    node.desk.delivered.sort();
+    assert_eq!(node.desk.delivered, ["a to 1", "a to 2"]);
+    assert_eq!(node.hub.counts().stalled, 1);
+
+    // Where the first lacks its own lane alone, the one behind it goes on.
+    node.desk.credits = [9; 4];
+    node.hub.credit_returned(&mut node.desk);
+    let [far_only] = {
+        let [_, _, third] = node.names("kept");
+        [third]
+    };
+    node.subscribe_from(FAR, &far_only);
+    for (text, channel) in [("c", &far_only), ("d", &near)] {
+        assert_eq!(node.publish(text, channel), Ok(Outcome::Pending));
+    }
+    node.desk.credits = [0; 4];
+    node.desk.delivered.clear();
+    node.write_log();
+    node.desk.credits[usize::from(NEAR.0)] = 1;
+    node.hub.credit_returned(&mut node.desk);
+    assert_eq!(node.desk.delivered, ["d to 1"]);
+}

@@ -1,0 +1,157 @@
+//! What channels remember, as time passes: what is over is not given, and all of it goes within a bounded number of
+//! calls.
+
+use veche_hub::{Answer, HistoryError, Outcome, Query, Question, Since};
+
+use crate::common::session;
+use crate::node::{Node, POSITION_TTL_MS, START_MS, TTL_MS, back_from};
+
+/// As in `history.rs`: all streams are looked at in about so many calls, and in one at least and at most so many.
+const LOOKS: u32 = 30;
+const LOOK_MIN: u32 = 256;
+const LOOK_MAX: u32 = 8192;
+
+fn fill(node: &mut Node, count: u32) {
+    for number in 0..count {
+        node.put("a", &format!("kept:{number}"));
+    }
+}
+
+/// Streams without publications, by what they take: all are as large as each other.
+fn bytes_of_empty(count: u32) -> u64 {
+    let mut node = Node::alone();
+    fill(&mut node, count);
+    for number in 0..count {
+        node.ask(&format!("kept:{number}"), Question::RemoveHistory);
+    }
+    node.hub.counts().history_bytes
+}
+
+#[test]
+fn what_is_over_is_neither_recovered_nor_read() {
+    let mut node = Node::alone();
+    node.put("a", "kept:1");
+    node.at(START_MS + TTL_MS - 1);
+    assert_eq!(node.page("kept:1").publications.len(), 1);
+    node.at(START_MS + TTL_MS);
+    assert_eq!(node.page("kept:1").publications, []);
+
+    let mut node = Node::alone();
+    node.put("a", "kept:1");
+    node.at(START_MS + TTL_MS - 1);
+    let joined = node.join(session(0), "kept:1", &back_from(0));
+    let recovered = joined
+        .and_then(|joined| joined.recovered)
+        .expect("asked for");
+    assert!(recovered.is_whole && recovered.publications.len() == 1);
+    node.at(START_MS + TTL_MS);
+    let joined = node.join(session(1), "kept:1", &back_from(0));
+    let joined = joined.expect("it remembers");
+    assert_eq!(joined.position.offset, 1);
+    let recovered = joined.recovered.expect("asked for");
+    assert!(!recovered.is_whole && recovered.publications.is_empty());
+    // The position outlasts the publication.
+    let joined = node.join(session(2), "kept:1", &back_from(1));
+    let recovered = joined.and_then(|joined| joined.recovered);
+    assert!(recovered.expect("asked for").is_whole);
+}
+
+#[test]
+fn all_that_is_over_goes_in_about_thirty_calls_and_not_at_once() {
+    const STREAMS: u32 = 30_000;
+    let mut node = Node::alone();
+    fill(&mut node, STREAMS);
+    let full = node.hub.counts().history_bytes;
+    let empty = bytes_of_empty(STREAMS);
+    let each = (full - empty) / u64::from(STREAMS);
+    node.at(START_MS + TTL_MS);
+    node.hub.look_after();
+    let gone = (full - node.hub.counts().history_bytes) / each;
+    assert_eq!(gone, u64::from(STREAMS / LOOKS), "in the first call");
+    for _ in 1..LOOKS {
+        node.hub.look_after();
+    }
+    assert_eq!(node.hub.counts().history_bytes, empty);
+    assert_eq!(node.hub.counts().streams, STREAMS);
+}
+
+#[test]
+fn a_call_looks_at_no_fewer_and_no_more_streams_than_its_limits() {
+    for (streams, looked) in [(1_000, LOOK_MIN), (LOOKS * LOOK_MAX + 3_000, LOOK_MAX)] {
+        let mut node = Node::alone();
+        fill(&mut node, streams);
+        node.at(START_MS + POSITION_TTL_MS);
+        node.hub.look_after();
+        assert_eq!(node.hub.counts().streams, streams - looked);
+    }
+}
+
+#[test]
+fn streams_that_are_gone_cost_no_calls() {
+    let mut node = Node::alone();
+    fill(&mut node, 100_000);
+    node.at(START_MS + POSITION_TTL_MS);
+    while node.hub.counts().streams > 0 {
+        node.hub.look_after();
+    }
+    assert_eq!(node.hub.counts().history_bytes, 0);
+    // As many as one call looks at.
+    let left = LOOK_MIN;
+    fill(&mut node, left);
+    let bytes = node.hub.counts().history_bytes;
+    node.at(START_MS + POSITION_TTL_MS + TTL_MS);
+    node.hub.look_after();
+    let counts = node.hub.counts();
+    assert!(counts.history_bytes < bytes);
+    assert_eq!(counts.history_bytes, bytes_of_empty(left));
+    assert_eq!(counts.streams, left);
+}
+
+#[test]
+fn nothing_is_evicted_where_there_is_room() {
+    let mut node = Node::alone();
+    fill(&mut node, 100);
+    assert_eq!(node.hub.evicted_total(), 0);
+}
+
+#[test]
+fn a_history_that_is_off_or_of_another_epoch_is_refused() {
+    let mut node = Node::alone();
+    let all = Query {
+        limit: 9,
+        ..Query::default()
+    };
+    let off = Outcome::Done(Answer::History(Err(HistoryError::Off)));
+    assert_eq!(node.ask("chat:1", Question::History(all)), off);
+    let off = Outcome::Done(Answer::HistoryRemoved(Err(HistoryError::Off)));
+    assert_eq!(node.ask("chat:1", Question::RemoveHistory), off);
+    assert_eq!(node.hub.counts().entries, 0);
+
+    node.put("a", "kept:1");
+    node.put("b", "kept:2");
+    let other = node.page("kept:2").position;
+    let since = Since::from(other);
+    let foreign = Query {
+        since: Some(since),
+        ..all
+    };
+    let lost = Outcome::Done(Answer::History(Err(HistoryError::Unrecoverable)));
+    assert_eq!(node.ask("kept:1", Question::History(foreign)), lost);
+    let removed = Outcome::Done(Answer::HistoryRemoved(Ok(())));
+    assert_eq!(node.ask("kept:1", Question::RemoveHistory), removed);
+    let page = node.page("kept:1");
+    assert_eq!((page.publications.len(), page.position.offset), (0, 1));
+}
+
+#[test]
+fn something_gets_old_only_where_something_is_kept() {
+    let mut node = Node::alone();
+    assert!(!node.hub.has_looks_due());
+    node.put("a", "chat:1");
+    assert!(!node.hub.has_looks_due());
+    node.put("a", "kept:1");
+    assert!(node.hub.has_looks_due());
+    node.at(START_MS + POSITION_TTL_MS);
+    node.hub.look_after();
+    assert!(!node.hub.has_looks_due());
+}

@@ -1,0 +1,87 @@
+//! A hub with a log: how much may wait for it, and when a batch is due.
+
+use veche_hub::{Append, NoCredit, Outcome, PublishOptions};
+
+use crate::node::{Node, START_MS, TTL_MS};
+
+/// As in `pending.rs` and `log.rs`.
+const PENDING_MAX: u32 = 8192;
+const PENDING_BYTES_MAX: usize = 8 << 20;
+const CHANGES_MAX: usize = 1024;
+
+fn passing() -> PublishOptions {
+    PublishOptions {
+        is_passing: true,
+        ..PublishOptions::default()
+    }
+}
+
+#[test]
+fn what_is_not_kept_takes_room_of_the_log_only_while_it_waits() {
+    let mut node = Node::logged();
+    let large = "x".repeat(PENDING_BYTES_MAX / 16);
+    for round in 0..40 {
+        let kept = node.publish("kept", "kept:1");
+        assert_eq!(kept, Ok(Outcome::Pending), "{round}");
+        let passed = node.publish_with(&large, "kept:1", passing());
+        assert_eq!(passed, Ok(Outcome::Pending), "{round}");
+        assert_eq!(node.hub.counts().pending, 2);
+        node.write_log();
+        assert_eq!(node.hub.counts().pending, 0);
+    }
+    // And while it waits it does take room.
+    assert_eq!(node.publish("kept", "kept:1"), Ok(Outcome::Pending));
+    for _ in 0..16 {
+        let passed = node.publish_with(&large, "kept:1", passing());
+        assert_eq!(passed, Ok(Outcome::Pending));
+    }
+    let refused = node.publish_with(&large, "kept:1", passing());
+    assert_eq!(refused, Err(NoCredit));
+}
+
+#[test]
+fn so_many_publications_wait_for_the_log() {
+    let mut node = Node::logged();
+    for _ in 0..PENDING_MAX {
+        assert_eq!(node.publish("", "kept:1"), Ok(Outcome::Pending));
+    }
+    assert_eq!(node.publish("", "kept:1"), Err(NoCredit));
+    assert_eq!(node.hub.counts().pending, PENDING_MAX);
+    node.write_log();
+    assert_eq!(node.hub.counts().pending, 0);
+    assert_eq!(node.publish("", "kept:1"), Ok(Outcome::Pending));
+}
+
+#[test]
+fn what_nobody_waits_for_is_a_batch_of_its_own_when_it_is_much() {
+    let mut node = Node::logged();
+    assert!(!node.hub.has_changes());
+    for number in 0..1_200 {
+        let published = node.publish("a", &format!("kept:{number}"));
+        assert_eq!(published, Ok(Outcome::Pending));
+    }
+    assert!(node.hub.has_changes());
+    node.write_log();
+    assert!(!node.hub.has_changes());
+    assert_eq!(node.hub.take_batch(false), None);
+    assert_eq!(node.hub.take_batch(true), None);
+
+    node.at(START_MS + TTL_MS);
+    let each = 256;
+    for _ in 0..CHANGES_MAX / each - 1 {
+        node.hub.look_after();
+        assert_eq!(node.hub.take_batch(false), None);
+        assert!(node.hub.has_changes());
+    }
+    node.hub.look_after();
+    let batch = node.hub.take_batch(false).expect("it is much");
+    assert_eq!(batch.appends.len(), CHANGES_MAX);
+    let is_trimmed = |append: &Append| matches!(append, Append::Trimmed { below: 2, .. });
+    assert!(batch.appends.iter().all(is_trimmed));
+    assert!(!node.hub.has_changes());
+    // The rest is not much.
+    node.hub.look_after();
+    assert_eq!(node.hub.take_batch(false), None);
+    let batch = node.hub.take_batch(true).expect("all of it");
+    assert_eq!(batch.appends.len(), 1_200 - CHANGES_MAX);
+}

@@ -1,0 +1,377 @@
+//! One hub at its desk: what it sends, gives and answers is kept as it comes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use veche_hub::{
+    Answer, Class, ClientInfo, ConnectionId, Delivery, Event, History, Hub, Instruction, Joined,
+    Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, Outlet, Page, Payload,
+    PayloadKind, PayloadRef, Position, PublishOptions, Published, Query, Question, Recovery, Since,
+    SubscribeError, SubscribeOptions, Ticket, Told, USERS, Wildcards, WorkerId,
+};
+
+use crate::common::{name, session};
+
+pub(crate) const HOME: WorkerId = WorkerId(0);
+pub(crate) const NEAR: WorkerId = WorkerId(1);
+pub(crate) const FAR: WorkerId = WorkerId(2);
+pub(crate) const SOURCE: WorkerId = WorkerId(3);
+
+/// How long channels keep publications, and positions, in milliseconds.
+pub(crate) const TTL_MS: u64 = 1_000;
+pub(crate) const POSITION_TTL_MS: u64 = 1_000_000;
+
+/// When a node begins.
+pub(crate) const START_MS: u64 = 1_000;
+
+/// A delivery to a session.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
+    pub(crate) session: ConnectionId,
+    pub(crate) channel: String,
+    pub(crate) text: String,
+    pub(crate) position: Option<Position>,
+    pub(crate) event: Event,
+    pub(crate) receivers: u32,
+}
+
+/// What one hub had done.
+#[derive(Default)]
+pub(crate) struct Desk {
+    /// Mails with a publication that may go to each worker.
+    pub(crate) credits: [usize; 4],
+    pub(crate) sent: Vec<(WorkerId, Mail)>,
+    /// Mails with a publication that were sent, as words.
+    pub(crate) delivered: Vec<String>,
+    pub(crate) done: Vec<(WorkerId, Class)>,
+    pub(crate) given: Vec<Given>,
+    pub(crate) answers: Vec<(Ticket, Answer)>,
+    pub(crate) instructed: Vec<ConnectionId>,
+}
+
+impl Outlet for Desk {
+    fn mail(&mut self, to: WorkerId, mail: Mail) {
+        if let Mail::Deliver { publication, .. } = &mail {
+            let credits = &mut self.credits[usize::from(to.0)];
+            *credits = credits.checked_sub(1).expect("sent without credit");
+            let text = String::from_utf8_lossy(&publication.payload.bytes);
+            self.delivered.push(format!("{text} to {}", to.0));
+        }
+        self.sent.push((to, mail));
+    }
+
+    fn has_credit(&self, to: WorkerId, _: Class) -> bool {
+        self.credits[usize::from(to.0)] > 0
+    }
+
+    fn mail_done(&mut self, from: WorkerId, class: Class) {
+        self.done.push((from, class));
+    }
+
+    fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
+        self.given.push(Given {
+            session,
+            channel: delivery.channel.to_owned(),
+            text: String::from_utf8_lossy(delivery.payload.bytes).into_owned(),
+            position: delivery.position,
+            event: delivery.event,
+            receivers: delivery.receivers,
+        });
+    }
+
+    fn answer(&mut self, _: ConnectionId, ticket: Ticket, answer: Answer) {
+        self.answers.push((ticket, answer));
+    }
+
+    fn instruct(&mut self, session: ConnectionId, _: &Arc<Instruction>) {
+        self.instructed.push(session);
+    }
+}
+
+pub(crate) fn remembering(recovery: Recovery) -> Option<History> {
+    Some(History {
+        size: 10,
+        ttl_ms: TTL_MS,
+        position_ttl_ms: POSITION_TTL_MS,
+        recovery,
+    })
+}
+
+/// `kept` and `news` remember, `latest` keeps the latest publication, `room` has members and tells of them, and so does
+/// `hall` with a delay; all of `news` are heard together.
+pub(crate) fn namespaces() -> Namespaces {
+    let mut all = Namespaces::with_wildcards(Wildcards::new(["news"]));
+    let kept = Namespace {
+        history: remembering(Recovery::Missed),
+        ..Namespace::default()
+    };
+    let latest = Namespace {
+        history: remembering(Recovery::Latest),
+        ..Namespace::default()
+    };
+    let room = Namespace {
+        presence: true,
+        join_leave: true,
+        ..Namespace::default()
+    };
+    let hall = Namespace {
+        leave_delay_ms: 5_000,
+        ..room
+    };
+    let told = Namespace {
+        told: Told::Members,
+        ..Namespace::default()
+    };
+    all.insert("kept", kept);
+    all.insert("news", kept);
+    all.insert("latest", latest);
+    all.insert("room", room);
+    all.insert("hall", hall);
+    all.insert("told", told);
+    all.insert(USERS, Namespace::default());
+    all
+}
+
+pub(crate) struct Node {
+    pub(crate) hub: Hub,
+    pub(crate) desk: Desk,
+    seed: u64,
+}
+
+impl Node {
+    fn new(workers: u16, seed: u64, options: Options) -> Self {
+        let mut hub = Hub::new(HOME, workers, seed, options);
+        hub.set_history(Arc::new(namespaces()), usize::MAX);
+        let mut node = Self {
+            hub,
+            desk: Desk::default(),
+            seed,
+        };
+        node.at(START_MS);
+        node
+    }
+
+    /// The only worker.
+    pub(crate) fn alone() -> Self {
+        Self::new(1, 5, Options::default())
+    }
+
+    pub(crate) fn alone_with(options: Options) -> Self {
+        Self::new(1, 5, options)
+    }
+
+    /// The only worker, with a log.
+    pub(crate) fn logged() -> Self {
+        let mut node = Self::alone();
+        node.hub.keep_log();
+        node
+    }
+
+    /// Worker 0 of four, to which the channels of `news` fall.
+    pub(crate) fn home() -> Self {
+        Self::home_with(Options::default())
+    }
+
+    pub(crate) fn home_with(options: Options) -> Self {
+        let seeds = 1..;
+        let mut nodes = seeds.map(|seed| Self::new(4, seed, options.clone()));
+        let node = nodes.find(|node| node.is_home_of("news:1"));
+        node.expect("every fourth seed")
+    }
+
+    pub(crate) fn is_home_of(&self, channel: &str) -> bool {
+        self.hub.home_of(name(channel)) == HOME
+    }
+
+    /// Names of channels of a namespace that fall to this worker.
+    pub(crate) fn names<const COUNT: usize>(&self, namespace: &str) -> [String; COUNT] {
+        let all = (0..).map(|number| format!("{namespace}:{number}"));
+        let mut own = all.filter(|channel| self.is_home_of(channel));
+        std::array::from_fn(|_| own.next().expect("there are more"))
+    }
+
+    pub(crate) fn at(&mut self, ms: u64) {
+        self.hub.set_now(Now {
+            mono_ms: ms,
+            wall_ms: ms,
+        });
+    }
+
+    pub(crate) fn try_subscribe(
+        &mut self,
+        session: ConnectionId,
+        channel: &str,
+        joining: &SubscribeOptions,
+    ) -> Result<(), SubscribeError> {
+        let channel = name(channel);
+        self.hub
+            .subscribe(session, channel, Ticket(0), joining, &mut self.desk)
+    }
+
+    pub(crate) fn subscribe(&mut self, index: u32, channel: &str) {
+        self.join(session(index), channel, &SubscribeOptions::default());
+    }
+
+    /// What it joins, if the home is here.
+    pub(crate) fn join(
+        &mut self,
+        session: ConnectionId,
+        channel: &str,
+        joining: &SubscribeOptions,
+    ) -> Option<Joined> {
+        self.try_subscribe(session, channel, joining)
+            .expect("there is room");
+        match self.desk.answers.pop() {
+            Some((_, Answer::Subscribed(joined))) => joined.map(|joined| *joined),
+            other => {
+                self.desk.answers.extend(other);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn unsubscribe(&mut self, index: u32, channel: &str) {
+        assert!(
+            self.hub
+                .unsubscribe(session(index), name(channel), &mut self.desk)
+        );
+    }
+
+    pub(crate) fn close(&mut self, session: ConnectionId) {
+        self.hub.close(session, &mut self.desk);
+    }
+
+    /// The mail by which another worker's session subscribes here.
+    pub(crate) fn request_from(
+        &self,
+        worker: WorkerId,
+        channel: &str,
+        joining: &SubscribeOptions,
+    ) -> Mail {
+        let mut there = Hub::new(worker, self.hub.workers(), self.seed, Options::default());
+        there.set_history(Arc::new(namespaces()), usize::MAX);
+        let mut desk = Desk::default();
+        there
+            .subscribe(session(0), name(channel), Ticket(0), joining, &mut desk)
+            .expect("there is room");
+        let (to, mail) = desk.sent.pop().expect("the home is elsewhere");
+        assert_eq!(to, HOME);
+        mail
+    }
+
+    /// A session of another worker subscribes.
+    pub(crate) fn subscribe_from(&mut self, worker: WorkerId, channel: &str) {
+        let mail = self.request_from(worker, channel, &SubscribeOptions::default());
+        self.receive(worker, mail);
+    }
+
+    pub(crate) fn receive(&mut self, from: WorkerId, mail: Mail) {
+        self.hub.receive(from, mail, &mut self.desk);
+    }
+
+    pub(crate) fn publish(
+        &mut self,
+        text: &str,
+        channel: &str,
+    ) -> Result<Outcome<Published>, NoCredit> {
+        self.publish_with(text, channel, PublishOptions::default())
+    }
+
+    pub(crate) fn publish_with(
+        &mut self,
+        text: &str,
+        channel: &str,
+        terms: PublishOptions,
+    ) -> Result<Outcome<Published>, NoCredit> {
+        let payload = PayloadRef {
+            kind: PayloadKind::Text,
+            bytes: text.as_bytes(),
+        };
+        let terms = (terms != PublishOptions::default()).then(|| Arc::new(terms));
+        let from = Some((session(77), Ticket(77)));
+        self.hub
+            .publish(from, name(channel), payload, terms.as_ref(), &mut self.desk)
+    }
+
+    /// Publishes where there is room and the home is here.
+    pub(crate) fn put(&mut self, text: &str, channel: &str) -> Published {
+        match self.publish(text, channel) {
+            Ok(Outcome::Done(published)) => published,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A publication of another worker's session.
+    pub(crate) fn publish_from(&mut self, worker: WorkerId, text: &'static str, channel: &str) {
+        let payload = Payload {
+            kind: PayloadKind::Text,
+            bytes: Bytes::from_static(text.as_bytes()),
+        };
+        let mail = Mail::Publish {
+            channel: Arc::from(channel),
+            payload,
+            terms: None,
+            reply: None,
+        };
+        self.receive(worker, mail);
+    }
+
+    pub(crate) fn ask(&mut self, channel: &str, question: Question) -> Outcome<Answer> {
+        let asker = (session(77), Ticket(77));
+        self.hub.ask(asker, name(channel), question, &mut self.desk)
+    }
+
+    /// All that is kept of a channel's history.
+    pub(crate) fn page(&mut self, channel: &str) -> Page {
+        let all = Query {
+            limit: usize::MAX,
+            ..Query::default()
+        };
+        match self.ask(channel, Question::History(all)) {
+            Outcome::Done(Answer::History(Ok(page))) => *page,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn sweep(&mut self, deliveries_max: usize) -> bool {
+        self.hub.sweep(deliveries_max, &mut self.desk)
+    }
+
+    /// Writes all that waits for the log, and goes on with it.
+    pub(crate) fn write_log(&mut self) {
+        if let Some(batch) = self.hub.take_batch(false) {
+            self.hub.durable(batch.number, &mut self.desk);
+        }
+    }
+
+    /// The texts that were given since the last call, in order.
+    pub(crate) fn texts(&mut self) -> Vec<String> {
+        let given = std::mem::take(&mut self.desk.given);
+        given.into_iter().map(|one| one.text).collect()
+    }
+}
+
+pub(crate) fn member(user: &str, client: &str) -> SubscribeOptions {
+    let info = ClientInfo {
+        user: user.into(),
+        client: client.into(),
+        conn_info: None,
+        chan_info: None,
+    };
+    SubscribeOptions {
+        client: Some(Arc::new(info)),
+        ..SubscribeOptions::default()
+    }
+}
+
+/// Knows the channel up to that offset, of whichever stream there is.
+pub(crate) fn back_from(offset: u64) -> SubscribeOptions {
+    let since = Since {
+        epoch: None,
+        offset,
+    };
+    SubscribeOptions {
+        since: Some(Arc::from([since])),
+        ..SubscribeOptions::default()
+    }
+}

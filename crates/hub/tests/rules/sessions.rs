@@ -1,0 +1,137 @@
+//! Sessions: which may subscribe, how many, and what is known of them.
+
+use veche_hub::{ConnectionId, Options, SubscribeError, SubscribeOptions};
+
+use crate::common::session;
+use crate::node::Node;
+
+fn generation(generation: u32) -> ConnectionId {
+    ConnectionId {
+        index: 0,
+        generation,
+    }
+}
+
+fn try_subscribe(
+    node: &mut Node,
+    session: ConnectionId,
+    channel: &str,
+) -> Result<(), SubscribeError> {
+    node.try_subscribe(session, channel, &SubscribeOptions::default())
+}
+
+#[test]
+fn a_closed_session_subscribes_no_more() {
+    let mut node = Node::alone();
+    node.subscribe(0, "chat");
+    node.close(session(0));
+    let refused = try_subscribe(&mut node, session(0), "chat");
+    assert_eq!(refused, Err(SubscribeError::Stale));
+    assert_eq!(node.hub.counts().subscriptions, 0);
+    assert_eq!(node.put("a", "chat").handed, 0);
+    assert_eq!(try_subscribe(&mut node, generation(1), "chat"), Ok(()));
+    let refused = try_subscribe(&mut node, session(0), "chat");
+    assert_eq!(refused, Err(SubscribeError::Stale));
+}
+
+#[test]
+fn a_successor_ends_a_forerunner_that_was_never_closed() {
+    let mut node = Node::alone();
+    for channel in ["a", "b", "c"] {
+        node.subscribe(0, channel);
+    }
+    assert_eq!(try_subscribe(&mut node, generation(1), "d"), Ok(()));
+    assert_eq!(node.hub.counts().subscriptions, 1);
+    for channel in ["a", "b", "c"] {
+        assert_eq!(node.put("x", channel).handed, 0);
+    }
+    assert_eq!(node.put("x", "d").handed, 1);
+    let given: Vec<_> = node.desk.given.iter().map(|one| one.session).collect();
+    assert_eq!(given, [generation(1)]);
+}
+
+#[test]
+fn a_worker_has_so_many_subscriptions_and_sessions() {
+    let options = Options {
+        subscriptions_max: 3,
+        sessions_max: 2,
+        ..Options::default()
+    };
+    let mut node = Node::alone_with(options);
+    assert_eq!(
+        try_subscribe(&mut node, session(2), "a"),
+        Err(SubscribeError::Full)
+    );
+    for channel in ["a", "b"] {
+        assert_eq!(try_subscribe(&mut node, session(1), channel), Ok(()));
+    }
+    assert_eq!(try_subscribe(&mut node, session(0), "a"), Ok(()));
+    assert_eq!(
+        try_subscribe(&mut node, session(0), "b"),
+        Err(SubscribeError::Full)
+    );
+    assert_eq!(node.hub.counts().subscriptions, 3);
+    node.unsubscribe(1, "a");
+    assert_eq!(
+        try_subscribe(&mut node, session(0), "a"),
+        Err(SubscribeError::Already)
+    );
+    assert_eq!(try_subscribe(&mut node, session(0), "b"), Ok(()));
+    assert_eq!(node.hub.counts().entries, 2);
+}
+
+#[test]
+fn channels_of_a_session_are_listed_latest_first() {
+    let mut node = Node::alone();
+    let channels = |node: &Node, id| -> Vec<String> {
+        node.hub
+            .channels_of(id)
+            .map(|name| name.to_string())
+            .collect()
+    };
+    assert_eq!(channels(&node, session(0)), [""; 0]);
+    for channel in ["a", "#ann", "b", "c"] {
+        node.subscribe(0, channel);
+    }
+    node.subscribe(1, "a");
+    assert_eq!(channels(&node, session(0)), ["c", "b", "#ann", "a"]);
+    assert_eq!(channels(&node, generation(1)), [""; 0]);
+    assert_eq!(channels(&node, session(9)), [""; 0]);
+    assert_eq!(node.hub.user_of(session(0)), Some("ann"));
+    assert_eq!(node.hub.user_of(session(1)), None);
+    // Out of the middle, the end and the beginning.
+    for (gone, left) in [
+        ("b", &["c", "#ann", "a"][..]),
+        ("a", &["c", "#ann"]),
+        ("c", &["#ann"]),
+    ] {
+        node.unsubscribe(0, gone);
+        assert_eq!(channels(&node, session(0)), left);
+    }
+    assert_eq!(channels(&node, session(1)), ["a"]);
+    node.close(session(0));
+    assert_eq!(channels(&node, session(0)), [""; 0]);
+    assert_eq!(node.hub.user_of(session(0)), None);
+}
+
+#[test]
+fn subscribers_of_a_channel_are_those_who_are_still_there() {
+    let mut node = Node::alone();
+    let sessions = |node: &Node, channel: &str| {
+        let mut all: Vec<_> = node.hub.sessions_of(channel).map(|one| one.index).collect();
+        all.sort_unstable();
+        all
+    };
+    assert_eq!(sessions(&node, "chat"), []);
+    for index in 0..20 {
+        node.subscribe(index, "chat");
+    }
+    // Places of those who left are kept while something waits.
+    node.put("a", "chat");
+    for index in 0..17 {
+        node.unsubscribe(index, "chat");
+    }
+    assert_eq!(sessions(&node, "chat"), [17, 18, 19]);
+    while node.sweep(100) {}
+    assert_eq!(sessions(&node, "chat"), [17, 18, 19]);
+}

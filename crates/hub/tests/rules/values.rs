@@ -1,0 +1,253 @@
+//! What the hub hands out and keeps count of: listings, connections, encodings, gauges, the cost of what is kept.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use veche_hub::{
+    Answer, CONNECTED_MAX, ClientInfo, Connected, Connections, ENCODINGS_MAX, Encodings, Format,
+    Hub, Info, LISTED_MAX, Listing, Mail, Options, Payload, PayloadKind, PublishOptions, Ticket,
+    WorkerId,
+};
+
+use crate::common::session;
+use crate::node::{FAR, HOME, NEAR, Node, SOURCE};
+
+const ASKER: Ticket = Ticket(5);
+
+fn list(node: &mut Node, pattern: &str) -> (Listing, u32) {
+    node.hub.list((session(9), ASKER), pattern, &mut node.desk)
+}
+
+fn sorted(listing: &Listing) -> Vec<(String, u32)> {
+    let all = listing.channels().expect("it is short").iter();
+    let mut all: Vec<_> = all
+        .map(|(name, count)| (name.to_string(), *count))
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_hub_knows_its_place() {
+    let hub = Hub::new(WorkerId(2), 5, 1, Options::default());
+    assert_eq!((hub.worker(), hub.workers()), (WorkerId(2), 5));
+}
+
+#[test]
+fn homes_are_spread_over_all_workers() {
+    let hub = Hub::new(HOME, 4, 1, Options::default());
+    let mut counts = [0; 4];
+    for number in 0..4_000 {
+        let channel = format!("channel-{number}");
+        let home = hub.home_of(crate::common::name(&channel));
+        counts[usize::from(home.0)] += 1;
+    }
+    assert!(
+        counts.iter().all(|count| (800..1200).contains(count)),
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn channels_with_subscribers_are_listed_by_their_home() {
+    let mut node = Node::home();
+    let [one, two, vacant] = node.names("chat");
+    let away = (0..).map(|number| format!("chat:{number}"));
+    let away = away.into_iter().find(|name| !node.is_home_of(name));
+    node.subscribe(0, &one);
+    node.subscribe(1, &one);
+    node.subscribe_from(FAR, &two);
+    node.subscribe(2, &away.expect("there are many"));
+    node.subscribe(3, &vacant);
+    node.unsubscribe(3, &vacant);
+    node.desk.sent.clear();
+    let (listing, others) = list(&mut node, "chat:*");
+    let mut expected = [(one.clone(), 2), (two, 1)];
+    expected.sort();
+    assert_eq!(sorted(&listing), expected);
+    assert_eq!(others, 3);
+    let asked = node.desk.sent.iter().map(|(to, mail)| {
+        assert!(matches!(mail, Mail::List { ticket: ASKER, .. }));
+        *to
+    });
+    assert_eq!(asked.collect::<Vec<_>>(), [NEAR, FAR, SOURCE]);
+    assert_eq!(sorted(&list(&mut node, &one).0), [(one.clone(), 2)]);
+
+    // As it is asked by others.
+    node.desk.sent.clear();
+    let mail = Mail::List {
+        pattern: Arc::from(&*one),
+        session: session(1),
+        ticket: ASKER,
+    };
+    node.receive(FAR, mail);
+    let [
+        (
+            FAR,
+            Mail::Answer {
+                ticket: ASKER,
+                answer: Answer::Channels(found),
+                ..
+            },
+        ),
+    ] = &node.desk.sent[..]
+    else {
+        panic!("{:?}", node.desk.sent);
+    };
+    assert_eq!(sorted(found), [(one, 2)]);
+}
+
+#[test]
+fn more_channels_than_are_listed_at_once_are_no_list() {
+    let mut node = Node::alone();
+    for number in 0..LISTED_MAX as u32 {
+        node.subscribe(0, &format!("chat:{number}"));
+    }
+    let (full, _) = list(&mut node, "*");
+    assert_eq!(full.channels().map(<[_]>::len), Some(LISTED_MAX));
+    node.subscribe(0, "one:more");
+    assert_eq!(list(&mut node, "*").0.channels(), None);
+    let (one, _) = list(&mut node, "one:*");
+    assert_eq!(one.channels().map(<[_]>::len), Some(1));
+
+    let mut sum = Listing::default();
+    sum.add(full.clone());
+    assert_eq!(sum.channels().map(<[_]>::len), Some(LISTED_MAX));
+    sum.add(one);
+    assert_eq!(sum.channels(), None);
+    sum.add(Listing::default());
+    assert_eq!(sum.channels(), None);
+    let mut sum = Listing::default();
+    sum.add(list(&mut node, "*").0);
+    assert_eq!(sum.channels(), None, "one that is too long makes all so");
+}
+
+fn connected(number: usize) -> Connected {
+    Connected {
+        client: number.to_string().into(),
+        user: "".into(),
+        handler: "socket",
+        transport: "websocket",
+        protocol: "",
+        route: "/".into(),
+        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        name: "".into(),
+        version: "".into(),
+        channels: Box::default(),
+    }
+}
+
+fn connections(numbers: std::ops::Range<usize>) -> Connections {
+    let mut all = Connections::default();
+    for number in numbers {
+        assert!(all.push(connected(number)));
+    }
+    all
+}
+
+#[test]
+fn connections_of_several_workers_add_up_to_a_limit() {
+    let mut all = connections(0..3);
+    all.add(connections(3..5));
+    let clients = all.all().expect("they are few").iter();
+    let clients: Vec<_> = clients.map(|one| one.client.to_string()).collect();
+    assert_eq!(clients, ["0", "1", "2", "3", "4"]);
+
+    let mut full = connections(0..CONNECTED_MAX);
+    assert_eq!(full.all().map(<[_]>::len), Some(CONNECTED_MAX));
+    let mut sum = full.clone();
+    sum.add(Connections::default());
+    assert_eq!(sum.all().map(<[_]>::len), Some(CONNECTED_MAX));
+    sum.add(connections(0..2));
+    assert_eq!(sum.all(), None);
+    assert!(!full.push(connected(0)));
+    assert_eq!(full.all(), None);
+    let mut sum = connections(0..1);
+    sum.add(full);
+    assert_eq!(sum.all(), None, "one that is too long makes all so");
+    assert!(!sum.push(connected(1)));
+}
+
+#[test]
+fn an_encoding_is_made_once_as_long_as_there_is_room_for_it() {
+    let mut encodings = Encodings::default();
+    let encode = |encodings: &mut Encodings, format: u32| {
+        let mut is_made = false;
+        let bytes = encodings.find_or_encode(Format(format), || {
+            is_made = true;
+            Bytes::from(format.to_string())
+        });
+        assert_eq!(bytes, format.to_string());
+        is_made
+    };
+    for format in 0..ENCODINGS_MAX as u32 {
+        assert!(encodings.find(Format(format)).is_none());
+        assert!(encode(&mut encodings, format) && !encode(&mut encodings, format));
+        assert!(encodings.find(Format(format)).is_some());
+    }
+    let beyond = ENCODINGS_MAX as u32;
+    assert!(encode(&mut encodings, beyond) && encode(&mut encodings, beyond));
+    encodings.keep(Format(beyond), Bytes::from(beyond.to_string()));
+    assert!(!encode(&mut encodings, beyond));
+}
+
+#[test]
+fn what_is_said_of_a_publication_counts_as_what_it_takes() {
+    let payload = |bytes: &'static [u8]| Payload {
+        kind: PayloadKind::Text,
+        bytes: Bytes::from_static(bytes),
+    };
+    let bare = ClientInfo {
+        user: "ann".into(),
+        client: "12345".into(),
+        conn_info: None,
+        chan_info: None,
+    };
+    let full = ClientInfo {
+        conn_info: Some(payload(b"1234567")),
+        chan_info: Some(payload(b"12345678901")),
+        ..bare.clone()
+    };
+    let tags = [("name".into(), "value".into()), ("n".into(), "".into())];
+    let tag_bytes = 2 * 2 * size_of::<Box<str>>() + "namevaluen".len();
+    let own = size_of::<Info>();
+    let client_bytes = size_of::<ClientInfo>() + "ann12345".len();
+    let rows = [
+        (Info::default(), own),
+        (
+            Info {
+                client: Some(Arc::new(bare)),
+                ..Info::default()
+            },
+            own + client_bytes,
+        ),
+        (
+            Info {
+                client: Some(Arc::new(full)),
+                ..Info::default()
+            },
+            own + client_bytes + 18,
+        ),
+        (
+            Info {
+                tags: tags.into(),
+                ..Info::default()
+            },
+            own + tag_bytes,
+        ),
+    ];
+    let bytes = |info: Option<Info>| {
+        let mut node = Node::alone();
+        let terms = PublishOptions {
+            info: info.map(Arc::new),
+            ..PublishOptions::default()
+        };
+        node.publish_with("a", "kept:1", terms).expect("room");
+        node.hub.counts().history_bytes
+    };
+    for (info, expected) in rows {
+        let more = bytes(Some(info.clone())) - bytes(None);
+        assert_eq!(more, expected as u64, "{info:?}");
+    }
+}

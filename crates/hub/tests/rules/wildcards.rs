@@ -1,0 +1,81 @@
+//! Those who hear a whole namespace, one hub at a time.
+
+use veche_hub::{Event, Mail};
+
+use crate::common::session;
+use crate::node::{NEAR, Node, member};
+
+#[test]
+fn they_are_counted_and_given_no_position() {
+    let mut node = Node::alone();
+    node.subscribe(0, "news:*");
+    let published = node.put("a", "news:1");
+    assert_eq!(published.handed, 1);
+    assert_eq!(published.position.map(|position| position.offset), Some(1));
+    node.subscribe(1, "news:1");
+    assert_eq!(node.put("b", "news:1").handed, 2);
+    assert_eq!(node.hub.handed_total(), 3);
+    let given = node.desk.given.iter();
+    let given: Vec<_> = given
+        .map(|one| {
+            let offset = one.position.map(|position| position.offset);
+            (one.session.index, &*one.channel, &*one.text, offset)
+        })
+        .collect();
+    let expected = [
+        (0, "news:*", "a", None),
+        (0, "news:*", "b", None),
+        (1, "news:1", "b", Some(2)),
+    ];
+    assert_eq!(given, expected);
+}
+
+#[test]
+fn a_publication_to_the_wildcard_itself_is_heard_once_and_not_kept() {
+    let mut node = Node::alone();
+    node.subscribe(0, "news:*");
+    node.subscribe(1, "news:1");
+    let published = node.put("a", "news:*");
+    assert_eq!((published.handed, published.position), (1, None));
+    assert_eq!(node.texts(), ["a"]);
+    assert_eq!(node.hub.counts().streams, 1);
+}
+
+#[test]
+fn those_on_other_workers_hear_it_by_mail() {
+    let mut node = Node::home();
+    node.subscribe_from(NEAR, "news:*");
+    node.desk.credits[usize::from(NEAR.0)] = 1;
+    node.desk.sent.clear();
+    assert_eq!(node.put("a", "news:1").handed, 1);
+    let [
+        (
+            NEAR,
+            Mail::Deliver {
+                channel,
+                publication,
+                previous,
+            },
+        ),
+    ] = &node.desk.sent[..]
+    else {
+        panic!("{:?}", node.desk.sent);
+    };
+    assert_eq!(
+        (&**channel, publication.position, previous),
+        ("news:*", None, &None)
+    );
+    assert_eq!(publication.event, Event::Published);
+    let info = publication.info.as_ref().expect("it says where");
+    assert_eq!(info.channel.as_deref(), Some("news:1"));
+    assert!(node.publish("b", "news:1").is_err(), "there is no credit");
+}
+
+#[test]
+fn joins_of_a_channel_are_told_to_its_own_subscribers_alone() {
+    let mut node = Node::alone();
+    node.subscribe(0, "news:*");
+    node.join(session(1), "news:1", &member("ann", "a"));
+    assert!(!node.sweep(100));
+    assert!(node.desk.given.is_empty());
+}
