@@ -136,3 +136,73 @@ fn a_large_fan_out_allocates_per_publication_only() {
     assert!(allocated.count_total <= 2 * 16, "{}", allocated.count_total);
     assert_eq!(tally.0, 2 * 16 * 5_000);
 }
+
+#[test]
+fn a_channel_that_was_crowded_gives_its_memory_back() {
+    let mut hub = alone();
+    for index in 0..20_000 {
+        subscribe(&mut hub, index, "lobby");
+    }
+    let subscribed = measure(|| {
+        for index in 0..20_000 {
+            subscribe(&mut hub, index, "news");
+        }
+    });
+    let channel = name("news");
+    let left = measure(|| {
+        for index in 100..20_000 {
+            assert!(hub.unsubscribe(session(index), channel, &mut Tally::default()));
+        }
+    });
+    // Slots are kept for the next ones; the list of the channel's own is not.
+    let list_bytes = 20_000 * size_of::<u32>() as i64;
+    assert!(
+        left.bytes_current < -list_bytes * 9 / 10,
+        "{}",
+        left.bytes_current
+    );
+    assert!(subscribed.bytes_current > list_bytes);
+    // Not at each step: that would move all that are left.
+    assert!(left.count_total < 30, "{}", left.count_total);
+}
+
+#[test]
+fn subscribers_that_come_and_go_while_publications_wait_take_no_memory() {
+    const STAYING: u32 = 20;
+    const MOVING: std::ops::Range<u32> = STAYING..2 * STAYING;
+    let mut hub = alone();
+    for index in 0..2 * STAYING {
+        subscribe(&mut hub, index, "news");
+    }
+    let channel = name("news");
+    let mut tally = Tally::default();
+    let payload = PayloadRef {
+        kind: PayloadKind::Text,
+        bytes: b"hello",
+    };
+    let publish = |hub: &mut Hub, tally: &mut Tally| {
+        let outcome = hub.publish(None, channel, payload, None, tally);
+        assert!(outcome.is_ok());
+    };
+    let mut turns = |count: u32| {
+        for _ in 0..count {
+            for index in MOVING {
+                assert!(hub.unsubscribe(session(index), channel, &mut tally));
+            }
+            for index in MOVING {
+                subscribe(&mut hub, index, "news");
+            }
+            // The next one comes while the one before it goes out, so the queue is never empty.
+            hub.sweep(1, &mut tally);
+            publish(&mut hub, &mut tally);
+            assert!(hub.sweep(STAYING as usize - 1, &mut tally));
+        }
+    };
+    turns(0);
+    let first = measure(|| turns(100)).bytes_current;
+    let more = measure(|| turns(2_000)).bytes_current;
+    assert!(
+        first.abs() < 10_000 && more.abs() < 1_000,
+        "{first}, then {more}"
+    );
+}

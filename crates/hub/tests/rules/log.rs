@@ -1,6 +1,6 @@
 //! A hub with a log: how much may wait for it, and when a batch is due.
 
-use veche_hub::{Append, NoCredit, Outcome, PublishOptions};
+use veche_hub::{Answer, Append, NoCredit, Outcome, PublishOptions};
 
 use crate::node::{Node, START_MS, TTL_MS};
 
@@ -8,6 +8,9 @@ use crate::node::{Node, START_MS, TTL_MS};
 const PENDING_MAX: u32 = 8192;
 const PENDING_BYTES_MAX: usize = 8 << 20;
 const CHANGES_MAX: usize = 1024;
+
+/// As in `stream.rs`: how long a stream to which nothing was published is kept.
+const FRESH_MS: u64 = 60_000;
 
 fn passing() -> PublishOptions {
     PublishOptions {
@@ -84,4 +87,32 @@ fn what_nobody_waits_for_is_a_batch_of_its_own_when_it_is_much() {
     assert_eq!(node.hub.take_batch(false), None);
     let batch = node.hub.take_batch(true).expect("all of it");
     assert_eq!(batch.appends.len(), 1_200 - CHANGES_MAX);
+}
+
+#[test]
+fn one_stream_that_lets_go_of_much_is_one_change() {
+    let mut node = Node::logged();
+    for _ in 0..CHANGES_MAX + 100 {
+        assert_eq!(node.publish("a", "kept:1"), Ok(Outcome::Pending));
+    }
+    node.write_log();
+    assert!(node.hub.has_changes());
+    assert_eq!(node.hub.take_batch(false), None);
+    let batch = node.hub.take_batch(true).expect("all of it");
+    assert!(matches!(batch.appends[..], [Append::Trimmed { .. }]));
+}
+
+#[test]
+fn a_stream_for_which_something_waits_is_kept() {
+    let mut node = Node::logged();
+    assert_eq!(node.publish("a", "kept:1"), Ok(Outcome::Pending));
+    node.at(START_MS + 2 * FRESH_MS);
+    node.hub.look_after();
+    assert_eq!(node.hub.counts().streams, 1);
+    node.write_log();
+    let answers = std::mem::take(&mut node.desk.answers);
+    let [(_, Answer::Published(published))] = answers[..] else {
+        panic!("{answers:?}");
+    };
+    assert_eq!(published.position.map(|position| position.offset), Some(1));
 }

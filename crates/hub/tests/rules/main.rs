@@ -12,6 +12,8 @@ mod fan_out;
 mod happenings;
 mod history;
 mod log;
+mod namespaces;
+mod publishing;
 mod sessions;
 mod users;
 mod values;

@@ -33,6 +33,7 @@ pub(crate) struct Given {
     pub(crate) position: Option<Position>,
     pub(crate) event: Event,
     pub(crate) receivers: u32,
+    pub(crate) slow_miss: bool,
 }
 
 /// What one hub had done.
@@ -76,6 +77,7 @@ impl Outlet for Desk {
             position: delivery.position,
             event: delivery.event,
             receivers: delivery.receivers,
+            slow_miss: delivery.slow_miss,
         });
     }
 

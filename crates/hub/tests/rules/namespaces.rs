@@ -1,0 +1,94 @@
+//! Options by namespace, as far as they show in what is delivered and answered.
+
+use std::sync::Arc;
+
+use veche_hub::{Epoch, Namespace, Namespaces, Pattern};
+
+use crate::node::{Node, namespaces};
+
+fn slow_miss() -> Namespace {
+    Namespace {
+        slow_miss: true,
+        ..Namespace::default()
+    }
+}
+
+/// Whether each of these channels' deliveries say that a slow subscriber misses them.
+fn misses(node: &mut Node, channels: &[&str]) -> Vec<bool> {
+    for (index, channel) in channels.iter().enumerate() {
+        node.subscribe(index as u32, channel);
+        node.put("a", channel);
+    }
+    let given = std::mem::take(&mut node.desk.given);
+    given.iter().map(|one| one.slow_miss).collect()
+}
+
+#[test]
+fn slow_subscribers_miss_what_their_namespace_lets_them() {
+    let pattern = Pattern::new("/users/:user").expect("a pattern");
+    let mut by_name = namespaces();
+    by_name.insert("chat", slow_miss());
+    by_name.insert("other", Namespace::default());
+    let mut by_pattern = namespaces();
+    by_pattern.insert_pattern(pattern, slow_miss());
+    let channels = ["chat:1", "/users/ann", "other:1", "kept:1"];
+    for (all, expected) in [
+        (namespaces(), [false; 4]),
+        (by_name, [true, false, false, false]),
+        (by_pattern, [false, true, false, false]),
+    ] {
+        let mut node = Node::alone();
+        node.hub.set_history(Arc::new(all), usize::MAX);
+        assert_eq!(misses(&mut node, &channels), expected);
+    }
+}
+
+#[test]
+fn where_channels_remember_nothing_is_missed() {
+    let mut all = namespaces();
+    let kept = all.of("kept:1");
+    all.insert(
+        "kept",
+        Namespace {
+            slow_miss: true,
+            ..kept
+        },
+    );
+    let mut node = Node::alone();
+    node.hub.set_history(Arc::new(all), usize::MAX);
+    assert_eq!(misses(&mut node, &["kept:1"]), [false]);
+}
+
+#[test]
+fn a_pattern_has_its_place_whatever_the_order_in_which_they_come() {
+    let texts = ["/:kind/:id", "/users/:id", "/users/me", "/:kind/me"];
+    let options = |size: u64| Namespace {
+        leave_delay_ms: size,
+        ..Namespace::default()
+    };
+    for rotation in 0..texts.len() {
+        let mut all = Namespaces::new();
+        for offset in 0..texts.len() {
+            let place = (rotation + offset) % texts.len();
+            let pattern = Pattern::new(texts[place]).expect("a pattern");
+            all.insert_pattern(pattern, options(place as u64));
+        }
+        for (channel, expected) in [
+            ("/users/me", 2),
+            ("/users/ann", 1),
+            ("/rooms/me", 3),
+            ("/rooms/7", 0),
+        ] {
+            assert_eq!(all.of(channel).leave_delay_ms, expected, "{channel}");
+        }
+    }
+}
+
+#[test]
+fn an_epoch_has_the_bits_that_it_is_made_of() {
+    for bits in [1, 42, (1 << 40) - 1] {
+        assert_eq!(Epoch::from_bits(bits).bits(), bits);
+    }
+    assert_eq!(Epoch::from_bits(1 << 40 | 5).bits(), 5);
+    assert_eq!(Epoch::UNKNOWN.bits(), 0);
+}

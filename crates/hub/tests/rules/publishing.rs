@@ -1,0 +1,154 @@
+//! Publications that are not taken as usual: repeated, stale, passing ones, and those that go out with the one before.
+
+use std::sync::Arc;
+
+use veche_hub::{Differences, Mail, Namespace, Outcome, PublishOptions, Published, Version};
+
+use crate::node::{HOME, NEAR, Node, SOURCE, START_MS, namespaces};
+
+const KEPT_MS: u64 = 5 * 60 * 1000;
+
+fn keyed(key: &str) -> PublishOptions {
+    PublishOptions {
+        idempotency_key: Some(key.into()),
+        ..PublishOptions::default()
+    }
+}
+
+fn versioned(number: u64) -> PublishOptions {
+    let epoch = "".into();
+    PublishOptions {
+        version: Some(Version { number, epoch }),
+        ..PublishOptions::default()
+    }
+}
+
+fn put(node: &mut Node, text: &str, channel: &str, terms: PublishOptions) -> Published {
+    match node.publish_with(text, channel, terms) {
+        Ok(Outcome::Done(published)) => published,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn offset(published: Published) -> Option<u64> {
+    published.position.map(|position| position.offset)
+}
+
+#[test]
+fn a_repeated_publication_is_answered_as_the_first_was_and_given_once() {
+    let mut node = Node::alone();
+    node.subscribe(0, "kept:1");
+    let first = put(&mut node, "a", "kept:1", keyed("k"));
+    assert_eq!((first.handed, offset(first)), (1, Some(1)));
+    node.subscribe(1, "kept:1");
+    assert_eq!(put(&mut node, "a", "kept:1", keyed("k")), first);
+    assert_eq!(node.texts(), ["a"]);
+    assert_eq!(offset(put(&mut node, "b", "kept:1", keyed("l"))), Some(2));
+    // Of a channel that has no entry else, too.
+    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, 0);
+    node.subscribe(2, "chat:1");
+    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, 0);
+    node.at(START_MS + KEPT_MS - 1);
+    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, 0);
+    node.at(START_MS + KEPT_MS);
+    assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, 1);
+}
+
+#[test]
+fn long_keys_are_told_apart_by_their_last_byte() {
+    let mut node = Node::alone();
+    let key = |last: &str| keyed(&("k".repeat(1_000) + last));
+    let first = put(&mut node, "a", "kept:1", key("1"));
+    let second = put(&mut node, "b", "kept:1", key("2"));
+    assert_eq!((offset(first), offset(second)), (Some(1), Some(2)));
+    assert_eq!(put(&mut node, "a", "kept:1", key("1")), first);
+    assert_eq!(put(&mut node, "b", "kept:1", key("2")), second);
+}
+
+#[test]
+fn a_stale_publication_is_answered_with_the_channels_position_and_not_given() {
+    let mut node = Node::alone();
+    node.subscribe(0, "kept:1");
+    assert_eq!(offset(put(&mut node, "a", "kept:1", versioned(5))), Some(1));
+    let stale = put(&mut node, "old", "kept:1", versioned(5));
+    assert_eq!((stale.handed, offset(stale)), (0, Some(1)));
+    assert_eq!(offset(put(&mut node, "b", "kept:1", versioned(6))), Some(2));
+    assert_eq!(node.texts(), ["a", "b"]);
+    assert_eq!(node.hub.handed_total(), 2);
+}
+
+#[test]
+fn a_passing_publication_is_given_and_not_kept() {
+    let mut node = Node::alone();
+    node.subscribe(0, "kept:1");
+    node.put("a", "kept:1");
+    let passing = PublishOptions {
+        is_passing: true,
+        ..PublishOptions::default()
+    };
+    let published = put(&mut node, "now", "kept:1", passing);
+    assert_eq!((published.handed, published.position), (1, None));
+    assert_eq!(node.texts(), ["a", "now"]);
+    let page = node.page("kept:1");
+    assert_eq!((page.publications.len(), page.position.offset), (1, 1));
+}
+
+#[test]
+fn the_one_before_goes_out_where_the_namespace_and_the_publisher_want_it() {
+    let asked = PublishOptions {
+        has_difference: true,
+        ..PublishOptions::default()
+    };
+    for (differences, terms, expected) in [
+        (Differences::Off, asked.clone(), [false, false]),
+        (
+            Differences::Asked,
+            PublishOptions::default(),
+            [false, false],
+        ),
+        (Differences::Asked, asked, [false, true]),
+        (
+            Differences::Always,
+            PublishOptions::default(),
+            [false, true],
+        ),
+    ] {
+        let mut node = Node::home();
+        let [channel] = node.names("kept");
+        let mut all = namespaces();
+        let kept = all.of("kept:1");
+        let options = Namespace {
+            differences,
+            ..kept
+        };
+        all.insert("kept", options);
+        node.hub.set_history(Arc::new(all), usize::MAX);
+        node.subscribe_from(NEAR, &channel);
+        node.desk.credits[usize::from(NEAR.0)] = 2;
+        node.desk.sent.clear();
+        for text in ["a", "b"] {
+            put(&mut node, text, &channel, terms.clone());
+        }
+        let previous = node.desk.sent.iter().map(|(_, mail)| match mail {
+            Mail::Deliver { previous, .. } => previous.as_ref().is_some_and(|one| one.bytes == "a"),
+            other => panic!("{other:?}"),
+        });
+        let previous: Vec<_> = previous.collect();
+        assert_eq!(previous, expected, "{differences:?} {terms:?}");
+    }
+}
+
+#[test]
+fn a_publication_of_another_worker_gives_its_credit_back_once() {
+    let mut node = Node::home();
+    let [chat, kept] = node.names("chat");
+    node.subscribe(0, &chat);
+    for channel in [&chat, &kept] {
+        node.publish_from(SOURCE, "a", channel);
+    }
+    assert_eq!(node.desk.done.len(), 2);
+    assert!(node.desk.done.iter().all(|(to, _)| *to == SOURCE));
+    assert_eq!(node.texts(), ["a"]);
+    assert_eq!(node.hub.counts().entries, 1, "one to nobody leaves nothing");
+    assert_eq!(node.hub.worker(), HOME);
+}
