@@ -111,6 +111,29 @@ mod tests {
     }
 
     #[test]
+    fn memory_goes_back_when_less_than_a_quarter_is_used() {
+        let capacity = |few: &Few<u32>| match few {
+            Few::Many(items) => items.capacity(),
+            _ => 0,
+        };
+        let mut few = Few::None;
+        for item in 0..64 {
+            few.push(item);
+        }
+        assert_eq!(capacity(&few), 64);
+        while few.len() > 16 {
+            few.swap_remove(0);
+            assert_eq!(capacity(&few), 64);
+        }
+        few.swap_remove(0);
+        assert_eq!((few.len(), capacity(&few)), (15, 30));
+        few.retain(|_| false);
+        assert!(few.is_empty());
+        few.retain(|_| true);
+        assert!(few.is_empty());
+    }
+
+    #[test]
     fn is_small() {
         assert_eq!(size_of::<Few<u32>>(), 16);
         assert_eq!(size_of::<Few<(u16, u32)>>(), 16);

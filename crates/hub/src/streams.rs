@@ -477,6 +477,22 @@ mod tests {
     }
 
     #[test]
+    fn no_more_is_given_than_has_to_be() {
+        let mut streams = three();
+        let full = streams.bytes();
+        publish(&mut streams, 2, 0);
+        let each = streams.bytes() - full;
+        // Down to the byte: that is enough.
+        assert_eq!(streams.evict(full, |_| false), Eviction::Publications);
+        assert_eq!((streams.bytes(), streams.evicted()), (full, 1));
+        assert_eq!(streams.evict(full, |_| false), Eviction::Publications);
+        assert_eq!((streams.bytes(), streams.evicted()), (full, 1));
+        let less = full - each;
+        assert_eq!(streams.evict(less, |_| false), Eviction::Publications);
+        assert_eq!((streams.bytes(), streams.len()), (less, 3));
+    }
+
+    #[test]
     fn what_nobody_ever_published_to_costs_nobody_his_history() {
         let mut streams = Streams::new(Epochs::new(1));
         let index = streams.open(0, 8, 0);

@@ -316,6 +316,18 @@ mod tests {
         let second = all.insert(session, 5);
         assert_eq!(second.slot, first.slot, "slots are reused");
         assert_eq!(all.pending(first, session), None);
+        all.remove(second.slot);
+        let third = all.insert(session, 5);
+        assert_eq!(
+            (third.slot, all.pending(first, session)),
+            (first.slot, None)
+        );
+        let second = third;
+        let other = ConnectionId {
+            generation: 2,
+            ..session
+        };
+        assert_eq!(all.pending(second, other), None);
         all.set_place(second.slot, 0);
         assert_eq!(all.pending(second, session), None, "it is live already");
     }

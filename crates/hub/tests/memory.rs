@@ -6,8 +6,9 @@ use allocation_counter::measure;
 use std::sync::Arc;
 
 use veche_hub::{
-    Answer, ChannelName, Class, ConnectionId, Delivery, Hub, Instruction, Mail, Options, Outcome,
-    Outlet, PayloadKind, PayloadRef, SubscribeOptions, Ticket, WorkerId,
+    Answer, ChannelName, Class, ConnectionId, Delivery, History, Hub, Instruction, Mail, Namespace,
+    Namespaces, Options, Outcome, Outlet, PayloadKind, PayloadRef, Question, Recovery,
+    SubscribeOptions, Ticket, WorkerId,
 };
 
 use common::{name, session};
@@ -186,10 +187,8 @@ fn subscribers_that_come_and_go_while_publications_wait_take_no_memory() {
     };
     let mut turns = |count: u32| {
         for _ in 0..count {
-            for index in MOVING {
+            for index in [MOVING; 3].into_iter().flatten() {
                 assert!(hub.unsubscribe(session(index), channel, &mut tally));
-            }
-            for index in MOVING {
                 subscribe(&mut hub, index, "news");
             }
             // The next one comes while the one before it goes out, so the queue is never empty.
@@ -205,4 +204,96 @@ fn subscribers_that_come_and_go_while_publications_wait_take_no_memory() {
         first.abs() < 10_000 && more.abs() < 1_000,
         "{first}, then {more}"
     );
+}
+
+#[test]
+fn tables_grow_in_few_steps() {
+    const MANY: u32 = 16_000;
+    let mut hub = alone();
+    let users: Vec<_> = (0..MANY).map(|index| format!("#user-{index}")).collect();
+    let allocated = measure(|| {
+        for (index, user) in users.iter().enumerate() {
+            subscribe(&mut hub, index as u32, user);
+        }
+    });
+    // A name for each, and the steps of a few tables.
+    let steps = allocated.count_total - u64::from(MANY);
+    assert!(steps < 200, "{steps}");
+}
+
+#[test]
+fn queues_are_kept_for_so_many_channels() {
+    let channels: Vec<_> = (0..17).map(|number| format!("channel-{number}")).collect();
+    let mut hub = alone();
+    for channel in &channels {
+        for index in 0..20 {
+            subscribe(&mut hub, index, channel);
+        }
+    }
+    let payload = PayloadRef {
+        kind: PayloadKind::Text,
+        bytes: b"hello",
+    };
+    let mut round = |count: usize| {
+        let allocated = measure(|| {
+            for channel in &channels[..count] {
+                let outcome =
+                    hub.publish(None, name(channel), payload, None, &mut Tally::default());
+                assert!(outcome.is_ok());
+            }
+            while hub.sweep(1_000, &mut Tally::default()) {}
+        });
+        allocated.count_total
+    };
+    round(17);
+    let one = round(1);
+    assert_eq!(round(16), 16 * one);
+    assert!(round(17) > 17 * one);
+}
+
+#[test]
+fn what_is_remembered_takes_what_is_counted() {
+    let mut namespaces = Namespaces::new();
+    let options = Namespace {
+        history: Some(History {
+            size: 1 << 20,
+            ttl_ms: 1_000,
+            position_ttl_ms: 1_000,
+            recovery: Recovery::Missed,
+        }),
+        ..Namespace::default()
+    };
+    namespaces.insert("", options);
+    let mut hub = alone();
+    hub.set_history(Arc::new(namespaces), usize::MAX);
+    let payload = PayloadRef {
+        kind: PayloadKind::Text,
+        bytes: &[b'x'; 100],
+    };
+    let publish = |hub: &mut Hub, channel: &str| {
+        let outcome = hub.publish(None, name(channel), payload, None, &mut Tally::default());
+        assert!(outcome.is_ok());
+    };
+    let share = |hub: &Hub, before: u64, allocated: i64| {
+        let counted = (hub.counts().history_bytes - before) as f64;
+        counted / allocated as f64
+    };
+    // A power of two: no table has room to spare.
+    let allocated = measure(|| (0..1 << 13).for_each(|_| publish(&mut hub, "one")));
+    let records = share(&hub, 0, allocated.bytes_current);
+    println!("counted of the bytes of publications: {records:.2}");
+    assert!((0.9..1.2).contains(&records), "{records}");
+
+    let names: Vec<_> = (0..1 << 13).map(|number| format!("{number:016}")).collect();
+    let asker = (session(0), Ticket(0));
+    let before = hub.counts().history_bytes;
+    let allocated = measure(|| {
+        for channel in &names {
+            let question = Question::RemoveHistory;
+            hub.ask(asker, name(channel), question, &mut Tally::default());
+        }
+    });
+    let streams = share(&hub, before, allocated.bytes_current);
+    println!("counted of the bytes of streams: {streams:.2}");
+    assert!((0.8..1.2).contains(&streams), "{streams}");
 }

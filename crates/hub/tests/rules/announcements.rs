@@ -1,9 +1,9 @@
 //! Joins and leaves: how many wait, how many are told at once, and that those without listeners take no room.
 
-use veche_hub::Event;
+use veche_hub::{Answer, Event, MEMBERS_MAX, Outcome, PresenceError, Question};
 
 use crate::common::session;
-use crate::node::{FAR, Node, member};
+use crate::node::{FAR, Node, START_MS, member};
 
 /// As in `announcements.rs`.
 const WAITING_MAX: u32 = 65_536;
@@ -99,4 +99,43 @@ fn each_channel_is_told_of_in_order_and_in_turn() {
     let each = [Joined, Left, Joined, Left];
     let expected = each.map(|event| [("room:1", event), ("room:2", event)]);
     assert_eq!(told, expected.concat());
+}
+
+#[test]
+fn users_who_go_at_the_same_moment_are_each_given_up() {
+    let mut node = Node::alone();
+    node.subscribe(9, "hall:1");
+    for (index, user) in ["ann", "bob", "eve"].into_iter().enumerate() {
+        node.join(session(index as u32), "hall:1", &member(user, user));
+    }
+    node.sweep(100);
+    node.desk.given.clear();
+    for index in 0..3 {
+        node.unsubscribe(index, "hall:1");
+    }
+    assert!(node.hub.has_looks_due());
+    for (ms, left) in [(4_999, 0), (5_000, 3)] {
+        node.at(START_MS + ms);
+        node.hub.look_after();
+        node.sweep(100);
+        let given = node.desk.given.iter();
+        assert_eq!(given.filter(|one| one.event == Event::Left).count(), left);
+    }
+    assert!(!node.hub.has_looks_due());
+}
+
+#[test]
+fn so_many_members_are_named_at_once() {
+    let mut node = Node::alone();
+    let presence = |node: &mut Node| match node.ask("hall:1", Question::Presence) {
+        Outcome::Done(Answer::Presence(present)) => present.map(|present| present.len()),
+        other => panic!("{other:?}"),
+    };
+    for index in 0..=MEMBERS_MAX as u32 {
+        if index == MEMBERS_MAX as u32 {
+            assert_eq!(presence(&mut node), Ok(MEMBERS_MAX));
+        }
+        node.join(session(index), "hall:1", &member("", &index.to_string()));
+    }
+    assert_eq!(presence(&mut node), Err(PresenceError::TooMany));
 }

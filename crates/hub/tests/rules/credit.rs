@@ -109,7 +109,8 @@ fn what_is_durable_and_lacks_credit_holds_up_no_other_channel_and_keeps_its_lane
     // Others have taken the credit meanwhile.
     node.desk.credits = [0; 4];
     node.write_log();
-    assert_eq!(node.hub.counts().stalled, 2);
+    let counts = node.hub.counts();
+    assert_eq!((counts.stalled, counts.pending), (2, 2));
     assert!(node.desk.delivered.is_empty());
 
     // The one lane with credit is the first one's, which waits for another as well.
@@ -140,4 +141,25 @@ fn what_is_durable_and_lacks_credit_holds_up_no_other_channel_and_keeps_its_lane
     node.desk.credits[usize::from(NEAR.0)] = 1;
     node.hub.credit_returned(&mut node.desk);
     assert_eq!(node.desk.delivered, ["d to 1"]);
+}
+
+#[test]
+fn what_waits_for_the_log_for_credit_and_for_both_is_counted() {
+    let mut node = Node::home();
+    node.hub.keep_log();
+    let [far, here] = node.names("kept");
+    let [chat] = node.names("chat");
+    node.subscribe_from(FAR, &far);
+    node.subscribe_from(FAR, &chat);
+    node.desk.credits = [9; 4];
+    assert_eq!(node.publish("a", &far), Ok(Outcome::Pending));
+    assert_eq!(node.publish("b", &far), Ok(Outcome::Pending));
+    node.desk.credits = [0; 4];
+    node.write_log();
+    node.publish_from(SOURCE, "c", &chat);
+    for _ in 0..3 {
+        assert_eq!(node.publish("d", &here), Ok(Outcome::Pending));
+    }
+    let counts = node.hub.counts();
+    assert_eq!((counts.stalled, counts.pending), (3, 5));
 }

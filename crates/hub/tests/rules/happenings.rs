@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use veche_hub::{
-    Happening, History, Namespace, Namespaces, Recovery, SubscribeOptions, Told, What,
+    Answer, Happening, History, Namespace, Namespaces, Outcome, Question, Recovery,
+    SubscribeOptions, Told, What,
 };
 
 use crate::common::session;
@@ -37,6 +38,7 @@ fn node() -> Node {
     };
     insert("quiet", Told::Nothing, 0, Some(latest));
     insert("open", Told::Occupancy, 0, Some(latest));
+    insert("shut", Told::Occupancy, DELAY_MS, None);
     insert("full", Told::Members, 0, None);
     insert("late", Told::Members, DELAY_MS, None);
     let missed = History {
@@ -70,6 +72,7 @@ fn each_namespace_tells_what_is_wanted_of_it() {
         node.join(session(0), channel, &member("ann", "a"));
         node.unsubscribe(0, channel);
     }
+    assert!(node.hub.has_to_tell());
     let (told, lost) = taken(&mut node);
     let expected = [
         "open:1 Empty at 0",
@@ -139,6 +142,7 @@ fn a_channel_is_told_to_be_empty_when_its_delay_is_over_and_when_it_became_so() 
     assert_eq!(taken(&mut node).0, expected);
     assert!(!node.hub.has_looks_due());
     node.unsubscribe(1, "late:2");
+    assert!(node.hub.has_looks_due());
     node.at(START_MS + 20 + 2 * DELAY_MS);
     node.hub.look_after();
     assert_eq!(taken(&mut node).0, ["late:2 Vacated at 5010"]);
@@ -152,6 +156,7 @@ fn another_member_of_a_channel_that_was_empty_is_told_of() {
     taken(&mut node);
     node.join(session(1), "late:1", &member("bob", "b"));
     assert_eq!(taken(&mut node).0, ["late:1 b joined at 0"]);
+    assert!(node.hub.has_looks_due(), "she may be given up");
     node.join(session(2), "late:1", &member("ann", "c"));
     assert_eq!(taken(&mut node).0, [""; 0], "she was not told to have left");
     node.at(START_MS + DELAY_MS);
@@ -205,4 +210,57 @@ fn so_many_members_are_waited_for_where_channels_are_empty() {
         "late:next Vacated at 0",
     ];
     assert_eq!(taken(&mut node).0, expected);
+}
+
+#[test]
+fn where_members_are_not_told_of_nobody_is_waited_for() {
+    let mut node = node();
+    node.join(session(0), "shut:1", &member("ann", "a"));
+    node.unsubscribe(0, "shut:1");
+    node.at(START_MS + DELAY_MS);
+    node.hub.look_after();
+    let expected = ["shut:1 Occupied at 0", "shut:1 Vacated at 0"];
+    assert_eq!(taken(&mut node).0, expected);
+}
+
+#[test]
+fn any_one_reason_to_know_the_members_is_enough() {
+    let mut all = Namespaces::new();
+    let none = Namespace::default();
+    let presence = Namespace {
+        presence: true,
+        ..none
+    };
+    let join_leave = Namespace {
+        join_leave: true,
+        ..none
+    };
+    let told = Namespace {
+        told: Told::Members,
+        ..none
+    };
+    for (name, options, has_members) in [
+        ("none", none, false),
+        ("asked", presence, true),
+        ("heard", join_leave, true),
+        ("told", told, true),
+    ] {
+        assert_eq!(options.has_members(), has_members, "{name}");
+        all.insert(name, options);
+    }
+    let mut node = Node::alone();
+    node.hub.set_history(Arc::new(all), usize::MAX);
+    for channel in ["none:1", "asked:1", "heard:1", "told:1"] {
+        node.join(session(0), channel, &member("ann", "a"));
+    }
+    node.sweep(100);
+    let heard: Vec<_> = node.desk.given.iter().map(|one| &*one.channel).collect();
+    assert_eq!(heard, ["heard:1"]);
+    let expected = ["told:1 Occupied at 0", "told:1 a joined at 0"];
+    assert_eq!(taken(&mut node).0, expected);
+    let Outcome::Done(Answer::Presence(Ok(present))) = node.ask("asked:1", Question::Presence)
+    else {
+        panic!("it is kept");
+    };
+    assert_eq!(present.len(), 1);
 }

@@ -1,10 +1,12 @@
 //! What channels remember, as time passes: what is over is not given, and all of it goes within a bounded number of
 //! calls.
 
-use veche_hub::{Answer, HistoryError, Outcome, Query, Question, Since};
+use std::sync::Arc;
+
+use veche_hub::{Answer, HistoryError, Outcome, Query, Question, Since, SubscribeOptions};
 
 use crate::common::session;
-use crate::node::{Node, POSITION_TTL_MS, START_MS, TTL_MS, back_from};
+use crate::node::{Node, POSITION_TTL_MS, START_MS, TTL_MS, back_from, namespaces};
 
 /// As in `history.rs`: all streams are looked at in about so many calls, and in one at least and at most so many.
 const LOOKS: u32 = 30;
@@ -154,4 +156,112 @@ fn something_gets_old_only_where_something_is_kept() {
     node.at(START_MS + POSITION_TTL_MS);
     node.hub.look_after();
     assert!(!node.hub.has_looks_due());
+}
+
+#[test]
+fn the_position_of_a_channel_with_subscribers_is_kept() {
+    let mut node = Node::alone();
+    node.subscribe(0, "kept:1");
+    node.put("a", "kept:1");
+    node.put("a", "kept:2");
+    node.at(START_MS + 2 * POSITION_TTL_MS);
+    node.hub.look_after();
+    assert_eq!(node.hub.counts().streams, 1);
+    let joined = node.join(session(1), "kept:1", &SubscribeOptions::default());
+    assert_eq!(joined.expect("it remembers").position.offset, 1);
+    for index in 0..2 {
+        node.unsubscribe(index, "kept:1");
+    }
+    node.hub.look_after();
+    assert_eq!(node.hub.counts().streams, 0);
+}
+
+#[test]
+fn each_worker_has_its_share_of_the_budget() {
+    const BUDGET: u64 = 400_000;
+    let mut node = Node::home();
+    node.hub
+        .set_history(Arc::new(namespaces()), BUDGET as usize);
+    let channels: [String; 50] = node.names("kept");
+    for _ in 0..10 {
+        for channel in &channels {
+            node.put(&"x".repeat(1_000), channel);
+        }
+    }
+    let bytes = node.hub.counts().history_bytes;
+    assert!(
+        (BUDGET / 4 - 2_000..=BUDGET / 4).contains(&bytes),
+        "{bytes}"
+    );
+    assert!(node.hub.evicted_total() > 300);
+}
+
+#[test]
+fn a_budget_that_is_just_met_takes_nothing() {
+    let mut node = Node::alone();
+    for number in 0..3 {
+        node.page(&format!("kept:{number}"));
+    }
+    let bytes = node.hub.counts().history_bytes as usize;
+    for (bytes_max, streams) in [(bytes + 1, 3), (bytes, 3), (bytes - 1, 0)] {
+        node.hub.set_history(Arc::new(namespaces()), bytes_max);
+        node.hub.look_after();
+        assert_eq!(node.hub.counts().streams, streams);
+    }
+}
+
+#[test]
+fn a_channels_name_counts() {
+    let bytes = |channel: &str| {
+        let mut node = Node::alone();
+        node.page(channel);
+        node.hub.counts().history_bytes
+    };
+    assert_eq!(bytes("kept:12345678") - bytes("kept:1"), 7);
+}
+
+#[test]
+fn the_latest_publication_is_recovered_unless_there_is_none_or_it_is_known() {
+    let mut node = Node::alone();
+    let recovered = |node: &mut Node, index, joining: &SubscribeOptions| {
+        let joined = node.join(session(index), "latest:1", joining);
+        let recovered = joined.and_then(|joined| joined.recovered);
+        let recovered = recovered.expect("asked for");
+        let offsets = recovered.publications.iter().map(|one| one.position);
+        let offsets = offsets.map(|position| position.expect("kept").offset);
+        let offsets: Vec<_> = offsets.collect();
+        (recovered.is_whole, recovered.are_latest, offsets)
+    };
+    let picky = |offset| SubscribeOptions {
+        picks: true,
+        ..back_from(offset)
+    };
+    assert_eq!(
+        recovered(&mut node, 0, &back_from(9)),
+        (false, true, vec![])
+    );
+    assert_eq!(
+        recovered(&mut node, 1, &back_from(0)),
+        (true, false, vec![])
+    );
+    for _ in 0..3 {
+        node.put("a", "latest:1");
+    }
+    assert_eq!(
+        recovered(&mut node, 2, &back_from(0)),
+        (true, true, vec![3])
+    );
+    assert_eq!(
+        recovered(&mut node, 3, &back_from(3)),
+        (true, false, vec![])
+    );
+    // One that chooses among them gets all that it has not.
+    assert_eq!(
+        recovered(&mut node, 4, &picky(1)),
+        (true, false, vec![2, 3])
+    );
+    assert_eq!(
+        recovered(&mut node, 5, &picky(9)),
+        (true, true, vec![1, 2, 3])
+    );
 }

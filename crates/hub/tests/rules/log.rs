@@ -1,6 +1,6 @@
 //! A hub with a log: how much may wait for it, and when a batch is due.
 
-use veche_hub::{Answer, Append, NoCredit, Outcome, PublishOptions};
+use veche_hub::{Answer, Append, NoCredit, Outcome, PublishOptions, Question};
 
 use crate::node::{Node, START_MS, TTL_MS};
 
@@ -50,6 +50,9 @@ fn so_many_publications_wait_for_the_log() {
     }
     assert_eq!(node.publish("", "kept:1"), Err(NoCredit));
     assert_eq!(node.hub.counts().pending, PENDING_MAX);
+    // What no log has to do with goes on.
+    node.subscribe(0, "chat:1");
+    assert_eq!(node.put("a", "chat:1").handed, 1);
     node.write_log();
     assert_eq!(node.hub.counts().pending, 0);
     assert_eq!(node.publish("", "kept:1"), Ok(Outcome::Pending));
@@ -115,4 +118,37 @@ fn a_stream_for_which_something_waits_is_kept() {
         panic!("{answers:?}");
     };
     assert_eq!(published.position.map(|position| position.offset), Some(1));
+}
+
+#[test]
+fn a_stream_is_opened_with_its_epoch_and_its_time() {
+    let mut node = Node::logged();
+    let epoch = node.page("kept:1").position.epoch;
+    let batch = node.hub.take_batch(false).expect("its epoch is known");
+    let opened = Append::Opened {
+        channel: "kept:1".into(),
+        epoch,
+        at_ms: START_MS,
+    };
+    assert_eq!((batch.number, batch.appends), (1, vec![opened]));
+}
+
+#[test]
+fn a_removal_of_nothing_waits_for_a_batch_of_nothing() {
+    let mut node = Node::logged();
+    node.page("kept:1");
+    node.write_log();
+    assert!(!node.hub.has_changes());
+    let outcome = node.ask("kept:1", Question::RemoveHistory);
+    assert_eq!(outcome, Outcome::Pending);
+    assert!(node.hub.has_changes());
+    let batch = node.hub.take_batch(false).expect("an answer waits for it");
+    assert_eq!((batch.number, batch.appends), (2, vec![]));
+    assert!(node.desk.answers.is_empty());
+    node.hub.durable(2, &mut node.desk);
+    assert!(matches!(
+        node.desk.answers[..],
+        [(_, Answer::HistoryRemoved(Ok(())))]
+    ));
+    assert!(!node.hub.has_changes());
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, Class, ClientInfo, ConnectionId, Delivery, Event, History, Hub, Instruction, Joined,
-    Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, Outlet, Page, Payload,
+    Answer, Class, ClientInfo, ConnectionId, Delivery, Event, Format, History, Hub, Instruction,
+    Joined, Mail, Namespace, Namespaces, NoCredit, Now, Options, Outcome, Outlet, Page, Payload,
     PayloadKind, PayloadRef, Position, PublishOptions, Published, Query, Question, Recovery, Since,
     SubscribeError, SubscribeOptions, Ticket, Told, USERS, Wildcards, WorkerId,
 };
@@ -29,6 +29,7 @@ pub(crate) const START_MS: u64 = 1_000;
 pub(crate) struct Given {
     pub(crate) session: ConnectionId,
     pub(crate) channel: String,
+    pub(crate) source: String,
     pub(crate) text: String,
     pub(crate) position: Option<Position>,
     pub(crate) event: Event,
@@ -70,9 +71,15 @@ impl Outlet for Desk {
     }
 
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
+        // What a front end makes of a publication is made of no other one.
+        let bytes = delivery.payload.bytes;
+        let encode = || Bytes::copy_from_slice(bytes);
+        let encoding = delivery.encodings.find_or_encode(Format(1), encode);
+        assert_eq!(encoding, bytes);
         self.given.push(Given {
             session,
             channel: delivery.channel.to_owned(),
+            source: delivery.source().to_owned(),
             text: String::from_utf8_lossy(delivery.payload.bytes).into_owned(),
             position: delivery.position,
             event: delivery.event,

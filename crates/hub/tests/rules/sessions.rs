@@ -135,3 +135,53 @@ fn subscribers_of_a_channel_are_those_who_are_still_there() {
     while node.sweep(100) {}
     assert_eq!(sessions(&node, "chat"), [17, 18, 19]);
 }
+
+#[test]
+fn a_session_without_subscriptions_is_not_closed() {
+    let mut node = Node::alone();
+    let come_and_go = |node: &mut Node, session| {
+        assert_eq!(try_subscribe(node, session, "a"), Ok(()));
+        let channel = crate::common::name("a");
+        assert!(node.hub.unsubscribe(session, channel, &mut node.desk));
+    };
+    come_and_go(&mut node, generation(5));
+    let refused = try_subscribe(&mut node, generation(4), "a");
+    assert_eq!(refused, Err(SubscribeError::Stale));
+    come_and_go(&mut node, generation(5));
+    come_and_go(&mut node, generation(6));
+    let refused = try_subscribe(&mut node, generation(5), "a");
+    assert_eq!(refused, Err(SubscribeError::Stale));
+    // The end of one that has ended before ends no other.
+    node.close(generation(5));
+    come_and_go(&mut node, generation(6));
+    node.close(generation(6));
+    let refused = try_subscribe(&mut node, generation(6), "a");
+    assert_eq!(refused, Err(SubscribeError::Stale));
+}
+
+#[test]
+fn thousands_of_sessions_and_channels_are_told_apart() {
+    const MANY: u32 = 2_000;
+    let mut node = Node::alone();
+    for number in 0..MANY {
+        node.subscribe(0, &format!("own:{number}"));
+        node.subscribe(1 + number, "all");
+    }
+    let unsubscribe = |node: &mut Node, index, channel: &str| {
+        let channel = crate::common::name(channel);
+        node.hub
+            .unsubscribe(session(index), channel, &mut node.desk)
+    };
+    assert!(!unsubscribe(&mut node, 0, "all"));
+    for number in 0..MANY {
+        let own = format!("own:{number}");
+        assert!(!unsubscribe(&mut node, 1 + number, &own), "{number}");
+        let other = ConnectionId {
+            index: 1 + number,
+            generation: 1,
+        };
+        let all = crate::common::name("all");
+        assert!(!node.hub.unsubscribe(other, all, &mut node.desk));
+    }
+    assert_eq!(node.hub.counts().subscriptions, 2 * MANY);
+}

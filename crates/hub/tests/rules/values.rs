@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{
-    Answer, CONNECTED_MAX, ClientInfo, Connected, Connections, ENCODINGS_MAX, Encodings, Format,
-    Hub, Info, LISTED_MAX, Listing, Mail, Options, Payload, PayloadKind, PublishOptions, Ticket,
-    WorkerId,
+    Answer, Audience, CONNECTED_MAX, ClientInfo, Connected, Connections, ENCODINGS_MAX, Encodings,
+    Format, Hub, Info, LISTED_MAX, Listing, Mail, Options, Payload, PayloadKind, PublishOptions,
+    Ticket, WorkerId,
 };
 
 use crate::common::session;
@@ -61,6 +61,10 @@ fn channels_with_subscribers_are_listed_by_their_home() {
     node.subscribe(2, &away.expect("there are many"));
     node.subscribe(3, &vacant);
     node.unsubscribe(3, &vacant);
+    // One that has an entry for what it remembers alone.
+    let [remembered] = node.names("kept");
+    node.put("a", &remembered);
+    assert_eq!(sorted(&list(&mut node, "kept:*").0), []);
     node.desk.sent.clear();
     let (listing, others) = list(&mut node, "chat:*");
     let mut expected = [(one.clone(), 2), (two, 1)];
@@ -249,5 +253,20 @@ fn what_is_said_of_a_publication_counts_as_what_it_takes() {
     for (info, expected) in rows {
         let more = bytes(Some(info.clone())) - bytes(None);
         assert_eq!(more, expected as u64, "{info:?}");
+    }
+}
+
+#[test]
+fn what_is_private_is_so_by_its_name() {
+    let namespaces = crate::node::namespaces();
+    for (channel, is_private) in [
+        ("$42", true),
+        ("chat:$42", true),
+        ("chat:42", false),
+        ("chat:42#ann", false),
+        ("#ann", false),
+    ] {
+        let audience = Audience::of(channel, &namespaces);
+        assert_eq!(audience.is_private(), is_private, "{channel}");
     }
 }

@@ -19,13 +19,19 @@ fn they_are_counted_and_given_no_position() {
     let given: Vec<_> = given
         .map(|one| {
             let offset = one.position.map(|position| position.offset);
-            (one.session.index, &*one.channel, &*one.text, offset)
+            (
+                one.session.index,
+                &*one.channel,
+                &*one.source,
+                &*one.text,
+                offset,
+            )
         })
         .collect();
     let expected = [
-        (0, "news:*", "a", None),
-        (0, "news:*", "b", None),
-        (1, "news:1", "b", Some(2)),
+        (0, "news:*", "news:1", "a", None),
+        (0, "news:*", "news:1", "b", None),
+        (1, "news:1", "news:1", "b", Some(2)),
     ];
     assert_eq!(given, expected);
 }
@@ -78,4 +84,14 @@ fn joins_of_a_channel_are_told_to_its_own_subscribers_alone() {
     node.join(session(1), "news:1", &member("ann", "a"));
     assert!(!node.sweep(100));
     assert!(node.desk.given.is_empty());
+}
+
+#[test]
+fn what_is_for_some_alone_is_not_heard_by_all() {
+    let mut node = Node::alone();
+    node.subscribe(0, "news:*");
+    for channel in ["news:$1", "news:1#ann", "chat:1", "news"] {
+        assert_eq!(node.put("a", channel).handed, 0, "{channel}");
+    }
+    assert_eq!(node.put("a", "news:2").handed, 1);
 }
