@@ -35,6 +35,7 @@ pub(crate) struct Given {
     pub(crate) event: Event,
     pub(crate) receivers: u32,
     pub(crate) slow_miss: bool,
+    pub(crate) previous: Option<String>,
 }
 
 /// What one hub had done.
@@ -85,6 +86,9 @@ impl Outlet for Desk {
             event: delivery.event,
             receivers: delivery.receivers,
             slow_miss: delivery.slow_miss,
+            previous: delivery
+                .previous
+                .map(|one| String::from_utf8_lossy(one.bytes).into_owned()),
         });
     }
 

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Differences, Mail, Namespace, Outcome, PublishOptions, Published, Version};
+use veche_hub::{
+    Class, Differences, Event, Mail, Namespace, Outcome, Payload, PayloadKind, Publication,
+    PublishOptions, Published, Version,
+};
 
 use crate::node::{HOME, NEAR, Node, SOURCE, START_MS, namespaces};
 
@@ -151,4 +154,58 @@ fn a_publication_of_another_worker_gives_its_credit_back_once() {
     assert_eq!(node.texts(), ["a"]);
     assert_eq!(node.hub.counts().entries, 1, "one to nobody leaves nothing");
     assert_eq!(node.hub.worker(), HOME);
+}
+
+#[test]
+fn what_another_home_sends_is_given_with_the_one_before_and_its_credit_goes_back() {
+    let mut node = Node::home();
+    let away = (0..).map(|number| format!("kept:{number}"));
+    let away = away.into_iter().find(|channel| !node.is_home_of(channel));
+    let away = away.expect("there are many");
+    node.subscribe(0, &away);
+    let Some((
+        home,
+        Mail::Subscribe {
+            session,
+            ticket,
+            registration,
+            ..
+        },
+    )) = node.desk.sent.pop()
+    else {
+        panic!("its home is told");
+    };
+    node.receive(
+        home,
+        Mail::Subscribed {
+            session,
+            ticket,
+            registration,
+            joined: None,
+        },
+    );
+    let payload = |text: &'static str| Payload {
+        kind: PayloadKind::Text,
+        bytes: text.into(),
+    };
+    let deliver = |channel: &str| Mail::Deliver {
+        channel: Arc::from(channel),
+        publication: Publication {
+            payload: payload("b"),
+            position: None,
+            at_ms: START_MS,
+            event: Event::Published,
+            info: None,
+        },
+        previous: Some(payload("a")),
+    };
+    node.receive(home, deliver(&away));
+    let given = &node.desk.given[0];
+    assert_eq!((&*given.text, given.previous.as_deref()), ("b", Some("a")));
+    assert_eq!(node.desk.done, [(home, Class::Deliver)]);
+    // The last subscriber has left, and the home does not know yet.
+    node.unsubscribe(0, &away);
+    node.receive(home, deliver(&away));
+    assert_eq!((node.desk.given.len(), node.desk.done.len()), (1, 2));
+    assert_eq!(node.hub.counts().entries, 0);
 }
