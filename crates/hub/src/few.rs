@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_goes_back_when_less_than_a_quarter_is_used() {
+    fn memory_is_returned_below_a_quarter_of_capacity() {
         let capacity = |few: &Few<u32>| match few {
             Few::Many(items) => items.capacity(),
             _ => 0,

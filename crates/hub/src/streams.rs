@@ -11,7 +11,7 @@ use crate::{History, Info, Payload, Position};
 /// No stream.
 const NO_STREAM: u32 = u32::MAX;
 
-/// What a stream costs without publications: its place, its turn, and its channel's entry with its share of the table of
+/// The cost of a stream without publications: its place, its turn, and its channel's entry with its share of the table of
 /// names.
 const STREAM_BYTES: usize =
     size_of::<Option<Place>>() + size_of::<u32>() + size_of::<Option<Channel>>() + 48;
@@ -32,7 +32,7 @@ struct Place {
     /// Neighbours in the order of their last publications, among those that have some.
     older: u32,
     newer: u32,
-    /// Where it is among the turns.
+    /// Its number in `turns`.
     turn: u32,
 }
 
@@ -48,10 +48,10 @@ pub(crate) struct Streams {
     newest: u32,
     bytes: usize,
     epochs: Epochs,
-    /// The places in use, in the order in which they are looked at for what is over. Places are never given back, so a
-    /// walk over those would go by many that are free.
+    /// The places in use, in the order of the expiry pass. Free places are never returned, so a pass over `places`
+    /// would visit many of them in vain.
     turns: Vec<u32>,
-    /// Those before it were looked at in this round.
+    /// The pass has visited the turns before it in this round.
     cursor: usize,
     /// Publications that had to go before their time, so far.
     evicted: u64,
@@ -332,7 +332,7 @@ impl Streams {
         }
     }
 
-    /// Takes a turn out, so that those before the cursor stay those that were looked at.
+    /// Removes a turn. The turns before the cursor remain those visited in this round.
     fn end_turn(&mut self, mut turn: usize) {
         if turn < self.cursor {
             self.cursor -= 1;
@@ -344,11 +344,11 @@ impl Streams {
         self.turns.pop();
     }
 
-    /// The turn at one number becomes that of another.
+    /// Moves a turn to another number.
     fn move_turn(&mut self, from: usize, to: usize) {
         let index = self.turns[from];
         self.turns[to] = index;
-        // It may be the one that ends.
+        // The place of the closing stream is free already.
         if let Some(place) = &mut self.places[index as usize] {
             place.turn = to as u32;
         }
@@ -477,12 +477,12 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_given_than_has_to_be() {
+    fn eviction_stops_at_the_byte() {
         let mut streams = three();
         let full = streams.bytes();
         publish(&mut streams, 2, 0);
         let each = streams.bytes() - full;
-        // Down to the byte: that is enough.
+        // Equal to the budget is within it.
         assert_eq!(streams.evict(full, |_| false), Eviction::Publications);
         assert_eq!((streams.bytes(), streams.evicted()), (full, 1));
         assert_eq!(streams.evict(full, |_| false), Eviction::Publications);
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_looked_at_twice_before_all_were_whatever_goes_meanwhile() {
+    fn each_round_visits_every_stream_once_while_others_close() {
         for seed in 0..20 {
             let mut random = fastrand::Rng::with_seed(seed);
             let mut streams = Streams::new(Epochs::new(1));
@@ -579,7 +579,7 @@ mod tests {
                     false,
                     |channel| {
                         assert!(seen.borrow_mut().insert(channel), "{seed}: twice");
-                        // These remember no more, and go.
+                        // Channels without history lose their stream in the pass.
                         (channel % 7 > 0).then_some(HISTORY)
                     },
                     |_| false,

@@ -139,7 +139,7 @@ fn a_large_fan_out_allocates_per_publication_only() {
 }
 
 #[test]
-fn a_channel_that_was_crowded_gives_its_memory_back() {
+fn a_crowded_channel_returns_its_memory() {
     let mut hub = alone();
     for index in 0..20_000 {
         subscribe(&mut hub, index, "lobby");
@@ -155,7 +155,7 @@ fn a_channel_that_was_crowded_gives_its_memory_back() {
             assert!(hub.unsubscribe(session(index), channel, &mut Tally::default()));
         }
     });
-    // Slots are kept for the next ones; the list of the channel's own is not.
+    // Slots are kept for reuse; the list of the channel is not.
     let list_bytes = 20_000 * size_of::<u32>() as i64;
     assert!(
         left.bytes_current < -list_bytes * 9 / 10,
@@ -163,12 +163,12 @@ fn a_channel_that_was_crowded_gives_its_memory_back() {
         left.bytes_current
     );
     assert!(subscribed.bytes_current > list_bytes);
-    // Not at each step: that would move all that are left.
+    // Few reallocations, not one for each departure.
     assert!(left.count_total < 30, "{}", left.count_total);
 }
 
 #[test]
-fn subscribers_that_come_and_go_while_publications_wait_take_no_memory() {
+fn subscriber_churn_under_a_filled_queue_takes_no_memory() {
     const STAYING: u32 = 20;
     const MOVING: std::ops::Range<u32> = STAYING..2 * STAYING;
     let mut hub = alone();
@@ -192,7 +192,7 @@ fn subscribers_that_come_and_go_while_publications_wait_take_no_memory() {
                 assert!(hub.unsubscribe(session(index), channel, &mut tally));
                 subscribe(&mut hub, index, "news");
             }
-            // The next one comes while the one before it goes out, so the queue is never empty.
+            // A publication arrives during each sweep, so the queue is never empty.
             hub.sweep(1, &mut tally);
             publish(&mut hub, &mut tally);
             assert!(hub.sweep(STAYING as usize - 1, &mut tally));
@@ -208,7 +208,7 @@ fn subscribers_that_come_and_go_while_publications_wait_take_no_memory() {
 }
 
 #[test]
-fn tables_grow_in_few_steps() {
+fn tables_grow_in_few_allocations() {
     const MANY: u32 = 16_000;
     let mut hub = alone();
     let users: Vec<_> = (0..MANY).map(|index| format!("#user-{index}")).collect();
@@ -217,13 +217,13 @@ fn tables_grow_in_few_steps() {
             subscribe(&mut hub, index as u32, user);
         }
     });
-    // A name for each, and the steps of a few tables.
+    // One for each name, the rest for the growth of tables.
     let steps = allocated.count_total - u64::from(MANY);
     assert!(steps < 200, "{steps}");
 }
 
 #[test]
-fn queues_are_kept_for_so_many_channels() {
+fn sixteen_queues_are_kept_for_reuse() {
     let channels: Vec<_> = (0..17).map(|number| format!("channel-{number}")).collect();
     let mut hub = alone();
     for channel in &channels {
@@ -253,7 +253,7 @@ fn queues_are_kept_for_so_many_channels() {
 }
 
 #[test]
-fn what_is_remembered_takes_what_is_counted() {
+fn counted_history_bytes_match_allocated_bytes() {
     let mut namespaces = Namespaces::new();
     let options = Namespace {
         history: Some(History {
@@ -279,7 +279,7 @@ fn what_is_remembered_takes_what_is_counted() {
         let counted = (hub.counts().history_bytes - before) as f64;
         counted / allocated as f64
     };
-    // A power of two: no table has room to spare.
+    // A power of two leaves no spare capacity.
     let allocated = measure(|| (0..1 << 13).for_each(|_| publish(&mut hub, "one")));
     let records = share(&hub, 0, allocated.bytes_current);
     println!("counted of the bytes of publications: {records:.2}");

@@ -1,6 +1,8 @@
-//! Joins and leaves: how many wait, how many are told at once, and that those without listeners take no room.
+//! Joins and leaves: the limits of waiting and of one turn, and the room released by announcements without subscribers.
 
-use veche_hub::{Answer, Event, MEMBERS_MAX, Outcome, PresenceError, Question};
+use std::sync::Arc;
+
+use veche_hub::{Answer, Event, MEMBERS_MAX, Mail, Outcome, PresenceError, Question};
 
 use crate::common::session;
 use crate::node::{FAR, Node, START_MS, member};
@@ -10,14 +12,14 @@ const WAITING_MAX: u32 = 65_536;
 const TOLD_MAX: usize = 256;
 const PASSED_MAX: usize = 1024;
 
-/// One comes and goes.
+/// A member joins and leaves.
 fn visit(node: &mut Node, room: &str) {
     node.join(session(0), room, &member("ann", "a"));
     node.unsubscribe(0, room);
 }
 
 #[test]
-fn what_no_subscriber_is_left_to_hear_takes_no_room() {
+fn joins_and_leaves_without_subscribers_release_their_room() {
     let mut node = Node::alone();
     for _ in 0..WAITING_MAX {
         visit(&mut node, "room:1");
@@ -32,7 +34,7 @@ fn what_no_subscriber_is_left_to_hear_takes_no_room() {
 }
 
 #[test]
-fn so_many_wait_and_as_many_again_when_they_were_told() {
+fn waiting_announcements_are_limited_and_told_in_batches() {
     let mut node = Node::home();
     let [room] = node.names("room");
     node.subscribe_from(FAR, &room);
@@ -59,7 +61,7 @@ fn so_many_wait_and_as_many_again_when_they_were_told() {
 }
 
 #[test]
-fn a_turn_looks_at_so_many_channels_that_lack_credit() {
+fn a_turn_passes_a_limited_number_of_channels_without_credit() {
     let mut node = Node::home();
     let blocked: [String; PASSED_MAX] = node.names("room");
     for room in &blocked {
@@ -83,7 +85,7 @@ fn a_turn_looks_at_so_many_channels_that_lack_credit() {
 }
 
 #[test]
-fn each_channel_is_told_of_in_order_and_in_turn() {
+fn announcements_keep_their_order_and_channels_alternate() {
     let mut node = Node::alone();
     for (index, room) in ["room:1", "room:2"].into_iter().enumerate() {
         node.subscribe(10 + index as u32, room);
@@ -102,7 +104,7 @@ fn each_channel_is_told_of_in_order_and_in_turn() {
 }
 
 #[test]
-fn users_who_go_at_the_same_moment_are_each_given_up() {
+fn users_leaving_at_the_same_moment_are_each_announced() {
     let mut node = Node::alone();
     node.subscribe(9, "hall:1");
     for (index, user) in ["ann", "bob", "eve"].into_iter().enumerate() {
@@ -125,7 +127,7 @@ fn users_who_go_at_the_same_moment_are_each_given_up() {
 }
 
 #[test]
-fn so_many_members_are_named_at_once() {
+fn presence_lists_up_to_the_limit_and_refuses_beyond() {
     let mut node = Node::alone();
     let presence = |node: &mut Node| match node.ask("hall:1", Question::Presence) {
         Outcome::Done(Answer::Presence(present)) => present.map(|present| present.len()),
@@ -138,4 +140,29 @@ fn so_many_members_are_named_at_once() {
         node.join(session(index), "hall:1", &member("", &index.to_string()));
     }
     assert_eq!(presence(&mut node), Err(PresenceError::TooMany));
+}
+
+#[test]
+fn presence_counts_local_and_remote_subscribers() {
+    let mut node = Node::home();
+    let [room] = node.names("room");
+    node.join(session(0), &room, &member("ann", "a"));
+    let mail = node.request_from(FAR, &room, &member("bob", "b"));
+    node.receive(FAR, mail);
+    // A subscription without a client is no member.
+    node.subscribe(1, &room);
+    node.subscribe_from(FAR, &room);
+    let stats = |node: &mut Node| match node.ask(&room, Question::PresenceStats) {
+        Outcome::Done(Answer::PresenceStats(Ok(stats))) => (stats.clients, stats.users),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(stats(&mut node), (2, 2));
+    node.unsubscribe(0, &room);
+    assert_eq!(stats(&mut node), (1, 1));
+    let mail = Mail::Unsubscribe {
+        channel: Arc::from(room.as_str()),
+        client: member("bob", "b").client,
+    };
+    node.receive(FAR, mail);
+    assert_eq!(stats(&mut node), (0, 0));
 }

@@ -1,4 +1,4 @@
-//! Publications that lack credit: what goes on without them, and which lanes they keep.
+//! Publications without credit: progress of other channels, and reserved lanes.
 
 use veche_hub::{NoCredit, Options, Outcome};
 
@@ -26,7 +26,7 @@ fn a_publication_without_credit_holds_up_no_other_channel() {
     node.hub.credit_returned(&mut node.desk);
     assert_eq!(node.desk.delivered, ["near to 1"]);
     assert_eq!(node.hub.counts().stalled, 1);
-    // The same pass again: the one that waits is still in its place, once.
+    // The blocked one is still queued, once.
     node.desk.credits[usize::from(FAR.0)] = 9;
     node.hub.credit_returned(&mut node.desk);
     assert_eq!(node.desk.delivered, ["near to 1", "far to 2"]);
@@ -34,7 +34,7 @@ fn a_publication_without_credit_holds_up_no_other_channel() {
 }
 
 #[test]
-fn what_is_tried_again_in_vain_keeps_its_lanes() {
+fn a_publication_retried_in_vain_keeps_its_lanes_reserved() {
     let mut node = Node::home();
     let [both, near] = node.names("chat");
     node.subscribe_from(FAR, &both);
@@ -55,7 +55,7 @@ fn what_is_tried_again_in_vain_keeps_its_lanes() {
 }
 
 #[test]
-fn the_lanes_of_those_who_hear_a_whole_namespace_are_kept_too() {
+fn lanes_of_wildcard_subscribers_are_reserved() {
     let mut node = Node::home();
     let [near] = node.names("chat");
     node.subscribe_from(FAR, "news:1");
@@ -71,7 +71,7 @@ fn the_lanes_of_those_who_hear_a_whole_namespace_are_kept_too() {
 }
 
 #[test]
-fn a_full_queue_keeps_no_lane() {
+fn a_full_queue_reserves_no_lane() {
     let options = Options {
         channel_queue_publications_max: 1,
         ..Options::default()
@@ -93,7 +93,7 @@ fn a_full_queue_keeps_no_lane() {
 }
 
 #[test]
-fn what_is_durable_and_lacks_credit_holds_up_no_other_channel_and_keeps_its_lanes() {
+fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_lanes() {
     let mut node = Node::home();
     node.hub.keep_log();
     let [both, near] = node.names("kept");
@@ -106,14 +106,14 @@ fn what_is_durable_and_lacks_credit_holds_up_no_other_channel_and_keeps_its_lane
     for (text, channel) in [("a", &both), ("b", &near)] {
         assert_eq!(node.publish(text, channel), Ok(Outcome::Pending));
     }
-    // Others have taken the credit meanwhile.
+    // The credit is spent meanwhile.
     node.desk.credits = [0; 4];
     node.write_log();
     let counts = node.hub.counts();
     assert_eq!((counts.stalled, counts.pending), (2, 2));
     assert!(node.desk.delivered.is_empty());
 
-    // The one lane with credit is the first one's, which waits for another as well.
+    // The first publication waits for two lanes, and reserves the one with credit.
     node.desk.credits[usize::from(NEAR.0)] = 1;
     node.hub.credit_returned(&mut node.desk);
     assert!(node.desk.delivered.is_empty());
@@ -124,7 +124,7 @@ fn what_is_durable_and_lacks_credit_holds_up_no_other_channel_and_keeps_its_lane
     assert_eq!(node.desk.delivered, ["a to 1", "a to 2"]);
     assert_eq!(node.hub.counts().stalled, 1);
 
-    // Where the first lacks its own lane alone, the one behind it goes on.
+    // Publications behind it with other lanes go on.
     node.desk.credits = [9; 4];
     node.hub.credit_returned(&mut node.desk);
     let [far_only] = {
@@ -144,7 +144,7 @@ fn what_is_durable_and_lacks_credit_holds_up_no_other_channel_and_keeps_its_lane
 }
 
 #[test]
-fn what_waits_for_the_log_for_credit_and_for_both_is_counted() {
+fn gauges_count_publications_waiting_for_the_log_and_for_credit() {
     let mut node = Node::home();
     node.hub.keep_log();
     let [far, here] = node.names("kept");

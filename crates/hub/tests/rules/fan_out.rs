@@ -1,4 +1,4 @@
-//! Fan-out to many: turns of channels, the limits of queues, and what each delivery says of its receivers.
+//! Fan-out by sweeps: slices, limits of queues, numbers of receivers.
 
 use veche_hub::{IMMEDIATE_MAX, NoCredit, Options};
 
@@ -21,7 +21,7 @@ fn given_to(node: &Node, channel: &str) -> usize {
 }
 
 #[test]
-fn a_large_channel_takes_a_slice_of_a_sweep_and_the_next_one_follows() {
+fn a_large_channel_gets_one_slice_before_the_next_channel() {
     let mut node = Node::alone();
     crowd(&mut node, "large", 0..2_000);
     crowd(&mut node, "small", 2_000..2_000 + MANY);
@@ -44,7 +44,7 @@ fn a_large_channel_takes_a_slice_of_a_sweep_and_the_next_one_follows() {
 }
 
 #[test]
-fn a_few_are_served_at_once_and_one_more_waits_for_a_sweep() {
+fn small_channels_are_served_immediately_and_larger_ones_by_sweeps() {
     let mut node = Node::alone();
     crowd(&mut node, "chat", 0..IMMEDIATE_MAX as u32);
     node.put("a", "chat");
@@ -58,7 +58,7 @@ fn a_few_are_served_at_once_and_one_more_waits_for_a_sweep() {
 }
 
 #[test]
-fn the_publication_that_fills_the_queues_bytes_is_taken_and_no_other() {
+fn the_publication_reaching_the_byte_limit_is_the_last_one_accepted() {
     let options = Options {
         queue_bytes_max: 10,
         ..Options::default()
@@ -74,19 +74,23 @@ fn the_publication_that_fills_the_queues_bytes_is_taken_and_no_other() {
     for channel in ["one", "other"] {
         assert_eq!(node.publish("x", channel), Err(NoCredit), "{channel}");
     }
-    // What needs no queue needs no room in one.
+    // Immediate deliveries take no room in a queue.
     assert_eq!(node.put("x", "few").handed, 2);
     assert!(!node.sweep(1_000));
     let counts = node.hub.counts();
     assert_eq!((counts.queued, counts.queued_bytes), (0, 0));
     assert_eq!(node.put("1234567890", "other").handed, MANY);
     for channel in ["one", "other"] {
-        assert_eq!(node.publish("x", channel), Err(NoCredit), "ten are ten");
+        assert_eq!(
+            node.publish("x", channel),
+            Err(NoCredit),
+            "exactly at the limit"
+        );
     }
 }
 
 #[test]
-fn the_number_of_a_queues_publications_is_limited_by_channel() {
+fn the_publication_limit_of_a_queue_is_per_channel() {
     let options = Options {
         channel_queue_publications_max: 2,
         ..Options::default()
@@ -101,7 +105,7 @@ fn the_number_of_a_queues_publications_is_limited_by_channel() {
 }
 
 #[test]
-fn a_delivery_says_how_many_get_it_those_who_left_left_out() {
+fn a_delivery_states_its_number_of_receivers() {
     let mut node = Node::alone();
     crowd(&mut node, "chat", 0..MANY);
     node.put("first", "chat");
@@ -124,12 +128,12 @@ fn a_delivery_says_how_many_get_it_those_who_left_left_out() {
 }
 
 #[test]
-fn places_of_those_who_left_are_taken_out_while_publications_wait() {
+fn departed_subscribers_are_compacted_while_publications_wait() {
     let mut node = Node::alone();
     crowd(&mut node, "chat", 0..40);
     for round in 0..10u32 {
         node.put("a", "chat");
-        // More than half of them leave while a sweep is under way, and as many come.
+        // More than half of the subscribers change during a sweep.
         assert!(node.sweep(1));
         for index in 0..30 {
             node.unsubscribe(index, "chat");

@@ -1,4 +1,4 @@
-//! What back ends are told of channels: only what they want, and as much as there is room for.
+//! Happenings for back ends: levels of reporting, delays, limits.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ const EMPTY_MAX: u32 = 100_000;
 
 const DELAY_MS: u64 = 5_000;
 
-/// In `quiet` nothing is told, in `open` whether there is anybody, in `full` who; in `late` too, with a delay.
+/// Namespaces by level: `quiet` reports nothing; `open` and `missed` occupancy, `shut` with a delay; `full` members,
+/// `late` with a delay.
 fn node() -> Node {
     let mut node = Node::alone();
     let mut all = Namespaces::new();
@@ -50,7 +51,7 @@ fn node() -> Node {
     node
 }
 
-/// What has happened, as words, and how much was lost.
+/// Happenings since the last call, as words, and the number of lost ones.
 fn taken(node: &mut Node) -> (Vec<String>, u64) {
     let mut list = Vec::new();
     let lost = node.hub.take_happenings(&mut list);
@@ -66,7 +67,7 @@ fn taken(node: &mut Node) -> (Vec<String>, u64) {
 }
 
 #[test]
-fn each_namespace_tells_what_is_wanted_of_it() {
+fn each_namespace_reports_at_its_level() {
     let mut node = node();
     for channel in ["quiet:1", "open:1", "missed:1", "full:1", "other:1"] {
         node.join(session(0), channel, &member("ann", "a"));
@@ -98,7 +99,7 @@ fn a_channel_with_its_latest_publication_is_not_empty() {
 }
 
 #[test]
-fn what_there_is_no_room_for_is_counted() {
+fn happenings_beyond_the_limit_are_counted_as_lost() {
     let mut node = node();
     assert!(!node.hub.has_to_tell());
     let mut count = 0;
@@ -121,7 +122,7 @@ fn what_there_is_no_room_for_is_counted() {
 }
 
 #[test]
-fn a_channel_is_told_to_be_empty_when_its_delay_is_over_and_when_it_became_so() {
+fn a_vacated_channel_is_reported_after_its_delay_with_the_time_of_vacating() {
     let mut node = node();
     node.join(session(0), "late:1", &member("ann", "a"));
     node.subscribe(1, "late:2");
@@ -133,7 +134,7 @@ fn a_channel_is_told_to_be_empty_when_its_delay_is_over_and_when_it_became_so() 
     node.unsubscribe(1, "late:2");
     node.at(START_MS + 10 + DELAY_MS - 1);
     node.hub.look_after();
-    // Who is back is known to have been there all the time; another one is not.
+    // A subscriber that returns in time cancels the report.
     node.subscribe(1, "late:2");
     assert_eq!(taken(&mut node).0, [""; 0]);
     node.at(START_MS + 10 + DELAY_MS);
@@ -149,23 +150,23 @@ fn a_channel_is_told_to_be_empty_when_its_delay_is_over_and_when_it_became_so() 
 }
 
 #[test]
-fn another_member_of_a_channel_that_was_empty_is_told_of() {
+fn a_new_member_of_a_vacated_channel_is_reported_and_a_returning_one_is_not() {
     let mut node = node();
     node.join(session(0), "late:1", &member("ann", "a"));
     node.unsubscribe(0, "late:1");
     taken(&mut node);
     node.join(session(1), "late:1", &member("bob", "b"));
     assert_eq!(taken(&mut node).0, ["late:1 b joined at 0"]);
-    assert!(node.hub.has_looks_due(), "she may be given up");
+    assert!(node.hub.has_looks_due(), "an absence may end");
     node.join(session(2), "late:1", &member("ann", "c"));
-    assert_eq!(taken(&mut node).0, [""; 0], "she was not told to have left");
+    assert_eq!(taken(&mut node).0, [""; 0], "her leave was not reported");
     node.at(START_MS + DELAY_MS);
     node.hub.look_after();
     assert_eq!(taken(&mut node).0, [""; 0]);
 }
 
 #[test]
-fn so_many_channels_wait_for_the_end_of_their_delay() {
+fn channels_beyond_the_limit_are_reported_vacated_at_once() {
     let mut node = node();
     let stay = SubscribeOptions::default();
     for number in 0..EMPTY_MAX + 2 {
@@ -174,7 +175,7 @@ fn so_many_channels_wait_for_the_end_of_their_delay() {
         node.unsubscribe(0, &channel);
         node.hub.take_happenings(&mut Vec::new());
         if number + 1 == EMPTY_MAX {
-            // The next one is told of at once.
+            // One more is reported at once.
             node.join(session(0), "late:next", &stay);
             node.unsubscribe(0, "late:next");
             let expected = ["late:next Occupied at 0", "late:next Vacated at 0"];
@@ -192,7 +193,7 @@ fn so_many_channels_wait_for_the_end_of_their_delay() {
 }
 
 #[test]
-fn so_many_members_are_waited_for_where_channels_are_empty() {
+fn absent_members_beyond_the_limit_are_reported_at_once() {
     let mut node = node();
     let ann = member("ann", "a");
     for number in 0..EMPTY_MAX {
@@ -213,7 +214,7 @@ fn so_many_members_are_waited_for_where_channels_are_empty() {
 }
 
 #[test]
-fn where_members_are_not_told_of_nobody_is_waited_for() {
+fn absences_are_kept_only_for_namespaces_reporting_members() {
     let mut node = node();
     node.join(session(0), "shut:1", &member("ann", "a"));
     node.unsubscribe(0, "shut:1");
@@ -224,7 +225,7 @@ fn where_members_are_not_told_of_nobody_is_waited_for() {
 }
 
 #[test]
-fn any_one_reason_to_know_the_members_is_enough() {
+fn presence_announcements_and_reports_each_require_members() {
     let mut all = Namespaces::new();
     let none = Namespace::default();
     let presence = Namespace {

@@ -1,5 +1,4 @@
-//! What channels remember, as time passes: what is over is not given, and all of it goes within a bounded number of
-//! calls.
+//! History over time: expiry, its passes, the budget, recovery.
 
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use veche_hub::{Answer, HistoryError, Outcome, Query, Question, Since, Subscribe
 use crate::common::session;
 use crate::node::{Node, POSITION_TTL_MS, START_MS, TTL_MS, back_from, namespaces};
 
-/// As in `history.rs`: all streams are looked at in about so many calls, and in one at least and at most so many.
+/// As in `history.rs`: calls of a full pass, and the limits of one call.
 const LOOKS: u32 = 30;
 const LOOK_MIN: u32 = 256;
 const LOOK_MAX: u32 = 8192;
@@ -19,7 +18,7 @@ fn fill(node: &mut Node, count: u32) {
     }
 }
 
-/// Streams without publications, by what they take: all are as large as each other.
+/// Bytes of so many streams after removal of their publications.
 fn bytes_of_empty(count: u32) -> u64 {
     let mut node = Node::alone();
     fill(&mut node, count);
@@ -30,7 +29,7 @@ fn bytes_of_empty(count: u32) -> u64 {
 }
 
 #[test]
-fn what_is_over_is_neither_recovered_nor_read() {
+fn expired_publications_are_neither_recovered_nor_read() {
     let mut node = Node::alone();
     node.put("a", "kept:1");
     node.at(START_MS + TTL_MS - 1);
@@ -52,14 +51,14 @@ fn what_is_over_is_neither_recovered_nor_read() {
     assert_eq!(joined.position.offset, 1);
     let recovered = joined.recovered.expect("asked for");
     assert!(!recovered.is_whole && recovered.publications.is_empty());
-    // The position outlasts the publication.
+    // The position outlives the publication.
     let joined = node.join(session(2), "kept:1", &back_from(1));
     let recovered = joined.and_then(|joined| joined.recovered);
     assert!(recovered.expect("asked for").is_whole);
 }
 
 #[test]
-fn all_that_is_over_goes_in_about_thirty_calls_and_not_at_once() {
+fn a_full_expiry_pass_takes_thirty_calls_of_equal_size() {
     const STREAMS: u32 = 30_000;
     let mut node = Node::alone();
     fill(&mut node, STREAMS);
@@ -78,7 +77,7 @@ fn all_that_is_over_goes_in_about_thirty_calls_and_not_at_once() {
 }
 
 #[test]
-fn a_call_looks_at_no_fewer_and_no_more_streams_than_its_limits() {
+fn an_expiry_call_keeps_its_lower_and_upper_limit() {
     for (streams, looked) in [(1_000, LOOK_MIN), (LOOKS * LOOK_MAX + 3_000, LOOK_MAX)] {
         let mut node = Node::alone();
         fill(&mut node, streams);
@@ -89,7 +88,7 @@ fn a_call_looks_at_no_fewer_and_no_more_streams_than_its_limits() {
 }
 
 #[test]
-fn streams_that_are_gone_cost_no_calls() {
+fn closed_streams_add_no_expiry_calls() {
     let mut node = Node::alone();
     fill(&mut node, 100_000);
     node.at(START_MS + POSITION_TTL_MS);
@@ -97,7 +96,7 @@ fn streams_that_are_gone_cost_no_calls() {
         node.hub.look_after();
     }
     assert_eq!(node.hub.counts().history_bytes, 0);
-    // As many as one call looks at.
+    // The number of streams of one call.
     let left = LOOK_MIN;
     fill(&mut node, left);
     let bytes = node.hub.counts().history_bytes;
@@ -110,14 +109,14 @@ fn streams_that_are_gone_cost_no_calls() {
 }
 
 #[test]
-fn nothing_is_evicted_where_there_is_room() {
+fn nothing_is_evicted_below_the_budget() {
     let mut node = Node::alone();
     fill(&mut node, 100);
     assert_eq!(node.hub.evicted_total(), 0);
 }
 
 #[test]
-fn a_history_that_is_off_or_of_another_epoch_is_refused() {
+fn reads_of_disabled_history_and_of_another_epoch_are_refused() {
     let mut node = Node::alone();
     let all = Query {
         limit: 9,
@@ -146,7 +145,7 @@ fn a_history_that_is_off_or_of_another_epoch_is_refused() {
 }
 
 #[test]
-fn something_gets_old_only_where_something_is_kept() {
+fn look_after_is_due_only_while_streams_exist() {
     let mut node = Node::alone();
     assert!(!node.hub.has_looks_due());
     node.put("a", "chat:1");
@@ -159,7 +158,7 @@ fn something_gets_old_only_where_something_is_kept() {
 }
 
 #[test]
-fn the_position_of_a_channel_with_subscribers_is_kept() {
+fn a_channel_with_subscribers_keeps_its_position() {
     let mut node = Node::alone();
     node.subscribe(0, "kept:1");
     node.put("a", "kept:1");
@@ -197,7 +196,7 @@ fn each_worker_has_its_share_of_the_budget() {
 }
 
 #[test]
-fn a_budget_that_is_just_met_takes_nothing() {
+fn a_budget_met_exactly_closes_no_stream() {
     let mut node = Node::alone();
     for number in 0..3 {
         node.page(&format!("kept:{number}"));
@@ -211,7 +210,7 @@ fn a_budget_that_is_just_met_takes_nothing() {
 }
 
 #[test]
-fn a_channels_name_counts() {
+fn the_length_of_a_channel_name_is_part_of_its_cost() {
     let bytes = |channel: &str| {
         let mut node = Node::alone();
         node.page(channel);
@@ -221,7 +220,7 @@ fn a_channels_name_counts() {
 }
 
 #[test]
-fn the_latest_publication_is_recovered_unless_there_is_none_or_it_is_known() {
+fn recovery_of_the_latest_publication() {
     let mut node = Node::alone();
     let recovered = |node: &mut Node, index, joining: &SubscribeOptions| {
         let joined = node.join(session(index), "latest:1", joining);
@@ -255,7 +254,7 @@ fn the_latest_publication_is_recovered_unless_there_is_none_or_it_is_known() {
         recovered(&mut node, 3, &back_from(3)),
         (true, false, vec![])
     );
-    // One that chooses among them gets all that it has not.
+    // A session with a filter gets every publication it lacks.
     assert_eq!(
         recovered(&mut node, 4, &picky(1)),
         (true, false, vec![2, 3])

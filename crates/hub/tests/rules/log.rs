@@ -9,7 +9,7 @@ const PENDING_MAX: u32 = 8192;
 const PENDING_BYTES_MAX: usize = 8 << 20;
 const CHANGES_MAX: usize = 1024;
 
-/// As in `stream.rs`: how long a stream to which nothing was published is kept.
+/// As in `stream.rs`: lifetime of an unused stream.
 const FRESH_MS: u64 = 60_000;
 
 fn passing() -> PublishOptions {
@@ -20,7 +20,7 @@ fn passing() -> PublishOptions {
 }
 
 #[test]
-fn what_is_not_kept_takes_room_of_the_log_only_while_it_waits() {
+fn unkept_publications_count_against_the_log_only_while_waiting() {
     let mut node = Node::logged();
     let large = "x".repeat(PENDING_BYTES_MAX / 16);
     for round in 0..40 {
@@ -32,7 +32,7 @@ fn what_is_not_kept_takes_room_of_the_log_only_while_it_waits() {
         node.write_log();
         assert_eq!(node.hub.counts().pending, 0);
     }
-    // And while it waits it does take room.
+    // While waiting they count.
     assert_eq!(node.publish("kept", "kept:1"), Ok(Outcome::Pending));
     for _ in 0..16 {
         let passed = node.publish_with(&large, "kept:1", passing());
@@ -43,14 +43,14 @@ fn what_is_not_kept_takes_room_of_the_log_only_while_it_waits() {
 }
 
 #[test]
-fn so_many_publications_wait_for_the_log() {
+fn the_number_of_publications_waiting_for_the_log_is_limited() {
     let mut node = Node::logged();
     for _ in 0..PENDING_MAX {
         assert_eq!(node.publish("", "kept:1"), Ok(Outcome::Pending));
     }
     assert_eq!(node.publish("", "kept:1"), Err(NoCredit));
     assert_eq!(node.hub.counts().pending, PENDING_MAX);
-    // What no log has to do with goes on.
+    // Channels without history do not depend on the log.
     node.subscribe(0, "chat:1");
     assert_eq!(node.put("a", "chat:1").handed, 1);
     node.write_log();
@@ -59,7 +59,7 @@ fn so_many_publications_wait_for_the_log() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_a_batch_of_its_own_when_it_is_much() {
+fn many_unawaited_changes_make_a_batch() {
     let mut node = Node::logged();
     assert!(!node.hub.has_changes());
     for number in 0..1_200 {
@@ -80,12 +80,12 @@ fn what_nobody_waits_for_is_a_batch_of_its_own_when_it_is_much() {
         assert!(node.hub.has_changes());
     }
     node.hub.look_after();
-    let batch = node.hub.take_batch(false).expect("it is much");
+    let batch = node.hub.take_batch(false).expect("the limit is reached");
     assert_eq!(batch.appends.len(), CHANGES_MAX);
     let is_trimmed = |append: &Append| matches!(append, Append::Trimmed { below: 2, .. });
     assert!(batch.appends.iter().all(is_trimmed));
     assert!(!node.hub.has_changes());
-    // The rest is not much.
+    // The rest is below the limit.
     node.hub.look_after();
     assert_eq!(node.hub.take_batch(false), None);
     let batch = node.hub.take_batch(true).expect("all of it");
@@ -93,7 +93,7 @@ fn what_nobody_waits_for_is_a_batch_of_its_own_when_it_is_much() {
 }
 
 #[test]
-fn one_stream_that_lets_go_of_much_is_one_change() {
+fn repeated_trims_of_one_stream_are_one_change() {
     let mut node = Node::logged();
     for _ in 0..CHANGES_MAX + 100 {
         assert_eq!(node.publish("a", "kept:1"), Ok(Outcome::Pending));
@@ -106,7 +106,7 @@ fn one_stream_that_lets_go_of_much_is_one_change() {
 }
 
 #[test]
-fn a_stream_for_which_something_waits_is_kept() {
+fn a_stream_with_pending_publications_is_not_closed() {
     let mut node = Node::logged();
     assert_eq!(node.publish("a", "kept:1"), Ok(Outcome::Pending));
     node.at(START_MS + 2 * FRESH_MS);
@@ -121,7 +121,7 @@ fn a_stream_for_which_something_waits_is_kept() {
 }
 
 #[test]
-fn a_stream_is_opened_with_its_epoch_and_its_time() {
+fn opened_streams_are_logged_with_epoch_and_time() {
     let mut node = Node::logged();
     let epoch = node.page("kept:1").position.epoch;
     let batch = node.hub.take_batch(false).expect("its epoch is known");
@@ -134,7 +134,7 @@ fn a_stream_is_opened_with_its_epoch_and_its_time() {
 }
 
 #[test]
-fn a_removal_of_nothing_waits_for_a_batch_of_nothing() {
+fn removing_an_empty_history_waits_for_an_empty_batch() {
     let mut node = Node::logged();
     node.page("kept:1");
     node.write_log();

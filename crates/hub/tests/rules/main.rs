@@ -1,6 +1,5 @@
-//! The rules of one hub, subject by subject, each at its limits: what one worker does, alone or as the home of channels
-//! with subscribers on others, is exact and asserted as such. Random interleavings are in `joined.rs`, `members.rs` and
-//! `overheard.rs`.
+//! The rules of a single hub by subject: exact deliveries, answers, gauges and limits, alone and as the home of channels
+//! with remote subscribers. Random interleavings of several hubs are in `joined.rs`, `members.rs` and `overheard.rs`.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Options by namespace, as far as they show in what is delivered and answered.
+//! Options of namespaces and their effect on deliveries.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn slow_miss() -> Namespace {
     }
 }
 
-/// Whether each of these channels' deliveries say that a slow subscriber misses them.
+/// The marks of one delivery in each channel.
 fn misses(node: &mut Node, channels: &[&str]) -> Vec<bool> {
     for (index, channel) in channels.iter().enumerate() {
         node.subscribe(index as u32, channel);
@@ -24,7 +24,7 @@ fn misses(node: &mut Node, channels: &[&str]) -> Vec<bool> {
 }
 
 #[test]
-fn slow_subscribers_miss_what_their_namespace_lets_them() {
+fn deliveries_are_marked_missable_by_namespace_and_pattern() {
     let pattern = Pattern::new("/users/:user").expect("a pattern");
     let mut by_name = namespaces();
     by_name.insert("chat", slow_miss());
@@ -44,7 +44,7 @@ fn slow_subscribers_miss_what_their_namespace_lets_them() {
 }
 
 #[test]
-fn where_channels_remember_nothing_is_missed() {
+fn positioned_publications_are_never_missable() {
     let mut all = namespaces();
     let kept = all.of("kept:1");
     all.insert(
@@ -60,7 +60,7 @@ fn where_channels_remember_nothing_is_missed() {
 }
 
 #[test]
-fn a_pattern_has_its_place_whatever_the_order_in_which_they_come() {
+fn the_most_specific_pattern_applies_in_any_order_of_insertion() {
     let texts = ["/:kind/:id", "/users/:id", "/users/me", "/:kind/me"];
     let options = |size: u64| Namespace {
         leave_delay_ms: size,
@@ -85,7 +85,7 @@ fn a_pattern_has_its_place_whatever_the_order_in_which_they_come() {
 }
 
 #[test]
-fn an_epoch_has_the_bits_that_it_is_made_of() {
+fn epochs_return_their_forty_bits() {
     for bits in [1, 42, (1 << 40) - 1] {
         assert_eq!(Epoch::from_bits(bits).bits(), bits);
     }

@@ -1,4 +1,4 @@
-//! One hub at its desk: what it sends, gives and answers is kept as it comes.
+//! A hub with an outlet that records mail, deliveries and answers.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ pub(crate) const NEAR: WorkerId = WorkerId(1);
 pub(crate) const FAR: WorkerId = WorkerId(2);
 pub(crate) const SOURCE: WorkerId = WorkerId(3);
 
-/// How long channels keep publications, and positions, in milliseconds.
+/// Lifetimes of publications and of positions in milliseconds.
 pub(crate) const TTL_MS: u64 = 1_000;
 pub(crate) const POSITION_TTL_MS: u64 = 1_000_000;
 
-/// When a node begins.
+/// The time at the start.
 pub(crate) const START_MS: u64 = 1_000;
 
 /// A delivery to a session.
@@ -38,13 +38,13 @@ pub(crate) struct Given {
     pub(crate) previous: Option<String>,
 }
 
-/// What one hub had done.
+/// The recording outlet.
 #[derive(Default)]
 pub(crate) struct Desk {
-    /// Mails with a publication that may go to each worker.
+    /// Data mails that each worker accepts.
     pub(crate) credits: [usize; 4],
     pub(crate) sent: Vec<(WorkerId, Mail)>,
-    /// Mails with a publication that were sent, as words.
+    /// Sent publications, as words.
     pub(crate) delivered: Vec<String>,
     pub(crate) done: Vec<(WorkerId, Class)>,
     pub(crate) given: Vec<Given>,
@@ -72,7 +72,7 @@ impl Outlet for Desk {
     }
 
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
-        // What a front end makes of a publication is made of no other one.
+        // An encoding is never reused for another publication.
         let bytes = delivery.payload.bytes;
         let encode = || Bytes::copy_from_slice(bytes);
         let encoding = delivery.encodings.find_or_encode(Format(1), encode);
@@ -110,8 +110,8 @@ pub(crate) fn remembering(recovery: Recovery) -> Option<History> {
     })
 }
 
-/// `kept` and `news` remember, `latest` keeps the latest publication, `room` has members and tells of them, and so does
-/// `hall` with a delay; all of `news` are heard together.
+/// `kept` and `news` have history, `latest` recovers the latest publication, `room` has presence and announcements, `hall`
+/// too with a delay; `news` has a wildcard.
 pub(crate) fn namespaces() -> Namespaces {
     let mut all = Namespaces::with_wildcards(Wildcards::new(["news"]));
     let kept = Namespace {
@@ -180,7 +180,7 @@ impl Node {
         node
     }
 
-    /// Worker 0 of four, to which the channels of `news` fall.
+    /// Worker 0 of four, the home of `news`.
     pub(crate) fn home() -> Self {
         Self::home_with(Options::default())
     }
@@ -196,7 +196,7 @@ impl Node {
         self.hub.home_of(name(channel)) == HOME
     }
 
-    /// Names of channels of a namespace that fall to this worker.
+    /// Names of channels with their home here.
     pub(crate) fn names<const COUNT: usize>(&self, namespace: &str) -> [String; COUNT] {
         let all = (0..).map(|number| format!("{namespace}:{number}"));
         let mut own = all.filter(|channel| self.is_home_of(channel));
@@ -225,7 +225,7 @@ impl Node {
         self.join(session(index), channel, &SubscribeOptions::default());
     }
 
-    /// What it joins, if the home is here.
+    /// Subscribes; returns the position and recovery if the home is here.
     pub(crate) fn join(
         &mut self,
         session: ConnectionId,
@@ -254,7 +254,7 @@ impl Node {
         self.hub.close(session, &mut self.desk);
     }
 
-    /// The mail by which another worker's session subscribes here.
+    /// The subscribe mail of a session of another worker.
     pub(crate) fn request_from(
         &self,
         worker: WorkerId,
@@ -306,7 +306,7 @@ impl Node {
             .publish(from, name(channel), payload, terms.as_ref(), &mut self.desk)
     }
 
-    /// Publishes where there is room and the home is here.
+    /// Publishes to a local home with room.
     pub(crate) fn put(&mut self, text: &str, channel: &str) -> Published {
         match self.publish(text, channel) {
             Ok(Outcome::Done(published)) => published,
@@ -334,7 +334,7 @@ impl Node {
         self.hub.ask(asker, name(channel), question, &mut self.desk)
     }
 
-    /// All that is kept of a channel's history.
+    /// The whole history of a channel.
     pub(crate) fn page(&mut self, channel: &str) -> Page {
         let all = Query {
             limit: usize::MAX,
@@ -350,14 +350,14 @@ impl Node {
         self.hub.sweep(deliveries_max, &mut self.desk)
     }
 
-    /// Writes all that waits for the log, and goes on with it.
+    /// Takes a batch and reports it as durable.
     pub(crate) fn write_log(&mut self) {
         if let Some(batch) = self.hub.take_batch(false) {
             self.hub.durable(batch.number, &mut self.desk);
         }
     }
 
-    /// The texts that were given since the last call, in order.
+    /// The delivered texts since the last call, in order.
     pub(crate) fn texts(&mut self) -> Vec<String> {
         let given = std::mem::take(&mut self.desk.given);
         given.into_iter().map(|one| one.text).collect()
@@ -377,7 +377,7 @@ pub(crate) fn member(user: &str, client: &str) -> SubscribeOptions {
     }
 }
 
-/// Knows the channel up to that offset, of whichever stream there is.
+/// Resumes behind an offset of any epoch.
 pub(crate) fn back_from(offset: u64) -> SubscribeOptions {
     let since = Since {
         epoch: None,

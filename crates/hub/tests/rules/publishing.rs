@@ -1,4 +1,4 @@
-//! Publications that are not taken as usual: repeated, stale, passing ones, and those that go out with the one before.
+//! PublishOptions of publications: repetition, versions, passing ones, differences; credit of remote publications.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn offset(published: Published) -> Option<u64> {
 }
 
 #[test]
-fn a_repeated_publication_is_answered_as_the_first_was_and_given_once() {
+fn a_repeated_publication_gets_the_first_answer_and_is_delivered_once() {
     let mut node = Node::alone();
     node.subscribe(0, "kept:1");
     let first = put(&mut node, "a", "kept:1", keyed("k"));
@@ -47,7 +47,7 @@ fn a_repeated_publication_is_answered_as_the_first_was_and_given_once() {
     assert_eq!(put(&mut node, "a", "kept:1", keyed("k")), first);
     assert_eq!(node.texts(), ["a"]);
     assert_eq!(offset(put(&mut node, "b", "kept:1", keyed("l"))), Some(2));
-    // Of a channel that has no entry else, too.
+    // Also in a channel without history.
     assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, 0);
     node.subscribe(2, "chat:1");
     assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).handed, 0);
@@ -58,7 +58,7 @@ fn a_repeated_publication_is_answered_as_the_first_was_and_given_once() {
 }
 
 #[test]
-fn long_keys_are_told_apart_by_their_last_byte() {
+fn long_idempotency_keys_differ_by_their_last_byte() {
     let mut node = Node::alone();
     let key = |last: &str| keyed(&("k".repeat(1_000) + last));
     let first = put(&mut node, "a", "kept:1", key("1"));
@@ -69,7 +69,7 @@ fn long_keys_are_told_apart_by_their_last_byte() {
 }
 
 #[test]
-fn a_stale_publication_is_answered_with_the_channels_position_and_not_given() {
+fn a_stale_publication_is_answered_with_the_current_position_and_not_delivered() {
     let mut node = Node::alone();
     node.subscribe(0, "kept:1");
     assert_eq!(offset(put(&mut node, "a", "kept:1", versioned(5))), Some(1));
@@ -81,7 +81,7 @@ fn a_stale_publication_is_answered_with_the_channels_position_and_not_given() {
 }
 
 #[test]
-fn a_passing_publication_is_given_and_not_kept() {
+fn a_passing_publication_is_delivered_and_not_kept() {
     let mut node = Node::alone();
     node.subscribe(0, "kept:1");
     node.put("a", "kept:1");
@@ -97,7 +97,7 @@ fn a_passing_publication_is_given_and_not_kept() {
 }
 
 #[test]
-fn the_one_before_goes_out_where_the_namespace_and_the_publisher_want_it() {
+fn the_previous_payload_is_sent_as_namespace_and_terms_demand() {
     let asked = PublishOptions {
         has_difference: true,
         ..PublishOptions::default()
@@ -142,7 +142,7 @@ fn the_one_before_goes_out_where_the_namespace_and_the_publisher_want_it() {
 }
 
 #[test]
-fn a_publication_of_another_worker_gives_its_credit_back_once() {
+fn a_remote_publication_returns_its_credit_once() {
     let mut node = Node::home();
     let [chat, kept] = node.names("chat");
     node.subscribe(0, &chat);
@@ -152,12 +152,16 @@ fn a_publication_of_another_worker_gives_its_credit_back_once() {
     assert_eq!(node.desk.done.len(), 2);
     assert!(node.desk.done.iter().all(|(to, _)| *to == SOURCE));
     assert_eq!(node.texts(), ["a"]);
-    assert_eq!(node.hub.counts().entries, 1, "one to nobody leaves nothing");
+    assert_eq!(
+        node.hub.counts().entries,
+        1,
+        "a publication without subscribers leaves no entry"
+    );
     assert_eq!(node.hub.worker(), HOME);
 }
 
 #[test]
-fn what_another_home_sends_is_given_with_the_one_before_and_its_credit_goes_back() {
+fn a_remote_delivery_keeps_the_previous_payload_and_returns_its_credit() {
     let mut node = Node::home();
     let away = (0..).map(|number| format!("kept:{number}"));
     let away = away.into_iter().find(|channel| !node.is_home_of(channel));
@@ -203,7 +207,7 @@ fn what_another_home_sends_is_given_with_the_one_before_and_its_credit_goes_back
     let given = &node.desk.given[0];
     assert_eq!((&*given.text, given.previous.as_deref()), ("b", Some("a")));
     assert_eq!(node.desk.done, [(home, Class::Deliver)]);
-    // The last subscriber has left, and the home does not know yet.
+    // The home has not heard of the last unsubscription yet.
     node.unsubscribe(0, &away);
     node.receive(home, deliver(&away));
     assert_eq!((node.desk.given.len(), node.desk.done.len()), (1, 2));

@@ -1,4 +1,4 @@
-//! Sessions: which may subscribe, how many, and what is known of them.
+//! Sessions: generations, limits, listings.
 
 use veche_hub::{ConnectionId, Options, SubscribeError, SubscribeOptions};
 
@@ -21,7 +21,7 @@ fn try_subscribe(
 }
 
 #[test]
-fn a_closed_session_subscribes_no_more() {
+fn a_closed_session_cannot_subscribe_again() {
     let mut node = Node::alone();
     node.subscribe(0, "chat");
     node.close(session(0));
@@ -35,7 +35,7 @@ fn a_closed_session_subscribes_no_more() {
 }
 
 #[test]
-fn a_successor_ends_a_forerunner_that_was_never_closed() {
+fn a_successor_closes_its_unclosed_forerunner() {
     let mut node = Node::alone();
     for channel in ["a", "b", "c"] {
         node.subscribe(0, channel);
@@ -51,7 +51,7 @@ fn a_successor_ends_a_forerunner_that_was_never_closed() {
 }
 
 #[test]
-fn a_worker_has_so_many_subscriptions_and_sessions() {
+fn subscriptions_and_sessions_of_a_worker_are_limited() {
     let options = Options {
         subscriptions_max: 3,
         sessions_max: 2,
@@ -99,7 +99,7 @@ fn channels_of_a_session_are_listed_latest_first() {
     assert_eq!(channels(&node, session(9)), [""; 0]);
     assert_eq!(node.hub.user_of(session(0)), Some("ann"));
     assert_eq!(node.hub.user_of(session(1)), None);
-    // Out of the middle, the end and the beginning.
+    // From the middle, the end and the beginning of the list.
     for (gone, left) in [
         ("b", &["c", "#ann", "a"][..]),
         ("a", &["c", "#ann"]),
@@ -115,7 +115,7 @@ fn channels_of_a_session_are_listed_latest_first() {
 }
 
 #[test]
-fn subscribers_of_a_channel_are_those_who_are_still_there() {
+fn departed_subscribers_are_not_listed() {
     let mut node = Node::alone();
     let sessions = |node: &Node, channel: &str| {
         let mut all: Vec<_> = node.hub.sessions_of(channel).map(|one| one.index).collect();
@@ -126,7 +126,7 @@ fn subscribers_of_a_channel_are_those_who_are_still_there() {
     for index in 0..20 {
         node.subscribe(index, "chat");
     }
-    // Places of those who left are kept while something waits.
+    // Places of departed subscribers stay while publications wait.
     node.put("a", "chat");
     for index in 0..17 {
         node.unsubscribe(index, "chat");
@@ -151,7 +151,7 @@ fn a_session_without_subscriptions_is_not_closed() {
     come_and_go(&mut node, generation(6));
     let refused = try_subscribe(&mut node, generation(5), "a");
     assert_eq!(refused, Err(SubscribeError::Stale));
-    // The end of one that has ended before ends no other.
+    // A stale end has no effect.
     node.close(generation(5));
     come_and_go(&mut node, generation(6));
     node.close(generation(6));
@@ -160,7 +160,7 @@ fn a_session_without_subscriptions_is_not_closed() {
 }
 
 #[test]
-fn thousands_of_sessions_and_channels_are_told_apart() {
+fn subscriptions_are_found_by_session_and_channel_only() {
     const MANY: u32 = 2_000;
     let mut node = Node::alone();
     for number in 0..MANY {

@@ -1,4 +1,4 @@
-//! Users: their connections, what is done to them, and when they were last there.
+//! Users: connections, instructions, last seen.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn begone() -> Instruction {
 }
 
 #[test]
-fn many_users_who_have_gone_are_remembered() {
+fn last_seen_is_kept_for_many_users() {
     const MANY: u32 = 40_000;
     let mut node = Node::alone();
     assert_eq!(status(&mut node, "0"), UserStatus::default());
@@ -41,7 +41,7 @@ fn many_users_who_have_gone_are_remembered() {
 }
 
 #[test]
-fn a_user_who_is_there_was_not_last_seen() {
+fn a_connected_user_has_no_last_seen() {
     let mut node = Node::home();
     let user = (0..).map(|number: u32| number.to_string());
     let user = user
@@ -79,7 +79,7 @@ fn a_user_who_is_there_was_not_last_seen() {
 }
 
 #[test]
-fn an_instruction_reaches_all_connections_of_the_user_and_counts_them() {
+fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
     let mut node = Node::home();
     let users = (0..).map(|number: u32| number.to_string());
     let is_here = |user: &String| node.is_home_of(&format!("#{user}"));
@@ -107,7 +107,7 @@ fn an_instruction_reaches_all_connections_of_the_user_and_counts_them() {
     assert_eq!(here, [session(0), session(1)]);
     assert_eq!(node.hub.sessions_of_user("").count(), 0);
 
-    // Of a user whose home is elsewhere the home is told.
+    // A remote home is told by mail.
     node.desk.sent.clear();
     let outcome = node.hub.instruct(from, &away, begone(), &mut node.desk);
     assert_eq!(outcome, Ok(Outcome::Pending));
@@ -120,7 +120,7 @@ fn an_instruction_reaches_all_connections_of_the_user_and_counts_them() {
 }
 
 #[test]
-fn an_instruction_means_those_whom_it_names() {
+fn instructions_select_connections_by_id() {
     let all = begone();
     assert!(all.means_all() && all.means("a"));
     let one = Instruction {

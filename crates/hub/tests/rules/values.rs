@@ -1,4 +1,4 @@
-//! What the hub hands out and keeps count of: listings, connections, encodings, gauges, the cost of what is kept.
+//! Values of the hub: listings, connections, encodings, costs of publications.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn a_hub_knows_its_place() {
 }
 
 #[test]
-fn homes_are_spread_over_all_workers() {
+fn homes_are_spread_evenly_over_workers() {
     let hub = Hub::new(HOME, 4, 1, Options::default());
     let mut counts = [0; 4];
     for number in 0..4_000 {
@@ -61,7 +61,7 @@ fn channels_with_subscribers_are_listed_by_their_home() {
     node.subscribe(2, &away.expect("there are many"));
     node.subscribe(3, &vacant);
     node.unsubscribe(3, &vacant);
-    // One that has an entry for what it remembers alone.
+    // An entry without subscribers, kept for its stream.
     let [remembered] = node.names("kept");
     node.put("a", &remembered);
     assert_eq!(sorted(&list(&mut node, "kept:*").0), []);
@@ -78,7 +78,7 @@ fn channels_with_subscribers_are_listed_by_their_home() {
     assert_eq!(asked.collect::<Vec<_>>(), [NEAR, FAR, SOURCE]);
     assert_eq!(sorted(&list(&mut node, &one).0), [(one.clone(), 2)]);
 
-    // As it is asked by others.
+    // A request of another worker.
     node.desk.sent.clear();
     let mail = Mail::List {
         pattern: Arc::from(&*one),
@@ -103,7 +103,7 @@ fn channels_with_subscribers_are_listed_by_their_home() {
 }
 
 #[test]
-fn more_channels_than_are_listed_at_once_are_no_list() {
+fn a_listing_beyond_the_limit_is_refused() {
     let mut node = Node::alone();
     for number in 0..LISTED_MAX as u32 {
         node.subscribe(0, &format!("chat:{number}"));
@@ -124,7 +124,7 @@ fn more_channels_than_are_listed_at_once_are_no_list() {
     assert_eq!(sum.channels(), None);
     let mut sum = Listing::default();
     sum.add(list(&mut node, "*").0);
-    assert_eq!(sum.channels(), None, "one that is too long makes all so");
+    assert_eq!(sum.channels(), None, "one refused part refuses the whole");
 }
 
 fn connected(number: usize) -> Connected {
@@ -151,7 +151,7 @@ fn connections(numbers: std::ops::Range<usize>) -> Connections {
 }
 
 #[test]
-fn connections_of_several_workers_add_up_to_a_limit() {
+fn connections_beyond_the_limit_are_refused() {
     let mut all = connections(0..3);
     all.add(connections(3..5));
     let clients = all.all().expect("they are few").iter();
@@ -169,12 +169,12 @@ fn connections_of_several_workers_add_up_to_a_limit() {
     assert_eq!(full.all(), None);
     let mut sum = connections(0..1);
     sum.add(full);
-    assert_eq!(sum.all(), None, "one that is too long makes all so");
+    assert_eq!(sum.all(), None, "one refused part refuses the whole");
     assert!(!sum.push(connected(1)));
 }
 
 #[test]
-fn an_encoding_is_made_once_as_long_as_there_is_room_for_it() {
+fn encodings_are_made_once_up_to_the_limit() {
     let mut encodings = Encodings::default();
     let encode = |encodings: &mut Encodings, format: u32| {
         let mut is_made = false;
@@ -197,7 +197,7 @@ fn an_encoding_is_made_once_as_long_as_there_is_room_for_it() {
 }
 
 #[test]
-fn what_is_said_of_a_publication_counts_as_what_it_takes() {
+fn publication_info_is_counted_to_the_byte() {
     let payload = |bytes: &'static [u8]| Payload {
         kind: PayloadKind::Text,
         bytes: Bytes::from_static(bytes),
@@ -257,7 +257,7 @@ fn what_is_said_of_a_publication_counts_as_what_it_takes() {
 }
 
 #[test]
-fn what_is_private_is_so_by_its_name() {
+fn private_channels_are_recognised_by_name() {
     let namespaces = crate::node::namespaces();
     for (channel, is_private) in [
         ("$42", true),

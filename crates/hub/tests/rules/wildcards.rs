@@ -1,4 +1,4 @@
-//! Those who hear a whole namespace, one hub at a time.
+//! Subscribers of wildcard channels.
 
 use veche_hub::{Event, Mail};
 
@@ -6,7 +6,7 @@ use crate::common::session;
 use crate::node::{NEAR, Node, member};
 
 #[test]
-fn they_are_counted_and_given_no_position() {
+fn wildcard_subscribers_are_counted_and_get_no_position() {
     let mut node = Node::alone();
     node.subscribe(0, "news:*");
     let published = node.put("a", "news:1");
@@ -37,7 +37,7 @@ fn they_are_counted_and_given_no_position() {
 }
 
 #[test]
-fn a_publication_to_the_wildcard_itself_is_heard_once_and_not_kept() {
+fn a_publication_to_the_wildcard_channel_is_delivered_once_and_not_kept() {
     let mut node = Node::alone();
     node.subscribe(0, "news:*");
     node.subscribe(1, "news:1");
@@ -48,7 +48,7 @@ fn a_publication_to_the_wildcard_itself_is_heard_once_and_not_kept() {
 }
 
 #[test]
-fn those_on_other_workers_hear_it_by_mail() {
+fn remote_wildcard_subscribers_are_served_by_mail() {
     let mut node = Node::home();
     node.subscribe_from(NEAR, "news:*");
     node.desk.credits[usize::from(NEAR.0)] = 1;
@@ -78,7 +78,7 @@ fn those_on_other_workers_hear_it_by_mail() {
 }
 
 #[test]
-fn joins_of_a_channel_are_told_to_its_own_subscribers_alone() {
+fn joins_are_not_announced_to_wildcard_subscribers() {
     let mut node = Node::alone();
     node.subscribe(0, "news:*");
     node.join(session(1), "news:1", &member("ann", "a"));
@@ -87,7 +87,7 @@ fn joins_of_a_channel_are_told_to_its_own_subscribers_alone() {
 }
 
 #[test]
-fn what_is_for_some_alone_is_not_heard_by_all() {
+fn private_and_foreign_channels_are_not_delivered_to_wildcard_subscribers() {
     let mut node = Node::alone();
     node.subscribe(0, "news:*");
     for channel in ["news:$1", "news:1#ann", "chat:1", "news"] {
