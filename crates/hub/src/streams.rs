@@ -340,7 +340,10 @@ impl Streams {
             turn = self.cursor;
         }
         let last = self.turns.len() - 1;
-        self.move_turn(last, turn);
+        // Where it is the last one, the stream that was moved from there has its new number already.
+        if turn != last {
+            self.move_turn(last, turn);
+        }
         self.turns.pop();
     }
 
@@ -557,6 +560,17 @@ mod tests {
         last.sort_unstable();
         assert_eq!(last, [0, 1, 2]);
         assert_eq!((streams.len(), streams.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn a_stream_that_takes_the_number_of_a_closed_one_closes_too() {
+        let mut streams = three();
+        // All have been visited in this round.
+        streams.look(3, 0, false, |_| Some(HISTORY), |_| true, |_| {});
+        for index in 0..3 {
+            streams.close(index);
+        }
+        assert_eq!((streams.len(), streams.turns.len()), (0, 0));
     }
 
     #[test]
