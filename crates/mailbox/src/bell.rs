@@ -8,9 +8,10 @@
 //! case.)
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::Wake;
+use crate::sync::AtomicBool;
 
 /// One per receiver, rung by all.
 #[derive(Default)]

@@ -1,9 +1,9 @@
 //! What two workers share in one direction.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
+use crate::sync::{AtomicBool, AtomicU32, Mutex};
 
 /// Which room a piece of mail takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,9 @@
 mod bell;
 mod lane;
 mod mailbox;
+#[cfg(all(test, feature = "model"))]
+mod model_tests;
+mod sync;
 mod wake;
 
 pub use lane::Class;

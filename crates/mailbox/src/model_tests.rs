@@ -1,0 +1,212 @@
+//! Two workers with one credit, in thousands of orders that a model checker chooses. A wake that is lost leaves both
+//! asleep, which the checker reports as a deadlock with the order that led there.
+//! `cargo test -p veche-mailbox --features model --lib model_tests`; `make test` has it.
+
+use std::sync::Arc;
+
+use shuttle::sync::{Condvar, Mutex};
+use shuttle::thread;
+
+use crate::{Class, Mailbox, Options, Wake};
+
+/// Orders of each kind that each model is tried in.
+const ORDERS: usize = 3000;
+
+/// Publications of a worker: enough for a credit to come back while its source falls asleep, and again after that.
+const MAIL: u32 = 4;
+
+fn check(model: impl Fn() + Send + Sync + 'static) {
+    let model = Arc::new(model);
+    let again = Arc::clone(&model);
+    shuttle::check_random(move || model(), ORDERS);
+    shuttle::check_pct(move || again(), ORDERS, 3);
+}
+
+fn one_credit() -> [Mailbox<u32>; 2] {
+    let options = Options {
+        credits: 1,
+        control_max: MAIL,
+    };
+    let ends = Mailbox::mesh(2, &options);
+    ends.try_into().expect("two ends")
+}
+
+/// The wait of one worker. It has no timeout and does not end by itself.
+#[derive(Clone, Default)]
+struct Wait(Arc<(Mutex<bool>, Condvar)>);
+
+impl Wake for Wait {
+    fn wake(&self) {
+        *self.0.0.lock().expect("not poisoned") = true;
+        self.0.1.notify_one();
+    }
+}
+
+impl Wait {
+    fn until_woken(&self) {
+        let mut is_woken = self.0.0.lock().expect("not poisoned");
+        while !*is_woken {
+            is_woken = self.0.1.wait(is_woken).expect("not poisoned");
+        }
+        *is_woken = false;
+    }
+}
+
+/// What a worker does after a turn.
+#[derive(PartialEq)]
+enum Next {
+    /// Takes another turn, as for an event of a socket.
+    Turn,
+    /// Sleeps when the mailbox lets it.
+    Sleep,
+    /// Ends.
+    End,
+}
+
+fn run(mut mailbox: Mailbox<u32>, mut turn: impl FnMut(&mut Mailbox<u32>) -> Next) {
+    let wait = Wait::default();
+    mailbox.attach(wait.clone());
+    loop {
+        match turn(&mut mailbox) {
+            Next::Turn => {}
+            Next::Sleep if !mailbox.sleep() => {}
+            Next::Sleep => {
+                wait.until_woken();
+                mailbox.awake();
+            }
+            Next::End => break,
+        }
+    }
+}
+
+/// Sends a number in each turn and, without a credit, waits for [`Mailbox::relieved`].
+#[derive(Default)]
+struct Source {
+    sent: u32,
+    is_waiting: bool,
+}
+
+impl Source {
+    fn turn(&mut self, mailbox: &mut Mailbox<u32>) -> Next {
+        let to = 1 - mailbox.me();
+        while let Some(relieved) = mailbox.relieved() {
+            assert_eq!(relieved, to);
+            self.is_waiting = false;
+        }
+        if self.sent == MAIL {
+            return Next::End;
+        }
+        if !self.is_waiting {
+            match mailbox.post(to, Class::Data, self.sent) {
+                Ok(()) => self.sent += 1,
+                Err(_) => self.is_waiting = true,
+            }
+        }
+        mailbox.flush();
+        match self.is_waiting {
+            true => Next::Sleep,
+            false => Next::Turn,
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_the_only_credit_is_woken_by_it() {
+    check(|| {
+        let [source, sink] = one_credit();
+        let sink = thread::spawn(|| {
+            let mut received = 0;
+            run(sink, move |mailbox| {
+                while let Some((from, number)) = mailbox.pop() {
+                    assert_eq!((from, number), (0, received));
+                    received += 1;
+                    mailbox.done(from);
+                }
+                if received == MAIL {
+                    Next::End
+                } else {
+                    Next::Sleep
+                }
+            });
+        });
+        let mut state = Source::default();
+        run(source, |mailbox| {
+            assert!(mailbox.pop().is_none());
+            state.turn(mailbox)
+        });
+        sink.join().expect("done");
+    });
+}
+
+/// The credit that came back was taken by another publication of the same turn, before the one that waits was asked.
+#[test]
+fn who_waits_is_woken_though_another_took_the_credit() {
+    const URGENT: u32 = 1000;
+    check(|| {
+        let [source, sink] = one_credit();
+        let sink = thread::spawn(|| {
+            let mut received = 0;
+            run(sink, move |mailbox| {
+                while let Some((from, number)) = mailbox.pop() {
+                    if number != URGENT {
+                        assert_eq!(number, received);
+                        received += 1;
+                    }
+                    mailbox.done(from);
+                }
+                if received == MAIL {
+                    Next::End
+                } else {
+                    Next::Sleep
+                }
+            });
+        });
+        let mut state = Source::default();
+        let mut urgent = 3;
+        run(source, |mailbox| {
+            assert!(mailbox.pop().is_none());
+            if urgent > 0 && mailbox.post(1, Class::Data, URGENT).is_ok() {
+                urgent -= 1;
+            }
+            state.turn(mailbox)
+        });
+        sink.join().expect("done");
+    });
+}
+
+/// Each sends the other data, and answers the other's with control mail, which has room of its own.
+#[test]
+fn both_ways_with_answers() {
+    const ANSWER: u32 = 1000;
+    fn worker(mailbox: Mailbox<u32>) {
+        let mut state = Source::default();
+        let (mut received, mut answers) = (0, 0);
+        run(mailbox, move |mailbox| {
+            let other = 1 - mailbox.me();
+            while let Some((from, mail)) = mailbox.pop() {
+                assert_eq!(from, other);
+                if mail >= ANSWER {
+                    assert_eq!(mail, ANSWER + answers, "in order");
+                    answers += 1;
+                } else {
+                    assert_eq!(mail, received, "in order");
+                    let answer = mailbox.post(other, Class::Control, ANSWER + received);
+                    answer.expect("room for all answers");
+                    received += 1;
+                    mailbox.done(from);
+                }
+            }
+            mailbox.flush();
+            match state.turn(mailbox) {
+                Next::End if received < MAIL || answers < MAIL => Next::Sleep,
+                next => next,
+            }
+        });
+    }
+    check(|| {
+        let [one, other] = one_credit();
+        let other = thread::spawn(|| worker(other));
+        worker(one);
+        other.join().expect("done");
+    });
+}
