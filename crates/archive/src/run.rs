@@ -33,7 +33,8 @@ pub(crate) fn lost(folder: &Path) -> io::Result<Option<u32>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let (boot, policy) = text.trim_end().split_once(' ').unwrap_or((&text, ""));
+    let text = text.trim_end();
+    let (boot, policy) = text.split_once(' ').unwrap_or((text, ""));
     let now = boot_id();
     let is_another = boot != now.trim_end();
     let seed = crc32fast::hash(format!("{boot} {now}").as_bytes());
@@ -71,5 +72,39 @@ pub(crate) fn other(epoch: u64, seed: u32) -> u64 {
         // Nothing is known by that one.
         0 => 2,
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_epoch_is_never_zero_and_never_the_same() {
+        assert_eq!(other(5, 3), 6);
+        assert_eq!(other(u64::MAX, 1), u64::MAX - 1);
+        assert_eq!(other(3, 3), 2);
+    }
+
+    #[test]
+    fn each_start_of_the_machine_makes_other_epochs() {
+        let folder = std::env::temp_dir().join(format!("veche-archive-run-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let seed = |text: &str| {
+            fs::write(folder.join(FILE), text).expect("written");
+            lost(&folder).expect("read")
+        };
+        let first = seed("first later\n").expect("another start");
+        let second = seed("second later\n").expect("another start");
+        assert!(first & second & 1 == 1, "{first} {second}");
+        assert!(first != second && first > 1 && second > 1);
+        assert_eq!(seed("first commit\n"), None);
+        assert!(seed("first\n").is_some(), "no policy is none that waits");
+        assert_eq!(seed(&boot_id()), None);
+        begin(&folder, Fsync::Never).expect("written");
+        assert_eq!(lost(&folder).expect("read"), None);
+        end(&folder);
+        assert_eq!(lost(&folder).expect("none"), None);
+        let _ = fs::remove_dir_all(&folder);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use support::{Folder, Model, Worker, open, options, published};
-use veche_archive::{Fsync, Options, Record, Refused};
+use veche_archive::{Fsync, Options, Record, Refused, Warning};
 
 #[test]
 fn a_new_archive_is_empty_and_for_its_owner_alone() {
@@ -379,6 +379,68 @@ fn after_the_machine_went_down_nobody_knows_an_offset_by_its_epoch() {
         let (found, warnings) = write(&folder, fsync, Vec::new());
         assert_eq!((found, warnings), (vec![(epoch, 2)], vec![]));
     }
+}
+
+#[test]
+fn an_open_archive_names_the_start_of_the_machine_and_its_policy() {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux");
+    for (fsync, policy, lost) in [
+        (Fsync::Interval(Duration::from_secs(1)), "later", 2),
+        (Fsync::Never, "later", 2),
+        (Fsync::EveryCommit, "commit", 0),
+    ] {
+        let folder = Folder::new("marker");
+        let (archive, _) = open(&folder, fsync);
+        let marker = fs::read_to_string(folder.path().join("run")).expect("a marker");
+        assert_eq!(marker, format!("{} {policy}\n", boot.trim_end()));
+        let mut worker = Worker::new(&archive);
+        let batch = worker.append(vec![
+            published("chat:1", 7, 1, "one"),
+            published("chat:2", 8, 1, "one"),
+        ]);
+        worker.wait(batch);
+        // The machine goes down: the files stay, with the marker as it was written, and the next start has another name.
+        let copy = folder.copy("marker-copy");
+        let another = marker.replace(boot.trim_end(), "another-boot");
+        fs::write(copy.path().join("run"), another).expect("written");
+        let (_archive, loaded) = open(&copy, fsync);
+        let expected = vec![Warning::Lost { channels: lost }];
+        let warnings = loaded.warnings().to_vec();
+        assert_eq!(warnings, if lost == 0 { vec![] } else { expected });
+        let epochs = Model::of(loaded).0.into_values().map(|one| one.epoch);
+        assert_eq!(epochs.eq([7, 8]), lost == 0);
+    }
+}
+
+/// The log is behind links that lead nowhere, so that the disk can't be asked.
+#[test]
+fn a_disk_that_can_not_be_asked_is_asked_again_after_a_pause() {
+    let folder = Folder::new("unsynced");
+    let patient = Options {
+        fsync: Fsync::Interval(Duration::from_millis(1)),
+        retry: Duration::from_secs(3600),
+        ..Options::default()
+    };
+    let (archive, _) = veche_archive::open(folder.path(), &patient).expect("an archive");
+    let log = folder.path().join("history.sqlite-wal");
+    fs::remove_file(&log).expect("a log");
+    std::os::unix::fs::symlink(&log, &log).expect("a link");
+    let mut worker = Worker::new(&archive);
+    let batch = worker.append(vec![published("a", 1, 1, "x")]);
+    worker.wait(batch);
+    while archive.stats().errors == 0 {
+        std::thread::yield_now();
+    }
+    // Each of these wakes the thread, and changes nothing that had to be written.
+    for _ in 0..50 {
+        let batch = worker.append(Vec::new());
+        worker.wait(batch);
+    }
+    let stats = archive.stats();
+    assert_eq!((stats.errors, stats.fsyncs), (1, 0));
+    assert!(stats.is_failing && worker.writer.is_failing());
+    let told = stats.last_error.expect("an error");
+    assert!(told.contains("history.sqlite-wal"), "{told}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use support::{Model, Worker, options, published};
@@ -104,17 +105,7 @@ fn a_full_disk_is_waited_for() {
 #[test]
 fn a_limit_on_files_is_waited_for() {
     if let Some(folder) = env::var_os(FOLDER) {
-        run_full(Path::new(&folder), || {
-            let limit = getrlimit(Resource::Fsize);
-            setrlimit(
-                Resource::Fsize,
-                Rlimit {
-                    current: limit.maximum,
-                    ..limit
-                },
-            )
-            .expect("no limit");
-        });
+        run_full(Path::new(&folder), lift_limit);
         println!("recovered");
         return;
     }
@@ -157,4 +148,99 @@ fn closing_says_what_could_not_be_written() {
         "closing_says_what_could_not_be_written",
         &folder
     ));
+}
+
+/// What fails is the commit: the log is full before anything is to be moved into the tables.
+#[test]
+fn a_failed_commit_is_tried_again_after_a_pause_which_the_end_ends() {
+    if let Some(folder) = env::var_os(FOLDER) {
+        let patient = patient();
+        let (archive, _) = veche_archive::open(Path::new(&folder), &patient).expect("an archive");
+        let mut worker = Worker::new(&archive);
+        let mut batch = 0;
+        while !archive.stats().is_failing {
+            let record = published("a", 1, batch + 1, vec![3; 50_000]);
+            batch = worker.writer.append(vec![record]).unwrap_or(batch);
+            assert!(batch < 4_000, "it is never full");
+            thread::yield_now();
+        }
+        // Each of these wakes the thread.
+        for _ in 0..50 {
+            let record = published("a", 1, batch + 1, "x");
+            batch = worker.writer.append(vec![record]).expect("room for it");
+            thread::sleep(Duration::from_millis(2));
+        }
+        let stats = archive.stats();
+        assert_eq!((stats.errors, stats.is_failing), (1, true));
+        lift_limit();
+        archive.close().expect("written at last");
+        let (_archive, loaded) =
+            veche_archive::open(Path::new(&folder), &patient).expect("an archive");
+        assert_eq!(loaded.publications(), batch);
+        println!("kept all");
+        return;
+    }
+    let folder = support::Folder::new("patient");
+    // 2 MiB.
+    let shell = "trap '' XFSZ; ulimit -S -f 4096; exec \"$@\"";
+    assert!(this_test_again(
+        shell,
+        "a_failed_commit_is_tried_again_after_a_pause_which_the_end_ends",
+        &folder
+    ));
+}
+
+/// What fails is to move the log into the tables: commits go on.
+#[test]
+fn failed_upkeep_is_tried_again_after_a_pause() {
+    if let Some(folder) = env::var_os(FOLDER) {
+        let (archive, _) = veche_archive::open(Path::new(&folder), &patient()).expect("an archive");
+        let mut worker = Worker::new(&archive);
+        let mut batch = 0;
+        // The tables of the first log have room, those of the second have not.
+        while archive.stats().errors == 0 {
+            let record = published("a", 1, batch + 1, vec![3; 200_000]);
+            batch = worker.append(vec![record]);
+            worker.wait(batch);
+            assert!(batch < 100, "it is never full");
+            // Beyond the time after which the size of the files is looked at.
+            thread::sleep(Duration::from_millis(5));
+        }
+        for _ in 0..20 {
+            batch = worker.append(vec![published("a", 1, batch + 1, "x")]);
+            worker.wait(batch);
+        }
+        let stats = archive.stats();
+        assert_eq!((stats.errors, stats.checkpoints), (1, 1), "{stats:?}");
+        assert!(!stats.is_failing, "the commits have worked");
+        lift_limit();
+        archive.close().expect("closed");
+        println!("kept all");
+        return;
+    }
+    let folder = support::Folder::new("upkeep");
+    // 12 MiB.
+    let shell = "trap '' XFSZ; ulimit -S -f 24576; exec \"$@\"";
+    assert!(this_test_again(
+        shell,
+        "failed_upkeep_is_tried_again_after_a_pause",
+        &folder
+    ));
+}
+
+/// Tries again after the end of each test.
+fn patient() -> Options {
+    Options {
+        retry: Duration::from_secs(3600),
+        ..options(Fsync::EveryCommit)
+    }
+}
+
+fn lift_limit() {
+    let limit = getrlimit(Resource::Fsize);
+    let lifted = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    setrlimit(Resource::Fsize, lifted).expect("no limit");
 }

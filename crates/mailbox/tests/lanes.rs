@@ -1,6 +1,6 @@
 //! Order, limits and wakes of the mesh.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -178,12 +178,52 @@ fn no_sender_starves_another() {
     }
 }
 
+#[test]
+fn the_sender_that_was_last_is_not_first_again() {
+    let mut ends = Mailbox::mesh(3, &Options::default());
+    let post = |ends: &mut [Mailbox<()>], from: usize| {
+        ends[from].post(2, Class::Data, ()).expect("there is room");
+        ends[from].flush();
+    };
+    post(&mut ends, 0);
+    assert_eq!(ends[2].pop(), Some((0, ())));
+    for _ in 0..3 {
+        post(&mut ends, 0);
+        post(&mut ends, 1);
+        assert_eq!(ends[2].pop(), Some((1, ())));
+        assert_eq!(ends[2].pop(), Some((0, ())));
+        assert_eq!(ends[2].pop(), None);
+    }
+}
+
+#[test]
+fn an_end_knows_its_number_and_how_many_there_are() {
+    let ends = Mailbox::<()>::mesh(3, &Options::default());
+    for (number, end) in ends.iter().enumerate() {
+        assert_eq!((end.me(), end.workers()), (number, 3));
+        let text = format!("Mailbox {{ me: {number}, held: 0, .. }}");
+        assert_eq!(format!("{end:?}"), text);
+    }
+    assert_eq!(Full(7).to_string(), "the lane to that worker is full");
+}
+
 /// A wake that must not be lost: the sleeper waits on a channel of one place.
 struct Unpark(mpsc::SyncSender<()>);
 
 impl Wake for Unpark {
     fn wake(&self) {
         let _ = self.0.try_send(());
+    }
+}
+
+/// Tells the others that the thread which holds it has panicked: they would look for its credits for good.
+struct Failure(Arc<AtomicBool>);
+
+impl Drop for Failure {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -201,9 +241,11 @@ fn no_wake_is_lost() {
             control_max: 10,
         },
     );
+    let has_failed = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = ends
         .into_iter()
         .map(|mut mailbox| {
+            let failure = Failure(Arc::clone(&has_failed));
             thread::spawn(move || {
                 let (wake, woken) = mpsc::sync_channel(1);
                 mailbox.attach(Unpark(wake));
@@ -211,6 +253,7 @@ fn no_wake_is_lost() {
                 let (mut sent, mut received) = (0, 0);
                 let mut starved = false;
                 while sent < MAIL || received < MAIL || mailbox.unfinished(to) != 0 {
+                    assert!(!failure.0.load(Ordering::Relaxed), "another has failed");
                     while let Some((from, mail)) = mailbox.pop() {
                         assert_eq!(mail, received, "in order");
                         received += 1;
