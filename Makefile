@@ -16,6 +16,9 @@ chat: build      ## the chat of examples/chat: registration, dialogues, marks; s
 build: setup-run ## the release binary
 	cargo build --release --quiet --locked --package veche
 
+check: setup-run ## format, lints, the tests that need no server, a short simulation: three minutes
+	tests/run check
+
 test: setup-test ## everything that must hold before a merge: about 25 minutes
 	tests/run quick
 
@@ -33,6 +36,9 @@ shootout: build setup-shootout ## Veche beside its peers in one run; see bench/R
 
 deny: setup-deny ## licences, sources and known weaknesses of what we depend on
 	tests/deny.sh
+
+mutants: setup-mutants ## how many of 300 small faults the tests catch: an hour; SEED=2 for others; see CONTRIBUTING.md
+	tests/mutants.py --seed $(or $(SEED),1)
 
 fuzz: setup-fuzz ## ten CPU-minutes of each fuzz target; MINUTES=1 for less
 	tests/fuzz.py $(or $(MINUTES),10)
@@ -75,7 +81,10 @@ setup-deny: setup-run
 setup-package: setup-run
 	@tests/setup/packages.sh package
 
+setup-mutants: setup-run
+	@tests/setup/mutants.sh
+
 setup-fuzz: setup-run
 	@tests/setup/fuzz.sh
 
-.PHONY: help run chat build test test-full bench instructions shootout fuzz deny package setup setup-run setup-test setup-full setup-bench setup-shootout setup-package setup-deny setup-fuzz
+.PHONY: help run chat build check test test-full bench instructions shootout mutants fuzz deny package setup setup-run setup-test setup-full setup-bench setup-shootout setup-package setup-deny setup-mutants setup-fuzz

@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+"""Measures what the tests are worth: breaks the code in a sample of small ways by cargo-mutants, and counts how many of
+these mutants the tests catch. `make mutants` runs it.
+
+    tests/mutants.py [--seed N] [--size N] [--minutes N] [CRATE…]
+
+The sample is the same for a seed (1) as long as the code is the same, and each crate has its share of it. Mutants that
+change nothing are named in .cargo/mutants.toml and left out. Works on a copy of the tree in target/mutants/, which also
+has the logs of each mutant. Ends with 1 if a crate is below its goal, with 2 if it could not be measured.
+"""
+
+import argparse
+import collections
+import dataclasses
+import filecmp
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
+WORK = TARGET / "mutants"
+TREE = WORK / "tree"
+
+# Seconds for cargo-mutants to put back the file that it has changed, once it is told to end.
+PATIENCE = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """Tests to run on a mutant: packages, and further arguments of cargo-mutants and of `cargo test`."""
+
+    packages: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Crate:
+    """A folder in crates/, its mutants in a sample of 300, the percentage to catch, and the suites in order: each runs
+    on what those before it have missed. What a mutant costs only divides the time."""
+
+    name: str
+    share: int
+    goal: int
+    suites: tuple[Suite, ...]
+    cost: int = 1
+
+    @property
+    def package(self):
+        return f"veche-{self.name}"
+
+
+MODEL = Suite(("veche-mailbox",), ("--features=model",), ("--lib", "model_tests"))
+SIMULATOR = Suite(("veche-sim",))
+CRATES = (
+    Crate("mailbox", 20, 95, (Suite(("veche-mailbox",)), MODEL)),
+    Crate("jwt", 20, 95, (Suite(("veche-jwt",)),)),
+    Crate("proto", 30, 95, (Suite(("veche-proto",)),)),
+    Crate("archive", 30, 95, (Suite(("veche-archive",)),), cost=2),
+    Crate("hub", 50, 95, (Suite(("veche-hub",)), SIMULATOR), cost=2),
+    Crate("worker", 50, 95, (Suite(("veche-worker",)), SIMULATOR), cost=2),
+    Crate("frontends", 100, 85, (Suite(("veche-frontends",)), SIMULATOR), cost=3),
+)
+FULL = sum(crate.share for crate in CRATES)
+
+VERDICTS = {"CaughtMutant": "caught", "MissedMutant": "missed", "Timeout": "timeout", "Unviable": "unviable"}
+
+
+class Impossible(Exception):
+    """A reason for which nothing can be measured."""
+
+
+def sample(names, size, seed):
+    """So many of the names. A mutant's place in the order depends on the seed and itself, but not on its line: a change
+    of the code exchanges only what it touches."""
+    same, places = collections.Counter(), {}
+    for name in names:
+        stem = re.sub(r":\d+:\d+:", ":", name, count=1)
+        same[stem] += 1
+        places[name] = hashlib.sha256(f"{seed} {stem} {same[stem]}".encode()).digest()
+    return sorted(sorted(names, key=places.__getitem__)[:size])
+
+
+def pattern(name):
+    """The regular expression of Rust's that matches this name alone."""
+    return "^" + re.sub(r"[\\.+*?()|\[\]{}^$]", r"\\\g<0>", name) + "$"
+
+
+def verdicts(outcomes):
+    """What cargo-mutants found, by name of the mutant."""
+    found = {}
+    for outcome in outcomes:
+        if isinstance(outcome["scenario"], dict):
+            found[outcome["scenario"]["Mutant"]["name"]] = VERDICTS[outcome["summary"]]
+    return found
+
+
+def commands(crate, suite, names, output):
+    """The call of cargo-mutants that runs a suite on those mutants."""
+    return [
+        *("cargo", "mutants", "--in-place", "--shuffle", "--colors=never", f"--output={output}"),
+        *("--cargo-arg=--locked", "--minimum-test-timeout=60", "--timeout-multiplier=4"),
+        f"--package={crate.package}",
+        *(f"--test-package={package}" for package in suite.packages),
+        *suite.options,
+        *(f"--re={pattern(name)}" for name in names),
+        *(("--", *suite.tests) if suite.tests else ()),
+    ]
+
+
+@dataclasses.dataclass
+class Result:
+    """What became of a crate's share."""
+
+    crate: Crate
+    size: int
+    found: dict[str, str]
+
+    def count(self, verdict):
+        return sum(one == verdict for one in self.found.values())
+
+    @property
+    def percent(self):
+        """Of those that could be built: a mutant that hangs is one that is seen. `None` where there was none."""
+        seen = self.count("caught") + self.count("timeout")
+        all_ = seen + self.count("missed")
+        return 100 * seen / all_ if all_ else None
+
+    @property
+    def is_good(self):
+        return self.percent is not None and self.percent >= self.crate.goal
+
+    @property
+    def missed(self):
+        return sorted(name for name, verdict in self.found.items() if verdict == "missed")
+
+
+def table(results):
+    """The lines of the report."""
+    lines = [f"{'crate':10}{'caught':>8}{'missed':>8}{'timeout':>9}{'unviable':>10}{'percent':>9}{'goal':>6}"]
+    for result in results:
+        percent = "–" if result.percent is None else f"{result.percent:.1f}"
+        counts = [result.count(verdict) for verdict in VERDICTS.values()]
+        line = "{:10}{:8}{:8}{:9}{:10}{:>9}{:6}".format(result.crate.name, *counts, percent, result.crate.goal)
+        lines.append(line if result.is_good else f"{line}  below" if result.percent is not None else f"{line}  not measured")
+    for result in results:
+        lines += [f"missed: {name}" for name in result.missed]
+    return lines
+
+
+def status(results):
+    """The exit code."""
+    if any(result.percent is not None and not result.is_good for result in results):
+        return 1
+    return 0 if results and all(result.is_good for result in results) else 2
+
+
+def part_of(seconds, crate, crates):
+    """The part of the time that is left for a crate, when it and those behind it are still to be measured."""
+    behind = crates[crates.index(crate) :]
+    return seconds * crate.share * crate.cost / sum(one.share * one.cost for one in behind)
+
+
+def copy_tree():
+    """Brings the copy up to date. Files that are the same keep their times, so little is built again."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=False
+    )
+    if listed.returncode != 0:
+        raise Impossible("this is no clone of the repository: " + listed.stderr.decode().strip())
+    wanted = {name for name in os.fsdecode(listed.stdout).split("\0") if name and os.path.lexists(ROOT / name)}
+    for folder, _, files in os.walk(TREE):
+        for file in files:
+            path = pathlib.Path(folder, file)
+            if str(path.relative_to(TREE)) not in wanted:
+                path.unlink()
+    for name in sorted(wanted):
+        source, copy = ROOT / name, TREE / name
+        if copy.is_symlink() or not copy.exists() or not filecmp.cmp(source, copy, shallow=False):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.unlink(missing_ok=True)
+            shutil.copy(source, copy, follow_symlinks=False)
+
+
+def mutants_of(crate):
+    """Names of all mutants of a crate but those that .cargo/mutants.toml leaves out."""
+    command = ["cargo", "mutants", "--list", "--json", f"--package={crate.package}"]
+    listed = subprocess.run(command, cwd=TREE, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        raise Impossible(f"cargo mutants --list: {listed.stderr.strip()}")
+    return [mutant["name"] for mutant in json.loads(listed.stdout)]
+
+
+def environment(seed):
+    """Random tests take the same ways each time, and keep nothing for the next mutant."""
+    return os.environ | {
+        "CARGO_TARGET_DIR": str(WORK / "build"),
+        "CARGO_PROFILE_DEV_DEBUG": "0",
+        "PROPTEST_DISABLE_FAILURE_PERSISTENCE": "true",
+        "PROPTEST_RNG_SEED": str(seed),
+        "RUST_BACKTRACE": "0",
+    }
+
+
+def run(crate, suite, names, seed, until):
+    """Verdicts on those of the mutants that were done in time."""
+    output = WORK / crate.name / str(crate.suites.index(suite) + 1)
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir(parents=True)
+    log = output / "log"
+    with log.open("w") as out:
+        child = subprocess.Popen(
+            commands(crate, suite, names, output),
+            cwd=TREE,
+            env=environment(seed),
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = child.wait(timeout=max(0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            if child.poll() is None:
+                child.send_signal(signal.SIGINT)
+                child.wait(timeout=PATIENCE)
+    # All caught, some missed, some timed out; `None` at the end of the time.
+    if code not in (0, 2, 3, None):
+        raise Impossible("\n".join([f"cargo mutants ended with {code}:", *log.read_text().splitlines()[-30:], f"all of it: {log}"]))
+    outcomes = output / "mutants.out" / "outcomes.json"
+    return verdicts(json.loads(outcomes.read_text())["outcomes"]) if outcomes.exists() else {}
+
+
+def measure(crate, size, seed, until):
+    """Runs a crate's suites, each on what those before it have missed."""
+    chosen = sample(mutants_of(crate), size, seed)
+    result = Result(crate, len(chosen), {})
+    left = chosen
+    for suite in crate.suites:
+        if not left or time.monotonic() >= until:
+            break
+        started = time.monotonic()
+        found = run(crate, suite, left, seed, until)
+        result.found |= {name: verdict for name, verdict in found.items() if verdict != "unviable" or name not in result.found}
+        took = time.monotonic() - started
+        what = " ".join([*suite.packages, *suite.options])
+        print(f"{crate.name}: {len(found)} of {len(left)} mutants by the tests of {what}, {took / 60:.1f} min", flush=True)
+        left = result.missed
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1, help="another sample")
+    parser.add_argument("--size", type=int, default=FULL, help="mutants in the sample of all crates")
+    parser.add_argument("--minutes", type=float, default=60, help="when to end, with what was done until then")
+    parser.add_argument("crates", nargs="*", metavar="CRATE", help="these crates only: " + " ".join(crate.name for crate in CRATES))
+    asked = parser.parse_args()
+    if unknown := set(asked.crates) - {crate.name for crate in CRATES}:
+        parser.error(f"no such crate: {' '.join(sorted(unknown))}")
+    end = time.monotonic() + asked.minutes * 60
+    crates = []
+    for crate in CRATES:
+        if asked.crates and crate.name not in asked.crates:
+            continue
+        if not (ROOT / "crates" / crate.name).is_dir():
+            print(f"{crate.name}: there is no such crate, left out")
+            continue
+        crates.append(crate)
+    results = []
+    try:
+        TREE.mkdir(parents=True, exist_ok=True)
+        copy_tree()
+        for crate in crates:
+            now = time.monotonic()
+            size = max(1, round(crate.share * asked.size / FULL))
+            results.append(measure(crate, size, asked.seed, now + part_of(end - now, crate, crates)))
+    except Impossible as reason:
+        print(reason, file=sys.stderr)
+        return 2
+    print("\n".join(table(results)))
+    done, all_ = sum(len(result.found) for result in results), sum(result.size for result in results)
+    print(f"{done} of {all_} mutants of sample {asked.seed}" + ("" if done == all_ else f": {asked.minutes:g} minutes were over"))
+    return status(results)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

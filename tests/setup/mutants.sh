@@ -1,0 +1,10 @@
+#!/bin/bash
+# cargo-mutants, when it is missing: a few minutes, once.
+set -euo pipefail
+export PATH="$HOME/.cargo/bin:$PATH"
+version=27.1.0
+if [ "$(cargo mutants --version 2> /dev/null)" = "cargo-mutants $version" ]; then
+  exit 0
+fi
+echo "installing cargo-mutants $version"
+cargo install cargo-mutants --version "$version" --locked --quiet
