@@ -16,7 +16,7 @@ chat: build      ## the chat of examples/chat: registration, dialogues, marks; s
 build: setup-run ## the release binary
 	cargo build --release --quiet --locked --package veche
 
-check: setup-run ## format, lints, the tests that need no server, a short simulation: three minutes
+check: setup-run ## format, lints, the tests that need no server, a short simulation
 	tests/run check
 
 test: setup-test ## everything that must hold before a merge: about 25 minutes

@@ -411,6 +411,23 @@ mod tests {
     }
 
     #[test]
+    fn a_streams_memory_shrinks_when_most_of_it_is_gone_and_not_before() {
+        let mut index = Index::default();
+        let _ = index.plan((1..=1000).map(|offset| published("a", 1, offset, None)));
+        let capacity = |index: &Index| index.streams["a"].rows.capacity();
+        let full = capacity(&index);
+        assert!((1000..2000).contains(&full), "{full}");
+        let _ = index.plan([trimmed("a", 700)]);
+        assert_eq!(capacity(&index), full, "about a third is left");
+        let _ = index.plan([trimmed("a", 901)]);
+        assert_eq!(capacity(&index), 200, "room for as much as is left");
+        let _ = index.plan([Record::Cleared {
+            channel: "a".into(),
+        }]);
+        assert_eq!(capacity(&index), 0);
+    }
+
+    #[test]
     fn what_says_nothing_new_is_counted_and_changes_nothing() {
         let mut index = Index::default();
         let _ = index.plan([published("a", 1, 4, None)]);

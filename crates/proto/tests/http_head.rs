@@ -48,6 +48,8 @@ fn every_row_whole_and_split() {
             );
             let end = wire.len();
             wire.extend_from_slice(b"GET /next HTTP/1.1\r\n\r\n\0\n");
+            let more = parse_head(&wire, &LIMITS);
+            assert!(more.is_err(), "{name}, parsed with what follows it");
             let (_, taken) = read_head(&mut HeadScan::default(), &wire, &LIMITS)
                 .unwrap()
                 .unwrap();

@@ -120,6 +120,33 @@ fn the_default_keeps_no_context() {
 }
 
 #[test]
+fn a_client_knows_the_contexts_that_are_kept() {
+    let forgets = Policy::default();
+    for (parameters, policy, server, client) in [
+        ("", &WINDOWS, false, false),
+        ("; server_no_context_takeover", &WINDOWS, true, false),
+        ("; client_no_context_takeover", &WINDOWS, false, true),
+        (
+            "; server_no_context_takeover; client_no_context_takeover",
+            &WINDOWS,
+            true,
+            true,
+        ),
+        // What it has offered binds itself.
+        ("; server_no_context_takeover", &forgets, true, true),
+    ] {
+        let response = pd(parameters);
+        let agreed = read_response([response.as_str()].into_iter(), Some(policy));
+        let agreed = agreed.expect("valid").expect("agreed");
+        let contexts = (
+            agreed.server_no_context_takeover(),
+            agreed.client_no_context_takeover(),
+        );
+        assert_eq!(contexts, (server, client), "{parameters}");
+    }
+}
+
+#[test]
 fn a_client_reads_responses() {
     let small = Policy {
         server_window_bits: 12,

@@ -170,6 +170,27 @@ fn memory_follows_what_came() {
     }
 }
 
+/// A message in one frame, in many pieces: its buffer grows a few times, by doubling, and ends at the message's length.
+#[test]
+fn a_buffer_grows_seldom_and_to_no_more_than_its_message() {
+    const BYTES: usize = 600_000;
+    let mut wire = Vec::new();
+    encode_message(&mut wire, MessageKind::Binary, &[7; BYTES], None);
+    let mut codecs = Codecs::new();
+    let mut decoder = Decoder::new(Role::Client, None);
+    let mut sizes = Vec::new();
+    let last = wire.len() - 1000;
+    for piece in wire[..last].chunks_mut(1000) {
+        let decoded = decoder.decode(piece, &mut codecs, &LIMITS);
+        assert!(matches!(decoded, Ok((_, None))), "{decoded:?}");
+        sizes.push(decoder.heap_bytes());
+    }
+    let held = sizes[sizes.len() - 1];
+    assert!((BYTES..BYTES + 1024).contains(&held), "{held}");
+    sizes.dedup();
+    assert!(sizes.len() <= 12, "{sizes:?}");
+}
+
 /// Four times the size takes about four times the time, not sixteen.
 #[test]
 fn large_fragmented_messages_are_linear() {
