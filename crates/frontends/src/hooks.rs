@@ -390,4 +390,95 @@ mod tests {
         kinds.set(Kind::ALL.into_iter());
         assert_eq!(of(&deciders), [by_app; 8]);
     }
+
+    #[test]
+    fn kinds_have_a_name_each_and_back_ends_decide_on_all_but_two() {
+        let names = Kind::ALL.map(Kind::name);
+        let expected = [
+            "connect",
+            "refresh",
+            "subscribe",
+            "sub_refresh",
+            "publish",
+            "rpc",
+            "message",
+            "disconnect",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(Kind::OF_BACK_ENDS.map(Kind::name), expected[..6]);
+    }
+
+    fn asker(chosen: &[&str]) -> Asker {
+        let request = b"GET / HTTP/1.1\r\nHost: a\r\nCookie: c=1\r\nX-Custom: from the request\r\n\
+                        X-Other: not chosen\r\n\r\n";
+        let head = veche_proto::http::parse_head(request, &Default::default()).expect("a head");
+        let chosen: Vec<String> = chosen.iter().map(|&name| name.to_owned()).collect();
+        Asker::new("websocket", Encoding::Protobuf, &head, &chosen)
+    }
+
+    fn header<'a>(asker: &'a Asker, name: &str) -> Vec<&'a [u8]> {
+        let headers = asker.headers.iter();
+        let of_name = headers.filter(|(one, _)| **one == *name);
+        of_name.map(|(_, value)| &**value).collect()
+    }
+
+    #[test]
+    fn only_chosen_headers_are_told_and_those_of_the_request_come_first() {
+        let mut asker = asker(&["cookie", "x-custom", "x-said"]);
+        assert_eq!(asker.headers.len(), 2, "{:?}", asker.headers);
+        assert_eq!(header(&asker, "cookie"), [b"c=1"]);
+        assert_eq!(header(&asker, "x-custom"), [b"from the request"]);
+        assert_eq!(
+            (asker.transport, asker.encoding, &*asker.client),
+            ("websocket", Encoding::Protobuf, "")
+        );
+        let chosen = ["x-custom", "x-said"].map(str::to_owned);
+        let said = [
+            ("X-Custom", "from the client"),
+            ("X-Said", "once"),
+            ("x-said", "twice"),
+            ("Cookie", "c=2"),
+            ("X-Other", "not chosen"),
+        ];
+        let said =
+            said.map(|(name, value)| (Cow::from(name), veche_centrifuge::Secret(Cow::from(value))));
+        asker.add_headers(&chosen, &said);
+        assert_eq!(header(&asker, "x-custom"), [b"from the request"]);
+        assert_eq!(header(&asker, "x-said"), [b"once"]);
+        assert_eq!(header(&asker, "cookie"), [b"c=1"]);
+        assert_eq!(asker.headers.len(), 3, "{:?}", asker.headers);
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let shown = format!("{:?}", asker(&["cookie"]));
+        assert!(
+            shown.contains("websocket") && !shown.contains("c=1"),
+            "{shown}"
+        );
+        let credential = Credential("a.secret.token".into());
+        assert_eq!(format!("{credential:?}"), "14 bytes");
+    }
+
+    #[test]
+    fn payloads_are_of_the_kind_of_their_bytes() {
+        let payload = json("{\"a\": [1]}").expect("it is JSON");
+        assert_eq!(
+            (payload.kind, &*payload.bytes),
+            (PayloadKind::Json, &b"{\"a\": [1]}"[..])
+        );
+        for bad in ["", "{", "a", "{} {}"] {
+            assert_eq!(json(bad), None, "{bad}");
+        }
+        let payload = bytes(b"[1,2]".to_vec());
+        assert_eq!(
+            (payload.kind, &*payload.bytes),
+            (PayloadKind::Json, &b"[1,2]"[..])
+        );
+        let payload = bytes(vec![0, 255]);
+        assert_eq!(
+            (payload.kind, &*payload.bytes),
+            (PayloadKind::Binary, &[0, 255][..])
+        );
+    }
 }

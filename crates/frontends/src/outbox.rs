@@ -621,3 +621,6 @@ impl Outboxes {
         websocket::encode_close(self.buffer(id), code, reason, mask);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -156,4 +156,70 @@ mod tests {
         assert!(meter.take(&rate, u64::MAX, u64::MAX));
         meter.charge(&rate, u64::MAX, u64::MAX);
     }
+
+    #[test]
+    fn a_refusal_says_when_the_same_would_pass() {
+        let (rate, mut meter) = (Rate::new(10, 1_000), Meter::default());
+        assert_eq!((rate.count(), rate.window_ms()), (10, 1_000));
+        assert_eq!(meter.wait_ms(&rate, 1, 5_000), 0);
+        assert!(meter.take(&rate, 10, 5_000));
+        // One waits for its own place, more than a window for an empty meter.
+        for (amount, now_ms, wait_ms) in [
+            (1, 5_000, 100),
+            (3, 5_000, 300),
+            (10, 5_000, 1_000),
+            (50, 5_000, 1_000),
+            (3, 5_250, 50),
+            (1, 5_100, 0),
+            (50, 5_999, 1),
+            (50, 6_000, 0),
+        ] {
+            assert_eq!(
+                meter.wait_ms(&rate, amount, now_ms),
+                wait_ms,
+                "{amount} at {now_ms}"
+            );
+            let mut refused = meter;
+            if wait_ms > 0 {
+                assert!(
+                    !refused.take(&rate, amount, now_ms + wait_ms - 1),
+                    "{amount} at {now_ms}"
+                );
+                assert_eq!(refused, meter, "what is refused costs nothing");
+            }
+            assert!(
+                refused.take(&rate, amount, now_ms + wait_ms),
+                "{amount} at {now_ms}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_shared_meter_is_a_meter() {
+        let (rate, shared, mut meter) = (
+            Rate::new(3, 1_000),
+            SharedMeter::default(),
+            Meter::default(),
+        );
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut now_ms = 5_000;
+        let mut refused = 0;
+        for _ in 0..1_000 {
+            now_ms += random.u64(0..400);
+            let amount = random.u64(1..4);
+            let expected = match meter.take(&rate, amount, now_ms) {
+                true => Ok(()),
+                false => Err(meter.wait_ms(&rate, amount, now_ms)),
+            };
+            refused += u32::from(expected.is_err());
+            assert_eq!(shared.take(&rate, amount, now_ms), expected);
+        }
+        assert!((200..900).contains(&refused), "{refused}");
+    }
+
+    #[test]
+    fn a_rate_of_nothing_is_one_of_one() {
+        let rate = Rate::new(0, 0);
+        assert_eq!((rate.count(), rate.window_ms()), (1, 1));
+    }
 }

@@ -629,3 +629,6 @@ impl Post {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

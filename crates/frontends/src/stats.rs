@@ -317,3 +317,111 @@ impl Stats {
         self.turn_us.add(took_us);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(cells: &[Cell]) -> Vec<u64> {
+        cells.iter().map(Cell::read).collect()
+    }
+
+    /// Zeros but for a one at that place.
+    fn only(place: usize, cells: &[Cell]) -> Vec<u64> {
+        (0..cells.len()).map(|at| u64::from(at == place)).collect()
+    }
+
+    #[test]
+    fn a_cell_counts_up_and_down_and_wraps() {
+        let cell = Cell::default();
+        assert_eq!(cell.read(), 0);
+        cell.add(5);
+        cell.sub(2);
+        assert_eq!(cell.read(), 3);
+        cell.set(10);
+        cell.sub(11);
+        assert_eq!(cell.read(), u64::MAX);
+        cell.add(3);
+        assert_eq!(cell.read(), 2);
+    }
+
+    #[test]
+    fn each_reason_counts_in_the_cell_of_its_label() {
+        for (place, (outcome, _)) in Handshake::ALL.into_iter().enumerate() {
+            let stats = Stats::default();
+            stats.handshake(outcome);
+            assert_eq!(read(&stats.handshakes), only(place, &stats.handshakes));
+        }
+        for (place, (why, _)) in TurnedAway::ALL.into_iter().enumerate() {
+            let stats = Stats::default();
+            stats.turn_away(why);
+            assert_eq!(read(&stats.turned_away), only(place, &stats.turned_away));
+        }
+        for (place, (why, _)) in SealFailure::ALL.into_iter().enumerate() {
+            let stats = Stats::default();
+            stats.seal_failed(why);
+            assert_eq!(
+                read(&stats.seal_failures),
+                only(place, &stats.seal_failures)
+            );
+        }
+        for (place, (why, _)) in Refusal::ALL.into_iter().enumerate() {
+            let stats = Stats::default();
+            stats.token_refused(why);
+            assert_eq!(
+                read(&stats.tokens_refused),
+                only(place, &stats.tokens_refused)
+            );
+        }
+        let stats = Stats::default();
+        stats.token_refused(Refusal::Claim("another text"));
+        assert_eq!(read(&stats.tokens_refused).iter().sum::<u64>(), 1);
+    }
+
+    #[test]
+    fn pairs_count_apart() {
+        let stats = Stats::default();
+        stats.push_turned_away(Busy::TooFast { wait_ms: 1 });
+        stats.push_turned_away(Busy::NoMemory);
+        stats.push_turned_away(Busy::NoMemory);
+        assert_eq!(read(&stats.pushes_turned_away), [1, 2]);
+        stats.recovery(true);
+        stats.recovery(false);
+        stats.recovery(false);
+        assert_eq!(read(&stats.recoveries), [1, 2]);
+        stats.sealed(true, false);
+        stats.sealed(true, true);
+        stats.sealed(true, true);
+        stats.sealed(false, true);
+        assert_eq!(read(&stats.seals), [1, 3]);
+        assert_eq!(read(&stats.seal_versions), [1, 3]);
+    }
+
+    #[test]
+    fn answers_count_by_class_and_others_not_at_all() {
+        let stats = Stats::default();
+        for status in [0, 99, 600, 999, u16::MAX] {
+            stats.answer(status);
+        }
+        assert_eq!(read(&stats.answers), [0; 5]);
+        for (status, times) in [(101, 1), (200, 2), (399, 3), (404, 4), (500, 2), (599, 3)] {
+            (0..times).for_each(|_| stats.answer(status));
+        }
+        assert_eq!(read(&stats.answers), [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_turn_counts_in_the_first_bucket_whose_bound_it_keeps() {
+        let stats = Stats::default();
+        for bound in TURN_BUCKETS_US {
+            stats.turn(bound);
+        }
+        assert_eq!(read(&stats.turns), [1, 1, 1, 1, 1, 1, 1, 1, 1, 0]);
+        for bound in TURN_BUCKETS_US {
+            stats.turn(bound + 1);
+        }
+        assert_eq!(read(&stats.turns), [1, 2, 2, 2, 2, 2, 2, 2, 2, 1]);
+        let all: u64 = TURN_BUCKETS_US.iter().map(|bound| 2 * bound + 1).sum();
+        assert_eq!(stats.turn_us.read(), all);
+    }
+}

@@ -1,0 +1,575 @@
+use veche_hub::{Epoch, Joined, Payload, PayloadRef, Position, Publication, Recovered};
+
+use super::*;
+
+const ID: ConnectionId = ConnectionId {
+    index: 2,
+    generation: 5,
+};
+
+/// An outbox of that session, of so many bytes.
+fn outboxes(bytes_max: usize, hears: Hears) -> Outboxes {
+    let mut all = Outboxes::new(bytes_max);
+    all.open(ID);
+    all.begin_session(ID, None, hears);
+    all.release(ID);
+    flush(&mut all);
+    all
+}
+
+/// What goes to the transports, by session.
+fn flush(all: &mut Outboxes) -> Vec<(ConnectionId, Vec<u8>, End)> {
+    let mut touched = Vec::new();
+    all.take_touched(&mut touched);
+    touched
+        .into_iter()
+        .filter_map(|index| all.take(index))
+        .collect()
+}
+
+fn bytes(all: &mut Outboxes) -> Vec<u8> {
+    let taken = flush(all);
+    assert!(taken.iter().all(|(id, ..)| *id == ID));
+    taken.into_iter().flat_map(|(_, bytes, _)| bytes).collect()
+}
+
+fn frame(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    websocket::encode_message(&mut out, MessageKind::Text, text.as_bytes(), None);
+    out
+}
+
+#[derive(Clone, Copy)]
+struct Told {
+    event: Event,
+    slow_miss: bool,
+    offset: u64,
+}
+
+const PLAIN: Told = Told {
+    event: Event::Published,
+    slow_miss: false,
+    offset: 0,
+};
+
+fn deliver(all: &mut Outboxes, channel: &str, text: &str, told: Told) {
+    let payload = PayloadRef {
+        kind: PayloadKind::Text,
+        bytes: text.as_bytes(),
+    };
+    deliver_payload(all, channel, payload, told);
+}
+
+fn deliver_payload(all: &mut Outboxes, channel: &str, payload: PayloadRef<'_>, told: Told) {
+    let mut delivery = Delivery {
+        channel,
+        payload,
+        position: (told.offset > 0).then_some(position(told.offset)),
+        at_ms: 0,
+        event: told.event,
+        info: None,
+        previous: None,
+        encodings: &mut Encodings::default(),
+        receivers: 1,
+        slow_miss: told.slow_miss,
+    };
+    all.deliver(ID, &mut delivery);
+}
+
+fn position(offset: u64) -> Position {
+    Position {
+        epoch: Epoch::from_bits(9),
+        offset,
+    }
+}
+
+fn overflowed(all: &mut Outboxes) -> Vec<ConnectionId> {
+    let mut into = Vec::new();
+    all.take_overflowed(&mut into);
+    into
+}
+
+fn fallen_behind(all: &mut Outboxes) -> Vec<ConnectionId> {
+    let mut into = Vec::new();
+    all.take_fallen_behind(&mut into);
+    into
+}
+
+fn sent(all: &mut Outboxes) -> (u64, u64) {
+    let Sent { messages, bytes } = all.take_sent();
+    (messages, bytes)
+}
+
+#[test]
+fn a_publication_over_the_budget_overflows_and_one_alone_never_does() {
+    let mut all = outboxes(1_000, Hears::Publications);
+    deliver(&mut all, "a", &"x".repeat(5_000), PLAIN);
+    assert_eq!(overflowed(&mut all), []);
+    assert_eq!(bytes(&mut all), frame(&"x".repeat(5_000)));
+    // 400 unsent, 100 framed with two bytes, and room for 498 more.
+    all.set_unsent(ID, 400);
+    deliver(&mut all, "a", &"y".repeat(100), PLAIN);
+    assert_eq!(all.of(ID).queued(), 502);
+    deliver(&mut all, "a", &"z".repeat(498), PLAIN);
+    assert_eq!(
+        (overflowed(&mut all), all.of(ID).queued()),
+        (vec![], 502 + 502)
+    );
+    assert_eq!(sent(&mut all), (3, 5_598));
+    deliver(&mut all, "a", "", PLAIN);
+    assert_eq!(overflowed(&mut all), [ID]);
+    // Nothing more is taken, and the overflow is told once.
+    deliver(&mut all, "a", "later", PLAIN);
+    assert_eq!((overflowed(&mut all), sent(&mut all)), (vec![], (0, 0)));
+    assert_eq!(all.send(ID, MessageKind::Text, b"later"), Sending::Refused);
+}
+
+#[test]
+fn who_is_slow_misses_publications_of_namespaces_that_say_so_from_half_on() {
+    let late = Told {
+        slow_miss: true,
+        ..PLAIN
+    };
+    for hears in [Hears::Publications, Hears::Positions] {
+        let mut all = outboxes(1_000, hears);
+        // Alone it has room whatever its length.
+        deliver(&mut all, "a", &"x".repeat(800), late);
+        assert!(!bytes(&mut all).is_empty());
+        all.set_unsent(ID, 400);
+        deliver(&mut all, "a", &"y".repeat(100), late);
+        assert_eq!(fallen_behind(&mut all), []);
+        let queued = all.of(ID).queued();
+        assert!(queued >= 502, "{queued}");
+        for _ in 0..3 {
+            deliver(&mut all, "a", "z", late);
+        }
+        assert_eq!(all.of(ID).queued(), queued, "missed");
+        assert_eq!(fallen_behind(&mut all), [ID], "told once");
+        assert_eq!(all.take_dropped().missed, 3);
+        // What must not be missed has the other half.
+        deliver(&mut all, "a", "kept", PLAIN);
+        assert!(all.of(ID).queued() > queued && overflowed(&mut all).is_empty());
+        // It is told again when it has caught up and falls behind anew.
+        let mut left = bytes(&mut all).len();
+        all.set_unsent(ID, 501);
+        deliver(&mut all, "a", "z", late);
+        assert_eq!(
+            (fallen_behind(&mut all), all.take_dropped().missed),
+            (vec![], 1)
+        );
+        all.set_unsent(ID, 0);
+        deliver(&mut all, "a", "z", late);
+        left += bytes(&mut all).len();
+        assert!(left > 0);
+        all.set_unsent(ID, 501);
+        deliver(&mut all, "a", "z", late);
+        assert_eq!(
+            (fallen_behind(&mut all), all.take_dropped().missed),
+            (vec![ID], 1)
+        );
+    }
+    // 400 queued and 100 more are half; one more is late. Joins are never missed, and never told here.
+    let mut all = outboxes(1_000, Hears::Publications);
+    all.set_unsent(ID, 400);
+    deliver(&mut all, "a", &"y".repeat(101), late);
+    assert_eq!(fallen_behind(&mut all), [ID]);
+    let joined = Told {
+        event: Event::Joined,
+        ..late
+    };
+    deliver(&mut all, "a", &"y".repeat(900), joined);
+    assert_eq!((all.of(ID).queued(), all.take_dropped().missed), (400, 1));
+    // Those that may lose the oldest keep the newest.
+    let mut all = outboxes(1_000, Hears::Some(Keeping::Newest));
+    all.set_unsent(ID, 400);
+    deliver(&mut all, "a", &"y".repeat(300), late);
+    assert_eq!(
+        (fallen_behind(&mut all), all.take_dropped().missed),
+        (vec![], 0)
+    );
+    assert!(all.backlog_bytes(ID) > 300);
+}
+
+#[test]
+fn a_recovery_over_the_budget_is_not_told_at_all() {
+    let publication = |offset: u64, length: usize| Publication {
+        payload: Payload {
+            kind: PayloadKind::Text,
+            bytes: Bytes::from("x".repeat(length)),
+        },
+        position: Some(position(offset)),
+        at_ms: 0,
+        event: Event::Published,
+        info: None,
+    };
+    let joined = |lengths: &[usize]| Joined {
+        position: position(10),
+        recovered: Some(Recovered {
+            is_whole: true,
+            publications: (8..)
+                .zip(lengths)
+                .map(|(at, length)| publication(at, *length))
+                .collect(),
+            are_latest: false,
+        }),
+    };
+    let object = |offset: u64, length: usize| {
+        let at = position(offset);
+        format!(
+            "{{\"channel\":\"c\",\"position\":\"{at}\",\"data\":\"{}\"}}",
+            "x".repeat(length)
+        )
+    };
+    // Of 1,000 bytes and the 16 KiB for greetings.
+    let around = object(8, 0).len();
+    let room = 1_000 + (16 << 10) - 2 * around;
+    for (lengths, unsent, is_told) in [
+        ([5, 5], 0, true),
+        ([room - 1_000, 1_000], 0, true),
+        ([room - 999, 1_000], 0, false),
+        ([room - 2_000, 1_000], 1_000, true),
+        ([room - 2_000, 1_000], 1_001, false),
+        ([100_000, 0], 0, false),
+    ] {
+        let mut all = outboxes(1_000, Hears::Positions);
+        all.set_unsent(ID, unsent);
+        assert_eq!(
+            all.joined(ID, "c", &joined(&lengths)),
+            is_told,
+            "{lengths:?}"
+        );
+        let at = position(if is_told { 7 } else { 10 });
+        let mut expected = frame(&format!(
+            "{{\"subscribed\":\"c\",\"position\":\"{at}\",\"recovered\":{is_told}}}"
+        ));
+        if is_told {
+            expected.extend(frame(&object(8, lengths[0])));
+            expected.extend(frame(&object(9, lengths[1])));
+        }
+        assert_eq!(bytes(&mut all), expected, "{lengths:?}");
+        assert_eq!(overflowed(&mut all), []);
+    }
+    // Nothing was missed, something is missing, nothing was asked for.
+    let mut all = outboxes(1_000, Hears::Positions);
+    assert!(all.joined(ID, "c", &joined(&[])));
+    let mut missing = joined(&[]);
+    if let Some(recovered) = &mut missing.recovered {
+        recovered.is_whole = false;
+    }
+    assert!(!all.joined(ID, "c", &missing));
+    let fresh = Joined {
+        recovered: None,
+        ..missing
+    };
+    assert!(!all.joined(ID, "c", &fresh));
+    all.unsubscribed(ID, "c\"");
+    let at = position(10);
+    let expected = [
+        format!("{{\"subscribed\":\"c\",\"position\":\"{at}\",\"recovered\":true}}"),
+        format!("{{\"subscribed\":\"c\",\"position\":\"{at}\",\"recovered\":false}}"),
+        format!("{{\"subscribed\":\"c\",\"position\":\"{at}\"}}"),
+        "{\"unsubscribed\":\"c\\\"\"}".to_owned(),
+    ];
+    let expected: Vec<u8> = expected.iter().flat_map(|text| frame(text)).collect();
+    assert_eq!(bytes(&mut all), expected);
+    // Others are told nothing.
+    let mut all = outboxes(1_000, Hears::Publications);
+    assert!(!all.joined(ID, "c", &joined(&[5])));
+    assert_eq!(bytes(&mut all), b"");
+}
+
+#[test]
+fn publications_with_places_are_objects() {
+    let mut all = outboxes(1_000, Hears::Positions);
+    let placed = Told { offset: 3, ..PLAIN };
+    deliver(&mut all, "c", "t", placed);
+    deliver(&mut all, "c", "t", PLAIN);
+    let payload = |kind, bytes| PayloadRef { kind, bytes };
+    deliver_payload(
+        &mut all,
+        "c",
+        payload(PayloadKind::Binary, &[0, 255]),
+        PLAIN,
+    );
+    deliver_payload(&mut all, "c", payload(PayloadKind::Json, b"{}"), PLAIN);
+    let expected = [
+        format!(
+            "{{\"channel\":\"c\",\"position\":\"{}\",\"data\":\"t\"}}",
+            position(3)
+        ),
+        "{\"channel\":\"c\",\"data\":\"t\"}".to_owned(),
+        "{\"channel\":\"c\",\"base64\":\"AP8=\"}".to_owned(),
+        "{\"channel\":\"c\",\"data\":{}}".to_owned(),
+    ];
+    let lengths: usize = expected.iter().map(String::len).sum();
+    assert_eq!(sent(&mut all), (4, lengths as u64));
+    let expected: Vec<u8> = expected.iter().flat_map(|text| frame(text)).collect();
+    assert_eq!(bytes(&mut all), expected);
+}
+
+#[test]
+fn an_application_hears_when_there_is_no_room_and_when_there_is_again() {
+    // Full from 500 on, room again from 125 on.
+    let mut all = outboxes(1_000, Hears::Publications);
+    let mut drained = Vec::new();
+    assert_eq!(
+        all.send(ID, MessageKind::Text, &[b'x'; 498 - 4]),
+        Sending::Room
+    );
+    assert_eq!(all.of(ID).queued(), 498);
+    assert_eq!(all.send(ID, MessageKind::Text, b""), Sending::Room);
+    assert_eq!(all.send(ID, MessageKind::Text, b""), Sending::Full);
+    assert_eq!(all.send(ID, MessageKind::Text, b""), Sending::Full);
+    all.settle_filled();
+    assert!(!all.has_drained(), "nothing has left");
+    assert_eq!(bytes(&mut all).len(), 504);
+    all.set_unsent(ID, 126);
+    assert!(!all.has_drained());
+    all.set_unsent(ID, 125);
+    assert!(all.has_drained());
+    all.set_unsent(ID, 0);
+    all.take_drained(&mut drained);
+    assert_eq!((drained.as_slice(), all.has_drained()), (&[ID][..], false));
+    // What leaves at once has room again at the end of the turn.
+    assert_eq!(all.send(ID, MessageKind::Text, &[b'x'; 900]), Sending::Full);
+    bytes(&mut all);
+    assert!(!all.has_drained());
+    all.settle_filled();
+    assert!(all.has_drained());
+    // Over the budget it is over.
+    all.set_unsent(ID, 900);
+    assert_eq!(
+        all.send(ID, MessageKind::Text, &[b'x'; 101]),
+        Sending::Refused
+    );
+    assert_eq!(overflowed(&mut all), [ID]);
+    assert_eq!(all.send(ID, MessageKind::Text, b""), Sending::Refused);
+    // Alone it has room whatever its length, and one of exactly the budget too.
+    let mut all = outboxes(1_000, Hears::Publications);
+    assert_eq!(
+        all.send(ID, MessageKind::Text, &[b'x'; 2_000]),
+        Sending::Full
+    );
+    bytes(&mut all);
+    all.set_unsent(ID, 900);
+    assert_eq!(
+        all.send(ID, MessageKind::Binary, &[b'x'; 100]),
+        Sending::Full
+    );
+    assert_eq!((overflowed(&mut all), sent(&mut all)), (vec![], (2, 2_100)));
+    let gone = ConnectionId {
+        generation: 6,
+        ..ID
+    };
+    assert_eq!(all.send(gone, MessageKind::Text, b""), Sending::Refused);
+    let mut deaf = outboxes(1_000, Hears::Nothing);
+    assert_eq!(deaf.send(ID, MessageKind::Text, b""), Sending::Refused);
+}
+
+#[test]
+fn connections_of_applications_have_a_mark_of_their_own() {
+    let mut all = Outboxes::new(1_000).with_random(|bytes| bytes.fill(0));
+    all.open(ID);
+    all.begin_client(ID, None);
+    assert_eq!(
+        all.send(ID, MessageKind::Text, &[b'x'; 900_000]),
+        Sending::Room
+    );
+    // Header of 14 bytes with its mask.
+    assert_eq!(all.of(ID).queued(), 900_014);
+    let room = (1 << 20) - 900_014;
+    assert_eq!(
+        all.send(ID, MessageKind::Text, &vec![b'x'; room - 14]),
+        Sending::Room
+    );
+    assert_eq!(all.send(ID, MessageKind::Text, b""), Sending::Full);
+    bytes(&mut all);
+    all.set_unsent(ID, (1 << 18) + 1);
+    assert!(!all.has_drained());
+    all.set_unsent(ID, 1 << 18);
+    assert!(all.has_drained() && overflowed(&mut all).is_empty());
+}
+
+#[test]
+fn what_waits_is_written_in_order_and_its_bytes_are_counted() {
+    let overhead = size_of_waiting();
+    let mut all = outboxes(10_000, Hears::Some(Keeping::Newest));
+    // With nothing unsent it is written at once, up to half the budget in one buffer.
+    deliver(&mut all, "a", &"0".repeat(100), PLAIN);
+    assert_eq!(all.backlog_bytes(ID), 0);
+    deliver(&mut all, "a", &"1".repeat(4_898), PLAIN);
+    assert_eq!(all.backlog_bytes(ID), 0, "5,000 in all");
+    deliver(&mut all, "a", "2", PLAIN);
+    assert_eq!(all.backlog_bytes(ID), 3 + overhead);
+    assert_eq!(all.send(ID, MessageKind::Text, b"3"), Sending::Full);
+    deliver(&mut all, "a", "4", PLAIN);
+    assert_eq!(all.backlog_bytes(ID), 7 + 3 * overhead);
+    let mut first = frame(&"0".repeat(100));
+    first.extend(frame(&"1".repeat(4_898)));
+    assert_eq!(bytes(&mut all), first);
+    assert_eq!(sent(&mut all), (2, 4_998));
+    assert!(all.settle_backlogs());
+    assert_eq!(
+        bytes(&mut all),
+        [frame("2"), frame("3"), frame("4")].concat()
+    );
+    assert_eq!((sent(&mut all), all.backlog_bytes(ID)), ((3, 3), 0));
+    assert!(!all.settle_backlogs());
+    assert_eq!(all.take_dropped(), Dropped::default());
+}
+
+fn size_of_waiting() -> usize {
+    let mut all = outboxes(10_000, Hears::Some(Keeping::Newest));
+    all.set_unsent(ID, 1);
+    deliver(&mut all, "a", "", PLAIN);
+    let bytes = all.backlog_bytes(ID) - 2;
+    assert!((16..200).contains(&bytes), "{bytes}");
+    bytes
+}
+
+#[test]
+fn the_oldest_go_until_the_newest_has_room_and_the_application_s_never() {
+    let each = 102 + size_of_waiting();
+    let mut all = outboxes(100 + 5 * each, Hears::Some(Keeping::Newest));
+    all.set_unsent(ID, 100);
+    let text = |number: u32| format!("{number:<100}");
+    for number in 0..5 {
+        deliver(&mut all, "a", &text(number), PLAIN);
+    }
+    assert_eq!(
+        (all.take_dropped().oldest, all.backlog_bytes(ID)),
+        (0, 5 * each)
+    );
+    assert_eq!(
+        all.send(ID, MessageKind::Text, text(9).as_bytes()),
+        Sending::Full
+    );
+    // Payload without a header: 2 bytes less.
+    assert_eq!(
+        (all.take_dropped().oldest, all.backlog_bytes(ID)),
+        (1, 5 * each - 2)
+    );
+    deliver(&mut all, "a", &text(5), PLAIN);
+    deliver(&mut all, "a", &text(6), PLAIN);
+    assert_eq!(all.take_dropped().oldest, 2);
+    // The transport takes all: what waits goes out, nothing before.
+    all.set_unsent(ID, 1);
+    assert_eq!(bytes(&mut all), b"");
+    all.set_unsent(ID, 0);
+    let expected = [3, 4, 9, 5, 6].map(|number| frame(&text(number))).concat();
+    let mut written = Vec::new();
+    for _ in 0..10 {
+        written.extend(bytes(&mut all));
+        all.settle_backlogs();
+    }
+    assert_eq!(written, expected);
+    // Messages of applications that find no room end it.
+    all.set_unsent(ID, 100);
+    let mut promised = 0;
+    while all.send(ID, MessageKind::Text, text(7).as_bytes()) != Sending::Refused {
+        promised += 1;
+        deliver(&mut all, "a", "", PLAIN);
+    }
+    assert!((4..=5).contains(&promised), "{promised}");
+    assert_eq!((overflowed(&mut all), all.backlog_bytes(ID)), (vec![ID], 0));
+}
+
+#[test]
+fn of_a_channel_only_the_latest_waits() {
+    let mut all = outboxes(10_000, Hears::Some(Keeping::Latest));
+    all.set_unsent(ID, 1);
+    for (channel, text) in [("a", "0"), ("b", "1"), ("a", "2"), ("b", "3"), ("a", "4")] {
+        deliver(&mut all, channel, text, PLAIN);
+    }
+    assert_eq!(all.backlog_bytes(ID), 6 + 2 * size_of_waiting());
+    let dropped = all.take_dropped();
+    assert_eq!(
+        (dropped.replaced, dropped.oldest, dropped.missed),
+        (3, 0, 0)
+    );
+    // A Close frame comes behind what waits.
+    all.close_frame(ID, Some(1000), "");
+    let mut expected = [frame("3"), frame("4")].concat();
+    websocket::encode_close(&mut expected, Some(1000), "", None);
+    assert_eq!(bytes(&mut all), expected);
+}
+
+#[test]
+fn an_outbox_is_taken_once_a_turn_and_nothing_outlives_its_connection() {
+    let mut all = Outboxes::new(1_000);
+    all.open(ID);
+    all.begin_session(ID, None, Hears::Publications);
+    all.buffer(ID).extend_from_slice(b"101");
+    assert_eq!(
+        flush(&mut all),
+        [],
+        "held back until its registration is answered"
+    );
+    all.release(ID);
+    all.buffer(ID).extend_from_slice(b" and more");
+    assert_eq!(flush(&mut all), [(ID, b"101 and more".to_vec(), End::Open)]);
+    assert_eq!(flush(&mut all), []);
+    // A refused handshake leaves what was written before.
+    all.buffer(ID).extend_from_slice(b"kept");
+    all.begin_session(ID, None, Hears::Publications);
+    deliver(&mut all, "a", "not kept", PLAIN);
+    all.withdraw(ID, 4);
+    deliver(&mut all, "a", "refused", PLAIN);
+    assert_eq!(flush(&mut all), [(ID, b"kept".to_vec(), End::Open)]);
+    // The end is told with the last bytes; an abort stays one and waits for nothing.
+    all.buffer(ID).extend_from_slice(b"bye");
+    all.finish(ID, End::Shutdown);
+    assert!(!all.of(ID).is_over());
+    assert_eq!(flush(&mut all), [(ID, b"bye".to_vec(), End::Shutdown)]);
+    assert!(all.of(ID).is_over());
+    all.set_unsent(ID, 1);
+    assert!(!all.of(ID).is_over());
+    all.set_unsent(ID, 0);
+    all.begin_session(ID, None, Hears::Publications);
+    assert!(!all.of(ID).is_over());
+    all.finish(ID, End::Abort);
+    all.finish(ID, End::Shutdown);
+    assert_eq!(flush(&mut all), [(ID, Vec::new(), End::Abort)]);
+    all.release(ID);
+    all.buffer(ID).extend_from_slice(b"lost");
+    all.close(ID);
+    deliver(&mut all, "a", "lost", PLAIN);
+    all.set_unsent(ID, 7);
+    let next = ConnectionId {
+        generation: 6,
+        ..ID
+    };
+    all.open(next);
+    all.buffer(next).extend_from_slice(b"next");
+    assert_eq!(flush(&mut all), [(next, b"next".to_vec(), End::Open)]);
+    assert_eq!((all.of(next).queued(), all.of(next).messaged_ms()), (0, 0));
+    all.set_now_ms(u64::from(u32::MAX) + 8);
+    all.begin_session(next, None, Hears::Publications);
+    assert_eq!(all.of(next).messaged_ms(), 7);
+}
+
+#[test]
+fn events_are_text_and_chunks_where_the_response_is() {
+    for (is_chunked, expected) in [
+        (false, "data: t\n\n".to_owned()),
+        (true, "9\r\ndata: t\n\n\r\n".to_owned()),
+    ] {
+        let mut all = Outboxes::new(1_000);
+        all.open(ID);
+        all.begin_events(ID, is_chunked);
+        deliver(&mut all, "a", "t", PLAIN);
+        let binary = PayloadRef {
+            kind: PayloadKind::Binary,
+            bytes: b"b",
+        };
+        deliver_payload(&mut all, "a", binary, PLAIN);
+        let left = Told {
+            event: Event::Left,
+            ..PLAIN
+        };
+        deliver(&mut all, "a", "t", left);
+        assert_eq!(String::from_utf8(bytes(&mut all)).expect("UTF-8"), expected);
+        assert_eq!(sent(&mut all), (1, 1));
+        assert_eq!(all.send(ID, MessageKind::Text, b"t"), Sending::Refused);
+    }
+}
