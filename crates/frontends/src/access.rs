@@ -209,4 +209,53 @@ mod tests {
             assert_eq!(hosts.contain(host), known, "{host}");
         }
     }
+
+    #[test]
+    fn a_trusted_proxy_is_admitted_and_introduces_its_clients() {
+        let access = |proxy_protocol, hosts| Access {
+            networks: Networks {
+                allow: nets(&["10.0.0.0/8"]),
+                deny: Vec::new(),
+            },
+            trusted_proxies: nets(&["192.0.2.0/24"]),
+            proxy_protocol,
+            hosts,
+            ..Access::default()
+        };
+        let plain = access(false, Hosts::Loopback);
+        let strict = access(true, Hosts::Listed(vec!["a".into()]));
+        // Trusted; may introduce, plain and strict; admitted; answers to a foreign name, plain and strict.
+        for (peer, expected) in [
+            ("192.0.2.7", [true, true, true, true, true, false]),
+            ("::ffff:192.0.2.7", [true, true, true, true, true, false]),
+            ("10.0.0.1", [false, true, false, true, false, false]),
+            ("11.0.0.1", [false, true, false, false, false, false]),
+        ] {
+            let peer: IpAddr = peer.parse().unwrap();
+            let got = [
+                plain.trusts(peer),
+                plain.may_introduce(peer),
+                strict.may_introduce(peer),
+                plain.admits_peer(peer),
+                plain.answers_to(peer, "b"),
+                strict.answers_to(peer, "b"),
+            ];
+            assert_eq!(got, expected, "{peer}");
+            assert!(plain.answers_to(peer, "localhost") && strict.answers_to(peer, "a"));
+        }
+    }
+
+    #[test]
+    fn what_a_peer_says_of_its_client_is_read_where_it_is_trusted() {
+        let access = Access {
+            trusted_proxies: nets(&["192.0.2.0/24"]),
+            ..Access::default()
+        };
+        let text = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 10.0.0.9\r\n\r\n";
+        let head = veche_proto::http::parse_head(text.as_bytes(), &Default::default()).unwrap();
+        for (peer, client) in [("192.0.2.7", "10.0.0.9"), ("11.0.0.1", "11.0.0.1")] {
+            let got = access.client(peer.parse().unwrap(), &head);
+            assert_eq!(got, Ok(client.parse().unwrap()));
+        }
+    }
 }

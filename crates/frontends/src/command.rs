@@ -466,4 +466,113 @@ mod tests {
         }
         assert!(pushed(std::str::from_utf8(&[b'['; 100_000]).unwrap()).is_err());
     }
+
+    fn told(line: &str) -> Result<Option<Arc<PublishOptions>>, String> {
+        let mut scratch = Vec::new();
+        let command = parse(line.as_bytes(), &mut scratch).map_err(|error| error.0)?;
+        Ok(command.terms)
+    }
+
+    #[test]
+    fn limits_are_kept_to_the_byte() {
+        let line = |more: &str| format!(r#"{{"channel":"c","data":1{more}}}"#);
+        let key = |name: &str, length: usize| {
+            line(&format!(
+                r#","version":1,"{name}":"{}""#,
+                "x".repeat(length)
+            ))
+        };
+        let tags = |count: usize, value: usize| {
+            let one = |number: usize| format!(r#""{number:02}":"{}""#, "x".repeat(value));
+            let all: Vec<String> = (0..count).map(one).collect();
+            line(&format!(r#","tags":{{{}}}"#, all.join(",")))
+        };
+        let users = |count: usize| {
+            let all: Vec<String> = (0..count).map(|number| format!("\"{number}\"")).collect();
+            format!(r#"{{"users":[{}],"data":1}}"#, all.join(","))
+        };
+        for (good, bad, what) in [
+            (
+                key("idempotency_key", 128),
+                key("idempotency_key", 129),
+                "1 to 128 bytes",
+            ),
+            (
+                key("idempotency_key", 1),
+                key("idempotency_key", 0),
+                "1 to 128 bytes",
+            ),
+            (
+                key("version_epoch", 128),
+                key("version_epoch", 129),
+                "1 to 128 bytes",
+            ),
+            (
+                key("version_epoch", 1),
+                key("version_epoch", 0),
+                "1 to 128 bytes",
+            ),
+            (tags(32, 1), tags(33, 1), "at most 32 names"),
+            (tags(32, 126), tags(32, 127), "4096 bytes in all"),
+            (users(1_024), users(1_025), "1 to 1024"),
+            (
+                line(r#","version":1"#),
+                line(r#","version":1,"skip_history":true"#),
+                "keeps nothing",
+            ),
+            (
+                line(""),
+                line(r#","version_epoch":"e""#),
+                "without \"version\"",
+            ),
+        ] {
+            assert!(told(&good).is_ok(), "{good}: {:?}", told(&good));
+            let error = told(&bad).expect_err(&bad);
+            assert!(error.contains(what), "{error}");
+        }
+    }
+
+    #[test]
+    fn terms_are_read_as_they_are_said_and_nothing_is_none() {
+        for plain in [
+            r#"{"channel":"c","data":1}"#,
+            r#"{"channel":"c","data":1,"tags":{},"skip_history":false,"delta":false}"#,
+        ] {
+            assert_eq!(told(plain), Ok(None), "{plain}");
+        }
+        let line = r#"{"channel":"c","data":1,"idempotency_key":"k","version":7,"version_epoch":"e",
+            "delta":true,"tags":{"b":"2","a":"1"}}"#;
+        let terms = told(line).expect("good").expect("some");
+        let expected = PublishOptions {
+            idempotency_key: Some("k".into()),
+            version: Some(Version {
+                number: 7,
+                epoch: "e".into(),
+            }),
+            is_passing: false,
+            info: Some(Arc::new(Info {
+                tags: Box::from([("a".into(), "1".into()), ("b".into(), "2".into())]),
+                ..Info::default()
+            })),
+            has_difference: true,
+        };
+        assert_eq!(*terms, expected);
+        let passing = told(r#"{"channel":"c","data":1,"skip_history":true}"#);
+        assert!(passing.expect("good").expect("some").is_passing);
+    }
+
+    #[test]
+    fn a_long_mistake_is_cut_in_its_middle() {
+        let short = "x".repeat(WHY_BYTES_MAX);
+        assert_eq!(BadCommand::new(short.clone()).0, short);
+        let long = "a".repeat(WHY_BYTES_MAX) + &"b".repeat(WHY_BYTES_MAX);
+        let cut = BadCommand::new(long).0;
+        let (head, tail) = ("a".repeat(WHY_BYTES_MAX / 2), "b".repeat(WHY_BYTES_MAX / 2));
+        assert!(cut.starts_with(&head) && cut.ends_with(&tail), "{cut}");
+        assert!(
+            (WHY_BYTES_MAX..WHY_BYTES_MAX + 10).contains(&cut.len()),
+            "{}",
+            cut.len()
+        );
+    }
 }

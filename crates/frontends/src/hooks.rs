@@ -481,4 +481,15 @@ mod tests {
             (PayloadKind::Binary, &[0, 255][..])
         );
     }
+
+    #[test]
+    fn a_kind_may_be_named_twice() {
+        let kinds = Kinds::default();
+        kinds.set([Kind::Rpc, Kind::Publish, Kind::Rpc].into_iter());
+        let set: Vec<Kind> = Kind::ALL
+            .into_iter()
+            .filter(|kind| kinds.has(*kind))
+            .collect();
+        assert_eq!(set, [Kind::Publish, Kind::Rpc]);
+    }
 }

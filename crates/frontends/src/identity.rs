@@ -449,3 +449,6 @@ impl Named {
 pub fn is_valid_user(name: &str) -> bool {
     (1..=USER_BYTES_MAX).contains(&name.len()) && !name.bytes().any(|byte| byte.is_ascii_control())
 }
+
+#[cfg(test)]
+mod tests;

@@ -494,4 +494,113 @@ mod tests {
         assert_eq!((&*entry.path, &*entry.referer), ("/chat", "https://a/b"));
         assert!(!format!("{entry:?}").contains("secret"));
     }
+
+    #[test]
+    fn lots_are_those_of_splitmix64() {
+        let lots = [
+            0xe220_a839_7b1d_cdaf_u64,
+            0x6e78_9e6a_a1b9_65f4,
+            0x06c4_5d18_8009_454f,
+        ];
+        let part = |lot: u64| (lot >> 11) as f64 / (1_u64 << 53) as f64;
+        let (mut exact, mut below) = (Journal::default(), Journal::default());
+        for lot in lots {
+            assert!(exact.chooses(part(lot)));
+            assert!(!below.chooses(part(lot) - 1.0 / (1_u64 << 53) as f64));
+        }
+        assert!(exact.chooses(1.0) && !exact.chooses(0.0));
+    }
+
+    #[test]
+    fn an_entry_says_what_was_asked_for_and_how_long_it_took() {
+        let text = "GET /a HTTP/1.0\r\nHost: h\r\nUser-Agent: ua\r\nReferer: r#f\r\n\r\n";
+        let head =
+            veche_proto::http::parse_head(text.as_bytes(), &Default::default()).expect("a head");
+        let entry = Entry::of(&head, text.len(), CLIENT);
+        assert!(entry.is_http10);
+        assert_eq!((&*entry.method, &*entry.host), ("GET", "h"));
+        assert_eq!((&*entry.user_agent, &*entry.referer), ("ua", "r"));
+        assert_eq!(
+            (entry.client, entry.bytes_in),
+            (Some(CLIENT), text.len() as u64)
+        );
+        let mut journal = journal(1.0, false);
+        let at = |mono_ms| Now {
+            mono_ms,
+            wall_ms: mono_ms + 1_000_000,
+        };
+        journal.set_now(at(5_000));
+        journal.begin(ID, false, 0, || entry);
+        journal.body(ID, 30);
+        journal.set_user(ID, Some("ann"));
+        journal.set_now(at(5_070));
+        journal.answered(ID, 404);
+        journal.end(ID, CLIENT, 0);
+        let entry = done(&mut journal).remove(0);
+        assert_eq!((entry.lasted_ms, entry.ended_ms), (70, 1_005_070));
+        assert_eq!((entry.status, entry.user.as_deref()), (404, Some("ann")));
+        assert_eq!(entry.bytes_in, text.len() as u64 + 30);
+    }
+
+    #[test]
+    fn what_could_not_be_read_gets_an_entry_of_its_own_or_ends_the_open_one() {
+        let mut journal = journal(1.0, false);
+        journal.refused(ID, 400);
+        journal.end(ID, CLIENT, 9);
+        let entry = done(&mut journal).remove(0);
+        assert_eq!((entry.status, &*entry.path, entry.bytes_out), (400, "", 9));
+        assert_eq!(entry.client, Some(CLIENT));
+        journal.begin(ID, false, 0, || Entry {
+            path: "/a".into(),
+            ..Entry::default()
+        });
+        journal.refused(ID, 413);
+        journal.end(ID, CLIENT, 0);
+        let entry = done(&mut journal).remove(0);
+        assert_eq!((entry.status, &*entry.path), (413, "/a"));
+    }
+
+    #[test]
+    fn a_session_s_bytes_are_those_of_its_messages() {
+        let mut journal = journal(1.0, false);
+        journal.begin(ID, false, 0, || Entry {
+            bytes_in: 300,
+            ..Entry::default()
+        });
+        journal.heard(ID, 7);
+        journal.said(ID, 7);
+        journal.closed(ID, Some(4000));
+        journal.opened(ID);
+        journal.heard(ID, 5);
+        journal.heard(ID, 6);
+        journal.closed(ID, None);
+        journal.end(ID, CLIENT, 100);
+        let entry = done(&mut journal).remove(0);
+        assert_eq!((entry.bytes_in, entry.bytes_out), (11, 0));
+        let session = entry.session.expect("it was one");
+        assert_eq!((session.messages_in, session.close_code), (2, Some(1005)));
+    }
+
+    #[test]
+    fn what_took_long_is_noted_from_its_bound_on_and_not_without_end() {
+        let mut journal = Journal::default();
+        for (kind, from_ms) in [
+            (SlowKind::Turn, 5),
+            (SlowKind::Handler, 4),
+            (SlowKind::Request, 100),
+            (SlowKind::Consumer, 0),
+        ] {
+            if from_ms > 0 {
+                journal.took(kind, from_ms - 1, || unreachable!("it is quick"));
+            }
+            journal.took(kind, from_ms, || "x".repeat(TEXT_BYTES_MAX + 1));
+            let slow = journal.take_slow();
+            assert_eq!(slow.len(), 1);
+            assert_eq!((slow[0].kind, slow[0].lasted_ms), (kind, from_ms));
+            assert_eq!(slow[0].what.len(), TEXT_BYTES_MAX);
+        }
+        (0..SLOW_MAX + 9).for_each(|_| journal.took(SlowKind::Turn, 5, String::new));
+        assert_eq!(journal.take_slow().len(), SLOW_MAX);
+        assert_eq!(journal.take_slow(), []);
+    }
 }

@@ -274,4 +274,47 @@ mod tests {
             assert_eq!(client(&how, lines), expected, "{lines}");
         }
     }
+
+    #[test]
+    fn a_separator_in_quotes_separates_nothing() {
+        for (lines, expected) in [
+            ("Forwarded: for=192.0.2.7;x=\"a,b\"\r\n", "192.0.2.7"),
+            (
+                "Forwarded: x=\"a;for=6.6.6.6\";for=192.0.2.7\r\n",
+                "192.0.2.7",
+            ),
+            ("Forwarded: for=192.0.2.7;x=\"a\\\",b\"\r\n", "192.0.2.7"),
+            (
+                "Forwarded: for=6.6.6.6;x=\"a\\\\\", for=192.0.2.7\r\n",
+                "192.0.2.7",
+            ),
+            (
+                "Forwarded: for=192.0.2.7;x=a\\, for=192.0.2.8\r\n",
+                "192.0.2.8",
+            ),
+            ("Forwarded: for=6.6.6.6;x=\"a\r\n", "unreadable"),
+            ("Forwarded: for=6.6.6.6;x=\"a\\\"\r\n", "unreadable"),
+        ] {
+            assert_eq!(
+                client(&ClientAddress::Forwarded, lines),
+                expected,
+                "{lines}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_so_many_proxies_stand_in_a_row() {
+        for (hops, expected) in [(HOPS_MAX - 1, "192.0.2.7"), (HOPS_MAX, "10.0.0.2")] {
+            let line = format!(
+                "X-Forwarded-For: 192.0.2.7{}\r\n",
+                ", 10.0.0.2".repeat(hops)
+            );
+            assert_eq!(
+                client(&ClientAddress::XForwardedFor, line),
+                expected,
+                "{hops}"
+            );
+        }
+    }
 }

@@ -368,3 +368,30 @@ pub(super) fn history(
     };
     frame.reply(id, Outcome::History(result))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_channel_is_a_tag_where_nothing_else_is_called_so() {
+        let info = |tags: &[(&str, &str)], channel: Option<&str>| Info {
+            tags: tags
+                .iter()
+                .map(|(name, tag)| ((*name).into(), (*tag).into()))
+                .collect(),
+            channel: channel.map(Into::into),
+            ..Info::default()
+        };
+        let own = [("a", "1"), ("channel", "own")];
+        for (info, expected) in [
+            (info(&own[..1], None), &own[..1]),
+            (info(&own[..1], Some("c")), &[("a", "1"), ("channel", "c")]),
+            (info(&own, Some("c")), &own),
+            (info(&[], Some("c")), &[("channel", "c")]),
+        ] {
+            assert_eq!(tags(Some(&info)), expected);
+        }
+        assert_eq!(tags(None), []);
+    }
+}

@@ -150,4 +150,32 @@ mod tests {
         let credentials = parse("QWxhZGRpbjpvcGVuIHNlc2FtZQ==").expect("well-formed");
         assert_eq!(format!("{credentials:?}"), "Credentials { .. }");
     }
+
+    #[test]
+    fn only_this_scheme_is_read_in_whatever_letters() {
+        let from = |line: &str| {
+            let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n");
+            let head = veche_proto::http::parse_head(text.as_bytes(), &Default::default());
+            read(&head.expect("a head")).map(|credentials| credentials.user.clone())
+        };
+        for (line, expected) in [
+            ("", Err(Unknown::NoPassword)),
+            (
+                "Authorization: Bearer QWxhZGRpbjpvcGVu\r\n",
+                Err(Unknown::NoPassword),
+            ),
+            ("Authorization: Basic\r\n", Err(Unknown::BadPassword)),
+            ("Authorization: Basic QWxh\r\n", Err(Unknown::BadPassword)),
+            (
+                "Authorization: Basic QWxhZGRpbjpvcGVu\r\n",
+                Ok("Aladdin".to_owned()),
+            ),
+            (
+                "Authorization: bASIC   QWxhZGRpbjpvcGVu\r\n",
+                Ok("Aladdin".to_owned()),
+            ),
+        ] {
+            assert_eq!(from(line), expected, "{line}");
+        }
+    }
 }

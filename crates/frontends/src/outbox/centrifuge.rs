@@ -308,3 +308,46 @@ fn push(dialect: Dialect, form: Form, patch: &[u8], delivery: &Delivery<'_>) -> 
         Err(_) => Bytes::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// Formats from here on are those of other receivers, and of patches.
+    const OTHERS_FROM: u32 = u32::MAX - 5;
+
+    #[test]
+    fn no_two_forms_share_an_encoding() {
+        let dialects = [Encoding::Json, Encoding::Protobuf].map(|encoding| {
+            let whole = [Form::Plain, Form::Whole, Form::Patch];
+            whole.map(|form| forms(dialect(encoding, false), form))
+        });
+        let one_way = [Encoding::Json, Encoding::Protobuf]
+            .map(|encoding| forms(dialect(encoding, true), Form::Plain));
+        let all: Vec<Forms> = dialects.into_iter().flatten().chain(one_way).collect();
+        // Plain and whole data are the same in Protobuf.
+        let formats: HashSet<u32> = all
+            .iter()
+            .flat_map(|forms| [forms.push.0, forms.event.0])
+            .collect();
+        assert_eq!(formats.len(), 2 * 7);
+        assert!(formats.iter().all(|format| *format < OTHERS_FROM));
+        let frames: HashSet<u32> = all.iter().map(|forms| forms.frame).collect();
+        assert_eq!(frames.len(), 7);
+        // Below are the keys of plain publications and of those with places.
+        assert!(
+            frames
+                .iter()
+                .all(|frame| *frame >= 2 << 16 && frame.trailing_zeros() >= 16)
+        );
+    }
+
+    fn dialect(encoding: Encoding, is_one_way: bool) -> Dialect {
+        Dialect {
+            encoding,
+            is_one_way,
+        }
+    }
+}

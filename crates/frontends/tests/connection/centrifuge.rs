@@ -2,6 +2,7 @@
 
 mod audience;
 mod claims;
+mod deadlines;
 mod decided;
 mod deltas;
 mod filters;
@@ -84,7 +85,7 @@ fn publish(world: &mut World, back_end: Peer, channel: &str, data: u32) {
     assert!(world.ask(back_end, line).is_empty());
 }
 
-fn token(claims: &Value) -> String {
+pub(super) fn token(claims: &Value) -> String {
     let header = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#);
     let message = format!("{header}.{}", URL_SAFE_NO_PAD.encode(claims.to_string()));
     let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET);
@@ -93,7 +94,7 @@ fn token(claims: &Value) -> String {
 }
 
 /// Seconds since 1970 in the world of the tests.
-fn in_seconds(world: &World, seconds: u64) -> u64 {
+pub(super) fn in_seconds(world: &World, seconds: u64) -> u64 {
     (1_800_000_000_000 + world.now_ms) / 1000 + seconds
 }
 

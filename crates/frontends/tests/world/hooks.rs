@@ -1,5 +1,8 @@
 //! Back end and applications that decide on commands, played by the test: they see the questions and give the verdicts.
 
+#[path = "census.rs"]
+mod census;
+
 use veche_frontends::hooks::{Question, Verdict};
 
 use super::World;

@@ -1,0 +1,504 @@
+//! Deadlines and limits at their exact places, and what the journal says of requests and sessions.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use veche_frontends::identity::Unknown;
+use veche_frontends::journal::{Choice, Entry, SlowKind};
+use veche_frontends::{NotRenewed, Process};
+use veche_jwt::Refusal;
+use veche_proto::websocket::Opcode;
+
+use super::centrifuge::{in_seconds, token};
+use crate::world::wire::{
+    Said, close, control, get, handshake, post, response, responses, said, statuses, text, texts,
+};
+use crate::world::{INTERNAL, LARGE_BYTES, Options, PUBLIC, PUSH, Peer, World, limits};
+
+fn world() -> World {
+    World::new(Options::default())
+}
+
+fn due_in_ms(world: &World, peer: Peer) -> Option<u64> {
+    world.due_ms(peer).map(|due_ms| due_ms - world.now_ms)
+}
+
+#[test]
+fn the_first_head_has_its_time_from_the_accept_and_others_from_their_first_byte() {
+    let limits = limits();
+    let mut world = world();
+    let peer = world.connect(0, PUBLIC);
+    assert_eq!(due_in_ms(&world, peer), Some(limits.header_timeout_ms));
+    world.advance(3_000);
+    world.send(peer, b"GET /get HT");
+    assert_eq!(
+        due_in_ms(&world, peer),
+        Some(limits.header_timeout_ms - 3_000)
+    );
+    let bytes = world.ask(peer, b"TP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(statuses(&bytes), [200]);
+    assert_eq!(due_in_ms(&world, peer), Some(limits.idle_timeout_ms));
+    world.advance(20_000);
+    world.send(peer, b"GET /get HT");
+    assert_eq!(due_in_ms(&world, peer), Some(limits.header_timeout_ms));
+    world.advance(limits.header_timeout_ms - 1);
+    assert!(world.is_open(peer));
+    world.advance(1);
+    assert_eq!(statuses(&world.take(peer)), [408]);
+    assert!(!world.is_open(peer));
+}
+
+#[test]
+fn a_close_that_is_not_answered_is_waited_for_as_long_as_closes_are() {
+    let mut world = world();
+    let close_timeout_ms = limits().close_timeout_ms;
+    // Frames that are not masked break the protocol, whichever session it is.
+    for target in ["/echo", "/ws?user=ann", "/centrifuge"] {
+        let peer = world.open(0, target);
+        let bytes = world.ask(peer, [0x81, 1, b'x']);
+        assert!(
+            matches!(said(&bytes)[..], [Said::Close(Some(1002), _)]),
+            "{target}"
+        );
+        assert_eq!(due_in_ms(&world, peer), Some(close_timeout_ms), "{target}");
+        world.advance(close_timeout_ms - 1);
+        assert!(!world.is_closed(peer), "{target}");
+        world.advance(1);
+        assert!(!world.is_open(peer), "{target}");
+    }
+}
+
+#[test]
+fn who_takes_nothing_is_closed_after_the_write_timeout_and_not_before() {
+    let mut limits = limits();
+    limits.pong_timeout_ms = 9_000;
+    limits.ping_interval_ms = 25_000;
+    let mut world = World::new(Options {
+        limits,
+        ..Options::default()
+    });
+    let slow = world.open(0, "/ws?user=ann");
+    let back_end = world.connect(0, PUSH);
+    world.read_at_most(slow, 0);
+    world.ask(back_end, "{\"user\":\"ann\",\"data\":1}\n");
+    // It is pinged meanwhile, which goes nowhere.
+    world.advance(29_999);
+    assert!(world.is_open(slow));
+    assert_eq!(world.stats(0).slow_consumers.read(), 0);
+    world.advance(1);
+    assert!(!world.is_open(slow));
+    assert_eq!(world.stats(0).slow_consumers.read(), 1);
+}
+
+#[test]
+fn pongs_that_nobody_asked_for_count_as_what_is_said() {
+    let mut world = world();
+    let peer = world.open(0, "/paced/close/websocket");
+    for _ in 0..2 {
+        world.ask(peer, control(Opcode::Pong, b""));
+        assert_eq!(world.stats(0).outpaced.read(), 0);
+    }
+    let bytes = world.ask(peer, control(Opcode::Pong, b""));
+    assert!(matches!(said(&bytes).last(), Some(Said::Close(..))));
+    assert_eq!(world.stats(0).outpaced.read(), 1);
+}
+
+#[test]
+fn a_part_of_a_large_file_ends_where_it_ends() {
+    let mut world = world();
+    let peer = world.connect(0, PUBLIC);
+    let last = LARGE_BYTES - 1;
+    for (range, bounds) in [
+        ("100-199", Some((100, 199))),
+        ("70000-200000", Some((70_000, 200_000))),
+        ("1048570-", Some((1_048_570, last))),
+        ("-3", Some((last - 2, last))),
+        ("0-0", Some((0, 0))),
+        ("5-2000000", Some((5, last))),
+        ("1048576-", None),
+    ] {
+        let head =
+            format!("GET /files/large.bin HTTP/1.1\r\nHost: a\r\nRange: bytes={range}\r\n\r\n");
+        let bytes = world.ask(peer, head);
+        let Some((first, last)) = bounds else {
+            assert_eq!(statuses(&bytes), [416], "{range}");
+            continue;
+        };
+        let end = bytes
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n")
+            .expect("a head")
+            + 4;
+        let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
+        assert!(head.starts_with("http/1.1 206"), "{range}: {head}");
+        let says = format!("content-range: bytes {first}-{last}/{LARGE_BYTES}\r\n");
+        assert!(head.contains(&says), "{range}: {head}");
+        let expected: Vec<u8> = (first..=last).map(|at| (at % 256) as u8).collect();
+        assert_eq!(bytes.len() - end, expected.len(), "{range}");
+        // A round of 256 begins at the first byte of each piece.
+        assert_eq!(bytes[end], expected[0], "{range}");
+    }
+    // Two ranges, or two headers, are answered whole.
+    let head = "HEAD /files/large.bin HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0\r\n\r\n";
+    let bytes = world.ask(peer, head);
+    assert_eq!(response(&bytes, false).0.status, 200);
+    for headers in [
+        "Range: bytes=0-1,3-4\r\n",
+        "Range: bytes=0-0\r\nRange: bytes=1-1\r\n",
+    ] {
+        let head = format!("GET /files/hello.txt HTTP/1.1\r\nHost: a\r\n{headers}\r\n");
+        assert_eq!(
+            responses(&world.ask(peer, head))[0].body,
+            "hello\n",
+            "{headers}"
+        );
+    }
+    let head = "GET /files/hello.txt HTTP/1.1\r\nHost: a\r\nRange: bytes=1-2\r\n\r\n";
+    assert_eq!(responses(&world.ask(peer, head))[0].body, "el");
+}
+
+fn call(world: &mut World, method: &str, body: &Value) -> Value {
+    let caller = world.connect(0, INTERNAL);
+    let bytes = world.ask(caller, post(&format!("/api/{method}"), &body.to_string()));
+    world.reset(caller);
+    serde_json::from_str(&responses(&bytes)[0].body).expect("JSON")
+}
+
+#[test]
+fn a_batch_asks_for_much_only_so_many_times() {
+    let mut world = world();
+    let many = |method: &str, count: usize| {
+        let body = json!({ "channel": "chat:1" });
+        let commands: Vec<Value> = (0..count).map(|_| json!({ method: body })).collect();
+        json!({ "commands": commands })
+    };
+    for method in ["presence", "history"] {
+        let answer = call(&mut world, "batch", &many(method, 32));
+        assert_eq!(
+            answer["replies"].as_array().map(Vec::len),
+            Some(32),
+            "{answer}"
+        );
+        let answer = call(&mut world, "batch", &many(method, 33));
+        assert_eq!(answer["error"]["code"], 107, "{answer}");
+    }
+    let answer = call(&mut world, "batch", &many("presence_stats", 33));
+    assert_eq!(
+        answer["replies"].as_array().map(Vec::len),
+        Some(33),
+        "{answer}"
+    );
+    let channels = json!({ "commands": [{ "channels": {} }] });
+    assert!(call(&mut world, "batch", &channels)["replies"].is_array());
+    let channels = json!({ "commands": [{ "channels": {} }, { "channels": {} }] });
+    assert_eq!(call(&mut world, "batch", &channels)["error"]["code"], 107);
+    let inner = json!({ "commands": [{ "batch": { "commands": [] } }, { "nonsense": {} }] });
+    let answer = call(&mut world, "batch", &inner);
+    let codes: Vec<&Value> = answer["replies"]
+        .as_array()
+        .expect("an array")
+        .iter()
+        .map(|reply| &reply["error"]["error"]["code"])
+        .collect();
+    assert_eq!(codes.len(), 2, "{answer}");
+}
+
+/// A client of Centrifugo's protocol that has sent this, and what it heard.
+fn sdk(world: &mut World, target: &str, commands: &[Value]) -> (Peer, Vec<Value>) {
+    let peer = world.open(0, target);
+    let commands: Vec<String> = commands.iter().map(Value::to_string).collect();
+    let bytes = world.ask(peer, text(&commands.join("\n")));
+    (peer, lines(&bytes))
+}
+
+fn lines(bytes: &[u8]) -> Vec<Value> {
+    let texts = texts(bytes);
+    let lines = texts.iter().flat_map(|text| text.split('\n'));
+    lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+#[test]
+fn back_ends_are_told_who_is_there_and_who_published() {
+    let mut world = world();
+    let connect = json!({ "id": 1, "connect": {} });
+    let subscribe = json!({ "id": 2, "subscribe": { "channel": "chat:1" } });
+    let publish = json!({ "id": 3, "publish": { "channel": "chat:1", "data": 7 } });
+    let target = "/centrifuge/named?user=ann";
+    let (_, lines) = sdk(&mut world, target, &[connect, subscribe, publish]);
+    let client = lines[0]["connect"]["client"].as_str().expect("an id");
+    let who = json!({ "user": "ann", "client": client });
+    let chat = json!({ "channel": "chat:1" });
+    let answer = call(&mut world, "presence", &chat);
+    assert_eq!(
+        answer["result"]["presence"],
+        json!({ client: who }),
+        "{answer}"
+    );
+    let answer = call(
+        &mut world,
+        "history",
+        &json!({ "channel": "chat:1", "limit": 5 }),
+    );
+    let publication = &answer["result"]["publications"][0];
+    assert_eq!(
+        (&publication["data"], &publication["info"]),
+        (&json!(7), &who),
+        "{answer}"
+    );
+}
+
+#[test]
+fn who_is_put_somewhere_again_gets_what_it_missed() {
+    let mut world = world();
+    let (peer, _) = sdk(
+        &mut world,
+        "/centrifuge/named?user=ann",
+        &[json!({ "id": 1, "connect": {} })],
+    );
+    let mut epoch = Value::Null;
+    for data in 1..=3 {
+        let answer = call(
+            &mut world,
+            "publish",
+            &json!({ "channel": "chat:1", "data": data }),
+        );
+        epoch = answer["result"]["epoch"].clone();
+    }
+    let since = json!({ "offset": 1, "epoch": epoch });
+    let body = json!({ "user": "ann", "channel": "chat:1", "recover_since": since });
+    assert_eq!(
+        call(&mut world, "subscribe", &body),
+        json!({ "result": {} })
+    );
+    let told = lines(&world.take(peer));
+    let data: Vec<&Value> = told
+        .iter()
+        .map(|line| &line["push"]["pub"]["data"])
+        .collect();
+    assert_eq!(data, [&Value::Null, &json!(2), &json!(3)], "{told:?}");
+    assert_eq!(told[0]["push"]["subscribe"]["offset"], 1);
+    let recoveries: Vec<u64> = world
+        .stats(0)
+        .recoveries
+        .iter()
+        .map(|cell| cell.read())
+        .collect();
+    assert_eq!(recoveries, [1, 0]);
+}
+
+#[test]
+fn who_was_not_there_is_not_told_that_it_left() {
+    let mut world = world();
+    let placed = world.open(0, "/positions?user=ann");
+    let plain = world.open(0, "/ws?user=ann&channel=news");
+    world.take(placed);
+    let body = json!({ "user": "ann", "channel": "news" });
+    call(&mut world, "unsubscribe", &body);
+    assert_eq!(world.take(placed), b"");
+    assert_eq!(world.take(plain), b"", "it has no word for it");
+    let answer = call(
+        &mut world,
+        "publish",
+        &json!({ "channel": "news", "data": 1 }),
+    );
+    assert_eq!(answer["result"]["handed"], 0);
+}
+
+#[test]
+fn a_session_is_renewed_by_a_token_of_its_own_user_only() {
+    let mut world = world();
+    let at = |world: &World, user: &str, seconds: u64| {
+        token(&json!({ "sub": user, "exp": in_seconds(world, seconds) }))
+    };
+    let first = at(&world, "ann", 100);
+    let connect = json!({ "id": 1, "connect": { "token": first } });
+    let (peer, _) = sdk(&mut world, "/centrifuge/jwt", &[connect]);
+    let good = at(&world, "ann", 10);
+    assert_eq!(world.renew(peer, &good), Some(Ok(Some(10_000))));
+    assert_eq!(world.stats(0).tokens_renewed.read(), 1);
+    let other = at(&world, "bob", 100);
+    assert_eq!(world.renew(peer, &other), Some(Err(NotRenewed::OtherUser)));
+    let late = at(&world, "ann", 0);
+    let refused = NotRenewed::Refused(Unknown::Token(Refusal::Expired));
+    assert_eq!(world.renew(peer, &late), Some(Err(refused)));
+    let refusals: u64 = world
+        .stats(0)
+        .tokens_refused
+        .iter()
+        .map(|cell| cell.read())
+        .sum();
+    assert_eq!((refusals, world.stats(0).tokens_renewed.read()), (1, 1));
+    // It is looked at when the shorter one ends: 10 seconds, and the time to renew it by itself.
+    world.advance(25_000);
+    world.ask(peer, text("{}"));
+    world.advance(9_999);
+    assert!(world.is_open(peer));
+    world.advance(1);
+    let heard = said(&world.take(peer));
+    let expired = Said::Close(Some(3005), "connection expired".into());
+    assert_eq!(heard.last(), Some(&expired));
+    assert_eq!(world.renew(peer, &good), Some(Err(NotRenewed::Closed)));
+    let named = world.open(0, "/ws?user=ann");
+    let good = at(&world, "ann", 100);
+    assert_eq!(world.renew(named, &good), Some(Err(NotRenewed::NoLease)));
+}
+
+fn entries(world: &mut World) -> Vec<Entry> {
+    let mut done = Vec::new();
+    let journal = &mut world.workers[0].shared.ports.outboxes.journal;
+    journal.take_done(&mut done);
+    done
+}
+
+#[test]
+fn requests_and_sessions_have_an_entry_each() {
+    let mut world = world();
+    let choice = Some(Choice {
+        share: 1.0,
+        internal: false,
+    });
+    world.workers[0]
+        .shared
+        .ports
+        .outboxes
+        .journal
+        .set_choice(choice, 7);
+    let peer = world.connect(0, PUBLIC);
+    let request = "GET /get?secret HTTP/1.1\r\nHost: a\r\nUser-Agent: ua\r\n\r\n";
+    let answer = world.ask(peer, request).len() as u64;
+    let entry = entries(&mut world).remove(0);
+    assert_eq!(
+        (&*entry.path, &*entry.method, entry.status),
+        ("/get", "GET", 200)
+    );
+    assert_eq!(
+        (&*entry.user_agent, entry.bytes_in),
+        ("ua", request.len() as u64)
+    );
+    assert_eq!(entry.bytes_out, answer);
+    assert_eq!(
+        entry.route.map(|route| route.path.clone()),
+        Some("/get".to_owned())
+    );
+    let refused = world.ask(peer, "nonsense\r\n\r\n").len() as u64;
+    let entry = entries(&mut world).remove(0);
+    assert_eq!(
+        (entry.status, entry.bytes_out, &*entry.path),
+        (400, refused, "")
+    );
+    let session = world.open(0, "/ws?user=ann");
+    assert!(entries(&mut world).is_empty());
+    call(
+        &mut world,
+        "push",
+        &json!({ "user": "ann", "data": "four" }),
+    );
+    assert!(
+        entries(&mut world).is_empty(),
+        "internal requests are not chosen"
+    );
+    world.ask(session, close(Some(4001), ""));
+    let entry = entries(&mut world).remove(0);
+    let what = entry.session.expect("a session");
+    assert_eq!((what.messages_out, what.close_code), (1, Some(4001)));
+    assert_eq!((entry.status, entry.bytes_out), (101, 4));
+    assert_eq!(entry.user.as_deref(), Some("ann"));
+}
+
+#[test]
+fn slow_clients_are_noted_by_name_and_place() {
+    let mut world = World::new(Options {
+        outbox_bytes: 4_096,
+        ..Options::default()
+    });
+    let slow = world.open(0, "/ws?user=ann");
+    world.read_at_most(slow, 0);
+    let data = "x".repeat(3_000);
+    call(&mut world, "push", &json!({ "user": "ann", "data": data }));
+    world.fell_behind(slow);
+    call(&mut world, "push", &json!({ "user": "ann", "data": data }));
+    let slow = world.workers[0].shared.ports.outboxes.journal.take_slow();
+    let whats: Vec<(SlowKind, &str)> = slow.iter().map(|one| (one.kind, &*one.what)).collect();
+    let expected = [
+        "ann at 127.0.0.1 on /ws: misses publications, with 2 KiB unsent",
+        "ann at 127.0.0.1 on /ws: closed with 2 KiB unsent",
+    ];
+    assert_eq!(whats, expected.map(|what| (SlowKind::Consumer, what)));
+    assert_eq!(world.stats(0).slow_consumers.read(), 1);
+}
+
+#[test]
+fn whoever_is_asked_is_told_the_address() {
+    let mut world = world();
+    let peer = world.open(0, "/centrifuge/asked/x/websocket");
+    world.ask(peer, text(r#"{"id":1,"connect":{}}"#));
+    let questions = world.questions(0);
+    assert_eq!(questions[0].asker.address.to_string(), "127.0.0.1");
+    assert_eq!(questions[0].asker.transport, "websocket");
+}
+
+/// Ends all connections of a user whose question was asked before now.
+struct Ending;
+
+impl Process for Ending {
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    fn metrics(&self) -> String {
+        String::new()
+    }
+
+    fn endings(&self) -> u64 {
+        4
+    }
+
+    fn is_ended_since(&self, user: &str, endings: u64, _: &str) -> bool {
+        user == "ended" && endings == 4
+    }
+
+    fn trouble(&self, what: &str) {
+        panic!("{what}");
+    }
+
+    fn nodes(&self) -> String {
+        String::new()
+    }
+}
+
+#[test]
+fn who_was_ended_while_it_was_found_out_is_not_let_in() {
+    let mut world = world();
+    world.workers[0].shared.process = Arc::new(Ending);
+    for (user, is_open) in [("ann", true), ("ended", false)] {
+        let pass = token(&json!({ "sub": user, "exp": in_seconds(&world, 60) }));
+        let peer = world.open(0, "/centrifuge/jwt");
+        let connect = json!({ "id": 1, "connect": { "token": pass } });
+        let heard = said(&world.ask(peer, text(&connect.to_string())));
+        let end = Said::Close(Some(3503), "disconnected by the back end".into());
+        assert_eq!(heard.contains(&end), !is_open, "{heard:?}");
+    }
+}
+
+#[test]
+fn upgrades_where_no_socket_opens_are_refused_and_elsewhere_none() {
+    let mut world = world();
+    for (listener, target, status) in [
+        (PUBLIC, "/ws?user=ann", 101),
+        (PUBLIC, "/echo", 101),
+        (PUBLIC, "/centrifuge", 101),
+        (INTERNAL, "/api/socket", 101),
+        (INTERNAL, "/api/socket/", 101),
+        (INTERNAL, "/api/push", 405),
+        (PUBLIC, "/get", 200),
+        (PUBLIC, "/files/hello.txt", 200),
+    ] {
+        let peer = world.connect(0, listener);
+        let bytes = world.ask(peer, handshake(target, ""));
+        assert_eq!(response(&bytes, true).0.status, status, "{target}");
+    }
+    let peer = world.connect(0, PUBLIC);
+    assert_eq!(statuses(&world.ask(peer, get("/echo"))).len(), 1);
+}

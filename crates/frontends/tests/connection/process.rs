@@ -1,0 +1,479 @@
+//! What is asked of the process around: addresses, users, keys, blocks; and what is answered when it says no.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use veche_frontends::Process;
+use veche_frontends::blocks::{Block, Issued, NotBlocked};
+use veche_frontends::stats::TurnedAway;
+
+use super::centrifuge::{in_seconds, token};
+use crate::world::wire::{
+    Said, close, get, handshake, post, response, responses, said, statuses, text,
+};
+use crate::world::{INTERNAL, Options, PUBLIC, Peer, World, limits};
+
+/// Says no to a few by name, and writes down what it is told.
+#[derive(Default)]
+struct Strict {
+    told: Mutex<Vec<String>>,
+}
+
+impl Strict {
+    fn tell(&self, what: String) {
+        self.told.lock().expect("one thread").push(what);
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.told.lock().expect("one thread"))
+    }
+}
+
+type Address = std::net::IpAddr;
+
+impl Process for Strict {
+    fn is_ready(&self) -> bool {
+        false
+    }
+
+    fn metrics(&self) -> String {
+        String::new()
+    }
+
+    fn address_has_room(&self, address: Address) -> bool {
+        address.to_string() != "10.0.0.1"
+    }
+
+    fn address_opened(&self, address: Address) -> bool {
+        self.tell(format!("opened {address}"));
+        address.to_string() != "10.0.0.2"
+    }
+
+    fn address_closed(&self, address: Address) {
+        self.tell(format!("closed {address}"));
+    }
+
+    fn may_begin(&self, address: Address, now_ms: u64) -> bool {
+        self.tell(format!("begins {address} at {now_ms}"));
+        address.to_string() != "10.0.0.3"
+    }
+
+    fn wrong_key(&self, address: Address, _: u64) -> u64 {
+        self.tell(format!("wrong key of {address}"));
+        match address.to_string().as_str() {
+            "127.0.0.1" => 0,
+            _ => 2_001,
+        }
+    }
+
+    fn user_opened(&self, user: &str, max: u32) -> bool {
+        self.tell(format!("{user} one of {max}"));
+        user != "crowd"
+    }
+
+    fn user_closed(&self, user: &str) {
+        self.tell(format!("{user} gone"));
+    }
+
+    fn is_blocked(&self, user: &str, _: u64) -> bool {
+        user == "blocked"
+    }
+
+    fn is_revoked(&self, token: &Issued<'_>, now_s: u64) -> bool {
+        self.tell(format!("{token:?} at {now_s}"));
+        token.id == Some("revoked")
+    }
+
+    fn block(&self, block: &Block, now_s: u64) -> Result<(), NotBlocked> {
+        self.tell(format!("{block:?} at {now_s}"));
+        match block {
+            Block::Token { id, .. } if id == "full" => Err(NotBlocked::TooMany),
+            Block::Token { id, .. } if id == "broken" => {
+                Err(NotBlocked::NotWritten("disk full".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn end_user(&self, user: &str, except: &[Box<str>]) {
+        self.tell(format!("end {user} except {except:?}"));
+    }
+
+    fn trouble(&self, what: &str) {
+        self.tell(format!("trouble: {what}"));
+    }
+
+    fn nodes(&self) -> String {
+        "[]".to_owned()
+    }
+}
+
+fn world_of(options: Options) -> (World, Arc<Strict>) {
+    let mut world = World::new(options);
+    let process = Arc::new(Strict::default());
+    for worker in &mut world.workers {
+        worker.shared.process = Arc::clone(&process) as Arc<dyn Process>;
+    }
+    (world, process)
+}
+
+/// The public listener stands behind a proxy on this machine.
+fn behind_a_proxy(world: &mut World) {
+    for worker in &mut world.workers {
+        let site = Arc::get_mut(&mut worker.shared.site).expect("the only one");
+        let access = &mut site.listeners[usize::from(PUBLIC)].access;
+        access.trusted_proxies = vec!["127.0.0.0/8".parse().expect("a network")];
+    }
+}
+
+fn turned_away(world: &World, why: TurnedAway) -> u64 {
+    world.stats(0).turned_away[why as usize].read()
+}
+
+fn handshake_for(client: &str) -> String {
+    handshake("/ws?user=ann", &format!("X-Forwarded-For: {client}\r\n"))
+}
+
+#[test]
+fn addresses_behind_a_proxy_count_and_are_turned_away_for_their_own_reason() {
+    let (mut world, process) = world_of(Options::default());
+    behind_a_proxy(&mut world);
+    let now_ms = world.now_ms;
+    let peer = world.connect(0, PUBLIC);
+    let bytes = world.ask(peer, handshake_for("10.0.0.9"));
+    assert_eq!(statuses(&bytes), [101]);
+    let begins = format!("begins 10.0.0.9 at {now_ms}");
+    assert_eq!(process.take(), [begins.as_str(), "opened 10.0.0.9"]);
+    world.reset(peer);
+    assert_eq!(process.take(), ["closed 10.0.0.9"]);
+    // Its address has no room; then too many handshakes; each is refused and may try again on the connection.
+    let peer = world.connect(0, PUBLIC);
+    for (client, why, text) in [
+        (
+            "10.0.0.1",
+            TurnedAway::Connections,
+            "too many connections of this address\n",
+        ),
+        (
+            "10.0.0.3",
+            TurnedAway::Rate,
+            "too many handshakes of this address\n",
+        ),
+    ] {
+        let bytes = world.ask(peer, handshake_for(client));
+        let answer = &responses(&bytes)[0];
+        assert_eq!((answer.status, answer.body.as_str()), (429, text));
+        assert_eq!(answer.header("retry-after"), Some("1"));
+        assert_eq!(turned_away(&world, why), 1);
+        assert!(world.is_open(peer));
+    }
+    assert_eq!(process.take(), [format!("begins 10.0.0.3 at {now_ms}")]);
+    world.reset(peer);
+    assert_eq!(process.take(), [""; 0], "it was never counted");
+    // What was the last free place when it asked was taken meanwhile.
+    let peer = world.connect(0, PUBLIC);
+    let bytes = world.ask(peer, handshake_for("10.0.0.2"));
+    let (head, rest) = response(&bytes, true);
+    assert_eq!(head.status, 101);
+    let reason = "too many connections of this address".to_owned();
+    assert_eq!(said(rest), [Said::Close(Some(1013), reason)]);
+    assert_eq!(turned_away(&world, TurnedAway::Connections), 2);
+    world.ask(peer, close(Some(1013), ""));
+    world.reset(peer);
+    let told = process.take();
+    assert_eq!(told[1..], ["opened 10.0.0.2", "closed 10.0.0.2"]);
+    // The proxy itself is not judged as a client.
+    let peer = world.connect(0, PUBLIC);
+    assert_eq!(
+        statuses(&world.ask(peer, handshake("/ws?user=ann", ""))),
+        [101]
+    );
+    assert_eq!(process.take(), [""; 0]);
+}
+
+#[test]
+fn a_direct_client_s_later_handshakes_count() {
+    let (mut world, process) = world_of(Options::default());
+    let peer = world.connect(0, PUBLIC);
+    let now_ms = world.now_ms;
+    assert_eq!(statuses(&world.ask(peer, handshake("/ws", ""))), [401]);
+    assert_eq!(process.take(), [""; 0], "it was counted when it came");
+    assert_eq!(statuses(&world.ask(peer, handshake("/ws", ""))), [401]);
+    assert_eq!(process.take(), [format!("begins 127.0.0.1 at {now_ms}")]);
+    let back_end = world.connect(0, INTERNAL);
+    for _ in 0..2 {
+        assert_eq!(
+            statuses(&world.ask(back_end, handshake("/admin/socket", ""))).len(),
+            1
+        );
+    }
+    assert_eq!(
+        process.take(),
+        [""; 0],
+        "of internal listeners nothing is counted"
+    );
+}
+
+#[test]
+fn users_have_as_many_connections_as_they_may() {
+    let mut limits = limits();
+    limits.connections_per_user = 3;
+    let (mut world, process) = world_of(Options {
+        limits,
+        ..Options::default()
+    });
+    let peer = world.open(0, "/ws?user=ann");
+    let anonymous = world.open(0, "/open?channel=news");
+    assert_eq!(process.take(), ["ann one of 3"]);
+    let crowd = world.connect(0, PUBLIC);
+    let bytes = world.ask(crowd, handshake("/ws?user=crowd", ""));
+    let answer = &responses(&bytes)[0];
+    assert_eq!(answer.status, 429, "{}", answer.body);
+    assert_eq!(turned_away(&world, TurnedAway::UserConnections), 1);
+    assert_eq!(process.take(), ["crowd one of 3"]);
+    world.reset(crowd);
+    world.reset(anonymous);
+    assert_eq!(process.take(), [""; 0]);
+    world.reset(peer);
+    assert_eq!(process.take(), ["ann gone"]);
+}
+
+#[test]
+fn short_of_memory_nothing_new_is_begun_for_clients() {
+    let (mut world, _) = world_of(Options::default());
+    let old = world.open(0, "/ws?user=ann");
+    world.workers[0].shared.is_short_of_memory = true;
+    let peer = world.connect(0, PUBLIC);
+    let bytes = world.ask(peer, handshake("/ws?user=bob", ""));
+    let answer = &responses(&bytes)[0];
+    let said_why = "the server is short of memory: try again later\n";
+    assert_eq!((answer.status, answer.body.as_str()), (503, said_why));
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert_eq!(turned_away(&world, TurnedAway::Memory), 1);
+    let back_end = world.connect(0, INTERNAL);
+    let push = post("/api/push", r#"{"user":"ann","data":1}"#);
+    let bytes = world.ask(back_end, push.as_str());
+    let answer = &responses(&bytes)[0];
+    assert_eq!(
+        (answer.status, answer.header("retry-after")),
+        (503, Some("1"))
+    );
+    assert!(answer.body.contains("\"code\":106"), "{}", answer.body);
+    let stats = world.stats(0);
+    let away: Vec<u64> = stats
+        .pushes_turned_away
+        .iter()
+        .map(|cell| cell.read())
+        .collect();
+    assert_eq!((away, stats.pushes.read()), (vec![0, 1], 0));
+    assert_eq!(world.take(old), b"");
+    world.workers[0].shared.is_short_of_memory = false;
+    assert_eq!(statuses(&world.ask(back_end, push)), [200]);
+    assert_eq!(said(&world.take(old)), [Said::Text("1".into())]);
+    // It is not ready for another reason.
+    let bytes = world.ask(back_end, get("/health"));
+    assert_eq!(statuses(&bytes), [503]);
+}
+
+#[test]
+fn wrong_keys_are_told_and_too_many_end_the_connection() {
+    let (mut world, process) = world_of(Options {
+        api_keys: vec!["secret"],
+        ..Options::default()
+    });
+    let call = |path: &str, key: &str| {
+        format!("POST {path} HTTP/1.1\r\nHost: veche.test\r\n{key}Content-Length: 2\r\n\r\n{{}}")
+    };
+    let peer = world.connect(0, INTERNAL);
+    let wrong = "X-API-Key: wrong\r\n";
+    for (path, key, expected) in [
+        ("/api/info", wrong, &["wrong key of 127.0.0.1"][..]),
+        ("/api/info", "", &[]),
+        ("/admin/api/info", wrong, &["wrong key of 127.0.0.1"]),
+        ("/admin/api/info", "", &[]),
+    ] {
+        assert_eq!(
+            statuses(&world.ask(peer, call(path, key))),
+            [401],
+            "{path} {key}"
+        );
+        assert_eq!(process.take(), expected, "{path} {key}");
+        assert!(world.is_open(peer));
+    }
+    let wrong_keys: Vec<u64> = world
+        .stats(0)
+        .wrong_keys
+        .iter()
+        .map(|cell| cell.read())
+        .collect();
+    assert_eq!(wrong_keys, [1, 1]);
+    let notes = std::mem::take(&mut world.workers[0].shared.notes);
+    let notes: Vec<&str> = notes.iter().map(|note| note.what.as_str()).collect();
+    let expected = [
+        "a call of the API with a wrong key, from 127.0.0.1",
+        "a call of the admin page with a wrong key, from 127.0.0.1",
+    ];
+    assert_eq!(notes, expected);
+    // Others have to wait, in whole seconds, and come again.
+    for worker in &mut world.workers {
+        let site = Arc::get_mut(&mut worker.shared.site).expect("the only one");
+        let access = &mut site.listeners[usize::from(INTERNAL)].access;
+        access.trusted_proxies = vec!["127.0.0.0/8".parse().expect("a network")];
+    }
+    let key = format!("{wrong}X-Forwarded-For: 10.0.0.9\r\n");
+    let bytes = world.ask(peer, call("/api/info", &key));
+    let answer = &responses(&bytes)[0];
+    assert_eq!(
+        (answer.status, answer.header("retry-after")),
+        (429, Some("3"))
+    );
+    assert!(answer.body.contains("\"code\":111"), "{}", answer.body);
+    assert!(!world.is_open(peer));
+}
+
+fn call(world: &mut World, method: &str, body: &Value) -> Value {
+    let caller = world.connect(0, INTERNAL);
+    let bytes = world.ask(caller, post(&format!("/api/{method}"), &body.to_string()));
+    world.reset(caller);
+    serde_json::from_str(&responses(&bytes)[0].body).expect("JSON")
+}
+
+#[test]
+fn blocks_are_the_process_s_and_close_whoever_is_there() {
+    let (mut world, process) = world_of(Options {
+        workers: 2,
+        ..Options::default()
+    });
+    let peers: Vec<Peer> = (0..2)
+        .map(|worker| world.open(worker, "/ws?user=ann"))
+        .collect();
+    let bob = world.open(0, "/ws?user=bob");
+    let at = in_seconds(&world, 0);
+    let ok = json!({ "result": {} });
+    let until = at + 60;
+    for (method, body, told) in [
+        (
+            "revoke_token",
+            json!({ "uid": "t1", "expire_at": until }),
+            format!("Token {{ id: \"t1\", until_s: Some({until}) }} at {at}"),
+        ),
+        (
+            "invalidate_user_tokens",
+            json!({ "user": "ann" }),
+            format!("TokensOf {{ user: \"ann\", issued_before_s: {at}, until_s: None }} at {at}"),
+        ),
+        (
+            "invalidate_user_tokens",
+            json!({ "user": "ann", "issued_before": 7, "expire_at": 0 }),
+            format!("TokensOf {{ user: \"ann\", issued_before_s: 7, until_s: None }} at {at}"),
+        ),
+        (
+            "unblock_user",
+            json!({ "user": "ann" }),
+            format!("UserNoMore {{ user: \"ann\" }} at {at}"),
+        ),
+    ] {
+        assert_eq!(call(&mut world, method, &body), ok, "{method}");
+        assert_eq!(process.take(), [told]);
+    }
+    assert!(peers.iter().all(|peer| world.is_open(*peer)));
+    let answer = call(
+        &mut world,
+        "block_user",
+        &json!({ "user": "ann", "expire_at": until }),
+    );
+    assert_eq!(answer["error"], Value::Null, "{answer}");
+    let told = process.take();
+    let expected = format!("User {{ user: \"ann\", until_s: Some({until}) }} at {at}");
+    assert_eq!(told, [expected.as_str(), "end ann except []"]);
+    for peer in peers {
+        let heard = said(&world.take(peer));
+        assert_eq!(heard, [Said::Close(Some(3507), "permission denied".into())]);
+    }
+    assert!(world.take(bob).is_empty());
+    // What can't be kept is said, and closes nobody.
+    let answer = call(&mut world, "revoke_token", &json!({ "uid": "full" }));
+    assert_eq!(answer["error"]["code"], 106, "{answer}");
+    process.take();
+    let answer = call(&mut world, "revoke_token", &json!({ "uid": "broken" }));
+    assert_eq!(answer["error"]["code"], 100, "{answer}");
+    assert_eq!(
+        process.take()[1],
+        "trouble: block: it can't be written down: disk full"
+    );
+    // Who is blocked is said so, and is not let in.
+    let answer = call(&mut world, "user_status", &json!({ "user": "blocked" }));
+    let away = json!({ "result": { "online": false, "connections": 0, "blocked": true } });
+    assert_eq!(answer, away);
+    let peer = world.connect(0, PUBLIC);
+    let bytes = world.ask(peer, handshake("/ws?user=blocked", ""));
+    assert_eq!(statuses(&bytes), [403]);
+    // A user whose connections a back end ends is ended, but for those that are excepted.
+    let body = json!({ "user": "bob", "whitelist": ["a", "b"] });
+    call(&mut world, "disconnect", &body);
+    assert_eq!(process.take(), ["end bob except [\"a\", \"b\"]"]);
+    call(
+        &mut world,
+        "disconnect",
+        &json!({ "user": "bob", "client": "a" }),
+    );
+    call(
+        &mut world,
+        "unsubscribe",
+        &json!({ "user": "bob", "channel": "news" }),
+    );
+    assert_eq!(process.take(), [""; 0]);
+    call(
+        &mut world,
+        "refresh",
+        &json!({ "user": "bob", "expired": true }),
+    );
+    assert_eq!(process.take(), ["end bob except []"]);
+}
+
+#[test]
+fn a_token_s_name_and_time_are_shown_to_the_process() {
+    let (mut world, process) = world_of(Options::default());
+    let at = in_seconds(&world, 0);
+    for (claims, id, issued, is_open) in [
+        (
+            json!({ "jti": "t1", "iat": at - 5 }),
+            "Some(\"t1\")",
+            format!("Some({})", at - 5),
+            true,
+        ),
+        (
+            json!({ "jti": "t2", "iat": 7.9 }),
+            "Some(\"t2\")",
+            "Some(7)".to_owned(),
+            true,
+        ),
+        (
+            json!({ "jti": "t3", "iat": -7.9 }),
+            "Some(\"t3\")",
+            "Some(0)".to_owned(),
+            true,
+        ),
+        (
+            json!({ "jti": "revoked" }),
+            "Some(\"revoked\")",
+            "None".to_owned(),
+            false,
+        ),
+    ] {
+        let mut claims = claims;
+        claims["sub"] = json!("ann");
+        claims["exp"] = json!(at + 60);
+        let peer = world.open(0, "/centrifuge/jwt");
+        let connect = json!({ "id": 1, "connect": { "token": token(&claims) } });
+        let bytes = world.ask(peer, text(&connect.to_string()));
+        let told = process.take();
+        let expected =
+            format!("Issued {{ user: Some(\"ann\"), id: {id}, at_s: {issued} }} at {at}");
+        assert_eq!(told.first(), Some(&expected), "{claims}");
+        let heard = said(&bytes);
+        let is_closed = heard.iter().any(|said| matches!(said, Said::Close(..)));
+        assert_eq!(is_closed, !is_open, "{claims}: {heard:?}");
+        world.reset(peer);
+    }
+}
