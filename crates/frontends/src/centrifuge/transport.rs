@@ -260,4 +260,47 @@ mod tests {
             assert_eq!(Address::read(bad), None, "{bad}");
         }
     }
+
+    #[test]
+    fn relays_wait_up_to_a_limit_and_give_it_back() {
+        let mut relays = Relays::default();
+        let commands = vec![b'x'; (RELAYED_BYTES_MAX / 4) - RELAY_BYTES];
+        for _ in 0..3 {
+            (0..4).for_each(|_| assert!(relays.keep(&commands)));
+            assert!(!relays.keep(b""), "nothing has room");
+            for _ in 0..4 {
+                assert_eq!(relays.next().as_ref(), Some(&commands));
+            }
+            assert_eq!(relays.next(), None);
+        }
+        assert!(!relays.keep(&vec![b'x'; RELAYED_BYTES_MAX - RELAY_BYTES + 1]));
+        assert!(relays.keep(&vec![b'x'; RELAYED_BYTES_MAX - RELAY_BYTES]));
+        // Also of nothing it can be seen that it is there.
+        let mut relays = Relays::default();
+        assert!(relays.keep(b""));
+        assert!(
+            relays
+                .next()
+                .is_some_and(|kept| kept.is_empty() && kept.capacity() > 0)
+        );
+    }
+
+    #[test]
+    fn an_address_is_the_same_in_all_its_parts() {
+        let address = |worker, index, generation, last| {
+            let mut secret = [7; SECRET_BYTES];
+            secret[SECRET_BYTES - 1] = last;
+            Address::new(WorkerId(worker), ConnectionId { index, generation }, secret)
+        };
+        let own = address(1, 2, 3, 4);
+        assert!(own.is(&address(1, 2, 3, 4)));
+        for other in [
+            address(0, 2, 3, 4),
+            address(1, 0, 3, 4),
+            address(1, 2, 0, 4),
+            address(1, 2, 3, 0),
+        ] {
+            assert!(!own.is(&other), "{}", other.text());
+        }
+    }
 }

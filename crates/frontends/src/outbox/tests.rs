@@ -573,3 +573,15 @@ fn events_are_text_and_chunks_where_the_response_is() {
         assert_eq!(all.send(ID, MessageKind::Text, b"t"), Sending::Refused);
     }
 }
+
+#[test]
+fn the_budget_is_the_one_set_last() {
+    let mut all = outboxes(1_000, Hears::Publications);
+    all.set_unsent(ID, 500);
+    all.set_outbox_bytes_max(2_000);
+    deliver(&mut all, "a", &"x".repeat(1_000), PLAIN);
+    assert_eq!(overflowed(&mut all), []);
+    all.set_outbox_bytes_max(400);
+    deliver(&mut all, "a", "x", PLAIN);
+    assert_eq!(overflowed(&mut all), [ID]);
+}

@@ -1,3 +1,5 @@
+use std::sync::RwLock;
+
 use veche_hub::{Options, Ticket};
 
 use super::*;
@@ -37,7 +39,7 @@ impl Process for Bare {
 
 /// Users may have one connection each; who opened and closed one is written down.
 #[derive(Default)]
-struct Counting(std::sync::Mutex<Vec<String>>);
+struct Counting(RwLock<Vec<String>>);
 
 impl Process for Counting {
     fn is_ready(&self) -> bool {
@@ -57,13 +59,13 @@ impl Process for Counting {
     }
 
     fn user_opened(&self, user: &str, max: u32) -> bool {
-        let mut all = self.0.lock().expect("one thread");
+        let mut all = self.0.write().expect("one thread");
         all.push(format!("{user} of {max}"));
         user != "crowd"
     }
 
     fn user_closed(&self, user: &str) {
-        let mut all = self.0.lock().expect("one thread");
+        let mut all = self.0.write().expect("one thread");
         all.push(format!("{user} gone"));
     }
 
@@ -143,7 +145,7 @@ fn a_process_without_opinions_lets_all_in_and_keeps_no_list() {
 #[test]
 fn sessions_of_a_user_count_once_each_and_only_where_there_is_a_limit() {
     let process = Arc::new(Counting::default());
-    let took = |process: &Counting| std::mem::take(&mut *process.0.lock().expect("one thread"));
+    let took = |process: &Counting| std::mem::take(&mut *process.0.write().expect("one thread"));
     let mut unlimited = shared(process.clone(), 0);
     assert!(unlimited.count_user_in(session(1), "crowd"));
     unlimited.count_user_out(session(1));
@@ -342,4 +344,13 @@ fn half_of_a_lanes_credits_is_for_deliveries_alone() {
     assert_eq!(finished, [0, 2]);
     ports.answer(session(1), Ticket(5), Answer::Subscribed(None));
     assert_eq!(ports.answers.len(), 1);
+}
+
+#[test]
+fn another_configuration_is_in_force_at_once() {
+    let mut shared = shared(Arc::new(Bare), 0);
+    let other = self::shared(Arc::new(Bare), 5).site;
+    shared.set_site(Arc::clone(&other));
+    assert!(Arc::ptr_eq(&shared.site, &other));
+    assert_eq!(shared.site.limits.connections_per_user, 5);
 }

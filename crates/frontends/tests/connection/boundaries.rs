@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use veche_frontends::identity::Unknown;
+use veche_frontends::hooks::Verdict;
+use veche_frontends::identity::token::{Place, Tokens};
+use veche_frontends::identity::{Identity, Unknown};
 use veche_frontends::journal::{Choice, Entry, SlowKind};
+use veche_frontends::route::Route;
 use veche_frontends::{NotRenewed, Process};
 use veche_jwt::Refusal;
 use veche_proto::websocket::Opcode;
@@ -501,4 +504,100 @@ fn upgrades_where_no_socket_opens_are_refused_and_elsewhere_none() {
     }
     let peer = world.connect(0, PUBLIC);
     assert_eq!(statuses(&world.ask(peer, get("/echo"))).len(), 1);
+}
+
+/// The route of `/header` takes its tokens from the offered subprotocols.
+fn tokens_by_protocol(world: &mut World) {
+    let site = Arc::get_mut(&mut world.workers[0].shared.site).expect("the only one");
+    let of = |path: &str| site.routes.iter().position(|route| route.path == path);
+    let (place, model) = (
+        of("/header").expect("there"),
+        of("/centrifuge/jwt").expect("there"),
+    );
+    let Identity::Token(tokens) = &site.routes[model].identity else {
+        panic!("a route of tokens");
+    };
+    let tokens = Tokens {
+        places: vec![Place::Protocol],
+        rules: tokens.rules.clone(),
+        keys: Arc::clone(&tokens.keys),
+    };
+    site.routes[place] = Arc::new(Route {
+        identity: Identity::Token(Arc::new(tokens)),
+        ..(*site.routes[place]).clone()
+    });
+}
+
+#[test]
+fn a_token_among_subprotocols_is_never_said_back_and_what_is_beside_it_is() {
+    let mut world = world();
+    tokens_by_protocol(&mut world);
+    let pass = token(&json!({ "sub": "ann", "exp": in_seconds(&world, 60) }));
+    for (offered, status, chosen) in [
+        (format!("chat, bearer.{pass}"), 101, Some("chat")),
+        (format!("bearer.{pass}, other, chat"), 101, Some("other")),
+        (format!("bearer.{pass}"), 101, None),
+        ("chat".to_owned(), 401, None),
+        (format!("chat, bearer.{pass}x"), 401, None),
+    ] {
+        let peer = world.connect(0, PUBLIC);
+        let offer = format!("Sec-WebSocket-Protocol: {offered}\r\n");
+        let bytes = world.ask(peer, handshake("/header", &offer));
+        let (head, _) = response(&bytes, true);
+        let got = (head.status, head.header("sec-websocket-protocol"));
+        assert_eq!(got, (status, chosen), "{offered}");
+    }
+    // Without a token nothing is chosen.
+    let peer = world.connect(0, PUBLIC);
+    let offer = "Sec-WebSocket-Protocol: chat\r\n";
+    let bytes = world.ask(peer, handshake("/echo", offer));
+    let (head, _) = response(&bytes, true);
+    assert_eq!(
+        (head.status, head.header("sec-websocket-protocol")),
+        (101, None)
+    );
+}
+
+#[test]
+fn what_has_not_changed_has_no_type_and_what_is_not_there_has_one() {
+    let mut world = world();
+    let peer = world.connect(0, PUBLIC);
+    let whole = responses(&world.ask(peer, get("/files/hello.txt"))).remove(0);
+    let tag = whole.header("etag").expect("a tag");
+    assert!(
+        whole
+            .header("content-type")
+            .is_some_and(|kind| kind.starts_with("text/plain"))
+    );
+    let head = format!("GET /files/hello.txt HTTP/1.1\r\nHost: a\r\nIf-None-Match: {tag}\r\n\r\n");
+    let same = responses(&world.ask(peer, head)).remove(0);
+    assert_eq!((same.status, same.header("content-type")), (304, None));
+    assert_eq!(same.header("etag"), Some(tag));
+    let missing = responses(&world.ask(peer, get("/files/none"))).remove(0);
+    let kind = Some("text/plain; charset=utf-8");
+    assert_eq!(
+        (missing.status, missing.header("content-type")),
+        (404, kind)
+    );
+}
+
+#[test]
+fn how_long_others_take_does_not_count_against_a_client_that_connects() {
+    let mut world = world();
+    let peer = world.open(0, "/centrifuge/asked/x/websocket");
+    let whole_ms = due_in_ms(&world, peer).expect("a deadline");
+    world.advance(2_000);
+    world.ask(peer, text(r#"{"id":1,"connect":{}}"#));
+    world.advance(7_000);
+    let question = world.questions(0).remove(0);
+    let verdict = Verdict::Error {
+        code: 103,
+        message: "no".into(),
+        is_temporary: false,
+    };
+    world.judge(0, &question, verdict);
+    world.settle();
+    let told = lines(&world.take(peer));
+    assert_eq!(told[0]["error"]["code"], 103);
+    assert_eq!(due_in_ms(&world, peer), Some(whole_ms - 2_000));
 }

@@ -229,3 +229,22 @@ fn a_server_that_does_not_read_is_heard() {
     // Nor is it closed as too slow a reader would be.
     assert!(world.is_open(peer));
 }
+
+#[test]
+fn compression_is_offered_where_it_is_wanted() {
+    for compresses in [false, true] {
+        let mut world = World::new(Options::default());
+        let wanted = Dial {
+            compresses,
+            ..dial(SCRIPTED, 1)
+        };
+        let peer = world.dial(0, wanted);
+        let request = String::from_utf8(world.take(peer)).expect("UTF-8");
+        let offer = "sec-websocket-extensions: permessage-deflate";
+        assert_eq!(
+            request.to_lowercase().contains(offer),
+            compresses,
+            "{request}"
+        );
+    }
+}

@@ -1,6 +1,6 @@
 //! What is asked of the process around: addresses, users, keys, blocks; and what is answered when it says no.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, RwLock};
 
 use serde_json::{Value, json};
 use veche_frontends::Process;
@@ -16,16 +16,16 @@ use crate::world::{INTERNAL, Options, PUBLIC, Peer, World, limits};
 /// Says no to a few by name, and writes down what it is told.
 #[derive(Default)]
 struct Strict {
-    told: Mutex<Vec<String>>,
+    told: RwLock<Vec<String>>,
 }
 
 impl Strict {
     fn tell(&self, what: String) {
-        self.told.lock().expect("one thread").push(what);
+        self.told.write().expect("one thread").push(what);
     }
 
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.told.lock().expect("one thread"))
+        std::mem::take(&mut *self.told.write().expect("one thread"))
     }
 }
 
