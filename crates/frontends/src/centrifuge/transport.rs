@@ -273,6 +273,13 @@ mod tests {
             }
             assert_eq!(relays.next(), None);
         }
+        // One that goes makes room for one.
+        (0..4).for_each(|_| assert!(relays.keep(&commands)));
+        for _ in 0..4 {
+            assert!(relays.next().is_some());
+            assert!(relays.keep(&commands) && !relays.keep(b""));
+        }
+        while relays.next().is_some() {}
         assert!(!relays.keep(&vec![b'x'; RELAYED_BYTES_MAX - RELAY_BYTES + 1]));
         assert!(relays.keep(&vec![b'x'; RELAYED_BYTES_MAX - RELAY_BYTES]));
         // Also of nothing it can be seen that it is there.

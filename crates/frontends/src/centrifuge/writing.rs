@@ -371,6 +371,8 @@ pub(super) fn history(
 
 #[cfg(test)]
 mod tests {
+    use veche_hub::{Event, Payload, Recovered};
+
     use super::*;
 
     #[test]
@@ -393,5 +395,44 @@ mod tests {
             assert_eq!(tags(Some(&info)), expected);
         }
         assert_eq!(tags(None), []);
+    }
+
+    #[test]
+    fn what_was_missed_is_told_up_to_a_limit_of_bytes_and_else_not_at_all() {
+        let publication = |length: usize| Publication {
+            payload: Payload {
+                kind: PayloadKind::Json,
+                bytes: "1".repeat(length).into(),
+            },
+            position: None,
+            at_ms: 0,
+            event: Event::Published,
+            info: None,
+        };
+        let joined = Joined {
+            position: Position {
+                epoch: Epoch::from_bits(9),
+                offset: 2,
+            },
+            recovered: Some(Recovered {
+                is_whole: true,
+                publications: vec![publication(300), publication(700)],
+                are_latest: false,
+            }),
+        };
+        for (bytes, is_told) in [
+            ((1_000, 0), true),
+            ((999, 0), false),
+            ((1_020, 10), true),
+            ((1_019, 10), false),
+            ((usize::MAX, 10), true),
+            ((0, 0), false),
+        ] {
+            let welcome = Welcome::new(Some(&joined), true, Encoding::Json, bytes);
+            let told = if is_told { 2 } else { 0 };
+            assert_eq!(welcome.publications().len(), told, "{bytes:?}");
+            assert_eq!(welcome.is_whole(), is_told, "{bytes:?}");
+            assert_eq!(welcome.has_publications(), is_told, "{bytes:?}");
+        }
     }
 }

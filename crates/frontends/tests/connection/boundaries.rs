@@ -292,6 +292,32 @@ fn who_is_put_somewhere_again_gets_what_it_missed() {
 }
 
 #[test]
+fn what_a_client_wished_of_a_channel_ends_with_its_subscription() {
+    let connect = json!({ "id": 1, "connect": {} });
+    let subscribe = json!({ "id": 2, "subscribe": { "channel": "chat:1", "join_leave": true } });
+    let unsubscribe = json!({ "id": 3, "unsubscribe": { "channel": "chat:1" } });
+    for comes_back in [false, true] {
+        let mut world = world();
+        let target = "/centrifuge/named?user=ann";
+        let (peer, _) = sdk(&mut world, target, &[connect.clone(), subscribe.clone()]);
+        if comes_back {
+            world.ask(peer, text(&unsubscribe.to_string()));
+            call(
+                &mut world,
+                "subscribe",
+                &json!({ "user": "ann", "channel": "chat:1" }),
+            );
+        }
+        world.take(peer);
+        let target = "/centrifuge/named?user=bob";
+        sdk(&mut world, target, &[connect.clone(), subscribe.clone()]);
+        let told = lines(&world.take(peer));
+        let joined = told.iter().any(|line| line["push"]["join"] != Value::Null);
+        assert_eq!(joined, !comes_back, "{told:?}");
+    }
+}
+
+#[test]
 fn who_was_not_there_is_not_told_that_it_left() {
     let mut world = world();
     let placed = world.open(0, "/positions?user=ann");

@@ -477,3 +477,19 @@ fn a_token_s_name_and_time_are_shown_to_the_process() {
         world.reset(peer);
     }
 }
+
+#[test]
+fn a_token_of_a_blocked_user_opens_nothing() {
+    let (mut world, _) = world_of(Options::default());
+    for (user, expected) in [("ann", None), ("blocked", Some(3507))] {
+        let claims = json!({ "sub": user, "exp": in_seconds(&world, 60) });
+        let peer = world.open(0, "/centrifuge/jwt");
+        let connect = json!({ "id": 1, "connect": { "token": token(&claims) } });
+        let heard = said(&world.ask(peer, text(&connect.to_string())));
+        let code = heard.iter().find_map(|said| match said {
+            Said::Close(code, _) => *code,
+            _ => None,
+        });
+        assert_eq!(code, expected, "{heard:?}");
+    }
+}
