@@ -20,7 +20,9 @@ pub(crate) enum Action {
     /// Bytes of the server arrive at a client.
     Down { link: u8, bytes: u16 },
     /// Time passes.
-    Advance { ms: u16 },
+    Advance { ms: u32 },
+    /// All that is under way arrives, and so much time passes that keys of publications are forgotten.
+    Pause,
     /// A client that has no connection begins one.
     Connect { client: u8, worker: u8 },
     /// A client subscribes, and comes back with its position if it has one.
@@ -36,8 +38,16 @@ pub(crate) enum Action {
         pad: u16,
         times: u8,
     },
-    /// The back end publishes what it published there last once more: it does not know whether that was taken.
-    Again { channel: u8 },
+    /// The back end publishes what it published there once more, the last or one before: it does not know whether that was
+    /// taken.
+    Again { channel: u8, is_older: bool },
+    /// The back end reads a channel's history.
+    Look {
+        worker: u8,
+        channel: u8,
+        limit: u8,
+        is_reverse: bool,
+    },
     /// The back end has a channel's history let go of.
     Clear { worker: u8, channel: u8 },
     /// A client asks who is in a channel.
@@ -84,10 +94,13 @@ fn next(random: &mut Rng, setup: &Setup) -> Action {
     Action::Settle { is_long: false }
 }
 
+/// Longer than the hub keeps keys of publications.
+pub(crate) const PAUSE_MS: u64 = 301_000;
+
 type Make = fn(&mut Rng, &Setup) -> Action;
 
 /// Every kind of action, with how often it comes.
-fn kinds(weights: &Weights) -> [(u32, Make); 21] {
+fn kinds(weights: &Weights) -> [(u32, Make); 23] {
     [
         (weights.round, |r, _| Action::Round { salt: r.u32(..) }),
         (weights.turn, |r, _| Action::Turn {
@@ -104,8 +117,9 @@ fn kinds(weights: &Weights) -> [(u32, Make); 21] {
         }),
         (weights.advance, |r, _| {
             let most = if r.u8(0..4) == 0 { 4_000 } else { 200 };
-            Action::Advance { ms: r.u16(1..most) }
+            Action::Advance { ms: r.u32(1..most) }
         }),
+        (weights.pause, |_, _| Action::Pause),
         (weights.connect, |r, _| Action::Connect {
             client: r.u8(..),
             worker: r.u8(..),
@@ -131,6 +145,13 @@ fn kinds(weights: &Weights) -> [(u32, Make); 21] {
         }),
         (weights.push / 8, |r, _| Action::Again {
             channel: some_channel(r),
+            is_older: r.bool(),
+        }),
+        (weights.ask, |r, _| Action::Look {
+            worker: r.u8(..),
+            channel: some_channel(r),
+            limit: r.u8(..),
+            is_reverse: r.bool(),
         }),
         (weights.clear, |r, _| Action::Clear {
             worker: r.u8(..),

@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::channels::{self, CHANNELS, Kind};
-use crate::client::{Client, OWED_MAX, Owed, Phase, number_of};
+use crate::client::{Client, OWED_MAX, Owed, Phase, offset_of};
+use crate::data::data;
 use crate::failure::{Check, promise};
 use crate::ledger::{Known, Ledger, Place};
 use crate::seen::Event;
 use crate::setup::Setup;
 use crate::site;
-use crate::subscription::{State, Subscription};
+use crate::subscription::{State, Subscription, number_of};
 use crate::wire;
 
 /// What a client asked, and what was known then.
@@ -22,7 +23,14 @@ pub(crate) enum Command {
     Publish(usize, u64),
     /// Whether it must be there itself.
     Presence(bool),
-    History(usize, Option<Known>),
+    History(usize, Option<Known>, Asked),
+}
+
+/// How much of a history was asked for, and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) limit: usize,
+    pub(crate) at_ms: u64,
 }
 
 /// With which position somebody comes back, and what was known then.
@@ -30,13 +38,14 @@ pub(crate) enum Command {
 pub(crate) struct Since {
     place: Option<Place>,
     known: Option<Known>,
+    at_ms: u64,
 }
 
 impl Client {
     fn send(&mut self, command: Command, mut request: Value) {
         self.next_id += 1;
         request["id"] = self.next_id.into();
-        wire::text(&mut self.out, &request.to_string());
+        wire::command(&mut self.out, self.encoding, &request);
         let id = self.next_id;
         self.owed.push_back(Owed { id, command });
     }
@@ -49,6 +58,7 @@ impl Client {
         Since {
             place: self.places.get(&channel).copied(),
             known: ledger.known(channel),
+            at_ms: ledger.now_ms,
         }
     }
 
@@ -83,6 +93,9 @@ impl Client {
             });
             if let Some(place) = since.place {
                 subscribe = recovering(place, subscribe);
+            }
+            if self.wants_deltas {
+                subscribe["delta"] = "fossil".into();
             }
             self.subscriptions
                 .insert(channel, Subscription::new(channel));
@@ -120,11 +133,11 @@ impl Client {
         else {
             return;
         };
-        if matches!(CHANNELS[channel].kind, Kind::Given | Kind::User) {
+        if !CHANNELS[channel].kind.takes_clients() {
             return;
         }
         let number = ledger.publish(channel, crate::world::CLIENTS | link);
-        let data: Value = json!({ "n": number, "p": "x".repeat(pad.into()) });
+        let data = data(channel, number, pad);
         self.send(
             Command::Publish(channel, number),
             json!({ "publish": { "channel": CHANNELS[channel].name, "data": data } }),
@@ -142,9 +155,13 @@ impl Client {
 
     pub(crate) fn ask_history(&mut self, channel: usize, ledger: &Ledger) {
         if self.has_room() && self.is_live(channel) && CHANNELS[channel].kind.remembers() {
+            let asked = Asked {
+                limit: if self.next_id % 2 == 0 { 10 } else { 1_000 },
+                at_ms: ledger.now_ms,
+            };
             self.send(
-                Command::History(channel, ledger.known(channel)),
-                json!({ "history": { "channel": CHANNELS[channel].name, "limit": 10 } }),
+                Command::History(channel, ledger.known(channel), asked),
+                json!({ "history": { "channel": CHANNELS[channel].name, "limit": asked.limit } }),
             );
         }
     }
@@ -183,8 +200,8 @@ impl Client {
                 Ok(())
             }
             Command::Presence(is_in) => self.heard_presence(&line["presence"], is_in, ledger),
-            Command::History(channel, known) => {
-                self.heard_history(channel, &line["history"], known, ledger)
+            Command::History(channel, known, asked) => {
+                self.heard_history(channel, &line["history"], known, asked, ledger, setup)
             }
         }
     }
@@ -236,6 +253,7 @@ impl Client {
         let Some(mut subscription) = self.subscriptions.remove(&channel) else {
             return Ok(());
         };
+        subscription.has_deltas = reply["delta"].as_bool().unwrap_or(false);
         if !kind.remembers() {
             promise!(
                 reply.get("epoch").is_none(),
@@ -270,12 +288,14 @@ impl Client {
         )
         .map_err(|failure| failure.of(&format!("{} by {reply}", CHANNELS[channel].name)))?;
         for (publication, expected) in publications.iter().zip(first..) {
-            let (number, offset) = number_of(publication)?;
+            let (of, number) = subscription.read(publication, ledger)?;
+            let offset = offset_of(publication);
             promise!(
-                offset == expected,
+                offset == expected && of == channel,
                 "what is recovered has no gap",
                 "{offset} instead of {expected} in {reply}"
             );
+            ledger.check_age(channel, number, since.at_ms)?;
             ledger.placed(channel, number, (place.0, offset), self.life)?;
             subscription.take(number, ledger)?;
         }
@@ -322,16 +342,33 @@ impl Client {
         channel: usize,
         reply: &Value,
         known: Option<Known>,
+        asked: Asked,
         ledger: &mut Ledger,
+        setup: &Setup,
     ) -> Check {
         let place = place_of(reply)?;
         ledger.check_position(channel, known, place, self.life)?;
         ledger.told(channel, place, self.life)?;
         let publications = reply["publications"].as_array();
         ledger.seen.note(Event::History);
+        let count = publications.map_or(0, Vec::len);
+        let most = CHANNELS[channel].kind.size(setup) as usize;
+        promise!(
+            count <= most.min(asked.limit),
+            "no more is remembered than is to be",
+            "{count} publications of {}, which keeps {most}",
+            CHANNELS[channel].name
+        );
         let mut expected = None;
         for publication in publications.into_iter().flatten() {
-            let (number, offset) = number_of(publication)?;
+            let (of, number) = number_of(publication)?;
+            let offset = offset_of(publication);
+            promise!(
+                of == channel,
+                "publications come by their channel",
+                "{reply}"
+            );
+            ledger.check_age(channel, number, asked.at_ms)?;
             promise!(
                 expected.is_none_or(|expected| expected == offset) && offset <= place.1,
                 "history has no gap",

@@ -3,19 +3,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::json;
 use veche_hub::{
-    Answer, Deed, Instruction, Outcome, PayloadKind, PayloadRef, PublishOptions, Question, Ticket,
+    Answer, Deed, Instruction, Outcome, Page, PayloadKind, PayloadRef, PublishOptions, Published,
+    Query, Question, Ticket, Version,
 };
 
-use crate::channels::{self, CHANNELS};
+use crate::channels::{self, CHANNELS, Kind};
+use crate::data::{data, number_in_text};
 use crate::failure::{Check, promise};
 use crate::ledger::Source;
 use crate::seen::Event;
 use crate::worker::BACK_END;
-use crate::world::{World, channel_name};
+use crate::world::{WALL_MS, World, channel_name};
 
-/// A repetition comes in time to be known for one: keys are kept for five minutes.
+/// For so long keys of publications are kept.
+const KEPT_MS: u64 = 300_000;
+
+/// Repetitions that are to be known for such are begun so early.
 const REPEATED_WITHIN_MS: u64 = 60_000;
 
 /// What the back end knows, for one life of the process.
@@ -25,8 +29,11 @@ pub(crate) struct BackEnd {
     asked: Vec<Asked>,
     /// The answers to questions.
     pub(crate) heard: Vec<(usize, Answer)>,
-    /// What it published last, by channel.
+    /// What it published last, by channel, and something from before.
     latest: BTreeMap<usize, Pushed>,
+    older: BTreeMap<usize, Pushed>,
+    /// The newest state that it has told.
+    version: u64,
 }
 
 /// What the back end waits for.
@@ -34,6 +41,8 @@ pub(crate) enum Asked {
     Publication(usize, u64),
     /// History that is let go of.
     Removal,
+    /// A part of a history.
+    Look(Look),
     /// What is looked at when everything has settled.
     Question,
 }
@@ -41,8 +50,22 @@ pub(crate) enum Asked {
 #[derive(Clone, Copy)]
 struct Pushed {
     number: u64,
+    /// Of the publication that has its key, if that is another.
+    key: u64,
+    version: Option<u64>,
     worker: usize,
     pad: u16,
+    at_ms: u64,
+    /// When it was taken at the latest.
+    answered_ms: Option<u64>,
+}
+
+/// What was asked of a history, and when.
+#[derive(Clone, Copy)]
+pub(crate) struct Look {
+    channel: usize,
+    limit: usize,
+    is_reverse: bool,
     at_ms: u64,
 }
 
@@ -55,44 +78,84 @@ impl World {
 
     /// Publishes something new so many times.
     pub(crate) fn push(&mut self, worker: usize, channel: usize, pad: u16, times: u8) -> Check {
+        if !CHANNELS[channel].kind.takes_any() {
+            return Ok(());
+        }
         for _ in 0..times {
             let source = self.ledger.life * 8 + worker as Source;
             let number = self.ledger.publish(channel, source);
+            let version =
+                (CHANNELS[channel].kind == Kind::State).then(|| self.next_version(number));
+            if let Some(version) = version {
+                self.ledger.set_version(channel, number, version);
+            }
             let pushed = Pushed {
                 number,
+                key: number,
+                version,
                 worker,
                 pad,
                 at_ms: self.now_ms,
+                answered_ms: None,
             };
             self.publish(channel, pushed)?;
         }
         Ok(())
     }
 
-    /// Publishes once more what was published last, as a back end does that got no answer.
-    pub(crate) fn push_again(&mut self, channel: usize) -> Check {
-        let latest = self.back_end.latest.get(&channel);
-        let latest = latest.filter(|latest| self.now_ms - latest.at_ms < REPEATED_WITHIN_MS);
-        match latest.copied() {
-            Some(latest) => {
-                self.ledger.seen.note(Event::Repeated);
-                self.publish(channel, latest)
-            }
-            None => Ok(()),
+    /// The version of the next state: now and then one that is old already.
+    fn next_version(&mut self, number: u64) -> u64 {
+        if number % 4 == 3 {
+            return self.back_end.version.saturating_sub(1);
         }
+        self.back_end.version += 1;
+        self.back_end.version
+    }
+
+    /// Publishes once more what was published, as a back end does that got no answer. After so long that its key is
+    /// forgotten it is another publication.
+    pub(crate) fn push_again(&mut self, channel: usize, is_older: bool) -> Check {
+        let from = match is_older {
+            true => &mut self.back_end.older,
+            false => &mut self.back_end.latest,
+        };
+        let Some(mut again) = from.get(&channel).copied() else {
+            return Ok(());
+        };
+        // It comes in time to be known for one, even if it is long on its way.
+        if self.now_ms < again.at_ms + REPEATED_WITHIN_MS {
+            self.ledger.seen.note(Event::Repeated);
+            return self.publish(channel, again);
+        }
+        // When the hub took it is not known to the millisecond.
+        let is_forgotten = |answered_ms: u64| self.now_ms >= answered_ms + KEPT_MS;
+        if again.version.is_some() || !again.answered_ms.is_some_and(is_forgotten) {
+            return Ok(());
+        }
+        from.remove(&channel);
+        self.ledger.seen.note(Event::RepeatedLate);
+        let source = self.ledger.life * 8 + again.worker as Source;
+        again.number = self.ledger.publish(channel, source);
+        again.at_ms = self.now_ms;
+        again.answered_ms = None;
+        self.publish(channel, again)
     }
 
     fn publish(&mut self, channel: usize, pushed: Pushed) -> Check {
         let number = pushed.number;
         let ticket = self.ticket(Asked::Publication(channel, number));
-        let pad = "x".repeat(pushed.pad.into());
-        let data = json!({ "n": number, "p": pad }).to_string();
+        let data = data(channel, number, pushed.pad).to_string();
         let payload = PayloadRef {
             kind: PayloadKind::Json,
             bytes: data.as_bytes(),
         };
+        let version = pushed.version.map(|number| Version {
+            number,
+            epoch: self.ledger.life.to_string().into(),
+        });
         let terms = Arc::new(PublishOptions {
-            idempotency_key: Some(number.to_string().into()),
+            idempotency_key: Some(pushed.key.to_string().into()),
+            version,
             ..PublishOptions::default()
         });
         let now = self.now();
@@ -103,7 +166,7 @@ impl World {
         let (hub, ports) = (&mut shared.hub, &mut shared.ports);
         let outcome = hub.publish(from, name, payload, Some(&terms), ports);
         if outcome.is_ok() {
-            self.back_end.latest.insert(channel, pushed);
+            self.back_end.note(channel, pushed);
         }
         match outcome {
             Ok(Outcome::Done(published)) => {
@@ -114,12 +177,55 @@ impl World {
             Err(_) => {
                 self.ledger.seen.note(Event::Refused);
                 // Another try of what was taken changes nothing.
-                let latest = self.back_end.latest.get(&channel);
-                if latest.is_none_or(|latest| latest.number != number) {
+                if !self.back_end.has_tried(channel, number) {
                     self.ledger.refused(channel, number);
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// Reads a channel's history.
+    pub(crate) fn look(
+        &mut self,
+        worker: usize,
+        channel: usize,
+        limit: u8,
+        is_reverse: bool,
+    ) -> Check {
+        if !CHANNELS[channel].kind.remembers() {
+            return Ok(());
+        }
+        let look = Look {
+            channel,
+            limit: if limit < 128 { limit.into() } else { 1_000 },
+            is_reverse,
+            at_ms: self.now_ms,
+        };
+        let query = Query {
+            since: None,
+            limit: look.limit,
+            is_reverse,
+        };
+        self.question(worker, channel, Asked::Look(look), Question::History(query))
+    }
+
+    fn question(
+        &mut self,
+        worker: usize,
+        channel: usize,
+        asked: Asked,
+        question: Question,
+    ) -> Check {
+        let ticket = self.ticket(asked);
+        let now = self.now();
+        let shared = self.process.workers[worker].shared_mut();
+        shared.set_now(now);
+        let to = (BACK_END, ticket);
+        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
+        match hub.ask(to, channel_name(channel), question, ports) {
+            Outcome::Done(answer) => self.answered(ticket, answer),
+            Outcome::Pending => Ok(()),
         }
     }
 
@@ -130,17 +236,7 @@ impl World {
         }
         self.ledger.clear(channel);
         self.ledger.seen.note(Event::Cleared);
-        let ticket = self.ticket(Asked::Removal);
-        let now = self.now();
-        let shared = self.process.workers[worker].shared_mut();
-        shared.set_now(now);
-        let name = channel_name(channel);
-        let to = (BACK_END, ticket);
-        let (hub, ports) = (&mut shared.hub, &mut shared.ports);
-        match hub.ask(to, name, Question::RemoveHistory, ports) {
-            Outcome::Done(answer) => self.answered(ticket, answer),
-            Outcome::Pending => Ok(()),
-        }
+        self.question(worker, channel, Asked::Removal, Question::RemoveHistory)
     }
 
     /// Disconnects a user.
@@ -166,24 +262,133 @@ impl World {
     pub(crate) fn answered(&mut self, Ticket(ticket): Ticket, answer: Answer) -> Check {
         match (self.back_end.asked.get(ticket as usize), answer) {
             (Some(&Asked::Publication(channel, number)), Answer::Published(published)) => {
-                self.ledger.trace.note(&[channel as u64, number]);
-                self.ledger.taken(channel, number);
-                let is_kept = CHANNELS[channel].kind.remembers();
-                promise!(
-                    published.position.is_some() == is_kept,
-                    "what is kept has a place",
-                    "{published:?}"
-                );
-                if let Some(position) = published.position {
-                    let place = (position.epoch.bits(), position.offset);
-                    let life = self.ledger.life;
-                    self.ledger.placed(channel, number, place, life)?;
-                }
+                self.taken(channel, number, published)?;
+            }
+            (Some(Asked::Look(look)), Answer::History(Ok(page))) => {
+                self.ledger.seen.note(Event::Looked);
+                let look = *look;
+                self.check_page(look, &page)?;
             }
             (Some(Asked::Question), answer) => self.back_end.heard.push((ticket as usize, answer)),
             (Some(Asked::Removal), Answer::HistoryRemoved(Ok(()))) => {}
             (_, answer) => promise!(false, "answers are to what was asked", "{answer:?}"),
         }
         Ok(())
+    }
+
+    /// A publication is taken, or is none that is to be.
+    fn taken(&mut self, channel: usize, number: u64, published: Published) -> Check {
+        let life = self.ledger.life;
+        self.ledger.trace.note(&[channel as u64, number]);
+        self.back_end.answered(channel, number, self.now_ms);
+        let is_kept = CHANNELS[channel].kind.remembers();
+        promise!(
+            published.position.is_some() == is_kept,
+            "what is kept has a place",
+            "{published:?}"
+        );
+        let place = published.position.map(|at| (at.epoch.bits(), at.offset));
+        if CHANNELS[channel].kind != Kind::State {
+            self.ledger.taken(channel, number);
+            return match place {
+                Some(place) => self.ledger.placed(channel, number, place, life),
+                None => Ok(()),
+            };
+        }
+        // Either it is older than what is there, and that place is another's, or nobody is subscribed.
+        let Some(place) = place else {
+            return Ok(());
+        };
+        let other = self.ledger.number_at(channel, place);
+        if published.handed > 0 {
+            self.ledger.taken(channel, number);
+            return self.ledger.placed(channel, number, place, life);
+        }
+        if other.is_some_and(|other| other != number) {
+            self.ledger.seen.note(Event::Outdated);
+            self.ledger.refused(channel, number);
+        }
+        self.ledger.answered(channel, number);
+        self.ledger.told(channel, place, life)
+    }
+
+    /// What was read of a history: no more than is to be there, nothing that is over, and in order.
+    fn check_page(&mut self, look: Look, page: &Page) -> Check {
+        let (channel, name) = (look.channel, CHANNELS[look.channel].name);
+        let most = CHANNELS[channel].kind.size(&self.setup) as usize;
+        let count = page.publications.len();
+        promise!(
+            count <= most.min(look.limit),
+            "no more is remembered than is to be",
+            "{count} publications of {name}, which keeps {most}, and {} were asked for",
+            look.limit
+        );
+        let mut before = None;
+        for publication in &page.publications {
+            let age_ms = (WALL_MS + look.at_ms).saturating_sub(publication.at_ms);
+            promise!(
+                age_ms < self.setup.history_ttl_ms,
+                "nothing is read that is over",
+                "{name} told what was {age_ms} ms old"
+            );
+            let (epoch, offset) = publication
+                .position
+                .map_or((0, 0), |at| (at.epoch.bits(), at.offset));
+            let expected = before.map(|last| match look.is_reverse {
+                true => last - 1,
+                false => last + 1,
+            });
+            promise!(
+                expected.is_none_or(|expected| expected == offset)
+                    && offset <= page.position.offset,
+                "history has no gap",
+                "{offset} behind {before:?} in {name}"
+            );
+            before = Some(offset);
+            let text = String::from_utf8_lossy(&publication.payload.bytes);
+            let (of, number) = number_in_text(&text)?;
+            promise!(
+                of == channel,
+                "publications come by their channel",
+                "{text} in {name}"
+            );
+            self.ledger
+                .placed(channel, number, (epoch, offset), self.ledger.life)?;
+        }
+        Ok(())
+    }
+}
+
+impl BackEnd {
+    /// Something is on its way, or taken.
+    fn note(&mut self, channel: usize, pushed: Pushed) {
+        if self.is_older(channel, pushed.number) {
+            return;
+        }
+        if let Some(before) = self.latest.insert(channel, pushed)
+            && before.number != pushed.number
+        {
+            self.older.entry(channel).or_insert(before);
+        }
+    }
+
+    fn is_older(&self, channel: usize, number: u64) -> bool {
+        let older = self.older.get(&channel);
+        older.is_some_and(|older| older.number == number)
+    }
+
+    fn has_tried(&self, channel: usize, number: u64) -> bool {
+        let latest = self.latest.get(&channel);
+        latest.is_some_and(|latest| latest.number == number) || self.is_older(channel, number)
+    }
+
+    fn answered(&mut self, channel: usize, number: u64, now_ms: u64) {
+        for all in [&mut self.latest, &mut self.older] {
+            if let Some(pushed) = all.get_mut(&channel)
+                && pushed.number == number
+            {
+                pushed.answered_ms.get_or_insert(now_ms);
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use veche_hub::{
     Access, Differences, History, Namespace, Namespaces, Publishing, Recovery, Subscribing, Told,
-    USERS,
+    USERS, Wildcards,
 };
 
 use crate::setup::{FOREVER_MS, Setup};
@@ -32,6 +32,14 @@ pub(crate) enum Kind {
     Given,
     /// A user's own, which remembers.
     User,
+    /// It remembers, and is also heard together with the others of its namespace.
+    News,
+    /// All of a namespace, as one channel, which remembers nothing.
+    Wild,
+    /// It remembers states, of which older ones are not taken once there is a newer.
+    State,
+    /// It remembers nothing, and whoever reads too slowly misses some.
+    Tick,
 }
 
 const fn channel(name: &'static str, kind: Kind) -> Channel {
@@ -58,6 +66,11 @@ pub(crate) const CHANNELS: &[Channel] = &[
     channel("log:1", Kind::Log),
     channel("price:1", Kind::Price),
     channel("lounge:1", Kind::Lounge),
+    channel("news:1", Kind::News),
+    channel("news:2", Kind::News),
+    channel("news:*", Kind::Wild),
+    channel("state:1", Kind::State),
+    channel("tick:1", Kind::Tick),
     channel("given:1", Kind::Given),
     channel("given:2", Kind::Given),
     own("#ann", "ann"),
@@ -66,13 +79,23 @@ pub(crate) const CHANNELS: &[Channel] = &[
 ];
 
 /// How many of them are anybody's.
-pub(crate) const COMMON: usize = 6;
+pub(crate) const COMMON: usize = 11;
 
 /// Those that are given.
-pub(crate) const GIVEN: std::ops::Range<usize> = COMMON..8;
+pub(crate) const GIVEN: std::ops::Range<usize> = COMMON..COMMON + 2;
 
 /// Users; their own channels are the last ones.
 pub(crate) const USERS_COUNT: usize = CHANNELS.len() - GIVEN.end;
+
+/// The namespace that is heard as a whole.
+const HEARD_TOGETHER: &str = "news";
+
+/// Its channels.
+pub(crate) fn overheard() -> impl Iterator<Item = usize> {
+    let all = CHANNELS.iter().enumerate();
+    all.filter(|(_, one)| one.kind == Kind::News)
+        .map(|(number, _)| number)
+}
 
 /// The own channel of a user.
 pub(crate) fn own_channel(user: usize) -> usize {
@@ -86,15 +109,30 @@ impl Kind {
     /// How many publications are kept; 0: it does not remember.
     pub(crate) fn size(self, setup: &Setup) -> u32 {
         match self {
-            Self::Chat | Self::Given | Self::User => setup.history_size,
+            Self::Chat | Self::Given | Self::User | Self::News | Self::State => setup.history_size,
             Self::Log => 120,
             Self::Price => 1,
-            Self::Open | Self::Lounge => 0,
+            Self::Open | Self::Lounge | Self::Wild | Self::Tick => 0,
         }
     }
 
     pub(crate) fn remembers(self) -> bool {
-        !matches!(self, Self::Open | Self::Lounge)
+        !matches!(self, Self::Open | Self::Lounge | Self::Wild | Self::Tick)
+    }
+
+    /// Whether clients publish there.
+    pub(crate) fn takes_clients(self) -> bool {
+        !matches!(self, Self::Given | Self::User | Self::Wild | Self::State)
+    }
+
+    /// Whether anything is published there at all.
+    pub(crate) fn takes_any(self) -> bool {
+        self != Self::Wild
+    }
+
+    /// Whether whoever is subscribed hears everything, however slowly he reads.
+    pub(crate) fn is_whole(self) -> bool {
+        self != Self::Tick
     }
 
     /// Whether it can be asked who is there.
@@ -126,7 +164,7 @@ impl Kind {
                 0
             },
             told: Told::Nothing,
-            slow_miss: false,
+            slow_miss: !self.is_whole(),
             // Its publications go out together with the one before, of which no client wants to know.
             differences: Differences::Always,
             tags_filter: false,
@@ -135,8 +173,8 @@ impl Kind {
 }
 
 pub(crate) fn namespaces(setup: &Setup) -> Namespaces {
-    let mut namespaces = Namespaces::new();
-    for channel in CHANNELS {
+    let mut namespaces = Namespaces::with_wildcards(Wildcards::new([HEARD_TOGETHER]));
+    for channel in CHANNELS.iter().filter(|one| one.kind != Kind::Wild) {
         let name = match channel.kind {
             Kind::User => USERS,
             _ => veche_hub::namespace_of(channel.name),

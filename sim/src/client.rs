@@ -5,17 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::Failure;
-use crate::channels::{self, CHANNELS, GIVEN};
+use crate::channels::{self, CHANNELS, GIVEN, Kind};
 use crate::failure::{Check, promise};
 use crate::ledger::{Ledger, Place};
 use crate::network::LinkId;
 use crate::seen::Event;
 use crate::setup::Setup;
 use crate::subscription::Subscription;
-use crate::wire::{self, Reader, Said};
+use crate::wire::{self, Encoding, Reader, Said};
 
 /// Commands that are not answered, at most: what they are answered has to be bounded.
 pub(crate) const OWED_MAX: usize = 4;
@@ -41,6 +40,9 @@ pub(crate) struct Owed {
 
 pub(crate) struct Client {
     pub(crate) number: usize,
+    pub(crate) encoding: Encoding,
+    /// It asks to be told differences alone.
+    pub(crate) wants_deltas: bool,
     pub(crate) phase: Phase,
     pub(crate) link: Option<LinkId>,
     /// In which life of the process its connection began.
@@ -62,16 +64,22 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(number: usize) -> Self {
+    pub(crate) fn new(number: usize, setup: &Setup) -> Self {
+        let encoding = match setup.is_protobuf(number) {
+            true => Encoding::Protobuf,
+            false => Encoding::Json,
+        };
         Self {
             number,
+            encoding,
+            wants_deltas: setup.wants_deltas(number),
             phase: Phase::Offline,
             link: None,
             life: 0,
             out: Vec::new(),
             reads: true,
             name: String::new(),
-            reader: Reader::new(),
+            reader: Reader::new(encoding),
             owed: VecDeque::new(),
             next_id: 0,
             wants: BTreeSet::new(),
@@ -90,9 +98,13 @@ impl Client {
         self.link = Some(link);
         self.life = life;
         self.phase = Phase::Shaking;
-        self.reader = Reader::new();
+        self.reader = Reader::new(self.encoding);
         self.next_id = 0;
-        self.out = wire::handshake();
+        let more = match self.encoding {
+            Encoding::Json => "",
+            Encoding::Protobuf => "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n",
+        };
+        self.out = wire::handshake("/connection/websocket", more);
     }
 
     /// The connection is over, as far as it can see.
@@ -155,7 +167,7 @@ impl Client {
     fn line(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> Check {
         let object = line.as_object();
         if object.is_some_and(serde_json::Map::is_empty) {
-            wire::text(&mut self.out, "{}");
+            wire::command(&mut self.out, self.encoding, &json!({}));
             return Ok(());
         }
         if let Some(push) = line.get("push") {
@@ -180,11 +192,25 @@ impl Client {
             return Ok(());
         };
         if let Some(publication) = push.get("pub") {
-            let (number, offset) = number_of(publication)?;
+            let (of, number) = subscription.read(publication, ledger)?;
+            let offset = offset_of(publication);
             ledger
                 .trace
                 .note(&[self.number as u64, channel as u64, number, offset]);
-            ledger.seen.note(Event::Heard);
+            ledger.seen.note(match self.encoding {
+                Encoding::Json => Event::Heard,
+                Encoding::Protobuf => Event::HeardInBinary,
+            });
+            if CHANNELS[channel].kind == Kind::Wild {
+                ledger.seen.note(Event::Overheard);
+                let named = publication["channel"].as_str();
+                return subscription.overheard(of, number, named, self.life, ledger);
+            }
+            promise!(
+                of == channel,
+                "publications come by their channel",
+                "{push}"
+            );
             subscription.published(number, offset, self.life, ledger)?;
             if CHANNELS[channel].kind.remembers() {
                 self.places.insert(channel, subscription.place);
@@ -203,14 +229,7 @@ impl Client {
     }
 }
 
-/// The number in a publication's data, and its offset; 0 for none.
-pub(crate) fn number_of(publication: &Value) -> Result<(u64, u64), Failure> {
-    let number = publication["data"]["n"].as_u64();
-    promise!(
-        number.is_some(),
-        "data arrive as they were",
-        "{publication}"
-    );
-    let offset = publication["offset"].as_u64().unwrap_or(0);
-    Ok((number.unwrap_or(0), offset))
+/// The offset of a publication; 0 for none.
+pub(crate) fn offset_of(publication: &Value) -> u64 {
+    publication["offset"].as_u64().unwrap_or(0)
 }

@@ -23,6 +23,10 @@ pub(crate) struct Ledger {
     pub(crate) seen: Seen,
     /// Which process there is; each crash begins another one.
     pub(crate) life: u32,
+    pub(crate) now_ms: u64,
+    /// What followed upon a publication for those who hear a namespace as a whole, by the life of the process.
+    followed: BTreeMap<(u32, usize, u64), (usize, u64)>,
+    history_ttl_ms: u64,
     is_logged: bool,
     /// Streams are forgotten for lack of room.
     is_scarce: bool,
@@ -56,6 +60,10 @@ struct Publication {
     source: Source,
     fate: Fate,
     place: Option<Place>,
+    /// When it was known to be taken at the latest.
+    known_ms: Option<u64>,
+    /// Of the state that it tells, in the process that it was published to.
+    version: Option<(u32, u64)>,
 }
 
 /// What its publisher knows of a publication.
@@ -76,12 +84,15 @@ pub(crate) struct Known {
 }
 
 impl Ledger {
-    pub(crate) fn new(setup: &Setup) -> Self {
+    pub(crate) fn new(setup: &Setup, now_ms: u64) -> Self {
         Self {
             books: CHANNELS.iter().map(|_| Book::default()).collect(),
             trace: Trace::new(),
             seen: Seen::default(),
             life: 0,
+            now_ms,
+            followed: BTreeMap::new(),
+            history_ttl_ms: setup.history_ttl_ms,
             is_logged: setup.is_logged,
             is_scarce: setup.is_scarce(),
         }
@@ -94,8 +105,76 @@ impl Ledger {
             source,
             fate: Fate::Unknown,
             place: None,
+            known_ms: None,
+            version: None,
         });
         publications.len() as u64 - 1
+    }
+
+    /// The publication tells a state of this version.
+    pub(crate) fn set_version(&mut self, channel: usize, number: u64, version: u64) {
+        let version = Some((self.life, version));
+        self.books[channel].publications[number as usize].version = version;
+    }
+
+    pub(crate) fn version(&self, channel: usize, number: u64) -> Option<(u32, u64)> {
+        self.books[channel]
+            .publications
+            .get(number as usize)?
+            .version
+    }
+
+    /// The newest version in this life that its publisher knows to have got there.
+    pub(crate) fn newest_answered(&self, channel: usize) -> Option<u64> {
+        let all = self.books[channel].publications.iter();
+        let answered = all.filter(|one| one.known_ms.is_some());
+        let versions = answered.filter_map(|one| one.version);
+        let of_now = versions.filter(|(life, _)| *life == self.life);
+        of_now.map(|(_, version)| version).max()
+    }
+
+    /// Its publisher has got an answer, which may be that it is older than what is there.
+    pub(crate) fn answered(&mut self, channel: usize, number: u64) {
+        let now_ms = self.now_ms;
+        let one = &mut self.books[channel].publications[number as usize];
+        one.known_ms.get_or_insert(now_ms);
+    }
+
+    /// Somebody who asked at a time read that publication: it was not too old then.
+    pub(crate) fn check_age(&self, channel: usize, number: u64, asked_ms: u64) -> Check {
+        let found = self.books[channel].publications.get(number as usize);
+        let Some(known_ms) = found.and_then(|one| one.known_ms) else {
+            return Ok(());
+        };
+        promise!(
+            known_ms + self.history_ttl_ms > asked_ms,
+            "nothing is read that is over",
+            "{number} in {}, taken by {known_ms}, read at {asked_ms}",
+            CHANNELS[channel].name
+        );
+        Ok(())
+    }
+
+    /// Somebody who hears a namespace heard one publication right behind another.
+    pub(crate) fn follows(&mut self, life: u32, before: (usize, u64), next: (usize, u64)) -> Check {
+        let key = (life, before.0, before.1);
+        let first = *self.followed.entry(key).or_insert(next);
+        promise!(
+            first == next,
+            "a namespace is heard in one order",
+            "{next:?} behind {before:?}, and {first:?}"
+        );
+        Ok(())
+    }
+
+    /// Where a publication stands, as far as anybody was told.
+    pub(crate) fn place(&self, channel: usize, number: u64) -> Option<Place> {
+        self.books[channel].publications.get(number as usize)?.place
+    }
+
+    /// The number at a place.
+    pub(crate) fn number_at(&self, channel: usize, place: Place) -> Option<u64> {
+        self.books[channel].numbers.get(&place).copied()
     }
 
     /// The number that the next publication will have.
@@ -109,6 +188,7 @@ impl Ledger {
 
     /// Its publisher was told that it is taken.
     pub(crate) fn taken(&mut self, channel: usize, number: u64) {
+        self.answered(channel, number);
         self.books[channel].publications[number as usize].fate = Fate::Taken;
     }
 
@@ -136,6 +216,7 @@ impl Ledger {
     /// Somebody was told in a life that a publication stands at a place.
     pub(crate) fn placed(&mut self, channel: usize, number: u64, place: Place, life: u32) -> Check {
         let name = CHANNELS[channel].name;
+        let (epoch, offset) = place;
         self.heard(channel, number)?;
         self.told(channel, place, life)?;
         let book = &mut self.books[channel];
@@ -151,6 +232,28 @@ impl Ledger {
             before == Some(place),
             "one publication has one place",
             "{number} in {name} at {place:?} and {before:?}"
+        );
+        if life == self.life {
+            self.answered(channel, number);
+        }
+        for (before, after) in [(offset.wrapping_sub(1), offset), (offset, offset + 1)] {
+            self.check_versions(channel, (epoch, before), (epoch, after))?;
+        }
+        Ok(())
+    }
+
+    /// A state that is told right behind another is newer.
+    fn check_versions(&self, channel: usize, before: Place, after: Place) -> Check {
+        let version = |place| self.version(channel, self.number_at(channel, place)?);
+        let (Some((life, before)), Some((next_life, after))) = (version(before), version(after))
+        else {
+            return Ok(());
+        };
+        promise!(
+            life != next_life || before < after,
+            "states get newer",
+            "version {after} behind {before} in {}",
+            CHANNELS[channel].name
         );
         Ok(())
     }
@@ -248,7 +351,7 @@ mod tests {
             is_logged,
             ..Setup::new(1)
         };
-        let mut ledger = Ledger::new(&setup);
+        let mut ledger = Ledger::new(&setup, 0);
         ledger.is_scarce = false;
         (0..10).for_each(|_| {
             ledger.publish(CHAT, 0);

@@ -9,6 +9,12 @@ pub(crate) enum Event {
     Connected,
     /// A client got a publication, live.
     Heard,
+    /// The same, as Protobuf.
+    HeardInBinary,
+    /// A client that hears a namespace as a whole got a publication.
+    Overheard,
+    /// A client was told of a publication what has changed alone.
+    Changed,
     /// A client came back and got what it had missed.
     Recovered,
     /// A client came back and had missed nothing.
@@ -31,6 +37,12 @@ pub(crate) enum Event {
     /// The back end was told that its publication is taken, at once and later.
     TakenAtOnce,
     TakenLater,
+    /// An older state was not taken.
+    Outdated,
+    /// The back end read a history.
+    Looked,
+    /// A publication was repeated when its key was forgotten.
+    RepeatedLate,
     /// A publication was repeated, and a history let go of.
     Repeated,
     Cleared,
@@ -44,9 +56,12 @@ pub(crate) enum Event {
 }
 
 /// All of them.
-const EVENTS: [Event; 20] = [
+const EVENTS: [Event; 26] = [
     Event::Connected,
     Event::Heard,
+    Event::HeardInBinary,
+    Event::Overheard,
+    Event::Changed,
     Event::Recovered,
     Event::Current,
     Event::Lost,
@@ -59,6 +74,9 @@ const EVENTS: [Event; 20] = [
     Event::Refused,
     Event::TakenAtOnce,
     Event::TakenLater,
+    Event::Outdated,
+    Event::Looked,
+    Event::RepeatedLate,
     Event::Repeated,
     Event::Cleared,
     Event::Blocked,

@@ -79,13 +79,13 @@ impl World {
     fn wait(&mut self) -> Check {
         for _ in 0..PATIENCE_MS / STEP_MS {
             self.rest()?;
-            self.now_ms += STEP_MS;
+            self.pass(STEP_MS);
         }
         self.rest()
     }
 
     /// Turns of all workers, and all bytes on their way, until nothing moves.
-    fn rest(&mut self) -> Check {
+    pub(crate) fn rest(&mut self) -> Check {
         for _ in 0..ROUNDS_MAX {
             let mut moved = false;
             for id in self.network.links.keys().copied().collect::<Vec<_>>() {
@@ -171,10 +171,16 @@ impl World {
                 client.phase
             );
         }
-        for client in self.subscribers(channel) {
+        for client in self.subscribers(channel).filter(|_| kind.is_whole()) {
             let Some(subscription) = client.subscriptions.get(&channel) else {
                 continue;
             };
+            if kind == Kind::Wild {
+                subscription
+                    .overhearing
+                    .check(client.number, &self.ledger)?;
+                continue;
+            }
             let mut taken = self.ledger.all_taken(channel, subscription.from_number);
             let missing = taken.find(|number| !subscription.numbers.contains(number));
             promise!(
@@ -187,9 +193,29 @@ impl World {
         if kind.remembers() {
             self.check_top(channel)?;
         }
+        if kind == Kind::State {
+            self.check_state(channel)?;
+        }
         if kind.has_presence() {
             self.check_presence(channel)?;
         }
+        Ok(())
+    }
+
+    /// The newest state is the one that is told last.
+    fn check_state(&self, channel: usize) -> Check {
+        let newest = self.ledger.newest_answered(channel);
+        let known = self.ledger.known(channel);
+        let top = known.and_then(|known| self.ledger.number_at(channel, (known.epoch, known.top)));
+        let version = top.and_then(|number| self.ledger.version(channel, number));
+        let (Some(newest), Some((life, version))) = (newest, version) else {
+            return Ok(());
+        };
+        promise!(
+            life != self.ledger.life || version >= newest || self.setup.is_scarce(),
+            "the newest state is told",
+            "version {version} instead of {newest}"
+        );
         Ok(())
     }
 

@@ -27,6 +27,9 @@ pub(crate) struct Setup {
     pub(crate) pad_max: u16,
     /// What channels remember is on a disk.
     pub(crate) is_logged: bool,
+    /// A bit for each client: it speaks Protobuf, it wants to be told differences alone.
+    pub(crate) protobuf: u64,
+    pub(crate) deltas: u64,
     pub(crate) weights: Weights,
 }
 
@@ -37,6 +40,8 @@ pub(crate) struct Weights {
     pub(crate) turn: u32,
     pub(crate) carry: u32,
     pub(crate) advance: u32,
+    /// So much time passes that keys of publications are forgotten.
+    pub(crate) pause: u32,
     pub(crate) connect: u32,
     pub(crate) subscribe: u32,
     pub(crate) unsubscribe: u32,
@@ -68,6 +73,7 @@ impl Setup {
         let (is_calm, is_slow, is_crowded) = (one_in(4), one_in(3), one_in(5));
         // Lanes are full, and subscribers come and go meanwhile.
         let is_hasty = one_in(5);
+        let is_patient = one_in(4);
         let outbox_bytes = *pick(random, &[2_000, 6_000, 20_000]);
         let upset = u32::from(!is_calm);
         Self {
@@ -88,17 +94,20 @@ impl Setup {
             history_bytes_max: if is_scarce { 8_000 } else { PLENTY_BYTES },
             pad_max: *pick(random, &[0, 40, 300, 900]),
             is_logged,
+            protobuf: random.u64(..),
+            deltas: random.u64(..),
             weights: Weights {
                 round: if is_hasty { 2 } else { random.u32(5..60) },
                 turn: random.u32(5..60),
                 carry: random.u32(5..60),
                 advance: random.u32(if is_slow { 5..15 } else { 1..6 }),
+                pause: u32::from(is_patient),
                 connect: random.u32(5..20),
                 subscribe: random.u32(5..30),
                 unsubscribe: random.u32(if is_hasty { 20..40 } else { 0..10 }),
                 publish: random.u32(0..15),
                 push: random.u32(5..60),
-                ask: random.u32(0..6),
+                ask: random.u32(0..12),
                 clear: random.u32(0..3) / 2,
                 read: if is_slow { random.u32(3..15) } else { 1 },
                 cut: upset * random.u32(1..8),
@@ -108,6 +117,14 @@ impl Setup {
                 settle: random.u32(1..3),
             },
         }
+    }
+
+    pub(crate) fn is_protobuf(&self, client: usize) -> bool {
+        self.protobuf >> (client % 64) & 1 == 1
+    }
+
+    pub(crate) fn wants_deltas(&self, client: usize) -> bool {
+        self.deltas >> (client % 64) & 1 == 1
     }
 
     /// Streams are forgotten for lack of room.

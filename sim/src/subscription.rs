@@ -2,9 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
+use crate::Failure;
 use crate::channels::{CHANNELS, Kind};
+use crate::data::{number_in, number_in_text};
 use crate::failure::{Check, promise};
+use crate::fossil;
 use crate::ledger::{Ledger, Place, Source};
+use crate::overhearing::Overhearing;
+use crate::seen::Event;
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +34,12 @@ pub(crate) struct Subscription {
     latest_by_source: BTreeMap<Source, u64>,
     /// Who came or went last, by name.
     pub(crate) roster: BTreeMap<String, bool>,
+    /// Where it is to a namespace as a whole.
+    pub(crate) overhearing: Overhearing,
+    /// It was agreed that publications may come as what has changed alone.
+    pub(crate) has_deltas: bool,
+    /// The data that came last, where that is agreed.
+    latest: Option<String>,
 }
 
 impl Subscription {
@@ -39,6 +52,9 @@ impl Subscription {
             numbers: BTreeSet::new(),
             latest_by_source: BTreeMap::new(),
             roster: BTreeMap::new(),
+            overhearing: Overhearing::default(),
+            has_deltas: false,
+            latest: None,
         }
     }
 
@@ -47,6 +63,53 @@ impl Subscription {
         self.state = State::Live;
         self.place = place;
         self.from_number = ledger.next_number(self.channel);
+        self.overhearing.begin(ledger);
+    }
+
+    /// The channel and the number of a publication, which may be told as what has changed alone.
+    pub(crate) fn read(
+        &mut self,
+        publication: &Value,
+        ledger: &mut Ledger,
+    ) -> Result<(usize, u64), Failure> {
+        if !self.has_deltas {
+            return number_of(publication);
+        }
+        let told = publication["data"].as_str();
+        promise!(told.is_some(), "deltas are text", "{publication}");
+        let mut text = told.unwrap_or_default().to_owned();
+        if publication["delta"].as_bool() == Some(true) {
+            let latest = self.latest.take();
+            promise!(
+                latest.is_some(),
+                "a delta comes to those who have what it is made from",
+                "{publication}"
+            );
+            let made = fossil::apply(latest.unwrap_or_default().as_bytes(), text.as_bytes())?;
+            text = String::from_utf8_lossy(&made).into_owned();
+            ledger.seen.note(Event::Changed);
+        }
+        let found = number_in_text(&text);
+        self.latest = Some(text);
+        found
+    }
+
+    /// A publication of a namespace that is heard as a whole.
+    pub(crate) fn overheard(
+        &mut self,
+        channel: usize,
+        number: u64,
+        named: Option<&str>,
+        life: u32,
+        ledger: &mut Ledger,
+    ) -> Check {
+        promise!(
+            self.state != State::Asked,
+            "the reply comes before what follows from it",
+            "{number} of {channel}"
+        );
+        let heard = (channel, number);
+        self.overhearing.heard(heard, named, life, ledger)
     }
 
     /// A publication, live.
@@ -119,6 +182,19 @@ impl Subscription {
     }
 }
 
+/// The channel and the number in a publication's data, which are whole.
+pub(crate) fn number_of(publication: &Value) -> Result<(usize, u64), Failure> {
+    promise!(
+        publication["delta"].as_bool() != Some(true),
+        "a delta comes to those who have what it is made from",
+        "{publication}"
+    );
+    match publication["data"].as_str() {
+        Some(text) => number_in_text(text),
+        None => number_in(&publication["data"]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,7 +210,7 @@ mod tests {
             (&[(2, 4), (0, 5)], "nobody overtakes himself"),
             (&[(9, 4)], "only what was published is heard"),
         ] {
-            let mut ledger = Ledger::new(&Setup::new(1));
+            let mut ledger = Ledger::new(&Setup::new(1), 0);
             for source in [0, 1, 0] {
                 ledger.publish(0, source);
             }

@@ -1,10 +1,11 @@
-//! A client's side of the wire: its handshake, frames and lines.
+//! A client's side of the wire: its handshake, frames and lines, or Protobuf instead of lines.
 
 use serde_json::Value;
 use veche_proto::websocket::{self, Codecs, Decoder, Event, Limits, MessageKind, Opcode, Role};
 
 use crate::Failure;
 use crate::failure::promise;
+use crate::protobuf;
 
 const MASK: Option<[u8; 4]> = Some([0x12, 0x34, 0x56, 0x78]);
 
@@ -14,12 +15,19 @@ const LIMITS: Limits = Limits {
     inflate_ratio_max: 0,
 };
 
+/// What commands and replies are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Json,
+    Protobuf,
+}
+
 /// What came.
 #[derive(Debug)]
 pub(crate) enum Said {
     /// The handshake was answered so.
     Status(u16),
-    /// A line of a message.
+    /// A line of a message, or the same as Protobuf.
     Line(Value),
     Ping(Vec<u8>),
     Close(Option<u16>, String),
@@ -31,15 +39,17 @@ pub(crate) struct Reader {
     head: Option<Vec<u8>>,
     /// There is no WebSocket: what comes is the body of a response.
     is_refused: bool,
+    encoding: Encoding,
     decoder: Decoder,
     codecs: Codecs,
 }
 
 impl Reader {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(encoding: Encoding) -> Self {
         Self {
             head: Some(Vec::new()),
             is_refused: false,
+            encoding,
             decoder: Decoder::new(Role::Client, None),
             codecs: Codecs::default(),
         }
@@ -75,10 +85,18 @@ impl Reader {
                 detail: format!("{error:?}"),
             })?;
             match event {
-                Some(Event::Message {
-                    kind: MessageKind::Text,
-                    data,
-                }) => {
+                Some(Event::Message { kind, data }) => {
+                    let is_binary = kind == MessageKind::Binary;
+                    promise!(
+                        is_binary == (self.encoding == Encoding::Protobuf),
+                        "JSON goes as text, Protobuf as bytes",
+                        "{data:?}"
+                    );
+                    if is_binary {
+                        said.extend(protobuf::replies(data)?.into_iter().map(Said::Line));
+                        rest = &mut rest[taken..];
+                        continue;
+                    }
                     for line in data.split(|byte| *byte == b'\n') {
                         let value = serde_json::from_slice(line).map_err(|error| Failure {
                             name: "lines are JSON".to_owned(),
@@ -86,9 +104,6 @@ impl Reader {
                         })?;
                         said.push(Said::Line(value));
                     }
-                }
-                Some(Event::Message { .. }) => {
-                    promise!(false, "JSON goes as text", "a binary message");
                 }
                 Some(Event::Ping(data)) => said.push(Said::Ping(data.to_vec())),
                 Some(Event::Pong(_)) => {}
@@ -103,15 +118,28 @@ impl Reader {
     }
 }
 
-pub(crate) fn handshake() -> Vec<u8> {
-    "GET /connection/websocket HTTP/1.1\r\nHost: sim.test\r\nConnection: Upgrade\r\n\
-         Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-        .as_bytes()
-        .to_vec()
+/// A WebSocket is asked for at a path with its query. `more` are further header fields, each with its line break.
+pub(crate) fn handshake(path: &str, more: &str) -> Vec<u8> {
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: sim.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{more}\r\n"
+    )
+    .into_bytes()
 }
 
-pub(crate) fn text(out: &mut Vec<u8>, line: &str) {
-    websocket::encode_message(out, MessageKind::Text, line.as_bytes(), MASK);
+/// A command; an empty one answers a ping.
+pub(crate) fn command(out: &mut Vec<u8>, encoding: Encoding, command: &Value) {
+    match encoding {
+        Encoding::Json => {
+            let line = command.to_string();
+            websocket::encode_message(out, MessageKind::Text, line.as_bytes(), MASK);
+        }
+        Encoding::Protobuf => {
+            let mut message = Vec::new();
+            protobuf::command(&mut message, command);
+            websocket::encode_message(out, MessageKind::Binary, &message, MASK);
+        }
+    }
 }
 
 pub(crate) fn pong(out: &mut Vec<u8>, data: &[u8]) {

@@ -8,7 +8,7 @@ use veche_frontends::Now;
 use veche_hub::ChannelName;
 
 use crate::Failure;
-use crate::action::Action;
+use crate::action::{Action, PAUSE_MS};
 use crate::back_end::BackEnd;
 use crate::channels::{CHANNELS, COMMON};
 use crate::client::{Client, OWED_MAX, Phase};
@@ -26,7 +26,7 @@ use crate::worker::Around;
 pub(crate) const CLIENTS: Source = 1 << 31;
 
 /// Milliseconds since 1970 at the beginning.
-const WALL_MS: u64 = 1_800_000_000_000;
+pub(crate) const WALL_MS: u64 = 1_800_000_000_000;
 
 /// What one publication takes on the wire beside its data and its channel's name, at most: in a push, and in a reply.
 const FRAMING_BYTES: usize = 250;
@@ -59,8 +59,10 @@ impl World {
             now_ms,
             process,
             network: Network::new(setup.pipe_bytes),
-            clients: (0..setup.clients).map(Client::new).collect(),
-            ledger: Ledger::new(&setup),
+            clients: (0..setup.clients)
+                .map(|number| Client::new(number, &setup))
+                .collect(),
+            ledger: Ledger::new(&setup, now_ms),
             disk,
             back_end: BackEnd::default(),
             setup,
@@ -86,7 +88,7 @@ impl World {
                 None => Ok(()),
             },
             Action::Advance { ms } => {
-                self.now_ms += u64::from(ms);
+                self.pass(ms.into());
                 Ok(())
             }
             Action::Connect { client, worker } => {
@@ -100,7 +102,18 @@ impl World {
                 pad,
                 times,
             } => self.push(self.worker(worker), channel.into(), pad, times),
-            Action::Again { channel } => self.push_again(channel.into()),
+            Action::Pause => {
+                self.rest()?;
+                self.pass(PAUSE_MS);
+                Ok(())
+            }
+            Action::Again { channel, is_older } => self.push_again(channel.into(), is_older),
+            Action::Look {
+                worker,
+                channel,
+                limit,
+                is_reverse,
+            } => self.look(self.worker(worker), channel.into(), limit, is_reverse),
             Action::Clear { worker, channel } => self.clear(self.worker(worker), channel.into()),
             Action::Cut {
                 link,
@@ -169,6 +182,11 @@ impl World {
 
     fn client(&self, number: u8) -> usize {
         usize::from(number) % self.clients.len()
+    }
+
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.ledger.now_ms = self.now_ms;
     }
 
     pub(crate) fn now(&self) -> Now {

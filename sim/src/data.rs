@@ -1,0 +1,64 @@
+//! What is published: a channel, a number, and bytes that follow from both, so that whatever is changed on the way shows.
+
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::failure::promise;
+
+/// Letters of the padding that differ from publication to publication. Few: what has changed is small.
+const CHANGED: usize = 3;
+
+/// The data of a publication.
+pub(crate) fn data(channel: usize, number: u64, pad: u16) -> Value {
+    json!({ "c": channel, "n": number, "p": padding(number, pad.into()) })
+}
+
+/// The channel and the number that data name.
+pub(crate) fn number_in(data: &Value) -> Result<(usize, u64), Failure> {
+    let (channel, number) = (data["c"].as_u64(), data["n"].as_u64());
+    let text = data["p"].as_str();
+    let is_whole = match (number, text) {
+        (Some(number), Some(text)) => text == padding(number, text.len()),
+        _ => false,
+    };
+    promise!(
+        is_whole && channel.is_some(),
+        "data arrive as they were",
+        "{data}"
+    );
+    Ok((channel.unwrap_or(0) as usize, number.unwrap_or(0)))
+}
+
+/// The channel and the number in data that came as text.
+pub(crate) fn number_in_text(text: &str) -> Result<(usize, u64), Failure> {
+    let value = serde_json::from_str(text);
+    promise!(value.is_ok(), "data arrive as they were", "{text:?}");
+    number_in(&value.unwrap_or_default())
+}
+
+fn padding(number: u64, length: usize) -> String {
+    let mut letters = vec![b'x'; length];
+    for step in 0..CHANGED {
+        if length > 0 {
+            let place = (number as usize * 31 + step * 97) % length;
+            letters[place] = b'a' + (number % 20) as u8;
+        }
+    }
+    letters.into_iter().map(char::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_changed_on_the_way_shows() {
+        let sent = data(3, 41, 50);
+        assert_eq!(number_in(&sent), Ok((3, 41)));
+        assert_eq!(number_in_text(&sent.to_string()), Ok((3, 41)));
+        let text = sent.to_string();
+        for wrong in [text.replace("41", "42"), text.replacen("xx", "x", 1)] {
+            assert!(number_in_text(&wrong).is_err(), "{wrong}");
+        }
+    }
+}
