@@ -18,8 +18,6 @@ use crate::lanes::Lanes;
 use crate::network::{LinkId, Network};
 use crate::setup::Setup;
 
-const LISTENER: u16 = 0;
-
 /// What a worker works with, beside its own.
 pub(crate) struct Around<'a> {
     pub(crate) now: Now,
@@ -105,7 +103,7 @@ impl Worker {
     }
 
     /// A connection of a client.
-    pub(crate) fn accept(&mut self, link: LinkId, now: Now) -> ConnectionId {
+    pub(crate) fn accept(&mut self, link: LinkId, listener: u16, now: Now) -> ConnectionId {
         self.worker.set_now(now);
         let id = self.slots.take();
         let transport = Transport {
@@ -114,7 +112,7 @@ impl Worker {
             timer_ms: u64::MAX,
         };
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        self.worker.handle_accepted(id, LISTENER, peer, transport);
+        self.worker.handle_accepted(id, listener, peer, transport);
         self.command_transports();
         id
     }
