@@ -5,6 +5,7 @@
 
 use fastrand::Rng;
 
+use crate::caller::Call;
 use crate::channels::CHANNELS;
 use crate::setup::{Setup, Weights};
 
@@ -25,6 +26,15 @@ pub(crate) enum Action {
     Pause,
     /// A client that has no connection begins one.
     Connect { client: u8, worker: u8 },
+    /// A listener that has no connection begins one.
+    Listen { listener: u8, worker: u8 },
+    /// A back end with a connection of its own calls.
+    Call {
+        caller: u8,
+        worker: u8,
+        channel: u8,
+        call: Call,
+    },
     /// A client subscribes, and comes back with its position if it has one.
     Subscribe { client: u8, channel: u8 },
     /// A client ends a subscription.
@@ -54,7 +64,7 @@ pub(crate) enum Action {
     Presence { client: u8, channel: u8 },
     /// A client reads a channel's history.
     History { client: u8, channel: u8 },
-    /// A client reads what it is sent, or stops to.
+    /// A client or a listener reads what it is sent, or stops to.
     Read { client: u8, reads: bool },
     /// A connection is cut, and each side notices, or does not.
     Cut {
@@ -100,7 +110,7 @@ pub(crate) const PAUSE_MS: u64 = 301_000;
 type Make = fn(&mut Rng, &Setup) -> Action;
 
 /// Every kind of action, with how often it comes.
-fn kinds(weights: &Weights) -> [(u32, Make); 23] {
+fn kinds(weights: &Weights) -> [(u32, Make); 25] {
     [
         (weights.round, |r, _| Action::Round { salt: r.u32(..) }),
         (weights.turn, |r, _| Action::Turn {
@@ -123,6 +133,16 @@ fn kinds(weights: &Weights) -> [(u32, Make); 23] {
         (weights.connect, |r, _| Action::Connect {
             client: r.u8(..),
             worker: r.u8(..),
+        }),
+        (weights.listen, |r, _| Action::Listen {
+            listener: r.u8(..),
+            worker: r.u8(..),
+        }),
+        (weights.call, |r, setup| Action::Call {
+            caller: r.u8(..),
+            worker: r.u8(..),
+            channel: some_channel(r),
+            call: some_call(r, setup),
         }),
         (weights.subscribe, |r, _| Action::Subscribe {
             client: r.u8(..),
@@ -193,6 +213,16 @@ fn kinds(weights: &Weights) -> [(u32, Make); 23] {
 /// Most often the first channels: where many are, much happens.
 fn some_channel(random: &mut Rng) -> u8 {
     random.u8(0..CHANNELS.len() as u8).min(random.u8(..))
+}
+
+fn some_call(random: &mut Rng, setup: &Setup) -> Call {
+    match random.u8(0..40) {
+        0..4 => Call::History,
+        4..8 => Call::Presence,
+        8 => Call::RemoveHistory,
+        9 => Call::Disconnect,
+        _ => Call::Publish(random.u16(0..=setup.pad_max)),
+    }
 }
 
 fn some_bytes(random: &mut Rng) -> u16 {

@@ -390,7 +390,8 @@ fn recovering((epoch, offset): Place, mut request: Value) -> Value {
     request
 }
 
-fn place_of(reply: &Value) -> Result<Place, Failure> {
+/// The place that a reply names.
+pub(crate) fn place_of(reply: &Value) -> Result<Place, Failure> {
     let epoch = reply["epoch"].as_str().unwrap_or_default();
     let epoch: Result<veche_hub::Epoch, _> = epoch.parse();
     promise!(epoch.is_ok(), "what is kept has a place", "{reply}");

@@ -97,6 +97,11 @@ pub(crate) fn overheard() -> impl Iterator<Item = usize> {
         .map(|(number, _)| number)
 }
 
+/// The channel of this name.
+pub(crate) fn find(name: &str) -> Option<usize> {
+    CHANNELS.iter().position(|one| one.name == name)
+}
+
 /// The own channel of a user.
 pub(crate) fn own_channel(user: usize) -> usize {
     GIVEN.end + user % USERS_COUNT

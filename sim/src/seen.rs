@@ -15,6 +15,16 @@ pub(crate) enum Event {
     Overheard,
     /// A client was told of a publication what has changed alone.
     Changed,
+    /// A client of a push route got a publication: all of them, with their places, after others that were dropped.
+    Pushed,
+    PushedWithPlace,
+    RecoveredByPlace,
+    Skipped,
+    /// A back end was answered on a connection of its own.
+    Called,
+    Lined,
+    CalledForHistory,
+    CalledForPresence,
     /// A client came back and got what it had missed.
     Recovered,
     /// A client came back and had missed nothing.
@@ -56,12 +66,20 @@ pub(crate) enum Event {
 }
 
 /// All of them.
-const EVENTS: [Event; 26] = [
+const EVENTS: [Event; 34] = [
     Event::Connected,
     Event::Heard,
     Event::HeardInBinary,
     Event::Overheard,
     Event::Changed,
+    Event::Pushed,
+    Event::PushedWithPlace,
+    Event::RecoveredByPlace,
+    Event::Skipped,
+    Event::Called,
+    Event::Lined,
+    Event::CalledForHistory,
+    Event::CalledForPresence,
     Event::Recovered,
     Event::Current,
     Event::Lost,
@@ -86,8 +104,14 @@ const EVENTS: [Event; 26] = [
 ];
 
 /// How often each kind of event has come.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Seen([u64; EVENTS.len()]);
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self([0; EVENTS.len()])
+    }
+}
 
 impl Seen {
     pub(crate) fn note(&mut self, event: Event) {

@@ -25,13 +25,14 @@ const STEP_MS: u64 = 500;
 impl World {
     /// Lets everything arrive that is under way, with `is_long` also what time brings, and looks.
     pub(crate) fn settle(&mut self, is_long: bool) -> Check {
-        for client in &mut self.clients {
-            client.reads = true;
-        }
+        self.peers.all_read();
         if is_long {
             self.rest()?;
-            for client in 0..self.clients.len() {
+            for client in 0..self.peers.clients.len() {
                 self.connect(client, client as u8);
+            }
+            for listener in 0..self.peers.listeners.len() {
+                self.listen(listener, listener as u8);
             }
             self.wait()?;
         }
@@ -40,7 +41,7 @@ impl World {
         for channel in 0..CHANNELS.len() {
             self.check_channel(channel)?;
         }
-        Ok(())
+        self.check_peers()
     }
 
     /// The last thing: all clients go, some without a word, and nothing is left of them.
@@ -49,6 +50,8 @@ impl World {
         let mut random = Rng::with_seed(self.setup.seed);
         for id in self.network.links.keys().copied().collect::<Vec<_>>() {
             match random.u8(0..3) {
+                // Nothing is asked of a back end that is silent: it may stay for ever.
+                _ if self.is_caller(id) => self.drop_server(id),
                 0 => self.drop_server(id),
                 1 => self.drop_client(id, true),
                 _ => {}
@@ -147,7 +150,7 @@ impl World {
 
     /// Those who are subscribed to a channel, as they see it.
     fn subscribers(&self, channel: usize) -> impl Iterator<Item = &Client> {
-        self.clients.iter().filter(move |client| {
+        self.peers.clients.iter().filter(move |client| {
             let subscription = client.subscriptions.get(&channel);
             client.phase == Phase::Online
                 && subscription.is_some_and(|one| one.state == State::Live)
@@ -156,7 +159,7 @@ impl World {
 
     fn check_channel(&mut self, channel: usize) -> Check {
         let (kind, name) = (CHANNELS[channel].kind, CHANNELS[channel].name);
-        for client in &self.clients {
+        for client in &self.peers.clients {
             let is_quiet = match client.phase {
                 Phase::Offline | Phase::Closing => true,
                 Phase::Online => client.owed.is_empty(),

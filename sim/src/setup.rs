@@ -8,6 +8,9 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) workers: u16,
     pub(crate) clients: usize,
+    /// Clients of push routes, and back ends with connections of their own.
+    pub(crate) listeners: usize,
+    pub(crate) callers: usize,
     /// Bytes of publications that an outbox may hold.
     pub(crate) outbox_bytes: usize,
     /// Bytes that are on their way to a client at most; what is beyond waits in the server.
@@ -43,6 +46,8 @@ pub(crate) struct Weights {
     /// So much time passes that keys of publications are forgotten.
     pub(crate) pause: u32,
     pub(crate) connect: u32,
+    pub(crate) listen: u32,
+    pub(crate) call: u32,
     pub(crate) subscribe: u32,
     pub(crate) unsubscribe: u32,
     pub(crate) publish: u32,
@@ -81,6 +86,8 @@ impl Setup {
             // Fan-outs to few subscribers of a worker are done at once: some worlds have many on few.
             workers: random.u16(if is_crowded { 1..=2 } else { 1..=4 }),
             clients: random.usize(if is_crowded { 20..=40 } else { 2..=7 }),
+            listeners: random.usize(0..=6),
+            callers: random.usize(0..=4),
             outbox_bytes,
             pipe_bytes: *pick(random, &[300, 1_500, 6_000]),
             credits: match is_hasty {
@@ -103,6 +110,8 @@ impl Setup {
                 advance: random.u32(if is_slow { 5..15 } else { 1..6 }),
                 pause: u32::from(is_patient),
                 connect: random.u32(5..20),
+                listen: random.u32(2..10),
+                call: random.u32(0..25),
                 subscribe: random.u32(5..30),
                 unsubscribe: random.u32(if is_hasty { 20..40 } else { 0..10 }),
                 publish: random.u32(0..15),

@@ -1,4 +1,5 @@
-//! The site that the workers of a world serve: one listener with one route, for clients of Centrifugo's protocol.
+//! The site that the workers of a world serve: clients of Centrifugo's protocol and push routes at one listener, the back
+//! end's API and push lines at others.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -12,6 +13,7 @@ use veche_frontends::access::{Access, Networks};
 use veche_frontends::identity::token::{Keychain, Place, Tokens};
 use veche_frontends::identity::{Desk, Identity};
 use veche_frontends::origin::Rule;
+use veche_frontends::outbox::Keeping;
 use veche_frontends::publishing::Publishing;
 use veche_frontends::route::{Handler, Route, Router};
 use veche_frontends::static_files::{Files, OpenError, Opened};
@@ -23,7 +25,13 @@ use veche_jwt::{Keys, Rules};
 use veche_proto::websocket;
 
 use crate::channels::{self, CHANNELS, GIVEN};
+use crate::listener::{Promised, ROUTES};
 use crate::setup::Setup;
+
+/// Listeners.
+pub(crate) const PUBLIC: u16 = 0;
+pub(crate) const INTERNAL: u16 = 1;
+pub(crate) const PUSH: u16 = 2;
 
 /// What tokens are signed with.
 const SECRET: &[u8] = b"a secret that is long enough for it";
@@ -57,12 +65,57 @@ pub(crate) fn shared(setup: &Setup, me: u16, workers: u16, seed: u64) -> Shared 
 }
 
 fn site(setup: &Setup) -> Site {
-    let route = Route {
+    let mut public = vec![route(
+        "/connection/websocket",
+        Handler::Centrifuge,
+        Identity::Token(Arc::new(tokens())),
+    )];
+    public.extend(ROUTES.iter().map(|(promised, path, channels)| Route {
+        channels: channels.iter().map(|name| (*name).to_owned()).collect(),
+        keeping: match promised {
+            Promised::All | Promised::Places => None,
+            Promised::Newest => Some(Keeping::Newest),
+            Promised::Latest => Some(Keeping::Latest),
+        },
+        has_positions: *promised == Promised::Places,
+        identity: match promised {
+            Promised::All => Identity::Query("user".into()),
+            _ => Identity::None,
+        },
+        ..route(path, Handler::Push, Identity::None)
+    }));
+    let internal = [route("/api", Handler::Api, Identity::None)];
+    let count = public.len();
+    let listeners = vec![
+        listener(Role::Public, Router::new((0..).zip(&public))),
+        listener(Role::Internal, Router::new((count as u16..).zip(&internal))),
+        listener(Role::Push, Router::default()),
+    ];
+    let routes = public.into_iter().chain(internal).map(Arc::new).collect();
+    Site {
+        listeners,
+        routes,
+        limits: Limits {
+            ping_interval_ms: PING_INTERVAL_MS,
+            pong_timeout_ms: PONG_TIMEOUT_MS,
+            write_timeout_ms: WRITE_TIMEOUT_MS,
+            ..Limits::default()
+        },
+        publishing: Publishing::new(None, 0),
+        api_keys: Vec::new(),
+        admin_keys: Vec::new(),
+        namespaces: Arc::new(channels::namespaces(setup)),
+        history_bytes_max: setup.history_bytes_max,
+    }
+}
+
+fn route(path: &str, handler: Handler, identity: Identity) -> Route {
+    Route {
         deciders: None,
-        path: "/connection/websocket".to_owned(),
+        path: path.to_owned(),
         methods: Vec::new(),
-        handler: Handler::Centrifuge,
-        identity: Identity::Token(Arc::new(tokens())),
+        handler,
+        identity,
         channels: Vec::new(),
         networks: Networks::default(),
         origins: vec![Rule::SameHost],
@@ -75,27 +128,15 @@ fn site(setup: &Setup) -> Site {
         pacing: None,
         keeping: None,
         has_positions: false,
-    };
-    let listener = Listener {
-        role: Role::Public,
+    }
+}
+
+fn listener(role: Role, router: Router) -> Listener {
+    Listener {
+        role,
         is_tls: false,
         access: Access::default(),
-        router: Router::new([(0, &route)]),
-    };
-    Site {
-        listeners: vec![listener],
-        routes: vec![Arc::new(route)],
-        limits: Limits {
-            ping_interval_ms: PING_INTERVAL_MS,
-            pong_timeout_ms: PONG_TIMEOUT_MS,
-            write_timeout_ms: WRITE_TIMEOUT_MS,
-            ..Limits::default()
-        },
-        publishing: Publishing::new(None, 0),
-        api_keys: Vec::new(),
-        admin_keys: Vec::new(),
-        namespaces: Arc::new(channels::namespaces(setup)),
-        history_bytes_max: setup.history_bytes_max,
+        router,
     }
 }
 

@@ -11,11 +11,12 @@ use crate::Failure;
 use crate::action::{Action, PAUSE_MS};
 use crate::back_end::BackEnd;
 use crate::channels::{CHANNELS, COMMON};
-use crate::client::{Client, OWED_MAX, Phase};
+use crate::client::{OWED_MAX, Phase};
 use crate::disk::Disk;
 use crate::failure::{Check, promise};
 use crate::ledger::{Ledger, Source};
 use crate::network::{LinkId, Network};
+use crate::peers::Peers;
 use crate::process::Process;
 use crate::seen::Event;
 use crate::setup::Setup;
@@ -42,7 +43,7 @@ pub(crate) struct World {
     pub(crate) now_ms: u64,
     pub(crate) process: Process,
     pub(crate) network: Network,
-    pub(crate) clients: Vec<Client>,
+    pub(crate) peers: Peers,
     pub(crate) ledger: Ledger,
     pub(crate) disk: Option<Disk>,
     pub(crate) back_end: BackEnd,
@@ -59,9 +60,7 @@ impl World {
             now_ms,
             process,
             network: Network::new(setup.pipe_bytes),
-            clients: (0..setup.clients)
-                .map(|number| Client::new(number, &setup))
-                .collect(),
+            peers: Peers::new(&setup),
             ledger: Ledger::new(&setup, now_ms),
             disk,
             back_end: BackEnd::default(),
@@ -94,6 +93,23 @@ impl World {
             Action::Connect { client, worker } => {
                 let client = self.client(client);
                 self.connect(client, worker);
+                Ok(())
+            }
+            Action::Listen { listener, worker } => {
+                self.listen(listener.into(), worker);
+                Ok(())
+            }
+            Action::Call {
+                caller,
+                worker,
+                channel,
+                call,
+            } => {
+                self.call(caller.into(), worker, call, channel.into());
+                Ok(())
+            }
+            Action::Read { client, reads } => {
+                self.peers.set_reads(client.into(), reads);
                 Ok(())
             }
             Action::Push {
@@ -142,7 +158,6 @@ impl World {
             | Action::Publish { client, .. }
             | Action::Presence { client, .. }
             | Action::History { client, .. }
-            | Action::Read { client, .. }
             | Action::Close { client } => {
                 self.ask(self.client(client), action);
                 Ok(())
@@ -152,7 +167,7 @@ impl World {
 
     /// Something that a client does by itself.
     fn ask(&mut self, number: usize, action: Action) {
-        let client = &mut self.clients[number];
+        let client = &mut self.peers.clients[number];
         match action {
             Action::Subscribe { channel, .. } => {
                 let channel = usize::from(channel);
@@ -169,7 +184,6 @@ impl World {
             }
             Action::Presence { channel, .. } => client.ask_presence(channel.into()),
             Action::History { channel, .. } => client.ask_history(channel.into(), &self.ledger),
-            Action::Read { reads, .. } => client.reads = reads,
             Action::Close { .. } => client.close(),
             _ => {}
         }
@@ -181,7 +195,7 @@ impl World {
     }
 
     fn client(&self, number: u8) -> usize {
-        usize::from(number) % self.clients.len()
+        usize::from(number) % self.peers.clients.len()
     }
 
     pub(crate) fn pass(&mut self, ms: u64) {
@@ -193,30 +207,25 @@ impl World {
         now(self.now_ms)
     }
 
-    /// What a client has to say goes on its way.
-    fn send(&mut self, client: usize) {
-        let client = &mut self.clients[client];
-        if let Some(id) = client.link
-            && let Some(link) = self.network.links.get_mut(&id)
-        {
-            link.up.extend(client.out.drain(..));
-            link.owed = client.owed.len();
-        }
-    }
-
     pub(crate) fn connect(&mut self, number: usize, worker: u8) {
-        if self.clients[number].phase != Phase::Offline {
+        if self.peers.clients[number].phase != Phase::Offline {
             return;
         }
+        let id = self.open(number, worker, site::PUBLIC);
+        self.peers.clients[number].connect(id, self.ledger.life);
+        self.send(number);
+    }
+
+    /// A link of somebody to a listener of a worker.
+    pub(crate) fn open(&mut self, peer: usize, worker: u8, listener: u16) -> LinkId {
         let worker = self.worker(worker);
-        let id = self.network.open(number);
+        let id = self.network.open(peer);
         let now = self.now();
-        let session = self.process.workers[worker].accept(id, now);
+        let session = self.process.workers[worker].accept(id, listener, now);
         if let Some(link) = self.network.links.get_mut(&id) {
             link.server = Some((worker, session));
         }
-        self.clients[number].connect(id, self.ledger.life);
-        self.send(number);
+        id
     }
 
     /// A client's end of its link is gone, and it knows.
@@ -225,7 +234,7 @@ impl World {
             && std::mem::take(&mut link.has_client)
         {
             link.up_ends |= ends;
-            self.clients[link.client].dropped();
+            self.peers.dropped(link.client);
         }
         self.network.forget_if_over(id);
     }
@@ -293,7 +302,7 @@ impl World {
             return Ok(false);
         };
         let client = link.client;
-        if !link.has_client || !self.clients[client].reads {
+        if !link.has_client || !self.peers.reads(client) {
             return Ok(false);
         }
         if link.down.is_empty() {
@@ -311,8 +320,7 @@ impl World {
         {
             self.drop_server(id);
         }
-        self.clients[client].received(read, &mut self.ledger, &self.setup)?;
-        self.send(client);
+        self.hand(client, read)?;
         Ok(true)
     }
 
@@ -391,7 +399,7 @@ impl World {
         {
             self.ledger.seen.note(Event::Restored);
         }
-        let count = if self.clients.len() > 10 {
+        let count = if self.peers.clients.len() > 10 {
             1..=2
         } else {
             1..=4
