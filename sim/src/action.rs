@@ -81,7 +81,8 @@ pub(crate) enum Action {
     /// The server process ends at once, and another one begins.
     Crash { salt: u32 },
     /// All that is under way arrives; with `is_long` also what only time brings about. Then all that must be is looked at.
-    Settle { is_long: bool },
+    /// With `has_slow` those who don't read go on not to: all others have to get on.
+    Settle { is_long: bool, has_slow: bool },
 }
 
 /// The actions of a world.
@@ -101,7 +102,10 @@ fn next(random: &mut Rng, setup: &Setup) -> Action {
         }
         left -= weight;
     }
-    Action::Settle { is_long: false }
+    Action::Settle {
+        is_long: false,
+        has_slow: false,
+    }
 }
 
 /// Longer than the hub keeps keys of publications.
@@ -206,6 +210,7 @@ fn kinds(weights: &Weights) -> [(u32, Make); 25] {
         (weights.crash, |r, _| Action::Crash { salt: r.u32(..) }),
         (weights.settle, |r, _| Action::Settle {
             is_long: r.u8(0..4) == 0,
+            has_slow: r.u8(0..3) == 0,
         }),
     ]
 }

@@ -15,7 +15,11 @@ use crate::failure::{Check, promise};
 use crate::ledger::{Ledger, Place, Source};
 use crate::network::LinkId;
 use crate::seen::Event;
+use crate::setup::Setup;
 use crate::wire::{self, Encoding, Reader, Said};
+
+/// What a publication that waits takes beside its payload, at most.
+const FRAMING_BYTES: usize = 120;
 
 /// What its route promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,7 +267,11 @@ impl Listener {
     }
 
     /// Nothing is under way any more.
-    pub(crate) fn check(&self, ledger: &mut Ledger) -> Check {
+    pub(crate) fn check(&self, ledger: &mut Ledger, setup: &Setup) -> Check {
+        // It has not read what there is.
+        if !self.reads {
+            return Ok(());
+        }
         promise!(
             !matches!(self.phase, Phase::Shaking | Phase::Connecting),
             "commands are answered",
@@ -294,7 +302,10 @@ impl Listener {
             if kind.remembers() {
                 hears.check_order(*channel, is_whole, ledger)?;
             }
-            if kind.remembers() && !is_whole {
+            // Of each channel the latest is there where that fits; where not, the oldest of them has gone.
+            let needed = 8 * (setup.publication_bytes_max() + FRAMING_BYTES);
+            let fits = self.promised == Promised::Newest || needed <= setup.outbox_bytes;
+            if kind.remembers() && !is_whole && fits {
                 hears.check_newest(*channel, ledger)?;
             }
         }

@@ -58,6 +58,14 @@ impl Peers {
         }
     }
 
+    /// Whether somebody who is connected does not read.
+    pub(crate) fn has_slow(&self) -> bool {
+        let clients = self.clients.iter().map(|one| (one.reads, one.link));
+        let listeners = self.listeners.iter().map(|one| (one.reads, one.link));
+        let mut all = clients.chain(listeners);
+        all.any(|(reads, link)| !reads && link.is_some())
+    }
+
     /// Its end of the link is gone.
     pub(crate) fn dropped(&mut self, peer: usize) {
         match peer {
@@ -155,7 +163,7 @@ impl World {
     /// Nothing is under way any more.
     pub(crate) fn check_peers(&mut self) -> Check {
         for listener in &self.peers.listeners {
-            listener.check(&mut self.ledger)?;
+            listener.check(&mut self.ledger, &self.setup)?;
         }
         for (number, caller) in self.peers.callers.iter().enumerate() {
             promise!(

@@ -61,12 +61,13 @@ pub(crate) enum Event {
     /// The process ended; what was on disk came back.
     Crashed,
     Restored,
-    /// A world came to rest.
+    /// A world came to rest, also with somebody who did not read.
     Settled,
+    SettledWithSlow,
 }
 
 /// All of them.
-const EVENTS: [Event; 34] = [
+const EVENTS: [Event; 35] = [
     Event::Connected,
     Event::Heard,
     Event::HeardInBinary,
@@ -101,6 +102,7 @@ const EVENTS: [Event; 34] = [
     Event::Crashed,
     Event::Restored,
     Event::Settled,
+    Event::SettledWithSlow,
 ];
 
 /// How often each kind of event has come.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
+use veche_frontends::Shared;
 use veche_hub::{Answer, Outcome, Query, Question};
 
 use crate::Failure;
@@ -11,10 +12,11 @@ use crate::channels::{CHANNELS, Kind};
 use crate::client::{Client, Phase};
 use crate::failure::{Check, promise};
 use crate::seen::Event;
+use crate::setup::FOREVER_MS;
 use crate::site::PATIENCE_MS;
 use crate::subscription::State;
 use crate::worker::BACK_END;
-use crate::world::{World, channel_name};
+use crate::world::{STREAM_BYTES, World, channel_name};
 
 /// Rounds after which a world that still moves is taken for one that never rests.
 const ROUNDS_MAX: usize = 20_000;
@@ -24,8 +26,10 @@ const STEP_MS: u64 = 500;
 
 impl World {
     /// Lets everything arrive that is under way, with `is_long` also what time brings, and looks.
-    pub(crate) fn settle(&mut self, is_long: bool) -> Check {
-        self.peers.all_read();
+    pub(crate) fn settle(&mut self, is_long: bool, has_slow: bool) -> Check {
+        if !has_slow {
+            self.peers.all_read();
+        }
         if is_long {
             self.rest()?;
             for client in 0..self.peers.clients.len() {
@@ -38,6 +42,10 @@ impl World {
         }
         self.rest()?;
         self.ledger.seen.note(Event::Settled);
+        if self.peers.has_slow() {
+            self.ledger.seen.note(Event::SettledWithSlow);
+        }
+        self.check_quiet()?;
         for channel in 0..CHANNELS.len() {
             self.check_channel(channel)?;
         }
@@ -46,7 +54,7 @@ impl World {
 
     /// The last thing: all clients go, some without a word, and nothing is left of them.
     pub(crate) fn end(&mut self) -> Check {
-        self.settle(true)?;
+        self.settle(true, false)?;
         let mut random = Rng::with_seed(self.setup.seed);
         for id in self.network.links.keys().copied().collect::<Vec<_>>() {
             match random.u8(0..3) {
@@ -68,7 +76,20 @@ impl World {
         }
         for worker in &self.process.workers {
             worker.check_empty()?;
+            let Shared { hub, ports, .. } = &worker.shared;
+            let left = hub.held().chain(ports.outboxes.held()).next();
+            promise!(left.is_none(), "nothing is held for nobody", "{left:?}");
+            let counts = hub.counts();
+            let most = u64::from(counts.streams) * STREAM_BYTES;
+            promise!(
+                self.setup.history_ttl_ms == FOREVER_MS || counts.history_bytes <= most,
+                "what is over is let go of",
+                "{} bytes of {} streams",
+                counts.history_bytes,
+                counts.streams
+            );
         }
+        self.check_quiet()?;
         promise!(
             self.process.lanes.is_quiet(),
             "credits come back",
@@ -115,6 +136,32 @@ impl World {
         Ok(())
     }
 
+    /// Nothing is left in any queue, and no counter or reservation of what has gone.
+    fn check_quiet(&self) -> Check {
+        // What is on its way to somebody who does not read, or has gone unnoticed, stays.
+        let is_read =
+            !self.peers.has_slow() && self.network.links.values().all(|link| link.has_client);
+        for (number, worker) in self.process.workers.iter().enumerate() {
+            let Shared { hub, ports, .. } = &worker.shared;
+            let outboxes = ports.outboxes.under_way().filter(|_| is_read);
+            let ports = ports.under_way().chain(outboxes);
+            let mut all = hub.under_way().chain(ports).chain(worker.shared.waiting());
+            let left = all.next();
+            promise!(
+                left.is_none(),
+                "nothing is under way at rest",
+                "{left:?} on worker {number}"
+            );
+        }
+        promise!(
+            self.process.lanes.is_quiet(),
+            "credits come back",
+            "{} are out",
+            self.process.lanes.unfinished_max()
+        );
+        Ok(())
+    }
+
     /// Asks a channel's home, and waits for the answer.
     fn inquire(&mut self, channel: usize, question: Question) -> Result<Answer, Failure> {
         let ticket = self.ticket(Asked::Question);
@@ -153,13 +200,14 @@ impl World {
         self.peers.clients.iter().filter(move |client| {
             let subscription = client.subscriptions.get(&channel);
             client.phase == Phase::Online
+                && client.reads
                 && subscription.is_some_and(|one| one.state == State::Live)
         })
     }
 
     fn check_channel(&mut self, channel: usize) -> Check {
         let (kind, name) = (CHANNELS[channel].kind, CHANNELS[channel].name);
-        for client in &self.peers.clients {
+        for client in self.peers.clients.iter().filter(|client| client.reads) {
             let is_quiet = match client.phase {
                 Phase::Offline | Phase::Closing => true,
                 Phase::Online => client.owed.is_empty(),
@@ -255,7 +303,7 @@ impl World {
         let expected: BTreeSet<_> = subscribers.collect();
         // Of some the server does not know yet that they are gone; in lounges they may come back.
         let has_silent = self.network.links.values().any(|link| !link.has_client);
-        let is_exact = !has_silent && kind == Kind::Chat;
+        let is_exact = !has_silent && !self.peers.has_slow() && kind == Kind::Chat;
         promise!(
             expected.is_subset(&present) && (!is_exact || expected == present),
             "who is subscribed is present",

@@ -33,7 +33,7 @@ pub(crate) const WALL_MS: u64 = 1_800_000_000_000;
 const FRAMING_BYTES: usize = 250;
 
 /// What an empty stream takes, with its channel's name, at most.
-const STREAM_BYTES: u64 = 512;
+pub(crate) const STREAM_BYTES: u64 = 512;
 
 /// What a reply takes beside publications: names of clients, most of all.
 const REPLY_BYTES: usize = 10_000;
@@ -152,7 +152,7 @@ impl World {
                 Ok(())
             }
             Action::Crash { salt } => self.crash(salt),
-            Action::Settle { is_long } => self.settle(is_long),
+            Action::Settle { is_long, has_slow } => self.settle(is_long, has_slow),
             Action::Subscribe { client, .. }
             | Action::Unsubscribe { client, .. }
             | Action::Publish { client, .. }

@@ -32,6 +32,7 @@ mod pool;
 pub mod publishing;
 pub mod rate;
 mod reply;
+mod rest;
 pub mod route;
 pub mod shared;
 pub mod site;

@@ -11,6 +11,7 @@ mod events;
 pub(crate) mod marks;
 mod masks;
 mod positions;
+mod rest;
 mod sending;
 mod wishes;
 

@@ -44,6 +44,11 @@ impl Announcements {
         self.is_new
     }
 
+    /// Those that wait; of all channels together.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.max(self.turns.len()).max(self.channels.len())
+    }
+
     /// Those that were not told for lack of room, so far.
     pub(crate) fn untold(&self) -> u64 {
         self.untold

@@ -61,6 +61,7 @@ mod publish;
 mod question;
 mod queue;
 mod recent;
+mod rest;
 mod roster;
 mod stalled;
 mod stream;

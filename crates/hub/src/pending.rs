@@ -57,6 +57,11 @@ impl Log {
         self.pending.len() + self.ready.len()
     }
 
+    /// Bytes of what waits, in whichever way.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// What waits for room alone.
     pub(crate) fn ready(&self) -> usize {
         self.ready.len()

@@ -47,6 +47,11 @@ pub(crate) struct Presence {
 }
 
 impl Presence {
+    /// How many members, rosters and users who may come back there are.
+    pub(crate) fn sizes(&self) -> [usize; 3] {
+        [self.members.len(), self.rosters.len(), self.leaving.len()]
+    }
+
     /// Whether there is something to be done at its time.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.leaving.is_empty()

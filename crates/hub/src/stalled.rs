@@ -41,6 +41,10 @@ impl Stalled {
         self.mails.len()
     }
 
+    pub(crate) fn reserved_count(&self) -> usize {
+        self.reserved.iter().filter(|reserved| **reserved).count()
+    }
+
     /// Whether the next credit of the lane to that worker is spoken for.
     pub(crate) fn reserves(&self, worker: WorkerId) -> bool {
         self.reserved[usize::from(worker.0)]

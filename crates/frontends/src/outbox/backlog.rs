@@ -125,6 +125,11 @@ impl Backlogs {
         self.dropped.missed += 1;
     }
 
+    /// How many there are, and how many are to be looked at.
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        (self.of.len(), self.unwatched.len())
+    }
+
     pub(super) fn forget(&mut self, index: u32) {
         self.of.remove(&index);
     }

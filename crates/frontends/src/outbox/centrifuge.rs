@@ -74,6 +74,16 @@ impl Sides {
         }
     }
 
+    /// Sessions for which pushes wait.
+    pub(super) fn early(&self) -> usize {
+        self.early.len() + self.early_singles.len()
+    }
+
+    /// Sessions of which something else is kept.
+    pub(super) fn kept(&self) -> usize {
+        self.marks.len() + self.wishes.len()
+    }
+
     pub(super) fn forget(&mut self, index: u32) {
         // Most workers have none.
         if !self.early.is_empty() {

@@ -35,6 +35,10 @@ struct Marks {
 pub(super) struct AllMarks(HashMap<u32, Marks>);
 
 impl AllMarks {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn begin(&mut self, index: u32) {
         self.0.insert(index, Marks::default());
     }

@@ -80,6 +80,10 @@ impl Wish {
 pub(super) struct Wishes(HashMap<u32, Vec<(Box<str>, Wish)>>);
 
 impl Wishes {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// From now on this is how the client is told of a channel.
     pub(super) fn set(&mut self, index: u32, channel: &str, wish: Wish) {
         self.forget(index, channel);

@@ -1,0 +1,55 @@
+//! What a hub has under way and what it holds for sessions, by name: for tests of what must be empty once all is quiet.
+
+use crate::Hub;
+
+impl Hub {
+    /// Queues, counters and reservations that are not empty, each with how much is in it. There is none once no mail is
+    /// on its way, nothing waits for credit or for a log, and the sweeps are over. It walks over all channels.
+    pub fn under_way(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let log = self.log.as_ref();
+        let channels = || self.channels.iter();
+        let with_queue = channels().filter(|one| one.queue.is_some()).count();
+        let waiting: u64 = channels().map(|one| u64::from(one.waiting)).sum();
+        let occupied = channels().filter(|one| one.home.is_here() && one.subscribers_all() > 0);
+        let gone = channels().map(|one| one.subscribers.as_slice().len() - one.subscribers_here());
+        [
+            ("queued publications", self.queued as u64),
+            ("queued bytes", self.queued_bytes as u64),
+            ("channels in turn", self.busy.len() as u64),
+            ("channels with a queue", with_queue as u64),
+            ("waiting on channels", waiting),
+            ("places of those who left", gone.sum::<usize>() as u64),
+            ("stalled publications", self.stalled.len() as u64),
+            ("reserved lanes", self.stalled.reserved_count() as u64),
+            ("waiting for the log", log.map_or(0, |log| log.len() as u64)),
+            (
+                "waiting behind the log",
+                log.map_or(0, |log| log.ready() as u64),
+            ),
+            ("bytes of both", log.map_or(0, |log| log.bytes() as u64)),
+            ("announcements", self.announcements.waiting() as u64),
+            (
+                "channels counted wrong",
+                (occupied.count() as u64).abs_diff(self.occupied.into()),
+            ),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+    }
+
+    /// What there is because of sessions, not counting zeros: nothing once all of them have ended and those who had time
+    /// to come back are given up.
+    pub fn held(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let [members, rosters, leaving] = self.presence.sizes();
+        [
+            ("subscriptions", self.subscriptions.len().into()),
+            ("channels with subscribers", self.occupied.into()),
+            ("users", self.users.into()),
+            ("members", members as u64),
+            ("rosters", rosters as u64),
+            ("users who may come back", leaving as u64),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+    }
+}
