@@ -134,8 +134,8 @@ impl Listener {
         for said in self.reader.read(bytes)? {
             match said {
                 Said::Status(101) => self.begin(ledger),
-                // It was too slow.
-                Said::Status(408) => self.phase = Phase::Closing,
+                // It was too slow, or disconnected by a back end before it was there.
+                Said::Status(408 | 503) => self.phase = Phase::Closing,
                 Said::Status(status) => promise!(false, "handshakes succeed", "{status}"),
                 Said::Ping(data) => wire::pong(&mut self.out, &data),
                 Said::Close(code, reason) => self.closed(code, &reason, ledger)?,

@@ -18,9 +18,9 @@ impl Connection {
                 socket.close(id, code, reason, shared);
                 if matches!(
                     self.blocked,
-                    Some(Block::App | Block::Pace | Block::Verdict)
+                    Some(Block::Answer | Block::App | Block::Pace | Block::Verdict)
                 ) {
-                    // No handler is waited for any more, but the peer's Close is.
+                    // No handler is waited for any more, but the peer's Close is. Homes answer no session that is over.
                     return self.go_on(id, Then::GoOn, shared);
                 }
             }
