@@ -109,11 +109,15 @@ impl Setup {
                 carry: random.u32(5..60),
                 advance: random.u32(if is_slow { 5..15 } else { 1..6 }),
                 pause: u32::from(is_patient),
-                connect: random.u32(5..20),
+                connect: random.u32(if is_crowded { 30..60 } else { 5..20 }),
                 listen: random.u32(2..10),
                 call: random.u32(0..25),
-                subscribe: random.u32(5..30),
-                unsubscribe: random.u32(if is_hasty { 20..40 } else { 0..10 }),
+                subscribe: random.u32(if is_crowded { 30..60 } else { 5..30 }),
+                unsubscribe: random.u32(if is_hasty || is_crowded {
+                    20..40
+                } else {
+                    0..10
+                }),
                 publish: random.u32(0..15),
                 push: random.u32(5..60),
                 ask: random.u32(0..12),
