@@ -156,7 +156,11 @@ impl Client {
     pub(crate) fn ask_history(&mut self, channel: usize, ledger: &Ledger) {
         if self.has_room() && self.is_live(channel) && CHANNELS[channel].kind.remembers() {
             let asked = Asked {
-                limit: if self.next_id % 2 == 0 { 10 } else { 1_000 },
+                limit: if self.next_id.is_multiple_of(2) {
+                    10
+                } else {
+                    1_000
+                },
                 at_ms: ledger.now_ms,
             };
             self.send(
