@@ -76,7 +76,7 @@ impl World {
         }
         for worker in &self.process.workers {
             worker.check_empty()?;
-            let Shared { hub, ports, .. } = &worker.shared;
+            let Shared { hub, ports, .. } = worker.shared();
             let left = hub.held().chain(ports.outboxes.held()).next();
             promise!(left.is_none(), "nothing is held for nobody", "{left:?}");
             let counts = hub.counts();
@@ -142,10 +142,10 @@ impl World {
         let is_read =
             !self.peers.has_slow() && self.network.links.values().all(|link| link.has_client);
         for (number, worker) in self.process.workers.iter().enumerate() {
-            let Shared { hub, ports, .. } = &worker.shared;
+            let Shared { hub, ports, .. } = worker.shared();
             let outboxes = ports.outboxes.under_way().filter(|_| is_read);
             let ports = ports.under_way().chain(outboxes);
-            let mut all = hub.under_way().chain(ports).chain(worker.shared.waiting());
+            let mut all = hub.under_way().chain(ports).chain(worker.shared().waiting());
             let left = all.next();
             promise!(
                 left.is_none(),
