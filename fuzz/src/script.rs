@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use veche_calls::{Body, Fault, FaultKind, Handle, HttpReply, Reply};
-use veche_script::{Answer, App, Code, ConnectionId, Effect, Effects, Kind, Limits};
+use veche_script::{Answer, App, Code, ConnectionId, Effect, Effects, Limits, MessageKind};
 use veche_script::{Now, Request, Role, Token, Vm, World};
 
 /// Operations of one script.
@@ -159,7 +159,7 @@ impl Stage {
             1..=6 => {
                 let program = script.bytes();
                 let id = self.client(place);
-                self.vm.message(id, Kind::Binary, program, self.now);
+                self.vm.message(id, MessageKind::Binary, program, self.now);
             }
             7 => {
                 let id = self.new_id(8 + place);
@@ -317,7 +317,7 @@ impl Stage {
         self.sent.clear();
         self.is_full = false;
         self.vm.opened(id, request("/ws", b""), self.now);
-        self.vm.message(id, Kind::Text, b"alive?", self.now);
+        self.vm.message(id, MessageKind::Text, b"alive?", self.now);
         for _ in 0..TURNS_MAX {
             self.look();
             if self.is_full || self.sent.iter().any(|sent| sent == b"alive") {

@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use support::{ANN, BOB, Bench, limits};
-use veche_script::{Kind, Limits, Progress};
+use veche_script::{Limits, MessageKind, Progress};
 
 fn small_budget() -> Limits {
     Limits {
@@ -145,7 +145,7 @@ fn many_handlers_within_their_budgets_share_turns() {
         let id = if i % 2 == 0 { ANN } else { BOB };
         let progress = bench
             .vm
-            .message(id, Kind::Text, i.to_string().as_bytes(), bench.now);
+            .message(id, MessageKind::Text, i.to_string().as_bytes(), bench.now);
         waits += usize::from(progress == Progress::Waits);
     }
     let told = bench.told().len();

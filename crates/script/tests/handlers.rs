@@ -3,7 +3,7 @@
 mod support;
 
 use support::{ANN, BOB, Bench, Folder, limits, load_error, request};
-use veche_script::{Answer, ConnectionId, Effect, Handler, Kind, Progress};
+use veche_script::{Answer, ConnectionId, Effect, Handler, MessageKind, Progress};
 
 const ECHO: &str = "
 local app = {}
@@ -16,7 +16,9 @@ fn an_echo() {
     assert!(bench.vm.has(Handler::Message) && !bench.vm.has(Handler::Open));
     assert_eq!(bench.open(ANN), Progress::Done);
     assert_eq!(bench.text(ANN, "hi"), Progress::Done);
-    bench.vm.message(ANN, Kind::Binary, b"\0\xff", bench.now);
+    bench
+        .vm
+        .message(ANN, MessageKind::Binary, b"\0\xff", bench.now);
     assert_eq!(
         bench.told(),
         ["send ann text hi", "send ann binary \0\u{fffd}"]
@@ -27,7 +29,9 @@ fn an_echo() {
         generation: 0,
         ..ANN
     };
-    bench.vm.message(stale, Kind::Text, b"late", bench.now);
+    bench
+        .vm
+        .message(stale, MessageKind::Text, b"late", bench.now);
     assert_eq!(bench.told(), [""; 0]);
 }
 

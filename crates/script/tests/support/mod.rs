@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use veche_script::{
-    Answer, App, Code, ConnectionId, Effect, Effects, Kind, Level, Limits, LoadError, Now,
+    Answer, App, Code, ConnectionId, Effect, Effects, Level, Limits, LoadError, MessageKind, Now,
     Progress, Request, Role, Token, Verdict, Vm, World,
 };
 
@@ -146,7 +146,8 @@ impl Bench {
 
     pub(crate) fn text(&mut self, id: ConnectionId, text: &str) -> Progress {
         self.vm.turn(self.now);
-        self.vm.message(id, Kind::Text, text.as_bytes(), self.now)
+        self.vm
+            .message(id, MessageKind::Text, text.as_bytes(), self.now)
     }
 
     pub(crate) fn close(&mut self, id: ConnectionId) {

@@ -11,21 +11,21 @@ use veche_proto::websocket::MessageKind;
 use veche_worker::AppHost;
 
 /// A session that stands for the applications themselves.
-pub const APP: ConnectionId = ConnectionId {
+pub(crate) const APP: ConnectionId = ConnectionId {
     index: u32::MAX,
     generation: 0,
 };
 
 #[derive(Default)]
-pub struct Numbers {
+pub(crate) struct Numbers {
     /// To be sent, by worker.
-    pub outgoing: Vec<VecDeque<u32>>,
-    pub received: Vec<u32>,
-    pub answers: Vec<Ticket>,
-    pub turns: u32,
-    pub is_stopping: bool,
-    pub has_stopped: bool,
-    pub due_ms: Option<u64>,
+    pub(crate) outgoing: Vec<VecDeque<u32>>,
+    pub(crate) received: Vec<u32>,
+    pub(crate) answers: Vec<Ticket>,
+    pub(crate) turns: u32,
+    pub(crate) is_stopping: bool,
+    pub(crate) has_stopped: bool,
+    pub(crate) due_ms: Option<u64>,
 }
 
 impl Apps for Numbers {
@@ -60,14 +60,7 @@ impl Apps for Numbers {
 
     fn drained(&mut self, _: AppId, _: ConnectionId, _: &mut Shared) {}
 
-    fn answered(
-        &mut self,
-        _: AppId,
-        _: ConnectionId,
-        ticket: Ticket,
-        _: Answer,
-        _: &mut Shared,
-    ) {
+    fn answered(&mut self, _: AppId, _: ConnectionId, ticket: Ticket, _: Answer, _: &mut Shared) {
         self.answers.push(ticket);
     }
 

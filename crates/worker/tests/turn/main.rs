@@ -7,7 +7,7 @@ mod world;
 use std::net::{IpAddr, Ipv4Addr};
 
 use veche_frontends::{Census, End, Now, Parting};
-use veche_hub::{Answer, Connections, ConnectionId, Mail, Ticket, WorkerId};
+use veche_hub::{Answer, ConnectionId, Connections, Mail, Ticket, WorkerId};
 use veche_worker::{
     APP_CREDITS, Request, TransportCommand, TurnLimits, TurnState, Worker, WorkerMessage, Write,
 };
@@ -245,7 +245,12 @@ fn what_makes_no_progress_is_aborted_after_the_write_timeout() {
     worker.handle_timeout(id);
     commands(&mut worker);
     // As if its own deadlines were far away.
-    worker.handle_received(id, b"GET /nothing HTTP/1.1\r\nhost: a\r\n\r\n".to_vec().as_mut());
+    worker.handle_received(
+        id,
+        b"GET /nothing HTTP/1.1\r\nhost: a\r\n\r\n"
+            .to_vec()
+            .as_mut(),
+    );
     let (writes, _) = turn(&mut worker);
     assert_eq!(writes.len(), 1);
     commands(&mut worker);
@@ -257,9 +262,7 @@ fn what_makes_no_progress_is_aborted_after_the_write_timeout() {
     worker.handle_timeout(id);
     let timers = commands(&mut worker);
     let due_ms = BEGAN_MS + 20_000 + WRITE_TIMEOUT_MS;
-    let is_early = |command: &TransportCommand| {
-        matches!(command, TransportCommand::SetTimer(_, at) if *at <= due_ms)
-    };
+    let is_early = |command: &TransportCommand| matches!(command, TransportCommand::SetTimer(_, at) if *at <= due_ms);
     assert!(timers.iter().any(is_early), "{timers:?}");
     let (writes, _) = turn(&mut worker);
     assert!(writes.iter().all(|write| write.end != End::Abort));
