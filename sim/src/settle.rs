@@ -145,7 +145,10 @@ impl World {
             let Shared { hub, ports, .. } = worker.shared();
             let outboxes = ports.outboxes.under_way().filter(|_| is_read);
             let ports = ports.under_way().chain(outboxes);
-            let mut all = hub.under_way().chain(ports).chain(worker.shared().waiting());
+            let mut all = hub
+                .under_way()
+                .chain(ports)
+                .chain(worker.shared().waiting());
             let left = all.next();
             promise!(
                 left.is_none(),

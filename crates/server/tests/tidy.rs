@@ -94,7 +94,6 @@ const TURN_STEPS: &[&str] = &[
     ".fell_behind(",
     ".overflowed(",
     ".instructed(",
-    ".judged(",
     ".relayed(",
 ];
 

@@ -1,3 +1,5 @@
+//! Tests of identities that others decide.
+
 use super::*;
 
 #[derive(Debug)]

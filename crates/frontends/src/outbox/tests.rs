@@ -1,3 +1,5 @@
+//! Tests of outboxes: recovery within its bytes.
+
 use veche_hub::{Epoch, Joined, Payload, PayloadRef, Position, Publication, Recovered};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of credits, notes and counters that connections share.
+
 use std::sync::RwLock;
 
 use veche_hub::{Options, Ticket};

@@ -11,7 +11,7 @@ fn listed(world: &mut World, body: &Value) -> Value {
     let early = world.ask(caller, call);
     let bytes = match early.is_empty() {
         true => {
-            world.take_censuses();
+            world.settle();
             world.take(caller)
         }
         false => early,

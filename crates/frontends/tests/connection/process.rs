@@ -112,7 +112,7 @@ fn world_of(options: Options) -> (World, Arc<Strict>) {
     let mut world = World::new(options);
     let process = Arc::new(Strict::default());
     for worker in &mut world.workers {
-        worker.shared.process = Arc::clone(&process) as Arc<dyn Process>;
+        worker.shared_mut().process = Arc::clone(&process) as Arc<dyn Process>;
     }
     (world, process)
 }
@@ -120,7 +120,7 @@ fn world_of(options: Options) -> (World, Arc<Strict>) {
 /// The public listener stands behind a proxy on this machine.
 fn behind_a_proxy(world: &mut World) {
     for worker in &mut world.workers {
-        let site = Arc::get_mut(&mut worker.shared.site).expect("the only one");
+        let site = Arc::get_mut(&mut worker.shared_mut().site).expect("the only one");
         let access = &mut site.listeners[usize::from(PUBLIC)].access;
         access.trusted_proxies = vec!["127.0.0.0/8".parse().expect("a network")];
     }
@@ -242,7 +242,7 @@ fn users_have_as_many_connections_as_they_may() {
 fn short_of_memory_nothing_new_is_begun_for_clients() {
     let (mut world, _) = world_of(Options::default());
     let old = world.open(0, "/ws?user=ann");
-    world.workers[0].shared.is_short_of_memory = true;
+    world.workers[0].shared_mut().is_short_of_memory = true;
     let peer = world.connect(0, PUBLIC);
     let bytes = world.ask(peer, handshake("/ws?user=bob", ""));
     let answer = &responses(&bytes)[0];
@@ -267,7 +267,7 @@ fn short_of_memory_nothing_new_is_begun_for_clients() {
         .collect();
     assert_eq!((away, stats.pushes.read()), (vec![0, 1], 0));
     assert_eq!(world.take(old), b"");
-    world.workers[0].shared.is_short_of_memory = false;
+    world.workers[0].shared_mut().is_short_of_memory = false;
     assert_eq!(statuses(&world.ask(back_end, push)), [200]);
     assert_eq!(said(&world.take(old)), [Said::Text("1".into())]);
     // It is not ready for another reason.
@@ -307,7 +307,7 @@ fn wrong_keys_are_told_and_too_many_end_the_connection() {
         .map(|cell| cell.read())
         .collect();
     assert_eq!(wrong_keys, [1, 1]);
-    let notes = std::mem::take(&mut world.workers[0].shared.notes);
+    let notes = std::mem::take(&mut world.workers[0].shared_mut().notes);
     let notes: Vec<&str> = notes.iter().map(|note| note.what.as_str()).collect();
     let expected = [
         "a call of the API with a wrong key, from 127.0.0.1",
@@ -316,7 +316,7 @@ fn wrong_keys_are_told_and_too_many_end_the_connection() {
     assert_eq!(notes, expected);
     // Others have to wait, in whole seconds, and come again.
     for worker in &mut world.workers {
-        let site = Arc::get_mut(&mut worker.shared.site).expect("the only one");
+        let site = Arc::get_mut(&mut worker.shared_mut().site).expect("the only one");
         let access = &mut site.listeners[usize::from(INTERNAL)].access;
         access.trusted_proxies = vec!["127.0.0.0/8".parse().expect("a network")];
     }

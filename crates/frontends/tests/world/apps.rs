@@ -85,6 +85,8 @@ enum Standing {
 pub struct Record {
     pub told: Vec<(ConnectionId, Told)>,
     pub turns: u64,
+    /// What became of tokens that applications handed in.
+    pub renewed: Vec<Result<Option<u64>, NotRenewed>>,
     /// What sessions asked applications.
     pub asked: Vec<Question>,
     standing: BTreeMap<(u32, u32), Standing>,
@@ -435,7 +437,9 @@ impl AppHost for TestApps {
         self.0.borrow_mut().asked.push(question.clone());
     }
 
-    fn renewed(&mut self, _: &Renewal, _: Result<Option<u64>, NotRenewed>, _: &mut Shared) {}
+    fn renewed(&mut self, _: &Renewal, result: Result<Option<u64>, NotRenewed>, _: &mut Shared) {
+        self.0.borrow_mut().renewed.push(result);
+    }
 }
 
 impl World {
