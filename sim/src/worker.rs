@@ -209,10 +209,10 @@ impl Worker {
         self.command_transports();
         moved |= self.flush(around);
         moved |= self.post(around)?;
-        let state = self.worker.end_turn();
+        self.worker.end_turn();
         self.command_transports();
         self.close_transports(around.network);
-        Ok(moved || state == TurnState::Busy)
+        Ok(moved || self.worker.state() == TurnState::Busy)
     }
 
     fn fire_timers(&mut self, now_ms: u64) {

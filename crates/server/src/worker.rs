@@ -78,7 +78,6 @@ struct Rest {
     /// How many have come in it.
     events: u64,
     clock: Clock,
-    state: TurnState,
 }
 
 impl<D: Driver> Worker<D> {
@@ -110,7 +109,6 @@ impl<D: Driver> Worker<D> {
             began: None,
             events: 0,
             clock: Clock::default(),
-            state: TurnState::Busy,
         };
         let mut worker = Self { driver, rest };
         worker.rest.begin_journal();
@@ -174,7 +172,9 @@ impl Rest {
 
     /// How long the driver may wait for something to happen.
     fn patience(&mut self) -> Option<u64> {
-        match self.state {
+        // Applications may have got answers since the turn ended.
+        match self.worker.state() {
+            _ if self.line.is_waiting() => Some(0),
             TurnState::Busy => Some(0),
             TurnState::Idle(_) if !self.mailbox.sleep() => Some(0),
             TurnState::Idle(within) if self.accept_paused => {
@@ -302,10 +302,7 @@ impl Rest {
         self.flush(driver);
         self.post();
         self.settle_accepting(driver);
-        self.state = self.worker.end_turn();
-        if self.line.is_waiting() {
-            self.state = TurnState::Busy;
-        }
+        self.worker.end_turn();
         self.command_transports(driver);
     }
 }

@@ -645,7 +645,7 @@ fn without_a_supervisor_one_process_serves() {
     let answer = (0..1000).find_map(|_| {
         thread::sleep(Duration::from_millis(10));
         let mut client = TcpStream::connect(address).ok()?;
-        let request = b"GET /nowhere HTTP/1.1\r\nHost: t\r\n\r\n";
+        let request = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n";
         client.write_all(request).ok()?;
         let mut line = String::new();
         BufReader::new(client).read_line(&mut line).ok()?;

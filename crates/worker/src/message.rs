@@ -45,12 +45,14 @@ pub struct Outgoing<M> {
 impl<A: AppHost, T> Worker<A, T> {
     /// Sets how many data messages to a worker are not finished there yet. To be called for each worker before the first
     /// [`handle_message`](Self::handle_message) of a turn, and after the last [`poll_message`](Self::poll_message).
+    #[inline]
     pub fn handle_credits(&mut self, to: usize, unfinished: u32) {
         self.shared.ports.post.lanes[to].unfinished = unfinished;
     }
 
     /// Returns whether the turn takes another message: what is left waits for the next one.
     #[must_use]
+    #[inline]
     pub fn wants_message(&self) -> bool {
         self.messages < self.limits.messages
     }
@@ -78,12 +80,14 @@ impl<A: AppHost, T> Worker<A, T> {
     }
 
     /// Takes how many data messages of a worker were finished in this turn: its credits, to be given back.
+    #[inline]
     pub fn poll_finished(&mut self, of: usize) -> u32 {
         std::mem::take(&mut self.shared.ports.post.lanes[of].finished)
     }
 
     /// Takes the next message for another worker. To be called after [`finish_turn`](Self::finish_turn) until it returns
     /// `None`; messages to one worker come in the order in which they have to arrive.
+    #[inline]
     pub fn poll_message(&mut self) -> Option<Outgoing<A::Message>> {
         if let Some(outgoing) = self.outgoing.pop_front() {
             return Some(outgoing);

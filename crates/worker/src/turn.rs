@@ -13,6 +13,7 @@ impl<A: AppHost, T> Worker<A, T> {
     /// Carries out what the turn's events and messages have brought about. Afterwards the driver takes out what is to be
     /// done, in the order that [`Worker`] gives.
     pub fn finish_turn(&mut self) {
+        self.is_busy = false;
         self.finish_messages();
         self.resume_connections();
         self.run_apps();
@@ -163,14 +164,8 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_log_failing = is_failing;
     }
 
-    /// Ends the turn after everything was taken out: trims memory and expires history when that is due, and returns when
-    /// the next turn has to begin.
-    pub fn end_turn(&mut self) -> TurnState {
-        self.maintain();
-        self.state()
-    }
-
-    fn maintain(&mut self) {
+    /// Ends the turn after everything was taken out: trims memory and expires history when that is due.
+    pub fn end_turn(&mut self) {
         let now_ms = self.shared.now.mono_ms;
         let is_due = now_ms >= self.maintain_at_ms && self.limits.maintains;
         if is_due {
@@ -181,10 +176,13 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_busy |= is_due && self.shared.hub.has_to_tell();
     }
 
-    fn state(&mut self) -> TurnState {
+    /// Returns when the next turn has to begin. After [`end_turn`](Self::end_turn) it changes only with what applications
+    /// wait for, so a driver asks right before it waits.
+    #[must_use]
+    pub fn state(&self) -> TurnState {
         let apps = self.apps_due_in_ms();
         let shared = &self.shared;
-        if std::mem::take(&mut self.is_busy)
+        if self.is_busy
             || shared.hub.has_to_sweep()
             || !self.resumable.is_empty()
             || apps == Some(0)

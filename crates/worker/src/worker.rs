@@ -38,8 +38,8 @@ use crate::slab::Slab;
 ///    [`poll_unsent`](Self::poll_unsent), each until `None`.
 /// 8. [`poll_finished`](Self::poll_finished) for each worker, [`poll_message`](Self::poll_message) until `None`,
 ///    [`handle_credits`](Self::handle_credits) for each worker.
-/// 9. [`end_turn`](Self::end_turn), which says when the next turn has to begin, and
-///    [`poll_transport`](Self::poll_transport) once more.
+/// 9. [`end_turn`](Self::end_turn), [`poll_transport`](Self::poll_transport) once more, and [`state`](Self::state), which
+///    says when the next turn has to begin.
 ///
 /// A call with the id of a connection that is gone does nothing.
 pub struct Worker<A: AppHost, T = ()> {

@@ -25,6 +25,7 @@ impl<A: AppHost, T> Worker<A, T> {
     /// With [`End::Abort`] the transport is to be closed and the bytes are empty. A send that did not complete is
     /// reported by [`handle_stalled`](Self::handle_stalled); after a transport was shut down for [`End::Shutdown`],
     /// [`handle_shut_down`](Self::handle_shut_down) follows.
+    #[inline]
     pub fn poll_write(&mut self) -> Option<Write> {
         if self.has_writes && self.next_write == 0 {
             self.shared.ports.outboxes.take_touched(&mut self.touched);
@@ -61,6 +62,7 @@ impl<A: AppHost, T> Worker<A, T> {
 
     /// Takes the next connection whose input waits for its own output to leave; the driver answers with
     /// [`handle_unsent`](Self::handle_unsent). To be called after [`poll_write`](Self::poll_write) has returned `None`.
+    #[inline]
     pub fn poll_unsent(&mut self) -> Option<ConnectionId> {
         if self.next_unsent == 0 {
             std::mem::swap(&mut self.unsent, &mut self.shared.waiting_for_output);
@@ -126,6 +128,7 @@ impl<A: AppHost, T> Worker<A, T> {
     }
 
     /// Takes back the memory of bytes that were sent.
+    #[inline]
     pub fn recycle(&mut self, bytes: Vec<u8>) {
         self.shared.ports.outboxes.recycle(bytes);
     }

@@ -355,8 +355,9 @@ impl World {
         self.command_transports(me);
         moved |= self.flush(me);
         moved |= self.post(me);
-        moved |= self.workers[me].worker.end_turn() == TurnState::Busy;
+        self.workers[me].worker.end_turn();
         moved |= self.command_transports(me);
+        moved |= self.workers[me].worker.state() == TurnState::Busy;
         self.check(me);
         moved
     }

@@ -61,11 +61,16 @@ fn commands(worker: &mut Worker<Numbers, &'static str>) -> Vec<TransportCommand>
     std::iter::from_fn(|| worker.poll_transport()).collect()
 }
 
+fn end_turn(worker: &mut Worker<Numbers, &'static str>) -> TurnState {
+    worker.end_turn();
+    worker.state()
+}
+
 /// A turn in which nothing happens; what it wrote and its state.
 fn turn(worker: &mut Worker<Numbers, &'static str>) -> (Vec<Write>, TurnState) {
     worker.finish_turn();
     let writes = std::iter::from_fn(|| worker.poll_write()).collect();
-    (writes, worker.end_turn())
+    (writes, end_turn(worker))
 }
 
 fn posted(worker: &mut Worker<Numbers, &'static str>) -> Vec<(usize, u32)> {
@@ -113,9 +118,9 @@ fn what_waits_for_credit_is_tried_again_soon_and_for_a_failing_log_later() {
     let stale = id(7, 7);
     worker.finish_turn();
     worker.shared_mut().waiting_for_credit.push(stale);
-    assert_eq!(worker.end_turn(), TurnState::Idle(Some(1)));
+    assert_eq!(end_turn(&mut worker), TurnState::Idle(Some(1)));
     worker.set_log_failing(true);
-    assert_eq!(worker.end_turn(), TurnState::Idle(Some(20)));
+    assert_eq!(end_turn(&mut worker), TurnState::Idle(Some(20)));
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None), "it is gone");
 }
 
@@ -165,7 +170,7 @@ fn a_message_without_room_comes_first_next_turn() {
     worker.finish_turn();
     let first = worker.poll_message().expect("a message");
     worker.put_back(first);
-    assert_eq!(worker.end_turn(), TurnState::Busy);
+    assert_eq!(end_turn(&mut worker), TurnState::Busy);
     assert_eq!(posted(&mut worker), [(1, 0), (1, 1), (1, 2)]);
 }
 
@@ -337,9 +342,9 @@ fn connections_that_wait_for_output_are_asked_about_in_order() {
         let asked: Vec<_> = std::iter::from_fn(|| worker.poll_unsent()).collect();
         assert_eq!(asked, ids);
         worker.handle_unsent(ids[0], 1 << 30);
-        assert_eq!(worker.end_turn(), TurnState::Idle(None));
+        assert_eq!(end_turn(&mut worker), TurnState::Idle(None));
         worker.handle_unsent(ids[1], 0);
-        assert_eq!(worker.end_turn(), TurnState::Busy);
+        assert_eq!(end_turn(&mut worker), TurnState::Busy);
         turn(&mut worker);
     }
 }
@@ -372,7 +377,7 @@ fn a_drain_tells_applications_then_clients_over_time() {
     worker.finish_turn();
     assert!(matches!(worker.poll_request(), Some(Request::AppsStopped)));
     assert!(worker.poll_request().is_none());
-    assert_eq!(worker.end_turn(), TurnState::Busy);
+    assert_eq!(end_turn(&mut worker), TurnState::Busy);
     // Once those of all workers have, clients are told 20 ms later.
     worker.handle_apps_stopped();
     let told = |worker: &mut Worker<Numbers, &'static str>, ms: u64| {
