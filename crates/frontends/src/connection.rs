@@ -491,6 +491,9 @@ impl Connection {
         if now < self.deadline_ms {
             return;
         }
+        if matches!(self.stage, Stage::Ending) && stalled_since_ms.is_some() {
+            return self.begin_close_timeout(shared);
+        }
         if let Stage::Socket(socket) = &mut self.stage
             && now >= socket.expiry_ms(shared.now)
             && !socket.is_closing()

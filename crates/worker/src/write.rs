@@ -112,6 +112,9 @@ impl<A: AppHost, T> Worker<A, T> {
             return;
         };
         entry.stall.progress(unsent, self.shared.now.mono_ms);
+        if unsent == 0 {
+            entry.connection.all_sent(&self.shared);
+        }
         // Before it has left, the connection would only look and wait again.
         if unsent <= ANSWERS_BYTES_HIGH && entry.connection.is_blocked() == Some(Block::Output) {
             self.resumable.push(id);

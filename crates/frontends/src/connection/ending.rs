@@ -160,9 +160,21 @@ impl Connection {
         self.stage = Stage::Ending;
         self.blocked = None;
         self.input = Vec::new();
-        self.deadline_ms = shared.now.mono_ms + shared.site.limits.close_timeout_ms;
+        self.begin_close_timeout(shared);
         shared.ports.outboxes.refuse_pushes(id);
         shared.ports.outboxes.finish(id, End::Shutdown);
+    }
+
+    /// The transport has sent all that it was given. The time that an ending connection has for the peer's FIN begins now:
+    /// as long as bytes were unsent, `write_timeout` alone limited it.
+    pub fn all_sent(&mut self, shared: &Shared) {
+        if matches!(self.stage, Stage::Ending) {
+            self.begin_close_timeout(shared);
+        }
+    }
+
+    pub(super) fn begin_close_timeout(&mut self, shared: &Shared) {
+        self.deadline_ms = shared.now.mono_ms + shared.site.limits.close_timeout_ms;
     }
 
     pub(super) fn abort(&mut self, id: ConnectionId, shared: &mut Shared) {

@@ -7,7 +7,7 @@ use veche_proto::websocket::{MessageKind, Opcode};
 use crate::world::wire::{
     Said, control, get, message, post, responses, said, statuses, text, texts,
 };
-use crate::world::{INTERNAL, Options, PUBLIC, PUSH, World, limits};
+use crate::world::{INTERNAL, LARGE_BYTES, Options, PUBLIC, PUSH, Peer, World, limits};
 
 #[test]
 fn an_echo_that_is_not_read_stops_listening_and_goes_on_later() {
@@ -328,4 +328,59 @@ fn a_flood_of_pings_is_answered_only_as_fast_as_it_is_read() {
     world.settle();
     assert_eq!(world.drop_received(peer), 3000 * 127);
     const { assert!(3000 * 127 > 4 * ANSWERS_BYTES_HIGH) };
+}
+
+/// The client reads `rate` bytes a second until all of the large file has come, or nothing more comes.
+fn read_steadily(world: &mut World, peer: Peer, rate: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        world.read_at_most(peer, rate);
+        world.settle();
+        let read = world.take(peer);
+        if read.is_empty() || bytes.len() as u64 > LARGE_BYTES {
+            return bytes;
+        }
+        bytes.extend(read);
+        world.advance(1000);
+    }
+}
+
+#[test]
+fn a_response_that_ends_its_connection_is_sent_whole_however_slowly_it_is_read() {
+    let close_timeout_ms = limits().close_timeout_ms;
+    let requests = [
+        "GET /files/large.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "GET /files/large.bin HTTP/1.0\r\nHost: a\r\n\r\n",
+    ];
+    for request in requests {
+        let mut world = World::new(Options::default());
+        let peer = world.connect(0, PUBLIC);
+        world.read_at_most(peer, 0);
+        world.send(peer, request.as_bytes());
+        world.settle();
+        // What is left when the last byte was written takes longer to read than the close timeout.
+        let body = read_steadily(&mut world, peer, 5_000);
+        assert!(body.len() as u64 > LARGE_BYTES, "{request}: {}", body.len());
+        assert!(body.ends_with(&[(LARGE_BYTES - 1) as u8]), "{request}");
+        // The peer's FIN is awaited from then on.
+        assert!(!world.is_closed(peer));
+        world.advance(close_timeout_ms);
+        assert!(world.is_closed(peer));
+    }
+}
+
+#[test]
+fn a_connection_that_ends_is_given_up_when_nothing_moves() {
+    let request = "GET /files/large.bin HTTP/1.0\r\nHost: a\r\n\r\n";
+    let mut world = World::new(Options::default());
+    let peer = world.connect(0, PUBLIC);
+    world.read_at_most(peer, 0);
+    world.send(peer, request.as_bytes());
+    world.read_at_most(peer, LARGE_BYTES as usize - 10_000);
+    world.settle();
+    let write_timeout_ms = limits().write_timeout_ms;
+    world.advance(write_timeout_ms - 1);
+    assert!(!world.is_closed(peer));
+    world.advance(1);
+    assert!(world.is_closed(peer));
 }
