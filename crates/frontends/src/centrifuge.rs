@@ -46,6 +46,7 @@ use crate::pace::{Pace, Paced};
 use crate::route::Route;
 use crate::shared::{NoteLevel, Now, Shared};
 use crate::step::Block;
+use crate::work;
 use connecting::Connecting;
 use deciding::Deciding;
 use frame::Frame;
@@ -426,6 +427,10 @@ impl Centrifuge {
                 }
                 Done::Close(code) => return code.into(),
                 Done::End(code, reason) => return Flow::Close(code, reason),
+            }
+            cx.shared.work.charge(work::COMMAND);
+            if cx.shared.work.is_spent() {
+                return Flow::Wait(Block::Turn);
             }
             let queued = cx.shared.ports.outboxes.of(cx.id).queued();
             // What takes long is done once a turn.

@@ -28,6 +28,7 @@ use crate::site::Role;
 use crate::socket::{NotRenewed, Socket};
 use crate::stats::TurnedAway;
 use crate::step::{Block, Never, Step, Then};
+use crate::work;
 
 /// Instead of a listener where we have dialed.
 const NO_LISTENER: u16 = u16::MAX;
@@ -381,6 +382,8 @@ impl Connection {
             return;
         }
         let more = match &mut self.stage {
+            // They had taken nothing of what is left.
+            Stage::Http(_) | Stage::Lines(_) if block == Block::Turn => Then::GoOn,
             Stage::Http(http) => http.resume(id, shared).map(Stage::Socket),
             Stage::Socket(socket) => socket.resume(id, shared).map(stays),
             Stage::Lines(lines) => lines.resume(id, shared).map(stays),
@@ -591,6 +594,11 @@ impl Connection {
             if input.is_empty() {
                 return taken;
             }
+            if shared.work.is_spent() && !matches!(self.stage, Stage::Ending) {
+                self.wait_for_turn(id, taken > 0, shared);
+                return taken;
+            }
+            shared.work.charge(work::INPUT);
             let step: Step<Stage> = match &mut self.stage {
                 Stage::Http(http) => http.step(id, input, shared).map(Stage::Socket),
                 Stage::Dialing(dialing) => dialing.step(id, input, shared).map(Stage::Socket),
@@ -620,12 +628,28 @@ impl Connection {
         match block {
             Block::Output => shared.waiting_for_output.push(id),
             Block::Credit => shared.waiting_for_credit.push(id),
+            // Those that get here by themselves have had their share.
+            Block::Turn => shared.waiting_for_turn.push(shared.now.mono_ms, id),
             Block::Answer | Block::App | Block::Verdict => {}
             Block::Pace => {
                 shared.stats.paced.add(1);
                 self.settle_deadline(id, shared);
             }
         }
+    }
+
+    /// The share is used up, or the turn was over before any of it was.
+    fn wait_for_turn(&mut self, id: ConnectionId, is_served: bool, shared: &mut Shared) {
+        let now_ms = shared.now.mono_ms;
+        let served_ms = match &self.stage {
+            _ if is_served => now_ms,
+            Stage::Socket(socket) => now_ms.saturating_sub(socket.silent_ms(shared)),
+            Stage::Http(http) => http.since_ms(),
+            Stage::Lines(lines) => lines.served_ms(),
+            Stage::Dialing(_) | Stage::Ending => now_ms,
+        };
+        self.blocked = Some(Block::Turn);
+        shared.waiting_for_turn.push(served_ms, id);
     }
 
     fn has_last_words(&self) -> bool {

@@ -30,6 +30,7 @@ use crate::stats::Handshake;
 use crate::step::{Block, Step, Then};
 use crate::stream::{Pumped, Stream};
 use crate::upgrade::Registration;
+use crate::work;
 pub(crate) use app::KeptRequest;
 use body::Body;
 use named::Naming;
@@ -100,6 +101,11 @@ impl Http {
         (self.client != self.peer).then_some(self.client)
     }
 
+    /// Returns since when the next request is waited for or the last one is under way, in monotonic milliseconds.
+    pub(crate) fn since_ms(&self) -> u64 {
+        self.since_ms
+    }
+
     /// Whether it waits for a request of which nothing has come.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.state, State::Head) && !self.scan.is_midway()
@@ -157,6 +163,7 @@ impl Http {
         };
         self.scan = HeadScan::default();
         self.requests += 1;
+        shared.work.charge(work::REQUEST);
         self.since_ms = shared.now.mono_ms;
         let then = self.request(id, &head, &input[..end], shared)?;
         Ok(Step { taken: end, then })

@@ -42,6 +42,7 @@ pub mod stats;
 mod step;
 mod stream;
 pub mod upgrade;
+pub mod work;
 
 pub use app::{AppAnswer, AppId, Apps};
 pub use census::Census;

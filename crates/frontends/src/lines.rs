@@ -15,6 +15,7 @@ use crate::command::{self, BadCommand};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::shared::Shared;
 use crate::step::{Block, Never, Step, Then};
+use crate::work;
 
 /// Said of a first line.
 const NOT_OBJECT: &str =
@@ -29,6 +30,8 @@ pub(crate) struct Lines {
     /// Bytes of the unfinished line that were searched for its end.
     searched: usize,
     phase: Phase,
+    /// When lines were last worked on, in monotonic milliseconds.
+    served_ms: u64,
 }
 
 /// How far the peer is believed to be a back end.
@@ -50,6 +53,7 @@ impl Lines {
         input: &mut [u8],
         shared: &mut Shared,
     ) -> Step<Never> {
+        self.served_ms = shared.now.mono_ms;
         let mut taken = 0;
         let mut then = loop {
             let rest = &input[taken..];
@@ -91,12 +95,21 @@ impl Lines {
             if taken == input.len() {
                 break Then::NeedInput;
             }
+            shared.work.charge(work::COMMAND + length as u64);
+            if shared.work.is_spent() {
+                break Then::Wait(Block::Turn);
+            }
         };
         self.write_answers(id, shared);
         if self.phase == Phase::Over {
             (taken, then) = (input.len(), self.ending());
         }
         Step { taken, then }
+    }
+
+    /// Returns when lines were last worked on, in monotonic milliseconds.
+    pub(crate) fn served_ms(&self) -> u64 {
+        self.served_ms
     }
 
     /// Refuses the line that was taken last, and all that comes after it.

@@ -27,6 +27,7 @@ use crate::outbox::Outboxes;
 use crate::site::Site;
 use crate::static_files::Files;
 use crate::stats::Stats;
+use crate::work::{Waiting, Work};
 
 /// Notes of one kind written down in a second; a flood of mistakes is counted, not written down one by one.
 const NOTES_PER_SECOND: u32 = 16;
@@ -156,6 +157,8 @@ pub struct Shared {
     pub site: Arc<Site>,
     /// For what comes in; outboxes have their own.
     pub codecs: Codecs,
+    /// What connections may still do in this turn.
+    pub work: Work,
     /// The time of this turn.
     pub now: Now,
     /// The time of this turn for `Date`.
@@ -177,6 +180,8 @@ pub struct Shared {
     pub waiting_for_output: Vec<ConnectionId>,
     /// Connections whose work waits for the hub to take publications again.
     pub waiting_for_credit: Vec<ConnectionId>,
+    /// Connections that have done their share of a turn and have input left.
+    pub waiting_for_turn: Waiting,
     /// The applications of this worker, if its routes lead to any; `None` as well while one is called: see
     /// [`Shared::with_apps`].
     pub apps: Option<Box<dyn Apps>>,
@@ -226,6 +231,7 @@ impl Shared {
             ports,
             site,
             codecs: Codecs::default(),
+            work: Work::default(),
             now: Now::default(),
             date: Date::default(),
             stats,
@@ -236,6 +242,7 @@ impl Shared {
             desk: Arc::new(Unheard),
             waiting_for_output: Vec::new(),
             waiting_for_credit: Vec::new(),
+            waiting_for_turn: Waiting::default(),
             apps: None,
             app_ready: Vec::new(),
             app_codecs: None,

@@ -29,6 +29,7 @@ use crate::pace::{Pace, Paced};
 use crate::route::Route;
 use crate::shared::{NoteLevel, Now, Shared};
 use crate::step::{Block, Never, Step, Then};
+use crate::work;
 
 /// Above this many bytes on their way out pings are not answered any more.
 const PONG_BYTES_HIGH: usize = 4 << 20;
@@ -109,6 +110,15 @@ enum Phase {
     Closing {
         since_ms: u32,
     },
+}
+
+/// Returns the units of work that reading a message or a control frame has taken.
+#[inline]
+fn cost(event: &Event<'_>) -> u64 {
+    match event {
+        Event::Message { data, .. } => work::INPUT + data.len() as u64,
+        Event::Ping(_) | Event::Pong(_) | Event::Close { .. } => work::INPUT,
+    }
 }
 
 impl Socket {
@@ -213,6 +223,8 @@ impl Socket {
             };
             taken += count;
             let Some(event) = event else { break };
+            shared.work.charge(cost(&event));
+            let compressing = shared.ports.outboxes.compressing();
             let paced = self.paced(&event, shared.now);
             let then = match event {
                 _ if paced == Paced::Drop => {
@@ -262,6 +274,8 @@ impl Socket {
                     Then::End
                 }
             };
+            let compressed = shared.ports.outboxes.compressing() - compressing;
+            shared.work.charge(compressed);
             match then {
                 Then::GoOn if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH => {
                     return Step {
@@ -273,6 +287,12 @@ impl Socket {
                     return Step {
                         taken,
                         then: Then::Wait(Block::Pace),
+                    };
+                }
+                Then::GoOn if shared.work.is_spent() && taken < input.len() => {
+                    return Step {
+                        taken,
+                        then: Then::Wait(Block::Turn),
                     };
                 }
                 Then::GoOn => {}

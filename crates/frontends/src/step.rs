@@ -18,6 +18,8 @@ pub enum Block {
     App,
     /// Whoever decides on a command has yet to say.
     Verdict,
+    /// It has done its share of this turn's [work](crate::work).
+    Turn,
 }
 
 /// What a stage made of its input. `N` is what the stage may turn into; [`Never`] for one that stays.

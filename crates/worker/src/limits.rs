@@ -6,6 +6,15 @@ const DELIVERIES_MAX: usize = 512;
 /// Messages of other workers in a turn.
 const MESSAGES_MAX: usize = 4096;
 
+/// Work of one connection in a turn: about a millisecond.
+const CONNECTION_WORK: u64 = 1_000_000;
+
+/// Work of all connections on what a turn's events bring.
+const EVENT_WORK: u64 = 6_000_000;
+
+/// Work of all connections on what earlier turns have left.
+const BACKLOG_WORK: u64 = 4_000_000;
+
 /// Unacknowledged data messages in a lane beyond which applications and emulation requests send no more. A lane has 1,024
 /// credits; the rest belongs to the hub.
 pub const APP_CREDITS: u32 = 256;
@@ -26,6 +35,12 @@ pub struct TurnLimits {
     pub deliveries: usize,
     /// Messages of other workers, at least 1.
     pub messages: usize,
+    /// Work of one connection, at least 1, in [units](veche_frontends::work) of about a nanosecond.
+    pub connection_work: u64,
+    /// Work of all connections on what the turn's events bring. What is beyond waits behind what waits already.
+    pub event_work: u64,
+    /// Work of all connections on input that earlier turns have left, at least 1.
+    pub backlog_work: u64,
     /// Whether spare memory is trimmed and history expired once a second.
     pub maintains: bool,
 }
@@ -35,6 +50,9 @@ impl Default for TurnLimits {
         Self {
             deliveries: DELIVERIES_MAX,
             messages: MESSAGES_MAX,
+            connection_work: CONNECTION_WORK,
+            event_work: EVENT_WORK,
+            backlog_work: BACKLOG_WORK,
             maintains: true,
         }
     }

@@ -7,7 +7,7 @@ use veche_hub::{Batch, Happening};
 
 use crate::apps::AppHost;
 use crate::limits::{MAINTENANCE_MS, RETRY_LATER_MS, RETRY_MS, TurnState};
-use crate::worker::{Request, Worker};
+use crate::worker::{Request, Worker, begin_work};
 
 impl<A: AppHost, T> Worker<A, T> {
     /// Carries out what the turn's events and messages have brought about. Afterwards the driver takes out what is to be
@@ -15,6 +15,7 @@ impl<A: AppHost, T> Worker<A, T> {
     pub fn finish_turn(&mut self) {
         self.is_busy = false;
         self.finish_messages();
+        self.continue_connections();
         self.resume_connections();
         self.run_apps();
         self.is_busy |= self
@@ -34,6 +35,23 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_busy |= !self.wants_message();
         let depth = std::mem::take(&mut self.messages);
         self.shared.stats.mailbox_depth.set(depth as u64);
+    }
+
+    /// Continues connections that have used their share of an earlier turn, each once at most and the one first that
+    /// was served longest ago.
+    fn continue_connections(&mut self) {
+        let waiting = self.shared.waiting_for_turn.len();
+        if waiting > 0 {
+            self.shared.work.set_left(self.limits.backlog_work.max(1));
+        }
+        for _ in 0..waiting {
+            if self.shared.work.is_turn_over() {
+                break;
+            }
+            if let Some(id) = self.shared.waiting_for_turn.pop() {
+                self.with(id, |connection, shared| connection.resume(id, shared));
+            }
+        }
     }
 
     /// Continues connections whose input waited, as far as what they waited for has come.
@@ -172,6 +190,7 @@ impl<A: AppHost, T> Worker<A, T> {
             self.maintain_at_ms = now_ms + MAINTENANCE_MS;
         }
         self.is_trimmed = is_due && !self.shared.trim();
+        begin_work(&self.limits, &mut self.shared);
         // Clients that were given up just now are told of in the next turn.
         self.is_busy |= is_due && self.shared.hub.has_to_tell();
     }
@@ -185,6 +204,7 @@ impl<A: AppHost, T> Worker<A, T> {
         if self.is_busy
             || shared.hub.has_to_sweep()
             || !self.resumable.is_empty()
+            || !self.shared.waiting_for_turn.is_empty()
             || apps == Some(0)
         {
             return TurnState::Busy;

@@ -112,7 +112,8 @@ pub struct Closed<T> {
 
 impl<A: AppHost, T> Worker<A, T> {
     /// Makes a worker without connections. Which worker it is its part of the hub says.
-    pub fn new(shared: Shared, limits: TurnLimits) -> Self {
+    pub fn new(mut shared: Shared, limits: TurnLimits) -> Self {
+        begin_work(&limits, &mut shared);
         Self {
             id: shared.hub.worker(),
             limits,
@@ -145,6 +146,7 @@ impl<A: AppHost, T> Worker<A, T> {
     /// Puts other limits in force.
     pub fn set_limits(&mut self, limits: TurnLimits) {
         self.limits = limits;
+        begin_work(&limits, &mut self.shared);
     }
 
     /// Returns the number of this worker.
@@ -376,6 +378,7 @@ impl<A: AppHost, T> Worker<A, T> {
         work: impl FnOnce(&mut Connection, &mut Shared),
     ) {
         if let Some(entry) = self.slab.get_mut(id) {
+            self.shared.work.begin_share();
             work(&mut entry.connection, &mut self.shared);
             entry.settle(id, &mut self.commands);
         }
@@ -386,4 +389,10 @@ impl<A: AppHost, T> Worker<A, T> {
             entry.settle(id, &mut self.commands);
         }
     }
+}
+
+/// Sets what the events of the next turn may cost.
+pub(crate) fn begin_work(limits: &TurnLimits, shared: &mut Shared) {
+    shared.work.set_share(limits.connection_work.max(1));
+    shared.work.set_left(limits.event_work);
 }

@@ -6,12 +6,13 @@
 use veche_hub::ConnectionId;
 use veche_proto::websocket::{Codecs, Event};
 
-use super::{Phase, Session, Side, Socket};
+use super::{Phase, Session, Side, Socket, cost};
 use crate::app::session::Pumped;
 use crate::app::{AppId, Apps, CLOSED_WITHOUT_CODE, Request};
 use crate::pace::Paced;
 use crate::shared::Shared;
 use crate::step::{Block, Never, Step, Then};
+use crate::work;
 
 impl Socket {
     pub(super) fn app_step(
@@ -82,6 +83,8 @@ impl Socket {
                 then: Then::NeedInput,
             };
         };
+        shared.work.charge(work::COMMAND + cost(&event));
+        let compressing = shared.ports.outboxes.compressing();
         let paced = self.paced(&event, shared.now);
         match event {
             _ if paced == Paced::Drop => shared.stats.messages_dropped.add(1),
@@ -124,9 +127,12 @@ impl Socket {
             Session::App(app) => app.is_unread(id, shared),
             _ => false,
         };
+        let compressed = shared.ports.outboxes.compressing() - compressing;
+        shared.work.charge(compressed);
         let then = match is_unread {
             true => Then::Wait(Block::Output),
             false if paced == Paced::ThenWait => Then::Wait(Block::Pace),
+            false if shared.work.is_spent() && taken < length => Then::Wait(Block::Turn),
             false => Then::GoOn,
         };
         Step { taken, then }

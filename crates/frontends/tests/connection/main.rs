@@ -20,6 +20,7 @@ mod paths;
 mod positions;
 mod pressure;
 mod process;
+mod shares;
 mod splits;
 mod upgrade;
 mod websocket;
