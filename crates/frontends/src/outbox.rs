@@ -572,6 +572,12 @@ impl Outboxes {
         std::mem::take(&mut self.sent)
     }
 
+    /// Whether [`Outboxes::take_overflowed`] or [`Outboxes::take_fallen_behind`] has any.
+    #[inline]
+    pub fn has_slow(&self) -> bool {
+        !self.overflowed.is_empty() || !self.fallen_behind.is_empty()
+    }
+
     /// Sessions whose outbox overflowed since the last call.
     pub fn take_overflowed(&mut self, into: &mut Vec<ConnectionId>) {
         into.append(&mut self.overflowed);

@@ -226,12 +226,21 @@ impl Hub {
             subscriptions: self.subscriptions.len(),
             queued: self.queued as u32,
             queued_bytes: self.queued_bytes as u64,
-            stalled: (self.stalled.len() + self.log.as_ref().map_or(0, |log| log.ready())) as u32,
+            stalled: self.stalled() as u32,
             pending: self.log.as_ref().map_or(0, |log| log.len() as u32),
             entries: self.channels.len() as u32,
             streams: self.streams.len() as u32,
             history_bytes: self.streams.bytes() as u64,
         }
+    }
+
+    /// Whether publications wait for credit, for room in a queue or for their turn after the log: [`Counts::stalled`].
+    pub fn has_stalled(&self) -> bool {
+        self.stalled() > 0
+    }
+
+    fn stalled(&self) -> usize {
+        self.stalled.len() + self.log.as_ref().map_or(0, |log| log.ready())
     }
 
     /// Publications that channels had to forget before their time, for lack of room, so far.

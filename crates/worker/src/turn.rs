@@ -56,6 +56,9 @@ impl<A: AppHost, T> Worker<A, T> {
 
     /// Continues connections whose input waited, as far as what they waited for has come.
     fn resume_connections(&mut self) {
+        if self.resumable.is_empty() && self.shared.waiting_for_credit.is_empty() {
+            return;
+        }
         let mut ids = std::mem::take(&mut self.ids);
         ids.append(&mut self.resumable);
         ids.append(&mut self.shared.waiting_for_credit);
@@ -82,6 +85,15 @@ impl<A: AppHost, T> Worker<A, T> {
             });
         }
         self.hand_out_relays();
+        if self.shared.ports.outboxes.has_slow() {
+            self.tell_slow_clients();
+        }
+        // A batch whose command before has just been answered asks on next turn.
+        self.is_busy |= !self.shared.ports.censuses.is_empty();
+    }
+
+    /// Tells sessions that publications were missed, or that more waited for their clients than may.
+    fn tell_slow_clients(&mut self) {
         let mut ids = std::mem::take(&mut self.ids);
         self.shared.ports.outboxes.take_fallen_behind(&mut ids);
         for id in ids.drain(..) {
@@ -92,8 +104,6 @@ impl<A: AppHost, T> Worker<A, T> {
             self.with(id, |connection, shared| connection.overflowed(id, shared));
         }
         self.ids = ids;
-        // A batch whose command before has just been answered asks on next turn.
-        self.is_busy |= !self.shared.ports.censuses.is_empty();
     }
 
     /// Hands the hub's answers to those who asked.
@@ -142,12 +152,13 @@ impl<A: AppHost, T> Worker<A, T> {
     }
 
     fn take_channel_events(&mut self) {
-        let mut events = std::mem::take(&mut self.channel_events);
-        let lost = self.shared.hub.take_happenings(&mut events);
-        if lost > 0 || !events.is_empty() {
-            let has_work = self.with_apps(|apps, _| apps.happened(&events, lost));
-            self.is_busy |= has_work == Some(true);
+        let lost = self.shared.hub.take_happenings(&mut self.channel_events);
+        if lost == 0 && self.channel_events.is_empty() {
+            return;
         }
+        let events = std::mem::take(&mut self.channel_events);
+        let has_work = self.with_apps(|apps, _| apps.happened(&events, lost));
+        self.is_busy |= has_work == Some(true);
         self.channel_events = events;
         self.lost_events += lost;
     }
@@ -211,7 +222,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
         let waits = !shared.waiting_for_credit.is_empty()
             || !shared.ports.relays.is_empty()
-            || shared.hub.counts().stalled > 0;
+            || shared.hub.has_stalled();
         let own = if waits {
             Some(match self.is_log_failing {
                 true => RETRY_LATER_MS,
