@@ -30,6 +30,7 @@ impl Pool {
     }
 
     /// Keeps a buffer for the next [`Pool::take`]; its content is gone.
+    #[inline]
     pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
         if (1..=BUFFER_BYTES_MAX).contains(&buffer.capacity()) && self.spare.len() < SPARE_MAX {
             buffer.clear();

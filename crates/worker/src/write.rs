@@ -37,15 +37,15 @@ impl<A: AppHost, T> Worker<A, T> {
             }
         }
         if self.has_writes {
-            self.has_writes = false;
-            self.next_write = 0;
-            self.touched.clear();
             self.settle_writes();
         }
         None
     }
 
     fn settle_writes(&mut self) {
+        self.has_writes = false;
+        self.next_write = 0;
+        self.touched.clear();
         let outboxes = &mut self.shared.ports.outboxes;
         outboxes.settle_filled();
         self.is_busy |= outboxes.settle_backlogs();

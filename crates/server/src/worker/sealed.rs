@@ -227,6 +227,8 @@ impl Rest {
         if seal.tls.has_words() {
             let mut sealed = self.worker.spare_buffer();
             seal.tls.send(&[], &mut sealed);
+            let stats = &self.worker.shared().stats;
+            stats.bytes_sent.add(sealed.len() as u64);
             self.send(driver, id, sealed);
         }
         let has_ended = seal.tls.has_ended() && !self.worker.has_ended(id);
@@ -288,12 +290,8 @@ impl Rest {
         self.worker.turn_away(id, words);
     }
 
-    /// What leaves, sealed where the peer speaks TLS.
+    /// Seals what leaves for a peer that speaks TLS.
     pub(super) fn seal(&mut self, id: ConnectionId, bytes: Vec<u8>, end: End) -> Vec<u8> {
-        let transport = self.worker.transport_mut(id);
-        if transport.is_none_or(|transport| transport.seal.is_none()) {
-            return bytes;
-        }
         let mut sealed = self.worker.spare_buffer();
         let transport = self.worker.transport_mut(id);
         if let Some(seal) = transport.and_then(|transport| transport.seal.as_deref_mut()) {

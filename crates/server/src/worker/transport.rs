@@ -47,13 +47,19 @@ impl Rest {
 
     /// Sends what the turn has made: one write a connection.
     pub(super) fn flush<D: Driver>(&mut self, driver: &mut D) {
+        let mut sent_bytes = 0;
         while let Some(Write { id, bytes, end }) = self.worker.poll_write() {
             if end == End::Abort {
                 driver.close(id);
                 continue;
             }
-            let bytes = self.seal(id, bytes, end);
+            let transport = self.worker.transport_mut(id);
+            let bytes = match transport.is_some_and(|transport| transport.seal.is_some()) {
+                true => self.seal(id, bytes, end),
+                false => bytes,
+            };
             if !bytes.is_empty() {
+                sent_bytes += bytes.len() as u64;
                 self.send(driver, id, bytes);
             }
             if end == End::Shutdown {
@@ -61,21 +67,23 @@ impl Rest {
                 self.worker.handle_shut_down(id, driver.unsent(id));
             }
         }
+        self.worker.shared().stats.bytes_sent.add(sent_bytes);
         while let Some(id) = self.worker.poll_unsent() {
             self.worker.handle_unsent(id, driver.unsent(id));
         }
         self.command_transports(driver);
     }
 
+    /// Sends bytes that the caller counts.
+    #[inline]
     pub(super) fn send<D: Driver>(&mut self, driver: &mut D, id: ConnectionId, bytes: Vec<u8>) {
-        let stats = &self.worker.shared().stats;
-        stats.bytes_sent.add(bytes.len() as u64);
         match driver.send(id, Buffer::Owned(bytes), false) {
             Some(buffer) => self.recycle(buffer),
             None => self.worker.handle_stalled(id, driver.unsent(id)),
         }
     }
 
+    #[inline]
     pub(super) fn recycle(&mut self, buffer: Buffer) {
         if let Some(bytes) = buffer.reclaim() {
             self.worker.recycle(bytes);
