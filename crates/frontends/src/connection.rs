@@ -202,7 +202,8 @@ impl Connection {
         if let Stage::Socket(socket) = &mut self.stage {
             socket.end_pace();
             if self.blocked == Some(Block::Pace) {
-                return self.resume(id, shared);
+                self.resume(id, shared);
+                return;
             }
         }
         if self.blocked.is_none() {
@@ -370,16 +371,19 @@ impl Connection {
         }
     }
 
-    /// Goes on after a block: the worker calls it when what was waited for may have come.
-    pub fn resume(&mut self, id: ConnectionId, shared: &mut Shared) {
-        let Some(block) = self.blocked else { return };
+    /// Goes on after a block: the worker calls it when what was waited for may have come. Returns whether it had, even if
+    /// the connection waits again by now.
+    pub fn resume(&mut self, id: ConnectionId, shared: &mut Shared) -> bool {
+        let Some(block) = self.blocked else {
+            return false;
+        };
         if matches!(block, Block::App | Block::Verdict) {
             // An application says itself when it is done, and so does whoever decides.
-            return;
+            return false;
         }
         if block == Block::Output && shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
             shared.waiting_for_output.push(id);
-            return;
+            return false;
         }
         let more = match &mut self.stage {
             // They had taken nothing of what is left.
@@ -390,7 +394,9 @@ impl Connection {
             Stage::Dialing(_) => Then::GoOn,
             Stage::Ending => Then::End,
         };
+        let has_come = !matches!(more, Then::Wait(_));
         self.go_on(id, more, shared);
+        has_come
     }
 
     /// What was waited for has come, and led to this.
@@ -508,7 +514,8 @@ impl Connection {
             && !socket.is_closing()
         {
             if now >= socket.paced_until_ms() {
-                return self.resume(id, shared);
+                self.resume(id, shared);
+                return;
             }
             socket.ping_while_paced(id, shared);
             return self.settle_deadline(id, shared);

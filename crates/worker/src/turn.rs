@@ -49,12 +49,16 @@ impl<A: AppHost, T> Worker<A, T> {
                 break;
             }
             if let Some(id) = self.shared.waiting_for_turn.pop() {
-                self.with(id, |connection, shared| connection.resume(id, shared));
+                self.with(id, |connection, shared| {
+                    connection.resume(id, shared);
+                });
             }
         }
     }
 
-    /// Continues connections whose input waited, as far as what they waited for has come.
+    /// Continues connections whose input waited, as far as what they waited for has come. One that got the credit that it
+    /// waited for and needs another waits behind those that got none: with little credit a pipeline of publications
+    /// would otherwise keep all others out.
     fn resume_connections(&mut self) {
         if self.resumable.is_empty() && self.shared.waiting_for_credit.is_empty() {
             return;
@@ -63,8 +67,17 @@ impl<A: AppHost, T> Worker<A, T> {
         ids.append(&mut self.resumable);
         ids.append(&mut self.shared.waiting_for_credit);
         for id in ids.drain(..) {
-            self.with(id, |connection, shared| connection.resume(id, shared));
+            let mut has_come = false;
+            self.with(id, |connection, shared| {
+                has_come = connection.resume(id, shared);
+            });
+            let waiting = &mut self.shared.waiting_for_credit;
+            if has_come && waiting.last() == Some(&id) {
+                waiting.pop();
+                self.resumed.push(id);
+            }
         }
+        self.shared.waiting_for_credit.append(&mut self.resumed);
         self.ids = ids;
     }
 

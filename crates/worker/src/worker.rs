@@ -55,6 +55,8 @@ pub struct Worker<A: AppHost, T = ()> {
     pub(crate) resumable: Vec<ConnectionId>,
     /// Empty between uses.
     pub(crate) ids: Vec<ConnectionId>,
+    /// Likewise: connections that have gone on in this turn and wait for credit again.
+    pub(crate) resumed: Vec<ConnectionId>,
     pub(crate) touched: Vec<u32>,
     pub(crate) next_write: usize,
     /// The turn is finished, and what it wrote has not been taken out.
@@ -124,6 +126,7 @@ impl<A: AppHost, T> Worker<A, T> {
             outgoing: VecDeque::new(),
             resumable: Vec::new(),
             ids: Vec::new(),
+            resumed: Vec::new(),
             touched: Vec::new(),
             next_write: 0,
             has_writes: false,

@@ -97,7 +97,8 @@ pub struct Address {
 }
 
 impl Address {
-    pub(crate) fn new(worker: WorkerId, session: ConnectionId, secret: [u8; SECRET_BYTES]) -> Self {
+    /// The secret is known to the client alone.
+    pub fn new(worker: WorkerId, session: ConnectionId, secret: [u8; SECRET_BYTES]) -> Self {
         Self {
             worker,
             session,

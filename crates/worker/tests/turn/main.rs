@@ -1,6 +1,7 @@
 //! A worker alone: what it wants of transports, of other workers and of time.
 
 mod app;
+mod order;
 #[path = "../../../frontends/tests/world/mod.rs"]
 mod world;
 
