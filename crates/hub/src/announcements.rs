@@ -30,7 +30,7 @@ pub(crate) struct Announcements {
     turns: VecDeque<Arc<str>>,
     waiting: usize,
     untold: u64,
-    /// Some have come since it was last tried to tell them.
+    /// Some have come, or something before them has gone, since it was last tried to tell them.
     is_new: bool,
 }
 
@@ -39,7 +39,12 @@ impl Announcements {
         self.turns.is_empty()
     }
 
-    /// Whether some have come since it was last tried to tell them.
+    /// Something that may have been in the way of some has gone: a turn may tell them.
+    pub(crate) fn look_again(&mut self) {
+        self.is_new |= !self.turns.is_empty();
+    }
+
+    /// Whether a try to tell them may succeed without further credit.
     pub(crate) fn has_new(&self) -> bool {
         self.is_new
     }

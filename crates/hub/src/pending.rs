@@ -130,6 +130,7 @@ impl Hub {
                 continue;
             }
             self.go_on(pending, outlet);
+            self.announcements.look_again();
         }
     }
 

@@ -95,6 +95,7 @@ impl Hub {
             self.channels.release(channel);
             self.keep_to_budget();
             self.taken(origin, published, outlet);
+            self.announcements.look_again();
         }
     }
 

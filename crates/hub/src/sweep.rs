@@ -154,6 +154,7 @@ impl Hub {
             }
         }
         queue.batch = 0;
+        self.announcements.look_again();
 
         let is_empty = queue.waiting.is_empty();
         let is_sparse = queue.tombstones * 2 >= channel.subscribers.len();

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Answer, Event, MEMBERS_MAX, Mail, Outcome, PresenceError, Question};
+use veche_hub::{Answer, Event, MEMBERS_MAX, Mail, Options, Outcome, PresenceError, Question};
 
 use crate::common::session;
-use crate::node::{FAR, Node, START_MS, member};
+use crate::node::{FAR, Node, SOURCE, START_MS, member};
 
 /// As in `announcements.rs`.
 const WAITING_MAX: u32 = 65_536;
@@ -165,4 +165,42 @@ fn presence_counts_local_and_remote_subscribers() {
     };
     node.receive(FAR, mail);
     assert_eq!(stats(&mut node), (0, 0));
+}
+
+#[test]
+fn announcements_behind_a_stalled_publication_ask_for_the_turn_that_tells_them() {
+    let mut node = Node::home();
+    let [room] = node.names("room");
+    node.subscribe_from(FAR, &room);
+    node.join(session(0), &room, &member("ann", "a"));
+    node.publish_from(SOURCE, "stalled", &room);
+    assert!(!node.sweep(100));
+    assert!(!node.hub.has_to_sweep(), "only credit helps");
+    node.desk.credits = [9; 4];
+    node.sweep(100);
+    assert_eq!(node.desk.delivered.len(), 1, "the publication comes first");
+    assert!(node.hub.has_to_sweep());
+    node.sweep(100);
+    assert_eq!(node.desk.delivered.len(), 2);
+    assert!(!node.hub.has_to_tell() && !node.hub.has_to_sweep());
+}
+
+#[test]
+fn announcements_behind_a_full_queue_ask_for_the_turn_that_tells_them() {
+    let mut node = Node::home_with(Options {
+        channel_queue_publications_max: 1,
+        ..Options::default()
+    });
+    let [room] = node.names("room");
+    for index in 0..20 {
+        node.subscribe(index, &room);
+    }
+    node.put("queued", &room);
+    node.join(session(20), &room, &member("ann", "a"));
+    node.sweep(100);
+    assert_eq!(node.desk.given.len(), 20, "the publication comes first");
+    assert!(node.hub.has_to_sweep());
+    while node.sweep(100) {}
+    assert_eq!(node.desk.given.len(), 41);
+    assert!(!node.hub.has_to_tell() && !node.hub.has_to_sweep());
 }
