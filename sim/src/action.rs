@@ -7,7 +7,8 @@ use fastrand::Rng;
 
 use crate::caller::Call;
 use crate::channels::CHANNELS;
-use crate::setup::{Setup, Weights};
+use crate::setup::{Setup, Weights, pick};
+use crate::stall::{STALLS, Stall};
 
 /// One thing that happens. A `salt` is the seed of what is random within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,8 @@ pub(crate) enum Action {
     Commit { worker: u8, batches: u8 },
     /// The server process ends at once, and another one begins.
     Crash { salt: u32 },
+    /// Something stands still for many rounds, and all that does not need it has to go on.
+    Stall { what: Stall, worker: u8, salt: u32 },
     /// All that is under way arrives; with `is_long` also what only time brings about. Then all that must be is looked at.
     /// With `has_slow` those who don't read go on not to: all others have to get on.
     Settle { is_long: bool, has_slow: bool },
@@ -114,7 +117,7 @@ pub(crate) const PAUSE_MS: u64 = 301_000;
 type Make = fn(&mut Rng, &Setup) -> Action;
 
 /// Every kind of action, with how often it comes.
-fn kinds(weights: &Weights) -> [(u32, Make); 25] {
+fn kinds(weights: &Weights) -> [(u32, Make); 26] {
     [
         (weights.round, |r, _| Action::Round { salt: r.u32(..) }),
         (weights.turn, |r, _| Action::Turn {
@@ -208,6 +211,11 @@ fn kinds(weights: &Weights) -> [(u32, Make); 25] {
             batches: r.u8(1..4),
         }),
         (weights.crash, |r, _| Action::Crash { salt: r.u32(..) }),
+        (weights.stall, |r, _| Action::Stall {
+            what: *pick(r, &STALLS),
+            worker: r.u8(..),
+            salt: r.u32(..),
+        }),
         (weights.settle, |r, _| Action::Settle {
             is_long: r.u8(0..4) == 0,
             has_slow: r.u8(0..3) == 0,

@@ -6,14 +6,19 @@ use fastrand::Rng;
 use veche_worker::WorkerMessage;
 
 use crate::apps::BackEndApp;
+use crate::watch::Watch;
 
 /// What workers of a world send each other.
-type Message = WorkerMessage<<BackEndApp as veche_worker::AppHost>::Message>;
+pub(crate) type Message = WorkerMessage<<BackEndApp as veche_worker::AppHost>::Message>;
 
 /// All lanes, each from one worker to another.
 pub(crate) struct Lanes {
     workers: usize,
     lanes: Vec<Lane>,
+    /// By worker: so many messages are there to be taken, and all others are late.
+    due: Vec<usize>,
+    /// In which order publications are served, where that is looked at.
+    pub(crate) watch: Option<Watch>,
 }
 
 #[derive(Default)]
@@ -29,6 +34,8 @@ impl Lanes {
         Self {
             workers,
             lanes: (0..workers * workers).map(|_| Lane::default()).collect(),
+            due: vec![usize::MAX; workers],
+            watch: None,
         }
     }
 
@@ -41,6 +48,9 @@ impl Lanes {
     }
 
     pub(crate) fn post(&mut self, from: usize, to: usize, message: Message) {
+        if let Some(watch) = &mut self.watch {
+            watch.posted(from, to, &message);
+        }
         let lane = self.at(from, to);
         lane.unfinished += u32::from(message.is_data());
         lane.messages.push_back(message);
@@ -57,11 +67,33 @@ impl Lanes {
     /// The next message for a worker, of any lane.
     pub(crate) fn next(&mut self, to: usize, random: &mut Rng) -> Option<(usize, Message)> {
         let begin = random.usize(0..self.workers);
-        (0..self.workers).find_map(|step| {
+        if self.due[to] == 0 {
+            return None;
+        }
+        let found = (0..self.workers).find_map(|step| {
             let from = (begin + step) % self.workers;
             let message = self.at(from, to).messages.pop_front();
             message.map(|message| (from, message))
-        })
+        });
+        if let Some((_, message)) = &found {
+            self.due[to] = self.due[to].saturating_sub(1);
+            if let Some(watch) = &mut self.watch {
+                watch.taken(to, message);
+            }
+        }
+        found
+    }
+
+    /// A worker has ended its turn.
+    pub(crate) fn turned(&mut self, worker: usize) {
+        if let Some(watch) = &mut self.watch {
+            watch.turned(worker);
+        }
+    }
+
+    /// Of what is for a worker so many messages are there to be taken, until this is said again.
+    pub(crate) fn set_due(&mut self, to: usize, messages: usize) {
+        self.due[to] = messages;
     }
 
     /// The most data that is unfinished in any lane.

@@ -192,6 +192,18 @@ impl Ledger {
         self.books[channel].publications[number as usize].fate = Fate::Taken;
     }
 
+    /// Whether its publisher does not know yet what has become of it.
+    pub(crate) fn is_under_way(&self, channel: usize, number: u64) -> bool {
+        let found = self.books[channel].publications.get(number as usize);
+        found.is_some_and(|one| one.fate == Fate::Unknown)
+    }
+
+    /// Whether its publisher was told that it is taken.
+    pub(crate) fn is_taken(&self, channel: usize, number: u64) -> bool {
+        let found = self.books[channel].publications.get(number as usize);
+        found.is_some_and(|one| one.fate == Fate::Taken)
+    }
+
     /// The numbers from there on whose publishers were told that they are taken.
     pub(crate) fn all_taken(&self, channel: usize, from: u64) -> impl Iterator<Item = u64> {
         let publications = &self.books[channel].publications;

@@ -83,6 +83,18 @@ impl Listener {
         }
     }
 
+    /// Some of what it is told may be dropped, and never the newest.
+    pub(crate) fn is_lossy(&self) -> bool {
+        matches!(self.promised, Promised::Newest | Promised::Latest)
+    }
+
+    /// The channels that it asks for, and has.
+    pub(crate) fn channels(&self) -> impl Iterator<Item = usize> {
+        let (_, _, names) = ROUTES[self.number % ROUTES.len()];
+        let asked = names.iter().filter_map(|name| channels::find(name));
+        asked.chain(self.own_channel())
+    }
+
     /// The user's own channel comes without being asked for.
     fn own_channel(&self) -> Option<usize> {
         (self.promised == Promised::All).then(|| channels::own_channel(self.number))
@@ -116,9 +128,7 @@ impl Listener {
     /// It has been told that it is connected.
     fn begin(&mut self, ledger: &mut Ledger) {
         self.phase = Phase::Online;
-        let (_, _, names) = ROUTES[self.number % ROUTES.len()];
-        let asked = names.iter().filter_map(|name| channels::find(name));
-        for channel in asked.chain(self.own_channel()) {
+        for channel in self.channels().collect::<Vec<_>>() {
             let hears = Hears {
                 from: ledger.next_number(channel),
                 order: Vec::new(),
@@ -146,7 +156,7 @@ impl Listener {
     }
 
     fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> Check {
-        let is_lossy = matches!(self.promised, Promised::Newest | Promised::Latest);
+        let is_lossy = self.is_lossy();
         // Slow, silent, or disconnected by the back end.
         let is_fair = match code {
             Some(1013) => !is_lossy,

@@ -61,13 +61,29 @@ pub(crate) enum Event {
     /// The process ended; what was on disk came back.
     Crashed,
     Restored,
+    /// A publication, a command and a join went on at a home that could not send others to a worker that had no turn.
+    WentOn,
+    AnsweredMeanwhile,
+    JoinedMeanwhile,
+    /// Publications waited for a lane, and others came for the same while its credits came back one by one.
+    WaitedInLine,
+    /// The same home had publications for two such workers, and one of these went on.
+    WentOnBehind,
+    /// A worker that subscribers left had more for them to come.
+    LeftBehind,
+    /// Publications of channels without history went on while the log stood still.
+    WentOnWithoutLog,
+    /// A client that may lose some lost its oldest.
+    DroppedOldest,
+    /// A subscriber came between two publications that waited for a sweep.
+    CameBetween,
     /// A world came to rest, also with somebody who did not read.
     Settled,
     SettledWithSlow,
 }
 
 /// All of them.
-const EVENTS: [Event; 35] = [
+const EVENTS: [Event; 44] = [
     Event::Connected,
     Event::Heard,
     Event::HeardInBinary,
@@ -101,6 +117,15 @@ const EVENTS: [Event; 35] = [
     Event::Blocked,
     Event::Crashed,
     Event::Restored,
+    Event::WentOn,
+    Event::AnsweredMeanwhile,
+    Event::JoinedMeanwhile,
+    Event::WaitedInLine,
+    Event::WentOnBehind,
+    Event::LeftBehind,
+    Event::WentOnWithoutLog,
+    Event::DroppedOldest,
+    Event::CameBetween,
     Event::Settled,
     Event::SettledWithSlow,
 ];

@@ -14,6 +14,7 @@ use crate::failure::{Check, promise};
 use crate::seen::Event;
 use crate::setup::FOREVER_MS;
 use crate::site::PATIENCE_MS;
+use crate::stall::Still;
 use crate::subscription::State;
 use crate::worker::BACK_END;
 use crate::world::{STREAM_BYTES, World, channel_name};
@@ -110,15 +111,25 @@ impl World {
 
     /// Turns of all workers, and all bytes on their way, until nothing moves.
     pub(crate) fn rest(&mut self) -> Check {
+        self.rest_without(&Still::default())
+    }
+
+    /// The same while something stands still: until all else waits for that.
+    pub(crate) fn rest_without(&mut self, still: &Still) -> Check {
         for _ in 0..ROUNDS_MAX {
             let mut moved = false;
             for id in self.network.links.keys().copied().collect::<Vec<_>>() {
-                moved |= self.up(id, usize::MAX)?;
-                moved |= self.down(id, usize::MAX)?;
+                if still.worker.is_none() || self.worker_of(Some(id)) != still.worker {
+                    moved |= self.up(id, usize::MAX)?;
+                    moved |= self.down(id, usize::MAX)?;
+                }
             }
             for worker in 0..self.process.workers.len() {
+                if still.worker == Some(worker) {
+                    continue;
+                }
                 moved |= self.turn(worker, None)?;
-                if let Some(disk) = &mut self.disk {
+                if let Some(disk) = self.disk.as_mut().filter(|_| !still.is_log) {
                     while disk.commit(worker)? {
                         moved = true;
                     }
@@ -199,7 +210,7 @@ impl World {
     }
 
     /// Those who are subscribed to a channel, as they see it.
-    fn subscribers(&self, channel: usize) -> impl Iterator<Item = &Client> {
+    pub(crate) fn subscribers(&self, channel: usize) -> impl Iterator<Item = &Client> {
         self.peers.clients.iter().filter(move |client| {
             let subscription = client.subscriptions.get(&channel);
             client.phase == Phase::Online

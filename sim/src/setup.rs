@@ -59,6 +59,7 @@ pub(crate) struct Weights {
     pub(crate) kick: u32,
     pub(crate) commit: u32,
     pub(crate) crash: u32,
+    pub(crate) stall: u32,
     pub(crate) settle: u32,
 }
 
@@ -128,6 +129,7 @@ impl Setup {
                 commit: if is_logged { random.u32(5..40) } else { 0 },
                 crash: upset * random.u32(0..2),
                 settle: random.u32(1..3),
+                stall: random.u32(1..4),
             },
         }
     }

@@ -26,12 +26,19 @@ pub(crate) struct Around<'a> {
     pub(crate) disk: Option<&'a mut Disk>,
 }
 
+/// A worker that wants its next turn within so many milliseconds has something to try.
+const SOON_MS: u64 = 20;
+
 pub(crate) struct Worker {
     worker: veche_worker::Worker<BackEndApp, Transport>,
     slots: Slots,
     /// Transports that the worker wants closed.
     closing: Vec<ConnectionId>,
     scratch: Vec<u8>,
+    /// Something has come that begins a turn.
+    is_woken: bool,
+    /// When the next turn begins if nothing comes; `u64::MAX`: it does not.
+    due_ms: u64,
 }
 
 /// What is kept of a transport beside its connection.
@@ -91,6 +98,8 @@ impl Worker {
             slots: Slots::default(),
             closing: Vec::new(),
             scratch: Vec::new(),
+            is_woken: true,
+            due_ms: 0,
         }
     }
 
@@ -99,11 +108,13 @@ impl Worker {
     }
 
     pub(crate) fn shared_mut(&mut self) -> &mut Shared {
+        self.is_woken = true;
         self.worker.shared_mut()
     }
 
     /// A connection of a client.
     pub(crate) fn accept(&mut self, link: LinkId, listener: u16, now: Now) -> ConnectionId {
+        self.is_woken = true;
         self.worker.set_now(now);
         let id = self.slots.take();
         let transport = Transport {
@@ -124,6 +135,7 @@ impl Worker {
     }
 
     pub(crate) fn received(&mut self, id: ConnectionId, bytes: impl Iterator<Item = u8>, now: Now) {
+        self.is_woken = true;
         self.worker.set_now(now);
         self.scratch.clear();
         self.scratch.extend(bytes);
@@ -133,6 +145,7 @@ impl Worker {
 
     /// The client's FIN.
     pub(crate) fn ended(&mut self, id: ConnectionId, now: Now) {
+        self.is_woken = true;
         self.worker.set_now(now);
         self.worker.handle_ended(id);
         self.command_transports();
@@ -140,6 +153,7 @@ impl Worker {
 
     /// The transport took more. Whether it is to be closed.
     pub(crate) fn sent_more(&mut self, id: ConnectionId, unsent: usize) -> bool {
+        self.is_woken = true;
         self.worker.handle_sent(id, unsent);
         self.command_transports();
         let place = self.closing.iter().position(|closing| *closing == id);
@@ -148,6 +162,7 @@ impl Worker {
 
     /// The transport is gone.
     pub(crate) fn closed(&mut self, id: ConnectionId) {
+        self.is_woken = true;
         if self.worker.handle_closed(id, None).is_some() {
             self.slots.give_back(id);
         }
@@ -186,6 +201,7 @@ impl Worker {
         let mut random = Rng::with_seed(salt.unwrap_or(0).into());
         self.worker.set_now(around.now);
         self.fire_timers(around.now.mono_ms);
+        let is_due = self.due_ms <= around.now.mono_ms;
         let mut moved = self.take_messages(around, salt.is_none(), &mut random);
         let me = self.worker.index();
         if let Some(disk) = &mut around.disk
@@ -194,6 +210,7 @@ impl Worker {
             self.worker.handle_durable(durable);
             moved = true;
         }
+        let is_woken = std::mem::take(&mut self.is_woken) || is_due || moved;
         self.worker.finish_turn();
         let request = self.worker.poll_request();
         promise!(request.is_none(), "routes ask nobody", "{request:?}");
@@ -207,12 +224,26 @@ impl Worker {
         self.worker.poll_channel_events().0.clear();
         self.worker.shared_mut().notes.clear();
         self.command_transports();
-        moved |= self.flush(around);
-        moved |= self.post(around)?;
+        let has_left = self.flush(around) | self.post(around)?;
+        // A batch of what nobody waits for may wait for any turn.
+        promise!(
+            is_woken || !has_left,
+            "a worker that waits has nothing to do",
+            "worker {me} did not ask for this turn"
+        );
+        moved |= has_left;
         self.worker.end_turn();
         self.command_transports();
         self.close_transports(around.network);
-        Ok(moved || self.worker.state() == TurnState::Busy)
+        let now_ms = around.now.mono_ms;
+        let state = self.worker.state();
+        self.due_ms = match state {
+            TurnState::Busy => now_ms,
+            // What waits for credit or for a log is tried again.
+            TurnState::Idle(Some(due_ms)) if due_ms <= SOON_MS => now_ms,
+            TurnState::Idle(due_ms) => due_ms.map_or(u64::MAX, |due_ms| now_ms + due_ms),
+        };
+        Ok(moved || state == TurnState::Busy)
     }
 
     fn fire_timers(&mut self, now_ms: u64) {
@@ -221,6 +252,7 @@ impl Worker {
                 && transport.timer_ms <= now_ms
             {
                 transport.timer_ms = u64::MAX;
+                self.is_woken = true;
                 self.worker.handle_timeout(id);
                 self.command_transports();
             }
@@ -248,7 +280,9 @@ impl Worker {
     fn count_unfinished(&mut self, lanes: &mut Lanes) {
         let me = self.worker.index();
         for to in 0..self.worker.workers() {
-            self.worker.handle_credits(to, lanes.unfinished(me, to));
+            let unfinished = lanes.unfinished(me, to);
+            self.is_woken |= self.shared().ports.post.lanes[to].unfinished != unfinished;
+            self.worker.handle_credits(to, unfinished);
         }
     }
 
@@ -272,6 +306,8 @@ impl Worker {
                 if unsent > 0 {
                     self.worker.handle_stalled(id, unsent);
                 } else if was_unsent {
+                    // An event of the next turn, which comes early.
+                    self.is_woken = true;
                     self.worker.handle_sent(id, 0);
                 }
             }

@@ -152,6 +152,7 @@ impl World {
                 Ok(())
             }
             Action::Crash { salt } => self.crash(salt),
+            Action::Stall { what, worker, salt } => self.stall(what, self.worker(worker), salt),
             Action::Settle { is_long, has_slow } => self.settle(is_long, has_slow),
             Action::Subscribe { client, .. }
             | Action::Unsubscribe { client, .. }
@@ -166,7 +167,7 @@ impl World {
     }
 
     /// Something that a client does by itself.
-    fn ask(&mut self, number: usize, action: Action) {
+    pub(crate) fn ask(&mut self, number: usize, action: Action) {
         let client = &mut self.peers.clients[number];
         match action {
             Action::Subscribe { channel, .. } => {
@@ -333,6 +334,7 @@ impl World {
             disk: self.disk.as_mut(),
         };
         let moved = self.process.workers[worker].turn(&mut around, salt)?;
+        self.process.lanes.turned(worker);
         for (ticket, answer) in self.process.workers[worker].take_answers() {
             self.ledger.seen.note(Event::TakenLater);
             self.answered(ticket, answer)?;

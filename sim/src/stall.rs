@@ -1,0 +1,316 @@
+//! Something stands still for many rounds: a worker that has no turn, messages that are late, a log that writes nothing,
+//! clients that do not read. Whatever does not need it has to go on, and those that wait are served in their order.
+//!
+//! Each begins when the world is at rest, so that it is known what is concerned, and lets it come to rest again.
+
+mod goes_on;
+mod late;
+mod others;
+
+use std::collections::BTreeSet;
+
+use fastrand::Rng;
+
+use crate::action::Action;
+use crate::caller::Call;
+use crate::channels::{CHANNELS, Kind};
+use crate::client::Phase;
+use crate::failure::Check;
+use crate::network::LinkId;
+use crate::seen::Event;
+use crate::setup::pick;
+use crate::watch::Watch;
+use crate::world::{World, channel_name};
+
+/// What stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stall {
+    /// A worker has no turn.
+    Worker,
+    /// A worker has turns, and nothing arrives there that others send it.
+    Messages,
+    /// No log writes anything.
+    Log,
+    /// Clients that may lose some do not read.
+    Readers,
+    /// Nothing: a channel of many, of which one comes while publications wait for a sweep.
+    Crowd,
+}
+
+/// The scarcest situations come twice as often.
+pub(crate) const STALLS: [Stall; 6] = [
+    Stall::Worker,
+    Stall::Messages,
+    Stall::Messages,
+    Stall::Log,
+    Stall::Readers,
+    Stall::Crowd,
+];
+
+/// What is left out while a world comes to rest.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Still {
+    pub(crate) worker: Option<usize>,
+    pub(crate) is_log: bool,
+}
+
+/// Subscribers of a channel at one worker up to which it serves all of them at once.
+const FEW: usize = 16;
+
+/// Publications of one channel that are to wait, at most.
+const WAITING_MAX: usize = 20;
+
+/// Rounds of a worker that takes one message in each.
+const SLOW_ROUNDS: usize = 40;
+
+/// What a client that may lose some keeps of a publication beside its data, at least.
+const KEPT_BYTES: usize = 80;
+
+/// What a worker that has no turn concerns.
+struct Concerned {
+    /// By channel: its home, and the workers with subscribers.
+    homes: Vec<usize>,
+    heard: Vec<BTreeSet<usize>>,
+    /// By home: the workers that its waiting publications are for.
+    lanes: Vec<BTreeSet<usize>>,
+    /// From which worker to which home publications wait.
+    sources: BTreeSet<(usize, usize)>,
+}
+
+impl Concerned {
+    fn is_free(&self, channel: usize, still: &Still) -> bool {
+        let home = self.homes[channel];
+        let kind = CHANNELS[channel].kind;
+        Some(home) != still.worker
+            && self.heard[channel].is_disjoint(&self.lanes[home])
+            && (!still.is_log || !kind.remembers())
+    }
+
+    fn has_room(&self, from: usize, channel: usize) -> bool {
+        let home = self.homes[channel];
+        from == home || !self.sources.contains(&(from, home))
+    }
+}
+
+impl World {
+    pub(crate) fn stall(&mut self, what: Stall, worker: usize, salt: u32) -> Check {
+        self.rest()?;
+        // Nobody knows what those are subscribed to that have gone unnoticed.
+        let links = self.network.links.iter();
+        let gone: Vec<_> = links
+            .filter(|(_, link)| !link.has_client)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in gone {
+            self.drop_server(id);
+        }
+        self.rest()?;
+        let random = &mut Rng::with_seed(salt.into());
+        match what {
+            Stall::Worker => self.stall_worker(worker, random)?,
+            Stall::Messages => self.stall_messages(worker, random)?,
+            Stall::Log => self.stall_log(random)?,
+            Stall::Readers => self.stall_readers(worker)?,
+            Stall::Crowd => self.crowd(worker, random)?,
+        }
+        self.rest()
+    }
+
+    /// The worker of a link.
+    pub(crate) fn worker_of(&self, link: Option<LinkId>) -> Option<usize> {
+        let (worker, _) = self.network.links.get(&link?)?.server?;
+        Some(worker)
+    }
+
+    fn home(&self, channel: usize) -> usize {
+        let hub = &self.process.workers[0].shared().hub;
+        hub.home_of(channel_name(channel)).0.into()
+    }
+
+    /// The workers that have somebody to whom a publication of this channel goes.
+    fn heard(&self, channel: usize) -> BTreeSet<usize> {
+        let is_news = CHANNELS[channel].kind == Kind::News;
+        let hears = |one: usize| one == channel || is_news && CHANNELS[one].kind == Kind::Wild;
+        let clients = self.peers.clients.iter().filter(|client| {
+            let mut subscribed = client.subscriptions.keys().chain(&client.wants);
+            subscribed.any(|one| hears(*one)) || client.given().any(hears)
+        });
+        let listeners = self.peers.listeners.iter();
+        let listeners = listeners.filter(|listener| listener.channels().any(hears));
+        let links = clients
+            .map(|one| one.link)
+            .chain(listeners.map(|one| one.link));
+        links.filter_map(|link| self.worker_of(link)).collect()
+    }
+
+    fn concerned(&self) -> Concerned {
+        let workers = self.process.workers.len();
+        Concerned {
+            homes: (0..CHANNELS.len()).map(|one| self.home(one)).collect(),
+            heard: (0..CHANNELS.len()).map(|one| self.heard(one)).collect(),
+            lanes: vec![BTreeSet::new(); workers],
+            sources: BTreeSet::new(),
+        }
+    }
+
+    fn has_stalled(&self, home: usize) -> bool {
+        self.process.workers[home].shared().hub.counts().stalled > 0
+    }
+
+    /// A worker has no turn; then it takes one message in each.
+    fn stall_worker(&mut self, asleep: usize, random: &mut Rng) -> Check {
+        let awake: Vec<_> = (0..self.process.workers.len())
+            .filter(|worker| *worker != asleep)
+            .collect();
+        if awake.is_empty() {
+            return Ok(());
+        }
+        let still = Still {
+            worker: Some(asleep),
+            is_log: false,
+        };
+        let mut concerned = self.concerned();
+        for lanes in &mut concerned.lanes {
+            lanes.insert(asleep);
+        }
+        let mut waiting: Vec<_> = (0..CHANNELS.len())
+            .filter(|one| {
+                CHANNELS[*one].kind.takes_any()
+                    && concerned.homes[*one] != asleep
+                    && concerned.heard[*one].contains(&asleep)
+            })
+            .collect();
+        random.shuffle(&mut waiting);
+        waiting.truncate(3);
+        self.watch(asleep, &concerned);
+        for &channel in &waiting {
+            let (from, home) = (*pick(random, &awake), concerned.homes[channel]);
+            concerned.sources.insert((from, home));
+            let heard = concerned.heard[channel].clone();
+            concerned.lanes[home].extend(heard);
+            let times = 2 + WAITING_MAX.min(2 * self.setup.credits as usize);
+            for _ in 0..random.usize(2..=times) {
+                self.push(from, channel, random.u16(0..=self.setup.pad_max), 1)?;
+                if random.bool() {
+                    self.rest_without(&still)?;
+                }
+            }
+        }
+        self.rest_without(&still)?;
+        let stalled: Vec<_> = awake
+            .iter()
+            .copied()
+            .filter(|home| self.has_stalled(*home))
+            .collect();
+        let went_on = self.all_goes_on(&concerned, &awake, &still, random)?;
+        if went_on.iter().any(|home| stalled.contains(home)) {
+            self.ledger.seen.note(Event::WentOn);
+        }
+        self.wake_slowly(asleep, &awake, &waiting, &concerned, random)
+    }
+
+    /// Looks from now on at the order in which a worker gets what is published.
+    fn watch(&mut self, to: usize, concerned: &Concerned) {
+        // Where many are subscribed, room in queues is waited for, which is none of the lane's.
+        let is_small = self.peers.clients.len() + self.peers.listeners.len() <= FEW;
+        let watched = (0..CHANNELS.len()).filter(|one| {
+            let kind = CHANNELS[*one].kind;
+            let is_logged = self.setup.is_logged && kind.remembers();
+            is_small && !is_logged && kind != Kind::State && concerned.heard[*one].contains(&to)
+        });
+        // Of those that do not read it is not known what they still hear.
+        let is_known = self
+            .peers_of(to)
+            .all(|(phase, reads)| phase == Phase::Online && reads);
+        let watched = watched.filter(|_| is_known);
+        self.process.lanes.watch = Some(Watch::new(to, watched.collect()));
+    }
+
+    /// How far those are that are connected to a worker, and whether they read.
+    fn peers_of(&self, worker: usize) -> impl Iterator<Item = (Phase, bool)> {
+        let clients = self.peers.clients.iter();
+        let clients = clients.map(|one| (one.link, one.phase, one.reads));
+        let listeners = self.peers.listeners.iter();
+        let listeners = listeners.map(|one| (one.link, one.phase, one.reads));
+        clients
+            .chain(listeners)
+            .filter(move |(link, ..)| self.worker_of(*link) == Some(worker))
+            .map(|(_, phase, reads)| (phase, reads))
+    }
+
+    fn check_watch(&self) -> Check {
+        let watch = self.process.lanes.watch.as_ref();
+        watch.map_or(Ok(()), Watch::check)
+    }
+
+    /// A worker that had no turn takes one message in each, and others want to publish to it meanwhile.
+    fn wake_slowly(
+        &mut self,
+        slow: usize,
+        awake: &[usize],
+        waiting: &[usize],
+        concerned: &Concerned,
+        random: &mut Rng,
+    ) -> Check {
+        let is_waited_for = |world: &Self| {
+            let watch = world.process.lanes.watch.as_ref();
+            watch.is_some_and(Watch::is_waited_for)
+        };
+        if is_waited_for(self) {
+            self.ledger.seen.note(Event::WaitedInLine);
+        }
+        let heard: Vec<_> = (0..CHANNELS.len())
+            .filter(|one| {
+                CHANNELS[*one].kind.takes_any()
+                    && concerned.homes[*one] != slow
+                    && concerned.heard[*one].contains(&slow)
+            })
+            .collect();
+        for _ in 0..SLOW_ROUNDS {
+            if !is_waited_for(self) || waiting.is_empty() {
+                break;
+            }
+            self.process.lanes.set_due(slow, 1);
+            self.turn(slow, None)?;
+            for caller in 0..self.peers.callers.len() {
+                let channel = *pick(random, &heard);
+                let home = concerned.homes[channel];
+                self.call(caller, home as u8, Call::Publish(0), channel);
+            }
+            for client in 0..self.peers.clients.len() {
+                let channel = *pick(random, &heard) as u8;
+                if self.worker_of(self.peers.clients[client].link) != Some(slow) {
+                    let client = client as u8;
+                    self.ask(
+                        client.into(),
+                        Action::Publish {
+                            client,
+                            channel,
+                            pad: 0,
+                        },
+                    );
+                }
+            }
+            let channel = *pick(random, &heard);
+            self.push(*pick(random, awake), channel, 0, 1)?;
+            for link in self.network.links.keys().copied().collect::<Vec<_>>() {
+                if self.worker_of(Some(link)) != Some(slow) {
+                    self.up(link, usize::MAX)?;
+                    self.down(link, usize::MAX)?;
+                }
+            }
+            for &worker in awake {
+                self.turn(worker, None)?;
+                if let Some(disk) = &mut self.disk {
+                    while disk.commit(worker)? {}
+                }
+            }
+            self.check_watch()?;
+        }
+        self.process.lanes.set_due(slow, usize::MAX);
+        self.rest()?;
+        self.check_watch()?;
+        self.process.lanes.watch = None;
+        Ok(())
+    }
+}

@@ -1,0 +1,187 @@
+//! Messages that are late: publications for a worker that gets none wait at their home, and keep their place there.
+
+use std::collections::BTreeSet;
+
+use fastrand::Rng;
+
+use super::WAITING_MAX;
+use crate::action::Action;
+use crate::channels::{CHANNELS, COMMON, Kind};
+use crate::client::Phase;
+use crate::failure::{Check, promise};
+use crate::seen::Event;
+use crate::world::World;
+
+impl World {
+    /// Nothing arrives at a worker, or at two.
+    pub(super) fn stall_messages(&mut self, deaf: usize, random: &mut Rng) -> Check {
+        let workers = self.process.workers.len();
+        let mut homes: Vec<_> = (0..workers).collect();
+        random.shuffle(&mut homes);
+        let is_two = random.u8(0..4) > 0;
+        for &home in homes.iter().filter(|_| is_two) {
+            let channels = self.movable(home, random);
+            let clients = self.peers.clients.iter();
+            let clients = clients.filter(|one| one.phase == Phase::Online && one.reads);
+            let workers: BTreeSet<_> = clients.filter_map(|one| self.worker_of(one.link)).collect();
+            let mut others: Vec<_> = workers.into_iter().filter(|one| *one != home).collect();
+            random.shuffle(&mut others);
+            if let (&[one, two, ..], &[deaf, other, ..]) = (&channels[..], &others[..]) {
+                return self.go_on_behind([(deaf, one), (other, two)], home, random);
+            }
+        }
+        homes.retain(|home| *home != deaf);
+        for home in homes {
+            if let Some(&channel) = self.movable(home, random).first() {
+                return self.leave_behind(deaf, home, channel, random);
+            }
+        }
+        Ok(())
+    }
+
+    /// Channels of a home of which all subscribers come and go when they are to.
+    fn movable(&self, home: usize, random: &mut Rng) -> Vec<usize> {
+        let is_heard = |channel: usize| {
+            let mut listeners = self.peers.listeners.iter();
+            listeners.any(|one| one.link.is_some() && one.channels().any(|one| one == channel))
+        };
+        let mut channels: Vec<_> = (0..COMMON)
+            .filter(|one| {
+                let kind = CHANNELS[*one].kind;
+                kind.takes_any()
+                    && !matches!(kind, Kind::News | Kind::State)
+                    && self.home(*one) == home
+                    && !is_heard(*one)
+            })
+            .collect();
+        random.shuffle(&mut channels);
+        channels
+    }
+
+    /// Has those clients be subscribed to a channel that are connected to certain workers, and all others not.
+    fn move_subscribers(&mut self, channel: usize, workers: &[usize]) -> Check {
+        for number in 0..self.peers.clients.len() {
+            let Some(worker) = self.worker_of(self.peers.clients[number].link) else {
+                continue;
+            };
+            let (client, channel) = (number as u8, channel as u8);
+            let action = match workers.contains(&worker) {
+                true => Action::Subscribe { client, channel },
+                false => Action::Unsubscribe { client, channel },
+            };
+            self.ask(number, action);
+        }
+        self.rest()
+    }
+
+    /// Publishes by another worker until a home has one more that waits; the numbers.
+    fn push_until_stalled(
+        &mut self,
+        channel: usize,
+        from: usize,
+        home: usize,
+    ) -> Result<Vec<u64>, crate::Failure> {
+        let mut numbers = Vec::new();
+        let stalled = |world: &Self| world.process.workers[home].shared().hub.counts().stalled;
+        let before = stalled(self);
+        for _ in 0..WAITING_MAX {
+            numbers.push(self.ledger.next_number(channel));
+            self.push(from, channel, 0, 1)?;
+            self.rest()?;
+            if stalled(self) > before {
+                break;
+            }
+        }
+        Ok(numbers)
+    }
+
+    fn another(&self, than: usize, random: &mut Rng) -> usize {
+        let workers = self.process.workers.len();
+        (than + random.usize(1..workers.max(2))) % workers
+    }
+
+    /// A home has publications for two workers at which nothing arrives. What waits for the second goes on as soon as that
+    /// does, though it stands behind what waits for the first.
+    fn go_on_behind(
+        &mut self,
+        [(deaf, first), (other, second)]: [(usize, usize); 2],
+        home: usize,
+        random: &mut Rng,
+    ) -> Check {
+        self.move_subscribers(first, &[deaf])?;
+        self.move_subscribers(second, &[other])?;
+        let lanes_are_apart =
+            self.heard(first).is_disjoint(&self.heard(second)) && !self.heard(second).is_empty();
+        if !lanes_are_apart || self.heard(second).contains(&deaf) {
+            return Ok(());
+        }
+        self.process.lanes.set_due(deaf, 0);
+        self.push_until_stalled(first, self.another(home, random), home)?;
+        let is_waited_for = self.has_stalled(home);
+        self.process.lanes.set_due(other, 0);
+        // By the worker that will hear of it.
+        let numbers = self.push_until_stalled(second, other, home)?;
+        let waiting = numbers
+            .iter()
+            .any(|number| self.ledger.is_under_way(second, *number));
+        self.process.lanes.set_due(other, usize::MAX);
+        self.rest()?;
+        if is_waited_for && waiting {
+            self.ledger.seen.note(Event::WentOnBehind);
+        }
+        let left = numbers
+            .into_iter()
+            .find(|number| self.ledger.is_under_way(second, *number));
+        promise!(
+            left.is_none(),
+            "what does not need what stands still goes on",
+            "{left:?} of {} is not taken, behind what waits for worker {deaf}",
+            CHANNELS[second].name
+        );
+        self.process.lanes.set_due(deaf, usize::MAX);
+        Ok(())
+    }
+
+    /// The subscribers of a worker at which nothing arrives leave: what waits for them does not have to any more, and
+    /// keeps its place nevertheless.
+    fn leave_behind(
+        &mut self,
+        deaf: usize,
+        home: usize,
+        channel: usize,
+        random: &mut Rng,
+    ) -> Check {
+        self.move_subscribers(channel, &[deaf, home])?;
+        if self.heard(channel).len() < 2 {
+            return Ok(());
+        }
+        let from = self.another(home, random);
+        self.process.lanes.set_due(deaf, 0);
+        self.push_until_stalled(channel, from, home)?;
+        let is_waited_for = self.has_stalled(home);
+        for number in 0..self.peers.clients.len() {
+            if let Some(link) = self.peers.clients[number].link
+                && self.worker_of(Some(link)) == Some(deaf)
+            {
+                let action = Action::Unsubscribe {
+                    client: number as u8,
+                    channel: channel as u8,
+                };
+                self.ask(number, action);
+                self.up(link, usize::MAX)?;
+            }
+        }
+        self.push(from, channel, 0, 1)?;
+        self.turn(deaf, None)?;
+        if from != deaf {
+            self.turn(from, None)?;
+        }
+        self.turn(home, Some(random.u32(..)))?;
+        if is_waited_for {
+            self.ledger.seen.note(Event::LeftBehind);
+        }
+        self.rest()?;
+        self.process.lanes.set_due(deaf, usize::MAX);
+        Ok(())
+    }
+}

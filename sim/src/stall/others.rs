@@ -1,0 +1,147 @@
+//! A log that writes nothing, clients that do not read, and a crowd.
+
+use fastrand::Rng;
+
+use super::{FEW, KEPT_BYTES, Still, WAITING_MAX};
+use crate::action::Action;
+use crate::channels::{CHANNELS, COMMON, Kind};
+use crate::failure::Check;
+use crate::seen::Event;
+use crate::setup::pick;
+use crate::world::World;
+
+impl World {
+    /// No log writes anything: what is not kept goes on, also behind what is.
+    pub(super) fn stall_log(&mut self, random: &mut Rng) -> Check {
+        if self.disk.is_none() {
+            return Ok(());
+        }
+        let still = Still {
+            worker: None,
+            is_log: true,
+        };
+        let workers: Vec<_> = (0..self.process.workers.len()).collect();
+        let concerned = self.concerned();
+        let kept: Vec<_> = (0..CHANNELS.len())
+            .filter(|one| CHANNELS[*one].kind.remembers())
+            .collect();
+        let mut waits = false;
+        for _ in 0..3 {
+            let (from, channel) = (*pick(random, &workers), *pick(random, &kept));
+            let times = 2 + WAITING_MAX.min(2 * self.setup.credits as usize);
+            for _ in 0..random.usize(2..=times) {
+                self.push(from, channel, 0, 1)?;
+                if random.bool() {
+                    self.rest_without(&still)?;
+                }
+            }
+        }
+        self.rest_without(&still)?;
+        for worker in &self.process.workers {
+            waits |= worker.shared().hub.counts().pending > 0;
+        }
+        for (channel, one) in CHANNELS.iter().enumerate() {
+            let kind = one.kind;
+            if !kind.remembers() && kind.takes_any() {
+                self.publication_goes_on(channel, *pick(random, &workers), &still)?;
+                if waits {
+                    self.ledger.seen.note(Event::WentOnWithoutLog);
+                }
+            }
+        }
+        self.commands_go_on(&concerned, &still, random)
+    }
+
+    /// Clients that may lose some do not read until they have lost some, and then they do.
+    pub(super) fn stall_readers(&mut self, worker: usize) -> Check {
+        let log = CHANNELS.iter().position(|one| one.kind == Kind::Log);
+        let channel = log.unwrap_or_default();
+        let mut lossy = Vec::new();
+        for number in 0..self.peers.listeners.len() {
+            if self.peers.listeners[number].is_lossy() {
+                self.listen(number, worker as u8);
+                lossy.push((number, self.peers.listeners[number].reads));
+            }
+        }
+        if lossy.is_empty() {
+            return Ok(());
+        }
+        self.rest()?;
+        for (number, _) in &lossy {
+            self.peers.listeners[*number].reads = false;
+        }
+        let before = self.dropped_oldest();
+        let pad = self.setup.pad_max;
+        let most = self.setup.outbox_bytes + self.setup.pipe_bytes;
+        for _ in 0..most / (KEPT_BYTES + usize::from(pad)) + 4 {
+            self.push(self.home(channel), channel, pad, 1)?;
+            self.rest()?;
+        }
+        if self.dropped_oldest() > before {
+            self.ledger.seen.note(Event::DroppedOldest);
+        }
+        for (number, _) in &lossy {
+            self.peers.listeners[*number].reads = true;
+        }
+        self.rest()?;
+        let checked = self.check_peers();
+        for (number, reads) in lossy {
+            self.peers.listeners[number].reads = reads;
+        }
+        checked
+    }
+
+    fn dropped_oldest(&self) -> u64 {
+        let workers = self.process.workers.iter();
+        let dropped = workers.map(|one| one.shared().stats.publications_dropped[0].read());
+        dropped.sum()
+    }
+
+    /// More are subscribed than a worker serves at once, and another one comes between two publications.
+    pub(super) fn crowd(&mut self, worker: usize, random: &mut Rng) -> Check {
+        if self.peers.clients.len() <= FEW + 1 {
+            return Ok(());
+        }
+        let channels: Vec<_> = (0..COMMON)
+            .filter(|one| matches!(CHANNELS[*one].kind, Kind::Chat | Kind::Log | Kind::News))
+            .collect();
+        let channel = *pick(random, &channels);
+        let late = random.usize(0..self.peers.clients.len());
+        for number in 0..self.peers.clients.len() {
+            self.connect(number, worker as u8);
+            let (client, channel) = (number as u8, channel as u8);
+            let action = match number == late {
+                true => Action::Unsubscribe { client, channel },
+                false => Action::Subscribe { client, channel },
+            };
+            self.ask(number, action);
+        }
+        self.rest()?;
+        let subscribers = self.subscribers(channel);
+        let here = subscribers.filter(|one| self.worker_of(one.link) == Some(worker));
+        let is_crowded = here.count() > FEW;
+        let home = self.home(channel);
+        self.push(home, channel, 0, 1)?;
+        let action = Action::Subscribe {
+            client: late as u8,
+            channel: channel as u8,
+        };
+        self.ask(late, action);
+        let link = self.peers.clients[late].link;
+        if let Some(link) = link {
+            self.up(link, usize::MAX)?;
+        }
+        if home != worker {
+            self.turn(worker, None)?;
+            self.turn(home, None)?;
+        }
+        self.push(home, channel, 0, 1)?;
+        if home != worker {
+            self.turn(home, None)?;
+        }
+        if is_crowded && self.worker_of(link) == Some(worker) {
+            self.ledger.seen.note(Event::CameBetween);
+        }
+        Ok(())
+    }
+}
