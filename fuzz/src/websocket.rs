@@ -112,8 +112,8 @@ fn decode(
             }
             input = &mut input[taken..];
         }
-        // Twice what came or a pooled buffer, the state, and a window and its tables where the peer keeps a context.
-        let context_bytes = 48 * 1024 * usize::from(agreed.is_some());
+        // Twice what came or a pooled buffer, the state, and a window where the peer keeps a context.
+        let context_bytes = 33 * 1024 * usize::from(agreed.is_some());
         assert!(decoder.heap_bytes() <= (2 * at).max(16 * 1024) + 1024 + context_bytes);
         assert!(!(ended && decoder.is_midway()));
     }

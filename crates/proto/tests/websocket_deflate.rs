@@ -395,7 +395,7 @@ fn corrupt_and_too_big_is_too_big() {
     }
 }
 
-/// Two bytes each, and each would cost a new stream.
+/// Two bytes each, and each costs a new stream.
 #[test]
 fn final_blocks_are_counted() {
     let limits = Limits {
@@ -403,12 +403,20 @@ fn final_blocks_are_counted() {
         fragments_max: 1,
         inflate_ratio_max: 0,
     };
-    for (blocks, refused) in [(200, false), (300, true), (400_000, true)] {
+    for (blocks, refused) in [
+        (1, false),
+        (8, false),
+        (9, true),
+        (250, true),
+        (400_000, true),
+    ] {
         let mut frame = compressed_frame(&[3, 0].repeat(blocks));
         let mut codecs = Codecs::new();
         let mut decoder = Decoder::new(Role::Client, Some(agreed(15, false)));
         let result = decoder.decode(&mut frame, &mut codecs, &limits);
-        assert_eq!(result.is_err(), refused, "{blocks}: {result:?}");
+        let expected = refused.then_some(Error::TooManyFinalBlocks);
+        assert_eq!(result.err(), expected, "{blocks}");
+        assert_eq!(expected.map_or(1007, Error::close_code), 1007);
     }
 }
 

@@ -1,12 +1,18 @@
-//! What the connections of one worker share: the deflate codecs for messages without context, and scratch buffers.
+//! What the connections of one worker share: the deflate codecs, and scratch buffers.
 //!
-//! Sharing is what keeps idle connections small: an inflater with its window takes about 40 KiB, a deflater 200 KiB
-//! and more, and between two messages without context there is nothing in them worth keeping.
+//! Sharing is what keeps connections small: an inflater with its window takes about 40 KiB, a deflater 200 KiB and more,
+//! and between two messages there is nothing in them worth keeping. Where a context is kept, its
+//! [window](super::context) is given to the stream before the message.
+
+use std::sync::Arc;
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 use super::Error;
-use super::deflate::{Agreed, LIBRARY_WINDOW_BITS_MIN, WINDOW_BITS_MAX};
+use super::context::{ContextBudget, slide};
+use super::deflate::{
+    KEPT_WINDOW_BITS_MAX, LIBRARY_WINDOW_BITS_MIN, WINDOW_BITS_MAX, window_bytes,
+};
 use super::frame::CONTROL_BYTES_MAX;
 use super::partial::{Partial, Short};
 
@@ -19,10 +25,18 @@ const LEVEL: Compression = Compression::new(4);
 const SPARE_PARTIALS_MAX: usize = 64;
 /// Scratch above this is given back when the next message comes.
 const SCRATCH_BYTES_MAX: usize = 256 * 1024;
-/// Final blocks in one message. Each costs us a new stream, and two bytes are enough to send one.
-const FINAL_BLOCKS_MAX: u32 = 256;
+/// Final blocks in one message. A sender has a reason for one, at its end (RFC 7692 section 7.2.3.4); each costs us a
+/// new stream, and two bytes are enough to send one.
+const FINAL_BLOCKS_MAX: u32 = 8;
 /// Smallest room that a codec is given at once.
 const ROOM_BYTES_MIN: usize = 1024;
+
+/// What codecs cost, in units of about a nanosecond: a stream that begins to inflate, which is a message's first or
+/// that behind a final block; a compressed byte; a byte inflated from it.
+const INFLATE_WORK: (u64, u64, u64) = (2_000, 8, 1);
+/// A message that is compressed, mostly for the memory of matches to be emptied; a byte of it; a byte of the window that
+/// the stream is given before.
+const DEFLATE_WORK: (u64, u64, u64) = (9_000, 10, 1);
 
 /// Shared by the connections of one worker; one for receiving and one for sending, since an event borrows the first
 /// while its answer is encoded with the second. Each allocates only what its side needs. What stays in the scratch
@@ -42,7 +56,18 @@ pub struct Codecs {
     spare: Vec<Box<Partial>>,
     inflate: Option<Box<Decompress>>,
     /// By window bits, from [`LIBRARY_WINDOW_BITS_MIN`].
-    deflates: [Option<Box<Compress>>; (WINDOW_BITS_MAX - LIBRARY_WINDOW_BITS_MIN + 1) as usize],
+    deflates: [Option<Box<Deflater>>; (WINDOW_BITS_MAX - LIBRARY_WINDOW_BITS_MIN + 1) as usize],
+    budget: Arc<ContextBudget>,
+    work: u64,
+}
+
+/// A stream that compresses for whichever connection comes next.
+#[derive(Debug)]
+struct Deflater {
+    stream: Compress,
+    /// The last bytes that the stream has seen, as many as it can refer to where contexts are kept.
+    seen: Vec<u8>,
+    is_fresh: bool,
 }
 
 impl Codecs {
@@ -50,6 +75,28 @@ impl Codecs {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The contexts of its connections count against `budget`, which others may share.
+    #[must_use]
+    pub fn with_budget(budget: Arc<ContextBudget>) -> Self {
+        Self {
+            budget,
+            ..Self::default()
+        }
+    }
+
+    /// What contexts count against.
+    #[must_use]
+    pub fn budget(&self) -> &Arc<ContextBudget> {
+        &self.budget
+    }
+
+    /// What compressing and inflating have cost since the last call, in units of about a nanosecond. Counted from what
+    /// was done, not measured: streams that were begun, bytes that went in and came out, also of messages that were
+    /// refused. It depends on the messages alone, not on what was done before them.
+    pub fn take_work(&mut self) -> u64 {
+        std::mem::take(&mut self.work)
     }
 
     /// Gives back the scratch that a large message has left, as the next message would. For a worker that falls idle.
@@ -60,42 +107,53 @@ impl Codecs {
 
     /// Compresses `data` by itself, as for any receiver with this window, and lends the result.
     pub(super) fn deflate_alone(&mut self, data: &[u8], window_bits: u8) -> &[u8] {
+        self.deflate(b"", data, window_bits);
+        &self.compressed
+    }
+
+    /// Compresses `data` for a receiver who has inflated `window` last, and lends the result. `window` has at most
+    /// [`KEPT_WINDOW_BITS_MAX`].
+    pub(super) fn deflate_after(&mut self, window: &[u8], data: &[u8], window_bits: u8) -> &[u8] {
+        // The stream has no larger window than what is kept. So it refers to nothing before `window` also where it has
+        // seen more: which is why it may go on wherever the last bytes are the same, whosever they were.
+        let bits = window_bits.min(KEPT_WINDOW_BITS_MAX);
+        self.deflate(window, data, bits);
+        &self.compressed
+    }
+
+    fn deflate(&mut self, window: &[u8], data: &[u8], window_bits: u8) {
         let bits = window_bits.clamp(LIBRARY_WINDOW_BITS_MIN, WINDOW_BITS_MAX);
         let slot = &mut self.deflates[usize::from(bits - LIBRARY_WINDOW_BITS_MIN)];
-        let deflate = slot.get_or_insert_with(|| Box::new(new_deflate(bits)));
-        // Without its history a deflater is as good as new. Before use, not after: unused ones need none.
-        if deflate.total_in() > 0 {
-            deflate.reset();
+        let deflater = slot.get_or_insert_with(|| Box::new(Deflater::new(bits)));
+        deflater.prime(window);
+        compress(&mut deflater.stream, data, &mut self.compressed);
+        let (begin, byte, window_byte) = DEFLATE_WORK;
+        self.work += begin + byte * data.len() as u64 + window_byte * window.len() as u64;
+        deflater.is_fresh = false;
+        if bits <= KEPT_WINDOW_BITS_MAX {
+            slide(&mut deflater.seen, data, window_bytes(bits));
         }
-        compress(deflate, data, &mut self.compressed);
-        &self.compressed
     }
 
-    /// Compresses `data` in a connection's context and lends the result.
-    pub(super) fn deflate_with(&mut self, context: &mut Compress, data: &[u8]) -> &[u8] {
-        compress(context, data, &mut self.compressed);
-        &self.compressed
-    }
-
-    /// Inflates a message without context.
-    pub(super) fn inflate_alone(&mut self, data: &[u8], bytes_max: usize) -> Result<(), Error> {
-        let inflate = self
-            .inflate
-            .get_or_insert_with(|| Box::new(Decompress::new(false)));
-        inflate.reset(false);
-        renew(&mut self.message);
-        inflate_message(inflate, data, &mut self.message, bytes_max)
-    }
-
-    /// Inflates a message in its connection's context.
-    pub(super) fn inflate_with(
+    /// Inflates a message whose sender has sent `window` last; without context that is empty.
+    pub(super) fn inflate(
         &mut self,
-        context: &mut Decompress,
+        window: &[u8],
         data: &[u8],
         bytes_max: usize,
     ) -> Result<(), Error> {
         renew(&mut self.message);
-        inflate_message(context, data, &mut self.message, bytes_max)
+        let stream = self
+            .inflate
+            .get_or_insert_with(|| Box::new(Decompress::new(false)));
+        let mut streams = 0;
+        let message = &mut self.message;
+        let inflated = inflate_message(stream, window, data, message, bytes_max, &mut streams);
+        let (begin, byte, inflated_byte) = INFLATE_WORK;
+        self.work += begin * u64::from(streams)
+            + byte * data.len() as u64
+            + inflated_byte * message.len() as u64;
+        inflated
     }
 
     /// How long a compressed message may be whose inflated form is limited to `bytes_max`: incompressible data grows
@@ -134,19 +192,38 @@ impl Codecs {
     }
 }
 
-/// A deflater whose output any inflater with a window of `agreed` window bits takes.
-pub(super) fn new_deflate(window_bits: u8) -> Compress {
-    // The library refuses 8. With 9 it never looks back further than 512 - 262 = 250 bytes (a match of the greatest
-    // length must fit into its window beside the distance), so a window of 256 holds all it refers to.
-    Compress::new_with_window_bits(LEVEL, false, window_bits.max(LIBRARY_WINDOW_BITS_MIN))
+impl Deflater {
+    /// One whose output any inflater with a window of so many bits takes.
+    fn new(window_bits: u8) -> Self {
+        // The library refuses 8. With 9 it never looks back further than 512 - 262 = 250 bytes (a match of the greatest
+        // length must fit into its window beside the distance), so a window of 256 holds all it refers to.
+        Self {
+            stream: Compress::new_with_window_bits(LEVEL, false, window_bits),
+            seen: Vec::new(),
+            is_fresh: true,
+        }
+    }
+
+    /// Brings the stream to where it has seen `window` and nothing else.
+    fn prime(&mut self, window: &[u8]) {
+        // A connection that sends several messages in a row finds the stream as it left it.
+        if !window.is_empty() && self.seen == window {
+            return;
+        }
+        // Before use, not after: unused ones need none.
+        if !self.is_fresh {
+            self.stream.reset();
+        }
+        self.seen.clear();
+        if !window.is_empty() {
+            let primed = self.stream.set_dictionary(window);
+            debug_assert!(primed.is_ok(), "a raw stream takes any dictionary");
+            self.seen.extend_from_slice(window);
+        }
+    }
 }
 
-/// An inflater for data made with a window of `window_bits`; a larger window does no harm.
-pub(super) fn new_inflate(window_bits: u8) -> Decompress {
-    Decompress::new_with_window_bits(false, window_bits.max(LIBRARY_WINDOW_BITS_MIN))
-}
-
-/// Replaces `out` by the compressed message, ended by a flush and without its [`TAIL`] (RFC 7692 section 7.2.1).
+/// Replaces `out` by the compressed message, which is not empty, ended by a flush and without its [`TAIL`] (RFC 7692 section 7.2.1).
 fn compress(deflate: &mut Compress, mut data: &[u8], out: &mut Vec<u8>) {
     renew(out);
     loop {
@@ -164,14 +241,8 @@ fn compress(deflate: &mut Compress, mut data: &[u8], out: &mut Vec<u8>) {
         }
     }
     debug_assert!(data.is_empty());
-    if out.ends_with(&TAIL) {
-        out.truncate(out.len() - TAIL.len());
-    } else {
-        // Two empty messages in a row: to the library there is nothing new to flush. An empty message is one empty
-        // block, of which the tail is but the end (RFC 7692 section 7.2.3.6).
-        debug_assert!(out.is_empty());
-        out.push(0);
-    }
+    debug_assert!(out.ends_with(&TAIL), "there was something to flush");
+    out.truncate(out.len() - TAIL.len());
 }
 
 /// Empties a scratch buffer, and gives its memory back if a large message has left much.
@@ -182,18 +253,21 @@ fn renew(scratch: &mut Vec<u8>) {
     }
 }
 
-/// Appends the inflated message to `out`, which holds at most `bytes_max` bytes then.
+/// Appends the inflated message to `out`, which holds at most `bytes_max` bytes then; counts the streams it took.
 fn inflate_message(
     inflate: &mut Decompress,
+    window: &[u8],
     data: &[u8],
     out: &mut Vec<u8>,
     bytes_max: usize,
+    streams: &mut u32,
 ) -> Result<(), Error> {
     // No block at all, as some senders make of an empty message: nothing that the tail could complete.
     if data.is_empty() {
         return Ok(());
     }
-    let mut final_blocks = 0;
+    begin_stream(inflate, window, out)?;
+    *streams = 1;
     let mut input = data;
     let mut tail = false;
     let mut drained = false;
@@ -224,17 +298,12 @@ fn inflate_message(
         input = &input[consumed..];
         drained = out.len() < out.capacity();
         if status == Status::StreamEnd {
-            // A final block ends a stream, but neither the message nor the context (RFC 7692 section 7.2.3.4). The
-            // library forgets its window with the stream; of the window, what this message has is given back.
-            final_blocks += 1;
-            if final_blocks > FINAL_BLOCKS_MAX {
-                return Err(Error::CorruptDeflate);
+            // A final block ends a stream, but neither the message nor the context (RFC 7692 section 7.2.3.4).
+            if *streams > FINAL_BLOCKS_MAX {
+                return Err(Error::TooManyFinalBlocks);
             }
-            inflate.reset(false);
-            let window = &out[out.len().saturating_sub(1 << WINDOW_BITS_MAX)..];
-            inflate
-                .set_dictionary(window)
-                .map_err(|_| Error::CorruptDeflate)?;
+            begin_stream(inflate, window, out)?;
+            *streams += 1;
             // Some senders leave out the byte behind the final block; then the tail has nothing to complete.
             if input.is_empty() {
                 return Ok(());
@@ -250,16 +319,18 @@ fn inflate_message(
     }
 }
 
-impl Agreed {
-    /// A deflater for a connection that keeps its context.
-    pub(super) fn new_deflate(self, sender: super::Role) -> Compress {
-        new_deflate(self.window_bits_of(sender))
+/// A new stream that may refer to what was inflated before: `window`, then `out`.
+fn begin_stream(inflate: &mut Decompress, window: &[u8], out: &[u8]) -> Result<(), Error> {
+    inflate.reset(false);
+    let out = &out[out.len().saturating_sub(1 << WINDOW_BITS_MAX)..];
+    for part in [window, out] {
+        if !part.is_empty() {
+            inflate
+                .set_dictionary(part)
+                .map_err(|_| Error::CorruptDeflate)?;
+        }
     }
-
-    /// An inflater for a connection whose peer keeps its context.
-    pub(super) fn new_inflate(self, receiver: super::Role) -> Decompress {
-        new_inflate(self.window_bits_of(receiver.peer()))
-    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -272,14 +343,17 @@ mod tests {
         // A final block that fills the scratch; a stored block in the same context.
         let hello = [0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x27, 0, 0];
         let stored = [0, 5, 0, 0xfa, 0xff, b'H', b'e', b'l', b'l', b'o', 0];
+        let mut stream = Decompress::new(false);
+        let mut inflate = |window: &[u8], data: &[u8], capacity| {
+            let mut out = Vec::with_capacity(capacity);
+            let mut streams = 0;
+            inflate_message(&mut stream, window, data, &mut out, 100, &mut streams).map(|()| out)
+        };
         for first in 0..80 {
             for second in 0..20 {
-                let mut context = new_inflate(WINDOW_BITS_MAX);
-                let mut out = Vec::with_capacity(first);
-                inflate_message(&mut context, &hello, &mut out, 100).unwrap();
+                let out = inflate(b"", &hello, first).unwrap();
                 assert!(out.starts_with(b"Hellooo") && out.len() == 36, "{first}");
-                let mut out = Vec::with_capacity(second);
-                inflate_message(&mut context, &stored, &mut out, 100).unwrap();
+                let out = inflate(&out, &stored, second).unwrap();
                 assert_eq!(out, b"Hello", "{first} {second}");
             }
         }

@@ -7,8 +7,7 @@
 
 use std::ops::Range;
 
-use flate2::Decompress;
-
+use super::context::Context;
 use super::deflate::Agreed;
 use super::frame::{Header, Opcode};
 use super::partial::Partial;
@@ -42,8 +41,9 @@ pub enum Event<'a> {
 pub struct Decoder {
     /// The message or frame under way. `None` between messages, always.
     partial: Option<Box<Partial>>,
-    /// The peer's compression context, where it keeps one (RFC 7692 section 7.2.2); from its first compressed message.
-    inflate: Option<Box<Decompress>>,
+    /// The peer's compression context, where it keeps one (RFC 7692 section 7.2.2); from its first compressed message, or
+    /// from the start where its room is reserved.
+    context: Option<Box<Context>>,
     deflate: Option<Agreed>,
     role: Role,
     /// A close frame or an error was the last event.
@@ -65,16 +65,32 @@ pub(super) enum Found {
 }
 
 impl Decoder {
-    /// `role` is ours; `deflate` what the handshake agreed on.
+    /// `role` is ours; `deflate` what the handshake agreed on. A context of the peer's counts against no budget: servers
+    /// use [`Decoder::accept`].
     #[must_use]
     pub fn new(role: Role, deflate: Option<Agreed>) -> Self {
         Self {
             partial: None,
-            inflate: None,
+            context: None,
             deflate,
             role,
             ended: false,
         }
+    }
+
+    /// A server's, for what it is about to agree on. The room for a context of the client's is reserved in full; where the
+    /// budget of `codecs` has none, the client is to keep no context. [`Decoder::deflate`] says what to agree on.
+    #[must_use]
+    pub fn accept(agreed: Option<Agreed>, codecs: &Codecs) -> Self {
+        let mut decoder = Self::new(Role::Server, agreed);
+        if let Some(agreed) = agreed.filter(|agreed| agreed.peer_keeps_context(Role::Server)) {
+            let window_bytes = agreed.peer_window_bytes(Role::Server);
+            match Context::reserved(codecs.budget(), window_bytes) {
+                Some(context) => decoder.context = Some(Box::new(context)),
+                None => decoder.deflate = Some(agreed.without_client_context()),
+            }
+        }
+        decoder
     }
 
     /// Takes bytes from the front of `input`; returns how many, and the event if one is complete. Without an event all
@@ -125,11 +141,11 @@ impl Decoder {
             .partial
             .as_ref()
             .map_or(0, |partial| partial.heap_bytes());
-        let inflate = match (&self.inflate, self.deflate) {
-            (Some(_), Some(agreed)) => agreed.inflate_bytes(self.role),
-            _ => 0,
-        };
-        partial + inflate
+        let context = self
+            .context
+            .as_ref()
+            .map_or(0, |context| context.heap_bytes());
+        partial + context
     }
 
     #[inline(always)]
@@ -233,18 +249,26 @@ impl Decoder {
             .deflate
             .expect("RSV1 is refused unless deflate was agreed");
         let bytes_max = limits.inflated_bytes_max(data.len());
-        let inflated = if agreed.peer_keeps_context(self.role) {
-            let context = self
-                .inflate
-                .get_or_insert_with(|| Box::new(agreed.new_inflate(self.role)));
-            codecs.inflate_with(context, data, bytes_max)
-        } else {
-            codecs.inflate_alone(data, bytes_max)
+        let window = match &self.context {
+            Some(context) => context.window(),
+            None => &[],
         };
-        inflated.map_err(|error| match error {
-            Error::MessageTooBig if bytes_max < limits.message_bytes_max => Error::InflatedTooFar,
-            error => error,
-        })?;
+        codecs
+            .inflate(window, data, bytes_max)
+            .map_err(|error| match error {
+                Error::MessageTooBig if bytes_max < limits.message_bytes_max => {
+                    Error::InflatedTooFar
+                }
+                error => error,
+            })?;
+        if agreed.peer_keeps_context(self.role) {
+            let context = match &mut self.context {
+                Some(context) => context,
+                none => none.insert(Box::new(Context::new(None))),
+            };
+            let kept = context.push(codecs.message(), agreed.peer_window_bytes(self.role));
+            debug_assert!(kept, "its room is reserved, or not limited");
+        }
         if kind == MessageKind::Text {
             utf8::check(codecs.message())
         } else {
@@ -255,7 +279,7 @@ impl Decoder {
     fn end(&mut self) {
         self.ended = true;
         self.partial = None;
-        self.inflate = None;
+        self.context = None;
     }
 }
 

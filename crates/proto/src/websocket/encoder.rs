@@ -1,14 +1,15 @@
 //! Messages and control frames to bytes, appended to the caller's buffer, one frame each: who sends whole messages
 //! needs no fragments. The bytes go to the connection's outbox next.
 
-use flate2::Compress;
-
+use super::context::Context;
 use super::deflate::Agreed;
 use super::frame::{Opcode, write_header};
 use super::{Codecs, MessageKind, Role, close, mask as masking};
 
 /// Below this a message without context is sent plain: its compressed form is hardly ever shorter by a header's worth.
 const COMPRESS_BYTES_MIN: usize = 32;
+/// Below this a message is sent plain even with a context: a match, the end of its block and the flush take four bytes.
+const COMPRESS_KEPT_BYTES_MIN: usize = 5;
 
 /// Appends a whole message, not compressed. `mask` is a client's, fresh and unpredictable for each frame (RFC 6455
 /// section 5.3); servers give `None`.
@@ -48,8 +49,8 @@ pub fn encode_close(out: &mut Vec<u8>, code: Option<u16>, reason: &str, mask: Op
 /// One connection's sending side of messages, with its compression context where one is kept.
 #[derive(Debug)]
 pub struct Encoder {
-    /// From the first message that was compressed.
-    context: Option<Box<Compress>>,
+    /// From the first message that was compressed; forgotten at will, since the peer has to remember more, not less.
+    context: Option<Box<Context>>,
     deflate: Option<Agreed>,
     role: Role,
 }
@@ -82,29 +83,61 @@ impl Encoder {
             encode_message(out, kind, data, mask);
             return false;
         };
-        if agreed.keeps_context(self.role) {
-            // The peer's window holds what we compressed, so that has to be sent even if it has become longer.
-            let context = self
-                .context
-                .get_or_insert_with(|| Box::new(agreed.new_deflate(self.role)));
-            frame(
-                out,
-                kind.into(),
-                true,
-                codecs.deflate_with(context, data),
-                mask,
-            );
-            return true;
-        }
-        if data.len() >= COMPRESS_BYTES_MIN {
-            let compressed = codecs.deflate_alone(data, agreed.window_bits_of(self.role));
-            if compressed.len() < data.len() {
+        let keeps_context = agreed.keeps_context(self.role);
+        let bytes_min = match keeps_context {
+            true => COMPRESS_KEPT_BYTES_MIN,
+            false => COMPRESS_BYTES_MIN,
+        };
+        if data.len() >= bytes_min {
+            let window_bits = agreed.window_bits_of(self.role);
+            // A message longer than what is kept has more to refer to in itself, with its window in full.
+            let refers_back = keeps_context && data.len() <= agreed.own_window_bytes(self.role);
+            let compressed = match refers_back {
+                true => {
+                    let context = self.context.as_ref();
+                    let window = context.map_or(&[][..], |context| context.window());
+                    codecs.deflate_after(window, data, window_bits)
+                }
+                false => codecs.deflate_alone(data, window_bits),
+            };
+            // What is sent plain is in no window: a short one goes compressed even if it has become longer, for those
+            // that follow.
+            if compressed.len() < data.len() || refers_back {
                 frame(out, kind.into(), true, compressed, mask);
+                if keeps_context {
+                    self.keep(data, agreed, codecs);
+                }
                 return true;
             }
         }
         encode_message(out, kind, data, mask);
         false
+    }
+
+    fn keep(&mut self, data: &[u8], agreed: Agreed, codecs: &Codecs) {
+        let mut context = self
+            .context
+            .take()
+            .unwrap_or_else(|| Box::new(Context::new(Some(codecs.budget()))));
+        if context.push(data, agreed.own_window_bytes(self.role)) {
+            self.context = Some(context);
+        }
+    }
+
+    /// To be called at intervals: forgets the context if no message was compressed since the last call. The next message
+    /// is compressed as the first was.
+    pub fn rest(&mut self) {
+        if self.context.as_mut().is_some_and(|context| context.rest()) {
+            self.context = None;
+        }
+    }
+
+    /// Own memory beside `self`, in bytes: the compression context.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.context
+            .as_ref()
+            .map_or(0, |context| context.heap_bytes())
     }
 }
 

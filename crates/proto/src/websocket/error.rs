@@ -44,6 +44,9 @@ pub enum Error {
     /// Compressed data that is no DEFLATE stream.
     #[error("corrupt compressed data")]
     CorruptDeflate,
+    /// More final blocks in one message than a sender has a reason for.
+    #[error("too many final blocks in a message")]
+    TooManyFinalBlocks,
     /// More bytes than [`message_bytes_max`](super::Limits::message_bytes_max).
     #[error("message too big")]
     MessageTooBig,
@@ -71,7 +74,9 @@ impl Error {
             | Self::ContinuationExpected
             | Self::CloseTruncated
             | Self::CloseCode => close::PROTOCOL_ERROR,
-            Self::InvalidUtf8 | Self::CorruptDeflate => close::INVALID_DATA,
+            Self::InvalidUtf8 | Self::CorruptDeflate | Self::TooManyFinalBlocks => {
+                close::INVALID_DATA
+            }
             Self::MessageTooBig | Self::TooManyFragments | Self::InflatedTooFar => close::TOO_BIG,
         }
     }

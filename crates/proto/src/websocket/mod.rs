@@ -9,6 +9,7 @@
 
 pub mod close;
 mod codecs;
+mod context;
 mod decoder;
 pub mod deflate;
 mod encoder;
@@ -21,6 +22,7 @@ mod partial;
 mod utf8;
 
 pub use codecs::Codecs;
+pub use context::ContextBudget;
 pub use decoder::{Decoder, Event};
 pub use encoder::{Encoder, encode_close, encode_control, encode_message};
 pub use error::Error;

@@ -1,0 +1,205 @@
+//! Kept compression contexts (RFC 7692 section 7.2): of each the plain bytes that a back reference may still reach, and
+//! the budget that all of them share.
+//!
+//! A DEFLATE stream remembers more than that, but nothing that a decoder could notice: [`Codecs`](super::Codecs) primes
+//! one stream with these bytes, for each message and whichever connection it belongs to. So a context costs as many
+//! bytes as its messages had, up to its window, instead of a stream of its own (300 KiB for both directions).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Smallest piece of memory that a context has.
+const WINDOW_BYTES_MIN: usize = 64;
+
+/// How many bytes the contexts of all connections may have together; shared by all workers of a process.
+///
+/// A sender that finds no room compresses without context, as it may at any time. What a peer may refer to can't be
+/// forgotten, so its window is reserved in full before it is agreed on: see [`Decoder::accept`](super::Decoder::accept).
+#[derive(Debug)]
+pub struct ContextBudget {
+    bytes: AtomicUsize,
+    bytes_max: AtomicUsize,
+}
+
+impl ContextBudget {
+    /// Nothing is reserved yet.
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes: AtomicUsize::new(0),
+            bytes_max: AtomicUsize::new(bytes_max),
+        }
+    }
+
+    /// Changes the limit. Contexts above it stay until their connections end.
+    pub fn set_bytes_max(&self, bytes_max: usize) {
+        self.bytes_max.store(bytes_max, Relaxed);
+    }
+
+    /// Bytes that are reserved.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    fn reserve(&self, bytes: usize) -> bool {
+        let bytes_max = self.bytes_max.load(Relaxed);
+        self.bytes
+            .fetch_update(Relaxed, Relaxed, |reserved| {
+                reserved.checked_add(bytes).filter(|&sum| sum <= bytes_max)
+            })
+            .is_ok()
+    }
+}
+
+impl Default for ContextBudget {
+    /// Without a limit.
+    fn default() -> Self {
+        Self::new(usize::MAX)
+    }
+}
+
+/// A part of a budget, given back when it is dropped; without a budget as much as is asked for.
+#[derive(Debug)]
+struct Reservation {
+    budget: Option<Arc<ContextBudget>>,
+    bytes: usize,
+}
+
+impl Reservation {
+    fn grow_to(&mut self, bytes: usize) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        let granted = self
+            .budget
+            .as_ref()
+            .is_none_or(|budget| budget.reserve(more));
+        if granted {
+            self.bytes += more;
+        }
+        granted
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let Some(budget) = &self.budget {
+            budget.bytes.fetch_sub(self.bytes, Relaxed);
+        }
+    }
+}
+
+/// The last plain bytes of one direction's compressed messages.
+#[derive(Debug)]
+pub(super) struct Context {
+    window: Vec<u8>,
+    reservation: Reservation,
+    /// A message was sent since the last [`Context::rest`].
+    used: bool,
+}
+
+impl Context {
+    /// Without a byte, and with nothing reserved of its budget.
+    pub(super) fn new(budget: Option<&Arc<ContextBudget>>) -> Self {
+        Self {
+            window: Vec::new(),
+            reservation: Reservation {
+                budget: budget.map(Arc::clone),
+                bytes: 0,
+            },
+            used: true,
+        }
+    }
+
+    /// Without a byte, and with room for `bytes` of them; `None` if the budget has none.
+    pub(super) fn reserved(budget: &Arc<ContextBudget>, bytes: usize) -> Option<Self> {
+        let mut context = Self::new(Some(budget));
+        context.reservation.grow_to(bytes).then_some(context)
+    }
+
+    pub(super) fn window(&self) -> &[u8] {
+        &self.window
+    }
+
+    /// Takes over a message, of which the last `window_bytes` stay. `false` if the budget has no room for them: then the
+    /// context is none any more, and has to be dropped.
+    pub(super) fn push(&mut self, message: &[u8], window_bytes: usize) -> bool {
+        self.used = true;
+        let wanted = (self.window.len() + message.len()).min(window_bytes);
+        if wanted > self.window.capacity() {
+            let capacity = wanted
+                .next_power_of_two()
+                .max(WINDOW_BYTES_MIN)
+                .min(window_bytes);
+            if !self.reservation.grow_to(capacity) {
+                return false;
+            }
+            self.window.reserve_exact(capacity - self.window.len());
+        }
+        slide(&mut self.window, message, window_bytes);
+        true
+    }
+
+    /// To be called at intervals: whether no message was sent since the last call.
+    pub(super) fn rest(&mut self) -> bool {
+        !std::mem::take(&mut self.used)
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        size_of::<Self>() + self.window.capacity()
+    }
+}
+
+/// Appends `message` to a window of at most `window_bytes`, whose oldest bytes make room.
+pub(super) fn slide(window: &mut Vec<u8>, message: &[u8], window_bytes: usize) {
+    let message = &message[message.len().saturating_sub(window_bytes)..];
+    let excess = (window.len() + message.len()).saturating_sub(window_bytes);
+    window.drain(..excess);
+    window.extend_from_slice(message);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_holds_the_last_bytes_and_no_more_memory_than_it_may() {
+        let budget = Arc::new(ContextBudget::default());
+        for window_bytes in [256, 512, 4096, 32768] {
+            let mut context = Context::new(Some(&budget));
+            let mut all = Vec::new();
+            let mut random = fastrand::Rng::with_seed(window_bytes as u64);
+            for _ in 0..200 {
+                let longest = [10, 200, 2 * window_bytes][random.usize(..3)];
+                let message: Vec<u8> = (0..random.usize(..longest))
+                    .map(|_| random.u8(..))
+                    .collect();
+                assert!(context.push(&message, window_bytes));
+                all.extend_from_slice(&message);
+                let kept = all.len().min(window_bytes);
+                assert_eq!(context.window(), &all[all.len() - kept..]);
+                assert!(context.window.capacity() <= window_bytes);
+                assert!(context.window.capacity() <= (2 * kept).max(WINDOW_BYTES_MIN));
+                assert_eq!(budget.bytes(), context.window.capacity());
+            }
+            drop(context);
+            assert_eq!(budget.bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn nothing_grows_beyond_the_budget() {
+        let budget = Arc::new(ContextBudget::new(300));
+        let mut one = Context::reserved(&budget, 200).expect("there is room");
+        assert!(Context::reserved(&budget, 101).is_none());
+        assert_eq!(budget.bytes(), 200);
+        assert!(one.push(&[1; 200], 200), "it has its room");
+        let mut other = Context::new(Some(&budget));
+        assert!(other.push(&[2; 64], 4096));
+        assert_eq!(budget.bytes(), 264);
+        assert!(!other.push(&[2; 1], 4096), "128 would be too many");
+        drop((one, other));
+        assert_eq!(budget.bytes(), 0);
+        budget.set_bytes_max(0);
+        assert!(Context::reserved(&budget, 1).is_none());
+    }
+}
