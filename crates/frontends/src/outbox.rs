@@ -16,11 +16,12 @@ mod sending;
 mod wishes;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{ConnectionId, Delivery, Encodings, Event, Format, PayloadKind};
 use veche_proto::websocket::deflate::Agreed;
-use veche_proto::websocket::{self, Codecs, Encoder, MessageKind, Opcode, Role};
+use veche_proto::websocket::{self, Codecs, ContextBudget, Encoder, MessageKind, Opcode, Role};
 
 use crate::centrifuge::Dialect;
 use crate::journal::Journal;
@@ -235,6 +236,21 @@ impl Outboxes {
             masks: Masks::new(random),
             ..self
         }
+    }
+
+    /// Kept compression contexts count against this budget.
+    pub(crate) fn set_context_budget(&mut self, budget: &Arc<ContextBudget>) {
+        self.codecs = Codecs::with_budget(Arc::clone(budget));
+    }
+
+    /// What compressing has cost since the last call.
+    pub(crate) fn take_codec_work(&mut self) -> u64 {
+        self.codecs.take_work()
+    }
+
+    /// To be called at intervals: a compression context that has not been used since the last call is given back.
+    pub(crate) fn rest_context(&mut self, id: ConnectionId) {
+        self.of_mut(id).encoder.rest();
     }
 
     /// The time of the turn.

@@ -13,7 +13,7 @@ pub use veche_hub::Now;
 use veche_hub::{
     Answer, Class, ConnectionId, Deed, Delivery, Hub, Instruction, Mail, Outlet, Ticket, WorkerId,
 };
-use veche_proto::websocket::Codecs;
+use veche_proto::websocket::{Codecs, ContextBudget};
 
 use crate::admin::Look;
 use crate::app::{AppAnswer, AppId, Apps};
@@ -278,6 +278,21 @@ impl Shared {
         self.hub.set_now(now);
         self.ports.outboxes.set_now_ms(now.mono_ms);
         self.ports.outboxes.journal.set_now(now);
+    }
+
+    /// Kept compression contexts count against this budget, which other workers may share. Before the first connection.
+    pub fn set_context_budget(&mut self, budget: &Arc<ContextBudget>) {
+        self.codecs = Codecs::with_budget(Arc::clone(budget));
+        self.ports.outboxes.set_context_budget(budget);
+    }
+
+    /// What compressing and inflating have cost since the last call, both ways and for applications too; see
+    /// [`Codecs::take_work`].
+    pub fn take_codec_work(&mut self) -> u64 {
+        let apps = self.app_codecs.as_mut();
+        self.codecs.take_work()
+            + self.ports.outboxes.take_codec_work()
+            + apps.map_or(0, |codecs| codecs.take_work())
     }
 
     /// Gives memory back that a spike has left and nothing needed since the last call; to be called about once a

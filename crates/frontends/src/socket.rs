@@ -638,6 +638,7 @@ impl Socket {
 
     /// Pings a silent peer, gives up a dead one. `false`: the transport is to be closed.
     pub(crate) fn timeout(&mut self, id: ConnectionId, shared: &mut Shared) -> bool {
+        shared.ports.outboxes.rest_context(id);
         if self.deadline_ms(id, shared) > shared.now.mono_ms {
             return true;
         }

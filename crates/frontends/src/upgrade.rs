@@ -341,6 +341,8 @@ impl Candidate<'_, '_> {
             self.route.compression.as_ref().and_then(|policy| {
                 websocket::deflate::negotiate(self.upgrade.extensions(), policy)
             });
+        let decoder = Decoder::accept(agreed, &shared.codecs);
+        let agreed = decoder.deflate();
         let out = shared.ports.outboxes.buffer(id);
         let written_at = out.len();
         let protocol = protocol.or_else(|| self.own_protocol());
@@ -366,7 +368,6 @@ impl Candidate<'_, '_> {
             _ => Hears::Nothing,
         };
         shared.ports.outboxes.begin_session(id, agreed, hears);
-        let decoder = Decoder::new(websocket::Role::Server, agreed);
         let mut registration = Registration {
             socket: Socket::new(
                 decoder,

@@ -12,6 +12,7 @@ use veche_frontends::rate::Rate;
 use veche_mailbox::Wake as _;
 use veche_net::Waker;
 use veche_outbound::Outbound;
+use veche_proto::websocket::ContextBudget;
 use veche_tls::Trusts;
 
 use crate::access_log::Access;
@@ -52,6 +53,8 @@ pub(crate) struct Common {
     pub(crate) users: Users,
     /// What the process takes.
     pub(crate) memory: Memory,
+    /// What connections that compress with context keep.
+    pub(crate) contexts: Arc<ContextBudget>,
     /// Of the workers, so that all of them hear of the cap at once.
     wakers: Mutex<Vec<Waker>>,
     /// Whom clients of TLS believe.
@@ -94,6 +97,7 @@ impl Common {
             wrong_keys: Guesses::new(Some(wrong_keys_rate())),
             users: Users::default(),
             memory: Memory::new(),
+            contexts: Arc::default(),
             wakers: Mutex::default(),
             trusts: Arc::default(),
             sealing: Arc::default(),

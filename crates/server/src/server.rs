@@ -32,6 +32,9 @@ use crate::worker::{Letter, Worker};
 /// Descriptors that are no connections: listeners, logs, epoll, what the system opens.
 const SPARE_DESCRIPTORS: u64 = 64;
 
+/// Kept compression contexts have one in so many parts of `memory_limit`.
+const CONTEXTS_PART: u64 = 4;
+
 /// The running server, as the control thread holds it.
 struct Server {
     /// The control thread's end of the mesh.
@@ -346,6 +349,10 @@ fn set_caps(common: &Common, config: &Config) {
         MemoryLimit::Auto => memory::auto_limit(),
         MemoryLimit::Off => 0,
         MemoryLimit::Bytes(bytes) => bytes,
+    });
+    common.contexts.set_bytes_max(match common.memory.limit() {
+        0 => usize::MAX,
+        limit => usize::try_from(limit / CONTEXTS_PART).unwrap_or(usize::MAX),
     });
     common.addresses.set_limits(
         limits.connections_per_address.map_or(0, |max| max as usize),

@@ -209,6 +209,8 @@ fn route(
             config::Compression::On => Some(deflate::Policy::default()),
             config::Compression::Takeover => Some(deflate::Policy {
                 takeover: true,
+                // What is kept of a client that can be asked, as of what we send ourselves.
+                client_window_bits: deflate::KEPT_WINDOW_BITS_MAX,
                 ..deflate::Policy::default()
             }),
         }),

@@ -92,6 +92,7 @@ impl<D: Driver> Worker<D> {
         common.attach(driver.waker());
         let completions = Completions::new(driver.waker());
         shared.desk = Arc::clone(&completions) as _;
+        shared.set_context_budget(&common.contexts);
         let rest = Rest {
             worker: veche_worker::Worker::new(shared, TurnLimits::default()),
             mailbox,

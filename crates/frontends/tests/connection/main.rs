@@ -22,6 +22,7 @@ mod pressure;
 mod process;
 mod shares;
 mod splits;
+mod takeover;
 mod upgrade;
 mod websocket;
 #[path = "../world/mod.rs"]

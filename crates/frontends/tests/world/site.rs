@@ -202,6 +202,14 @@ impl Options {
                 ..route("/deflate", Handler::Echo)
             },
             Route {
+                compression: Some(deflate::Policy {
+                    takeover: true,
+                    client_window_bits: deflate::KEPT_WINDOW_BITS_MAX,
+                    ..deflate::Policy::default()
+                }),
+                ..route("/takeover", Handler::Echo)
+            },
+            Route {
                 methods: vec!["GET".into()],
                 ..route("/get", Handler::Health)
             },
