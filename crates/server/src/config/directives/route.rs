@@ -188,7 +188,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: Default::Toml("false"),
         handlers: WEBSOCKET_HANDLERS,
         change: Change::Reload,
-        doc: "Agree to permessage-deflate (RFC 7692) when a client offers it. `true`: each message by itself, so idle connections hold no state and a message for many is compressed once. `\"takeover\"`: each message builds on the ones before, which is smaller for many alike, and costs tens of kilobytes of memory a connection.",
+        doc: "Agree to permessage-deflate (RFC 7692) when a client offers it. `true`: each message by itself, so idle connections hold no state and a message for many is compressed once. `\"takeover\"`: each message builds on the ones before, which is smaller for many alike. A connection then keeps the last 4 KiB of what was sent to it, and of what the client has sent 4 KiB too, or 32 KiB where the client does not offer `client_max_window_bits`: measured, 0.6 KiB after one short message each way, 10 KiB or 43 KiB after much. What was sent is forgotten after a minute in which nothing was. All contexts together have a quarter of `memory_limit`, from which a client's window is taken when it connects; where there is no room, the client is told to keep no context, and messages are sent without.",
     },
     Directive {
         section: Section::Route,
