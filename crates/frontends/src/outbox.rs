@@ -26,7 +26,6 @@ use veche_proto::websocket::{self, Codecs, ContextBudget, Encoder, MessageKind, 
 use crate::centrifuge::Dialect;
 use crate::journal::Journal;
 use crate::pool::Pool;
-use crate::work;
 use backlog::Backlogs;
 pub use backlog::Dropped;
 pub(crate) use carried::Carried;
@@ -185,8 +184,6 @@ pub struct Outboxes {
     sides: centrifuge::Sides,
     pushes_encoded: u64,
     deltas_made: u64,
-    /// Units of work that compressing messages has taken so far.
-    compressing: u64,
     outbox_bytes_max: usize,
     sent: Sent,
     now_ms: u32,
@@ -220,7 +217,6 @@ impl Outboxes {
             sides: centrifuge::Sides::default(),
             pushes_encoded: 0,
             deltas_made: 0,
-            compressing: 0,
             outbox_bytes_max,
             sent: Sent::default(),
             now_ms: 0,
@@ -352,17 +348,11 @@ impl Outboxes {
             return websocket::encode_message(self.buffer(id), kind, data, mask);
         }
         self.buffer(id);
-        self.compressing += work::COMPRESS + work::COMPRESS_BYTE * data.len() as u64;
         let Self { boxes, codecs, .. } = self;
         let outbox = &mut boxes[id.index as usize];
         outbox
             .encoder
             .encode(&mut outbox.buffer, kind, data, codecs, mask);
-    }
-
-    /// Returns how many units of work compressing answers has taken so far.
-    pub(crate) fn compressing(&self) -> u64 {
-        self.compressing
     }
 
     /// The key for the next frame, where frames are masked.

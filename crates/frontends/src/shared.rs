@@ -288,11 +288,19 @@ impl Shared {
 
     /// What compressing and inflating have cost since the last call, both ways and for applications too; see
     /// [`Codecs::take_work`].
-    pub fn take_codec_work(&mut self) -> u64 {
+    #[inline]
+    pub(crate) fn take_codec_work(&mut self) -> u64 {
         let apps = self.app_codecs.as_mut();
         self.codecs.take_work()
             + self.ports.outboxes.take_codec_work()
             + apps.map_or(0, |codecs| codecs.take_work())
+    }
+
+    /// Begins another connection's share of the turn's work. What was compressed meanwhile is not charged to it.
+    #[inline]
+    pub fn begin_share(&mut self) {
+        self.take_codec_work();
+        self.work.begin_share();
     }
 
     /// Gives memory back that a spike has left and nothing needed since the last call; to be called about once a

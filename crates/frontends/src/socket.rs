@@ -224,7 +224,6 @@ impl Socket {
             taken += count;
             let Some(event) = event else { break };
             shared.work.charge(cost(&event));
-            let compressing = shared.ports.outboxes.compressing();
             let paced = self.paced(&event, shared.now);
             let then = match event {
                 _ if paced == Paced::Drop => {
@@ -274,8 +273,8 @@ impl Socket {
                     Then::End
                 }
             };
-            let compressed = shared.ports.outboxes.compressing() - compressing;
-            shared.work.charge(compressed);
+            let codecs = shared.take_codec_work();
+            shared.work.charge(codecs);
             match then {
                 Then::GoOn if shared.ports.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH => {
                     return Step {

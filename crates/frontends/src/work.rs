@@ -21,12 +21,6 @@ pub(crate) const REQUEST: u64 = 3_000;
 /// A command of a client protocol or of a back end.
 pub(crate) const COMMAND: u64 = 2_500;
 
-/// Compressing one message: resetting the compressor clears its tables.
-pub(crate) const COMPRESS: u64 = 10_000;
-
-/// Compressing one byte.
-pub(crate) const COMPRESS_BYTE: u64 = 20;
-
 /// The connections that have input left for later turns. The one that was served longest ago comes first, so each is
 /// served once before any is served twice.
 #[derive(Debug, Default)]

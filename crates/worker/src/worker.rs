@@ -381,7 +381,7 @@ impl<A: AppHost, T> Worker<A, T> {
         work: impl FnOnce(&mut Connection, &mut Shared),
     ) {
         if let Some(entry) = self.slab.get_mut(id) {
-            self.shared.work.begin_share();
+            self.shared.begin_share();
             work(&mut entry.connection, &mut self.shared);
             entry.settle(id, &mut self.commands);
         }

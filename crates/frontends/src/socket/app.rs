@@ -84,7 +84,6 @@ impl Socket {
             };
         };
         shared.work.charge(work::COMMAND + cost(&event));
-        let compressing = shared.ports.outboxes.compressing();
         let paced = self.paced(&event, shared.now);
         match event {
             _ if paced == Paced::Drop => shared.stats.messages_dropped.add(1),
@@ -127,8 +126,8 @@ impl Socket {
             Session::App(app) => app.is_unread(id, shared),
             _ => false,
         };
-        let compressed = shared.ports.outboxes.compressing() - compressing;
-        shared.work.charge(compressed);
+        let work = codecs.take_work() + shared.take_codec_work();
+        shared.work.charge(work);
         let then = match is_unread {
             true => Then::Wait(Block::Output),
             false if paced == Paced::ThenWait => Then::Wait(Block::Pace),

@@ -14,6 +14,9 @@ const FLOODERS: usize = 20;
 /// Turns in which a client that sends one message gets its answer, however many others flood.
 const TURNS_MAX: usize = 1;
 
+/// Opens a connection that floods.
+type Open = fn(&mut World) -> Peer;
+
 /// As many copies of `unit` as one receive brings.
 fn flood(unit: &[u8]) -> Vec<u8> {
     unit.repeat(RECEIVE_BYTES / unit.len())
@@ -89,7 +92,7 @@ fn a_client_that_sends_one_message_is_served_at_once_while_others_flood() {
     let bomb = compressed(&[b'x'; 60_000]);
     let echo = flood(&text("forty bytes of plain text, echoed packed"));
     let line = b"{\"user\":\"nobody-here\",\"data\":1}\n";
-    let floods: [(&str, Vec<u8>, fn(&mut World) -> Peer); 6] = [
+    let floods: [(&str, Vec<u8>, Open); 6] = [
         ("echoes that are compressed", echo, open_compressed),
         ("compressed both ways", flood(&upper), open_compressed),
         (
